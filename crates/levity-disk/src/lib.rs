@@ -1,0 +1,23 @@
+//! Every file system call that Levity makes, and all of its `unsafe` code.
+//!
+//! The crate knows files and devices; it knows no HTTP, no sockets beyond "write this to that
+//! descriptor", and no async runtime. A caller builds a [`Job`], hands it to [`Disk::submit`], which
+//! never blocks (except under the `sendfile` engine, whose point that is), and gets one
+//! [`Completion`] through the job's [`Reply`].
+//!
+//! Read [`engine`] first: it holds the contract that every engine keeps, and the table of engines.
+
+pub mod buffer;
+pub mod engine;
+pub mod guard;
+pub mod open;
+pub mod probe;
+pub mod scheduler;
+pub mod transmit;
+pub mod usage;
+
+pub use buffer::{Buffer, Budget};
+pub use engine::{Class, Completion, Done, Job, Op, Ready, Reply};
+pub use open::{Kind, Meta, OpenFile, Root, Symlinks};
+pub use probe::FileSystem;
+pub use scheduler::{Disk, Full, Settings, Stats};
