@@ -1,0 +1,4 @@
+//! A web server whose event loop never waits for the disk.
+
+pub mod access_log;
+pub mod diagnostics;
