@@ -7,7 +7,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod condition;
+pub mod date;
 pub mod http1;
+pub mod mime;
+pub mod path;
+pub mod range;
 
 mod reject;
 
