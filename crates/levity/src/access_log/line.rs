@@ -286,7 +286,7 @@ fn json_text(out: &mut Vec<u8>, key: &str, bytes: &[u8]) {
     json_key(out, key);
     out.push(b'"');
     // A run that needs nothing is both the common case and valid JSON.
-    if bytes.iter().all(|&byte| plain(byte)) {
+    if all_plain(bytes) {
         out.extend_from_slice(bytes);
     } else {
         json_escaped(out, bytes);
@@ -316,6 +316,9 @@ fn json_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Appends `bytes` as the combined format escapes them.
 fn escaped(out: &mut Vec<u8>, bytes: &[u8]) {
+    if all_plain(bytes) {
+        return out.extend_from_slice(bytes);
+    }
     let mut rest = bytes;
     while let Some(end) = rest.iter().position(|&byte| !plain(byte)) {
         out.extend_from_slice(&rest[..end]);
@@ -336,8 +339,14 @@ fn escape(out: &mut Vec<u8>, byte: u8) {
     }
 }
 
+/// Looks at every byte whatever it finds, which the compiler turns into vector instructions; `all`
+/// stops at the first and takes bytes one by one.
+fn all_plain(bytes: &[u8]) -> bool {
+    bytes.iter().fold(true, |all, &byte| all & plain(byte))
+}
+
 fn plain(byte: u8) -> bool {
-    matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
+    byte.is_ascii_graphic() & (byte != b'"') & (byte != b'\\') | (byte == b' ')
 }
 
 fn hex(out: &mut Vec<u8>, byte: u8) {
