@@ -68,21 +68,28 @@ impl Conn {
         self.stream.poll_read(context, buffer)
     }
 
+    /// Keeps the start of a head until the rest arrives, which must be soon.
+    pub fn wait_for_more(&mut self, inbox: Vec<u8>) {
+        self.inbox = inbox;
+        let header_timeout = self.worker.service().config.limits.header_timeout;
+        self.timer.set(Instant::now() + header_timeout);
+    }
+
     /// Answers requests until one side has had enough.
     pub async fn serve(mut self) {
         let header_timeout = self.worker.service().config.limits.header_timeout;
         self.timer.set_idle(Instant::now() + header_timeout);
         let end = loop {
-            let mut request = self.worker.take_request();
-            match parse::next_request(&mut self, &mut request).await {
-                // Boxed: the future of an exchange is far larger than an idle connection.
-                Ok(()) => match Box::pin(exchange::exchange(&mut self, &mut request)).await {
-                    After::KeepAlive => {}
-                    After::Close(end) => break end,
-                },
+            let mut request = match parse::next_request(&mut self).await {
+                Ok(request) => request,
                 Err(none) => break self.without_request(none).await,
-            }
+            };
+            // Boxed: the future of an exchange is far larger than an idle connection.
+            let after = Box::pin(exchange::exchange(&mut self, &mut request)).await;
             self.worker.give_request(request);
+            if let After::Close(end) = after {
+                break end;
+            }
             Step::Idle.enter();
         };
         self.worker.stats.connection_ended(end);

@@ -174,7 +174,7 @@ fn record(conn: &Conn, request: &Request, arrived: Instant, sent: &Sent, trips: 
     let duration = arrived.elapsed();
     let record = Record {
         peer: conn.peer,
-        time: SystemTime::now() - duration,
+        arrived: SystemTime::now() - duration,
         host: request.host(),
         method: request.method(),
         target: request.target(),

@@ -9,6 +9,7 @@ use levity_wire::http1::{self, Chunked, Framing, Reject, RequestHead};
 use levity_wire::path;
 
 use crate::conn::Conn;
+use crate::route::Service;
 use crate::stall::Step;
 
 /// A request, with the bytes that it was parsed from. Recycled by the worker.
@@ -17,7 +18,7 @@ pub struct Request {
     bytes: Vec<u8>,
     /// Where in the bytes things are.
     pub head: RequestHead,
-    /// Decoded, normalised, without the leading slash.
+    /// Decoded and normalised; starts with a slash.
     pub path: Vec<u8>,
     /// The look-up key of place and path, once routed.
     pub key: Vec<u8>,
@@ -44,12 +45,14 @@ impl Request {
     /// # Errors
     /// When it is malformed or climbs above the root.
     pub fn decode_path(&mut self) -> Result<(), Reject> {
-        path::decode(self.head.path.of(&self.bytes), &mut self.path)
+        path::decode(self.head.path.of(&self.bytes), &mut self.path)?;
+        self.path.insert(0, b'/');
+        Ok(())
     }
 
     /// Whether the path, as decoded, has the form of a directory's.
     pub fn names_directory(&self) -> bool {
-        self.path.is_empty() || self.path.ends_with(b"/")
+        self.path.ends_with(b"/")
     }
 
     /// Sets the look-up key: the place's number and the path.
@@ -94,23 +97,20 @@ impl From<Reject> for NoRequest {
     }
 }
 
-/// Waits for the next request head. No buffer is held while nothing has arrived.
-pub async fn next_request(conn: &mut Conn, request: &mut Request) -> Result<(), NoRequest> {
+/// Waits for the next request head. Neither buffer nor request is held while nothing has arrived.
+pub async fn next_request(conn: &mut Conn) -> Result<Box<Request>, NoRequest> {
     let worker = conn.worker.clone();
     let service = worker.service();
-    let limits = &service.wire_limits;
     if !conn.inbox.is_empty() {
         let inbox = std::mem::take(&mut conn.inbox);
-        if take_head(conn, request, &inbox, limits)? {
-            return Ok(());
+        if let Some(request) = take_head(conn, &service, &inbox)? {
+            return Ok(request);
         }
-        conn.inbox = inbox;
-        conn.timer
-            .set(Instant::now() + service.config.limits.header_timeout);
+        conn.wait_for_more(inbox);
     }
     poll_fn(|context| {
+        let mut scratch = worker.inbound.borrow_mut();
         loop {
-            let mut scratch = worker.inbound.borrow_mut();
             let count = match ready!(conn.poll_read(context, &mut scratch)) {
                 Ok(0) if conn.inbox.is_empty() => return Poll::Ready(Err(NoRequest::Finished)),
                 Ok(0) => return Poll::Ready(Err(NoRequest::Gone)),
@@ -118,41 +118,53 @@ pub async fn next_request(conn: &mut Conn, request: &mut Request) -> Result<(), 
                 Err(error) => return Poll::Ready(Err(lost(conn, &error))),
             };
             Step::Parse.enter();
-            if conn.inbox.is_empty() {
-                if take_head(conn, request, &scratch[..count], limits)? {
-                    return Poll::Ready(Ok(()));
-                }
-                conn.inbox.extend_from_slice(&scratch[..count]);
-                conn.timer
-                    .set(Instant::now() + service.config.limits.header_timeout);
-            } else {
-                let mut inbox = std::mem::take(&mut conn.inbox);
-                inbox.extend_from_slice(&scratch[..count]);
-                if take_head(conn, request, &inbox, limits)? {
-                    return Poll::Ready(Ok(()));
-                }
-                conn.inbox = inbox;
+            if let Some(request) = take_arrival(conn, &service, &scratch[..count])? {
+                return Poll::Ready(Ok(request));
             }
         }
     })
     .await
 }
 
+/// Adds `arrived` to what arrived before. The common case, a whole head at once, is parsed where it
+/// lies.
+fn take_arrival(
+    conn: &mut Conn,
+    service: &Service,
+    arrived: &[u8],
+) -> Result<Option<Box<Request>>, Reject> {
+    if conn.inbox.is_empty() {
+        let request = take_head(conn, service, arrived)?;
+        if request.is_none() {
+            conn.wait_for_more(arrived.to_vec());
+        }
+        return Ok(request);
+    }
+    let mut inbox = std::mem::take(&mut conn.inbox);
+    inbox.extend_from_slice(arrived);
+    let request = take_head(conn, service, &inbox)?;
+    if request.is_none() {
+        conn.inbox = inbox;
+    }
+    Ok(request)
+}
+
 /// Parses a head at the start of `bytes`; what follows it goes to the inbox.
 fn take_head(
     conn: &mut Conn,
-    request: &mut Request,
+    service: &Service,
     bytes: &[u8],
-    limits: &http1::Limits,
-) -> Result<bool, Reject> {
-    if !http1::parse_request(bytes, &mut request.head, limits)? {
-        return Ok(false);
+) -> Result<Option<Box<Request>>, Reject> {
+    let mut request = conn.worker.take_request();
+    if !http1::parse_request(bytes, &mut request.head, &service.wire_limits)? {
+        conn.worker.give_request(request);
+        return Ok(None);
     }
     let (head, rest) = bytes.split_at(request.head.bytes);
     request.bytes.clear();
     request.bytes.extend_from_slice(head);
     conn.inbox = rest.to_vec();
-    Ok(true)
+    Ok(Some(request))
 }
 
 fn lost(conn: &Conn, error: &io::Error) -> NoRequest {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +22,7 @@ pub struct Place {
     pub index: Vec<Vec<u8>>,
     /// Whether a directory without an index shows its names.
     pub listing: bool,
-    /// Taken off the decoded path, which has no leading slash.
+    /// Taken off the start of a path; with its leading slash.
     pub strip_prefix: Vec<u8>,
     /// The one name that is served, if the place is a single file.
     pub only: Option<Vec<u8>>,
@@ -147,7 +148,7 @@ impl Service {
         if self.by_host.is_empty() && self.by_suffix.is_empty() {
             return self.default_site;
         }
-        let host = http1::host_name(host);
+        let host = http1::host_name(host).ok()?;
         let exact = || self.by_host.get(host.as_ref()).copied();
         let suffix = || {
             let ends = |(suffix, _): &&(String, usize)| host.ends_with(suffix.as_str());
@@ -212,8 +213,8 @@ fn place(
         listing: route
             .and_then(|route| route.listing)
             .unwrap_or(site.listing),
-        strip_prefix: prefix.unwrap_or("").trim_matches('/').as_bytes().to_vec(),
-        only: site.only.as_ref().map(|name| name.clone().into_bytes()),
+        strip_prefix: prefix.unwrap_or("").as_bytes().to_vec(),
+        only: site.only.as_ref().map(|name| name.clone().into_vec()),
         headers: route.map(|route| route.headers.clone()).unwrap_or_default(),
     })
 }

@@ -408,14 +408,14 @@ impl Sender {
             let slices = [IoSlice::new(head), IoSlice::new(&scratch)];
             conn.stream
                 .poll_write(context, &slices)
-                .map_ok(|written| Some((written, scratch.len())))
+                .map_ok(Some)
         })
         .await?;
         file.hot.warm.set(pushed.is_some());
-        let Some((written, read)) = pushed else {
+        let Some(written) = pushed else {
             return Ok(Cached::Miss);
         };
-        worker.stats.read_cached(read as u64);
+        worker.stats.read_cached();
         self.count(written).await;
         let left = written.saturating_sub(head_bytes);
         self.window_bytes = (left * 2).clamp(WINDOW_BYTES_MIN, TURN_BYTES_MAX);

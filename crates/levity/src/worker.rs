@@ -86,7 +86,7 @@ pub struct Worker {
     service: RefCell<Rc<Arc<Service>>>,
     requests: RefCell<Vec<Box<Request>>>,
     log: RefCell<Option<Log>>,
-    date: Cell<(u64, [u8; date::BYTES])>,
+    date: Cell<(u64, [u8; date::LEN])>,
     draining: Cell<bool>,
     connections_max: usize,
     connection_gone: Notify,
@@ -132,7 +132,7 @@ async fn live(parts: Parts) {
         service: RefCell::new(Rc::new(parts.service)),
         requests: RefCell::default(),
         log: RefCell::new(parts.log),
-        date: Cell::new((0, [0; date::BYTES])),
+        date: Cell::new((0, [0; date::LEN])),
         draining: Cell::new(false),
         connections_max: parts.connections_max,
         connection_gone: Notify::new(),
@@ -242,10 +242,7 @@ impl Worker {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let seconds = now.unwrap_or(Duration::ZERO).as_secs();
         if self.date.get().0 != seconds {
-            let mut text = Vec::with_capacity(date::BYTES);
-            date::format(seconds, &mut text);
-            let text = text.try_into().expect("an HTTP date has one length");
-            self.date.set((seconds, text));
+            self.date.set((seconds, date::format(seconds)));
         }
     }
 

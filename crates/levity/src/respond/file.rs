@@ -19,7 +19,7 @@ pub fn file(request: &Request, hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe:
         etag: Some(entry.etag.as_bytes()),
         modified: modified(&entry.meta),
     };
-    match condition::evaluate(true, |name| request.header(name), &validators) {
+    match condition::evaluate(true, |name| request.headers_named(name), &validators) {
         Verdict::Proceed => {}
         Verdict::Failed => return error(412, ""),
         Verdict::NotModified => {
@@ -108,9 +108,7 @@ pub fn entry(name: &[u8], meta: Meta, settled: bool, content: Content) -> Entry 
     let mut fields = Fields::default();
     fields.add("Content-Type", mime::of(name).as_bytes());
     if let Some(seconds) = modified(&meta) {
-        let mut value = Vec::with_capacity(date::BYTES);
-        date::format(seconds, &mut value);
-        fields.add("Last-Modified", &value);
+        fields.add("Last-Modified", &date::format(seconds));
     }
     fields.add("ETag", etag.as_bytes());
     fields.add("Accept-Ranges", b"bytes");

@@ -17,8 +17,7 @@ td{padding:.15rem .5rem;border-bottom:1px solid #8884}td+td{text-align:right;\
 white-space:nowrap;font-variant-numeric:tabular-nums}th{text-align:left;padding:.15rem .5rem}\
 th+th{text-align:right}a{text-decoration:none}a:hover{text-decoration:underline}";
 
-/// The page for the directory at `directory`, the decoded path with neither leading nor
-/// trailing slash.
+/// The page for the directory at `directory`, the decoded path with a slash at both ends.
 pub async fn listing(directory: &[u8], listing: &Listing) -> Response {
     let mut page = String::with_capacity(1024 + listing.entries.len() * 160);
     begin(&mut page, directory);
@@ -42,7 +41,7 @@ fn is_shown(entry: &Entry) -> bool {
 }
 
 fn begin(page: &mut String, directory: &[u8]) {
-    let mut title = String::from("/");
+    let mut title = String::new();
     escape(&mut title, &String::from_utf8_lossy(directory));
     page.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     page.push_str("<meta name=\"viewport\" content=\"width=device-width\">\n<title>");
@@ -52,7 +51,7 @@ fn begin(page: &mut String, directory: &[u8]) {
     page.push_str("</style>\n</head>\n<body>\n<h1>");
     page.push_str(&title);
     page.push_str("</h1>\n<table>\n<tr><th>Name<th>Size<th>Modified (UTC)\n");
-    if !directory.is_empty() {
+    if directory != b"/" {
         page.push_str("<tr><td><a href=\"../\">../</a><td><td>\n");
     }
 }

@@ -7,9 +7,9 @@ use crate::parse::Request;
 
 /// Points to the same path with a slash, query kept.
 ///
-/// The location starts with exactly one slash: two would name another host.
+/// A normalised path starts with exactly one slash: two would name another host.
 pub fn to_directory(request: &Request) -> Response {
-    let mut location = vec![b'/'];
+    let mut location = Vec::new();
     path::encode(&request.path, &mut location);
     location.push(b'/');
     if let Some(query) = request.query() {
