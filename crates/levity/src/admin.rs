@@ -77,10 +77,11 @@ async fn serve_within(listener: Listener, stats: Arc<Stats>, time_max: Duration)
 async fn exchange(mut stream: Box<dyn Stream>, stats: Arc<Stats>) -> io::Result<()> {
     let mut bytes = [0; HEAD_BYTES_MAX];
     let mut head = RequestHead::default();
-    let Some(outcome) = read_head(&mut stream, &mut bytes, &mut head).await? else {
-        return Ok(());
+    let answer = match read_head(&mut stream, &mut bytes, &mut head).await? {
+        Head::Closed => return Ok(()),
+        Head::Refused(answer) => answer,
+        Head::Complete => answer(head.path.of(&bytes), head.method, &stats),
     };
-    let answer = outcome.unwrap_or_else(|| answer(head.path.of(&bytes), head.method, &stats));
     write_all(&mut stream, &answer.bytes(head.method == Method::Head)).await?;
     std::future::poll_fn(|cx| Pin::new(&mut stream).poll_shutdown(cx)).await?;
     // Closing with bytes unread would reset the connection, and the answer with it.
@@ -88,12 +89,19 @@ async fn exchange(mut stream: Box<dyn Stream>, stats: Arc<Stats>) -> io::Result<
     Ok(())
 }
 
-/// `None` when the client closed first, `Some(Some(_))` when the head is refused.
+/// What came of waiting for a head.
+enum Head {
+    /// The client closed first.
+    Closed,
+    Refused(Answer),
+    Complete,
+}
+
 async fn read_head(
     stream: &mut Box<dyn Stream>,
     bytes: &mut [u8; HEAD_BYTES_MAX],
     head: &mut RequestHead,
-) -> io::Result<Option<Option<Answer>>> {
+) -> io::Result<Head> {
     let limits = Limits {
         head_bytes_max: HEAD_BYTES_MAX,
         ..Limits::default()
@@ -103,13 +111,13 @@ async fn read_head(
         // A full buffer is never incomplete, by the contract of the limits.
         let more = read(stream, &mut bytes[filled..]).await?;
         if more == 0 {
-            return Ok(None);
+            return Ok(Head::Closed);
         }
         filled += more;
         match parse_request(&bytes[..filled], head, &limits) {
-            Ok(true) => return Ok(Some(None)),
+            Ok(true) => return Ok(Head::Complete),
             Ok(false) => {}
-            Err(reject) => return Ok(Some(Some(Answer::refused(reject.status, reject.reason)))),
+            Err(reject) => return Ok(Head::Refused(Answer::refused(reject.status, reject.reason))),
         }
     }
 }
