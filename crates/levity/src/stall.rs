@@ -629,6 +629,16 @@ mod tests {
     }
 
     #[test]
+    fn the_watchdog_reads_how_long_a_worker_waited_for_a_processor() {
+        let stats = Arc::new(WorkerStats::new(0));
+        Watch::install(stats.clone());
+        let waited = || usage::run_queue_wait(usage::thread_id()).expect("schedstat");
+        let before = waited();
+        Looks::new(vec![stats.clone()]).read_run_queue_wait();
+        assert!((before..=waited()).contains(&stats.run_queue_wait()));
+    }
+
+    #[test]
     fn the_watchdog_ends_when_dropped() {
         let stats = Arc::new(WorkerStats::new(0));
         drop(Watchdog::start(vec![stats.clone()]).expect("start"));

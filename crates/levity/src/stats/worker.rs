@@ -170,4 +170,10 @@ impl WorkerStats {
     pub(crate) fn poll_figures(&self) -> (HistogramFigures, HistogramFigures) {
         (self.stall.figures(), self.hog.figures())
     }
+
+    /// The figure that the watchdog sets.
+    #[cfg(test)]
+    pub(crate) fn run_queue_wait(&self) -> Duration {
+        Duration::from_nanos(self.run_queue_wait_ns.get())
+    }
 }
