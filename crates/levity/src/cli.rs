@@ -199,6 +199,15 @@ pub struct Streams<'s> {
     pub colour: bool,
 }
 
+/// Whether messages may be coloured: for people at a terminal who have not declined it. `no_color` and
+/// `term` are the variables `NO_COLOR` (<https://no-color.org>) and `TERM`.
+#[must_use]
+pub fn colour(terminal: bool, no_color: Option<OsString>, term: Option<OsString>) -> bool {
+    terminal
+        && no_color.is_none_or(|value| value.is_empty())
+        && term.is_none_or(|term| term != "dumb")
+}
+
 impl Streams<'_> {
     // A reader that has gone away is no reason to fail, and the exit status still says what was found.
     fn out(&mut self, text: &str) {
@@ -306,7 +315,12 @@ fn site(what: &Path) -> Result<Site, String> {
         root,
         listing: only.is_none(),
         index: vec!["index.html".to_owned()],
-        symlinks: Symlinks::Beneath,
+        // One file was asked for by name, wherever a link of that name leads.
+        symlinks: if only.is_some() {
+            Symlinks::Follow
+        } else {
+            Symlinks::Beneath
+        },
         only,
         routes: Vec::new(),
     })
@@ -499,6 +513,14 @@ mod tests {
     }
 
     #[test]
+    fn colour_is_for_people_who_want_it() {
+        let some = |text: &str| Some(OsString::from(text));
+        assert!(colour(true, None, some("xterm")) && colour(true, some(""), None));
+        assert!(!colour(false, None, some("xterm")));
+        assert!(!colour(true, some("1"), some("xterm")) && !colour(true, None, some("dumb")));
+    }
+
+    #[test]
     fn serve_a_folder() {
         let folder = Folder::new();
         let plan = levity(&["serve", folder.path()]).plan();
@@ -529,7 +551,7 @@ mod tests {
         let site = &plan.config.sites[0];
         assert_eq!(site.root, Path::new(folder.path()));
         assert_eq!(site.only.as_deref(), Some("a b.txt".as_ref()));
-        assert!(!site.listing);
+        assert!(!site.listing && site.symlinks == Symlinks::Follow);
     }
 
     #[test]

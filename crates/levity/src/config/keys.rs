@@ -1,6 +1,8 @@
 //! The one table of configuration keys: the reader, the search for the nearest valid key and
 //! `docs/configuration.md` all come from it.
 
+use std::cmp::Reverse;
+
 use super::{limits, value};
 
 /// Names that `disk.engine` takes. `auto` picks one by trying.
@@ -237,7 +239,7 @@ pub const TABLES: &[Table] = &[
                 "root",
                 PATH,
                 None,
-                "The folder that is served. Nothing outside of it ever is. Required.",
+                "The folder that is served, and nothing outside of it unless `symlinks` says so. Required.",
             ),
             LISTING,
             INDEX,
@@ -434,8 +436,14 @@ pub(crate) fn nearest<'a>(
         .into_iter()
         .map(|candidate| (distance(word, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3))
-        .min_by_key(|(distance, _)| *distance)
+        // `rout` is as far from `root` as from `route`.
+        .min_by_key(|(distance, candidate)| (*distance, Reverse(shared_start(word, candidate))))
         .map(|(_, candidate)| candidate)
+}
+
+/// Bytes at the start that both have.
+fn shared_start(a: &str, b: &str) -> usize {
+    a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
 }
 
 /// Levenshtein's distance, in characters.
@@ -479,6 +487,7 @@ mod tests {
             nearest("iouring", ENGINES.iter().copied()),
             Some("io_uring")
         );
+        assert_eq!(nearest("rout", ["root", "route"]), Some("route"));
         assert_eq!(nearest("proxy", ["root", "path"]), None);
         assert_eq!(nearest(&"x".repeat(1000), ["root"]), None);
     }

@@ -11,6 +11,7 @@ mod reader;
 #[cfg(test)]
 mod reference;
 mod site;
+mod syntax;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -229,7 +230,7 @@ fn text(path: &Path) -> Result<String, String> {
 fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader::new(text, base);
-    reader.syntax(errors);
+    reader.syntax(document.get_ref(), errors);
     let root = Fields::root(&reader, document.get_ref());
     let config = config(&root, site::sites(&root));
     let problems = reader.into_problems();

@@ -233,6 +233,11 @@ impl<'t> Source<'t> {
         self.text.get(span.clone()).unwrap_or_default()
     }
 
+    /// The lines from that of a byte to the last, counted from 0.
+    pub(super) fn lines_from(&self, at: usize) -> Range<usize> {
+        self.line(at)..self.starts.len()
+    }
+
     /// The line of a byte, counted from 0.
     pub(super) fn line(&self, at: usize) -> usize {
         self.starts.partition_point(|start| *start <= at) - 1

@@ -13,6 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, Key, Kind, Table};
 use super::problem::{Problem, Source};
+use super::syntax;
 
 /// A file on its way to become a [`super::Config`].
 pub(super) struct Reader<'t> {
@@ -35,15 +36,23 @@ impl<'t> Reader<'t> {
     }
 
     /// Takes over the parser's errors, the first of each line.
-    pub(super) fn syntax(&mut self, mut errors: Vec<toml::de::Error>) {
+    pub(super) fn syntax(&mut self, document: &DeTable<'_>, mut errors: Vec<toml::de::Error>) {
         errors.sort_by_key(|error| error.span().map(|span| span.start));
+        if let Some(opening) = syntax::opening(document, &errors) {
+            errors.retain(|error| error.span().is_some_and(|span| span.start < opening));
+            self.broken.extend(self.source.lines_from(opening));
+            let help = "nothing below closes it".to_owned();
+            self.add(
+                &(opening..opening + 1),
+                "unclosed bracket".to_owned(),
+                Some(help),
+            );
+        }
         for error in errors {
             let span = error.span().unwrap_or_default();
             if self.broken.insert(self.source.line(span.start)) {
-                let unquoted =
-                    error.message().starts_with("string values must be quoted") && !span.is_empty();
-                let help = unquoted.then(|| format!("write \"{}\"", self.source.slice(&span)));
-                self.add(&span, error.message().to_owned(), help);
+                let (message, help) = syntax::explain(&error, self.source.slice(&span));
+                self.add(&span, message, help);
             }
         }
     }
@@ -176,6 +185,18 @@ impl<'r> Fields<'r> {
         };
         self.reader
             .report(span, format!("unknown key `{name}`"), Some(help));
+    }
+
+    /// Whether an unknown key, which has been reported, looks like `name`.
+    pub(super) fn has_misspelt(&self, name: &str) -> bool {
+        let unknown = |given: &str| !self.table.names().any(|known| known == given);
+        self.entries
+            .into_iter()
+            .flat_map(|entries| entries.keys())
+            .any(|key| {
+                unknown(key.as_ref())
+                    && keys::nearest(key.as_ref(), self.table.names()) == Some(name)
+            })
     }
 
     /// After a syntax error the parser may put keys of a later line into an earlier table, or leave a
@@ -395,11 +416,15 @@ impl<'r> Fields<'r> {
     /// A string, `None` when the key is absent or wrong.
     pub(super) fn text(&self, name: &str) -> Option<Text<'r>> {
         let value = self.value(name)?;
+        let kind = self.table.key(name).kind;
         let DeValue::String(text) = value.get_ref() else {
-            let quoted = matches!(value.get_ref(), DeValue::Integer(_));
+            let quoted = matches!(
+                (value.get_ref(), kind),
+                (DeValue::Integer(_), Kind::Text(_))
+            );
             let help =
                 quoted.then(|| format!("write \"{}\"", self.reader.source.slice(&value.span())));
-            self.report_kind(value, self.table.key(name).kind.expected(), help);
+            self.report_kind(value, kind.expected(), help);
             return None;
         };
         Some(Text {
@@ -551,12 +576,18 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Where a key that is unknown here belongs, if some other table has it.
+/// Where a key that is unknown here belongs, if another table has it or one like it.
 fn elsewhere(name: &str) -> Option<String> {
-    let table = keys::TABLES
+    let all = keys::TABLES
         .iter()
-        .find(|table| table.keys.iter().any(|key| key.name == name))?;
-    Some(format!("`{name}` is a key of `{}`", table.heading()))
+        .flat_map(|table| table.keys.iter().map(move |key| (table, key.name)));
+    let nearest = keys::nearest(name, all.clone().map(|(_, key)| key))?;
+    let heading = all.clone().find(|(_, key)| *key == nearest)?.0.heading();
+    Some(if nearest == name {
+        format!("`{name}` is a key of `{heading}`")
+    } else {
+        format!("did you mean `{nearest}` of `{heading}`?")
+    })
 }
 
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {

@@ -1,5 +1,6 @@
 //! `[[site]]` and `[[site.route]]`.
 
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv6Addr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ const RESERVED: &[&str] = &[
 ];
 
 pub(super) fn sites(root: &Fields<'_>) -> Vec<Site> {
-    let mut names = Names { taken: Vec::new() };
+    let mut names = Names::default();
     let tables = root.children("site");
     if tables.is_empty() && !root.has("site") {
         let help = "add `[[site]]` with a `root`".to_owned();
@@ -51,7 +52,7 @@ fn site(fields: &Fields<'_>, names: &mut Names) -> Site {
 }
 
 pub(super) fn required(fields: &Fields<'_>, name: &str) {
-    if !fields.has(name) {
+    if !fields.has(name) && !fields.has_misspelt(name) {
         fields
             .reader
             .report_absent(Some(&fields.span), format!("`{name}` is missing"), None);
@@ -61,13 +62,14 @@ pub(super) fn required(fields: &Fields<'_>, name: &str) {
 // ---- hosts ----
 
 /// Host names of the sites so far; the empty one stands for any host.
+#[derive(Default)]
 struct Names {
-    taken: Vec<(String, Range<usize>)>,
+    taken: HashMap<String, Range<usize>>,
 }
 
 impl Names {
     fn take(&mut self, reader: &Reader<'_>, host: &str, span: &Range<usize>) {
-        if let Some((_, first)) = self.taken.iter().find(|(taken, _)| taken == host) {
+        if let Some(first) = self.taken.get(host) {
             let help = format!("the first is on line {}", reader.line(first));
             let message = if host.is_empty() {
                 "a second site without `hosts`, which would never be asked".to_owned()
@@ -76,18 +78,18 @@ impl Names {
             };
             reader.report(span, message, Some(help));
         } else {
-            self.taken.push((host.to_owned(), span.clone()));
+            self.taken.insert(host.to_owned(), span.clone());
         }
     }
 }
 
 fn hosts(fields: &Fields<'_>, names: &mut Names) -> Vec<String> {
-    let given = fields.names("hosts").unwrap_or_default();
-    if given.is_empty() {
-        // A wrong value has been reported, and is no wish to answer any host.
-        if !fields.has("hosts") || fields.names("hosts").is_some() {
-            names.take(fields.reader, "", &fields.span_of("hosts"));
-        }
+    let given = fields.names("hosts");
+    // A wrong value has been reported, and is no wish to answer any host.
+    let wrong = given.is_none() && (fields.has("hosts") || fields.has_misspelt("hosts"));
+    let given = given.unwrap_or_default();
+    if given.is_empty() && !wrong {
+        names.take(fields.reader, "", &fields.span_of("hosts"));
     }
     let mut hosts = Vec::new();
     for Text { text, span } in given {
@@ -278,17 +280,16 @@ fn starts_with_segments(path: &Pattern, prefix: &str) -> bool {
 // ---- headers ----
 
 fn headers(fields: &Fields<'_>) -> Headers {
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: HashSet<String> = HashSet::new();
     let mut field = |name: &Text<'_>| {
         let lower = name.text.to_ascii_lowercase();
         let reason = if !is_token(name.text) {
             "is not the name of a header field"
         } else if RESERVED.contains(&lower.as_str()) {
             "is written by the server itself"
-        } else if seen.contains(&lower) {
+        } else if !seen.insert(lower) {
             "is given twice"
         } else {
-            seen.push(lower);
             return;
         };
         fields
