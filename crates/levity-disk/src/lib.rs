@@ -8,16 +8,21 @@
 //! Read [`engine`] first: it holds the contract that every engine keeps, and the table of engines.
 
 pub mod buffer;
+mod closer;
 pub mod engine;
 pub mod guard;
+mod listing;
 pub mod open;
 pub mod probe;
 pub mod scheduler;
+pub mod stats;
+mod syscall;
 pub mod transmit;
 pub mod usage;
 
-pub use buffer::{Buffer, Budget};
-pub use engine::{Class, Completion, Done, Job, Op, Ready, Reply};
+pub use buffer::{Budget, Buffer};
+pub use engine::{Class, Completion, Done, Entry, Job, Listing, Op, Ready, Reply};
 pub use open::{Kind, Meta, OpenFile, Root, Symlinks};
 pub use probe::FileSystem;
-pub use scheduler::{Disk, Full, Settings, Stats};
+pub use scheduler::{Disk, Full, Settings, StartError};
+pub use stats::Stats;

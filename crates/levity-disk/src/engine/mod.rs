@@ -1,16 +1,31 @@
 //! The contract of a disk engine, and the table of those that exist.
 //!
 //! An engine is one file in this folder; its file name is the value of `disk.engine` and the label
-//! on its metrics.
+//! on its metrics. [`Engine`] says what each must keep, `tests/contract.rs` checks it for all.
+//! `operation` holds what they share: the operations as plain blocking calls. `pool` runs those in
+//! threads.
+
+mod operation;
+mod pool;
+mod ready;
+mod sendfile;
+mod threads;
+mod work;
 
 use std::ffi::CString;
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use crate::buffer::Buffer;
 use crate::open::{OpenFile, Root};
+use crate::scheduler::StartError;
+
+pub use work::{Ticket, Work};
 
 /// What one trip to the disk does.
 #[derive(Debug)]
@@ -103,7 +118,9 @@ pub enum Done {
         file: Arc<OpenFile>,
         /// The bytes asked for: `None` when none were, or when it is no regular file.
         first: Option<Ready>,
-        /// `fstat` before and after the read agreed: the bytes are those of one version.
+        /// `fstat` before and after the read agreed: the bytes are those of one version, as far as
+        /// the steps of the file system's clock can tell. Also true when nothing has been read yet
+        /// that could disagree: `first` is `None` or [`Ready::PageCache`].
         stable: bool,
     },
     /// Of [`Op::Read`].
@@ -123,11 +140,15 @@ pub struct Completion {
     pub service: Duration,
 }
 
-/// Where a completion goes. Called from an engine's thread, once.
+/// Where a completion goes.
 pub trait Reply: Send {
-    /// Whether anyone still waits. A job that nobody wants is dropped unread if it has not started.
+    /// Whether anyone still waits. A job that nobody wants is dropped without an answer if it has not
+    /// started. Called under the scheduler's lock: no more than the load of an atomic.
     fn wanted(&self) -> bool;
-    /// Hands over the completion. Must not block, and must not call into the disk crate.
+    /// Hands over the completion. Called at most once, from a thread of the engine, or from within
+    /// [`Disk::submit`](crate::Disk::submit) or [`Disk::shutdown`](crate::Disk::shutdown). Must not
+    /// block, and must not submit, shut down or drop a disk; dropping the completion, and with it
+    /// files and buffers, is fine. The job counts as in flight until it returns.
     fn send(self: Box<Self>, completion: Completion);
 }
 
@@ -149,3 +170,153 @@ pub struct Job {
     /// Who waits for it.
     pub reply: Box<dyn Reply>,
 }
+
+impl Op {
+    /// Bytes to read at most.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Op::Open { first, .. } => first.map_or(0, |(_, len)| len),
+            Op::Read { len, .. } => *len,
+            Op::List { .. } => 0,
+        }
+    }
+
+    /// `st_dev` of where the work is done.
+    pub(crate) fn device(&self) -> u64 {
+        match self {
+            Op::Open { root, .. } => root.device(),
+            Op::Read { file, .. } => file.meta.device,
+            Op::List { directory, .. } => directory.meta.device,
+        }
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Job({:?}, {:?})", self.class, self.op)
+    }
+}
+
+/// What does the work. The scheduler hands it one [`Work`] after the other and sees to the bounds: at
+/// most `depth` at a time per device, each with its memory reserved.
+pub trait Engine: Send + Sync {
+    /// Starts `work` and returns. Does not block, whatever state the disk is in, unless
+    /// [`Engine::blocks_on_loop`]. Takes any number: the scheduler bounds it.
+    ///
+    /// The work owns its file and its memory until it is finished, so nothing is freed under the
+    /// kernel when a client goes away: the answer then goes to nobody. A work that nobody wants when
+    /// it would start is dropped, which counts it as canceled; one that has started is not
+    /// interrupted.
+    ///
+    /// Every work is finished once ([`Ticket::finish`]), from a thread of the engine (from this call
+    /// when the engine blocks), without a lock held. Short reads are carried on until the bytes asked
+    /// for or the end of the file are reached, and so are EINTR and EAGAIN: [`Done::Read`] holds fewer
+    /// bytes only at the end of the file, and what that means is for the caller to say. Any other
+    /// errno is passed on as it is, and bytes read before it are dropped.
+    fn submit(&self, work: Work);
+
+    /// [`Engine::submit`] does the work itself, on the calling thread, however long that takes.
+    fn blocks_on_loop(&self) -> bool {
+        false
+    }
+
+    /// Something that must be let go before all work can finish. Called once, when a shutdown begins.
+    fn interrupt(&self) {}
+
+    /// Ends the engine's threads and waits for them. Called once, when all work is finished.
+    fn shutdown(&self);
+}
+
+/// The threads that an engine may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Threads {
+    /// All of them.
+    pub total: usize,
+    /// How many of these open and list, and never read later chunks.
+    pub stat: usize,
+}
+
+/// An engine, as a row of the table.
+pub struct Description {
+    /// The value of `disk.engine`, the label on metrics and the name of the source file.
+    pub name: &'static str,
+    /// In one line, for help and documentation.
+    pub summary: &'static str,
+    /// For tests; not offered in help.
+    pub hidden: bool,
+    /// Whether it can run here, found out by trying. May block.
+    pub probe: fn() -> Result<(), Unavailable>,
+    /// Starts its threads; call it before a guard is installed, which threads would inherit. The text
+    /// is what followed a colon in the name, for `simulated`.
+    pub start: fn(Threads, Option<&str>) -> Started,
+}
+
+/// An engine at work.
+pub type Started = Result<Box<dyn Engine>, StartError>;
+
+/// All engines. `auto` is not one of them: it is a choice among them.
+pub static ENGINES: &[Description] = &[sendfile::DESCRIPTION, threads::DESCRIPTION];
+
+/// The name that lets Levity choose.
+pub const AUTO: &str = "auto";
+
+/// The engine called `name`.
+pub fn find(name: &str) -> Option<&'static Description> {
+    ENGINES.iter().find(|engine| engine.name == name)
+}
+
+/// The names that a configuration may give, `auto` first.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let shown = ENGINES.iter().filter(|engine| !engine.hidden);
+    std::iter::once(AUTO).chain(shown.map(|engine| engine.name))
+}
+
+/// What `auto` stands for here, and why. May block.
+pub fn choose() -> (&'static Description, String) {
+    let reason = "buffered reads are copied by several threads instead of one, and a disk that \
+                  freezes holds only its share of them";
+    (&threads::DESCRIPTION, reason.to_owned())
+}
+
+/// Why an engine cannot run here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unavailable {
+    /// Of the call that failed.
+    pub errno: i32,
+    /// What to do about it.
+    pub hint: &'static str,
+}
+
+impl Unavailable {
+    /// What to say about `error`, from setting up a ring or starting a thread.
+    pub(crate) fn from_error(error: &io::Error) -> Unavailable {
+        let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+        Unavailable {
+            errno: errno.raw_os_error(),
+            hint: hint(errno),
+        }
+    }
+}
+
+fn hint(errno: Errno) -> &'static str {
+    match errno {
+        Errno::PERM | Errno::ACCESS => {
+            "a seccomp filter (as in most containers) or the sysctl kernel.io_uring_disabled forbids it"
+        }
+        Errno::NOSYS => "this kernel was built without it, or is too old",
+        Errno::OPNOTSUPP | Errno::INVAL => "this kernel is too old for it",
+        Errno::NOMEM => "raise the limit on locked memory (ulimit -l, LimitMEMLOCK=)",
+        Errno::MFILE | Errno::NFILE => "raise the limit on open files (ulimit -n, LimitNOFILE=)",
+        Errno::AGAIN => "raise the limit on threads (ulimit -u, TasksMax=)",
+        _ => "choose another engine",
+    }
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = io::Error::from_raw_os_error(self.errno);
+        write!(f, "{error}: {}", self.hint)
+    }
+}
+
+impl std::error::Error for Unavailable {}

@@ -1,0 +1,448 @@
+//! Memory for file bytes: bounded, aligned and used again.
+//!
+//! A [`Budget`] bounds the bytes that one process spends on them. Bytes are reserved before a read
+//! starts, so that a read under way never lacks its memory, and the scheduler keeps a read that finds
+//! no room in its queue. The rule that keeps this free of deadlock: nobody who holds a [`Buffer`] may
+//! wait for a second one before letting go of the first.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::fmt;
+use std::mem::{self, MaybeUninit};
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// In bytes: what `O_DIRECT` asks for at most, and a page on most machines.
+pub const ALIGNMENT: usize = 4096;
+
+/// Blocks up to this size, in bytes, are kept for the next read; larger ones go back to the allocator.
+const RECYCLED_BYTES_MAX: usize = 1 << 20;
+
+const SIZE_CLASSES: usize = class_of(RECYCLED_BYTES_MAX) + 1;
+
+/// A bound on the bytes of all [`Buffer`]s that are taken from it. Cheap to clone; clones share it.
+#[derive(Clone)]
+pub struct Budget(Arc<Shared>);
+
+struct Shared {
+    bytes_max: usize,
+    state: Mutex<State>,
+    freed: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+#[derive(Default)]
+struct State {
+    in_use: usize,
+    idle_bytes: usize,
+    idle: [Vec<Block>; SIZE_CLASSES],
+    /// A reservation failed since bytes were last freed.
+    wanted: bool,
+}
+
+impl Budget {
+    /// A budget of `bytes_max` bytes, none of which is allocated yet.
+    pub fn new(bytes_max: usize) -> Budget {
+        Budget(Arc::new(Shared {
+            bytes_max,
+            state: Mutex::default(),
+            freed: OnceLock::new(),
+        }))
+    }
+
+    /// The bound, in bytes.
+    pub fn bytes_max(&self) -> usize {
+        self.0.bytes_max
+    }
+
+    /// Bytes that are reserved or held by a [`Buffer`]: sizes after rounding up, see [`Budget::cost`].
+    pub fn in_use(&self) -> usize {
+        self.lock().in_use
+    }
+
+    /// The bytes that a buffer of `len` bytes takes from a budget: a power of two from 4 KiB to
+    /// 1 MiB, or a multiple of 4 KiB above; nothing for an empty one.
+    pub const fn cost(len: usize) -> usize {
+        if len == 0 {
+            0
+        } else if len <= RECYCLED_BYTES_MAX {
+            ALIGNMENT << class_of(len)
+        } else {
+            len.next_multiple_of(ALIGNMENT)
+        }
+    }
+
+    /// An empty buffer with room for `len` bytes; `None` when the budget has none left. Does not wait.
+    pub fn buffer(&self, len: usize) -> Option<Buffer> {
+        Some(self.reserve(len)?.buffer(len))
+    }
+
+    /// Sets aside what a buffer of `len` bytes takes. After a failure the function given to
+    /// `on_freed` is called as soon as bytes come back.
+    pub(crate) fn reserve(&self, len: usize) -> Option<Reservation> {
+        let bytes = Budget::cost(len);
+        let surplus = {
+            let mut state = self.lock();
+            if state.in_use.checked_add(bytes)? > self.0.bytes_max {
+                state.wanted = true;
+                return None;
+            }
+            state.in_use += bytes;
+            state.shed(self.0.bytes_max)
+        };
+        drop(surplus);
+        Some(Reservation {
+            budget: self.clone(),
+            bytes,
+        })
+    }
+
+    /// Calls `freed` when bytes come back after a reservation failed: from whatever thread dropped
+    /// the buffer, without a lock held. Only the first caller is heard.
+    pub(crate) fn on_freed(&self, freed: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.0.freed.set(freed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_block(&self, bytes: usize) -> Block {
+        if bytes <= RECYCLED_BYTES_MAX {
+            let mut state = self.lock();
+            if let Some(block) = state.idle[class_of(bytes)].pop() {
+                state.idle_bytes -= bytes;
+                return block;
+            }
+        }
+        Block::allocate(bytes)
+    }
+
+    /// Gives `bytes` back, and the block that held them, if there is one, to the next read.
+    fn release(&self, bytes: usize, block: Option<Block>) {
+        let (wanted, surplus) = {
+            let mut state = self.lock();
+            state.in_use -= bytes;
+            let surplus = block.and_then(|block| state.keep(block));
+            (mem::take(&mut state.wanted), surplus)
+        };
+        drop(surplus);
+        if wanted && let Some(freed) = self.0.freed.get() {
+            freed();
+        }
+    }
+}
+
+impl State {
+    /// Keeps a block, or hands it back when it is too large to be kept.
+    fn keep(&mut self, block: Block) -> Option<Block> {
+        if block.bytes > RECYCLED_BYTES_MAX {
+            return Some(block);
+        }
+        self.idle_bytes += block.bytes;
+        self.idle[class_of(block.bytes)].push(block);
+        None
+    }
+
+    /// Takes idle blocks away, largest first, until idle and used bytes together are within the bound.
+    fn shed(&mut self, bytes_max: usize) -> Vec<Block> {
+        let mut surplus = Vec::new();
+        for class in self.idle.iter_mut().rev() {
+            while self.in_use + self.idle_bytes > bytes_max
+                && let Some(block) = class.pop()
+            {
+                self.idle_bytes -= block.bytes;
+                surplus.push(block);
+            }
+        }
+        surplus
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Budget({} of {})", self.in_use(), self.bytes_max())
+    }
+}
+
+/// Bytes set aside for one read. What is not turned into a buffer goes back on drop.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    budget: Budget,
+    bytes: usize,
+}
+
+impl Reservation {
+    /// Turns the reservation into an empty buffer with room for `len` bytes, and gives the rest back.
+    ///
+    /// # Panics
+    /// When less was reserved than `len` takes.
+    pub(crate) fn buffer(mut self, len: usize) -> Buffer {
+        let bytes = Budget::cost(len);
+        assert!(bytes <= self.bytes, "a buffer larger than its reservation");
+        if bytes == 0 {
+            return Buffer::from(Vec::new());
+        }
+        self.bytes -= bytes;
+        Buffer {
+            len: 0,
+            limit: len,
+            memory: Memory::Pooled {
+                block: Some(self.budget.take_block(bytes)),
+                budget: self.budget.clone(),
+            },
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.budget.release(self.bytes, None);
+        }
+    }
+}
+
+/// Bytes of a file in our memory. Dereferences to those that have been read.
+pub struct Buffer {
+    len: usize,
+    /// How many bytes were asked for; the memory behind may hold more.
+    limit: usize,
+    memory: Memory,
+}
+
+enum Memory {
+    Pooled {
+        /// `None` only while the buffer is being dropped.
+        block: Option<Block>,
+        budget: Budget,
+    },
+    Owned(Vec<u8>),
+}
+
+impl Buffer {
+    /// Bytes that still fit.
+    pub(crate) fn room(&self) -> usize {
+        self.limit - self.len
+    }
+
+    /// The part that has not been read yet.
+    pub(crate) fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
+        let (len, room) = (self.len, self.room());
+        match &mut self.memory {
+            Memory::Pooled {
+                block: Some(block), ..
+            } => &mut block.as_mut_slice()[len..len + room],
+            _ => &mut [],
+        }
+    }
+
+    /// Says that the first `count` bytes of [`Buffer::spare`] have been written.
+    ///
+    /// # Safety
+    /// They must have been, and `count` must be within it.
+    pub(crate) unsafe fn advance(&mut self, count: usize) {
+        assert!(count <= self.room(), "more bytes than there was room for");
+        self.len += count;
+    }
+
+    /// Appends a copy of `bytes`.
+    ///
+    /// # Panics
+    /// When there is not as much room.
+    pub(crate) fn extend_from_slice(&mut self, bytes: &[u8]) {
+        for (to, from) in self.spare()[..bytes.len()].iter_mut().zip(bytes) {
+            to.write(*from);
+        }
+        // SAFETY: the loop has just written that many bytes at the start of the spare part.
+        unsafe { self.advance(bytes.len()) };
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Pooled {
+                block: Some(block), ..
+            } => block.written(self.len),
+            Memory::Pooled { block: None, .. } => &[],
+            Memory::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+/// Outside any budget: for small bodies that are made, not read.
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Buffer {
+        Buffer {
+            len: bytes.len(),
+            limit: bytes.len(),
+            memory: Memory::Owned(bytes),
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Memory::Pooled { block, budget } = &mut self.memory
+            && let Some(block) = block.take()
+        {
+            budget.release(block.bytes, Some(block));
+        }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+/// Which power of two times [`ALIGNMENT`] holds `len` bytes.
+const fn class_of(len: usize) -> usize {
+    let pages = len.div_ceil(ALIGNMENT).next_power_of_two();
+    pages.trailing_zeros() as usize
+}
+
+/// Aligned memory, uninitialised or holding the bytes of an earlier read.
+struct Block {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a block is the only owner of its memory, like a `Box<[MaybeUninit<u8>]>`.
+unsafe impl Send for Block {}
+// SAFETY: a shared block only lends its memory for reading.
+unsafe impl Sync for Block {}
+
+impl Block {
+    fn allocate(bytes: usize) -> Block {
+        let layout = Block::layout(bytes);
+        assert!(bytes > 0);
+        // SAFETY: the size is not zero.
+        let start = unsafe { alloc(layout) };
+        match NonNull::new(start) {
+            Some(start) => Block { start, bytes },
+            None => handle_alloc_error(layout),
+        }
+    }
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes, ALIGNMENT).expect("a budget is far below isize::MAX")
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [MaybeUninit<u8>] {
+        // SAFETY: the block owns `bytes` bytes at `start`, and uninitialised ones may be lent as such.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.bytes) }
+    }
+
+    /// The first `len` bytes, which the caller knows to have been written: `Buffer::advance` is the
+    /// only way to raise a buffer's length.
+    fn written(&self, len: usize) -> &[u8] {
+        assert!(len <= self.bytes);
+        // SAFETY: within the block, and initialised up to `len` by the contract of `Buffer::advance`.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), len) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `Block::allocate` with the same layout, and freed only here.
+        unsafe { dealloc(self.start.as_ptr(), Block::layout(self.bytes)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn cost_rounds_up() {
+        let costs: Vec<_> = [0, 1, 4096, 4097, 100_001, 1 << 20, (1 << 20) + 1]
+            .map(Budget::cost)
+            .into();
+        assert_eq!(
+            costs,
+            [0, 4096, 4096, 8192, 131_072, 1 << 20, (1 << 20) + 4096]
+        );
+    }
+
+    #[test]
+    fn buffers_are_aligned_and_bounded() {
+        let budget = Budget::new(3 * 4096);
+        let small = budget.buffer(1).unwrap();
+        let large = budget.buffer(8192).unwrap();
+        assert_eq!(budget.in_use(), 3 * 4096);
+        assert!(budget.buffer(1).is_none());
+        drop(small);
+        let mut again = budget.buffer(10).unwrap();
+        assert_eq!(again.spare().as_ptr() as usize % ALIGNMENT, 0);
+        assert_eq!(again.room(), 10);
+        drop((large, again));
+        assert_eq!(budget.in_use(), 0);
+    }
+
+    #[test]
+    fn idle_memory_counts_towards_the_bound() {
+        let budget = Budget::new(1 << 20);
+        drop(budget.buffer(1 << 19).unwrap());
+        drop(budget.buffer(4096).unwrap());
+        let whole = budget.buffer(1 << 20).unwrap();
+        assert_eq!(budget.lock().idle_bytes, 0);
+        drop(whole);
+        assert_eq!(budget.lock().idle_bytes, 1 << 20);
+    }
+
+    #[test]
+    fn memory_is_used_again() {
+        let budget = Budget::new(1 << 20);
+        let mut first = budget.buffer(5000).unwrap();
+        first.extend_from_slice(b"one");
+        let address = first.as_ptr();
+        drop(first);
+        let mut second = budget.buffer(8000).unwrap();
+        assert!(second.is_empty());
+        second.extend_from_slice(b"two");
+        assert_eq!((second.as_ptr(), &*second), (address, &b"two"[..]));
+    }
+
+    #[test]
+    fn a_reservation_gives_the_rest_back() {
+        let budget = Budget::new(1 << 20);
+        let reservation = budget.reserve(1 << 20).unwrap();
+        let buffer = reservation.buffer(100);
+        assert_eq!((budget.in_use(), buffer.room()), (4096, 100));
+        drop(budget.reserve(8192));
+        assert_eq!(budget.in_use(), 4096);
+    }
+
+    #[test]
+    fn freed_is_called_once_per_failure() {
+        let budget = Budget::new(8192);
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&calls);
+        budget.on_freed(Box::new(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }));
+        let held = [budget.buffer(1), budget.buffer(1)];
+        assert!(budget.buffer(1).is_none() && budget.buffer(1).is_none());
+        drop(held);
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_vector_is_a_buffer() {
+        let mut buffer = Buffer::from(b"made".to_vec());
+        assert!(buffer.spare().is_empty());
+        assert_eq!(&*buffer, b"made");
+    }
+}

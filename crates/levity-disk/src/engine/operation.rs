@@ -1,0 +1,93 @@
+//! The operations themselves, as plain blocking calls.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::{Done, Op, Ready, Ticket};
+use crate::buffer::Buffer;
+use crate::listing;
+use crate::open::{Kind, OpenFile, Root};
+use crate::syscall;
+
+/// Does all of `op` on the calling thread.
+pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
+    match op {
+        Op::Open { root, path, first } => open(&root, &path, first, ticket),
+        Op::Read { file, offset, len } => {
+            let mut buffer = ticket.buffer(len);
+            fill(&file, &mut buffer, offset)?;
+            Ok(Done::Read(Ready::Bytes(buffer)))
+        }
+        Op::List {
+            directory,
+            entries_max,
+        } => listing::list(&directory, entries_max).map(Done::Listed),
+    }
+}
+
+fn open(
+    root: &Arc<Root>,
+    path: &CStr,
+    first: Option<(u64, usize)>,
+    ticket: &mut Ticket,
+) -> io::Result<Done> {
+    let file = root.open_waiting(path)?;
+    file.read_ahead_ourselves();
+    let Some((offset, len)) = within(&file, first) else {
+        return Ok(opened(file));
+    };
+    let mut buffer = ticket.buffer(len);
+    fill(&file, &mut buffer, offset)?;
+    with_first(file, buffer)
+}
+
+/// What to read of a file that has just been opened: `first`, cut at its end.
+pub(super) fn within(file: &OpenFile, first: Option<(u64, usize)>) -> Option<(u64, usize)> {
+    let (offset, len) = first.filter(|_| file.meta.kind == Kind::Regular)?;
+    let left = file.meta.size.saturating_sub(offset);
+    Some((offset, usize::try_from(left).unwrap_or(len).min(len)))
+}
+
+/// The outcome of an open that has read nothing.
+pub(super) fn opened(file: OpenFile) -> Done {
+    Done::Opened {
+        file: Arc::new(file),
+        first: None,
+        stable: true,
+    }
+}
+
+/// The outcome of an open that has read `buffer`: asks once more what the file is now.
+pub(super) fn with_first(mut file: OpenFile, buffer: Buffer) -> io::Result<Done> {
+    let before = file.meta;
+    file.meta = file.refresh()?;
+    Ok(Done::Opened {
+        stable: file.meta.same_version(&before),
+        file: Arc::new(file),
+        first: Some(Ready::Bytes(buffer)),
+    })
+}
+
+/// Reads until the buffer has no more room or the file ends. `offset` is where the buffer begins; it
+/// may hold some bytes already.
+pub(super) fn fill(file: &OpenFile, buffer: &mut Buffer, offset: u64) -> io::Result<()> {
+    while buffer.room() > 0 {
+        let at = offset.saturating_add(buffer.len() as u64);
+        match syscall::pread(file.as_fd(), buffer.spare(), at) {
+            Ok(0) => break,
+            // SAFETY: the call says that it has written `count` bytes at the start of the spare part.
+            Ok(count) => unsafe { buffer.advance(count) },
+            // EAGAIN: the file is still `O_NONBLOCK`, on a file system that takes it at its word.
+            Err(Errno::AGAIN) => file
+                .clear_nonblocking()
+                .and_then(|cleared| cleared.then_some(()).ok_or(Errno::AGAIN.into()))?,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! From any form of [`Ready`] to bytes, for transports that cannot send the others.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
+
+use rustix::io::Errno;
+
+use super::{Ready, operation};
+use crate::buffer::{Budget, Buffer};
+
+impl Ready {
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Ready::Bytes(buffer) => buffer.len(),
+            Ready::Pipe { len, .. } | Ready::Shared { len, .. } | Ready::PageCache { len, .. } => {
+                *len
+            }
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The same bytes in memory. Does not wait, except that a [`Ready::PageCache`] is read from the
+    /// disk where the kernel has let go of it.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when `budget` has no room: only [`Ready::Bytes`] needs none. `UnexpectedEof` when
+    /// the file has become shorter than it was. Those of `read`.
+    pub fn into_bytes(self, budget: &Budget) -> io::Result<Buffer> {
+        if let Ready::Bytes(buffer) = self {
+            return Ok(buffer);
+        }
+        let len = self.len();
+        let mut buffer = budget.buffer(len).ok_or(io::ErrorKind::OutOfMemory)?;
+        match self {
+            Ready::Bytes(_) => {}
+            Ready::Pipe { pipe, .. } => drain(&pipe, &mut buffer)?,
+            Ready::Shared { memory, offset, .. } => copy_shared(&memory, offset, &mut buffer)?,
+            Ready::PageCache { file, offset, .. } => operation::fill(&file, &mut buffer, offset)?,
+        }
+        if buffer.len() < len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(buffer)
+    }
+}
+
+/// Empties a pipe into the buffer's room; it holds that much, so nothing waits.
+fn drain(pipe: &OwnedFd, buffer: &mut Buffer) -> io::Result<()> {
+    while buffer.room() > 0 {
+        match rustix::io::read(pipe, buffer.spare()) {
+            Ok(([], _)) => break,
+            Ok((bytes, _)) => {
+                let count = bytes.len();
+                // SAFETY: the call has written `count` bytes at the start of the spare part.
+                unsafe { buffer.advance(count) };
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Copies out of a memory file through a mapping: a `pread`, however harmless on such a file, is what
+/// the guard stops.
+fn copy_shared(memory: &OwnedFd, offset: u64, buffer: &mut Buffer) -> io::Result<()> {
+    let end = offset.checked_add(buffer.room() as u64);
+    let size = u64::try_from(rustix::fs::fstat(memory)?.st_size).unwrap_or(0);
+    if end.is_none_or(|end| end > size) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    if buffer.room() > 0 {
+        let mapping = Mapping::new(memory, offset, buffer.room())?;
+        buffer.extend_from_slice(mapping.bytes());
+    }
+    Ok(())
+}
+
+/// The largest page of any Linux, in bytes: a mapping begins at a multiple of it.
+const PAGE_BYTES_MAX: u64 = 64 * 1024;
+
+/// A part of a memory file, to be read.
+struct Mapping {
+    /// At the start of a page.
+    start: *mut libc::c_void,
+    /// From `start` to what was asked for.
+    skipped: usize,
+    len: usize,
+}
+
+impl Mapping {
+    fn new(memory: &OwnedFd, offset: u64, len: usize) -> io::Result<Mapping> {
+        let skipped = (offset % PAGE_BYTES_MAX) as usize;
+        let aligned = offset - offset % PAGE_BYTES_MAX;
+        let aligned = libc::off64_t::try_from(aligned).map_err(|_| Errno::INVAL)?;
+        // SAFETY: a new private mapping, at an address of the kernel's choice, touches no other memory.
+        let start = unsafe {
+            libc::mmap64(
+                ptr::null_mut(),
+                skipped + len,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                memory.as_raw_fd(),
+                aligned,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Mapping {
+            start,
+            skipped,
+            len,
+        })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: mapped readable from `start` for `skipped + len` bytes, all within the file; the
+        // engine that owns the memory file neither shrinks it nor writes to a part handed over.
+        unsafe { std::slice::from_raw_parts(self.start.cast::<u8>().add(self.skipped), self.len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this length, and no slice of it outlives `self`.
+        unsafe { libc::munmap(self.start, self.skipped + self.len) };
+    }
+}

@@ -1,0 +1,79 @@
+//! `sendfile`: everything on the thread that asks. The honest baseline: what most servers do.
+//!
+//! Opens block, and a read is not made at all: the file itself is handed over, for a `sendfile` that
+//! blocks on the disk. There are no threads, no queue and no memory.
+
+use std::io;
+use std::sync::Arc;
+
+use super::operation::{opened, within};
+use super::{Description, Done, Engine, Op, Ready, Started, Threads, Unavailable, Work};
+use crate::listing;
+use crate::open::OpenFile;
+
+pub(super) const DESCRIPTION: Description = Description {
+    name: "sendfile",
+    summary: "open and sendfile on the event loop, which waits for the disk: the baseline",
+    hidden: false,
+    probe,
+    start,
+};
+
+fn probe() -> Result<(), Unavailable> {
+    Ok(())
+}
+
+fn start(_: Threads, _: Option<&str>) -> Started {
+    Ok(Box::new(Inline))
+}
+
+struct Inline;
+
+impl Engine for Inline {
+    fn submit(&self, work: Work) {
+        if let Some((op, ticket)) = work.begin() {
+            ticket.finish(perform(op));
+        }
+    }
+
+    fn blocks_on_loop(&self) -> bool {
+        true
+    }
+
+    fn shutdown(&self) {}
+}
+
+fn perform(op: Op) -> io::Result<Done> {
+    match op {
+        Op::Open { root, path, first } => {
+            let file = root.open_waiting(&path)?;
+            let Some((offset, len)) = within(&file, first) else {
+                return Ok(opened(file));
+            };
+            let file = Arc::new(file);
+            Ok(Done::Opened {
+                first: Some(page_cache(&file, offset, len)),
+                file,
+                stable: true,
+            })
+        }
+        Op::Read { file, offset, len } => {
+            let size = file.refresh()?.size;
+            let left = size.saturating_sub(offset);
+            let len = usize::try_from(left).unwrap_or(len).min(len);
+            Ok(Done::Read(page_cache(&file, offset, len)))
+        }
+        Op::List {
+            directory,
+            entries_max,
+        } => listing::list(&directory, entries_max).map(Done::Listed),
+    }
+}
+
+fn page_cache(file: &Arc<OpenFile>, offset: u64, len: usize) -> Ready {
+    Ready::PageCache {
+        file: Arc::clone(file),
+        offset,
+        len,
+    }
+}

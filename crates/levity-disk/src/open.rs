@@ -1,0 +1,455 @@
+//! Roots, and files opened beneath them.
+//!
+//! Every path goes through `openat2`, so that the kernel itself keeps a request inside its root
+//! (Linux 5.6). With `RESOLVE_CACHED` (Linux 5.12) the same call answers from memory or says that it
+//! would have to wait; that form is the only one that an event loop may use.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::fs;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Advice, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::closer;
+use crate::probe::{self, FileSystem};
+use crate::syscall;
+
+/// Larger files, in bytes, are opened with `POSIX_FADV_RANDOM`: which chunk comes next is our own
+/// decision, and the kernel's window (up to 8 MiB per open file) would only evict others.
+const READAHEAD_BYTES_MAX: u64 = 64 * 1024;
+
+/// `openat2` says EAGAIN when a rename raced with a `..` in the path, and means "again".
+const RACES_MAX: usize = 16;
+
+/// Whether a symbolic link may lead out of a root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Symlinks {
+    /// Links are followed as long as they stay beneath the root (`RESOLVE_BENEATH`).
+    Beneath,
+    /// Links are followed wherever they lead. A path itself may still not: one that starts with a
+    /// slash or has a `..` is refused.
+    Follow,
+}
+
+/// A directory whose files may be opened, or a single file.
+#[derive(Debug)]
+pub struct Root {
+    path: PathBuf,
+    directory: OwnedFd,
+    single: Option<CString>,
+    symlinks: Symlinks,
+    device: u64,
+    file_system: FileSystem,
+    /// This kernel knows `RESOLVE_CACHED`, and the file system answers from memory.
+    cached: bool,
+    /// A file of another owner was met: only an owner may ask for `O_NOATIME`.
+    noatime_refused: AtomicBool,
+}
+
+impl Root {
+    /// Opens `path`, a directory or a single regular file, and finds out what its file system can do.
+    ///
+    /// Blocks, and reads a few pages of one file (see [`probe`]). `path` is resolved once: a link at
+    /// its end that is later pointed elsewhere is not followed again. A single file is looked up by
+    /// name at each open, under its own name or `.`; every other name is absent.
+    ///
+    /// # Errors
+    /// Those of `open`; `InvalidInput` for anything but a directory or a regular file; `Unsupported`
+    /// where `openat2` is missing (Linux before 5.6, or a seccomp filter that hides it).
+    pub fn open(path: &Path, symlinks: Symlinks) -> io::Result<Arc<Root>> {
+        let resolved = fs::canonicalize(path)?;
+        let (place, single) = split(&resolved)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(place, flags, Mode::empty())?;
+        let cached = knows_cached(&directory)?;
+        let named = single.as_deref().unwrap_or(c".");
+        let device = Meta::from(rustix::fs::statat(
+            &directory,
+            named,
+            rustix::fs::AtFlags::empty(),
+        )?)
+        .device;
+        let file_system = probe::file_system(&directory, single.as_deref(), device)?;
+        Ok(Arc::new(Root {
+            path: resolved,
+            cached: cached && !file_system.remote,
+            directory,
+            single,
+            symlinks,
+            device,
+            file_system,
+            noatime_refused: AtomicBool::new(false),
+        }))
+    }
+
+    /// Where the root is: absolute, without symbolic links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name that a root of a single file answers to, besides `.`; `None` for a directory.
+    pub fn single(&self) -> Option<&CStr> {
+        self.single.as_deref()
+    }
+
+    /// `st_dev` of the root. A mount beneath it has another, and opens through this root still count
+    /// as this device's work: give a mount that may freeze a root of its own.
+    pub fn device(&self) -> u64 {
+        self.device
+    }
+
+    /// What the root's file system can do.
+    pub fn file_system(&self) -> &FileSystem {
+        &self.file_system
+    }
+
+    /// Opens `path` if that needs no disk. Never blocks.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the pool must do it: something is not in memory, the path leaves the root or
+    /// crosses a mount (whose file system nobody has probed), it is no file or directory, the file
+    /// system is remote, or the kernel is older than 5.12. Any other error is the final answer:
+    /// absence, for one, is remembered by the kernel.
+    pub fn open_cached(self: &Arc<Root>, path: &CStr) -> io::Result<Arc<OpenFile>> {
+        if !self.cached {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let name = self.name(path)?;
+        // Crossing into a mount is left to the pool: it may be a remote one.
+        let resolve = self.resolve() | ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
+        let fd = self
+            .openat2(name, READ, resolve)
+            .map_err(|errno| match errno {
+                Errno::XDEV | Errno::NXIO | Errno::NODEV => io::ErrorKind::WouldBlock.into(),
+                errno => io::Error::from(errno),
+            })?;
+        let meta = Meta::from(rustix::fs::fstat(&fd)?);
+        if meta.kind == Kind::Other {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let file = self.file(fd, meta, name);
+        file.read_ahead_ourselves();
+        Ok(Arc::new(file))
+    }
+
+    /// Opens `path`. Blocks. Anything but a file or a directory is closed at once and comes back as
+    /// [`Kind::Other`] with a descriptor that can only be asked for its metadata.
+    ///
+    /// Opening a named pipe or a device may have effects of its own (a waiting writer wakes up), as
+    /// the only way to learn what a name stands for without a second lookup per file.
+    ///
+    /// # Errors
+    /// EXDEV when the path leaves the root; EBUSY when someone holds a write lease on the file and
+    /// has been asked to give it up (`fcntl(F_SETLEASE)`, Samba).
+    pub(crate) fn open_waiting(self: &Arc<Root>, path: &CStr) -> io::Result<OpenFile> {
+        let name = self.name(path)?;
+        let fd = match self.openat2_settled(name, READ) {
+            Err(Errno::NXIO | Errno::NODEV) => return self.open_handle(name),
+            result => result?,
+        };
+        let meta = Meta::from(rustix::fs::fstat(&fd)?);
+        if meta.kind == Kind::Other {
+            drop(fd);
+            return self.open_handle(name);
+        }
+        Ok(self.file(fd, meta, name))
+    }
+
+    /// The metadata of what a path leads to, without opening it for reading. Blocks.
+    pub(crate) fn metadata(&self, path: &CStr) -> io::Result<Meta> {
+        let fd = self.openat2_settled(self.name(path)?, HANDLE)?;
+        Ok(Meta::from(rustix::fs::fstat(&fd)?))
+    }
+
+    /// A descriptor for a pipe, a socket or a device that cannot be read from, so that there is one
+    /// to ask and no harm in holding it.
+    fn open_handle(self: &Arc<Root>, name: &CStr) -> io::Result<OpenFile> {
+        let fd = self.openat2_settled(name, HANDLE)?;
+        let meta = Meta {
+            kind: Kind::Other,
+            ..Meta::from(rustix::fs::fstat(&fd)?)
+        };
+        Ok(self.file(fd, meta, name))
+    }
+
+    fn file(self: &Arc<Root>, fd: OwnedFd, meta: Meta, name: &CStr) -> OpenFile {
+        let place = (meta.kind == Kind::Directory).then(|| Place {
+            root: Arc::clone(self),
+            path: name.to_owned(),
+        });
+        OpenFile {
+            meta,
+            fd: ManuallyDrop::new(fd),
+            place,
+            nonblocking: AtomicBool::new(true),
+            random: AtomicBool::new(false),
+        }
+    }
+
+    /// The name to look up for `path`, which in a root of a single file is always the same one.
+    fn name<'a>(&'a self, path: &'a CStr) -> Result<&'a CStr, Errno> {
+        if self.symlinks == Symlinks::Follow && leaves(path.to_bytes()) {
+            return Err(Errno::XDEV);
+        }
+        match &self.single {
+            None => Ok(path),
+            Some(name) if path == c"." || path == name.as_c_str() => Ok(name),
+            Some(_) => Err(Errno::NOENT),
+        }
+    }
+
+    fn resolve(&self) -> ResolveFlags {
+        match self.symlinks {
+            Symlinks::Beneath => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+            Symlinks::Follow => ResolveFlags::NO_MAGICLINKS,
+        }
+    }
+
+    fn openat2_settled(&self, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+        for _ in 0..RACES_MAX {
+            match self.openat2(name, flags, self.resolve()) {
+                Err(Errno::AGAIN) => continue,
+                result => return result,
+            }
+        }
+        Err(Errno::BUSY)
+    }
+
+    fn openat2(&self, name: &CStr, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
+        let open =
+            |flags| retry_on_intr(|| syscall::openat2(&self.directory, name, flags, resolve));
+        if flags.contains(OFlags::PATH) || self.noatime_refused.load(Ordering::Relaxed) {
+            return open(flags);
+        }
+        match open(flags | OFlags::NOATIME) {
+            Err(Errno::PERM) => {
+                self.noatime_refused.store(true, Ordering::Relaxed);
+                open(flags)
+            }
+            result => result,
+        }
+    }
+}
+
+/// `O_NONBLOCK`, or a named pipe without a writer would hang the open.
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY);
+
+const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// The directory to open for a root, and the name in it when the root is a single file.
+fn split(resolved: &Path) -> io::Result<(&Path, Option<CString>)> {
+    let kind = fs::metadata(resolved)?.file_type();
+    if kind.is_dir() {
+        return Ok((resolved, None));
+    }
+    match (resolved.parent(), resolved.file_name()) {
+        (Some(parent), Some(name)) if kind.is_file() => Ok((parent, Some(c_string(name)?))),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "neither a directory nor a regular file",
+        )),
+    }
+}
+
+fn c_string(name: &OsStr) -> io::Result<CString> {
+    Ok(CString::new(name.as_bytes())?)
+}
+
+/// Whether a path on its own, without any link, could lead out of its root.
+fn leaves(path: &[u8]) -> bool {
+    path.starts_with(b"/") || path.split(|&byte| byte == b'/').any(|part| part == b"..")
+}
+
+fn knows_cached(directory: &OwnedFd) -> io::Result<bool> {
+    let probe =
+        |resolve| syscall::openat2(directory, c".", HANDLE, ResolveFlags::BENEATH | resolve);
+    probe(ResolveFlags::empty()).map_err(|errno| match errno {
+        Errno::NOSYS | Errno::PERM => io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("openat2 is not available ({errno}): Linux 5.6 or newer is needed, and a container must permit the call"),
+        ),
+        errno => errno.into(),
+    })?;
+    Ok(!matches!(probe(ResolveFlags::CACHED), Err(Errno::INVAL)))
+}
+
+/// Whether an error means that the path led out of its root, by `..` or by a symbolic link.
+pub fn left_root(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EXDEV)
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A named pipe, a socket, a device, or a link that leads nowhere allowed: never read.
+    Other,
+}
+
+/// What `fstat` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meta {
+    /// What it is.
+    pub kind: Kind,
+    /// `st_dev`.
+    pub device: u64,
+    /// `st_ino`.
+    pub inode: u64,
+    /// In bytes.
+    pub size: u64,
+    /// Last change of the content: seconds since 1970, negative before.
+    pub mtime_s: i64,
+    /// Nanoseconds after `mtime_s`. File systems step in ticks of 1 to 10 ms (multigrain ones since
+    /// Linux 6.13 finer), so two changes within one tick may look the same.
+    pub mtime_ns: u32,
+    /// Last change of content or metadata: seconds since 1970.
+    pub ctime_s: i64,
+    /// Nanoseconds after `ctime_s`.
+    pub ctime_ns: u32,
+    /// Names that it has; 0 once it is deleted.
+    pub links: u64,
+}
+
+impl Meta {
+    /// Whether both tell of the same content: same file, size, and times of change.
+    pub fn same_version(&self, other: &Meta) -> bool {
+        let version = |meta: &Meta| Meta { links: 0, ..*meta };
+        version(self) == version(other)
+    }
+}
+
+// The types of these fields differ between architectures.
+#[allow(clippy::unnecessary_cast)]
+impl From<Stat> for Meta {
+    fn from(stat: Stat) -> Meta {
+        Meta {
+            kind: match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => Kind::Regular,
+                FileType::Directory => Kind::Directory,
+                _ => Kind::Other,
+            },
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            mtime_s: stat.st_mtime as i64,
+            mtime_ns: stat.st_mtime_nsec as u32,
+            ctime_s: stat.st_ctime as i64,
+            ctime_ns: stat.st_ctime_nsec as u32,
+            links: stat.st_nlink as u64,
+        }
+    }
+}
+
+/// An open file or directory. Closed by a thread of its own, see [`Disk`](crate::Disk), because the
+/// last close of a deleted file may wait for the disk.
+#[derive(Debug)]
+pub struct OpenFile {
+    /// What `fstat` said when it was opened, or after its first bytes were read.
+    pub meta: Meta,
+    fd: ManuallyDrop<OwnedFd>,
+    place: Option<Place>,
+    nonblocking: AtomicBool,
+    random: AtomicBool,
+}
+
+/// Where a directory was found: its links must be judged by the root's rules.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) root: Arc<Root>,
+    pub(crate) path: CString,
+}
+
+impl OpenFile {
+    /// What `fstat` said when it was opened, or after its first bytes were read.
+    pub fn meta(&self) -> Meta {
+        self.meta
+    }
+
+    /// What `fstat` says now. Answers from memory on local file systems; may wait on remote ones.
+    ///
+    /// # Errors
+    /// Those of `fstat`.
+    pub fn refresh(&self) -> io::Result<Meta> {
+        Ok(Meta::from(rustix::fs::fstat(self)?))
+    }
+
+    /// Appends up to `len` bytes from `offset` to `buffer`, if they are in the page cache
+    /// (`preadv2(RWF_NOWAIT)`). Returns how many: fewer than `len` when a later page is missing; 0
+    /// only at or beyond the size in `meta`.
+    ///
+    /// Call it only where [`FileSystem::nowait`] holds. Does not wait, but from Linux 6.12 on a miss
+    /// starts a disk read of `len` bytes on the calling thread (34 to 102 us were measured).
+    ///
+    /// # Errors
+    /// `WouldBlock` when the first byte is not in memory, or when the file system cannot tell; the
+    /// others are those of `preadv2`.
+    pub fn read_cached(&self, buffer: &mut Vec<u8>, len: usize, offset: u64) -> io::Result<usize> {
+        match syscall::append_cached(self.as_fd(), buffer, len, offset) {
+            // Linux 5.9 and 5.10 may say 0 at the edge of a missing page (fixed by 06c0444290 in
+            // 5.11), so the end of the file is only believed where it is expected. A file that has
+            // shrunk costs a trip to the pool.
+            Ok(0) if len > 0 && offset < self.meta.size => Err(io::ErrorKind::WouldBlock.into()),
+            Ok(count) => Ok(count),
+            Err(Errno::OPNOTSUPP | Errno::INTR) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    pub(crate) fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    /// Stops the kernel's own readahead: a read then fetches exactly what it asks for.
+    pub(crate) fn read_ahead_ourselves(&self) {
+        if self.meta.size > READAHEAD_BYTES_MAX && !self.random.swap(true, Ordering::Relaxed) {
+            // Only a hint: nothing is lost where it is refused.
+            let _ = rustix::fs::fadvise(self, 0, None, Advice::Random);
+        }
+    }
+
+    /// Undoes `read_ahead_ourselves`, for senders that let the kernel fetch what comes next.
+    pub(crate) fn let_the_kernel_read_ahead(&self) {
+        if self.random.swap(false, Ordering::Relaxed) {
+            let _ = rustix::fs::fadvise(self, 0, None, Advice::Normal);
+        }
+    }
+
+    /// Clears `O_NONBLOCK`: a ring would answer EAGAIN instead of waiting where the file system
+    /// cannot tell whether it would block. Whether it was set.
+    pub(crate) fn clear_nonblocking(&self) -> io::Result<bool> {
+        if !self.nonblocking.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let flags = rustix::fs::fcntl_getfl(self)?;
+        rustix::fs::fcntl_setfl(self, flags - OFlags::NONBLOCK)?;
+        self.nonblocking.store(false, Ordering::Relaxed);
+        Ok(true)
+    }
+}
+
+impl AsFd for OpenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        // SAFETY: taken once, here; nothing reads the field afterwards.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        closer::close(self.meta.device, fd);
+    }
+}

@@ -1,0 +1,142 @@
+//! What a disk has done. Counted with relaxed atomics: a snapshot is cheap, and its numbers may be
+//! some jobs apart.
+
+use std::array;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Upper bounds of the buckets of every [`Histogram`], in seconds; a last bucket holds the rest.
+pub const BOUNDS_S: &[f64] = &[
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+    1.0, 2.5, 5.0, 10.0,
+];
+
+const BUCKETS: usize = BOUNDS_S.len() + 1;
+
+/// A snapshot of a disk's counters, all since its start.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stats {
+    /// The engine at work.
+    pub engine: &'static str,
+    /// Every device that has had a job, by number.
+    pub devices: Vec<DeviceStats>,
+    /// Reads (with those that an open made at once) that a thread of the engine did.
+    pub reads_async: u64,
+    /// Reads that the submitting thread did, or will do by `sendfile`.
+    pub reads_sync: u64,
+    /// Bytes handed over.
+    pub bytes_read: u64,
+    /// Opens that succeeded.
+    pub opens: u64,
+    /// Jobs answered with an error: a missing file is one too.
+    pub errors: u64,
+    /// Jobs dropped before they started, because nobody waited any more.
+    pub canceled: u64,
+    /// Jobs handed back because a queue or the memory was full.
+    pub full: u64,
+    /// Time from submission to a thread.
+    pub queue_time: Histogram,
+    /// Time in the kernel.
+    pub service_time: Histogram,
+}
+
+/// One device's load at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// `st_dev`.
+    pub device: u64,
+    /// Jobs that wait for a slot or for memory.
+    pub queued: usize,
+    /// Jobs that the engine has.
+    pub in_flight: usize,
+}
+
+/// How long something took, how often.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Histogram {
+    /// For each of [`BOUNDS_S`], how many took that long at most and longer than the one before; then
+    /// how many took longer than all.
+    pub counts: [u64; BUCKETS],
+    /// All of them together, in seconds.
+    pub sum_s: f64,
+}
+
+impl Histogram {
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) reads: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
+    pub(crate) opens: AtomicU64,
+    pub(crate) errors: AtomicU64,
+    pub(crate) canceled: AtomicU64,
+    pub(crate) full: AtomicU64,
+    pub(crate) queue_time: Timer,
+    pub(crate) service_time: Timer,
+}
+
+/// A [`Histogram`] in the making.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    counts: [AtomicU64; BUCKETS],
+    sum_ns: AtomicU64,
+}
+
+impl Default for Timer {
+    fn default() -> Timer {
+        Timer {
+            counts: array::from_fn(|_| AtomicU64::new(0)),
+            sum_ns: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Timer {
+    pub(crate) fn add(&self, time: Duration) {
+        let seconds = time.as_secs_f64();
+        let bucket = BOUNDS_S.partition_point(|bound| *bound < seconds);
+        add(&self.counts[bucket], 1);
+        add(
+            &self.sum_ns,
+            u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+        );
+    }
+
+    pub(crate) fn snapshot(&self) -> Histogram {
+        Histogram {
+            counts: array::from_fn(|bucket| get(&self.counts[bucket])),
+            sum_s: get(&self.sum_ns) as f64 / 1e9,
+        }
+    }
+}
+
+pub(crate) fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+pub(crate) fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_belongs_to_its_bucket() {
+        let timer = Timer::default();
+        for us in [0, 50, 51, 10_000_000, 10_000_001] {
+            timer.add(Duration::from_micros(us));
+        }
+        let histogram = timer.snapshot();
+        assert_eq!((histogram.counts[0], histogram.counts[1]), (2, 1));
+        assert_eq!(histogram.counts[BUCKETS - 2..], [1, 1]);
+        assert_eq!(histogram.count(), 5);
+        assert!((histogram.sum_s - 20.000_102).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,66 @@
+//! From a file, a pipe or shared memory to a plain socket, without a copy through user space.
+//!
+//! The socket must be non-blocking. Each call sends what the socket takes, which may be less than
+//! asked, and says `WouldBlock` when that is nothing.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::retry_on_intr;
+use rustix::pipe::SpliceFlags;
+
+use crate::open::OpenFile;
+
+/// Sends up to `len` bytes of `file` from `offset`. **Blocks on the disk** where they are not in the
+/// page cache, and no flag changes that (`do_sendfile` ignores `O_NONBLOCK`): only for
+/// [`Ready::PageCache`](crate::Ready::PageCache).
+///
+/// # Errors
+/// Those of `sendfile`. `Ok(0)` means that the file ends before `offset`: it has shrunk.
+pub fn sendfile(
+    socket: BorrowedFd<'_>,
+    file: &OpenFile,
+    offset: u64,
+    len: usize,
+) -> io::Result<usize> {
+    file.let_the_kernel_read_ahead();
+    send_from(socket, file.as_fd(), offset, len)
+}
+
+/// Sends up to `len` bytes of a memory file from `offset`. Does not wait.
+///
+/// The pages go onto the wire as they are: whoever owns the memory must not write to them again
+/// before the other side has acknowledged them.
+///
+/// # Errors
+/// Those of `sendfile`.
+pub fn send_shared(
+    socket: BorrowedFd<'_>,
+    memory: &OwnedFd,
+    offset: u64,
+    len: usize,
+) -> io::Result<usize> {
+    send_from(socket, memory.as_fd(), offset, len)
+}
+
+fn send_from(
+    socket: BorrowedFd<'_>,
+    from: BorrowedFd<'_>,
+    offset: u64,
+    len: usize,
+) -> io::Result<usize> {
+    let send = || rustix::fs::sendfile(socket, from, Some(&mut { offset }), len);
+    Ok(retry_on_intr(send)?)
+}
+
+/// Moves up to `len` bytes from a pipe into a socket. Does not wait: `SPLICE_F_NONBLOCK` covers the
+/// pipe, and the socket's own `O_NONBLOCK` the rest.
+///
+/// # Errors
+/// Those of `splice`. `WouldBlock` means a full socket, as long as the pipe holds `len` bytes;
+/// `Ok(0)` an empty pipe.
+pub fn splice(pipe: BorrowedFd<'_>, socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
+    let flags = SpliceFlags::NONBLOCK;
+    let splice = || rustix::pipe::splice(pipe, None, socket, None, len, flags);
+    Ok(retry_on_intr(splice)?)
+}

@@ -1,0 +1,97 @@
+//! What a thread costs, and how long it had to wait for a processor.
+
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+/// What one thread has used since it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ThreadUsage {
+    /// Time on a processor, in user space and in the kernel.
+    pub cpu: Duration,
+    /// How often it slept: waiting for a lock, a poll, the disk.
+    pub voluntary_switches: u64,
+    /// How often it was made to wait for another thread or process.
+    pub involuntary_switches: u64,
+}
+
+/// What the calling thread has used: one `getrusage(RUSAGE_THREAD)`, which never waits.
+pub fn thread() -> ThreadUsage {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to a `rusage`, which the kernel fills; `RUSAGE_THREAD` is always known.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    debug_assert_eq!(result, 0);
+    // SAFETY: all zeroes is a valid `rusage`, and so is what the kernel wrote.
+    let usage = unsafe { usage.assume_init() };
+    ThreadUsage {
+        cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
+        voluntary_switches: usage.ru_nvcsw.unsigned_abs(),
+        involuntary_switches: usage.ru_nivcsw.unsigned_abs(),
+    }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::from_secs(time.tv_sec.unsigned_abs())
+        + Duration::from_micros(time.tv_usec.unsigned_abs())
+}
+
+/// The kernel's number for the calling thread.
+pub fn thread_id() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// How long thread `tid` of this process was ready to run and had no processor, since it started.
+/// Reads `/proc` and blocks: for a watchdog thread, not for the thread that it watches.
+///
+/// # Errors
+/// `NotFound` when the thread is gone or the kernel lacks `CONFIG_SCHED_INFO`; `InvalidData` when
+/// the file has another form than `man 5 proc` gives it.
+pub fn run_queue_wait(tid: i32) -> io::Result<Duration> {
+    let text = fs::read_to_string(format!("/proc/self/task/{tid}/schedstat"))?;
+    let second = text.split_ascii_whitespace().nth(1);
+    let waited_ns = second.and_then(|field| field.parse().ok());
+    waited_ns
+        .map(Duration::from_nanos)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "schedstat has no second number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn work_is_counted_where_it_is_done() {
+        let before = thread();
+        while thread().cpu == before.cpu {}
+        let idle = std::thread::spawn(thread).join().unwrap();
+        assert!(idle.cpu < thread().cpu);
+    }
+
+    #[test]
+    fn a_sleep_is_a_voluntary_switch() {
+        let (to_thread, commands) = mpsc::channel::<()>();
+        let (ready, is_ready) = mpsc::channel();
+        let sleeper = std::thread::spawn(move || {
+            let before = thread().voluntary_switches;
+            ready.send(thread_id()).unwrap();
+            commands.recv().unwrap();
+            thread().voluntary_switches > before
+        });
+        let tid = is_ready.recv().unwrap();
+        let state = || fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+        while !state().contains(") S ") {
+            std::thread::yield_now();
+        }
+        to_thread.send(()).unwrap();
+        assert!(sleeper.join().unwrap());
+    }
+
+    #[test]
+    fn the_run_queue_is_read() {
+        run_queue_wait(thread_id()).unwrap();
+        let gone = std::thread::spawn(thread_id).join().unwrap();
+        assert!(run_queue_wait(gone).is_err());
+    }
+}
