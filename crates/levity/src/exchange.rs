@@ -9,10 +9,8 @@ use std::io;
 use std::time::{Instant, SystemTime};
 
 use levity_wire::http1::{Method, Target, Version};
-use levity_wire::path;
 
 use crate::access_log::{End, Record};
-use crate::cache;
 use crate::conn::Conn;
 use crate::diagnostics;
 use crate::filter::filter;

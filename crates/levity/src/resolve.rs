@@ -150,7 +150,7 @@ impl Search<'_> {
         opened: Opened,
         trips: &mut Trips<'_>,
     ) -> io::Result<Found> {
-        let meta = *opened.file.meta();
+        let meta = opened.file.meta();
         if let Some(entry) = self.worker.cache.stale(self.key)
             && self.still_true(&entry, &meta)
         {
@@ -176,7 +176,7 @@ impl Search<'_> {
 
     /// Reads all of a small file and keeps it if it is settled.
     async fn small(&self, name: &[u8], opened: Opened, trips: &mut Trips<'_>) -> io::Result<Found> {
-        let meta = *opened.file.meta();
+        let meta = opened.file.meta();
         let (ready, stable) = match opened.first {
             Some(ready) if self.first.is_some_and(|(offset, _)| offset == 0) => {
                 (ready, opened.stable)
@@ -192,7 +192,7 @@ impl Search<'_> {
             let hot = Hot::new(Arc::new(entry), self.now);
             return Ok(Found::File(hot, Some((0, ready))));
         }
-        let content = Content::Memory(Box::from(&ready.into_bytes()?[..]));
+        let content = Content::Memory(Box::from(&ready.into_bytes(self.worker.disk.budget())?[..]));
         let entry = Arc::new(file::entry(name, meta, true, content));
         Ok(Found::File(self.keep(entry), None))
     }
@@ -218,7 +218,7 @@ impl Search<'_> {
             trips.read(file, 0, size, Class::First).await?.ready
         };
         // On a remote file system even `fstat` may wait.
-        let stable = !file_system.remote && file.refresh()?.same_version(meta);
+        let stable = !file_system.remote && file.refresh()?.same_version(&meta);
         Ok((ready, stable))
     }
 }

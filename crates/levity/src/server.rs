@@ -10,13 +10,14 @@ use std::thread;
 use std::time::Duration;
 
 use levity_disk::{Disk, Settings};
+use rustix::fs::{major, minor};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time;
 
-use crate::access_log::{self, Log, Writer};
+use crate::access_log::{self, Writer};
 use crate::address::Address;
 use crate::cache::Shared;
 use crate::cli::Plan;
@@ -73,6 +74,12 @@ struct Signals {
     reopen: Signal,
 }
 
+enum Told {
+    Stop,
+    Reload,
+    Reopen,
+}
+
 impl Signals {
     fn new() -> io::Result<Self> {
         Ok(Self {
@@ -83,11 +90,17 @@ impl Signals {
         })
     }
 
-    async fn stop(&mut self) {
+    async fn next(&mut self) -> Told {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => Told::Stop,
+            _ = self.interrupt.recv() => Told::Stop,
+            _ = self.reload.recv() => Told::Reload,
+            _ = self.reopen.recv() => Told::Reopen,
         }
+    }
+
+    async fn stop(&mut self) {
+        while !matches!(self.next().await, Told::Stop) {}
     }
 }
 
@@ -211,9 +224,11 @@ impl Server {
     async fn live(&mut self, signals: &mut Signals) -> io::Result<()> {
         loop {
             tokio::select! {
-                () = signals.stop() => return Ok(()),
-                _ = signals.reload.recv() => self.reload(),
-                _ = signals.reopen.recv() => if let Some(log) = &self.log { log.reopen() },
+                told = signals.next() => match told {
+                    Told::Stop => return Ok(()),
+                    Told::Reload => self.reload(),
+                    Told::Reopen => if let Some(log) = &self.log { log.reopen() },
+                },
                 ended = self.ended.recv() => {
                     return ended.unwrap_or(Ok(())).and_then(|()| {
                         Err(io::Error::other("a worker ended without being told to"))
@@ -269,7 +284,7 @@ impl Server {
 
     fn swap(&mut self, config: Config) -> io::Result<()> {
         let old = &self.service.config;
-        if config.server != old.server || config.disk.fixed() != old.disk.fixed() {
+        if config.server != old.server || !same_disk(&config.disk, &old.disk) {
             return Err(io::Error::other("[server] and [disk] change with a restart only"));
         }
         let service = Arc::new(Service::new(config)?);
@@ -349,6 +364,42 @@ fn take_sockets(bound: &mut [Bound]) -> Vec<(Address, Socket)> {
         .iter_mut()
         .filter_map(|bound| Some((bound.configured.clone(), bound.sockets.pop()?)))
         .collect()
+}
+
+/// All but how long an entry is trusted is built in at the start.
+fn same_disk(new: &config::Disk, old: &config::Disk) -> bool {
+    let mut new = new.clone();
+    new.entry_ttl = old.entry_ttl;
+    new == *old
+}
+
+fn gather(workers: &[Arc<WorkerStats>], disk: Arc<Disk>, log: Option<&Writer>) -> Stats {
+    let stats = Stats::new(workers.to_vec()).with_disk(move || disk_figures(&disk.stats()));
+    match log {
+        Some(log) => stats.with_log_unwritten(log.unwritten()),
+        None => stats,
+    }
+}
+
+fn disk_figures(stats: &levity_disk::Stats) -> DiskFigures {
+    let histogram = |histogram: &levity_disk::stats::Histogram| HistogramFigures {
+        bounds_us: levity_disk::stats::BOUNDS_US,
+        counts: histogram.counts.to_vec(),
+        sum: histogram.sum,
+    };
+    let device = |device: &levity_disk::stats::DeviceStats| DeviceFigures {
+        device: format!("{}:{}", major(device.device), minor(device.device)),
+        queued: device.queued as u64,
+        in_flight: device.in_flight as u64,
+    };
+    DiskFigures {
+        engine: stats.engine.to_owned(),
+        reads_async: stats.reads_async,
+        reads_sync: stats.reads_sync,
+        queue: histogram(&stats.queue_time),
+        service: histogram(&stats.service_time),
+        devices: stats.devices.iter().map(device).collect(),
+    }
 }
 
 fn settings(disk: &config::Disk) -> Settings {

@@ -110,7 +110,7 @@ fn run(parts: Parts) -> io::Result<()> {
         .build_local(LocalOptions::default())?;
     Watch::install(parts.stats.clone());
     if parts.guard && !parts.disk.blocks_on_loop() {
-        guard::install(parts.disk.sends_from_files())?;
+        guard::install(parts.disk.engine() == "simulated")?;
     }
     runtime.block_on(live(parts));
     Ok(())
