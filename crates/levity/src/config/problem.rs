@@ -246,41 +246,50 @@ impl<'t> Source<'t> {
     /// Where `span`, in bytes, begins; a mark that goes on over several lines ends with the first.
     pub(super) fn place(&self, span: &Range<usize>) -> Place {
         let line = self.line(span.start);
+        let (start, text) = self.line_text(line);
+        let within = |at: usize| at.saturating_sub(start).min(text.len());
+        let (from, to) = (within(span.start), within(span.end.max(span.start)));
+        let shown = excerpt_start(text, from);
+        let excerpt: String = text[shown..].chars().take(EXCERPT_CHARS_MAX).collect();
+        let last = excerpt.chars().count();
+        let marked = chars(text, shown..from).min(last)..chars(text, shown..to).min(last);
+        let column = chars(text, 0..from) + 1;
+        Place {
+            line: line + 1,
+            column,
+            excerpt,
+            marked,
+        }
+    }
+
+    /// The first byte of a line and its text, without byte order mark and line end.
+    fn line_text(&self, line: usize) -> (usize, &'t str) {
         let start = self.starts[line];
         let end = self
             .starts
             .get(line + 1)
             .map_or(self.text.len(), |next| next - 1);
-        let full = self.text[start..end]
-            .trim_start_matches('\u{feff}')
-            .trim_end_matches('\r');
-        let skipped = start
-            + (self.text[start..end].len()
-                - self.text[start..end].trim_start_matches('\u{feff}').len());
-        let chars_until = |at: usize| {
-            let at = at.saturating_sub(skipped).min(full.len());
-            full.char_indices()
-                .take_while(|(index, _)| *index < at)
-                .count()
-        };
-        let (from, to) = (
-            chars_until(span.start),
-            chars_until(span.end.max(span.start)),
-        );
-        let hidden = if full.chars().nth(EXCERPT_CHARS_MAX).is_some() {
-            from.saturating_sub(EXCERPT_CHARS_MAX / 2)
-        } else {
-            0
-        };
-        let excerpt: String = full.chars().skip(hidden).take(EXCERPT_CHARS_MAX).collect();
-        let shown = excerpt.chars().count();
-        let marked = (from - hidden).min(shown)..(to - hidden).min(shown);
-        Place {
-            line: line + 1,
-            column: from + 1,
-            excerpt,
-            marked,
+        let text = &self.text[start..end];
+        let bare = text.trim_start_matches('\u{feff}');
+        (start + text.len() - bare.len(), bare.trim_end_matches('\r'))
+    }
+}
+
+/// Characters in a range of bytes. Counts bytes that begin one, since a file may be one long line.
+fn chars(text: &str, bytes: Range<usize>) -> usize {
+    let starts = |byte: &&u8| **byte & 0xc0 != 0x80;
+    text.as_bytes()[bytes].iter().filter(starts).count()
+}
+
+/// The byte at which the excerpt of a line begins, so that it shows what precedes `mark` too.
+fn excerpt_start(text: &str, mark: usize) -> usize {
+    let is_long = text.chars().nth(EXCERPT_CHARS_MAX).is_some();
+    match text.get(..mark) {
+        Some(before) if is_long => {
+            let earlier = before.char_indices().rev().nth(EXCERPT_CHARS_MAX / 2 - 1);
+            earlier.map_or(0, |(at, _)| at)
         }
+        _ => 0,
     }
 }
 

@@ -42,17 +42,13 @@ impl<'t> Reader<'t> {
             errors.retain(|error| error.span().is_some_and(|span| span.start < opening));
             self.broken.extend(self.source.lines_from(opening));
             let help = "nothing below closes it".to_owned();
-            self.add(
-                &(opening..opening + 1),
-                "unclosed bracket".to_owned(),
-                Some(help),
-            );
+            self.report(&(opening..opening + 1), "unclosed bracket", Some(help));
         }
         for error in errors {
             let span = error.span().unwrap_or_default();
             if self.broken.insert(self.source.line(span.start)) {
                 let (message, help) = syntax::explain(&error, self.source.slice(&span));
-                self.add(&span, message, help);
+                self.report(&span, message, help);
             }
         }
     }
@@ -75,9 +71,13 @@ impl<'t> Reader<'t> {
         message: impl Into<String>,
         help: Option<String>,
     ) {
-        if !self.is_broken(span) {
-            self.add(span, message.into(), help);
-        }
+        let place = Some(self.source.place(span));
+        let message = message.into();
+        self.problems.borrow_mut().push(Problem {
+            message,
+            place,
+            help,
+        });
     }
 
     /// Reports that something is absent. A syntax error may have swallowed it, so that only a file
@@ -105,15 +105,6 @@ impl<'t> Reader<'t> {
 
     pub(super) fn base(&self) -> Option<&'t Path> {
         self.base
-    }
-
-    fn add(&self, span: &Range<usize>, message: String, help: Option<String>) {
-        let place = Some(self.source.place(span));
-        self.problems.borrow_mut().push(Problem {
-            message,
-            place,
-            help,
-        });
     }
 
     fn is_broken(&self, span: &Range<usize>) -> bool {
@@ -169,7 +160,7 @@ impl<'r> Fields<'r> {
         };
         for (name, value) in entries {
             if !table.names().any(|known| known == name.as_ref())
-                && !fields.is_damaged(name.span(), value)
+                && !fields.is_damaged(&name.span(), value)
             {
                 fields.unknown(name.as_ref(), &name.span());
             }
@@ -199,17 +190,14 @@ impl<'r> Fields<'r> {
             })
     }
 
-    /// After a syntax error the parser may put keys of a later line into an earlier table, or leave a
-    /// value without a place.
-    fn is_damaged(&self, name: Range<usize>, value: &Spanned<DeValue<'_>>) -> bool {
-        let strayed = value.span().end < name.start;
-        !self.reader.broken.is_empty()
-            && (strayed || self.reader.is_broken(&name) || self.reader.is_broken(&value.span()))
+    /// On a line with a syntax error, where the parser has guessed.
+    fn is_damaged(&self, name: &Range<usize>, value: &Spanned<DeValue<'_>>) -> bool {
+        self.reader.is_broken(name) || self.reader.is_broken(&value.span())
     }
 
     fn value(&self, name: &str) -> Option<&'r Spanned<DeValue<'r>>> {
         let (key, value) = self.entries?.get_key_value(name)?;
-        (!self.is_damaged(key.span(), value)).then_some(value)
+        (!self.is_damaged(&key.span(), value)).then_some(value)
     }
 
     /// Whether the file has the key, even with a wrong value.

@@ -512,6 +512,17 @@ fn a_bracket_without_its_end_is_shown_where_it_opens() {
     );
 }
 
+#[test]
+fn what_precedes_an_unclosed_bracket_is_still_told() {
+    assert_told(
+        "[disk]\nqueue =\n[[site]]\nindex = [\n[limits]\nq =\n",
+        &[
+            "2:8 the value is missing",
+            "4:9 unclosed bracket [nothing below closes it]",
+        ],
+    );
+}
+
 /// What a syntax error swallows is not missing.
 #[test]
 fn a_syntax_error_hides_what_is_absent() {
