@@ -2,7 +2,7 @@
 
 use super::Report;
 use super::histogram::Histogram;
-use super::plan::{Next, Plan, Request};
+use super::plan::{EachOnce, Next, Plan, Request};
 use super::response::{Decoder, Response};
 use crate::failure::{Context, Failure, Result};
 use rustix::event::Timespec;
@@ -115,6 +115,15 @@ impl Client {
         Ok(self.tally.report(ended - started))
     }
 
+    /// Sends nothing more and waits until every response has arrived, for `at_most`: a server that
+    /// still works on old requests would spoil the measurement after this one.
+    ///
+    /// # Errors
+    /// The server refuses a new connection in place of a broken one.
+    pub fn drain(&mut self, at_most: Duration) -> Result<()> {
+        self.follow(&mut EachOnce::new(0), Instant::now() + at_most)
+    }
+
     fn follow(&mut self, plan: &mut dyn Plan, until: Instant) -> Result<()> {
         let empty = Event {
             flags: EventFlags::empty(),
@@ -148,7 +157,8 @@ impl Client {
                 }
                 Next::Finished => {
                     self.idle.push_front(index);
-                    return Ok((self.idle.len() < self.connections.len()).then_some(later));
+                    let all_idle = self.idle.len() == self.connections.len();
+                    return Ok((!all_idle).then_some(later));
                 }
             };
             self.send(index, request)?;

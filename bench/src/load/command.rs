@@ -12,6 +12,9 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+/// How long a server may take to answer what was under way at the end.
+const DRAIN_MAX: Duration = Duration::from_secs(30);
+
 /// What is sent, over how many connections, for how long.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Load {
@@ -83,11 +86,9 @@ impl Load {
             .flush()
             .context(|| "standard output".into())?;
         if self.hold {
-            std::io::stdin()
-                .read_to_end(&mut Vec::new())
-                .context(|| "standard input".into())?;
+            return hold();
         }
-        Ok(())
+        client.drain(DRAIN_MAX)
     }
 
     fn target(&self) -> Result<Target> {
@@ -157,8 +158,17 @@ impl Load {
     /// # Errors
     /// As [`Load::start`] and [`RunningLoad::report`].
     pub fn measure(&self, cpu: Option<usize>) -> Result<Report> {
-        self.start(cpu)?.report()
+        let mut load = self.start(cpu)?;
+        let report = load.report()?;
+        load.drained()?;
+        Ok(report)
     }
+}
+
+/// Keeps the connections open until the parent has looked at the server.
+fn hold() -> Result<()> {
+    let end = std::io::stdin().read_to_end(&mut Vec::new());
+    end.context(|| "standard input".into()).map(drop)
 }
 
 /// A load generator at work. Dropping it ends the process.
@@ -167,7 +177,7 @@ pub struct RunningLoad {
 }
 
 impl RunningLoad {
-    /// Waits for the report, and for the end of the process unless it holds its connections.
+    /// Waits for the report. Requests may still be under way.
     ///
     /// # Errors
     /// The process failed: its message is on standard error.
@@ -182,6 +192,24 @@ impl RunningLoad {
             .read_line(&mut line)
             .context(|| "read the load report".into())?;
         serde_json::from_str(&line).context(|| "the load generator failed".into())
+    }
+}
+
+impl RunningLoad {
+    /// Waits until the server has answered what was under way.
+    ///
+    /// # Errors
+    /// The process failed: its message is on standard error.
+    pub fn drained(mut self) -> Result<()> {
+        let status = self
+            .child
+            .wait()
+            .context(|| "wait for the load generator".into())?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(Failure::new("the load generator failed"))
+        }
     }
 }
 

@@ -6,15 +6,12 @@ use std::process::Command;
 
 /// The user and group `nobody`: root would hide EACCES, the memlock limit and cachestat's EPERM.
 pub const NOBODY: u32 = 65534;
-/// Open files that a server may have; enough for 40 000 cached descriptors.
-const DESCRIPTORS_MAX: u32 = 100_000;
-
-/// Joins the groups named by `$1` while still root, then becomes the rest of its arguments.
+/// Joins the groups named by `$1` while still root, then becomes the rest of its arguments, with as
+/// many open files as this machine allows.
 const ENTER: &str = r#"
 for group in $1; do echo $$ > "$group/cgroup.procs" || exit 1; done
 shift
-ulimit -n "$1" || exit 1
-shift
+ulimit -n "$(ulimit -H -n)" || exit 1
 exec "$@"
 "#;
 
@@ -46,13 +43,7 @@ pub fn tool(cpu: Option<usize>, program: &str) -> Command {
 pub fn server(groups: &[PathBuf], cpu: Option<usize>, program_and_arguments: &[String]) -> Command {
     let groups: Vec<_> = groups.iter().map(|group| group.to_string_lossy()).collect();
     let mut command = Command::new("sh");
-    command.args([
-        "-c",
-        ENTER,
-        "enter",
-        &groups.join(" "),
-        &DESCRIPTORS_MAX.to_string(),
-    ]);
+    command.args(["-c", ENTER, "enter", &groups.join(" ")]);
     if let Some(cpu) = cpu {
         command.args(["taskset", "--cpu-list", &cpu.to_string()]);
     }

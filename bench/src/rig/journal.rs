@@ -46,9 +46,9 @@ pub struct Journal {
     path: PathBuf,
     steps: RefCell<Vec<Step>>,
     /// Held until the benchmark ends; two of them would disturb each other's figures anyway.
-    _lock: File,
+    lock: Option<File>,
     /// Its standard input is the pipe whose end it waits for.
-    _reaper: Child,
+    reaper: Child,
 }
 
 /// Undoes its step when dropped.
@@ -72,8 +72,8 @@ impl Journal {
         Ok(Rc::new(Self {
             path: journal_path(dir),
             steps: RefCell::default(),
-            _lock: lock,
-            _reaper: reaper,
+            lock: Some(lock),
+            reaper,
         }))
     }
 
@@ -96,6 +96,15 @@ impl Journal {
             steps.remove(last);
         }
         write_steps(&self.path, &steps)
+    }
+}
+
+impl Drop for Journal {
+    /// Lets the reaper see that there is nothing left for it.
+    fn drop(&mut self) {
+        drop(self.lock.take());
+        // `wait` closes the pipe first.
+        let _ = self.reaper.wait();
     }
 }
 

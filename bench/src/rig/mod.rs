@@ -166,7 +166,12 @@ fn mount_slow(journal: &Rc<Journal>, setup: &Setup, docroot: &Path) -> Result<(C
         cpus(setup).1,
     )?;
     let device = disk.device.clone();
-    Ok((Cold::Slow { _disk: Box::new(disk) }, device))
+    Ok((
+        Cold::Slow {
+            _disk: Box::new(disk),
+        },
+        device,
+    ))
 }
 
 fn fill_native(journal: &Rc<Journal>, docroot: &Path) -> Result<(Cold, Device)> {

@@ -55,7 +55,15 @@ pub struct SlowDisk {
 
 /// A tool that runs until its guard is dropped.
 struct Daemon {
-    _guard: Guard,
+    guard: Option<Guard>,
+    child: Child,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        let _ = self.child.wait();
+    }
 }
 
 impl SlowDisk {
@@ -226,11 +234,10 @@ impl Daemon {
             .stdout(Stdio::null())
             .stderr(log_file)
             .process_group(0);
-        let mut child = command.spawn().context(|| format!("start {name}"))?;
-        let daemon = Self {
-            _guard: journal.note(Step::kill(&child)?)?,
-        };
-        wait_until_ready(&mut child, log, ready)?;
+        let child = command.spawn().context(|| format!("start {name}"))?;
+        let guard = Some(journal.note(Step::kill(&child)?)?);
+        let mut daemon = Self { guard, child };
+        wait_until_ready(&mut daemon.child, log, ready)?;
         Ok(daemon)
     }
 }

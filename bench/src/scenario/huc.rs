@@ -100,8 +100,8 @@ impl Bench<'_> {
         }
         let before = server.metrics()?;
         let alone = Hot {
-            closed: self.hot(&server, Loop::Closed)?,
-            open: self.hot(&server, Loop::Open)?,
+            closed: self.alone(&server, Loop::Closed)?,
+            open: self.alone(&server, Loop::Open)?,
         };
         let (closed, cold_closed) = self.under_cold(&server, Loop::Closed)?;
         let (open, cold_open) = self.under_cold(&server, Loop::Open)?;
@@ -122,7 +122,7 @@ impl Bench<'_> {
         })
     }
 
-    fn hot(&self, server: &Server, kind: Loop) -> Result<Report> {
+    fn hot(&self, server: &Server, kind: Loop) -> Load {
         let mut load = Load::new(
             server.address,
             HOT_PATH,
@@ -135,7 +135,11 @@ impl Bench<'_> {
             load.connections = OPEN_CONNECTIONS;
             load.rate = Some(self.run.rate);
         }
-        load.measure(self.rig.load_cpu())
+        load
+    }
+
+    fn alone(&self, server: &Server, kind: Loop) -> Result<Report> {
+        self.hot(server, kind).measure(self.rig.load_cpu())
     }
 
     fn under_cold(&self, server: &Server, kind: Loop) -> Result<(Report, Cold)> {
@@ -145,15 +149,12 @@ impl Bench<'_> {
         self.cool_down(server)?;
         let before = self.rig.device.sample()?;
         let mut cold = load.start(self.rig.load_cpu())?;
-        let hot = self.hot(server, kind)?;
-        let report = cold.report()?;
-        Ok((
-            hot,
-            Cold {
-                report,
-                device: self.rig.device.activity_since(&before)?,
-            },
-        ))
+        let mut hot = self.hot(server, kind).start(self.rig.load_cpu())?;
+        let (hot_report, report) = (hot.report()?, cold.report()?);
+        let device = self.rig.device.activity_since(&before)?;
+        cold.drained()?;
+        hot.drained()?;
+        Ok((hot_report, Cold { report, device }))
     }
 
     /// The same files at the same rate, read by another process.
@@ -167,7 +168,7 @@ impl Bench<'_> {
         };
         self.cool_down(server)?;
         let reader = walk.start(self.rig.load_cpu())?;
-        let hot = self.hot(server, kind)?;
+        let hot = self.alone(server, kind)?;
         reader.report()?;
         Ok(hot)
     }
