@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::{self, JoinHandle};
-use tokio::{sync::oneshot, time};
+use tokio::time;
 
 use crate::address::Address;
 use crate::conn::Conn;
@@ -108,27 +109,34 @@ async fn end(listeners: Vec<(Address, oneshot::Sender<()>, JoinHandle<()>)>) {
 /// listener resets them.
 async fn accept(worker: Rc<Worker>, listener: Listener, mut closed: oneshot::Receiver<()>) {
     loop {
-        while !worker.has_room() {
-            tokio::select! {
-                _ = &mut closed => return,
-                () = worker.room() => {}
-            }
-        }
         tokio::select! {
-            accepted = listener.accept() => take(&worker, accepted).await,
+            () = accept_one(&worker, &listener) => {}
             _ = &mut closed => break,
         }
     }
-    while let Ok(accepted) = time::timeout(Duration::ZERO, listener.accept()).await {
-        take(&worker, accepted).await;
-    }
+    while time::timeout(Duration::ZERO, accept_one(&worker, &listener))
+        .await
+        .is_ok()
+    {}
 }
 
-async fn take(worker: &Rc<Worker>, accepted: io::Result<(Stream, Option<IpAddr>)>) {
+/// Waits for a place, then for a client.
+async fn accept_one(worker: &Rc<Worker>, listener: &Listener) {
+    let place = worker.places.clone().acquire_owned().await;
+    let place = place.expect("the places are never closed");
+    let accepted = listener.accept().await;
+    take(worker, accepted, place).await;
+}
+
+async fn take(
+    worker: &Rc<Worker>,
+    accepted: io::Result<(Stream, Option<IpAddr>)>,
+    place: OwnedSemaphorePermit,
+) {
     Step::Accept.enter();
     match accepted {
         Ok((stream, peer)) => {
-            let conn = Conn::new(worker.clone(), stream, peer);
+            let conn = Conn::new(worker.clone(), stream, peer, place);
             let number = conn.number as u64;
             task::spawn_local(Watched::new(number, conn.serve()));
         }

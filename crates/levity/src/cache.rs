@@ -46,9 +46,7 @@ pub enum Content {
 impl Entry {
     /// Whether a response needs nothing but this entry.
     pub fn suffices(&self, needs_body: bool) -> bool {
-        !needs_body
-            || matches!(self.content, Content::Memory(_))
-            || self.meta.size > BODY_BYTES_MAX
+        !needs_body || matches!(self.content, Content::Memory(_)) || self.meta.size > BODY_BYTES_MAX
     }
 }
 

@@ -6,10 +6,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use tokio::sync::OwnedSemaphorePermit;
+
 use crate::access_log::End;
 use crate::exchange::{self, After};
 use crate::parse::{self, NoRequest};
-use crate::respond;
+use crate::respond::{self, Response};
 use crate::send;
 use crate::stall::Step;
 use crate::stream::Stream;
@@ -38,11 +40,18 @@ pub struct Conn {
     pub timer: Rc<Timer>,
     /// Unique among the connections that are open on the loop.
     pub number: usize,
+    /// Its place among the connections that the worker may have.
+    _place: OwnedSemaphorePermit,
 }
 
 impl Conn {
     /// Takes a connection in.
-    pub fn new(worker: Rc<Worker>, stream: Stream, peer: Option<IpAddr>) -> Self {
+    pub fn new(
+        worker: Rc<Worker>,
+        stream: Stream,
+        peer: Option<IpAddr>,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
         let timer = Rc::new(Timer::default());
         let number = worker.timers.insert(timer.clone());
         worker.stats.connection_opened();
@@ -53,19 +62,22 @@ impl Conn {
             inbox: Vec::new(),
             timer,
             number,
+            _place: place,
         }
     }
 
-    /// Reads what has arrived; `TimedOut` once the deadline has passed.
+    /// Reads what has arrived; `TimedOut` when that is nothing and the deadline has passed.
     pub fn poll_read(
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        if self.timer.poll_expired(context) {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        match self.stream.poll_read(context, buffer) {
+            Poll::Pending if self.timer.poll_expired(context) => {
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            read => read,
         }
-        self.stream.poll_read(context, buffer)
     }
 
     /// Keeps the start of a head until the rest arrives, which must be soon.
@@ -75,10 +87,19 @@ impl Conn {
         self.timer.set(Instant::now() + header_timeout);
     }
 
+    /// A new connection has as long for its first byte as for the head; on a worker that drains, only
+    /// what has arrived already counts.
+    fn wait_for_first(&self) {
+        let header_timeout = self.worker.service().config.limits.header_timeout;
+        let now = Instant::now();
+        let draining = self.worker.is_draining();
+        self.timer
+            .set_idle(if draining { now } else { now + header_timeout });
+    }
+
     /// Answers requests until one side has had enough.
     pub async fn serve(mut self) {
-        let header_timeout = self.worker.service().config.limits.header_timeout;
-        self.timer.set_idle(Instant::now() + header_timeout);
+        self.wait_for_first();
         let end = loop {
             let mut request = match parse::next_request(&mut self).await {
                 Ok(request) => request,
@@ -101,16 +122,23 @@ impl Conn {
             NoRequest::Finished => End::Complete,
             NoRequest::Gone => End::ClientAbort,
             NoRequest::Timeout => {
-                Box::pin(send::refuse(self, respond::error(408, "the request took too long"))).await;
+                self.refuse(respond::error(408, "the request took too long"))
+                    .await;
                 End::Timeout
             }
             NoRequest::Refused(reject) => {
-                let response = respond::error(reject.status, reject.reason);
-                Box::pin(send::refuse(self, response)).await;
+                self.refuse(respond::error(reject.status, reject.reason))
+                    .await;
                 self.linger().await;
                 End::Error
             }
         }
+    }
+
+    async fn refuse(&mut self, response: Response) {
+        let since = Instant::now();
+        let sent = Box::pin(send::refuse(self, response)).await;
+        exchange::record_refused(self, since, &sent);
     }
 
     /// Ends our side, then reads what the client still sends, within bounds.
@@ -135,6 +163,6 @@ impl Conn {
 impl Drop for Conn {
     fn drop(&mut self) {
         self.worker.timers.remove(self.number);
-        self.worker.connection_gone();
+        self.worker.connection_gone.notify_one();
     }
 }

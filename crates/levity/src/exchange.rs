@@ -6,7 +6,7 @@
 //! and never calls a later one, so this file is the only place that knows the order.
 
 use std::io;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use levity_wire::http1::{Method, Target, Version};
 
@@ -69,6 +69,8 @@ async fn receive(conn: &mut Conn, request: &Request) -> Result<(), Response> {
         _ => Some(respond::error(405, "")),
     };
     if parse::has_body(&request.head) {
+        parse::check_body_length(conn, &request.head)
+            .map_err(|error| closing(without_body(&error)))?;
         if request.head.expect_continue {
             // A client that asks first is spared sending what would be refused.
             if let Some(refusal) = refusal {
@@ -191,6 +193,28 @@ fn record(conn: &Conn, request: &Request, arrived: Instant, sent: &Sent, trips: 
         user_agent: request.header("user-agent").unwrap_or(b""),
     };
     conn.worker.finished(&record);
+}
+
+/// Counts and logs an answer to something that was no request.
+pub fn record_refused(conn: &Conn, since: Instant, sent: &Sent) {
+    let duration = since.elapsed();
+    conn.worker.finished(&Record {
+        peer: conn.peer,
+        arrived: SystemTime::now() - duration,
+        host: b"",
+        method: b"",
+        target: b"",
+        version: "",
+        status: sent.status,
+        bytes: sent.bytes,
+        duration,
+        ttfb: sent.first_byte.map_or(duration, |at| at - since),
+        io_wait: Duration::ZERO,
+        source: sent.source,
+        end: sent.end,
+        referer: b"",
+        user_agent: b"",
+    });
 }
 
 async fn after(conn: &mut Conn, sent: &Sent, close: bool) -> After {

@@ -52,7 +52,10 @@ fn explain(address: &Address, error: &io::Error) -> io::Error {
         }
         _ => String::new(),
     };
-    io::Error::new(error.kind(), format!("cannot listen on {address}: {error}{hint}"))
+    io::Error::new(
+        error.kind(),
+        format!("cannot listen on {address}: {error}{hint}"),
+    )
 }
 
 fn bind_tcp(address: SocketAddr, workers: usize) -> io::Result<(Address, Vec<Socket>)> {

@@ -183,15 +183,20 @@ pub fn has_body(head: &RequestHead) -> bool {
 
 /// Reads a request's body and drops it: no resource that Levity serves takes one.
 pub async fn discard_body(conn: &mut Conn, request: &Request) -> Result<(), NoRequest> {
-    let worker = conn.worker.clone();
-    let limits = &worker.service().config.limits;
-    conn.timer.set(Instant::now() + limits.body_timeout);
-    let bytes_max = limits.body_bytes as u64;
+    let bytes_max = conn.worker.service().config.limits.body_bytes as u64;
     match request.head.framing {
         Framing::None => Ok(()),
-        Framing::Length(bytes) if bytes > bytes_max => Err(too_large().into()),
         Framing::Length(bytes) => discard_length(conn, bytes).await,
         Framing::Chunked => discard_chunks(conn, bytes_max).await,
+    }
+}
+
+/// Refuses a body that says of itself that it is too large.
+pub fn check_body_length(conn: &Conn, head: &RequestHead) -> Result<(), NoRequest> {
+    let bytes_max = conn.worker.service().config.limits.body_bytes as u64;
+    match head.framing {
+        Framing::Length(bytes) if bytes > bytes_max => Err(too_large().into()),
+        _ => Ok(()),
     }
 }
 
@@ -205,7 +210,9 @@ fn too_large() -> Reject {
 async fn discard_length(conn: &mut Conn, mut bytes: u64) -> Result<(), NoRequest> {
     while bytes > 0 {
         let input = next_input(conn).await?;
-        let taken = input.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let taken = input
+            .len()
+            .min(usize::try_from(bytes).unwrap_or(usize::MAX));
         conn.inbox = input[taken..].to_vec();
         bytes -= taken as u64;
     }
@@ -234,6 +241,8 @@ async fn next_input(conn: &mut Conn) -> Result<Vec<u8>, NoRequest> {
         return Ok(std::mem::take(&mut conn.inbox));
     }
     let worker = conn.worker.clone();
+    let body_timeout = worker.service().config.limits.body_timeout;
+    conn.timer.set(Instant::now() + body_timeout);
     let read = poll_fn(|context| {
         let mut scratch = worker.inbound.borrow_mut();
         let count = ready!(conn.poll_read(context, &mut scratch))?;

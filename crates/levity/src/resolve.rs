@@ -70,7 +70,12 @@ pub async fn resolve(
 fn likely_offset(request: &Request) -> u64 {
     let start = || {
         let range = std::str::from_utf8(request.header("range")?).ok()?;
-        range.strip_prefix("bytes=")?.split('-').next()?.parse().ok()
+        range
+            .strip_prefix("bytes=")?
+            .split('-')
+            .next()?
+            .parse()
+            .ok()
     };
     start().unwrap_or(0)
 }
@@ -211,7 +216,9 @@ impl Search<'_> {
         let hit = size == 0
             || file_system.nowait
                 && self.worker.disk.has_room(meta.device)
-                && file.read_cached(&mut bytes, size, 0).is_ok_and(|read| read == size);
+                && file
+                    .read_cached(&mut bytes, size, 0)
+                    .is_ok_and(|read| read == size);
         let ready = if hit {
             Ready::Bytes(bytes.into())
         } else {

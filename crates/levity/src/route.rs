@@ -33,7 +33,9 @@ pub struct Place {
 impl Place {
     /// The path beneath the place's root.
     pub fn beneath<'a>(&'a self, path: &'a [u8]) -> &'a [u8] {
-        let path = path.strip_prefix(self.strip_prefix.as_slice()).unwrap_or(path);
+        let path = path
+            .strip_prefix(self.strip_prefix.as_slice())
+            .unwrap_or(path);
         let path = path.strip_prefix(b"/").unwrap_or(path);
         match &self.only {
             Some(name) if path.is_empty() => name,
@@ -140,7 +142,10 @@ impl Service {
     /// The first place that matches; `None` when no site answers for `host`.
     pub fn route(&self, host: &[u8], path: &[u8]) -> Option<&Place> {
         let site = &self.sites[self.site_of(host)?];
-        let place = site.routes.iter().find(|(pattern, _)| pattern.matches(path));
+        let place = site
+            .routes
+            .iter()
+            .find(|(pattern, _)| pattern.matches(path));
         Some(place.map_or(&site.rest, |(_, place)| place))
     }
 
@@ -153,7 +158,9 @@ impl Service {
         let suffix = || {
             let ends = |(suffix, _): &&(String, usize)| host.ends_with(suffix.as_str());
             let found = self.by_suffix.iter().filter(ends);
-            found.max_by_key(|(suffix, _)| suffix.len()).map(|&(_, site)| site)
+            found
+                .max_by_key(|(suffix, _)| suffix.len())
+                .map(|&(_, site)| site)
         };
         exact().or_else(suffix).or(self.default_site)
     }

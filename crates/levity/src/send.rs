@@ -19,8 +19,8 @@ use crate::cache::Content;
 use crate::conn::Conn;
 use crate::diagnostics;
 use crate::parse::Request;
-use crate::respond::{self, Body, FileBody, Response, error::reason};
 use crate::resolve::FIRST_BYTES;
+use crate::respond::{self, Body, FileBody, Response, error::reason};
 use crate::trip::{Read, Trips};
 
 /// Bytes that one connection may move before the others get their turn: about 50 microseconds.
@@ -69,42 +69,36 @@ pub async fn send(
 ) -> Sent {
     let head_only = request.head.method == Method::Head;
     let mut sender = Sender::new(conn, &response, request.head.version);
-    let mut cut = sender.response(conn, &mut response.body, head_only, trips).await;
-    if let Err(Cut::Unreadable(error)) = &cut {
+    let mut outcome = sender
+        .response(conn, &mut response.body, head_only, trips)
+        .await;
+    if let Err(Cut::Unreadable(error)) = &outcome {
         tell(request, error);
         if sender.untouched() {
             let close = response.close;
             response = respond::error::of_io(error);
             response.close = close;
             sender = Sender::new(conn, &response, request.head.version);
-            cut = sender.response(conn, &mut response.body, head_only, trips).await;
+            outcome = sender
+                .response(conn, &mut response.body, head_only, trips)
+                .await;
         }
     }
-    if !matches!(cut, Ok(()) | Err(Cut::Gone)) {
+    if !matches!(outcome, Ok(()) | Err(Cut::Gone)) {
         conn.stream.abort_on_close();
     }
-    Sent {
-        status: response.status,
-        bytes: sender.body_bytes,
-        first_byte: sender.first_byte,
-        source: source(&response.body, trips),
-        end: match cut {
-            Ok(()) => End::Complete,
-            Err(Cut::Gone) => End::ClientAbort,
-            Err(Cut::Timeout) => End::Timeout,
-            Err(Cut::Unreadable(_)) => End::Error,
-        },
-    }
+    sender.sent(response.status, source(&response.body, trips), outcome)
 }
 
 /// Sends an answer to something that was no request.
-pub async fn refuse(conn: &mut Conn, mut response: Response) {
+pub async fn refuse(conn: &mut Conn, mut response: Response) -> Sent {
     response.close = true;
     let mut sender = Sender::new(conn, &response, Version::Http11);
-    if let Body::Text(text) = &response.body {
-        // The connection is closed next, whether the client heard it or not.
-        let _ = sender.bytes(conn, text).await;
-    }
+    let outcome = match &response.body {
+        Body::Text(text) => sender.bytes(conn, text).await,
+        _ => sender.rest_of_head(conn).await,
+    };
+    sender.sent(response.status, Source::None, outcome)
 }
 
 /// Asks for the body of a request that waits to be asked (RFC 9110, 10.1.1).
@@ -187,6 +181,21 @@ impl Sender {
         }
     }
 
+    fn sent(&self, status: u16, source: Source, outcome: Result<(), Cut>) -> Sent {
+        Sent {
+            status,
+            bytes: self.body_bytes,
+            first_byte: self.first_byte,
+            source,
+            end: match outcome {
+                Ok(()) => End::Complete,
+                Err(Cut::Gone) => End::ClientAbort,
+                Err(Cut::Timeout) => End::Timeout,
+                Err(Cut::Unreadable(_)) => End::Error,
+            },
+        }
+    }
+
     fn untouched(&self) -> bool {
         self.first_byte.is_none()
     }
@@ -264,15 +273,15 @@ impl Sender {
     }
 
     /// Asks an engine for the next chunk; each is larger than the one before.
-    async fn chunk(
-        &mut self,
-        file: &FileBody,
-        trips: &mut Trips<'_>,
-    ) -> Result<Read, Cut> {
+    async fn chunk(&mut self, file: &FileBody, trips: &mut Trips<'_>) -> Result<Read, Cut> {
         let bytes_max = trips.chunk_bytes.unwrap_or(self.chunk_bytes);
         let bytes = bytes_max.min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
         self.chunk_bytes = (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX);
-        let class = if self.untouched() { Class::First } else { Class::Next };
+        let class = if self.untouched() {
+            Class::First
+        } else {
+            Class::Next
+        };
         let read = trips.read(&file.file, file.offset, bytes, class).await;
         let read = read.map_err(Cut::Unreadable)?;
         let enough = if self.untouched() { bytes } else { 1 };
@@ -283,13 +292,10 @@ impl Sender {
     }
 
     /// Sends what an engine handed over, at most `bytes_max` of it; tells how much left.
-    async fn ready(
-        &mut self,
-        conn: &mut Conn,
-        ready: Ready,
-        bytes_max: u64,
-    ) -> Result<usize, Cut> {
-        let bytes = ready.len().min(usize::try_from(bytes_max).unwrap_or(usize::MAX));
+    async fn ready(&mut self, conn: &mut Conn, ready: Ready, bytes_max: u64) -> Result<usize, Cut> {
+        let bytes = ready
+            .len()
+            .min(usize::try_from(bytes_max).unwrap_or(usize::MAX));
         match ready {
             Ready::Bytes(buffer) => {
                 let sent = self.held(conn, &buffer[..bytes]).await?;
@@ -323,14 +329,19 @@ impl Sender {
 
     /// Sends from a chunk buffer, but lets go of it when the client stops taking.
     async fn held(&mut self, conn: &mut Conn, bytes: &[u8]) -> Result<usize, Cut> {
-        let mut sent = self.push(conn, bytes).await?;
-        while sent < bytes.len() {
+        let before = self.body_bytes;
+        self.push(conn, bytes).await?;
+        loop {
+            // Counted, not returned: the timeout may fall between a write and its return.
+            let sent = (self.body_bytes - before) as usize;
+            if sent == bytes.len() {
+                return Ok(sent);
+            }
             match time::timeout(HOLD_MAX, self.push(conn, &bytes[sent..])).await {
-                Ok(pushed) => sent += pushed?,
-                Err(_) => break,
+                Ok(pushed) => pushed.map(drop)?,
+                Err(_) => return Ok((self.body_bytes - before) as usize),
             }
         }
-        Ok(sent)
     }
 
     /// Moves bytes to the socket by a system call that takes them from a descriptor.
@@ -364,7 +375,11 @@ impl Sender {
         while self.head_bytes < self.head.len() {
             let rest = &self.head[self.head_bytes..];
             let sent = conn.stream.try_move(|socket| {
-                Ok(rustix::net::send(socket, rest, SendFlags::MORE | SendFlags::NOSIGNAL)?)
+                Ok(rustix::net::send(
+                    socket,
+                    rest,
+                    SendFlags::MORE | SendFlags::NOSIGNAL,
+                )?)
             });
             match sent {
                 Ok(sent) => self.count(sent).await,
@@ -382,7 +397,10 @@ impl Sender {
         let head = &self.head[self.head_bytes..];
         let slices = [IoSlice::new(head), IoSlice::new(bytes)];
         let head_bytes = head.len();
-        let pushed = patiently(conn, |conn, context| conn.stream.poll_write(context, &slices)).await?;
+        let pushed = patiently(conn, |conn, context| {
+            conn.stream.poll_write(context, &slices)
+        })
+        .await?;
         self.count(pushed).await;
         Ok(pushed.saturating_sub(head_bytes))
     }
@@ -406,9 +424,7 @@ impl Sender {
                 Err(_) => return Poll::Ready(Ok(None)),
             }
             let slices = [IoSlice::new(head), IoSlice::new(&scratch)];
-            conn.stream
-                .poll_write(context, &slices)
-                .map_ok(Some)
+            conn.stream.poll_write(context, &slices).map_ok(Some)
         })
         .await?;
         file.hot.warm.set(pushed.is_some());

@@ -257,6 +257,8 @@ impl Server {
         if let Some(log) = self.log.take() {
             log.shutdown(LAST_WORDS_TIMEOUT);
         }
+        // Its end would wait for every read in flight: on a frozen device, for ever.
+        std::mem::forget(self.disk.clone());
         diagnostics::flush(LAST_WORDS_TIMEOUT);
     }
 
@@ -278,14 +280,18 @@ impl Server {
         };
         match reloaded {
             Ok(()) => say(format_args!("configuration reloaded")),
-            Err(error) => say(format_args!("configuration not reloaded, the old one stays: {error}")),
+            Err(error) => say(format_args!(
+                "configuration not reloaded, the old one stays: {error}"
+            )),
         }
     }
 
     fn swap(&mut self, config: Config) -> io::Result<()> {
         let old = &self.service.config;
         if config.server != old.server || !same_disk(&config.disk, &old.disk) {
-            return Err(io::Error::other("[server] and [disk] change with a restart only"));
+            return Err(io::Error::other(
+                "[server] and [disk] change with a restart only",
+            ));
         }
         let service = Arc::new(Service::new(config)?);
         let config = &service.config;
@@ -296,7 +302,9 @@ impl Server {
             .filter(is_new)
             .map(|address| listen::bind(address, self.workers.len()))
             .collect::<io::Result<Vec<_>>>()?;
-        let log = (config.log != old.log).then(|| log_writer(&config.log)).transpose()?;
+        let log = (config.log != old.log)
+            .then(|| log_writer(&config.log))
+            .transpose()?;
         let admin = (config.admin != old.admin)
             .then(|| start_admin(config.admin.as_ref(), &self.stats))
             .transpose()?;
@@ -324,7 +332,9 @@ impl Server {
     }
 
     fn listens_on(&self, address: &Address) -> bool {
-        self.listening.iter().any(|(configured, _)| configured == address)
+        self.listening
+            .iter()
+            .any(|(configured, _)| configured == address)
     }
 
     /// The old writer ends by itself once the workers have let go of it.
@@ -442,11 +452,7 @@ fn start_admin(address: Option<&Address>, stats: &Arc<Stats>) -> io::Result<Opti
 }
 
 /// Starts a worker; its end, also by a panic, is told to the control thread.
-fn start_worker(
-    number: usize,
-    parts: Parts,
-    end: mpsc::Sender<io::Result<()>>,
-) -> io::Result<()> {
+fn start_worker(number: usize, parts: Parts, end: mpsc::Sender<io::Result<()>>) -> io::Result<()> {
     let worker = worker::start(number, parts)?;
     let wait = move || {
         let panicked = |_| Err(io::Error::other(format!("worker {number} panicked")));

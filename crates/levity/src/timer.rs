@@ -34,12 +34,14 @@ impl Timer {
 
     /// Like [`Timer::set`], between requests.
     pub fn set_idle(&self, deadline: Instant) {
+        self.expired.set(false);
         self.deadline.set(Some(deadline));
         self.idle.set(true);
     }
 
     /// No deadline: something else bounds the wait.
     pub fn clear(&self) {
+        self.expired.set(false);
         self.deadline.set(None);
         self.idle.set(false);
     }

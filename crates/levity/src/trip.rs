@@ -153,6 +153,8 @@ impl<'a> Trips<'a> {
             job = back;
             time::sleep(FULL_RETRY_INTERVAL).await;
         }
-        receiver.await.map_err(|_| rustix::io::Errno::CANCELED.into())
+        receiver
+            .await
+            .map_err(|_| rustix::io::Errno::CANCELED.into())
     }
 }

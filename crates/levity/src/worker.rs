@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use levity_disk::{Disk, guard};
 use levity_wire::date;
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task;
 use tokio::time;
 
@@ -88,8 +88,10 @@ pub struct Worker {
     log: RefCell<Option<Log>>,
     date: Cell<(u64, [u8; date::LEN])>,
     draining: Cell<bool>,
-    connections_max: usize,
-    connection_gone: Notify,
+    /// One permit for each connection that may be open.
+    pub places: Arc<Semaphore>,
+    /// Told when a connection ends.
+    pub connection_gone: Notify,
 }
 
 /// Starts a worker's thread. Whatever may block has been done by the caller.
@@ -134,7 +136,7 @@ async fn live(parts: Parts) {
         log: RefCell::new(parts.log),
         date: Cell::new((0, [0; date::LEN])),
         draining: Cell::new(false),
-        connections_max: parts.connections_max,
+        places: Arc::new(Semaphore::new(parts.connections_max)),
         connection_gone: Notify::new(),
     });
     let mut listeners = accept::Listeners::default();
@@ -194,6 +196,7 @@ impl Worker {
     /// Counts and logs a finished request.
     pub fn finished(&self, record: &Record<'_>) {
         self.stats.request(record);
+        self.stats.sent(record.bytes);
         if let Some(log) = self.log.borrow_mut().as_mut() {
             log.record(record);
         }
@@ -204,26 +207,11 @@ impl Worker {
         self.draining.get()
     }
 
-    /// Whether another connection may be taken.
-    pub fn has_room(&self) -> bool {
-        self.timers.len() < self.connections_max
-    }
-
-    /// Ready once a connection has ended since the last call.
-    pub async fn room(&self) {
-        self.connection_gone.notified().await;
-    }
-
-    /// Tells those who wait for room.
-    pub fn connection_gone(&self) {
-        self.connection_gone.notify_one();
-    }
-
     async fn drain(&self) {
         self.draining.set(true);
         self.timers.expire_idle();
         while !self.timers.is_empty() {
-            self.room().await;
+            self.connection_gone.notified().await;
         }
     }
 

@@ -182,7 +182,7 @@ pub const TABLES: &[Table] = &[
             key(
                 "access",
                 Kind::Text("`\"off\"`, `\"stdout\"` or a path with a `/`"),
-                Some("off"),
+                Some("stdout"),
                 "Where one line per request goes. A path is opened for appending, and again on SIGUSR1.",
             ),
             key(
@@ -196,7 +196,7 @@ pub const TABLES: &[Table] = &[
     Table {
         path: "admin",
         repeated: false,
-        doc: "Read-only pages about the running server: `/metrics` and `/status`. Off unless `listen` is given.",
+        doc: "Read-only pages about the running server: `/metrics` and `/health`. Off unless `listen` is given.",
         keys: &[key(
             "listen",
             ADDRESS,

@@ -44,7 +44,7 @@ pub struct Config {
     pub disk: Disk,
     /// `[log]`
     pub log: Log,
-    /// Where `/metrics` and `/status` are served; `None` is nowhere.
+    /// Where `/metrics` is served; `None` is nowhere.
     pub admin: Option<Address>,
     /// `[limits]`
     pub limits: Limits,
@@ -361,8 +361,8 @@ fn log(fields: &Fields<'_>) -> Log {
 
 fn access(fields: &Fields<'_>) -> AccessLog {
     match fields.text("access").map(|given| given.text) {
-        None | Some("off") => AccessLog::Off,
-        Some("stdout") => AccessLog::Stdout,
+        None | Some("stdout") => AccessLog::Stdout,
+        Some("off") => AccessLog::Off,
         Some(path) if path.contains('/') && !path.ends_with('/') => fields
             .path("access")
             .map_or(AccessLog::Off, AccessLog::File),

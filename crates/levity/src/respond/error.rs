@@ -12,7 +12,9 @@ const RETRY_AFTER_SECONDS: &[u8] = b"5";
 /// An answer with a small text body: the status' name, and `detail` when it is not empty.
 pub fn error(status: u16, detail: &str) -> Response {
     let mut response = Response::new(status);
-    response.fields.add("Content-Type", b"text/plain; charset=utf-8");
+    response
+        .fields
+        .add("Content-Type", b"text/plain; charset=utf-8");
     match status {
         405 => response.fields.add("Allow", ALLOW),
         503 => response.fields.add("Retry-After", RETRY_AFTER_SECONDS),

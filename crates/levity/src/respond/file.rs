@@ -45,9 +45,14 @@ fn requested_range(request: &Request, entry: &Entry, validators: &Validators<'_>
     let Some(value) = request.header("range") else {
         return Range::Whole;
     };
+    // A date proves nothing while the file may still change within its second (8.8.2.2).
+    let validators = Validators {
+        modified: validators.modified.filter(|_| entry.strong),
+        ..*validators
+    };
     let holds = request
         .header("if-range")
-        .is_none_or(|value| condition::if_range(value, validators));
+        .is_none_or(|value| condition::if_range(value, &validators));
     if request.head.method == Method::Get && holds {
         range::parse(value, entry.meta.size)
     } else {
@@ -72,13 +77,7 @@ fn part(hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe: bool, first: u64, last
     response
 }
 
-fn body(
-    hot: Rc<Hot>,
-    ready: Option<(u64, Ready)>,
-    probe: bool,
-    offset: u64,
-    bytes: u64,
-) -> Body {
+fn body(hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe: bool, offset: u64, bytes: u64) -> Body {
     let file = match &hot.entry.content {
         Content::File(file) => file.clone(),
         Content::Memory(_) => {

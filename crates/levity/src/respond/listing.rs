@@ -29,7 +29,9 @@ pub async fn listing(directory: &[u8], listing: &Listing) -> Response {
     }
     end(&mut page, listing);
     let mut response = Response::new(200);
-    response.fields.add("Content-Type", b"text/html; charset=utf-8");
+    response
+        .fields
+        .add("Content-Type", b"text/html; charset=utf-8");
     // What the page shows has no single version that a validator could name.
     response.fields.add("Cache-Control", b"no-cache");
     response.body = Body::Text(page.into_bytes());
@@ -57,7 +59,11 @@ fn begin(page: &mut String, directory: &[u8]) {
 }
 
 fn row(page: &mut String, entry: &Entry) {
-    let slash = if entry.meta.kind == Kind::Directory { "/" } else { "" };
+    let slash = if entry.meta.kind == Kind::Directory {
+        "/"
+    } else {
+        ""
+    };
     // `./` keeps a name with a colon from being read as a scheme.
     let mut link = b"./".to_vec();
     path::encode(&entry.name, &mut link);
@@ -106,7 +112,11 @@ fn minute(seconds: i64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
     let year = era * 400 + year_of_era + i64::from(month <= 2);
     let (hour, minute) = (second / 3600, second / 60 % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}")
