@@ -83,7 +83,12 @@ pub struct Worker {
     pub inbound: RefCell<Box<[u8]>>,
     /// Borrowed by whoever copies from the page cache to a client, within one poll.
     pub outbound: RefCell<Vec<u8>>,
+    #[expect(
+        clippy::redundant_allocation,
+        reason = "a request counts a reference that no other worker's requests count too"
+    )]
     service: RefCell<Rc<Arc<Service>>>,
+    #[expect(clippy::vec_box, reason = "they travel in and out in their boxes")]
     requests: RefCell<Vec<Box<Request>>>,
     log: RefCell<Option<Log>>,
     date: Cell<(u64, [u8; date::LEN])>,

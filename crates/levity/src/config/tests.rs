@@ -85,7 +85,7 @@ fn defaults() {
     assert_eq!(
         log,
         Log {
-            access: AccessLog::Off,
+            access: AccessLog::Stdout,
             format: LogFormat::Combined
         }
     );
