@@ -125,7 +125,9 @@ pub enum Done {
         /// that could disagree: `first` is `None` or [`Ready::PageCache`].
         stable: bool,
     },
-    /// Of [`Op::Read`].
+    /// Of [`Op::Read`]. A read that races with a truncation may hold zeroes for what was cut off: the
+    /// kernel clears the rest of the last page while others read it. [`OpenFile::refresh`] afterwards
+    /// tells; a size below the end of what was read means that it cannot be trusted.
     Read(Ready),
     /// Of [`Op::List`].
     Listed(Listing),

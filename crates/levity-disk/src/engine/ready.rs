@@ -70,15 +70,16 @@ fn drain(pipe: &OwnedFd, buffer: &mut Buffer) -> io::Result<()> {
 /// Copies out of a memory file through a mapping: a `pread`, however harmless on such a file, is what
 /// the guard stops.
 fn copy_shared(memory: &OwnedFd, offset: u64, buffer: &mut Buffer) -> io::Result<()> {
+    if buffer.room() == 0 {
+        return Ok(());
+    }
     let end = offset.checked_add(buffer.room() as u64);
     let size = u64::try_from(rustix::fs::fstat(memory)?.st_size).unwrap_or(0);
     if end.is_none_or(|end| end > size) {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    if buffer.room() > 0 {
-        let mapping = Mapping::new(memory, offset, buffer.room())?;
-        buffer.extend_from_slice(mapping.bytes());
-    }
+    let mapping = Mapping::new(memory, offset, buffer.room())?;
+    buffer.extend_from_slice(mapping.bytes());
     Ok(())
 }
 

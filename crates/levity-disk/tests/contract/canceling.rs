@@ -1,0 +1,98 @@
+//! Clients that go away.
+
+use crate::harness::for_every_engine;
+
+for_every_engine![queued, at_any_moment, completed, refused_by_shutdown];
+
+mod cases {
+    use levity_disk::Class;
+
+    use crate::harness::*;
+
+    /// Nobody wants it when its turn comes: it is dropped.
+    pub fn queued(rig: &Rig) {
+        let disk = rig.narrow_disk();
+        rig.write("file", 100);
+        let file = open(&disk, &rig.root(), "file");
+        settle(&disk);
+        if disk.blocks_on_loop() {
+            let (job, given_up) = job(read_op(&file, 0, 100), Class::First);
+            given_up.give_up();
+            disk.submit(job).unwrap();
+            assert!(!given_up.is_answered());
+            assert_eq!(disk.stats().canceled, 1);
+            return;
+        }
+        let held = Held::new(&disk, read_op(&file, 0, 100), Class::First);
+        let given_up = submit(&disk, read_op(&file, 0, 100), Class::First).unwrap();
+        let other = submit(&disk, read_op(&file, 1, 99), Class::First).unwrap();
+        given_up.give_up();
+        assert!(given_up.is_silent() && other.is_silent());
+        held.release();
+        assert!(other.is_answered());
+        assert!(!given_up.is_answered());
+        settle(&disk);
+        assert_eq!(disk.stats().canceled, 1);
+        assert_eq!(disk.stats().reads_async, 2);
+    }
+
+    /// Before it starts, while it is under way, when it is done: it is answered or counted, and what
+    /// it held comes back.
+    pub fn at_any_moment(rig: &Rig) {
+        const JOBS: usize = 300;
+        let disk = rig.disk();
+        rig.write("file", 1 << 20);
+        let file = open(&disk, &rig.root(), "file");
+        let mut answered = 0;
+        for offset in 0..JOBS {
+            let op = read_op(&file, offset as u64, 200_000);
+            let waiting = submit(&disk, op, Class::Next).unwrap();
+            for _ in 0..offset * 20 {
+                std::hint::spin_loop();
+            }
+            waiting.give_up();
+            answered += usize::from(waiting.is_answered());
+        }
+        settle(&disk);
+        let canceled = disk.stats().canceled as usize;
+        assert_eq!(answered + canceled, JOBS);
+        assert_eq!(disk.budget().in_use(), 0);
+    }
+
+    pub fn completed(rig: &Rig) {
+        let disk = rig.disk();
+        rig.write("file", 100_000);
+        let file = open(&disk, &rig.root(), "file");
+        let waiting = submit(&disk, read_op(&file, 0, 100_000), Class::First).unwrap();
+        let completion = waiting.completion();
+        waiting.give_up();
+        assert!(completion.result.is_ok());
+        drop(completion);
+        settle(&disk);
+        assert_eq!(disk.stats().canceled, 0);
+        assert_eq!(disk.budget().in_use(), 0);
+    }
+
+    /// Every job is answered once, with its bytes or ECANCELED; none after shutdown has returned.
+    pub fn refused_by_shutdown(rig: &Rig) {
+        let disk = rig.disk();
+        rig.write("file", 1 << 20);
+        let file = open(&disk, &rig.root(), "file");
+        let jobs: Vec<_> = (0..200)
+            .map(|n| submit(&disk, read_op(&file, n, 100_000), Class::Next).unwrap())
+            .collect();
+        disk.shutdown();
+        for waiting in jobs {
+            match waiting.result() {
+                Ok(_) => {}
+                Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ECANCELED)),
+            }
+            assert!(!waiting.is_answered(), "a second answer");
+        }
+        let late = submit(&disk, read_op(&file, 0, 10), Class::First).unwrap();
+        let error = late.result().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+        assert_eq!(disk.budget().in_use(), 0);
+        disk.shutdown();
+    }
+}

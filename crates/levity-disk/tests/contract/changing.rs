@@ -1,0 +1,141 @@
+//! Files that change while they are read.
+
+use crate::harness::for_every_engine;
+
+for_every_engine![
+    truncated_between_reads,
+    truncated_during_reads,
+    grown,
+    renamed_over,
+    rewritten_in_place,
+    first_is_unstable_while_written,
+    deleted,
+];
+
+mod cases {
+    use std::fs::{self, File};
+    use std::io::Write;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+
+    use levity_disk::Ready;
+
+    use crate::harness::*;
+
+    pub fn truncated_between_reads(rig: &Rig) {
+        let disk = rig.disk();
+        let path = rig.write("file", 1 << 20);
+        let file = open(&disk, &rig.root(), "file");
+        assert_eq!(read(&disk, &file, 0, 65_536).len(), 65_536);
+        let writer = File::options().write(true).open(&path).unwrap();
+        writer.set_len(100_000).unwrap();
+        assert_eq!(read(&disk, &file, 99_990, 65_536), pattern(99_990, 10));
+        assert_eq!(read(&disk, &file, 500_000, 65_536), []);
+        assert_eq!(file.refresh().unwrap().size, 100_000);
+        assert!(!file.refresh().unwrap().same_version(&file.meta()));
+    }
+
+    /// Whatever the moment, what comes back is what the file held, only less of it; or zeroes where it
+    /// was cut off, because the kernel clears the rest of the last page while others read it.
+    pub fn truncated_during_reads(rig: &Rig) {
+        let disk = rig.disk();
+        let path = rig.write("file", 2 << 20);
+        let file = open(&disk, &rig.root(), "file");
+        let writer = File::options().write(true).open(&path).unwrap();
+        std::thread::scope(|scope| {
+            let truncating = scope.spawn(move || {
+                for size in (0..2 << 20).rev().step_by(8192) {
+                    writer.set_len(size).unwrap();
+                }
+            });
+            while !truncating.is_finished() {
+                match try_read(&disk, &file, 0, 2 << 20) {
+                    Ok(bytes) => assert!(is_pattern_or_zero(&bytes, 0)),
+                    // Handed over as a place in the file, and shorter by now.
+                    Err(error) => assert!(
+                        disk.blocks_on_loop() && error.kind() == std::io::ErrorKind::UnexpectedEof
+                    ),
+                }
+            }
+        });
+    }
+
+    fn is_pattern_or_zero(bytes: &[u8], offset: u64) -> bool {
+        let expected = pattern(offset, bytes.len());
+        let mut pairs = bytes.iter().zip(&expected);
+        pairs.all(|(byte, expected)| byte == expected || *byte == 0)
+    }
+
+    pub fn grown(rig: &Rig) {
+        let disk = rig.disk();
+        let path = rig.write("file", 1000);
+        let file = open(&disk, &rig.root(), "file");
+        overwrite(&path, 1000, &pattern(1000, 5000));
+        assert_eq!(read(&disk, &file, 0, 10_000), pattern(0, 6000));
+        assert_eq!(file.meta().size, 1000);
+    }
+
+    pub fn renamed_over(rig: &Rig) {
+        let (disk, root) = (rig.disk(), rig.root());
+        rig.write("file", 5000);
+        let old = open(&disk, &root, "file");
+        fs::write(rig.path("new"), [7; 5000]).unwrap();
+        fs::rename(rig.path("new"), rig.path("file")).unwrap();
+        let new = open(&disk, &root, "file");
+        assert_eq!(read(&disk, &old, 0, 5000), pattern(0, 5000));
+        assert_eq!(read(&disk, &new, 0, 5000), [7; 5000]);
+        assert!(!old.meta().same_version(&new.meta()));
+        assert_eq!(old.refresh().unwrap().links, 0);
+    }
+
+    pub fn rewritten_in_place(rig: &Rig) {
+        let (disk, root) = (rig.disk(), rig.root());
+        let path = rig.write("file", 5000);
+        let file = open(&disk, &root, "file");
+        assert_eq!(read(&disk, &file, 0, 5000), pattern(0, 5000));
+        // The clock of a file system may step as rarely as every 10 ms.
+        until("the time of change differs", || {
+            overwrite(&path, 0, &[9; 5000]);
+            !file.refresh().unwrap().same_version(&file.meta())
+        });
+        assert_eq!(read(&disk, &file, 0, 5000), [9; 5000]);
+    }
+
+    /// A file that grows without pause is seen to have changed during some read.
+    pub fn first_is_unstable_while_written(rig: &Rig) {
+        let (disk, root) = (rig.disk(), rig.root());
+        let path = rig.write("file", 4 << 20);
+        let quiet = try_open(&disk, &root, "file", Some((0, 4 << 20))).unwrap();
+        assert!(quiet.stable);
+        if disk.blocks_on_loop() {
+            assert!(matches!(quiet.first, Some(Ready::PageCache { .. })));
+            return;
+        }
+        drop(quiet);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut writer = File::options().append(true).open(&path).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    writer.write_all(b"more").unwrap();
+                }
+            });
+            let deadline = Instant::now() + DEADLINE;
+            let mut seen = false;
+            while !seen && Instant::now() < deadline {
+                let opened = try_open(&disk, &root, "file", Some((0, 4 << 20))).unwrap();
+                seen = !opened.stable;
+            }
+            stop.store(true, Ordering::Relaxed);
+            assert!(seen);
+        });
+    }
+
+    pub fn deleted(rig: &Rig) {
+        let disk = rig.disk();
+        let path = rig.write("file", 50_000);
+        let file = open(&disk, &rig.root(), "file");
+        fs::remove_file(path).unwrap();
+        assert_eq!(read(&disk, &file, 0, 50_000), pattern(0, 50_000));
+    }
+}

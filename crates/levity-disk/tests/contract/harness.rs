@@ -1,0 +1,335 @@
+//! Files with known contents, disks, and jobs whose answers can be waited for.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use levity_disk::engine;
+use levity_disk::{
+    Budget, Class, Completion, Disk, Done, Full, Job, Listing, Op, OpenFile, Ready, Reply, Root,
+    Settings, Symlinks,
+};
+use tempfile::TempDir;
+
+/// Long enough for the slowest machine; only a hang takes that long.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Makes one test per engine of each case, named `case::engine`.
+macro_rules! for_every_engine {
+    ($($case:ident),* $(,)?) => {
+        $(mod $case {
+            #[test]
+            fn sendfile() {
+                crate::harness::run("sendfile", super::cases::$case);
+            }
+            #[test]
+            fn threads() {
+                crate::harness::run("threads", super::cases::$case);
+            }
+            #[test]
+            fn io_uring() {
+                crate::harness::run("io_uring", super::cases::$case);
+            }
+            #[test]
+            fn simulated() {
+                crate::harness::run("simulated:seed=5", super::cases::$case);
+            }
+        })*
+    };
+}
+pub(crate) use for_every_engine;
+
+/// Runs a case, unless the engine says that it cannot run here: then that is what is checked.
+pub fn run(engine: &'static str, case: fn(&Rig)) {
+    let name = engine.split(':').next().unwrap();
+    let description = engine::find(name).unwrap();
+    match (description.probe)() {
+        Ok(()) => case(&Rig::new(engine)),
+        Err(unavailable) => {
+            assert_ne!(unavailable.errno, 0);
+            eprintln!("{name} cannot run here: {unavailable}");
+        }
+    }
+}
+
+/// An engine to try, and a tree to try it on.
+pub struct Rig {
+    pub engine: &'static str,
+    pub tree: TempDir,
+}
+
+impl Rig {
+    pub fn new(engine: &'static str) -> Rig {
+        Rig {
+            engine,
+            tree: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.tree.path().join(name)
+    }
+
+    /// A file with [`pattern`] in it.
+    pub fn write(&self, name: &str, len: usize) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, pattern(0, len)).unwrap();
+        path
+    }
+
+    pub fn root(&self) -> Arc<Root> {
+        Root::open(self.tree.path(), Symlinks::Beneath).unwrap()
+    }
+
+    pub fn disk(&self) -> Arc<Disk> {
+        self.disk_with(|_| {})
+    }
+
+    pub fn disk_with(&self, set: impl FnOnce(&mut Settings)) -> Arc<Disk> {
+        let mut settings = Settings {
+            engine: self.engine.to_owned(),
+            ..Settings::default()
+        };
+        set(&mut settings);
+        Disk::start(settings).unwrap()
+    }
+
+    /// A disk that does one job at a time.
+    pub fn narrow_disk(&self) -> Arc<Disk> {
+        self.disk_with(|settings| settings.depth = Some(1))
+    }
+}
+
+/// What every test file holds: neighbouring pages differ, and so do neighbouring bytes.
+pub fn pattern(offset: u64, len: usize) -> Vec<u8> {
+    let byte = |at: u64| (at ^ (at >> 8) ^ (at >> 16) ^ (at >> 24)) as u8;
+    (offset..offset + len as u64).map(byte).collect()
+}
+
+pub fn is_pattern(bytes: &[u8], offset: u64) -> bool {
+    *bytes == *pattern(offset, bytes.len())
+}
+
+/// A reply that sends its completion to a channel, and can be given up.
+pub struct Sending {
+    to: Sender<Completion>,
+    wanted: Arc<AtomicBool>,
+}
+
+impl Reply for Sending {
+    fn wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    fn send(self: Box<Self>, completion: Completion) {
+        // A test that has seen enough may have gone.
+        let _ = self.to.send(completion);
+    }
+}
+
+/// The other end of a [`Sending`].
+pub struct Waiting {
+    from: Receiver<Completion>,
+    wanted: Arc<AtomicBool>,
+}
+
+impl Waiting {
+    pub fn completion(&self) -> Completion {
+        self.from.recv_timeout(DEADLINE).expect("an answer")
+    }
+
+    pub fn result(&self) -> io::Result<Done> {
+        self.completion().result
+    }
+
+    pub fn give_up(&self) {
+        self.wanted.store(false, Ordering::Relaxed);
+    }
+
+    /// Waits until the job is gone, and says whether it was answered.
+    pub fn is_answered(&self) -> bool {
+        match self.from.recv_timeout(DEADLINE) {
+            Ok(_) => true,
+            Err(mpsc::RecvTimeoutError::Disconnected) => false,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("neither answered nor dropped"),
+        }
+    }
+
+    /// Whether nothing has come yet.
+    pub fn is_silent(&self) -> bool {
+        matches!(self.from.try_recv(), Err(mpsc::TryRecvError::Empty))
+    }
+}
+
+pub fn job(op: Op, class: Class) -> (Job, Waiting) {
+    let (to, from) = mpsc::channel();
+    let wanted = Arc::new(AtomicBool::new(true));
+    let reply = Box::new(Sending {
+        to,
+        wanted: Arc::clone(&wanted),
+    });
+    (Job { op, class, reply }, Waiting { from, wanted })
+}
+
+pub fn submit(disk: &Disk, op: Op, class: Class) -> Result<Waiting, Full> {
+    let (job, waiting) = job(op, class);
+    disk.submit(job).map(|()| waiting)
+}
+
+pub fn ask(disk: &Disk, op: Op) -> io::Result<Done> {
+    submit(disk, op, Class::First).expect("room").result()
+}
+
+pub fn open_op(root: &Arc<Root>, path: &str, first: Option<(u64, usize)>) -> Op {
+    Op::Open {
+        root: Arc::clone(root),
+        path: CString::new(path).unwrap(),
+        first,
+    }
+}
+
+pub fn read_op(file: &Arc<OpenFile>, offset: u64, len: usize) -> Op {
+    Op::Read {
+        file: Arc::clone(file),
+        offset,
+        len,
+    }
+}
+
+/// An open's outcome.
+pub struct Opened {
+    pub file: Arc<OpenFile>,
+    pub first: Option<Ready>,
+    pub stable: bool,
+}
+
+pub fn try_open(
+    disk: &Disk,
+    root: &Arc<Root>,
+    path: &str,
+    first: Option<(u64, usize)>,
+) -> io::Result<Opened> {
+    match ask(disk, open_op(root, path, first))? {
+        Done::Opened {
+            file,
+            first,
+            stable,
+        } => Ok(Opened {
+            file,
+            first,
+            stable,
+        }),
+        other => panic!("an open was answered with {other:?}"),
+    }
+}
+
+pub fn open(disk: &Disk, root: &Arc<Root>, path: &str) -> Arc<OpenFile> {
+    try_open(disk, root, path, None).unwrap().file
+}
+
+pub fn try_read(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+    match ask(disk, read_op(file, offset, len))? {
+        Done::Read(ready) => bytes(disk, ready),
+        other => panic!("a read was answered with {other:?}"),
+    }
+}
+
+pub fn read(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> Vec<u8> {
+    try_read(disk, file, offset, len).unwrap()
+}
+
+pub fn list(disk: &Disk, directory: &Arc<OpenFile>, entries_max: usize) -> io::Result<Listing> {
+    let directory = Arc::clone(directory);
+    let op = Op::List {
+        directory,
+        entries_max,
+    };
+    match ask(disk, op)? {
+        Done::Listed(listing) => Ok(listing),
+        other => panic!("a listing was answered with {other:?}"),
+    }
+}
+
+pub fn bytes(disk: &Disk, ready: Ready) -> io::Result<Vec<u8>> {
+    bytes_within(disk.budget(), ready)
+}
+
+pub fn bytes_within(budget: &Budget, ready: Ready) -> io::Result<Vec<u8>> {
+    let len = ready.len();
+    let buffer = ready.into_bytes(budget)?;
+    assert_eq!(buffer.len(), len);
+    Ok(buffer.to_vec())
+}
+
+/// Waits for something that other threads are about to do.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Until nothing is queued or in flight on any device.
+pub fn settle(disk: &Disk) {
+    until("no job is left", || {
+        let devices = disk.stats().devices;
+        devices.iter().all(|d| d.queued + d.in_flight == 0)
+    });
+}
+
+/// A job that keeps its slot until it is let go: its reply does what a reply must not, and blocks.
+pub struct Held {
+    reached: Arc<Barrier>,
+    release: Arc<Barrier>,
+}
+
+struct Blocking {
+    reached: Arc<Barrier>,
+    release: Arc<Barrier>,
+}
+
+impl Reply for Blocking {
+    fn wanted(&self) -> bool {
+        true
+    }
+
+    fn send(self: Box<Self>, completion: Completion) {
+        drop(completion);
+        self.reached.wait();
+        self.release.wait();
+    }
+}
+
+impl Held {
+    /// Returns once the job has its slot.
+    pub fn new(disk: &Disk, op: Op, class: Class) -> Held {
+        assert!(!disk.blocks_on_loop(), "it would block the test itself");
+        let reached = Arc::new(Barrier::new(2));
+        let release = Arc::new(Barrier::new(2));
+        let reply = Box::new(Blocking {
+            reached: Arc::clone(&reached),
+            release: Arc::clone(&release),
+        });
+        disk.submit(Job { op, class, reply }).expect("room");
+        reached.wait();
+        Held { reached, release }
+    }
+
+    pub fn release(self) {
+        drop(self.reached);
+        self.release.wait();
+    }
+}
+
+/// Writes `bytes` into an existing file, without changing the rest.
+pub fn overwrite(path: &Path, offset: u64, bytes: &[u8]) {
+    let file = File::options().write(true).open(path).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
+}

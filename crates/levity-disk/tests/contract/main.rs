@@ -1,0 +1,10 @@
+//! The contract of `engine`, checked for every engine: `reading::sizes::threads` and so on.
+
+mod canceling;
+mod changing;
+mod harness;
+mod listing;
+mod opening;
+mod reading;
+mod scheduling;
+mod sending;
