@@ -188,6 +188,7 @@ impl Root {
             meta,
             fd: ManuallyDrop::new(fd),
             place,
+            local: meta.device == self.device && self.file_system.nowait,
             nonblocking: AtomicBool::new(true),
             random: AtomicBool::new(false),
         }
@@ -361,6 +362,7 @@ pub struct OpenFile {
     pub meta: Meta,
     fd: ManuallyDrop<OwnedFd>,
     place: Option<Place>,
+    local: bool,
     nonblocking: AtomicBool,
     random: AtomicBool,
 }
@@ -406,6 +408,12 @@ impl OpenFile {
             Err(Errno::OPNOTSUPP | Errno::INTR) => Err(io::ErrorKind::WouldBlock.into()),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// Whether a ring can read it without falling back to kernel worker threads, and `fstat` never
+    /// waits: the root's own file system, and that one passed the probe.
+    pub(crate) fn is_local(&self) -> bool {
+        self.local
     }
 
     pub(crate) fn place(&self) -> Option<&Place> {

@@ -31,6 +31,19 @@ pub enum Verdict {
 ///
 /// What cannot be read is taken for the answer that transfers too much and never for one that
 /// leaves a client with a wrong copy: bad dates are ignored, and nothing matches a bad tag.
+///
+/// ```
+/// use levity_wire::condition::{Validators, Verdict, evaluate};
+/// use levity_wire::http1::{Limits, RequestHead, parse_request};
+///
+/// let bytes = b"GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: W/\"1\", \"2\"\r\n\r\n";
+/// let mut head = RequestHead::default();
+/// assert_eq!(parse_request(bytes, &mut head, &Limits::default()), Ok(true));
+///
+/// let validators = Validators { etag: Some(b"\"2\""), modified: None };
+/// let verdict = evaluate(true, |name| head.headers_named(bytes, name), &validators);
+/// assert_eq!(verdict, Verdict::NotModified);
+/// ```
 pub fn evaluate<'a, Values>(
     get_or_head: bool,
     header: impl Fn(&'static str) -> Values,

@@ -5,10 +5,12 @@
 //! `operation` holds what they share: the operations as plain blocking calls. `pool` runs those in
 //! threads.
 
+mod io_uring;
 mod operation;
 mod pool;
 mod ready;
 mod sendfile;
+pub mod simulated;
 mod threads;
 mod work;
 
@@ -255,7 +257,12 @@ pub struct Description {
 pub type Started = Result<Box<dyn Engine>, StartError>;
 
 /// All engines. `auto` is not one of them: it is a choice among them.
-pub static ENGINES: &[Description] = &[sendfile::DESCRIPTION, threads::DESCRIPTION];
+pub static ENGINES: &[Description] = &[
+    sendfile::DESCRIPTION,
+    threads::DESCRIPTION,
+    io_uring::DESCRIPTION,
+    simulated::DESCRIPTION,
+];
 
 /// The name that lets Levity choose.
 pub const AUTO: &str = "auto";
@@ -273,9 +280,15 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// What `auto` stands for here, and why. May block.
 pub fn choose() -> (&'static Description, String) {
-    let reason = "buffered reads are copied by several threads instead of one, and a disk that \
-                  freezes holds only its share of them";
-    (&threads::DESCRIPTION, reason.to_owned())
+    let ring = match (io_uring::DESCRIPTION.probe)() {
+        Ok(()) => "io_uring would work here too".to_owned(),
+        Err(unavailable) => format!("io_uring would not work here ({unavailable})"),
+    };
+    let reason = format!(
+        "buffered reads are copied by several threads instead of by one, and a disk that freezes \
+         holds only its share of them; {ring}"
+    );
+    (&threads::DESCRIPTION, reason)
 }
 
 /// Why an engine cannot run here.

@@ -111,9 +111,9 @@ fn prefixes_agree(bytes: &[u8], whole: Result<bool, Reject>, head: RequestHead, 
     }
 }
 
-/// Where to cut an input of this length: everywhere, or at some 500 places in a long one.
+/// Where to cut an input of this length: everywhere, or at some 60 places in a long one.
 fn cuts(len: usize) -> impl Iterator<Item = usize> {
-    (0..len).step_by(len / 500 + 1)
+    (0..len).step_by(len / 60 + 1)
 }
 
 /// A chunked body gives the same data, the same end and the same refusal however it arrives.

@@ -1,0 +1,509 @@
+//! `io_uring`: reads on one ring, owned by one thread.
+//!
+//! The kernel copies a buffered read out of the page cache in the context of the ring's owner, and
+//! submitting it allocates pages and starts readahead; so the owner is a thread of its own and not an
+//! event loop. Opens stay with a pool: on a ring they and `statx` go to kernel worker threads anyway.
+//! The pool passes an open file on to the ring for its first bytes, so the caller sees one trip.
+//!
+//! Files on which `RWF_NOWAIT` does not work (overlayfs, tmpfs, FUSE, another mount beneath the root)
+//! are read by the pool too. A ring would hand each such read to a kernel worker thread, of which
+//! there are few for all devices together: one frozen device could take them all.
+//!
+//! Never SQPOLL (it burns a processor), never `IOSQE_ASYNC` (it has started hundreds of threads).
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use io_uring::{IoUring, Probe, opcode, squeue, types};
+use rustix::event::EventfdFlags;
+use rustix::io::Errno;
+
+use super::operation::{self, fill, opened, with_first, within};
+use super::pool::{Pool, Queue};
+use super::{
+    Description, Done, Engine, Op, Ready, Started, Threads, Ticket, Unavailable, Work, threads,
+};
+use crate::buffer::Buffer;
+use crate::open::OpenFile;
+use crate::scheduler::StartError;
+
+pub(super) const DESCRIPTION: Description = Description {
+    name: "io_uring",
+    summary: "reads on a ring with a thread of its own, opens in a pool of threads",
+    hidden: false,
+    probe,
+    start,
+};
+
+/// Reads on the ring at once, over all devices. The completion queue has twice as many places, so it
+/// cannot overflow.
+const READS_MAX: u32 = 128;
+
+/// Kernel worker threads for the ring, bounded and unbounded; the default for the latter is in the
+/// tens of thousands.
+const KERNEL_WORKERS_MAX: u32 = 8;
+
+/// Before asking again when the kernel has no memory for a request.
+const RETRY_AFTER: Duration = Duration::from_millis(1);
+
+/// `user_data` of the poll on the wake-up descriptor.
+const WAKE: u64 = u64::MAX;
+
+fn probe() -> Result<(), Unavailable> {
+    ring()
+        .map(drop)
+        .map_err(|error| Unavailable::from_error(&error))
+}
+
+fn start(threads: Threads, _: Option<&str>) -> Started {
+    Ring::start(threads)
+        .map(|ring| Box::new(ring) as Box<dyn Engine>)
+        .map_err(|error| StartError::unavailable(DESCRIPTION.name, &error))
+}
+
+/// A ring with all that this file needs, for the calling thread. Fewer flags where the kernel is
+/// older: DEFER_TASKRUN came with 6.1, SINGLE_ISSUER with 6.0, COOP_TASKRUN with 5.19.
+fn ring() -> io::Result<IoUring> {
+    let ring = builder(true, true, true)
+        .or_else(|error| retry_without(error, || builder(true, false, true)))
+        .or_else(|error| retry_without(error, || builder(false, false, true)))
+        .or_else(|error| retry_without(error, || builder(false, false, false)))?;
+    let mut known = Probe::new();
+    ring.submitter().register_probe(&mut known)?;
+    if !known.is_supported(opcode::Read::CODE) || !known.is_supported(opcode::PollAdd::CODE) {
+        return Err(Errno::OPNOTSUPP.into());
+    }
+    let mut workers = [KERNEL_WORKERS_MAX; 2];
+    ring.submitter().register_iowq_max_workers(&mut workers)?;
+    Ok(ring)
+}
+
+fn builder(single_issuer: bool, defer_taskrun: bool, coop_taskrun: bool) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    builder.dontfork();
+    if single_issuer {
+        builder.setup_single_issuer();
+    }
+    if defer_taskrun {
+        builder.setup_defer_taskrun();
+    }
+    if coop_taskrun {
+        builder.setup_coop_taskrun();
+    }
+    builder.build(READS_MAX)
+}
+
+fn retry_without(
+    error: io::Error,
+    build: impl FnOnce() -> io::Result<IoUring>,
+) -> io::Result<IoUring> {
+    match error.raw_os_error() {
+        Some(libc::EINVAL) => build(),
+        _ => Err(error),
+    }
+}
+
+/// The engine, as the scheduler sees it.
+struct Ring {
+    inbox: Arc<Inbox>,
+    pool: Arc<Pool<Task>>,
+    owner: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the pool does for the ring.
+enum Task {
+    Work(Work),
+    /// A read that the ring could not finish.
+    Read(Read),
+}
+
+/// A read under way: on the ring its file and its memory stay here until the completion is seen.
+struct Read {
+    file: Target,
+    buffer: Buffer,
+    /// Where the buffer begins in the file.
+    offset: u64,
+    ticket: Ticket,
+}
+
+/// Whose bytes are read.
+enum Target {
+    /// Of [`Op::Read`].
+    Shared(Arc<OpenFile>),
+    /// Of [`Op::Open`]: nobody else has it yet.
+    Opened(OpenFile),
+}
+
+impl Ring {
+    fn start(threads: Threads) -> io::Result<Ring> {
+        let inbox = Arc::new(Inbox::new()?);
+        let to_ring = Arc::clone(&inbox);
+        let pool = Pool::start(threads, "disk", move |task| run(task, &to_ring))?;
+        let pool = Arc::new(pool);
+        match Owner::spawn(&inbox, &pool) {
+            Ok(owner) => Ok(Ring {
+                inbox,
+                pool,
+                owner: Mutex::new(Some(owner)),
+            }),
+            Err(error) => {
+                pool.shutdown();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Engine for Ring {
+    fn submit(&self, work: Work) {
+        match work.op() {
+            Op::Read { file, .. } if file.is_local() => self.inbox.push(Letter::Work(work)),
+            op => self.pool.submit(threads::queue(op), Task::Work(work)),
+        }
+    }
+
+    fn shutdown(&self) {
+        self.inbox.push(Letter::Stop);
+        if let Some(owner) = lock(&self.owner).take() {
+            owner.join().expect("the owner of the ring does not panic");
+        }
+        self.pool.shutdown();
+    }
+}
+
+/// In a thread of the pool.
+fn run(task: Task, ring: &Inbox) {
+    match task {
+        Task::Work(work) => {
+            if let Some((op, ticket)) = work.begin() {
+                perform(op, ticket, ring);
+            }
+        }
+        Task::Read(mut read) => {
+            let result = fill(read.file.get(), &mut read.buffer, read.offset);
+            read.finish(result);
+        }
+    }
+}
+
+fn perform(op: Op, mut ticket: Ticket, ring: &Inbox) {
+    let Op::Open { root, path, first } = op else {
+        let result = operation::perform(op, &mut ticket);
+        return ticket.finish(result);
+    };
+    let file = match root.open_waiting(&path) {
+        Ok(file) => file,
+        Err(error) => return ticket.finish(Err(error)),
+    };
+    file.read_ahead_ourselves();
+    let Some((offset, len)) = within(&file, first) else {
+        return ticket.finish(Ok(opened(file)));
+    };
+    let local = file.is_local();
+    let read = Read {
+        buffer: ticket.buffer(len),
+        file: Target::Opened(file),
+        offset,
+        ticket,
+    };
+    if local {
+        ring.push(Letter::Read(read));
+    } else {
+        run(Task::Read(read), ring);
+    }
+}
+
+impl Read {
+    /// `None` when nobody waits for it any more.
+    fn begin(work: Work) -> Option<Read> {
+        let (op, mut ticket) = work.begin()?;
+        let Op::Read { file, offset, len } = op else {
+            unreachable!("only reads are sent to the ring");
+        };
+        Some(Read {
+            buffer: ticket.buffer(len),
+            file: Target::Shared(file),
+            offset,
+            ticket,
+        })
+    }
+
+    /// The request for what is still missing.
+    fn entry(&mut self) -> squeue::Entry {
+        let fd = types::Fd(self.file.get().as_fd().as_raw_fd());
+        let at = self.offset.saturating_add(self.buffer.len() as u64);
+        let room = self.buffer.spare();
+        let len = u32::try_from(room.len()).unwrap_or(u32::MAX);
+        opcode::Read::new(fd, room.as_mut_ptr().cast(), len)
+            .offset(at)
+            .build()
+    }
+
+    fn finish(self, result: io::Result<()>) {
+        let Read {
+            file,
+            buffer,
+            ticket,
+            ..
+        } = self;
+        ticket.finish(result.and_then(|()| match file {
+            Target::Shared(_) => Ok(Done::Read(Ready::Bytes(buffer))),
+            Target::Opened(file) => with_first(file, buffer),
+        }));
+    }
+}
+
+impl Target {
+    fn get(&self) -> &OpenFile {
+        match self {
+            Target::Shared(file) => file,
+            Target::Opened(file) => file,
+        }
+    }
+}
+
+/// How other threads reach the owner of the ring.
+struct Inbox {
+    letters: Mutex<Vec<Letter>>,
+    /// An eventfd, which the ring polls.
+    wake: OwnedFd,
+}
+
+enum Letter {
+    Work(Work),
+    Read(Read),
+    Stop,
+}
+
+impl Inbox {
+    fn new() -> io::Result<Inbox> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Inbox {
+            letters: Mutex::default(),
+            wake: rustix::event::eventfd(0, flags)?,
+        })
+    }
+
+    fn push(&self, letter: Letter) {
+        let mut letters = lock(&self.letters);
+        letters.push(letter);
+        let first = letters.len() == 1;
+        drop(letters);
+        if first {
+            // Fails only when the counter is at its end, and then the owner is awake already.
+            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        }
+    }
+
+    fn take(&self) -> Vec<Letter> {
+        mem::take(&mut *lock(&self.letters))
+    }
+}
+
+/// The thread that has the ring.
+struct Owner {
+    ring: IoUring,
+    inbox: Arc<Inbox>,
+    pool: Arc<Pool<Task>>,
+    /// Waiting for a place on the ring: new ones, and those that came back short.
+    waiting: VecDeque<Read>,
+    on_ring: Slots,
+    /// The wake-up descriptor is being polled.
+    armed: bool,
+    stop: bool,
+}
+
+impl Owner {
+    fn spawn(inbox: &Arc<Inbox>, pool: &Arc<Pool<Task>>) -> io::Result<JoinHandle<()>> {
+        let (inbox, pool) = (Arc::clone(inbox), Arc::clone(pool));
+        let (started, has_started) = mpsc::channel();
+        let builder = thread::Builder::new().name("disk-ring".to_owned());
+        let thread = builder.spawn(move || {
+            // Here, because the kernel ties a ring and its worker threads to the thread that asks.
+            let owner = ring().map(|ring| Owner::new(ring, inbox, pool));
+            let failed = owner.as_ref().err().and_then(io::Error::raw_os_error);
+            // Whoever started the thread waits for this.
+            let _ = started.send(failed);
+            if let Ok(owner) = owner {
+                owner.serve();
+            }
+        })?;
+        match has_started.recv() {
+            Ok(None) => Ok(thread),
+            Ok(Some(errno)) => Err(io::Error::from_raw_os_error(errno)),
+            Err(_) => Err(Errno::IO.into()),
+        }
+    }
+
+    fn new(ring: IoUring, inbox: Arc<Inbox>, pool: Arc<Pool<Task>>) -> Owner {
+        Owner {
+            ring,
+            inbox,
+            pool,
+            waiting: VecDeque::new(),
+            on_ring: Slots::default(),
+            armed: false,
+            stop: false,
+        }
+    }
+
+    fn serve(mut self) {
+        loop {
+            self.collect();
+            self.push();
+            if self.stop && self.on_ring.is_empty() {
+                return;
+            }
+            self.wait();
+            self.reap();
+        }
+    }
+
+    fn collect(&mut self) {
+        for letter in self.inbox.take() {
+            match letter {
+                Letter::Work(work) => self.waiting.extend(Read::begin(work)),
+                Letter::Read(read) => self.waiting.push_back(read),
+                Letter::Stop => self.stop = true,
+            }
+        }
+    }
+
+    /// Fills the submission queue. One place is the wake-up's.
+    fn push(&mut self) {
+        if !self.armed {
+            let fd = types::Fd(self.inbox.wake.as_raw_fd());
+            let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).build();
+            // SAFETY: the descriptor lives as long as the ring, and there is no memory.
+            self.armed = unsafe { push(&mut self.ring, poll.user_data(WAKE)) };
+        }
+        while self.on_ring.len() < READS_MAX as usize - 1
+            && let Some(read) = self.waiting.pop_front()
+        {
+            self.push_read(read);
+        }
+    }
+
+    fn push_read(&mut self, mut read: Read) {
+        if let Err(error) = read.file.get().clear_nonblocking() {
+            return read.finish(Err(error));
+        }
+        let entry = read.entry();
+        let slot = self.on_ring.insert(read);
+        // SAFETY: the file and the buffer stay in their slot until the completion has been seen, and
+        // the buffer's memory does not move with it.
+        let pushed = unsafe { push(&mut self.ring, entry.user_data(slot)) };
+        if !pushed {
+            self.waiting.extend(self.on_ring.remove(slot));
+        }
+    }
+
+    /// Submits, and sleeps until something has completed or someone has written.
+    fn wait(&mut self) {
+        match self.ring.submit_and_wait(1) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // EAGAIN, EBUSY: no memory for requests, or completions to be fetched first.
+            Err(_) if self.ring.completion().is_empty() => thread::sleep(RETRY_AFTER),
+            Err(_) => {}
+        }
+    }
+
+    fn reap(&mut self) {
+        let completions = self.ring.completion();
+        let done: Vec<_> = completions.map(|c| (c.user_data(), c.result())).collect();
+        for (user_data, result) in done {
+            if user_data == WAKE {
+                self.woken();
+            } else if let Some(read) = self.on_ring.remove(user_data) {
+                self.completed(read, result);
+            }
+        }
+    }
+
+    fn woken(&mut self) {
+        self.armed = false;
+        // Nothing to read is fine: the inbox is looked into each time round.
+        let _ = rustix::io::read(&self.inbox.wake, &mut [0; 8]);
+    }
+
+    fn completed(&mut self, mut read: Read, result: i32) {
+        let Ok(count) = usize::try_from(result) else {
+            return self.failed(read, Errno::from_raw_os_error(-result));
+        };
+        // SAFETY: the kernel has written `count` bytes where `Read::entry` told it to, at the start
+        // of the spare part.
+        unsafe { read.buffer.advance(count) };
+        if count > 0 && read.buffer.room() > 0 {
+            // Short, perhaps where the cached part ended: before the others, as it has waited longest.
+            self.waiting.push_front(read);
+        } else {
+            read.finish(Ok(()));
+        }
+    }
+
+    fn failed(&mut self, read: Read, errno: Errno) {
+        match errno {
+            Errno::AGAIN | Errno::INTR => self.pool.submit(Queue::Read, Task::Read(read)),
+            errno => read.finish(Err(errno.into())),
+        }
+    }
+}
+
+/// Puts an entry on the submission queue; whether there was room.
+///
+/// # Safety
+/// What the entry points to must stay valid until its completion has been seen.
+unsafe fn push(ring: &mut IoUring, entry: squeue::Entry) -> bool {
+    // SAFETY: by the contract of this function.
+    unsafe { ring.submission().push(&entry) }.is_ok()
+}
+
+/// Reads that the kernel has, by the number that is their `user_data`.
+#[derive(Default)]
+struct Slots {
+    reads: Vec<Option<Read>>,
+    free: Vec<usize>,
+}
+
+impl Slots {
+    fn len(&self) -> usize {
+        self.reads.len() - self.free.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn insert(&mut self, read: Read) -> u64 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.reads.push(None);
+            self.reads.len() - 1
+        });
+        self.reads[slot] = Some(read);
+        slot as u64
+    }
+
+    fn remove(&mut self, slot: u64) -> Option<Read> {
+        let slot = usize::try_from(slot).ok()?;
+        let read = self.reads.get_mut(slot)?.take()?;
+        self.free.push(slot);
+        Some(read)
+    }
+}
+
+impl Drop for Slots {
+    /// After a panic the kernel may still be writing: better to lose the memory than to free it.
+    fn drop(&mut self) {
+        mem::take(&mut self.reads).into_iter().for_each(mem::forget);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

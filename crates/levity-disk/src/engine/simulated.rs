@@ -1,0 +1,351 @@
+//! `simulated`: for tests. Blocking calls in a pool, made to behave badly.
+//!
+//! Answers come late and out of order, reads are handed over as bytes, as a pipe and as shared memory
+//! in turn, and faults are injected. What goes wrong is set after a colon in the engine's name or, if
+//! there is none, by `LEVITY_SIMULATED`; a list separated by commas:
+//!
+//! - `seed=N`: another order and other delays; 0 by default
+//! - `delay_ms=N`: each answer is held back for up to that long; 1 by default
+//! - `eio_at=BYTES`: the byte there in every file cannot be read
+//! - `freeze=NAME`: what has NAME in its path does not answer until [`thaw`]; may be given repeatedly
+
+use std::collections::HashSet;
+use std::env;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+
+use super::pool::Pool;
+use super::{
+    Description, Done, Engine, Op, Ready, Started, Threads, Ticket, Unavailable, Work, operation,
+    threads,
+};
+use crate::buffer::Buffer;
+use crate::open::OpenFile;
+use crate::scheduler::StartError;
+
+pub(super) const DESCRIPTION: Description = Description {
+    name: "simulated",
+    summary: "for tests: late, out of order, in every form, with faults",
+    hidden: true,
+    probe,
+    start,
+};
+
+/// Read when the name says nothing.
+const VARIABLE: &str = "LEVITY_SIMULATED";
+
+fn probe() -> Result<(), Unavailable> {
+    Ok(())
+}
+
+fn start(threads: Threads, options: Option<&str>) -> Started {
+    let text = match options {
+        Some(text) => text.to_owned(),
+        None => env::var(VARIABLE).unwrap_or_default(),
+    };
+    let faults = Faults::parse(&text).map_err(StartError::Setting)?;
+    let simulation = Arc::new(Simulation {
+        faults,
+        interrupted: AtomicBool::new(false),
+        jobs: AtomicU64::new(0),
+    });
+    let in_pool = Arc::clone(&simulation);
+    let pool = Pool::start(threads, "disk", move |work| in_pool.run(work))
+        .map_err(|error| StartError::unavailable(DESCRIPTION.name, &error))?;
+    Ok(Box::new(Simulated { pool, simulation }))
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Faults {
+    seed: u64,
+    delay_ms: u64,
+    eio_at: Option<u64>,
+    freeze: Vec<String>,
+}
+
+impl Faults {
+    fn parse(text: &str) -> Result<Faults, String> {
+        let mut faults = Faults {
+            seed: 0,
+            delay_ms: 1,
+            eio_at: None,
+            freeze: Vec::new(),
+        };
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            faults.set(part)?;
+        }
+        Ok(faults)
+    }
+
+    fn set(&mut self, part: &str) -> Result<(), String> {
+        let (key, value) = part
+            .split_once('=')
+            .ok_or_else(|| format!("{VARIABLE}: \"{part}\" is not of the form key=value"))?;
+        let number = || {
+            value
+                .parse()
+                .map_err(|_| format!("{VARIABLE}: {key} must be a whole number, not \"{value}\""))
+        };
+        match key {
+            "seed" => self.seed = number()?,
+            "delay_ms" => self.delay_ms = number()?,
+            "eio_at" => self.eio_at = Some(number()?),
+            "freeze" if value.is_empty() => {
+                return Err(format!("{VARIABLE}: freeze needs a part of a path"));
+            }
+            "freeze" => self.freeze.push(value.to_owned()),
+            _ => {
+                return Err(format!(
+                    "{VARIABLE}: no key is called \"{key}\"; there are seed, delay_ms, eio_at, freeze"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets everything answer that `freeze=name` holds, in all disks of this process, now and later.
+pub fn thaw(name: &str) {
+    lock(&THAWED)
+        .get_or_insert_default()
+        .insert(name.to_owned());
+    MELTED.notify_all();
+}
+
+static THAWED: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+static MELTED: Condvar = Condvar::new();
+
+struct Simulated {
+    pool: Pool<Work>,
+    simulation: Arc<Simulation>,
+}
+
+impl Engine for Simulated {
+    fn submit(&self, work: Work) {
+        self.pool.submit(threads::queue(work.op()), work);
+    }
+
+    fn interrupt(&self) {
+        let thawed = lock(&THAWED);
+        self.simulation.interrupted.store(true, Ordering::Relaxed);
+        drop(thawed);
+        MELTED.notify_all();
+    }
+
+    fn shutdown(&self) {
+        self.pool.shutdown();
+    }
+}
+
+struct Simulation {
+    faults: Faults,
+    interrupted: AtomicBool,
+    jobs: AtomicU64,
+}
+
+impl Simulation {
+    fn run(&self, work: Work) {
+        let Some((op, mut ticket)) = work.begin() else {
+            return;
+        };
+        let job = self.jobs.fetch_add(1, Ordering::Relaxed);
+        let result = self.perform(op, &mut ticket, job);
+        thread::sleep(self.delay(job));
+        ticket.finish(result);
+    }
+
+    fn perform(&self, op: Op, ticket: &mut Ticket, job: u64) -> io::Result<Done> {
+        self.wait_while_frozen(&path(&op))?;
+        let offset = match &op {
+            Op::Open { first, .. } => first.map_or(0, |(offset, _)| offset),
+            Op::Read { offset, .. } => *offset,
+            Op::List { .. } => 0,
+        };
+        Ok(match operation::perform(op, ticket)? {
+            Done::Read(ready) => Done::Read(self.tamper(ready, offset, job)?),
+            Done::Opened {
+                file,
+                first: Some(ready),
+                stable,
+            } => Done::Opened {
+                first: Some(self.tamper(ready, offset, job)?),
+                file,
+                stable,
+            },
+            done => done,
+        })
+    }
+
+    /// Fails when the unreadable byte is among those read; else hands them over in another form.
+    fn tamper(&self, ready: Ready, offset: u64, job: u64) -> io::Result<Ready> {
+        let end = offset.saturating_add(ready.len() as u64);
+        if self
+            .faults
+            .eio_at
+            .is_some_and(|at| (offset..end).contains(&at))
+        {
+            return Err(Errno::IO.into());
+        }
+        match ready {
+            Ready::Bytes(buffer) => disguise(buffer, self.faults.seed.wrapping_add(job)),
+            ready => Ok(ready),
+        }
+    }
+
+    fn delay(&self, job: u64) -> Duration {
+        let us_max = self.faults.delay_ms.saturating_mul(1000);
+        Duration::from_micros(mix(self.faults.seed ^ mix(job)) % us_max.saturating_add(1))
+    }
+
+    fn wait_while_frozen(&self, path: &[u8]) -> io::Result<()> {
+        let holds = |name: &str| path.windows(name.len()).any(|part| part == name.as_bytes());
+        let Some(name) = self.faults.freeze.iter().find(|name| holds(name)) else {
+            return Ok(());
+        };
+        let frozen = |thawed: &mut Option<HashSet<String>>| {
+            !thawed.as_ref().is_some_and(|thawed| thawed.contains(name))
+                && !self.interrupted.load(Ordering::Relaxed)
+        };
+        let thawed = MELTED.wait_while(lock(&THAWED), frozen);
+        drop(thawed.unwrap_or_else(PoisonError::into_inner));
+        match self.interrupted.load(Ordering::Relaxed) {
+            true => Err(Errno::CANCELED.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The path that an operation is about.
+fn path(op: &Op) -> Vec<u8> {
+    match op {
+        Op::Open { path, .. } => path.to_bytes().to_vec(),
+        Op::Read { file, .. } => path_of(file),
+        Op::List { directory, .. } => path_of(directory),
+    }
+}
+
+fn path_of(file: &OpenFile) -> Vec<u8> {
+    let link = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let path = fs::read_link(link).unwrap_or_default();
+    path.as_os_str().as_bytes().to_vec()
+}
+
+/// The same bytes as themselves, in a pipe, or in shared memory.
+fn disguise(buffer: Buffer, turn: u64) -> io::Result<Ready> {
+    match turn % 3 {
+        1 => Ok(match in_pipe(&buffer) {
+            Some(pipe) => Ready::Pipe {
+                len: buffer.len(),
+                pipe,
+            },
+            None => Ready::Bytes(buffer),
+        }),
+        2 => in_shared_memory(&buffer),
+        _ => Ok(Ready::Bytes(buffer)),
+    }
+}
+
+/// `None` when no pipe may be so large (`/proc/sys/fs/pipe-max-size`).
+fn in_pipe(bytes: &[u8]) -> Option<OwnedFd> {
+    let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+    let (read, write) = rustix::pipe::pipe_with(flags).ok()?;
+    rustix::pipe::fcntl_setpipe_size(&write, bytes.len().max(1)).ok()?;
+    let written = rustix::io::write(&write, bytes).ok()?;
+    (written == bytes.len()).then_some(read)
+}
+
+/// At an offset that is neither 0 nor a multiple of a page, which a careless reader would get wrong.
+fn in_shared_memory(bytes: &[u8]) -> io::Result<Ready> {
+    const OFFSET: u64 = 70_001;
+    let memory = rustix::fs::memfd_create(c"levity-simulated", MemfdFlags::CLOEXEC)?;
+    let memory = fs::File::from(memory);
+    memory.write_all_at(bytes, OFFSET)?;
+    Ok(Ready::Shared {
+        memory: Arc::new(memory.into()),
+        offset: OFFSET,
+        len: bytes.len(),
+    })
+}
+
+/// `splitmix64`: a number that looks random, from one that does not.
+fn mix(number: u64) -> u64 {
+    let a = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let b = (a ^ (a >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let c = (b ^ (b >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    c ^ (c >> 31)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Budget;
+
+    #[test]
+    fn faults_are_parsed() {
+        let faults = Faults::parse("seed=7,eio_at=65536,delay_ms=2,freeze=a,freeze=b").unwrap();
+        assert_eq!(
+            faults,
+            Faults {
+                seed: 7,
+                delay_ms: 2,
+                eio_at: Some(65536),
+                freeze: vec!["a".to_owned(), "b".to_owned()],
+            }
+        );
+        assert_eq!(Faults::parse("").unwrap(), Faults::parse("seed=0").unwrap());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, part) in [
+            ("seed", "\"seed\" is not of the form"),
+            ("seed=x", "not \"x\""),
+            ("speed=1", "\"speed\""),
+            ("freeze=", "part of a path"),
+        ] {
+            let error = Faults::parse(text).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_form_holds_the_same_bytes() {
+        let budget = Budget::new(8 << 20);
+        let bytes: Vec<u8> = (0..300_000_u32).map(|n| n as u8).collect();
+        let forms = (0..3).map(|turn| disguise(Buffer::from(bytes.clone()), turn).unwrap());
+        let forms: Vec<_> = forms.collect();
+        assert!(matches!(
+            forms[..],
+            [Ready::Bytes(_), Ready::Pipe { .. }, Ready::Shared { .. }]
+        ));
+        for form in forms {
+            assert_eq!(form.len(), bytes.len());
+            assert!(*form.into_bytes(&budget).unwrap() == *bytes);
+        }
+    }
+
+    #[test]
+    fn no_bytes_have_every_form_too() {
+        let budget = Budget::new(4096);
+        for turn in 0..3 {
+            let ready = disguise(Buffer::from(Vec::new()), turn).unwrap();
+            assert!(ready.is_empty() && ready.into_bytes(&budget).unwrap().is_empty());
+        }
+    }
+}
