@@ -44,6 +44,6 @@ fn dispatch(words: &[&str]) -> Result<()> {
 
 /// The reference pages are compared with the code by tests, which write them when told to.
 fn docs() -> Result<()> {
-    let mut cargo = run::cargo(&["test", "--package", "levity", "docs"]);
+    let mut cargo = run::cargo(&["test", "--package", "levity", "--lib"]);
     run::run(cargo.env("LEVITY_WRITE_DOCS", "1"))
 }

@@ -110,7 +110,7 @@ pub struct Record<'a> {
 /// How a line is written: `log.format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Apache's combined format, then `bytes= dur= ttfb= io_wait= source= end=`.
+    /// Apache's combined format, then `bytes= dur= ttfb= io_wait= src= end=`.
     Combined,
     /// One JSON object per line.
     Json,
@@ -196,7 +196,7 @@ impl Formatter {
         json_seconds(out, "dur", record.duration);
         json_seconds(out, "ttfb", record.ttfb);
         json_seconds(out, "io_wait", record.io_wait);
-        json_text(out, "source", record.source.label().as_bytes());
+        json_text(out, "src", record.source.label().as_bytes());
         json_text(out, "end", record.end.label().as_bytes());
         json_text(out, "referer", record.referer);
         json_text(out, "user_agent", record.user_agent);
@@ -251,7 +251,7 @@ fn timings(out: &mut Vec<u8>, record: &Record) {
     seconds(out, record.ttfb);
     out.extend_from_slice(b" io_wait=");
     seconds(out, record.io_wait);
-    out.extend_from_slice(b" source=");
+    out.extend_from_slice(b" src=");
     out.extend_from_slice(record.source.label().as_bytes());
     out.extend_from_slice(b" end=");
     out.extend_from_slice(record.end.label().as_bytes());
@@ -509,7 +509,7 @@ pub(super) mod tests {
             line(Format::Combined, &record()),
             "192.0.2.7 - - [20/Nov/2026:19:42:07 +0000] \
              \"GET /debian/pool/main.deb?x=1 HTTP/1.1\" 206 1048576 \"-\" \"curl/8.14.1\" \
-             bytes=1048576 dur=12.345678 ttfb=0.000123 io_wait=0.000000 source=memory end=complete\n"
+             bytes=1048576 dur=12.345678 ttfb=0.000123 io_wait=0.000000 src=memory end=complete\n"
         );
     }
 
@@ -530,7 +530,7 @@ pub(super) mod tests {
             line.starts_with("- - - [20/Nov/2026:19:42:07 +0000] \"-\" 400 - \"-\""),
             "{line}"
         );
-        assert!(line.ends_with(" source=- end=error\n"), "{line}");
+        assert!(line.ends_with(" src=- end=error\n"), "{line}");
     }
 
     #[test]
@@ -555,7 +555,7 @@ pub(super) mod tests {
         assert_eq!(value["status"], 206);
         assert_eq!(value["dur"], 12.345678);
         assert_eq!(value["ttfb"], 0.000123);
-        assert_eq!(value["source"], "memory");
+        assert_eq!(value["src"], "memory");
         assert_eq!(
             json(&Record {
                 peer: None,

@@ -466,6 +466,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_engine_may_be_named() {
+        let engines: std::collections::BTreeSet<_> = levity_disk::engine::names().collect();
+        assert_eq!(engines, ENGINES.iter().copied().collect());
+    }
+
+    #[test]
     fn distances() {
         for (a, b, steps) in [
             ("", "", 0),
