@@ -7,6 +7,7 @@
 //! which cannot be told from those on a socket; `close`. Nor does it see page faults.
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
 use std::io;
 
 use seccompiler::{
@@ -18,7 +19,8 @@ use seccompiler::{
 /// a file on the loop (`sendfile`) or from shared memory.
 ///
 /// Sets `PR_SET_NO_NEW_PRIVS` on the thread, and a handler for SIGSYS in the process. Off in
-/// production: a handful of nanoseconds per system call, and an abort where a delay would do.
+/// production: it makes every system call dearer, and aborts where a delay would do. A panic that
+/// prints a backtrace opens files and trips it too: the panic's own message comes first.
 ///
 /// # Errors
 /// Those of `sigaction`, `prctl` and `seccomp`; `Unsupported` on other processors than x86-64 and
@@ -26,7 +28,19 @@ use seccompiler::{
 pub fn install(allow_sendfile: bool) -> io::Result<()> {
     let program = program(allow_sendfile)?;
     catch_sigsys()?;
+    settle_allocator();
     seccompiler::apply_filter(&program).map_err(io::Error::other)
+}
+
+/// The first time that glibc gives the memory of a thread back, it opens
+/// `/proc/sys/vm/overcommit_memory`, once per process (`check_may_shrink_heap`): let it do so now.
+fn settle_allocator() {
+    const BLOCK_BYTES: usize = 64 * 1024;
+    const BLOCKS: usize = 128;
+    let blocks: Vec<Vec<u8>> = (0..BLOCKS)
+        .map(|_| Vec::with_capacity(BLOCK_BYTES))
+        .collect();
+    drop(black_box(blocks));
 }
 
 fn program(allow_sendfile: bool) -> io::Result<BpfProgram> {

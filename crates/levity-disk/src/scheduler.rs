@@ -295,19 +295,19 @@ impl fmt::Debug for Disk {
     }
 }
 
-/// The engine that a name stands for, why, and what followed a colon in it.
-fn chosen(name: &str) -> Result<(&'static Description, String, Option<&str>), StartError> {
-    if name == engine::AUTO {
+/// The engine that a setting stands for, why, and what followed a colon in it.
+fn chosen(setting: &str) -> Result<(&'static Description, String, Option<&str>), StartError> {
+    if setting == engine::AUTO {
         let (description, reason) = engine::choose();
         return Ok((description, reason, None));
     }
-    let (name, options) = match name.split_once(':') {
+    let (name, options) = match setting.split_once(':') {
         Some((before, options)) => (before, Some(options)),
-        None => (name, None),
+        None => (setting, None),
     };
     let description = engine::find(name)
         .filter(|description| options.is_none() || description.hidden)
-        .ok_or_else(|| StartError::UnknownEngine(name.to_owned()))?;
+        .ok_or_else(|| StartError::UnknownEngine(setting.to_owned()))?;
     (description.probe)().map_err(|why| StartError::Unavailable {
         engine: description.name,
         why,
