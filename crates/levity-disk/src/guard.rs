@@ -140,7 +140,6 @@ const STOPPED: &[(i64, &str)] = calls![
     SYS_utimes,
     #[cfg(target_arch = "x86_64")]
     SYS_futimesat,
-    #[cfg(target_arch = "x86_64")]
     SYS_renameat,
     SYS_openat,
     SYS_open_by_handle_at,

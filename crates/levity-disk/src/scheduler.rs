@@ -675,3 +675,34 @@ impl Lane {
         self.queue(class).pop_front()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_set_survives_a_frozen_device() {
+        for threads in (2..200).map(Some).chain([None]) {
+            for stat_threads in [None, Some(0)] {
+                let settings = Settings {
+                    threads,
+                    stat_threads,
+                    ..Settings::default()
+                };
+                let Bounds { depth, threads, .. } = settings.bounds().unwrap();
+                assert!(threads.total - threads.stat > depth, "{settings:?}");
+                assert!((1..=DEPTH_DEFAULT).contains(&depth), "{settings:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn threads_follow_depth() {
+        let settings = Settings {
+            depth: Some(40),
+            ..Settings::default()
+        };
+        let threads = settings.bounds().unwrap().threads;
+        assert_eq!((threads.total, threads.stat), (90, 10));
+    }
+}
