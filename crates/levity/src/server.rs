@@ -110,6 +110,20 @@ struct Descriptors {
     connections_max: usize,
 }
 
+/// Makes the process' table of descriptors large enough at once. When a process with threads lets it
+/// grow, the kernel waits for every processor to pass a quiet state (`synchronize_rcu` in
+/// `expand_files`): an accept or open on a loop was seen to wait 20 ms for that.
+fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
+    let needed = 2 * descriptors.connections_max + descriptors.cached_max;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let last = (needed as u64 + OWN_DESCRIPTORS)
+        .min(limit)
+        .saturating_sub(1);
+    let last = i32::try_from(last).unwrap_or(i32::MAX);
+    rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), last)?;
+    Ok(())
+}
+
 impl Descriptors {
     /// Raises the soft limit to the hard one, then shares out what there is. A connection counts
     /// twice: the file that it is sent may be open too.
@@ -152,6 +166,7 @@ impl Server {
         let config = &plan.config;
         let count = config.server.workers.unwrap_or_else(cores);
         let descriptors = Descriptors::share(config.limits.connections);
+        widen_descriptor_table(&descriptors)?;
         let service = Arc::new(Service::new(config.clone())?);
         let disk = Disk::start(settings(&config.disk)).map_err(io::Error::other)?;
         let cache = Arc::new(Shared::new(config.disk.cache_bytes, descriptors.cached_max));

@@ -41,7 +41,10 @@ impl Launch {
         let open_to_all = Permissions::from_mode(0o777);
         fs::set_permissions(own.path(), open_to_all).expect("chmod");
         Self {
-            arguments: arguments.into_iter().map(|one| one.as_ref().to_owned()).collect(),
+            arguments: arguments
+                .into_iter()
+                .map(|one| one.as_ref().to_owned())
+                .collect(),
             environment: Vec::new(),
             folder: None,
             descriptors_max: None,
@@ -78,7 +81,8 @@ impl Launch {
     }
 
     pub fn arguments<A: AsRef<OsStr>>(mut self, more: impl IntoIterator<Item = A>) -> Self {
-        self.arguments.extend(more.into_iter().map(|one| one.as_ref().to_owned()));
+        self.arguments
+            .extend(more.into_iter().map(|one| one.as_ref().to_owned()));
         self
     }
 
@@ -158,7 +162,10 @@ impl Launch {
 
     fn spawn(self) -> (Child, tempfile::TempDir) {
         let mut command = self.command();
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let child = command.spawn().expect("setpriv and prlimit of util-linux");
         (child, self.own)
     }
@@ -173,14 +180,20 @@ impl Launch {
             command.args(["--reuid", &nobody, "--regid", &nobody, "--clear-groups"]);
         }
         if let Some(descriptors) = self.descriptors_max {
-            command.args(["prlimit", &format!("--nofile={descriptors}:{descriptors}"), "--"]);
+            command.args([
+                "prlimit",
+                &format!("--nofile={descriptors}:{descriptors}"),
+                "--",
+            ]);
         }
         command.arg(self.binary()).args(&self.arguments);
         if self.guard {
             command.arg("--guard");
         }
         command.current_dir(self.folder.as_deref().unwrap_or(self.own.path()));
-        command.env("NO_COLOR", "1").envs(self.environment.iter().cloned());
+        command
+            .env("NO_COLOR", "1")
+            .envs(self.environment.iter().cloned());
         command
     }
 

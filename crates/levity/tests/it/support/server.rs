@@ -30,7 +30,14 @@ impl Server {
     pub(super) fn new(mut child: Child, own: tempfile::TempDir) -> Result<Self, String> {
         let stdout = Capture::start(child.stdout.take().expect("stdout"));
         let stderr = Capture::start(child.stderr.take().expect("stderr"));
-        let mut server = Self { child, stdout, stderr, address: None, own, ended: false };
+        let mut server = Self {
+            child,
+            stdout,
+            stderr,
+            address: None,
+            own,
+            ended: false,
+        };
         // Printed after the addresses, so that all of them are known.
         if server.stderr.line_with("levity: disk engine ").is_none() {
             server.ended = true;
@@ -44,7 +51,9 @@ impl Server {
     /// Every TCP address that it listens on, in the order of the configuration.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let text = self.stderr.text();
-        let urls = text.lines().filter_map(|line| line.split("listening on http://").nth(1));
+        let urls = text
+            .lines()
+            .filter_map(|line| line.split("listening on http://").nth(1));
         urls.map(|url| url.trim_end_matches('/').replace("localhost", "127.0.0.1"))
             .map(|address| address.parse().expect("an address with a port"))
             .collect()
