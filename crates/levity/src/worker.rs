@@ -91,12 +91,32 @@ pub struct Worker {
     #[expect(clippy::vec_box, reason = "they travel in and out in their boxes")]
     requests: RefCell<Vec<Box<Request>>>,
     log: RefCell<Option<Log>>,
-    date: Cell<(u64, [u8; date::LEN])>,
+    time: Cell<Time>,
     draining: Cell<bool>,
     /// One permit for each connection that may be open.
     pub places: Arc<Semaphore>,
     /// Told when a connection ends.
     pub connection_gone: Notify,
+}
+
+/// One moment on both clocks, and as HTTP writes it.
+#[derive(Clone, Copy)]
+struct Time {
+    instant: Instant,
+    wall: SystemTime,
+    date: [u8; date::LEN],
+}
+
+impl Time {
+    fn now() -> Self {
+        let wall = SystemTime::now();
+        let since = wall.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        Self {
+            instant: Instant::now(),
+            wall,
+            date: date::format(since.as_secs()),
+        }
+    }
 }
 
 /// Starts a worker's thread. Whatever may block has been done by the caller.
@@ -139,14 +159,13 @@ async fn live(parts: Parts) {
         service: RefCell::new(Rc::new(parts.service)),
         requests: RefCell::default(),
         log: RefCell::new(parts.log),
-        date: Cell::new((0, [0; date::LEN])),
+        time: Cell::new(Time::now()),
         draining: Cell::new(false),
         places: Arc::new(Semaphore::new(parts.connections_max)),
         connection_gone: Notify::new(),
     });
     let mut listeners = accept::Listeners::default();
     listeners.add(&worker, listen);
-    worker.tell_time();
     let sweep = task::spawn_local(worker.clone().sweep());
     while let Some(message) = messages.recv().await {
         match message {
@@ -195,7 +214,17 @@ impl Worker {
 
     /// Writes the date as of the last sweep.
     pub fn date(&self, head: &mut Vec<u8>) {
-        head.extend_from_slice(&self.date.get().1);
+        head.extend_from_slice(&self.time.get().date);
+    }
+
+    /// What a clock on the wall showed at `instant`, as of the last sweep: asking one costs as much as
+    /// parsing a header.
+    pub fn wall_time(&self, instant: Instant) -> SystemTime {
+        let time = self.time.get();
+        match instant.checked_duration_since(time.instant) {
+            Some(since) => time.wall + since,
+            None => time.wall - (time.instant - instant),
+        }
     }
 
     /// Counts and logs a finished request.
@@ -226,16 +255,8 @@ impl Worker {
         loop {
             ticks.tick().await;
             self.timers.sweep(Instant::now());
-            self.tell_time();
+            self.time.set(Time::now());
             self.flush_log();
-        }
-    }
-
-    fn tell_time(&self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let seconds = now.unwrap_or(Duration::ZERO).as_secs();
-        if self.date.get().0 != seconds {
-            self.date.set((seconds, date::format(seconds)));
         }
     }
 
