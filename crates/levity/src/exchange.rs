@@ -227,7 +227,7 @@ pub fn record_refused(conn: &Conn, since: Instant, sent: &Sent) {
 
 async fn after(conn: &mut Conn, sent: &Sent, close: bool, finished: Instant) -> After {
     let end = match sent.end {
-        End::Complete if !close => {
+        End::Complete if !close && !conn.worker.is_draining() => {
             let idle_timeout = conn.worker.service().config.limits.idle_timeout;
             conn.timer.set_idle(finished + idle_timeout);
             return After::KeepAlive;
