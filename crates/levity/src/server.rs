@@ -23,11 +23,12 @@ use crate::cache::Shared;
 use crate::cli::Plan;
 use crate::config::{self, AccessLog, Config, LogFormat};
 use crate::diagnostics;
+use crate::event_loop::{self, Message, Parts};
 use crate::listen::{self, Bound};
 use crate::route::Service;
 use crate::stall::Watchdog;
 use crate::stats::{DeviceFigures, DiskFigures, HistogramFigures, Stats, WorkerStats};
-use crate::worker::{self, Message, Parts};
+use crate::worker::Given;
 use crate::{accept::Socket, admin};
 
 /// Files that the cache keeps open at most; fewer where the process may open few.
@@ -189,14 +190,16 @@ impl Server {
         for (number, stats) in worker_stats.into_iter().enumerate() {
             let (messages, told) = mpsc::unbounded_channel();
             let parts = Parts {
-                service: service.clone(),
-                disk: disk.clone(),
-                cache: cache.clone(),
-                stats,
-                log: log.as_ref().map(Writer::log),
+                worker: Given {
+                    service: service.clone(),
+                    disk: disk.clone(),
+                    cache: cache.clone(),
+                    stats,
+                    log: log.as_ref().map(Writer::log),
+                    connections_max: descriptors.connections_max.div_ceil(count),
+                },
                 listen: take_sockets(&mut bound),
                 messages: told,
-                connections_max: descriptors.connections_max.div_ceil(count),
                 guard: plan.guard,
             };
             start_worker(number, parts, end.clone())?;
@@ -468,7 +471,7 @@ fn start_admin(address: Option<&Address>, stats: &Arc<Stats>) -> io::Result<Opti
 
 /// Starts a worker; its end, also by a panic, is told to the control thread.
 fn start_worker(number: usize, parts: Parts, end: mpsc::Sender<io::Result<()>>) -> io::Result<()> {
-    let worker = worker::start(number, parts)?;
+    let worker = event_loop::start(number, parts)?;
     let wait = move || {
         let panicked = |_| Err(io::Error::other(format!("worker {number} panicked")));
         // The control thread is gone only when the process ends.
