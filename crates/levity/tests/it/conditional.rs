@@ -100,16 +100,29 @@ fn precedence() {
     let (_tree, server) = server("auto");
     let etag = server.get("/small").field("etag").to_owned();
     for (headers, status) in [
-        ([("If-None-Match", "\"x\""), ("If-Modified-Since", &soon())], 200),
-        ([("If-None-Match", &etag), ("If-Modified-Since", LONG_AGO)], 304),
-        ([("If-Match", &etag), ("If-Unmodified-Since", LONG_AGO)], 200),
+        (
+            [("If-None-Match", "\"x\""), ("If-Modified-Since", &soon())],
+            200,
+        ),
+        (
+            [("If-None-Match", &etag), ("If-Modified-Since", LONG_AGO)],
+            304,
+        ),
+        (
+            [("If-Match", &etag), ("If-Unmodified-Since", LONG_AGO)],
+            200,
+        ),
         ([("If-Match", "\"x\""), ("If-None-Match", &etag)], 412),
         ([("If-Match", &etag), ("If-None-Match", &etag)], 304),
         ([("If-None-Match", &etag), ("Range", "bytes=0-1")], 304),
         ([("If-Match", "\"x\""), ("Range", "bytes=0-1")], 412),
         ([("If-Match", &etag), ("Range", "bytes=0-1")], 206),
     ] {
-        assert_eq!(server.get_with("/small", &headers).status, status, "{headers:?}");
+        assert_eq!(
+            server.get_with("/small", &headers).status,
+            status,
+            "{headers:?}"
+        );
     }
 }
 
@@ -127,8 +140,12 @@ fn tags_in_several_lines() {
 #[test]
 fn conditions_do_not_hide_what_is_absent() {
     let (_tree, server) = server("auto");
-    server.get_with("/none", &[("If-None-Match", "*")]).assert_status(404);
-    server.get_with("/none", &[("If-Match", "*")]).assert_status(404);
+    server
+        .get_with("/none", &[("If-None-Match", "*")])
+        .assert_status(404);
+    server
+        .get_with("/none", &[("If-Match", "*")])
+        .assert_status(404);
 }
 
 /// Two machines that serve copies of one tree must agree.
@@ -136,11 +153,21 @@ fn conditions_do_not_hide_what_is_absent() {
 fn etags_come_from_time_and_size() {
     let (one, two) = (Tree::new(), Tree::new());
     let paths = [one.file("a", "same"), two.file("a", "same")];
-    let time = paths[0].metadata().and_then(|metadata| metadata.modified()).expect("a time");
-    let file = std::fs::File::options().write(true).open(&paths[1]).expect("open");
+    let time = paths[0]
+        .metadata()
+        .and_then(|metadata| metadata.modified())
+        .expect("a time");
+    let file = std::fs::File::options()
+        .write(true)
+        .open(&paths[1])
+        .expect("open");
     file.set_modified(time).expect("utimes");
     let etags = [&one, &two].map(|tree| {
-        Launch::serve(tree.path()).start().get("/a").field("etag").to_owned()
+        Launch::serve(tree.path())
+            .start()
+            .get("/a")
+            .field("etag")
+            .to_owned()
     });
     assert_eq!(etags[0], etags[1]);
 }

@@ -12,7 +12,9 @@ const SIZES: [usize; 12] = [
 
 fn tree_of_sizes() -> Tree {
     let tree = Tree::new();
-    SIZES.map(|size| tree.filled(&size.to_string(), size));
+    for size in SIZES {
+        tree.filled(&size.to_string(), size);
+    }
     tree
 }
 
@@ -20,7 +22,9 @@ per_engine! {
     /// First from the disk, then from memory.
     fn every_size(engine) {
         let tree = tree_of_sizes();
-        SIZES.map(|size| tree.evict(size.to_string()));
+        for size in SIZES {
+            tree.evict(size.to_string());
+        }
         let server = Launch::serve(tree.path()).engine(engine).start();
         let mut client = server.client();
         for size in SIZES.into_iter().chain(SIZES) {
@@ -33,7 +37,9 @@ per_engine! {
     /// The same with a time to live, so that the second round comes from the entry cache.
     fn every_size_cached(engine) {
         let tree = tree_of_sizes();
-        SIZES.map(|size| tree.evict(size.to_string()));
+        for size in SIZES {
+            tree.evict(size.to_string());
+        }
         let server = Launch::site(tree.path(), "", "").engine(engine).start();
         let mut client = server.client();
         for size in SIZES.into_iter().chain(SIZES) {
@@ -103,7 +109,11 @@ fn a_long_stretch_of_a_huge_file() {
     let tree = Tree::new();
     let mark = content(1, 1000);
     let places = [4 * GIB - 64 * MIB, 4 * GIB - 500, 4 * GIB + 64 * MIB - 1000];
-    tree.sparse("huge", 5 * GIB, &places.map(|offset| (offset, mark.as_slice())));
+    tree.sparse(
+        "huge",
+        5 * GIB,
+        &places.map(|offset| (offset, mark.as_slice())),
+    );
     let server = Launch::serve(tree.path()).start();
     let (first, len) = (places[0], 128 * MIB as usize);
     let range = format!("bytes={first}-{}", first + 128 * MIB - 1);
@@ -128,10 +138,19 @@ fn headers_of_a_file() {
     assert_eq!(answer.field("content-type"), "text/html; charset=utf-8");
     assert_eq!(answer.field("content-length"), "8");
     assert_eq!(answer.field("accept-ranges"), "bytes");
-    let modified = path.metadata().and_then(|metadata| metadata.modified()).expect("a time");
-    assert_eq!(answer.field("last-modified"), httpdate::fmt_http_date(modified));
+    let modified = path
+        .metadata()
+        .and_then(|metadata| metadata.modified())
+        .expect("a time");
+    assert_eq!(
+        answer.field("last-modified"),
+        httpdate::fmt_http_date(modified)
+    );
     let etag = answer.field("etag");
-    assert!(etag.starts_with('"') && etag.ends_with('"') && etag.len() > 2, "{etag}");
+    assert!(
+        etag.starts_with('"') && etag.ends_with('"') && etag.len() > 2,
+        "{etag}"
+    );
     let date = httpdate::parse_http_date(answer.field("date")).expect("a date");
     assert!(date.elapsed().unwrap_or_default().as_secs() < 5, "{date:?}");
 }
@@ -153,7 +172,11 @@ fn content_types() {
         ("a", "application/octet-stream"),
     ] {
         tree.file(name, "x");
-        assert_eq!(server.get(&format!("/{name}")).field("content-type"), expected, "{name}");
+        assert_eq!(
+            server.get(&format!("/{name}")).field("content-type"),
+            expected,
+            "{name}"
+        );
     }
 }
 
@@ -165,7 +188,10 @@ fn the_index_of_a_folder() {
     let server = Launch::serve(tree.path()).start();
     assert_eq!(server.get("/").text(), "top");
     assert_eq!(server.get("/sub/").text(), "below");
-    assert_eq!(server.get("/sub/").field("content-type"), "text/html; charset=utf-8");
+    assert_eq!(
+        server.get("/sub/").field("content-type"),
+        "text/html; charset=utf-8"
+    );
     assert_eq!(server.get("/sub/index.html").text(), "below");
 }
 
@@ -175,8 +201,12 @@ fn the_first_index_that_exists_wins() {
     tree.folder("a/one.html");
     tree.file("a/two.txt", "two");
     tree.file("a/three.txt", "three");
-    let server =
-        Launch::site(tree.path(), "", "index = [\"one.html\", \"two.txt\", \"three.txt\"]").start();
+    let server = Launch::site(
+        tree.path(),
+        "",
+        "index = [\"one.html\", \"two.txt\", \"three.txt\"]",
+    )
+    .start();
     assert_eq!(server.get("/a/").text(), "two");
 }
 
@@ -218,7 +248,10 @@ fn sites_are_told_apart_by_host() {
     two.file("a", "two");
     rest.file("a", "rest");
     let site = |hosts: &str, tree: &Tree| {
-        format!("[[site]]\nhosts = [{hosts}]\nroot = \"{}\"\n", tree.path().display())
+        format!(
+            "[[site]]\nhosts = [{hosts}]\nroot = \"{}\"\n",
+            tree.path().display()
+        )
     };
     let sites = [
         site("\"one.example\"", &one),

@@ -6,7 +6,10 @@ use crate::support::{Launch, Tree, per_engine};
 /// The links of a page, as written in it.
 fn links(page: &str) -> Vec<String> {
     let after = page.split("href=\"").skip(1);
-    after.filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
+    after
+        .filter_map(|rest| rest.split('"').next())
+        .map(str::to_owned)
+        .collect()
 }
 
 per_engine! {
@@ -67,7 +70,10 @@ fn text_is_escaped() {
     tree.file("<b>&/<script>\"", "x");
     let server = Launch::serve(tree.path()).start();
     let page = server.get("/%3Cb%3E&/").text();
-    assert!(!page.contains("<script>") && !page.contains("<b>"), "{page}");
+    assert!(
+        !page.contains("<script>") && !page.contains("<b>"),
+        "{page}"
+    );
     assert!(page.contains("&lt;script&gt;&quot;"), "{page}");
 }
 

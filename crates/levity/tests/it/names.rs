@@ -57,7 +57,15 @@ fn bytes_that_need_no_escape() {
     let tree = Tree::new();
     odd_files(&tree, "");
     let server = Launch::serve(tree.path()).start();
-    for name in [&b"a+b"[..], b"a&b;c=d", b"a\"b'c", b"<a>", b"a:b", b"a\\b", b"\xff\xfe"] {
+    for name in [
+        &b"a+b"[..],
+        b"a&b;c=d",
+        b"a\"b'c",
+        b"<a>",
+        b"a:b",
+        b"a\\b",
+        b"\xff\xfe",
+    ] {
         let mut client = server.client();
         client.send([b"GET /", name, b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat());
         assert_eq!(client.receive().body, name, "{}", name.escape_ascii());
@@ -100,7 +108,11 @@ fn a_folder_without_its_slash_is_redirected() {
         ("/sub/%5Cevil.example", "/sub/%5Cevil.example/"),
     ] {
         let answer = server.get(path);
-        assert_eq!((answer.status, answer.field("location")), (301, location), "{path}");
+        assert_eq!(
+            (answer.status, answer.field("location")),
+            (301, location),
+            "{path}"
+        );
     }
 }
 
@@ -110,7 +122,12 @@ fn a_redirect_never_names_a_host() {
     let tree = Tree::new();
     tree.folder("evil.example/sub");
     let server = Launch::serve(tree.path()).start();
-    for path in ["//evil.example", "//evil.example/sub", "/./%2e//evil.example", "/a/..//evil.example"] {
+    for path in [
+        "//evil.example",
+        "//evil.example/sub",
+        "/./%2e//evil.example",
+        "/a/..//evil.example",
+    ] {
         let answer = server.get(path);
         answer.assert_status(301);
         let location = answer.field("location");
@@ -144,7 +161,10 @@ fn traversal_is_refused() {
     ] {
         let answer = server.get(path);
         assert!(matches!(answer.status, 400 | 404), "{path}: {answer:?}");
-        assert!(!answer.text().contains("secret\n") && answer.text() != "secret", "{path}");
+        assert!(
+            !answer.text().contains("secret\n") && answer.text() != "secret",
+            "{path}"
+        );
     }
     assert_eq!(server.get("/a/../open").text(), "open");
 }

@@ -9,8 +9,12 @@ const SIZES: [usize; 3] = [1_000, SIZE, 3_000_000];
 
 fn server(engine: &str) -> (Tree, Server) {
     let tree = Tree::new();
-    SIZES.map(|size| tree.filled(&size.to_string(), size));
-    SIZES.map(|size| tree.evict(size.to_string()));
+    for size in SIZES {
+        tree.filled(&size.to_string(), size);
+    }
+    for size in SIZES {
+        tree.evict(size.to_string());
+    }
     let server = Launch::serve(tree.path()).engine(engine).start();
     (tree, server)
 }
@@ -23,7 +27,10 @@ fn part(server: &Server, size: usize, range: &str) -> Answer {
 #[track_caller]
 fn is_part(answer: &Answer, size: usize, first: usize, last: usize) {
     answer.assert_status(206);
-    assert_eq!(answer.field("content-range"), format!("bytes {first}-{last}/{size}"));
+    assert_eq!(
+        answer.field("content-range"),
+        format!("bytes {first}-{last}/{size}")
+    );
     assert_same(&answer.body, &content(size as u64, size)[first..=last]);
 }
 
@@ -121,7 +128,9 @@ fn the_unit_has_no_case() {
 #[test]
 fn head_ignores_ranges() {
     let (_tree, server) = server("auto");
-    let answer = server.client().request("HEAD", "/1000", &[("Range", "bytes=0-9")]);
+    let answer = server
+        .client()
+        .request("HEAD", "/1000", &[("Range", "bytes=0-9")]);
     assert_eq!((answer.status, answer.length()), (200, Some(1000)));
 }
 

@@ -12,7 +12,13 @@ const PROMPT: Duration = Duration::from_secs(5);
 #[test]
 fn hidden_names() {
     let tree = Tree::new();
-    for name in [".htaccess", ".git/config", "a/.b/c", "a/.env", ".well-known/acme/token"] {
+    for name in [
+        ".htaccess",
+        ".git/config",
+        "a/.b/c",
+        "a/.env",
+        ".well-known/acme/token",
+    ] {
         tree.file(name, "hidden");
     }
     let server = Launch::serve(tree.path()).start();
@@ -139,7 +145,10 @@ fn one_file_is_all_that_is_served_of_its_folder() {
     let server = Launch::serve(&only).start();
     assert_eq!(server.get("/").text(), "only");
     let named = server.get("/report.pdf");
-    assert_eq!((named.text().as_str(), named.field("content-type")), ("only", "application/pdf"));
+    assert_eq!(
+        (named.text().as_str(), named.field("content-type")),
+        ("only", "application/pdf")
+    );
     for path in ["/other", "/report.pdf/", "/sub/report.pdf"] {
         server.get(path).assert_status(404);
     }

@@ -38,7 +38,10 @@ impl Capture {
             to.lock().ended = true;
             to.grew.notify_all();
         });
-        Self { shared, thread: Some(thread) }
+        Self {
+            shared,
+            thread: Some(thread),
+        }
     }
 
     /// Everything so far.

@@ -23,6 +23,7 @@ pub struct Launch {
     folder: Option<PathBuf>,
     descriptors_max: Option<u32>,
     guard: bool,
+    unread: bool,
     /// Holds the configuration and, where the build folder is closed to others, the binary.
     own: tempfile::TempDir,
 }
@@ -41,11 +42,15 @@ impl Launch {
         let open_to_all = Permissions::from_mode(0o777);
         fs::set_permissions(own.path(), open_to_all).expect("chmod");
         Self {
-            arguments: arguments.into_iter().map(|one| one.as_ref().to_owned()).collect(),
+            arguments: arguments
+                .into_iter()
+                .map(|one| one.as_ref().to_owned())
+                .collect(),
             environment: Vec::new(),
             folder: None,
             descriptors_max: None,
             guard: false,
+            unread: false,
             own,
         }
     }
@@ -78,7 +83,8 @@ impl Launch {
     }
 
     pub fn arguments<A: AsRef<OsStr>>(mut self, more: impl IntoIterator<Item = A>) -> Self {
-        self.arguments.extend(more.into_iter().map(|one| one.as_ref().to_owned()));
+        self.arguments
+            .extend(more.into_iter().map(|one| one.as_ref().to_owned()));
         self
     }
 
@@ -98,6 +104,12 @@ impl Launch {
     /// Runs it in `folder`.
     pub fn folder(mut self, folder: &Path) -> Self {
         self.folder = Some(folder.to_owned());
+        self
+    }
+
+    /// Leaves its standard output unread: the pipe fills up.
+    pub fn unread(mut self) -> Self {
+        self.unread = true;
         self
     }
 
@@ -128,8 +140,9 @@ impl Launch {
 
     /// Starts a server; if it ends instead, gives what it said on standard error.
     pub fn try_start(self) -> Result<Server, String> {
+        let unread = self.unread;
         let (child, own) = self.spawn();
-        Server::new(child, own)
+        Server::new(child, own, unread)
     }
 
     /// Runs a command that ends by itself.
@@ -158,7 +171,10 @@ impl Launch {
 
     fn spawn(self) -> (Child, tempfile::TempDir) {
         let mut command = self.command();
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let child = command.spawn().expect("setpriv and prlimit of util-linux");
         (child, self.own)
     }
@@ -173,14 +189,20 @@ impl Launch {
             command.args(["--reuid", &nobody, "--regid", &nobody, "--clear-groups"]);
         }
         if let Some(descriptors) = self.descriptors_max {
-            command.args(["prlimit", &format!("--nofile={descriptors}:{descriptors}"), "--"]);
+            command.args([
+                "prlimit",
+                &format!("--nofile={descriptors}:{descriptors}"),
+                "--",
+            ]);
         }
         command.arg(self.binary()).args(&self.arguments);
         if self.guard {
             command.arg("--guard");
         }
         command.current_dir(self.folder.as_deref().unwrap_or(self.own.path()));
-        command.env("NO_COLOR", "1").envs(self.environment.iter().cloned());
+        command
+            .env("NO_COLOR", "1")
+            .envs(self.environment.iter().cloned());
         command
     }
 

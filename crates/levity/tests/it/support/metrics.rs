@@ -27,10 +27,23 @@ impl Metrics {
     pub fn above(&self, histogram: &str, seconds: f64) -> f64 {
         let bucket = format!("{histogram}_bucket");
         let at = |name: &str| le(name).is_some_and(|le| (le - seconds).abs() < 1e-9);
-        let buckets: Vec<_> = self.0.iter().filter(|(name, _)| is_of(name, &bucket)).collect();
+        let buckets: Vec<_> = self
+            .0
+            .iter()
+            .filter(|(name, _)| is_of(name, &bucket))
+            .collect();
         let below: Vec<_> = buckets.iter().filter(|(name, _)| at(name)).collect();
-        let known = || buckets.iter().filter_map(|(name, _)| le(name)).collect::<Vec<_>>();
-        assert!(!below.is_empty(), "{histogram} has no bound {seconds}: {:?}", known());
+        let known = || {
+            buckets
+                .iter()
+                .filter_map(|(name, _)| le(name))
+                .collect::<Vec<_>>()
+        };
+        assert!(
+            !below.is_empty(),
+            "{histogram} has no bound {seconds}: {:?}",
+            known()
+        );
         let below: f64 = below.iter().map(|(_, count)| count).sum();
         self.sum(&format!("{histogram}_count")) - below
     }

@@ -17,7 +17,8 @@ const END_MAX: Duration = Duration::from_secs(2);
 /// A server in a process of its own, ended with the value.
 pub struct Server {
     child: Child,
-    stdout: Capture,
+    /// None when it is left unread.
+    stdout: Option<Capture>,
     stderr: Capture,
     address: Option<SocketAddr>,
     own: tempfile::TempDir,
@@ -27,10 +28,21 @@ pub struct Server {
 
 impl Server {
     /// Waits until `child` listens; if it ends before, gives what it said.
-    pub(super) fn new(mut child: Child, own: tempfile::TempDir) -> Result<Self, String> {
-        let stdout = Capture::start(child.stdout.take().expect("stdout"));
+    pub(super) fn new(
+        mut child: Child,
+        own: tempfile::TempDir,
+        unread: bool,
+    ) -> Result<Self, String> {
+        let stdout = (!unread).then(|| Capture::start(child.stdout.take().expect("stdout")));
         let stderr = Capture::start(child.stderr.take().expect("stderr"));
-        let mut server = Self { child, stdout, stderr, address: None, own, ended: false };
+        let mut server = Self {
+            child,
+            stdout,
+            stderr,
+            address: None,
+            own,
+            ended: false,
+        };
         // Printed after the addresses, so that all of them are known.
         if server.stderr.line_with("levity: disk engine ").is_none() {
             server.ended = true;
@@ -44,7 +56,9 @@ impl Server {
     /// Every TCP address that it listens on, in the order of the configuration.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let text = self.stderr.text();
-        let urls = text.lines().filter_map(|line| line.split("listening on http://").nth(1));
+        let urls = text
+            .lines()
+            .filter_map(|line| line.split("listening on http://").nth(1));
         urls.map(|url| url.trim_end_matches('/').replace("localhost", "127.0.0.1"))
             .map(|address| address.parse().expect("an address with a port"))
             .collect()
@@ -91,7 +105,7 @@ impl Server {
     }
 
     pub fn stdout(&self) -> String {
-        self.stdout.text()
+        self.stdout.as_ref().map(Capture::text).unwrap_or_default()
     }
 
     /// Waits for a line on standard error.
@@ -104,7 +118,10 @@ impl Server {
     /// Waits for a line on standard output.
     #[track_caller]
     pub fn prints(&self, part: &str) -> String {
-        let line = self.stdout.line_with(part);
+        let line = self
+            .stdout
+            .as_ref()
+            .and_then(|stdout| stdout.line_with(part));
         line.unwrap_or_else(|| panic!("it never printed {part:?}: {}", self.stdout()))
     }
 
