@@ -235,6 +235,13 @@ fn figures() {
     client
         .get_with("/medium", &[("Range", "bytes=0-9")])
         .assert_status(206);
+    // A request is counted after its last byte has left.
+    wait_until("all are counted", || {
+        server
+            .metrics(&server.own("admin"))
+            .sum("levity_requests_total")
+            == 6.0
+    });
     let metrics = server.metrics(&server.own("admin"));
     for (series, value) in [
         ("levity_requests_total{code=\"200\"}", 3.0),
