@@ -36,6 +36,8 @@ pub struct Machine {
     pub calibration: Vec<Calibration>,
     /// Memory of the server with its page cache, in MiB.
     pub server_memory_mib: u64,
+    /// Load average of the last minute when the run began; on a quiet machine it is below 1.
+    pub load_average: String,
     /// Where server and load ran.
     pub placement: String,
 }
@@ -58,6 +60,7 @@ impl Machine {
             scheduler: rig.device.queue_setting("scheduler"),
             calibration: rig.calibration.clone(),
             server_memory_mib: rig.setup.memory_mib,
+            load_average: load_average(),
             placement: placement(rig),
         }
     }
@@ -77,7 +80,7 @@ impl Machine {
         };
         format!(
             "{date}, commit {commit}. {cpu}, {cores} CPUs, {memory} MiB, Linux {kernel}; hot files on {hot}, cold files on \
-             {cold}{speed}, read-ahead {ahead} KiB, scheduler {scheduler}; server limited to {limit} MiB, {placement}.",
+             {cold}{speed}, read-ahead {ahead} KiB, scheduler {scheduler}; server limited to {limit} MiB, {placement}; load average before {load_average}.",
             date = self.date,
             commit = self.commit,
             cpu = self.cpu,
@@ -90,8 +93,17 @@ impl Machine {
             scheduler = self.scheduler,
             limit = self.server_memory_mib,
             placement = self.placement,
+            load_average = self.load_average,
         )
     }
+}
+
+fn load_average() -> String {
+    line("/proc/loadavg")
+        .split(' ')
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn commit() -> String {

@@ -21,12 +21,13 @@ pub struct Group {
 }
 
 impl Group {
-    /// Makes `levity-bench-NAME` with room for `memory_bytes_max`.
+    /// Makes `levity-bench-PID-NAME` with room for `memory_bytes_max`.
     ///
     /// # Errors
     /// Not root, or the kernel has no memory controller.
     pub fn create(journal: &Rc<Journal>, name: &str, memory_bytes_max: u64) -> Result<Self> {
-        let hierarchy = Hierarchy::find()?.child(&format!("levity-bench-{name}"));
+        let hierarchy =
+            Hierarchy::find()?.child(&format!("levity-bench-{}-{name}", std::process::id()));
         let mut guards = Vec::new();
         for path in hierarchy.paths() {
             guards.push(journal.note(Step::RemoveGroup(path.clone()))?);
@@ -63,6 +64,21 @@ impl Group {
                 Ok(Duration::from_micros(number(usage.unwrap_or_default())?))
             }
         }
+    }
+
+    /// All threads of the processes in the group.
+    ///
+    /// # Errors
+    /// The group is gone.
+    pub fn threads(&self) -> Result<Vec<i32>> {
+        let path = self
+            .paths()
+            .swap_remove(0)
+            .join(self.hierarchy.threads_file());
+        Ok(read(&path)?
+            .lines()
+            .filter_map(|line| line.parse().ok())
+            .collect())
     }
 
     /// The processes in the group.
@@ -108,6 +124,13 @@ impl Hierarchy {
         match self {
             Self::One { memory, cpu } => vec![memory.clone(), cpu.clone()],
             Self::Two(path) => vec![path.clone()],
+        }
+    }
+
+    fn threads_file(&self) -> &'static str {
+        match self {
+            Self::One { .. } => "tasks",
+            Self::Two(_) => "cgroup.threads",
         }
     }
 

@@ -7,7 +7,7 @@ pub mod w3;
 
 use crate::failure::{Context, Failure, Result};
 use crate::machine::Machine;
-use crate::peer::{PEERS, Row};
+use crate::peer::{PEERS, Row, Server};
 use crate::report::Outcome;
 use crate::rig::{Rig, Setup};
 use serde::Serialize;
@@ -74,6 +74,8 @@ struct Options {
     seconds: f64,
     passes: usize,
     rate: u32,
+    /// Servers that did not start, and why.
+    left_out: Vec<String>,
 }
 
 impl Run {
@@ -83,30 +85,39 @@ impl Run {
     /// The rig cannot be set up, a server does not start, or the results cannot be written.
     pub fn execute(&self) -> Result<()> {
         let rig = Rig::set_up(self.setup.clone())?;
-        let rows = self.rows()?;
         let machine = Machine::of(&rig);
         eprintln!("levity-bench: {}", machine.sentence());
+        let (rows, left_out) = startable(&rig, self.rows()?)?;
         let options = Options {
             seconds: self.seconds,
             passes: self.passes,
             rate: self.rate,
+            left_out,
         };
-        let options = serde_json::to_value(options).context(|| "options".into())?;
         for scenario in self.scenario.each() {
-            let outcome = self.outcome(scenario, &rig, &rows)?;
+            let mut outcome = self.outcome(scenario, &rig, &rows)?;
+            for server in &options.left_out {
+                outcome.caption.push_str(&format!("\n\nLeft out: {server}"));
+            }
             println!("{}", outcome.markdown(&machine));
-            outcome.write(&self.results, &machine, &options)?;
+            outcome.write(&self.results, &machine, &to_json(&options)?)?;
             self.copy_picture(&outcome)?;
         }
         Ok(())
     }
 
     fn outcome(&self, scenario: Scenario, rig: &Rig, rows: &[Row]) -> Result<Outcome> {
+        // Without cold files a filled cache is the same row twice.
+        let unfilled: Vec<Row> = rows
+            .iter()
+            .filter(|row| !row.is_filled())
+            .cloned()
+            .collect();
         match scenario {
             Scenario::Huc => huc::run(rig, rows, self),
-            Scenario::W1 => w1::run(rig, rows, self),
+            Scenario::W1 => w1::run(rig, &unfilled, self),
             Scenario::W3 => w3::run(rig, rows, self),
-            Scenario::Idle => idle::run(rig, rows),
+            Scenario::Idle => idle::run(rig, &unfilled),
             Scenario::All => Err(Failure::new("not a single workload")),
         }
     }
@@ -161,6 +172,25 @@ impl Scenario {
         } else {
             vec![self]
         }
+    }
+}
+
+/// Starts each server once, so that one which cannot run here is known before an hour is spent.
+fn startable(rig: &Rig, rows: Vec<Row>) -> Result<(Vec<Row>, Vec<String>)> {
+    let (mut startable, mut left_out) = (Vec::new(), Vec::new());
+    for row in rows {
+        match Server::start(rig, &row) {
+            Ok(_) => startable.push(row),
+            Err(error) => {
+                eprintln!("levity-bench: left out: {error}");
+                left_out.push(error.to_string());
+            }
+        }
+    }
+    if startable.is_empty() {
+        Err(Failure::new("no server starts"))
+    } else {
+        Ok((startable, left_out))
     }
 }
 

@@ -10,8 +10,9 @@ use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
 use crate::rig::tree::HOT_BYTES;
 use serde::Serialize;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 const CONNECTIONS: usize = 64;
 const WARM_UP_SECONDS: f64 = 0.3;
@@ -104,47 +105,69 @@ fn calls_per_request(
     load: impl FnOnce() -> Result<Report>,
 ) -> Result<f64> {
     let summary = rig.setup.dir.join("strace.txt");
-    let mut strace = Command::new("strace");
-    strace.args(["-f", "-c", "-o"]).arg(&summary);
-    for pid in server.group.processes()? {
-        strace.args(["-p", &pid.to_string()]);
-    }
-    let strace = attach(strace, server.group.processes()?.len())?;
+    let trace = Trace::attach(&server.group.threads()?, &summary)?;
     let report = load()?;
-    end(strace)?;
+    trace.end()?;
     let text =
         std::fs::read_to_string(&summary).context(|| format!("read {}", summary.display()))?;
     Ok(total_calls(&text)? as f64 / report.requests as f64)
 }
 
-/// Starts strace and waits until it has attached to that many processes.
-fn attach(mut strace: Command, processes: usize) -> Result<Child> {
-    let mut strace = strace
-        .stderr(Stdio::piped())
-        .spawn()
-        .context(|| "start strace".into())?;
-    let errors = strace
-        .stderr
-        .take()
-        .ok_or_else(|| Failure::new("no standard error"))?;
-    let mut said = String::new();
-    for line in BufReader::new(errors).lines().take(processes) {
-        let line = line.context(|| "read from strace".into())?;
-        said.push_str(&line);
-    }
-    if said.matches("attached").count() == processes {
-        Ok(strace)
-    } else {
-        Err(Failure::new(said))
-    }
+/// strace at work. Its standard error stays open until it has ended: it says goodbye to each thread,
+/// and a closed pipe would end it before it writes its summary.
+struct Trace {
+    strace: Child,
+    errors: BufReader<ChildStderr>,
 }
 
-/// SIGINT makes strace write its summary; it then detaches.
-fn end(mut strace: Child) -> Result<()> {
-    let pid = rustix::process::Pid::from_child(&strace);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT)
-        .context(|| "stop strace".into())?;
-    strace.wait().context(|| "wait for strace".into()).map(drop)
+impl Trace {
+    /// Starts strace and waits until it has attached to all these threads.
+    fn attach(threads: &[i32], summary: &Path) -> Result<Self> {
+        let mut strace = Command::new("strace");
+        strace
+            .arg("-c")
+            .arg("-o")
+            .arg(summary)
+            .stderr(Stdio::piped());
+        strace.args(threads.iter().map(|thread| format!("--attach={thread}")));
+        let mut strace = strace.spawn().context(|| "start strace".into())?;
+        let errors = strace
+            .stderr
+            .take()
+            .ok_or_else(|| Failure::new("no standard error"))?;
+        let mut trace = Self {
+            strace,
+            errors: BufReader::new(errors),
+        };
+        threads.iter().try_for_each(|_| trace.expect_attached())?;
+        Ok(trace)
+    }
+
+    fn expect_attached(&mut self) -> Result<()> {
+        let mut line = String::new();
+        self.errors
+            .read_line(&mut line)
+            .context(|| "read from strace".into())?;
+        if line.ends_with(" attached\n") {
+            Ok(())
+        } else {
+            Err(Failure::new(line))
+        }
+    }
+
+    /// SIGINT makes strace detach and write its summary.
+    fn end(mut self) -> Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.strace);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT)
+            .context(|| "stop strace".into())?;
+        self.errors
+            .read_to_end(&mut Vec::new())
+            .context(|| "read from strace".into())?;
+        self.strace
+            .wait()
+            .context(|| "wait for strace".into())
+            .map(drop)
+    }
 }
 
 /// The last line of `strace -c`: `100.00 0.123456 3 41000 12 total`, without the errors column where

@@ -95,6 +95,9 @@ fn measure(rig: &Rig, row: &Row, set: ColdSet, pass: u64, seconds: f64) -> Resul
     };
     let walker = cold(rig, || walk.start(rig.load_cpu())?.report())?;
     let server = Server::start(rig, row)?;
+    if row.is_filled() {
+        server.fill_cache_of_open_files(rig, &set)?;
+    }
     let mut load = Load::new(server.address, "", CLIENTS, SECONDS_MAX);
     load.list = Some(list);
     load.body_bytes = Some(set.bytes as u64);

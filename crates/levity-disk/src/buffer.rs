@@ -77,20 +77,18 @@ impl Budget {
         Some(self.reserve(len)?.buffer(len))
     }
 
-    /// Sets aside what a buffer of `len` bytes takes. After a failure the function given to
+    /// Sets aside what a buffer of `len` bytes takes: only counts, and calls no allocator, because the
+    /// scheduler does it under its lock. After a failure the function given to
     /// `on_freed` is called as soon as bytes come back.
     pub(crate) fn reserve(&self, len: usize) -> Option<Reservation> {
         let bytes = Budget::cost(len);
-        let surplus = {
-            let mut state = self.lock();
-            if state.in_use.checked_add(bytes)? > self.0.bytes_max {
-                state.wanted = true;
-                return None;
-            }
-            state.in_use += bytes;
-            state.shed(self.0.bytes_max)
-        };
-        drop(surplus);
+        let mut state = self.lock();
+        if state.in_use.checked_add(bytes)? > self.0.bytes_max {
+            state.wanted = true;
+            return None;
+        }
+        state.in_use += bytes;
+        drop(state);
         Some(Reservation {
             budget: self.clone(),
             bytes,
@@ -107,15 +105,14 @@ impl Budget {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Memory for bytes that have been reserved.
     fn take_block(&self, bytes: usize) -> Block {
-        if bytes <= RECYCLED_BYTES_MAX {
+        let (block, surplus) = {
             let mut state = self.lock();
-            if let Some(block) = state.idle[class_of(bytes)].pop() {
-                state.idle_bytes -= bytes;
-                return block;
-            }
-        }
-        Block::allocate(bytes)
+            (state.reuse(bytes), state.shed(self.0.bytes_max))
+        };
+        drop(surplus);
+        block.unwrap_or_else(|| Block::allocate(bytes))
     }
 
     /// Gives `bytes` back, and the block that held them, if there is one, to the next read.
@@ -134,6 +131,15 @@ impl Budget {
 }
 
 impl State {
+    fn reuse(&mut self, bytes: usize) -> Option<Block> {
+        if bytes > RECYCLED_BYTES_MAX {
+            return None;
+        }
+        let block = self.idle[class_of(bytes)].pop()?;
+        self.idle_bytes -= bytes;
+        Some(block)
+    }
+
     /// Keeps a block, or hands it back when it is too large to be kept.
     fn keep(&mut self, block: Block) -> Option<Block> {
         if block.bytes > RECYCLED_BYTES_MAX {

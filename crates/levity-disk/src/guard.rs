@@ -1,11 +1,13 @@
 //! A tripwire for event loop threads: a system call that may wait for the disk ends the process and
 //! says which one it was.
 //!
-//! The filter is per thread, but the threads that a guarded one starts inherit it. `openat2` stays
-//! allowed, because its flags lie behind a pointer where no filter can see them: within this crate
-//! all calls to it go through one function.
+//! The filter is per thread, but the threads that a guarded one starts inherit it. It sees numbers,
+//! not what they stand for, so some calls have to stay allowed: `openat2`, whose flags lie behind a
+//! pointer (within this crate all calls to it go through one function); `read`, `write` and `splice`,
+//! which cannot be told from those on a socket; `close`. Nor does it see page faults.
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
 use std::io;
 
 use seccompiler::{
@@ -17,7 +19,8 @@ use seccompiler::{
 /// a file on the loop (`sendfile`) or from shared memory.
 ///
 /// Sets `PR_SET_NO_NEW_PRIVS` on the thread, and a handler for SIGSYS in the process. Off in
-/// production: a handful of nanoseconds per system call, and an abort where a delay would do.
+/// production: it makes every system call dearer, and aborts where a delay would do. A panic that
+/// prints a backtrace opens files and trips it too: the panic's own message comes first.
 ///
 /// # Errors
 /// Those of `sigaction`, `prctl` and `seccomp`; `Unsupported` on other processors than x86-64 and
@@ -25,7 +28,19 @@ use seccompiler::{
 pub fn install(allow_sendfile: bool) -> io::Result<()> {
     let program = program(allow_sendfile)?;
     catch_sigsys()?;
+    settle_allocator();
     seccompiler::apply_filter(&program).map_err(io::Error::other)
+}
+
+/// The first time that glibc gives the memory of a thread back, it opens
+/// `/proc/sys/vm/overcommit_memory`, once per process (`check_may_shrink_heap`): let it do so now.
+fn settle_allocator() {
+    const BLOCK_BYTES: usize = 64 * 1024;
+    const BLOCKS: usize = 128;
+    let blocks: Vec<Vec<u8>> = (0..BLOCKS)
+        .map(|_| Vec::with_capacity(BLOCK_BYTES))
+        .collect();
+    drop(black_box(blocks));
 }
 
 fn program(allow_sendfile: bool) -> io::Result<BpfProgram> {
@@ -125,7 +140,6 @@ const STOPPED: &[(i64, &str)] = calls![
     SYS_utimes,
     #[cfg(target_arch = "x86_64")]
     SYS_futimesat,
-    #[cfg(target_arch = "x86_64")]
     SYS_renameat,
     SYS_openat,
     SYS_open_by_handle_at,

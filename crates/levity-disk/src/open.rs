@@ -116,7 +116,7 @@ impl Root {
     /// `WouldBlock` when the pool must do it: something is not in memory, the path leaves the root or
     /// crosses a mount (whose file system nobody has probed), it is no file or directory, the file
     /// system is remote, or the kernel is older than 5.12. Any other error is the final answer:
-    /// absence, for one, is remembered by the kernel.
+    /// absence, for one, is remembered by the kernel (not on tmpfs).
     pub fn open_cached(self: &Arc<Root>, path: &CStr) -> io::Result<Arc<OpenFile>> {
         if !self.cached {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -142,8 +142,8 @@ impl Root {
     /// Opens `path`. Blocks. Anything but a file or a directory is closed at once and comes back as
     /// [`Kind::Other`] with a descriptor that can only be asked for its metadata.
     ///
-    /// Opening a named pipe or a device may have effects of its own (a waiting writer wakes up), as
-    /// the only way to learn what a name stands for without a second lookup per file.
+    /// Opening a named pipe or a device may have effects of its own (a waiting writer wakes up); to
+    /// ask first would be a second lookup for every file.
     ///
     /// # Errors
     /// EXDEV when the path leaves the root; EBUSY when someone holds a write lease on the file and

@@ -295,19 +295,19 @@ impl fmt::Debug for Disk {
     }
 }
 
-/// The engine that a name stands for, why, and what followed a colon in it.
-fn chosen(name: &str) -> Result<(&'static Description, String, Option<&str>), StartError> {
-    if name == engine::AUTO {
+/// The engine that a setting stands for, why, and what followed a colon in it.
+fn chosen(setting: &str) -> Result<(&'static Description, String, Option<&str>), StartError> {
+    if setting == engine::AUTO {
         let (description, reason) = engine::choose();
         return Ok((description, reason, None));
     }
-    let (name, options) = match name.split_once(':') {
+    let (name, options) = match setting.split_once(':') {
         Some((before, options)) => (before, Some(options)),
-        None => (name, None),
+        None => (setting, None),
     };
     let description = engine::find(name)
         .filter(|description| options.is_none() || description.hidden)
-        .ok_or_else(|| StartError::UnknownEngine(name.to_owned()))?;
+        .ok_or_else(|| StartError::UnknownEngine(setting.to_owned()))?;
     (description.probe)().map_err(|why| StartError::Unavailable {
         engine: description.name,
         why,
@@ -673,5 +673,36 @@ impl Lane {
             Class::Next => self.first_in_a_row = 0,
         }
         self.queue(class).pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_set_survives_a_frozen_device() {
+        for threads in (2..200).map(Some).chain([None]) {
+            for stat_threads in [None, Some(0)] {
+                let settings = Settings {
+                    threads,
+                    stat_threads,
+                    ..Settings::default()
+                };
+                let Bounds { depth, threads, .. } = settings.bounds().unwrap();
+                assert!(threads.total - threads.stat > depth, "{settings:?}");
+                assert!((1..=DEPTH_DEFAULT).contains(&depth), "{settings:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn threads_follow_depth() {
+        let settings = Settings {
+            depth: Some(40),
+            ..Settings::default()
+        };
+        let threads = settings.bounds().unwrap().threads;
+        assert_eq!((threads.total, threads.stat), (90, 10));
     }
 }

@@ -1,6 +1,7 @@
 //! The calls that need more than rustix offers, or that must all pass through one place.
 
 use std::ffi::CStr;
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -18,17 +19,15 @@ pub(crate) fn openat2(
     rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve)
 }
 
-/// One `pread` into memory that need not be initialised. Blocks; 0 is the end of the file.
+/// One `pread` into memory that need not be initialised; how many bytes it wrote at the start of it.
+/// Blocks; 0 is the end of the file.
 pub(crate) fn pread(
     fd: BorrowedFd<'_>,
     into: &mut [MaybeUninit<u8>],
     offset: u64,
 ) -> Result<usize, Errno> {
-    let offset = libc::off64_t::try_from(offset).map_err(|_| Errno::INVAL)?;
-    // SAFETY: the slice is writable for its whole length, and the kernel writes nowhere else.
-    let count =
-        unsafe { libc::pread64(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), offset) };
-    outcome(count)
+    let (bytes, _) = rustix::io::pread(fd, into, offset)?;
+    Ok(bytes.len())
 }
 
 /// One `preadv2(RWF_NOWAIT)` that appends to `buffer`. EAGAIN when the first byte is not cached.
@@ -38,22 +37,33 @@ pub(crate) fn append_cached(
     len: usize,
     offset: u64,
 ) -> Result<usize, Errno> {
-    let offset = libc::off64_t::try_from(offset).map_err(|_| Errno::INVAL)?;
+    let offset = libc::c_long::try_from(offset).map_err(|_| Errno::INVAL)?;
     buffer.reserve(len);
     let vector = libc::iovec {
         iov_base: buffer.spare_capacity_mut().as_mut_ptr().cast(),
         iov_len: len,
     };
+    // By number, because not every C library has it. The offset comes in two halves, of which a
+    // kernel of 64 bits ignores the upper one.
     // SAFETY: the vector names `len` writable bytes of the buffer's spare capacity.
-    let count = unsafe { libc::preadv64v2(fd.as_raw_fd(), &vector, 1, offset, libc::RWF_NOWAIT) };
-    let count = outcome(count)?;
+    let count = unsafe {
+        libc::syscall(
+            libc::SYS_preadv2,
+            fd.as_raw_fd() as libc::c_long,
+            &raw const vector,
+            1 as libc::c_long,
+            offset,
+            0 as libc::c_long,
+            libc::RWF_NOWAIT as libc::c_long,
+        )
+    };
+    let count = usize::try_from(count).map_err(|_| last_errno())?;
     // SAFETY: the kernel has just written `count` bytes behind the old length, within the capacity.
     unsafe { buffer.set_len(buffer.len() + count) };
     Ok(count)
 }
 
-/// What a call that returns -1 and sets errno says.
-pub(crate) fn outcome(result: libc::ssize_t) -> Result<usize, Errno> {
-    usize::try_from(result)
-        .map_err(|_| Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
+/// What the call that has just returned -1 says.
+fn last_errno() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -47,8 +47,6 @@ impl Listener {
         match self {
             Self::Tcp(listener) => {
                 let (tcp, peer) = listener.accept().await?;
-                // A response is written whole or in large pieces: waiting for more only delays it.
-                tcp.set_nodelay(true)?;
                 Ok((Stream::Tcp(tcp), Some(peer.ip().to_canonical())))
             }
             Self::Unix(listener) => {

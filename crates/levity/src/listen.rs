@@ -15,6 +15,11 @@ use crate::address::Address;
 /// `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
+/// Bytes that the kernel takes from us before the network takes them from it. Without the bound a
+/// client that reads slowly but steadily holds megabytes, and its socket is writable so seldom that
+/// it looks stalled.
+const UNSENT_BYTES_MAX: u32 = 256 * 1024;
+
 /// One address and a socket on it for each worker.
 pub struct Bound {
     /// As configured.
@@ -87,6 +92,10 @@ fn socket(address: SocketAddr, share: bool) -> io::Result<std::net::TcpListener>
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(share)?;
     socket.set_nonblocking(true)?;
+    // Connections inherit both. A response is written whole or in large pieces: waiting for more
+    // only delays it.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.bind(&SockAddr::from(address))?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())

@@ -40,9 +40,8 @@ pub(super) const DESCRIPTION: Description = Description {
     start,
 };
 
-/// Reads on the ring at once, over all devices. The completion queue has twice as many places, so it
-/// cannot overflow.
-const READS_MAX: u32 = 128;
+/// Places on the ring at least. The completion queue has twice as many, so it cannot overflow.
+const PLACES_MIN: u32 = 128;
 
 /// Kernel worker threads for the ring, bounded and unbounded; the default for the latter is in the
 /// tens of thousands.
@@ -55,7 +54,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(1);
 const WAKE: u64 = u64::MAX;
 
 fn probe() -> Result<(), Unavailable> {
-    ring()
+    ring(PLACES_MIN)
         .map(drop)
         .map_err(|error| Unavailable::from_error(&error))
 }
@@ -66,13 +65,9 @@ fn start(threads: Threads, _: Option<&str>) -> Started {
         .map_err(|error| StartError::unavailable(DESCRIPTION.name, &error))
 }
 
-/// A ring with all that this file needs, for the calling thread. Fewer flags where the kernel is
-/// older: DEFER_TASKRUN came with 6.1, SINGLE_ISSUER with 6.0, COOP_TASKRUN with 5.19.
-fn ring() -> io::Result<IoUring> {
-    let ring = builder(true, true, true)
-        .or_else(|error| retry_without(error, || builder(true, false, true)))
-        .or_else(|error| retry_without(error, || builder(false, false, true)))
-        .or_else(|error| retry_without(error, || builder(false, false, false)))?;
+/// A ring with all that this file needs, for the calling thread.
+fn ring(places: u32) -> io::Result<IoUring> {
+    let ring = with_most_flags(places)?;
     let mut known = Probe::new();
     ring.submitter().register_probe(&mut known)?;
     if !known.is_supported(opcode::Read::CODE) || !known.is_supported(opcode::PollAdd::CODE) {
@@ -83,29 +78,41 @@ fn ring() -> io::Result<IoUring> {
     Ok(ring)
 }
 
-fn builder(single_issuer: bool, defer_taskrun: bool, coop_taskrun: bool) -> io::Result<IoUring> {
-    let mut builder = IoUring::builder();
-    builder.dontfork();
-    if single_issuer {
-        builder.setup_single_issuer();
+/// A ring with as many of the three flags as this kernel knows.
+fn with_most_flags(places: u32) -> io::Result<IoUring> {
+    for flags in (1..=3).rev() {
+        match with_flags(flags, places) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            result => return result,
+        }
     }
-    if defer_taskrun {
-        builder.setup_defer_taskrun();
-    }
-    if coop_taskrun {
-        builder.setup_coop_taskrun();
-    }
-    builder.build(READS_MAX)
+    with_flags(0, places)
 }
 
-fn retry_without(
-    error: io::Error,
-    build: impl FnOnce() -> io::Result<IoUring>,
-) -> io::Result<IoUring> {
-    match error.raw_os_error() {
-        Some(libc::EINVAL) => build(),
-        _ => Err(error),
+/// A ring with the oldest `flags` flags: COOP_TASKRUN came with Linux 5.19, SINGLE_ISSUER with 6.0,
+/// DEFER_TASKRUN with 6.1.
+fn with_flags(flags: usize, places: u32) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    builder.dontfork();
+    if flags >= 1 {
+        builder.setup_coop_taskrun();
     }
+    if flags >= 2 {
+        builder.setup_single_issuer();
+    }
+    if flags >= 3 {
+        builder.setup_defer_taskrun();
+    }
+    builder.build(places)
+}
+
+/// As many as there are threads, so that like these they outnumber the jobs of one frozen device.
+fn places(threads: Threads) -> u32 {
+    let threads = u32::try_from(threads.total).unwrap_or(PLACES_MIN);
+    threads
+        .saturating_add(1)
+        .max(PLACES_MIN)
+        .next_power_of_two()
 }
 
 /// The engine, as the scheduler sees it.
@@ -145,7 +152,7 @@ impl Ring {
         let to_ring = Arc::clone(&inbox);
         let pool = Pool::start(threads, "disk", move |task| run(task, &to_ring))?;
         let pool = Arc::new(pool);
-        match Owner::spawn(&inbox, &pool) {
+        match Owner::spawn(&inbox, &pool, places(threads)) {
             Ok(owner) => Ok(Ring {
                 inbox,
                 pool,
@@ -313,19 +320,25 @@ struct Owner {
     /// Waiting for a place on the ring: new ones, and those that came back short.
     waiting: VecDeque<Read>,
     on_ring: Slots,
+    /// All places but that of the wake-up.
+    reads_max: usize,
     /// The wake-up descriptor is being polled.
     armed: bool,
     stop: bool,
 }
 
 impl Owner {
-    fn spawn(inbox: &Arc<Inbox>, pool: &Arc<Pool<Task>>) -> io::Result<JoinHandle<()>> {
+    fn spawn(
+        inbox: &Arc<Inbox>,
+        pool: &Arc<Pool<Task>>,
+        places: u32,
+    ) -> io::Result<JoinHandle<()>> {
         let (inbox, pool) = (Arc::clone(inbox), Arc::clone(pool));
         let (started, has_started) = mpsc::channel();
         let builder = thread::Builder::new().name("disk-ring".to_owned());
         let thread = builder.spawn(move || {
             // Here, because the kernel ties a ring and its worker threads to the thread that asks.
-            let owner = ring().map(|ring| Owner::new(ring, inbox, pool));
+            let owner = ring(places).map(|ring| Owner::new(ring, inbox, pool));
             let failed = owner.as_ref().err().and_then(io::Error::raw_os_error);
             // Whoever started the thread waits for this.
             let _ = started.send(failed);
@@ -342,6 +355,7 @@ impl Owner {
 
     fn new(ring: IoUring, inbox: Arc<Inbox>, pool: Arc<Pool<Task>>) -> Owner {
         Owner {
+            reads_max: ring.params().sq_entries() as usize - 1,
             ring,
             inbox,
             pool,
@@ -374,7 +388,7 @@ impl Owner {
         }
     }
 
-    /// Fills the submission queue. One place is the wake-up's.
+    /// Fills the submission queue.
     fn push(&mut self) {
         if !self.armed {
             let fd = types::Fd(self.inbox.wake.as_raw_fd());
@@ -382,7 +396,7 @@ impl Owner {
             // SAFETY: the descriptor lives as long as the ring, and there is no memory.
             self.armed = unsafe { push(&mut self.ring, poll.user_data(WAKE)) };
         }
-        while self.on_ring.len() < READS_MAX as usize - 1
+        while self.on_ring.len() < self.reads_max
             && let Some(read) = self.waiting.pop_front()
         {
             self.push_read(read);
@@ -506,4 +520,26 @@ impl Drop for Slots {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Old kernels have fewer flags; a ring of this one works with any number of them.
+    #[test]
+    fn a_ring_needs_no_flags() {
+        if probe().is_err() {
+            return;
+        }
+        for flags in 0..=3 {
+            let mut ring = with_flags(flags, PLACES_MIN).unwrap();
+            let nop = opcode::Nop::new().build().user_data(7);
+            // SAFETY: a nop points to nothing.
+            assert!(unsafe { push(&mut ring, nop) });
+            ring.submit_and_wait(1).unwrap();
+            let done: Vec<_> = ring.completion().map(|c| c.user_data()).collect();
+            assert_eq!(done, [7], "{flags} flags");
+        }
+    }
 }

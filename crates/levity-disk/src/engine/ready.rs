@@ -99,10 +99,10 @@ impl Mapping {
     fn new(memory: &OwnedFd, offset: u64, len: usize) -> io::Result<Mapping> {
         let skipped = (offset % PAGE_BYTES_MAX) as usize;
         let aligned = offset - offset % PAGE_BYTES_MAX;
-        let aligned = libc::off64_t::try_from(aligned).map_err(|_| Errno::INVAL)?;
+        let aligned = libc::off_t::try_from(aligned).map_err(|_| Errno::INVAL)?;
         // SAFETY: a new private mapping, at an address of the kernel's choice, touches no other memory.
         let start = unsafe {
-            libc::mmap64(
+            libc::mmap(
                 ptr::null_mut(),
                 skipped + len,
                 libc::PROT_READ,

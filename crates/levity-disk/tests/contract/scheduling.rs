@@ -290,6 +290,7 @@ mod starting {
     fn an_unknown_name_lists_the_names() {
         for name in ["tape", "threads:fast"] {
             let error = error(|settings| settings.engine = name.to_owned());
+            assert!(error.contains(&format!("\"{name}\"")), "{error}");
             assert!(
                 error.ends_with("auto, sendfile, threads, io_uring"),
                 "{error}"

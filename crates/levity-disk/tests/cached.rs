@@ -1,0 +1,114 @@
+//! What an event loop may ask of a root without waiting.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use levity_disk::open::left_root;
+use levity_disk::{Kind, Root, Symlinks};
+use tempfile::TempDir;
+
+fn tree() -> (TempDir, std::sync::Arc<Root>) {
+    let tree = tempfile::tempdir().unwrap();
+    fs::write(tree.path().join("file"), [7; 100_000]).unwrap();
+    let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
+    (tree, root)
+}
+
+#[test]
+fn what_was_just_written_opens_at_once() {
+    let (tree, root) = tree();
+    let file = root.open_cached(c"file").unwrap();
+    assert_eq!(
+        (file.meta().kind, file.meta().size),
+        (Kind::Regular, 100_000)
+    );
+    assert_eq!(file.meta().device, root.device());
+    let directory = root.open_cached(c".").unwrap();
+    assert_eq!(directory.meta().kind, Kind::Directory);
+    assert_eq!(root.path(), fs::canonicalize(tree.path()).unwrap());
+}
+
+#[test]
+fn absence_is_remembered() {
+    let (tree, root) = tree();
+    // The first lookup of a name may have to read the directory.
+    assert!(File::open(tree.path().join("absent")).is_err());
+    let error = root.open_cached(c"absent").unwrap_err();
+    let remembered = match &*root.file_system().name {
+        "tmpfs" => ErrorKind::WouldBlock,
+        _ => ErrorKind::NotFound,
+    };
+    assert_eq!(error.kind(), remembered);
+}
+
+#[test]
+fn what_leaves_the_root_is_left_to_the_pool() {
+    let (tree, root) = tree();
+    symlink("/etc/passwd", tree.path().join("out")).unwrap();
+    for path in [c"..", c"../x", c"out", c"/etc/passwd"] {
+        let error = root.open_cached(path).unwrap_err();
+        assert!(
+            error.kind() == ErrorKind::WouldBlock || left_root(&error),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_file_is_left_to_the_pool() {
+    let (tree, root) = tree();
+    let pipe = tree.path().join("pipe");
+    let mode = rustix::fs::Mode::RUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let error = root.open_cached(c"pipe").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+}
+
+/// Another mount may be a remote one, where even an open of what was just used waits.
+#[test]
+fn mounts_are_not_crossed() {
+    let root = Root::open(Path::new("/"), Symlinks::Beneath).unwrap();
+    assert!(Path::new("/proc/version").exists());
+    let error = root.open_cached(c"proc/version").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn cached_bytes_are_appended() {
+    let (_tree, root) = tree();
+    let file = root.open_cached(c"file").unwrap();
+    let mut bytes = b"head".to_vec();
+    if !root.file_system().nowait {
+        let error = file.read_cached(&mut bytes, 100, 0).unwrap_err();
+        assert_eq!(
+            (error.kind(), &*bytes),
+            (ErrorKind::WouldBlock, &b"head"[..])
+        );
+        return;
+    }
+    fs::read(root.path().join("file")).unwrap();
+    assert_eq!(file.read_cached(&mut bytes, 100, 99_950).unwrap(), 50);
+    assert_eq!(&bytes[..4], b"head");
+    assert_eq!(bytes[4..], [7; 50]);
+    assert_eq!(file.read_cached(&mut bytes, 100, 100_000).unwrap(), 0);
+}
+
+/// Linux 5.9 and 5.10 may say "end of file" too early, so an early end is never believed.
+#[test]
+fn an_early_end_is_for_the_pool_to_judge() {
+    let (tree, root) = tree();
+    let file = root.open_cached(c"file").unwrap();
+    File::create(tree.path().join("file")).unwrap();
+    let error = file.read_cached(&mut Vec::new(), 100, 0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_root_is_a_directory_or_a_file() {
+    let error = Root::open(Path::new("/dev/null"), Symlinks::Beneath).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    let error = Root::open(Path::new("/absent"), Symlinks::Beneath).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}

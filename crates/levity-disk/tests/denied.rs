@@ -1,0 +1,84 @@
+//! Containers that deny system calls: each test puts such a filter on its own thread.
+
+use std::io::ErrorKind;
+
+use levity_disk::{Disk, Root, Settings, StartError, Symlinks};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+
+/// From now on, on this thread and those that it starts, the call fails.
+fn deny(call: i64, errno: i32) {
+    let filter = SeccompFilter::new(
+        [(call, Vec::new())].into(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(errno as u32),
+        TargetArch::try_from(std::env::consts::ARCH).unwrap(),
+    );
+    let program = BpfProgram::try_from(filter.unwrap()).unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+}
+
+fn start(engine: &str) -> Result<std::sync::Arc<Disk>, StartError> {
+    Disk::start(Settings {
+        engine: engine.to_owned(),
+        ..Settings::default()
+    })
+}
+
+#[test]
+fn no_ring() {
+    for (errno, hint) in [
+        (libc::EPERM, "kernel.io_uring_disabled"),
+        (libc::ENOSYS, "built without it"),
+        (libc::ENOMEM, "locked memory"),
+        (libc::EMFILE, "open files"),
+    ] {
+        std::thread::spawn(move || {
+            deny(libc::SYS_io_uring_setup, errno);
+            let Err(StartError::Unavailable { engine, why }) = start("io_uring") else {
+                panic!("it cannot have started");
+            };
+            assert_eq!((engine, why.errno), ("io_uring", errno));
+            assert!(why.to_string().contains(hint), "{why}");
+            let disk = start("auto").unwrap();
+            assert!(
+                disk.reason().contains("io_uring would not work"),
+                "{disk:?}"
+            );
+            assert!(disk.reason().contains(hint), "{disk:?}");
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+/// Fewer flags are tried only where the kernel does not know them.
+#[test]
+fn no_flags_are_known() {
+    deny(libc::SYS_io_uring_setup, libc::EINVAL);
+    let Err(StartError::Unavailable { why, .. }) = start("io_uring") else {
+        panic!("it cannot have started");
+    };
+    assert_eq!(why.errno, libc::EINVAL);
+}
+
+#[test]
+fn no_openat2() {
+    deny(libc::SYS_openat2, libc::ENOSYS);
+    let tree = tempfile::tempdir().unwrap();
+    let error = Root::open(tree.path(), Symlinks::Beneath).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("Linux 5.6"), "{error}");
+}
+
+#[test]
+fn no_nowait() {
+    deny(libc::SYS_preadv2, libc::EOPNOTSUPP);
+    let tree = tempfile::tempdir().unwrap();
+    std::fs::write(tree.path().join("file"), "some").unwrap();
+    let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
+    let file_system = root.file_system();
+    assert!(!file_system.nowait && file_system.reason.contains("EOPNOTSUPP"));
+    let file = root.open_cached(c"file").unwrap();
+    let error = file.read_cached(&mut Vec::new(), 4, 0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+}
