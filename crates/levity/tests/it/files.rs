@@ -12,7 +12,9 @@ const SIZES: [usize; 12] = [
 
 fn tree_of_sizes() -> Tree {
     let tree = Tree::new();
-    SIZES.map(|size| tree.filled(&size.to_string(), size));
+    for size in SIZES {
+        tree.filled(&size.to_string(), size);
+    }
     tree
 }
 
@@ -20,7 +22,9 @@ per_engine! {
     /// First from the disk, then from memory.
     fn every_size(engine) {
         let tree = tree_of_sizes();
-        SIZES.map(|size| tree.evict(size.to_string()));
+        for size in SIZES {
+            tree.evict(size.to_string());
+        }
         let server = Launch::serve(tree.path()).engine(engine).start();
         let mut client = server.client();
         for size in SIZES.into_iter().chain(SIZES) {
@@ -33,7 +37,9 @@ per_engine! {
     /// The same with a time to live, so that the second round comes from the entry cache.
     fn every_size_cached(engine) {
         let tree = tree_of_sizes();
-        SIZES.map(|size| tree.evict(size.to_string()));
+        for size in SIZES {
+            tree.evict(size.to_string());
+        }
         let server = Launch::site(tree.path(), "", "").engine(engine).start();
         let mut client = server.client();
         for size in SIZES.into_iter().chain(SIZES) {

@@ -3,18 +3,18 @@
 
 mod support;
 
-//mod cli;
-//mod clients;
+mod cli;
+mod clients;
 mod conditional;
-//mod config;
+mod config;
 mod files;
-//mod fresh;
-//mod http1;
-//mod idle;
+mod fresh;
+mod http1;
+mod idle;
 mod listing;
-//mod log;
+mod log;
 mod names;
 mod range;
 mod refused;
-//mod signals;
-//mod timeouts;
+mod signals;
+mod timeouts;

@@ -9,8 +9,12 @@ const SIZES: [usize; 3] = [1_000, SIZE, 3_000_000];
 
 fn server(engine: &str) -> (Tree, Server) {
     let tree = Tree::new();
-    SIZES.map(|size| tree.filled(&size.to_string(), size));
-    SIZES.map(|size| tree.evict(size.to_string()));
+    for size in SIZES {
+        tree.filled(&size.to_string(), size);
+    }
+    for size in SIZES {
+        tree.evict(size.to_string());
+    }
     let server = Launch::serve(tree.path()).engine(engine).start();
     (tree, server)
 }

@@ -23,6 +23,7 @@ pub struct Launch {
     folder: Option<PathBuf>,
     descriptors_max: Option<u32>,
     guard: bool,
+    unread: bool,
     /// Holds the configuration and, where the build folder is closed to others, the binary.
     own: tempfile::TempDir,
 }
@@ -49,6 +50,7 @@ impl Launch {
             folder: None,
             descriptors_max: None,
             guard: false,
+            unread: false,
             own,
         }
     }
@@ -105,6 +107,12 @@ impl Launch {
         self
     }
 
+    /// Leaves its standard output unread: the pipe fills up.
+    pub fn unread(mut self) -> Self {
+        self.unread = true;
+        self
+    }
+
     /// RLIMIT_NOFILE, soft and hard.
     pub fn descriptors_max(mut self, descriptors: u32) -> Self {
         self.descriptors_max = Some(descriptors);
@@ -132,8 +140,9 @@ impl Launch {
 
     /// Starts a server; if it ends instead, gives what it said on standard error.
     pub fn try_start(self) -> Result<Server, String> {
+        let unread = self.unread;
         let (child, own) = self.spawn();
-        Server::new(child, own)
+        Server::new(child, own, unread)
     }
 
     /// Runs a command that ends by itself.

@@ -18,8 +18,8 @@ pub use engine::ring_works;
 pub use launch::{Launch, Ran};
 pub use metrics::Metrics;
 pub use server::Server;
-pub use tree::Tree;
-pub use wait::{WAIT_MAX, wait_until, wait_within};
+pub use tree::{Tree, age};
+pub use wait::{WAIT_MAX, pass, wait_until, wait_within};
 
 /// Whether the tests run as root, and so start the server as somebody else.
 pub fn is_root() -> bool {

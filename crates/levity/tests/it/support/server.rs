@@ -17,7 +17,8 @@ const END_MAX: Duration = Duration::from_secs(2);
 /// A server in a process of its own, ended with the value.
 pub struct Server {
     child: Child,
-    stdout: Capture,
+    /// None when it is left unread.
+    stdout: Option<Capture>,
     stderr: Capture,
     address: Option<SocketAddr>,
     own: tempfile::TempDir,
@@ -27,8 +28,12 @@ pub struct Server {
 
 impl Server {
     /// Waits until `child` listens; if it ends before, gives what it said.
-    pub(super) fn new(mut child: Child, own: tempfile::TempDir) -> Result<Self, String> {
-        let stdout = Capture::start(child.stdout.take().expect("stdout"));
+    pub(super) fn new(
+        mut child: Child,
+        own: tempfile::TempDir,
+        unread: bool,
+    ) -> Result<Self, String> {
+        let stdout = (!unread).then(|| Capture::start(child.stdout.take().expect("stdout")));
         let stderr = Capture::start(child.stderr.take().expect("stderr"));
         let mut server = Self {
             child,
@@ -100,7 +105,7 @@ impl Server {
     }
 
     pub fn stdout(&self) -> String {
-        self.stdout.text()
+        self.stdout.as_ref().map(Capture::text).unwrap_or_default()
     }
 
     /// Waits for a line on standard error.
@@ -113,7 +118,10 @@ impl Server {
     /// Waits for a line on standard output.
     #[track_caller]
     pub fn prints(&self, part: &str) -> String {
-        let line = self.stdout.line_with(part);
+        let line = self
+            .stdout
+            .as_ref()
+            .and_then(|stdout| stdout.line_with(part));
         line.unwrap_or_else(|| panic!("it never printed {part:?}: {}", self.stdout()))
     }
 

@@ -24,3 +24,9 @@ pub fn wait_within(limit: Duration, what: &str, mut condition: impl FnMut() -> b
     }
     start.elapsed()
 }
+
+/// Lets time pass, where time itself is what is tested: a client that is slow, a limit that must not
+/// strike. Never a way to wait for something.
+pub fn pass(time: Duration) {
+    thread::sleep(time);
+}

@@ -1,0 +1,191 @@
+//! Programs that people use.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::names::odd_files;
+use crate::support::{Launch, Server, Tree, assert_same, per_engine};
+
+/// Runs a program that must be there, for half a minute at most.
+#[track_caller]
+fn run(program: &str, arguments: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new("timeout");
+    command
+        .args(["30", program])
+        .args(arguments)
+        .current_dir(folder);
+    let output = command.output().expect("timeout of coreutils");
+    // `timeout` exits so when there is no such program.
+    let missing = output.status.code() == Some(127);
+    assert!(
+        !missing,
+        "no {program}: run `cargo xtask test`, which installs it"
+    );
+    output
+}
+
+/// Runs curl, which must succeed, and gives its standard output.
+#[track_caller]
+fn curl(arguments: &[&str], folder: &Path) -> Vec<u8> {
+    let arguments = [
+        &["--silent", "--show-error", "--fail", "--noproxy", "*"],
+        arguments,
+    ]
+    .concat();
+    let output = run("curl", &arguments, folder);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "curl: {}: {stderr}", output.status);
+    output.stdout
+}
+
+fn url(server: &Server, path: &str) -> String {
+    format!("http://{}{path}", server.address())
+}
+
+per_engine! {
+    fn curl_downloads(engine) {
+        let (tree, to) = (Tree::new(), Tree::new());
+        let bytes = tree.filled("file.bin", 3_000_000);
+        let server = Launch::serve(tree.path()).engine(engine).start();
+        let url = url(&server, "/file.bin");
+        assert_same(&curl(&[&url], to.path()), &bytes);
+        assert_same(&curl(&["--range", "1000-1999", &url], to.path()), &bytes[1000..2000]);
+        let head = String::from_utf8(curl(&["--head", &url], to.path())).expect("a head in UTF-8");
+        assert!(head.contains("Content-Length: 3000000\r\n"), "{head}");
+        to.file("part", &bytes[..1_234_567]);
+        curl(&["--continue-at", "-", "--output", "part", &url], to.path());
+        assert_same(&fs::read(to.at("part")).expect("read"), &bytes);
+    }
+}
+
+#[test]
+fn curl_asks_whether_a_file_has_changed() {
+    let (tree, to) = (Tree::new(), Tree::new());
+    tree.file("file", "content");
+    let server = Launch::serve(tree.path()).start();
+    let url = url(&server, "/file");
+    let arguments = [
+        "--etag-save",
+        "tag",
+        "--etag-compare",
+        "tag",
+        "--write-out",
+        "%{http_code}",
+        &url,
+    ];
+    assert_eq!(curl(&arguments, to.path()), b"content200");
+    assert_eq!(curl(&arguments, to.path()), b"304");
+}
+
+#[test]
+fn curl_uploads_in_vain() {
+    let (tree, to) = (Tree::new(), Tree::new());
+    to.filled("upload", 3_000_000);
+    let server = Launch::serve(tree.path()).start();
+    for (size, status) in [("upload", "413"), ("small", "405")] {
+        to.file("small", "x".repeat(100_000));
+        let arguments = [
+            "--silent",
+            "--noproxy",
+            "*",
+            "--output",
+            "answer",
+            "--write-out",
+            "%{http_code}",
+        ];
+        let url = url(&server, "/upload");
+        let output = run(
+            "curl",
+            &[&arguments[..], &["--upload-file", size, &url]].concat(),
+            to.path(),
+        );
+        assert_eq!(String::from_utf8_lossy(&output.stdout), status);
+    }
+}
+
+/// What is in the files beneath `folder`, but for the pages that wget leaves behind. Not their names:
+/// wget decodes those twice when it saves a file.
+fn contents(folder: &Path) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if !path.ends_with("index.html.tmp") {
+                found.push(fs::read(&path).expect("read"));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn wget_mirrors_the_whole_tree() {
+    let (tree, to) = (Tree::new(), Tree::new());
+    odd_files(&tree, "odd names");
+    tree.filled("a/b/c/large", 1_000_000);
+    tree.file("a/empty", "");
+    let server = Launch::serve(tree.path()).start();
+    let url = url(&server, "/");
+    let arguments = [
+        "--recursive",
+        "--level=inf",
+        "--no-parent",
+        "--no-host-directories",
+        "--no-verbose",
+        "--no-proxy",
+        "--execute=robots=off",
+        "--restrict-file-names=nocontrol",
+        "--reject=index.html",
+        "--tries=1",
+        &url,
+    ];
+    let output = run("wget", &arguments, to.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(contents(to.path()) == contents(tree.path()), "{said}");
+}
+
+#[test]
+fn chromium_shows_a_listing() {
+    let (tree, profile) = (Tree::new(), Tree::new());
+    odd_files(&tree, "");
+    tree.folder("sub folder");
+    let server = Launch::serve(tree.path()).start();
+    let profile_flag = format!("--user-data-dir={}", profile.path().display());
+    let url = url(&server, "/");
+    let flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-proxy-server",
+        &profile_flag,
+        "--dump-dom",
+        &url,
+    ];
+    let output = run("chromium", &flags, profile.path());
+    let page = String::from_utf8_lossy(&output.stdout);
+    for shown in [
+        ">plain<",
+        ">caf\u{e9}<",
+        ">a&amp;b;c=d<",
+        ">&lt;a&gt;<",
+        ">sub folder/<",
+        ">a b<",
+    ] {
+        assert!(
+            page.contains(shown),
+            "{shown}: {page}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}

@@ -1,0 +1,300 @@
+//! Files that change, between requests and under a transfer.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::support::{
+    Client, Cut, Launch, Server, Tree, age, assert_same, content, per_engine, wait_within,
+};
+
+/// Kept in memory, and read from the file.
+const SIZES: [usize; 2] = [5_000, 200_000];
+
+/// Far more than the buffers of both sockets hold.
+const LARGE: usize = 32_000_000;
+
+/// The time to live of `levity run`, and what a busy machine may add.
+const TTL_MAX: Duration = Duration::from_millis(1500);
+
+fn write_in_place(path: &Path, bytes: &[u8]) {
+    let mut file = File::options().write(true).open(path).expect("open");
+    file.write_all(bytes).expect("write");
+}
+
+fn rename_over(tree: &Tree, name: &str, bytes: &[u8]) {
+    let new = tree.fresh(format!("{name}.new"), bytes);
+    fs::rename(new, tree.at(name)).expect("rename");
+}
+
+fn truncate(path: &Path, size: u64) {
+    File::options()
+        .write(true)
+        .open(path)
+        .and_then(|file| file.set_len(size))
+        .expect("truncate");
+}
+
+/// Runs `change` on a file that the server knows well, and expects to see it at once.
+#[track_caller]
+fn at_once(engine: &str, change: impl Fn(&Tree, &str, usize) -> Vec<u8>) {
+    for size in SIZES {
+        let tree = Tree::new();
+        let old = tree.filled("file", size);
+        let server = Launch::serve(tree.path()).engine(engine).start();
+        let mut client = server.client();
+        assert_same(&client.get("/file").body, &old);
+        let known = client.get("/file");
+        let new = change(&tree, "file", size);
+        let conditional = [("If-None-Match", known.field("etag"))];
+        let answer = client.get_with("/file", &conditional);
+        answer.assert_status(200);
+        assert_same(&answer.body, &new);
+        assert_same(&client.get("/file").body, &new);
+    }
+}
+
+/// A reader that has taken the head of a large file, and little more.
+fn reader_of_large(server: &Server) -> Client {
+    let mut client = Client::narrow(server.address());
+    client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = client.receive_head().expect("a head");
+    assert_eq!((head.status, head.length()), (200, Some(LARGE)));
+    client
+}
+
+per_engine! {
+    fn renamed_over(engine) {
+        at_once(engine, |tree, name, size| {
+            let new = content(1, size + 1);
+            rename_over(tree, name, &new);
+            new
+        });
+    }
+
+    fn renamed_over_with_the_same_size_and_time(engine) {
+        at_once(engine, |tree, name, size| {
+            let new = content(1, size);
+            rename_over(tree, name, &new);
+            age(&tree.at(name), Duration::from_secs(7200));
+            new
+        });
+    }
+
+    fn rewritten_in_place(engine) {
+        at_once(engine, |tree, name, size| {
+            let new = content(1, size);
+            write_in_place(&tree.at(name), &new);
+            new
+        });
+    }
+
+    fn truncated(engine) {
+        at_once(engine, |tree, name, size| {
+            truncate(&tree.at(name), size as u64 / 3);
+            content(size as u64, size)[..size / 3].to_vec()
+        });
+    }
+
+    fn grown(engine) {
+        at_once(engine, |tree, name, size| {
+            let mut new = content(size as u64, size);
+            new.extend(content(2, 100_000));
+            let mut file = File::options().append(true).open(tree.at(name)).expect("open");
+            file.write_all(&new[size..]).expect("append");
+            new
+        });
+    }
+
+    fn removed_and_made_again(engine) {
+        let tree = Tree::new();
+        let old = tree.filled("file", 5_000);
+        let server = Launch::serve(tree.path()).engine(engine).start();
+        assert_same(&server.get("/file").body, &old);
+        fs::remove_file(tree.at("file")).expect("unlink");
+        server.get("/file").assert_status(404);
+        tree.file("file", "again");
+        assert_eq!(server.get("/file").text(), "again");
+    }
+
+    /// Within the time to live the old version may be served, but only as it was.
+    fn under_a_time_to_live(engine) {
+        for size in SIZES {
+            let tree = Tree::new();
+            let (old, new) = (tree.filled("file", size), content(1, size));
+            let server = Launch::site(tree.path(), "[disk]\nentry_ttl = \"1s\"", "").engine(engine).start();
+            let mut client = server.client();
+            assert_same(&client.get("/file").body, &old);
+            rename_over(&tree, "file", &new);
+            wait_within(TTL_MAX, "the new version", || {
+                let body = client.get("/file").body;
+                assert!(body == old || body == new, "a mixture");
+                body == new
+            });
+        }
+    }
+
+    fn in_place_under_a_time_to_live(engine) {
+        for size in SIZES {
+            let tree = Tree::new();
+            let (old, new) = (tree.filled("file", size), content(1, size));
+            let server = Launch::site(tree.path(), "[disk]\nentry_ttl = \"1s\"", "").engine(engine).start();
+            let mut client = server.client();
+            assert_same(&client.get("/file").body, &old);
+            write_in_place(&tree.at("file"), &new);
+            wait_within(TTL_MAX, "the new version", || client.get("/file").body == new);
+        }
+    }
+
+    fn absence_under_a_time_to_live(engine) {
+        let tree = Tree::new();
+        tree.file("file", "x");
+        let server = Launch::site(tree.path(), "[disk]\nentry_ttl = \"1s\"", "").engine(engine).start();
+        server.get("/file").assert_status(200);
+        fs::remove_file(tree.at("file")).expect("unlink");
+        wait_within(TTL_MAX, "absence", || server.get("/file").status == 404);
+        tree.file("file", "again");
+        wait_within(TTL_MAX, "presence", || server.get("/file").status == 200);
+    }
+
+    /// A file that shrinks while it is sent: what is missing is never made up, and the client is
+    /// told by the end of the connection.
+    fn truncated_under_a_transfer(engine) {
+        let tree = Tree::new();
+        let bytes = tree.filled("large", LARGE);
+        let server = Launch::serve(tree.path()).engine(engine).start();
+        for left in [1_000_001, 0] {
+            tree.file("large", &bytes);
+            let mut client = reader_of_large(&server);
+            truncate(&tree.at("large"), left);
+            let got = client.read_to_end().body();
+            assert!(got.len() < LARGE, "all of it came");
+            assert_same(&got, &bytes[..got.len()]);
+        }
+        server.says("cannot read /large");
+        server.get("/large").assert_status(200);
+    }
+
+    fn grown_under_a_transfer(engine) {
+        let tree = Tree::new();
+        let bytes = tree.filled("large", LARGE);
+        let server = Launch::serve(tree.path()).engine(engine).start();
+        let mut client = reader_of_large(&server);
+        let mut file = File::options().append(true).open(tree.at("large")).expect("open");
+        file.write_all(&[7; 1_000_000]).expect("append");
+        assert_same(&client.read_exactly(LARGE), &bytes);
+        client.head("/large").assert_status(200);
+    }
+
+    fn replaced_under_a_transfer(engine) {
+        let tree = Tree::new();
+        let bytes = tree.filled("large", LARGE);
+        let server = Launch::serve(tree.path()).engine(engine).start();
+        let mut client = reader_of_large(&server);
+        rename_over(&tree, "large", &content(1, LARGE));
+        assert_same(&client.read_exactly(LARGE), &bytes);
+    }
+
+    /// The entry is trusted, but the file has shrunk: an error or an end, never padding.
+    fn truncated_within_the_time_to_live(engine) {
+        for size in SIZES {
+            let tree = Tree::new();
+            let bytes = tree.filled("file", size);
+            let server = Launch::site(tree.path(), "[disk]\nentry_ttl = \"10s\"", "").engine(engine).start();
+            assert_same(&server.get("/file").body, &bytes);
+            truncate(&tree.at("file"), 0);
+            let mut client = server.client();
+            client.send("GET /file HTTP/1.1\r\nHost: a\r\n\r\n");
+            match client.try_receive() {
+                Ok(answer) if answer.status == 200 => assert_same(&answer.body, &bytes),
+                Ok(answer) => assert_eq!(answer.status, 500),
+                Err(cut) => assert_same(&[], &cut.body()),
+            }
+        }
+    }
+}
+
+/// Only in a simulation can a disk be made to fail at a chosen byte.
+fn failing_at(byte: u64) -> (Tree, Server) {
+    let tree = Tree::new();
+    let sizes = [5_000, 200_000, LARGE];
+    for size in sizes {
+        tree.filled(&size.to_string(), size);
+    }
+    let fault = format!("eio_at={byte}");
+    let launch = Launch::serve(tree.path()).engine("simulated");
+    let server = launch.environment("LEVITY_SIMULATED", &fault).start();
+    // Not before: when it starts, the server reads a little to learn what the file system can do.
+    for size in sizes {
+        tree.evict(size.to_string());
+    }
+    (tree, server)
+}
+
+/// A server whose disk does not answer for the file `frozen`.
+fn freezing() -> (Tree, Server) {
+    let tree = Tree::new();
+    tree.filled("hot", 5_000);
+    tree.filled("frozen", 200_000);
+    let limits = "[limits]\nio_timeout = \"300ms\"\n";
+    let launch = Launch::site(tree.path(), limits, "").engine("simulated");
+    let server = launch
+        .environment("LEVITY_SIMULATED", "freeze=frozen")
+        .start();
+    tree.evict("frozen");
+    (tree, server)
+}
+
+#[test]
+fn a_failure_before_the_head_is_told_by_a_status() {
+    let (_tree, server) = failing_at(100);
+    let mut client = server.client();
+    for path in ["/5000", "/200000", "/32000000"] {
+        let answer = client.get(path);
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (500, "500 Internal Server Error\n")
+        );
+        assert_eq!(answer.header("etag"), None);
+    }
+    server.says("cannot ");
+    client.head("/5000").assert_status(200);
+    client
+        .get_with("/32000000", &[("Range", "bytes=31000000-31000009")])
+        .assert_status(206);
+}
+
+#[test]
+fn a_failure_after_the_head_ends_the_connection() {
+    let (_tree, server) = failing_at(20_000_000);
+    let mut client = server.client();
+    client.send("GET /32000000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.receive_head().expect("a head").assert_status(200);
+    let cut = client.read_to_end();
+    assert!(matches!(cut, Cut::Reset(_) | Cut::Closed(_)), "{cut:?}");
+    let got = cut.body();
+    assert!(got.len() <= 20_000_000, "{}", got.len());
+    assert_same(&got, &content(LARGE as u64, LARGE)[..got.len()]);
+}
+
+#[test]
+fn a_frozen_file_is_given_up_and_others_are_served() {
+    let (_tree, server) = freezing();
+    let mut waiting = server.client();
+    waiting.send("GET /frozen HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_same(&server.get("/hot").body, &content(5_000, 5_000));
+    let answer = waiting.receive();
+    answer.assert_status(503);
+    let seconds: u32 = answer.field("retry-after").parse().expect("seconds");
+    assert!(seconds > 0);
+    assert_same(&waiting.get("/hot").body, &content(5_000, 5_000));
+}
+
+#[test]
+fn a_server_with_a_frozen_disk_can_still_end() {
+    let (_tree, mut server) = freezing();
+    server.get("/frozen").assert_status(503);
+    server.signal(rustix::process::Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
+}

@@ -1,0 +1,292 @@
+//! What the server does when it is told something from outside.
+
+use std::fs;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::{Client, Launch, Server, Tree, assert_same, content, wait_until};
+
+const LARGE: usize = 16_000_000;
+
+fn tree() -> Tree {
+    let tree = Tree::new();
+    tree.file("a", "AAA");
+    tree.filled("large", LARGE);
+    tree
+}
+
+/// A configuration whose answers say `version`; `listen` is one more address.
+fn config(tree: &Tree, version: &str, tables: &str) -> String {
+    format!(
+        "{tables}\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \"{}\"\n[[site.route]]\n\
+         path = \"/*\"\nheaders = {{ set = {{ X-Version = \"{version}\" }} }}\n",
+        tree.path().display()
+    )
+}
+
+fn server(tree: &Tree) -> Server {
+    Launch::run(&config(tree, "0", "")).start()
+}
+
+fn reload(server: &Server, config: &str) {
+    fs::write(server.config(), config).expect("write");
+    server.signal(Signal::HUP);
+}
+
+/// Reloads until the server answers with `version`.
+#[track_caller]
+fn reload_to(server: &Server, tree: &Tree, version: &str, tables: &str) {
+    reload(server, &config(tree, version, tables));
+    wait_until("the new configuration", || {
+        server.get("/a").header("x-version") == Some(version)
+    });
+}
+
+/// A client that has taken the head of a long answer.
+fn long_transfer(server: &Server) -> Client {
+    let mut client = Client::narrow(server.address());
+    client.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.receive_head().expect("a head").assert_status(200);
+    client
+}
+
+#[track_caller]
+fn completes(client: &mut Client) {
+    assert_same(&client.read_exactly(LARGE), &content(LARGE as u64, LARGE));
+}
+
+#[test]
+fn a_reload_keeps_connections_and_transfers() {
+    let tree = tree();
+    let server = server(&tree);
+    let (mut idle, mut busy) = (server.client(), long_transfer(&server));
+    assert_eq!(idle.get("/a").header("x-version"), Some("0"));
+    reload_to(&server, &tree, "1", "");
+    assert_eq!(idle.get("/a").header("x-version"), Some("1"));
+    completes(&mut busy);
+    assert_eq!(busy.get("/a").header("x-version"), Some("1"));
+}
+
+#[test]
+fn no_connection_is_refused_while_it_reloads() {
+    let tree = tree();
+    let server = server(&tree);
+    let (over, served) = (AtomicBool::new(false), AtomicU32::new(0));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    assert_eq!(server.get("/a").text(), "AAA");
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for version in 1..=20 {
+            reload_to(&server, &tree, &version.to_string(), "");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(served.load(Ordering::Relaxed) >= 20);
+}
+
+#[test]
+fn a_bad_file_changes_nothing() {
+    let tree = tree();
+    let server = server(&tree);
+    reload(&server, &config(&tree, "1", "[server]\nworker = 1\n"));
+    server.says("the old one stays");
+    assert!(server.stderr().contains("workers"), "{}", server.stderr());
+    assert_eq!(server.get("/a").header("x-version"), Some("0"));
+    reload_to(&server, &tree, "2", "");
+}
+
+#[test]
+fn what_cannot_change_is_said_so() {
+    let tree = tree();
+    let server = server(&tree);
+    reload(&server, &config(&tree, "1", "[disk]\nqueue = 100\n"));
+    let line = server.says("the old one stays");
+    assert!(line.contains("restart"), "{line}");
+    assert_eq!(server.get("/a").header("x-version"), Some("0"));
+}
+
+#[test]
+fn an_address_that_cannot_be_had_changes_nothing() {
+    let tree = tree();
+    let server = server(&tree);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = taken.local_addr().expect("an address");
+    reload(
+        &server,
+        &config(
+            &tree,
+            "1",
+            &format!("[[listen]]\naddress = \"{address}\"\n"),
+        ),
+    );
+    let line = server.says("the old one stays");
+    assert!(line.contains("cannot listen on"), "{line}");
+    assert_eq!(server.get("/a").header("x-version"), Some("0"));
+}
+
+#[test]
+fn addresses_come_and_go() {
+    let tree = tree();
+    let server = server(&tree);
+    let socket = server.own("web.socket");
+    let listen = format!("[[listen]]\naddress = \"unix:{}\"\n", socket.display());
+    reload_to(&server, &tree, "1", &listen);
+    assert_eq!(Client::unix(&socket).get("/a").text(), "AAA");
+    let mut kept = Client::unix(&socket);
+    kept.get("/a").assert_status(200);
+    reload_to(&server, &tree, "2", "");
+    wait_until("the socket is gone", || !socket.exists());
+    kept.get("/a").assert_status(200);
+}
+
+#[test]
+fn another_root() {
+    let (tree, other) = (tree(), Tree::new());
+    other.file("a", "BBB");
+    let server = server(&tree);
+    assert_eq!(server.get("/a").text(), "AAA");
+    reload_to(&server, &other, "1", "");
+    assert_eq!(server.get("/a").text(), "BBB");
+}
+
+#[test]
+fn without_a_file_there_is_nothing_to_reload() {
+    let tree = tree();
+    let server = Launch::serve(tree.path()).start();
+    server.signal(Signal::HUP);
+    server.says("configuration reloaded");
+    assert_eq!(server.get("/a").text(), "AAA");
+}
+
+fn refuses(server: &Server) -> bool {
+    TcpStream::connect(server.address()).is_err()
+}
+
+#[test]
+fn it_drains() {
+    let tree = tree();
+    let mut server = server(&tree);
+    let (mut idle, mut busy) = (server.client(), long_transfer(&server));
+    idle.get("/a").assert_status(200);
+    server.signal(Signal::TERM);
+    idle.assert_closed();
+    wait_until("new connections are refused", || refuses(&server));
+    assert!(server.is_running());
+    completes(&mut busy);
+    busy.assert_closed();
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+/// What is answered while it drains says that it is the last.
+#[test]
+fn a_request_in_hand_is_answered_while_it_drains() {
+    let tree = tree();
+    let mut server = server(&tree);
+    let (mut client, mut busy) = (server.client(), long_transfer(&server));
+    client.send("GET /a HTTP/1.1\r\nHo");
+    server.get("/a").assert_status(200);
+    server.signal(Signal::TERM);
+    wait_until("new connections are refused", || refuses(&server));
+    client.send("st: x\r\n\r\n");
+    let answer = client.receive();
+    assert_eq!((answer.text().as_str(), answer.closes()), ("AAA", true));
+    client.assert_closed();
+    completes(&mut busy);
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn it_ends_at_once_when_nothing_is_in_hand() {
+    let tree = tree();
+    let mut server = server(&tree);
+    let mut idle: Vec<_> = (0..20).map(|_| server.client()).collect();
+    idle.iter_mut()
+        .for_each(|client| client.get("/a").assert_status(200));
+    let start = Instant::now();
+    server.signal(Signal::INT);
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
+fn told_twice_it_does_not_wait() {
+    let tree = tree();
+    let mut server = server(&tree);
+    let mut stuck = long_transfer(&server);
+    server.signal(Signal::INT);
+    wait_until("new connections are refused", || refuses(&server));
+    let start = Instant::now();
+    server.signal(Signal::INT);
+    server.wait();
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(stuck.read_to_end().body().len() < LARGE);
+}
+
+#[test]
+fn draining_has_an_end() {
+    let tree = tree();
+    let limits = "[limits]\ndrain_timeout = \"300ms\"\n";
+    let mut server = Launch::run(&config(&tree, "0", limits)).start();
+    let _stuck = long_transfer(&server);
+    server.signal(Signal::TERM);
+    server.wait();
+    assert!(
+        server.stderr().contains("drain_timeout"),
+        "{}",
+        server.stderr()
+    );
+}
+
+/// Nobody who got a connection is left without an answer.
+#[test]
+fn whoever_has_connected_is_answered() {
+    let tree = tree();
+    for _ in 0..5 {
+        let mut server = server(&tree);
+        let mut clients: Vec<_> = (0..20).map(|_| server.client()).collect();
+        for client in &mut clients {
+            client.send("GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
+        }
+        server.signal(Signal::TERM);
+        for mut client in clients {
+            assert_eq!(client.receive().text(), "AAA");
+        }
+        assert_eq!(server.wait().code(), Some(0));
+    }
+}
+
+#[test]
+fn a_renamed_log_is_opened_again() {
+    let tree = tree();
+    let log = "[log]\naccess = \"{own}/access.log\"\n";
+    let server = Launch::run(&config(&tree, "0", log)).start();
+    let (path, renamed) = (server.own("access.log"), server.own("access.log.1"));
+    let lines = |path: &std::path::Path, part: &str| {
+        fs::read_to_string(path).is_ok_and(|text| text.contains(part))
+    };
+    server.get("/a?before").assert_status(200);
+    wait_until("a first line", || lines(&path, "/a?before"));
+    fs::rename(&path, &renamed).expect("rename");
+    server.signal(Signal::USR1);
+    wait_until("the new file", || path.exists());
+    server.get("/a?after").assert_status(200);
+    wait_until("a line in it", || lines(&path, "/a?after"));
+    assert!(!lines(&renamed, "/a?after"));
+}

@@ -1,0 +1,222 @@
+//! Bounds on time and on numbers.
+
+use std::time::{Duration, Instant};
+
+use crate::support::{Client, Cut, Launch, Server, Tree, WAIT_MAX, assert_same, pass, wait_until};
+
+/// A deadline is checked ten times per second, and the machine may be busy.
+const LATE_MAX: Duration = Duration::from_secs(5);
+
+const LARGE: usize = 32_000_000;
+
+fn server(limits: &str) -> (Tree, Server) {
+    let tree = Tree::new();
+    tree.file("a", "AAA");
+    tree.filled("large", LARGE);
+    let tables = format!("[limits]\n{limits}\n[admin]\nlisten = \"unix:{{own}}/admin\"\n");
+    let server = Launch::site(tree.path(), &tables, "").workers(1).start();
+    (tree, server)
+}
+
+/// Expects what `wait` waits for to come after `limit` and not long after.
+#[track_caller]
+fn takes<T>(limit: Duration, wait: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = wait();
+    let took = start.elapsed();
+    assert!(
+        took >= limit && took < limit + LATE_MAX,
+        "{took:?} instead of {limit:?}"
+    );
+    result
+}
+
+fn ends(server: &Server, end: &str) -> f64 {
+    let series = format!("levity_connection_ends_total{{end=\"{end}\"}}");
+    server.metrics(&server.own("admin")).sum(&series)
+}
+
+#[test]
+fn a_head_that_does_not_end() {
+    let (_tree, server) = server("header_timeout = \"300ms\"");
+    let mut client = server.client();
+    client.send("GET /a HTTP/1.1\r\n");
+    let answer = takes(Duration::from_millis(300), || client.receive());
+    assert_eq!((answer.status, answer.closes()), (408, true));
+    client.assert_closed();
+    wait_until("it is counted", || ends(&server, "timeout") == 1.0);
+}
+
+#[test]
+fn a_head_that_comes_in_drops() {
+    let (_tree, server) = server("header_timeout = \"500ms\"");
+    let mut client = server.client();
+    client.read_timeout(Duration::from_millis(20));
+    let start = Instant::now();
+    let answer = loop {
+        // Fails once the server has closed; its answer is still there.
+        let _ = client.try_send("X");
+        match client.try_receive() {
+            Err(Cut::Silent) => assert!(start.elapsed() < LATE_MAX, "it waits for ever"),
+            answer => break answer,
+        }
+    };
+    assert_eq!(answer.map(|answer| answer.status), Ok(408));
+}
+
+#[test]
+fn a_client_that_says_nothing() {
+    let (_tree, server) = server("header_timeout = \"300ms\"");
+    let mut client = server.client();
+    takes(Duration::from_millis(300), || client.assert_closed());
+}
+
+#[test]
+fn a_second_head_has_its_own_time() {
+    let (_tree, server) = server("header_timeout = \"300ms\"");
+    let mut client = server.client();
+    client.get("/a").assert_status(200);
+    // Longer than a head may take, which is not what an idle connection waits for.
+    pass(Duration::from_millis(600));
+    client.get("/a").assert_status(200);
+    client.send("GET");
+    takes(Duration::from_millis(300), || {
+        client.receive().assert_status(408)
+    });
+}
+
+#[test]
+fn a_body_that_does_not_come() {
+    let (_tree, server) = server("body_timeout = \"300ms\"");
+    for start in [
+        "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx",
+        "GET /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nx",
+    ] {
+        let mut client = server.client();
+        client.send(start);
+        let answer = takes(Duration::from_millis(300), || client.receive());
+        assert_eq!((answer.status, answer.closes()), (408, true), "{start}");
+        client.assert_closed();
+    }
+}
+
+#[test]
+fn a_body_that_comes_slowly_is_waited_for() {
+    let (_tree, server) = server("body_timeout = \"1s\"");
+    let mut client = server.client();
+    client.send("GET /a HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\n");
+    for _ in 0..8 {
+        pass(Duration::from_millis(200));
+        client.send("x");
+    }
+    client.receive().assert_status(200);
+}
+
+#[test]
+fn an_idle_connection() {
+    let (_tree, server) = server("idle_timeout = \"300ms\"");
+    let mut client = server.client();
+    client.get("/a").assert_status(200);
+    takes(Duration::from_millis(250), || client.assert_closed());
+    wait_until("it is counted", || ends(&server, "complete") == 1.0);
+}
+
+#[test]
+fn a_busy_connection_is_not_idle() {
+    let (_tree, server) = server("idle_timeout = \"1s\"");
+    let mut client = server.client();
+    for _ in 0..8 {
+        client.get("/a").assert_status(200);
+        pass(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_reader_that_stops() {
+    let (_tree, server) = server("send_timeout = \"500ms\"");
+    let mut client = Client::narrow(server.address());
+    client.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+    wait_until("it is given up", || ends(&server, "timeout") == 1.0);
+    let got = client.read_to_end().body();
+    assert!(got.len() < LARGE, "all of it came");
+}
+
+#[test]
+fn a_reader_that_is_slow() {
+    let (_tree, server) = server("send_timeout = \"1s\"");
+    let mut client = Client::narrow(server.address());
+    client.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+    for _ in 0..15 {
+        pass(Duration::from_millis(200));
+        client.read_exactly(100_000);
+    }
+}
+
+#[test]
+fn one_connection_too_many_waits() {
+    let (_tree, server) = server("connections = 2");
+    let (mut first, mut second) = (server.client(), server.client());
+    first.get("/a").assert_status(200);
+    second.get("/a").assert_status(200);
+    let mut third = server.client();
+    third.send("GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
+    third.read_timeout(Duration::from_millis(300));
+    assert_eq!(
+        third.try_receive().map(|answer| answer.status),
+        Err(Cut::Silent)
+    );
+    second.get("/a").assert_status(200);
+    drop(first);
+    third.read_timeout(WAIT_MAX);
+    third.receive().assert_status(200);
+}
+
+/// A place that is free is free for the clients of every listener.
+#[test]
+fn a_place_belongs_to_no_listener() {
+    let tree = Tree::new();
+    tree.file("a", "AAA");
+    let tables = "[limits]\nconnections = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\n";
+    let server = Launch::site(tree.path(), tables, "").workers(1).start();
+    let addresses = server.addresses();
+    for round in 0..10 {
+        for &address in &addresses {
+            let mut client = Client::new(address);
+            client.send("GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            let answer = client.try_receive().map(|answer| answer.status);
+            assert_eq!(answer, Ok(200), "round {round} on {address}");
+        }
+    }
+    assert_eq!(addresses.len(), 2);
+}
+
+/// Without descriptors nobody is accepted, and those who are in are served on.
+#[test]
+fn out_of_descriptors() {
+    let tree = Tree::new();
+    tree.file("a", "AAA");
+    let tables = "[limits]\nconnections = 1000\n[admin]\nlisten = \"unix:{own}/admin\"\n";
+    let server = Launch::site(tree.path(), tables, "")
+        .workers(1)
+        .descriptors_max(64)
+        .start();
+    let mut first = server.client();
+    first.get("/a").assert_status(200);
+    let crowd: Vec<_> = (0..80).map(|_| server.client()).collect();
+    server.says("cannot accept, will try again");
+    assert_eq!(first.get("/a").text(), "AAA");
+    drop(crowd);
+    assert_eq!(server.get("/a").text(), "AAA");
+    let metrics = server.metrics(&server.own("admin"));
+    assert!(metrics.sum("levity_accept_pauses_total") > 0.0);
+}
+
+#[test]
+fn a_stopped_reader_does_not_hold_up_others() {
+    let (_tree, server) = server("");
+    let mut stopped = Client::narrow(server.address());
+    stopped.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+    stopped.receive_head().expect("a head").assert_status(200);
+    let bytes = server.get("/large").body;
+    assert_same(&stopped.read_exactly(LARGE), &bytes);
+}
