@@ -71,6 +71,14 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Says whether a disk could start with these values. Does not try the engine.
+    ///
+    /// # Errors
+    /// [`StartError::Setting`], which names the values that do not fit together.
+    pub fn check(&self) -> Result<(), StartError> {
+        self.bounds().map(drop)
+    }
+
     /// Fills in what is not set, and refuses what cannot work.
     fn bounds(&self) -> Result<Bounds, StartError> {
         let (depth, threads) = self.sizes();
