@@ -86,7 +86,7 @@ fn legend(svg: &mut String) {
         386.0,
         47.0,
         "",
-        "hot file, while 100 clients fetch cold files from it (requests/s, log scale)",
+        "hot file, while 100 clients fetch cold files from the same server",
     );
 }
 

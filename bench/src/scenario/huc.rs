@@ -329,7 +329,7 @@ fn picture(measured: &[Measured<Pass>]) -> String {
     };
     let pairs: Vec<Pair> = measured.iter().map(pair).collect();
     picture::svg(
-        "Requests per second for a 4 KB file in memory, while others wait for the disk",
+        "Requests per second for a 4 KB file in memory, while others wait for the disk (log scale)",
         &pairs,
     )
 }

@@ -11,7 +11,9 @@ use std::mem::{self, MaybeUninit};
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use crate::lock::lock;
 
 /// In bytes: what `O_DIRECT` asks for at most, and a page on most machines.
 pub const ALIGNMENT: usize = 4096;
@@ -102,7 +104,7 @@ impl Budget {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.state)
     }
 
     /// Memory for bytes that have been reserved.

@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+
+use crate::lock::lock;
 
 /// One more than the devices that may freeze before closing stops.
 const THREADS: usize = 2;
@@ -171,10 +173,6 @@ impl State {
         let (device, pending) = self.devices.iter_mut().find(|(_, p)| waits(p))?;
         Some((*device, pending))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod closer;
 pub mod engine;
 pub mod guard;
 mod listing;
+mod lock;
 pub mod open;
 pub mod probe;
 pub mod scheduler;

@@ -24,6 +24,7 @@ use crate::engine::{
     self, Class, Completion, Description, Done, Engine, Job, Ready, Threads, Ticket, Unavailable,
     Work,
 };
+use crate::lock::lock;
 use crate::stats::{self, Counters, DeviceStats, Stats};
 
 /// Jobs of class `First` in a row before one of class `Next` gets its turn.
@@ -274,11 +275,7 @@ impl Disk {
     /// that come later are answered with ECANCELED. A second call does nothing.
     pub fn shutdown(&self) {
         self.scheduler.shutdown();
-        let closer = self
-            .closer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let closer = lock(&self.closer).take();
         drop(closer);
     }
 }
@@ -467,7 +464,7 @@ impl Scheduler {
     }
 
     fn lock(&self) -> MutexGuard<'_, Lanes> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lanes)
     }
 }
 

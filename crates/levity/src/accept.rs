@@ -14,6 +14,7 @@ use tokio::time;
 use crate::address::Address;
 use crate::conn::Conn;
 use crate::diagnostics;
+use crate::serve::serve;
 use crate::stall::{Step, Watched};
 use crate::stream::Stream;
 use crate::worker::Worker;
@@ -136,7 +137,7 @@ async fn take(
         Ok((stream, peer)) => {
             let conn = Conn::new(worker.clone(), stream, peer, place);
             let number = conn.number as u64;
-            task::spawn_local(Watched::new(number, conn.serve()));
+            task::spawn_local(Watched::new(number, serve(conn)));
         }
         Err(error) if is_shortage(&error) => {
             worker.stats.accept_paused();

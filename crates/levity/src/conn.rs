@@ -1,4 +1,4 @@
-//! One client's connection: its requests, one after the other.
+//! One client's connection.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,12 +8,6 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::access_log::End;
-use crate::exchange::{self, After};
-use crate::parse::{self, NoRequest};
-use crate::respond::{self, Response};
-use crate::send;
-use crate::stall::Step;
 use crate::stream::Stream;
 use crate::timer::Timer;
 use crate::worker::Worker;
@@ -85,60 +79,6 @@ impl Conn {
         self.inbox = inbox;
         let header_timeout = self.worker.service().config.limits.header_timeout;
         self.timer.set(Instant::now() + header_timeout);
-    }
-
-    /// A new connection has as long for its first byte as for the head; on a worker that drains, only
-    /// what has arrived already counts.
-    fn wait_for_first(&self) {
-        let header_timeout = self.worker.service().config.limits.header_timeout;
-        let now = Instant::now();
-        let draining = self.worker.is_draining();
-        self.timer
-            .set_idle(if draining { now } else { now + header_timeout });
-    }
-
-    /// Answers requests until one side has had enough.
-    pub async fn serve(mut self) {
-        self.wait_for_first();
-        let end = loop {
-            let mut request = match parse::next_request(&mut self).await {
-                Ok(request) => request,
-                Err(none) => break self.without_request(none).await,
-            };
-            // Boxed: the future of an exchange is far larger than an idle connection.
-            let after = Box::pin(exchange::exchange(&mut self, &mut request)).await;
-            self.worker.give_request(request);
-            if let After::Close(end) = after {
-                break end;
-            }
-            Step::Idle.enter();
-        };
-        self.worker.stats.connection_ended(end);
-    }
-
-    /// Says why there will be no answer to a request, where there is someone to hear it.
-    async fn without_request(&mut self, none: NoRequest) -> End {
-        match none {
-            NoRequest::Finished => End::Complete,
-            NoRequest::Gone => End::ClientAbort,
-            NoRequest::Timeout => {
-                self.refuse(respond::error(408, "the request took too long"))
-                    .await;
-                End::Timeout
-            }
-            NoRequest::Refused(reject) => {
-                self.refuse(respond::error(reject.status, reject.reason))
-                    .await;
-                self.linger().await;
-                End::Error
-            }
-        }
-    }
-
-    async fn refuse(&mut self, response: Response) {
-        let since = Instant::now();
-        let sent = Box::pin(send::refuse(self, response)).await;
-        exchange::record_refused(self, since, &sent);
     }
 
     /// Ends our side, then reads what the client still sends, within bounds.

@@ -6,7 +6,7 @@
 //! and never calls a later one, so this file is the only place that knows the order.
 
 use std::io;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use levity_wire::http1::{Method, Target, Version};
 
@@ -14,7 +14,8 @@ use crate::access_log::{End, Record};
 use crate::conn::Conn;
 use crate::diagnostics;
 use crate::filter::filter;
-use crate::parse::{self, NoRequest, Request};
+use crate::parse::{self, NoRequest};
+use crate::request::Request;
 use crate::resolve::{self, Found};
 use crate::respond::{self, Response};
 use crate::route::{Place, Service};
@@ -57,8 +58,9 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     Step::Send.enter();
     let close = response.close;
     let sent = send::send(conn, request, response, &mut trips).await;
-    record(conn, request, arrived, &sent, &trips);
-    after(conn, &sent, close).await
+    let finished = Instant::now();
+    record(conn, request, arrived, finished, &sent, &trips);
+    after(conn, &sent, close, finished).await
 }
 
 /// Takes the body in and refuses methods that files do not have.
@@ -170,11 +172,18 @@ fn failed(place: &Place, request: &Request, error: &io::Error) -> Response {
     response
 }
 
-fn record(conn: &Conn, request: &Request, arrived: Instant, sent: &Sent, trips: &Trips<'_>) {
-    let duration = arrived.elapsed();
+fn record(
+    conn: &Conn,
+    request: &Request,
+    arrived: Instant,
+    finished: Instant,
+    sent: &Sent,
+    trips: &Trips<'_>,
+) {
+    let duration = finished - arrived;
     let record = Record {
         peer: conn.peer,
-        arrived: SystemTime::now() - duration,
+        arrived: conn.worker.wall_time(arrived),
         host: request.host(),
         method: request.method(),
         target: request.target(),
@@ -200,7 +209,7 @@ pub fn record_refused(conn: &Conn, since: Instant, sent: &Sent) {
     let duration = since.elapsed();
     conn.worker.finished(&Record {
         peer: conn.peer,
-        arrived: SystemTime::now() - duration,
+        arrived: conn.worker.wall_time(since),
         host: b"",
         method: b"",
         target: b"",
@@ -217,11 +226,11 @@ pub fn record_refused(conn: &Conn, since: Instant, sent: &Sent) {
     });
 }
 
-async fn after(conn: &mut Conn, sent: &Sent, close: bool) -> After {
+async fn after(conn: &mut Conn, sent: &Sent, close: bool, finished: Instant) -> After {
     let end = match sent.end {
-        End::Complete if !close => {
+        End::Complete if !close && !conn.worker.is_draining() => {
             let idle_timeout = conn.worker.service().config.limits.idle_timeout;
-            conn.timer.set_idle(Instant::now() + idle_timeout);
+            conn.timer.set_idle(finished + idle_timeout);
             return After::KeepAlive;
         }
         End::Complete => {

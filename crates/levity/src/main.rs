@@ -5,6 +5,11 @@ use std::process::ExitCode;
 
 use levity::cli::{self, Step, Streams};
 
+/// The C library's allocator locks a heap when another thread frees into it. A disk thread that loses
+/// the processor there would stop a loop; this one hands such memory back without a lock.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let var = |name| std::env::var_os(name);
     let colour = cli::colour(

@@ -6,77 +6,11 @@ use std::task::{Poll, ready};
 use std::time::Instant;
 
 use levity_wire::http1::{self, Chunked, Framing, Reject, RequestHead};
-use levity_wire::path;
 
 use crate::conn::Conn;
+use crate::request::Request;
 use crate::route::Service;
 use crate::stall::Step;
-
-/// A request, with the bytes that it was parsed from. Recycled by the worker.
-#[derive(Default)]
-pub struct Request {
-    bytes: Vec<u8>,
-    /// Where in the bytes things are.
-    pub head: RequestHead,
-    /// Decoded and normalised; starts with a slash.
-    pub path: Vec<u8>,
-    /// The look-up key of place and path, once routed.
-    pub key: Vec<u8>,
-}
-
-impl Request {
-    /// The first header line of that name; `name` in lower case.
-    pub fn header(&self, name: &str) -> Option<&[u8]> {
-        self.head.header(&self.bytes, name)
-    }
-
-    /// The request target as sent.
-    pub fn target(&self) -> &[u8] {
-        self.head.target_span.of(&self.bytes)
-    }
-
-    /// The method as sent.
-    pub fn method(&self) -> &[u8] {
-        self.head.method_span.of(&self.bytes)
-    }
-
-    /// Decodes the path of the target.
-    ///
-    /// # Errors
-    /// When it is malformed or climbs above the root.
-    pub fn decode_path(&mut self) -> Result<(), Reject> {
-        path::decode(self.head.path.of(&self.bytes), &mut self.path)?;
-        self.path.insert(0, b'/');
-        Ok(())
-    }
-
-    /// Whether the path, as decoded, has the form of a directory's.
-    pub fn names_directory(&self) -> bool {
-        self.path.ends_with(b"/")
-    }
-
-    /// Sets the look-up key: the place's number and the path.
-    pub fn set_key(&mut self, place: u32) {
-        self.key.clear();
-        self.key.extend_from_slice(&place.to_le_bytes());
-        self.key.extend_from_slice(&self.path);
-    }
-
-    /// The query as sent, without its question mark.
-    pub fn query(&self) -> Option<&[u8]> {
-        self.head.query.map(|span| span.of(&self.bytes))
-    }
-
-    /// Host and port that the client asked for; empty when it named none.
-    pub fn host(&self) -> &[u8] {
-        self.head.host.map_or(b"", |span| span.of(&self.bytes))
-    }
-
-    /// All header lines of that name; `name` in lower case.
-    pub fn headers_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        self.head.headers_named(&self.bytes, name)
-    }
-}
 
 /// Why there is no request to answer.
 #[derive(Debug)]
@@ -161,8 +95,7 @@ fn take_head(
         return Ok(None);
     }
     let (head, rest) = bytes.split_at(request.head.bytes);
-    request.bytes.clear();
-    request.bytes.extend_from_slice(head);
+    request.set_bytes(head);
     conn.inbox = rest.to_vec();
     Ok(Some(request))
 }

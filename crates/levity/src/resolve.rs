@@ -14,7 +14,7 @@ use levity_wire::http1::Method;
 use rustix::io::Errno;
 
 use crate::cache::{BODY_BYTES_MAX, Content, Entry, Hot};
-use crate::parse::Request;
+use crate::request::Request;
 use crate::respond::file;
 use crate::route::Place;
 use crate::trip::{Opened, Trips};

@@ -18,7 +18,7 @@ use crate::access_log::{End, Source};
 use crate::cache::Content;
 use crate::conn::Conn;
 use crate::diagnostics;
-use crate::parse::Request;
+use crate::request::Request;
 use crate::resolve::FIRST_BYTES;
 use crate::respond::{self, Body, FileBody, Response, error::reason};
 use crate::trip::{Read, Trips};

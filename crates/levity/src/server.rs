@@ -23,11 +23,12 @@ use crate::cache::Shared;
 use crate::cli::Plan;
 use crate::config::{self, AccessLog, Config, LogFormat};
 use crate::diagnostics;
+use crate::event_loop::{self, Message, Parts};
 use crate::listen::{self, Bound};
 use crate::route::Service;
 use crate::stall::Watchdog;
 use crate::stats::{DeviceFigures, DiskFigures, HistogramFigures, Stats, WorkerStats};
-use crate::worker::{self, Message, Parts};
+use crate::worker::Given;
 use crate::{accept::Socket, admin};
 
 /// Files that the cache keeps open at most; fewer where the process may open few.
@@ -110,6 +111,20 @@ struct Descriptors {
     connections_max: usize,
 }
 
+/// Makes the process' table of descriptors large enough at once. When a process with threads lets it
+/// grow, the kernel waits for every processor to pass a quiet state (`synchronize_rcu` in
+/// `expand_files`): an accept or open on a loop was seen to wait 20 ms for that.
+fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
+    let needed = 2 * descriptors.connections_max + descriptors.cached_max;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let last = (needed as u64 + OWN_DESCRIPTORS)
+        .min(limit)
+        .saturating_sub(1);
+    let last = i32::try_from(last).unwrap_or(i32::MAX);
+    rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), last)?;
+    Ok(())
+}
+
 impl Descriptors {
     /// Raises the soft limit to the hard one, then shares out what there is. A connection counts
     /// twice: the file that it is sent may be open too.
@@ -152,6 +167,7 @@ impl Server {
         let config = &plan.config;
         let count = config.server.workers.unwrap_or_else(cores);
         let descriptors = Descriptors::share(config.limits.connections);
+        widen_descriptor_table(&descriptors)?;
         let service = Arc::new(Service::new(config.clone())?);
         let disk = Disk::start(settings(&config.disk)).map_err(io::Error::other)?;
         let cache = Arc::new(Shared::new(config.disk.cache_bytes, descriptors.cached_max));
@@ -174,14 +190,16 @@ impl Server {
         for (number, stats) in worker_stats.into_iter().enumerate() {
             let (messages, told) = mpsc::unbounded_channel();
             let parts = Parts {
-                service: service.clone(),
-                disk: disk.clone(),
-                cache: cache.clone(),
-                stats,
-                log: log.as_ref().map(Writer::log),
+                worker: Given {
+                    service: service.clone(),
+                    disk: disk.clone(),
+                    cache: cache.clone(),
+                    stats,
+                    log: log.as_ref().map(Writer::log),
+                    connections_max: descriptors.connections_max.div_ceil(count),
+                },
                 listen: take_sockets(&mut bound),
                 messages: told,
-                connections_max: descriptors.connections_max.div_ceil(count),
                 guard: plan.guard,
             };
             start_worker(number, parts, end.clone())?;
@@ -453,7 +471,7 @@ fn start_admin(address: Option<&Address>, stats: &Arc<Stats>) -> io::Result<Opti
 
 /// Starts a worker; its end, also by a panic, is told to the control thread.
 fn start_worker(number: usize, parts: Parts, end: mpsc::Sender<io::Result<()>>) -> io::Result<()> {
-    let worker = worker::start(number, parts)?;
+    let worker = event_loop::start(number, parts)?;
     let wait = move || {
         let panicked = |_| Err(io::Error::other(format!("worker {number} panicked")));
         // The control thread is gone only when the process ends.

@@ -1,26 +1,19 @@
-//! One loop: a thread, its runtime, its listeners and its connections.
+//! What the tasks of one loop share, and nothing else does.
 
 use std::cell::{Cell, RefCell};
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use levity_disk::{Disk, guard};
+use levity_disk::Disk;
 use levity_wire::date;
-use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::{Notify, Semaphore, mpsc};
-use tokio::task;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time;
 
-use crate::accept::{self, Socket};
 use crate::access_log::{Log, Record};
-use crate::address::Address;
 use crate::cache::{Cache, Shared};
-use crate::parse::Request;
+use crate::request::Request;
 use crate::route::Service;
-use crate::stall::Watch;
 use crate::stats::WorkerStats;
 use crate::timer::{SWEEP_INTERVAL, Timers};
 
@@ -30,25 +23,8 @@ const INBOUND_BYTES: usize = 16 * 1024;
 /// Requests kept for reuse; as many as are in hand at once on a busy loop.
 const REQUESTS_KEPT_MAX: usize = 64;
 
-/// What the control thread tells a worker.
-pub enum Message {
-    /// Answer with this service from now on, and listen on these addresses only.
-    Reload {
-        /// The new configuration.
-        service: Arc<Service>,
-        /// Addresses that are new.
-        listen: Vec<(Address, Socket)>,
-        /// Addresses that are gone.
-        close: Vec<Address>,
-    },
-    /// Write access log lines here from now on.
-    Log(Option<Log>),
-    /// Take no more connections, finish what is in hand, then end.
-    Drain,
-}
-
 /// What a worker is made of.
-pub struct Parts {
+pub struct Given {
     /// What it answers with.
     pub service: Arc<Service>,
     /// The disk, shared with the other workers.
@@ -59,14 +35,8 @@ pub struct Parts {
     pub stats: Arc<WorkerStats>,
     /// Its end of the access log.
     pub log: Option<Log>,
-    /// Where it listens.
-    pub listen: Vec<(Address, Socket)>,
-    /// What it is told.
-    pub messages: mpsc::UnboundedReceiver<Message>,
     /// Connections at once.
     pub connections_max: usize,
-    /// Abort the process when this thread makes a file call that may block.
-    pub guard: bool,
 }
 
 /// A loop's state, shared by the tasks on it and by nothing else.
@@ -91,7 +61,7 @@ pub struct Worker {
     #[expect(clippy::vec_box, reason = "they travel in and out in their boxes")]
     requests: RefCell<Vec<Box<Request>>>,
     log: RefCell<Option<Log>>,
-    date: Cell<(u64, [u8; date::LEN])>,
+    time: Cell<Time>,
     draining: Cell<bool>,
     /// One permit for each connection that may be open.
     pub places: Arc<Semaphore>,
@@ -99,82 +69,57 @@ pub struct Worker {
     pub connection_gone: Notify,
 }
 
-/// Starts a worker's thread. Whatever may block has been done by the caller.
-///
-/// # Errors
-/// When the thread cannot be made.
-pub fn start(number: usize, parts: Parts) -> io::Result<JoinHandle<io::Result<()>>> {
-    thread::Builder::new()
-        .name(format!("worker-{number}"))
-        .spawn(move || run(parts))
+/// One moment on both clocks, and as HTTP writes it.
+#[derive(Clone, Copy)]
+struct Time {
+    instant: Instant,
+    wall: SystemTime,
+    date: [u8; date::LEN],
 }
 
-fn run(parts: Parts) -> io::Result<()> {
-    let runtime = Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .on_thread_unpark(Watch::turn_begins)
-        .build_local(LocalOptions::default())?;
-    Watch::install(parts.stats.clone());
-    if parts.guard && !parts.disk.blocks_on_loop() {
-        guard::install(parts.disk.engine() == "simulated")?;
-    }
-    runtime.block_on(live(parts));
-    Ok(())
-}
-
-async fn live(parts: Parts) {
-    let Parts {
-        listen,
-        mut messages,
-        ..
-    } = parts;
-    let worker = Rc::new(Worker {
-        disk: parts.disk,
-        cache: Cache::new(parts.cache),
-        stats: parts.stats,
-        timers: Timers::default(),
-        inbound: RefCell::new(vec![0; INBOUND_BYTES].into_boxed_slice()),
-        outbound: RefCell::default(),
-        service: RefCell::new(Rc::new(parts.service)),
-        requests: RefCell::default(),
-        log: RefCell::new(parts.log),
-        date: Cell::new((0, [0; date::LEN])),
-        draining: Cell::new(false),
-        places: Arc::new(Semaphore::new(parts.connections_max)),
-        connection_gone: Notify::new(),
-    });
-    let mut listeners = accept::Listeners::default();
-    listeners.add(&worker, listen);
-    worker.tell_time();
-    let sweep = task::spawn_local(worker.clone().sweep());
-    while let Some(message) = messages.recv().await {
-        match message {
-            Message::Reload {
-                service,
-                listen,
-                close,
-            } => {
-                *worker.service.borrow_mut() = Rc::new(service);
-                listeners.add(&worker, listen);
-                listeners.close(&close).await;
-            }
-            Message::Log(log) => {
-                worker.flush_log();
-                *worker.log.borrow_mut() = log;
-            }
-            Message::Drain => {
-                listeners.close_all().await;
-                worker.drain().await;
-                break;
-            }
+impl Time {
+    fn now() -> Self {
+        let wall = SystemTime::now();
+        let since = wall.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        Self {
+            instant: Instant::now(),
+            wall,
+            date: date::format(since.as_secs()),
         }
     }
-    sweep.abort();
-    worker.flush_log();
 }
 
 impl Worker {
+    /// A worker without connections.
+    pub fn new(given: Given) -> Self {
+        Self {
+            disk: given.disk,
+            cache: Cache::new(given.cache),
+            stats: given.stats,
+            timers: Timers::default(),
+            inbound: RefCell::new(vec![0; INBOUND_BYTES].into_boxed_slice()),
+            outbound: RefCell::default(),
+            service: RefCell::new(Rc::new(given.service)),
+            requests: RefCell::default(),
+            log: RefCell::new(given.log),
+            time: Cell::new(Time::now()),
+            draining: Cell::new(false),
+            places: Arc::new(Semaphore::new(given.connections_max)),
+            connection_gone: Notify::new(),
+        }
+    }
+
+    /// Answers with `service` from now on.
+    pub fn set_service(&self, service: Arc<Service>) {
+        *self.service.borrow_mut() = Rc::new(service);
+    }
+
+    /// Logs to `log` from now on.
+    pub fn set_log(&self, log: Option<Log>) {
+        self.flush_log();
+        *self.log.borrow_mut() = log;
+    }
+
     /// What requests are answered with now. A request keeps what it got.
     pub fn service(&self) -> Rc<Arc<Service>> {
         self.service.borrow().clone()
@@ -195,7 +140,17 @@ impl Worker {
 
     /// Writes the date as of the last sweep.
     pub fn date(&self, head: &mut Vec<u8>) {
-        head.extend_from_slice(&self.date.get().1);
+        head.extend_from_slice(&self.time.get().date);
+    }
+
+    /// What a clock on the wall showed at `instant`, as of the last sweep: asking one costs as much as
+    /// parsing a header.
+    pub fn wall_time(&self, instant: Instant) -> SystemTime {
+        let time = self.time.get();
+        match instant.checked_duration_since(time.instant) {
+            Some(since) => time.wall + since,
+            None => time.wall - (time.instant - instant),
+        }
     }
 
     /// Counts and logs a finished request.
@@ -212,7 +167,8 @@ impl Worker {
         self.draining.get()
     }
 
-    async fn drain(&self) {
+    /// Lets go of idle connections and waits for the others.
+    pub async fn drain(&self) {
         self.draining.set(true);
         self.timers.expire_idle();
         while !self.timers.is_empty() {
@@ -220,26 +176,20 @@ impl Worker {
         }
     }
 
-    async fn sweep(self: Rc<Self>) {
+    /// Minds deadlines, the time and the log, for ever.
+    pub async fn sweep(self: Rc<Self>) {
         let mut ticks = time::interval(SWEEP_INTERVAL);
         ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             self.timers.sweep(Instant::now());
-            self.tell_time();
+            self.time.set(Time::now());
             self.flush_log();
         }
     }
 
-    fn tell_time(&self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let seconds = now.unwrap_or(Duration::ZERO).as_secs();
-        if self.date.get().0 != seconds {
-            self.date.set((seconds, date::format(seconds)));
-        }
-    }
-
-    fn flush_log(&self) {
+    /// Hands the log lines so far to their writer.
+    pub fn flush_log(&self) {
         if let Some(log) = self.log.borrow_mut().as_mut() {
             log.flush();
             self.stats.log_dropped(log.dropped());

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use super::{
     Description, Done, Engine, Op, Ready, Started, Threads, Ticket, Unavailable, Work, threads,
 };
 use crate::buffer::Buffer;
+use crate::lock::lock;
 use crate::open::OpenFile;
 use crate::scheduler::StartError;
 
@@ -516,10 +517,6 @@ impl Drop for Slots {
     fn drop(&mut self) {
         mem::take(&mut self.reads).into_iter().for_each(mem::forget);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

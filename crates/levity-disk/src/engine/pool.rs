@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use super::Threads;
+use crate::lock::lock;
 
 /// In bytes: the deepest call is a directory listing.
 const STACK_BYTES: usize = 256 * 1024;
@@ -138,10 +139,6 @@ impl<T> State<T> {
         self.readers_free -= 1;
         Some((Queue::Read, item))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

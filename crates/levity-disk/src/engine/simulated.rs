@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ use super::{
     threads,
 };
 use crate::buffer::Buffer;
+use crate::lock::lock;
 use crate::open::OpenFile;
 use crate::scheduler::StartError;
 
@@ -285,10 +286,6 @@ fn mix(number: u64) -> u64 {
     let b = (a ^ (a >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let c = (b ^ (b >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     c ^ (c >> 31)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use levity_wire::{date, mime};
 
 use super::{Body, Fields, FileBody, Response, error};
 use crate::cache::{Content, Entry, Hot};
-use crate::parse::Request;
+use crate::request::Request;
 
 /// Answers with `hot`; `ready` holds bytes from its offset on that were read on the way.
 pub fn file(request: &Request, hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe: bool) -> Response {

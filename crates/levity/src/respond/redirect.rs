@@ -3,7 +3,7 @@
 use levity_wire::path;
 
 use super::{Response, error};
-use crate::parse::Request;
+use crate::request::Request;
 
 /// Points to the same path with a slash, query kept.
 ///

@@ -7,6 +7,7 @@ mod cli;
 mod clients;
 mod conditional;
 mod config;
+mod docs;
 mod files;
 mod fresh;
 mod http1;

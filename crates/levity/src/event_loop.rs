@@ -1,0 +1,106 @@
+//! A worker's thread: its runtime, its listeners, and what the control thread tells it.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use levity_disk::guard;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::mpsc;
+use tokio::task;
+
+use crate::accept::{self, Socket};
+use crate::access_log::Log;
+use crate::address::Address;
+use crate::route::Service;
+use crate::stall::Watch;
+use crate::worker::{Given, Worker};
+
+/// The engine for tests, which sends from memory files: the guard must let it.
+const SIMULATED: &str = "simulated";
+
+/// What the control thread tells a worker.
+pub enum Message {
+    /// Answer with this service from now on, and listen on these addresses only.
+    Reload {
+        /// The new configuration.
+        service: Arc<Service>,
+        /// Addresses that are new.
+        listen: Vec<(Address, Socket)>,
+        /// Addresses that are gone.
+        close: Vec<Address>,
+    },
+    /// Write access log lines here from now on.
+    Log(Option<Log>),
+    /// Take no more connections, finish what is in hand, then end.
+    Drain,
+}
+
+/// What a worker's thread is given.
+pub struct Parts {
+    /// What its tasks share.
+    pub worker: Given,
+    /// Where it listens.
+    pub listen: Vec<(Address, Socket)>,
+    /// What it is told.
+    pub messages: mpsc::UnboundedReceiver<Message>,
+    /// Abort the process when this thread makes a file call that may block.
+    pub guard: bool,
+}
+
+/// Starts a worker's thread. Whatever may block has been done by the caller.
+///
+/// # Errors
+/// When the thread cannot be made.
+pub fn start(number: usize, parts: Parts) -> io::Result<JoinHandle<io::Result<()>>> {
+    thread::Builder::new()
+        .name(format!("worker-{number}"))
+        .spawn(move || run(parts))
+}
+
+fn run(parts: Parts) -> io::Result<()> {
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .on_thread_unpark(Watch::turn_begins)
+        .build_local(LocalOptions::default())?;
+    Watch::install(parts.worker.stats.clone());
+    let disk = &parts.worker.disk;
+    if parts.guard && !disk.blocks_on_loop() {
+        guard::install(disk.engine() == SIMULATED)?;
+    }
+    runtime.block_on(live(parts));
+    Ok(())
+}
+
+async fn live(parts: Parts) {
+    let worker = Rc::new(Worker::new(parts.worker));
+    let mut listeners = accept::Listeners::default();
+    listeners.add(&worker, parts.listen);
+    let sweep = task::spawn_local(worker.clone().sweep());
+    let mut messages = parts.messages;
+    while let Some(message) = messages.recv().await {
+        match message {
+            Message::Reload {
+                service,
+                listen,
+                close,
+            } => {
+                worker.set_service(service);
+                listeners.add(&worker, listen);
+                listeners.close(&close).await;
+            }
+            Message::Log(log) => {
+                worker.set_log(log);
+            }
+            Message::Drain => {
+                listeners.close_all().await;
+                worker.drain().await;
+                break;
+            }
+        }
+    }
+    sweep.abort();
+    worker.flush_log();
+}

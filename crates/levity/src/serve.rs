@@ -1,0 +1,63 @@
+//! A connection's requests, one after the other.
+
+use std::time::Instant;
+
+use crate::access_log::End;
+use crate::conn::Conn;
+use crate::exchange::{self, After};
+use crate::parse::{self, NoRequest};
+use crate::respond::{self, Response};
+use crate::send;
+use crate::stall::Step;
+
+/// Answers requests until one side has had enough.
+pub async fn serve(mut conn: Conn) {
+    wait_for_first(&conn);
+    let end = loop {
+        let mut request = match parse::next_request(&mut conn).await {
+            Ok(request) => request,
+            Err(none) => break without_request(&mut conn, none).await,
+        };
+        // Boxed: the future of an exchange is far larger than an idle connection.
+        let after = Box::pin(exchange::exchange(&mut conn, &mut request)).await;
+        conn.worker.give_request(request);
+        if let After::Close(end) = after {
+            break end;
+        }
+        Step::Idle.enter();
+    };
+    conn.worker.stats.connection_ended(end);
+}
+
+/// A new connection has as long for its first byte as for the head; on a worker that drains, only
+/// what has arrived already counts.
+fn wait_for_first(conn: &Conn) {
+    let header_timeout = conn.worker.service().config.limits.header_timeout;
+    let now = Instant::now();
+    let draining = conn.worker.is_draining();
+    conn.timer
+        .set_idle(if draining { now } else { now + header_timeout });
+}
+
+/// Says why there will be no answer to a request, where there is someone to hear it.
+async fn without_request(conn: &mut Conn, none: NoRequest) -> End {
+    match none {
+        NoRequest::Finished => End::Complete,
+        NoRequest::Gone => End::ClientAbort,
+        NoRequest::Timeout => {
+            refuse(conn, respond::error(408, "the request took too long")).await;
+            End::Timeout
+        }
+        NoRequest::Refused(reject) => {
+            refuse(conn, respond::error(reject.status, reject.reason)).await;
+            conn.linger().await;
+            End::Error
+        }
+    }
+}
+
+async fn refuse(conn: &mut Conn, response: Response) {
+    let since = Instant::now();
+    let sent = Box::pin(send::refuse(conn, response)).await;
+    exchange::record_refused(conn, since, &sent);
+}
