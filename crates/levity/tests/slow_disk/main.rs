@@ -1,0 +1,261 @@
+//! The promise itself, on a disk that is slow and on one that does not answer: what is in memory is
+//! served as if there were no disk. A suite of its own, because its tests run one at a time.
+
+#[path = "../it/support/mod.rs"]
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "the other suite needs the rest"
+)]
+mod support;
+
+mod rig;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rig::SlowDisk;
+use rustix::process::Signal;
+use support::{Client, Launch, Metrics, Server, Tree, assert_same, content, wait_until};
+
+const COLD_FILES: usize = 300;
+const COLD_BYTES: usize = 100_001;
+const COLD_CLIENTS: usize = 50;
+
+/// Read in many chunks.
+const STREAM_BYTES: usize = 8_000_000;
+
+/// A hot request may have to wait for the processor, which the tests of a busy machine share; what it
+/// must not wait for is the disk.
+const HOT_MAX: Duration = Duration::from_millis(250);
+const HOT_P99_MAX: Duration = Duration::from_millis(50);
+
+/// A loop that sleeps longer than this slept where it should not.
+const STALL_MAX_SECONDS: f64 = 0.005;
+
+fn fill(tree: &Tree) {
+    tree.filled("hot", 4096);
+    tree.file("stream", content(0, STREAM_BYTES));
+    for number in 1..=COLD_FILES {
+        tree.file(format!("cold/{number}"), content(number as u64, COLD_BYTES));
+    }
+}
+
+/// A server with one loop on a disk of which nothing but the file `hot` is in memory.
+fn server(disk: &SlowDisk, engine: &str) -> Server {
+    let tables = "[limits]\nio_timeout = \"1s\"\n[log]\naccess = \"off\"\n\
+                  [admin]\nlisten = \"unix:{own}/admin\"\n";
+    let server = Launch::site(&disk.path(), tables, "")
+        .engine(engine)
+        .workers(1)
+        .start();
+    wait_until("the hot file is in memory", || {
+        server.get("/hot").assert_status(200);
+        metrics(&server).sum("levity_responses_by_source_total{source=\"memory\"}") > 0.0
+    });
+    server
+}
+
+fn metrics(server: &Server) -> Metrics {
+    server.metrics(&server.own("admin"))
+}
+
+/// Requests for the hot file, one after the other, until told to stop; how long each took.
+fn hot_requests(server: &Server, over: &AtomicBool) -> Vec<Duration> {
+    let expected = content(4096, 4096);
+    let mut client = server.client();
+    let mut times = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        let answer = client.get("/hot");
+        times.push(start.elapsed());
+        assert_same(&answer.body, &expected);
+    }
+    times.sort();
+    times
+}
+
+/// Every cold file once, by many clients at a time, each byte compared.
+fn cold_requests(server: &Server) {
+    let next = AtomicUsize::new(1);
+    thread::scope(|scope| {
+        for _ in 0..COLD_CLIENTS {
+            scope.spawn(|| {
+                let mut client = server.client();
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number > COLD_FILES {
+                        break;
+                    }
+                    let answer = client.get(&format!("/cold/{number}"));
+                    answer.assert_status(200);
+                    assert_same(&answer.body, &content(number as u64, COLD_BYTES));
+                }
+            });
+        }
+    });
+}
+
+/// The times of hot requests while all the cold ones are under way.
+fn hot_under_cold(server: &Server) -> Vec<Duration> {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let hot = scope.spawn(|| hot_requests(server, &over));
+        let cold = scope.spawn(|| cold_requests(server)).join();
+        over.store(true, Ordering::Relaxed);
+        cold.expect("cold requests");
+        hot.join().expect("hot requests")
+    })
+}
+
+fn stalls(server: &Server) -> f64 {
+    metrics(server).above("levity_loop_stall_seconds", STALL_MAX_SECONDS)
+}
+
+/// One test per engine that must not stall.
+macro_rules! per_engine_that_waits_elsewhere {
+    ($($(#[$meta:meta])* fn $name:ident($engine:ident) $body:block)+) => {$(
+        $(#[$meta])*
+        mod $name {
+            use super::*;
+
+            fn on($engine: &str) $body
+
+            #[test]
+            fn threads() {
+                on("threads");
+            }
+
+            #[test]
+            fn io_uring() {
+                if support::ring_works() {
+                    on("io_uring");
+                }
+            }
+
+            #[test]
+            fn auto() {
+                on("auto");
+            }
+        }
+    )+};
+}
+
+per_engine_that_waits_elsewhere! {
+    fn hot_under_cold(engine) {
+        let Some(disk) = SlowDisk::with(fill) else { return };
+        let server = server(&disk, engine);
+        let times = super::hot_under_cold(&server);
+        let (p99, max) = (times[times.len() * 99 / 100], times[times.len() - 1]);
+        println!("{engine}: {} hot requests, p99 {p99:?}, at most {max:?}", times.len());
+        let metrics = metrics(&server);
+        let cold = metrics.sum("levity_responses_by_source_total{source=\"disk\"}");
+        assert!(cold >= COLD_FILES as f64, "only {cold} answers came from the disk");
+        assert_eq!(stalls(&server), 0.0, "the loop slept: {}", server.stderr());
+        assert!(p99 < HOT_P99_MAX && max < HOT_MAX, "p99 {p99:?}, at most {max:?}");
+    }
+
+    fn a_cold_stream(engine) {
+        let Some(disk) = SlowDisk::with(fill) else { return };
+        let server = server(&disk, engine);
+        let got = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let body = server.get("/stream").body;
+                    got.lock().expect("bodies").push(body);
+                });
+            }
+        });
+        let expected = content(0, STREAM_BYTES);
+        for body in got.into_inner().expect("bodies") {
+            assert_same(&body, &expected);
+        }
+        assert_eq!(stalls(&server), 0.0, "the loop slept: {}", server.stderr());
+    }
+
+    /// A disk that does not answer at all: what needs it is given up in time, the rest goes on, and
+    /// when it answers again so does the server.
+    fn a_frozen_disk(engine) {
+        let Some(disk) = SlowDisk::with(fill) else { return };
+        let server = server(&disk, engine);
+        disk.freeze();
+        let mut waiting: Vec<_> = (1..=20).map(|number| ask_cold(&server, number)).collect();
+        let over = AtomicBool::new(false);
+        let times = thread::scope(|scope| {
+            let hot = scope.spawn(|| hot_requests(&server, &over));
+            for client in &mut waiting {
+                let answer = client.receive();
+                answer.assert_status(503);
+                let seconds: u32 = answer.field("retry-after").parse().expect("seconds");
+                assert!(seconds > 0);
+            }
+            over.store(true, Ordering::Relaxed);
+            hot.join().expect("hot requests")
+        });
+        let max = times[times.len() - 1];
+        assert!(max < HOT_MAX, "a hot request took {max:?}");
+        assert_eq!(stalls(&server), 0.0, "the loop slept: {}", server.stderr());
+        disk.thaw();
+        wait_until("it answers again", || server.get("/cold/21").status == 200);
+        cold_requests(&server);
+    }
+
+    /// A transfer that the disk holds up in the middle is not completed by other means.
+    fn frozen_under_a_transfer(engine) {
+        let Some(disk) = SlowDisk::with(fill) else { return };
+        let server = server(&disk, engine);
+        let mut client = Client::narrow(server.address());
+        client.send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.receive_head().expect("a head").assert_status(200);
+        disk.freeze();
+        let got = client.read_to_end().body();
+        disk.thaw();
+        assert!(got.len() < STREAM_BYTES, "all of it came from a frozen disk");
+        assert_same(&got, &content(0, STREAM_BYTES)[..got.len()]);
+        assert_same(&server.get("/stream").body, &content(0, STREAM_BYTES));
+    }
+}
+
+fn ask_cold(server: &Server, number: usize) -> Client {
+    let mut client = server.client();
+    client.send(format!("GET /cold/{number} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    client
+}
+
+#[test]
+fn a_frozen_disk_does_not_keep_it_from_ending() {
+    let Some(disk) = SlowDisk::with(fill) else {
+        return;
+    };
+    let mut server = server(&disk, "auto");
+    server.client().head("/cold/7").assert_status(200);
+    disk.freeze();
+    server.get("/cold/7").assert_status(503);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
+    disk.thaw();
+}
+
+/// The test of the tests: an engine that waits on the loop must be seen to.
+#[test]
+fn the_baseline_stalls() {
+    let Some(disk) = SlowDisk::with(fill) else {
+        return;
+    };
+    let server = server(&disk, "sendfile");
+    let times = hot_under_cold(&server);
+    let max = times[times.len() - 1];
+    println!("sendfile: {} hot requests, at most {max:?}", times.len());
+    assert!(
+        stalls(&server) > 0.0,
+        "the stalls were not recorded; a hot request took {max:?}"
+    );
+    assert!(
+        max > HOT_P99_MAX,
+        "the disk is not slow: a hot request took at most {max:?}"
+    );
+}

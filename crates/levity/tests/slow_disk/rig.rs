@@ -1,0 +1,100 @@
+//! A slow disk, and one that can be frozen.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Tree, is_root};
+
+/// What a read takes.
+const READ_DELAY: &str = "5ms";
+
+/// Reads that can be under way at once.
+const READS_AT_ONCE: &str = "4";
+
+/// Two slow disks at once would make each other slower, and a frozen one may keep the kernel waiting.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The mounted disk; undone when it is dropped, and also when the test is killed.
+pub struct SlowDisk {
+    script: Child,
+    nbdkit: Pid,
+    tree: Tree,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl SlowDisk {
+    /// Mounts a disk with the files that `fill` writes, none of them in memory. None without root's
+    /// rights, which CI must give.
+    pub fn with(fill: impl FnOnce(&Tree)) -> Option<Self> {
+        if !is_root() {
+            assert!(std::env::var_os("CI").is_none(), "slow disks need root");
+            println!("left out: a slow disk needs root");
+            return None;
+        }
+        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let (tree, content) = (Tree::new(), Tree::new());
+        fill(&content);
+        std::os::unix::fs::symlink(content.path(), tree.at("content")).expect("symlink");
+        let mut script = start(&tree);
+        let mut line = String::new();
+        let mut said = BufReader::new(script.stdout.take().expect("stdout"));
+        said.read_line(&mut line).expect("read");
+        let nbdkit = line.trim().parse().ok().and_then(Pid::from_raw);
+        Some(Self {
+            nbdkit: nbdkit.unwrap_or_else(|| panic!("{}", why(&mut script))),
+            script,
+            tree,
+            _alone: alone,
+        })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> PathBuf {
+        self.tree.at("disk")
+    }
+
+    /// From here on nothing that is not in memory is answered.
+    pub fn freeze(&self) {
+        kill_process(self.nbdkit, Signal::STOP).expect("SIGSTOP");
+    }
+
+    pub fn thaw(&self) {
+        kill_process(self.nbdkit, Signal::CONT).expect("SIGCONT");
+    }
+}
+
+impl Drop for SlowDisk {
+    fn drop(&mut self) {
+        drop(self.script.stdin.take());
+        let _ = self.script.wait();
+    }
+}
+
+/// In a process group of its own, so that Ctrl-C leaves it time to undo what it has done.
+fn start(tree: &Tree) -> Child {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/slow_disk/rig.sh");
+    let mut command = Command::new("sh");
+    command
+        .arg(script)
+        .arg(tree.path())
+        .args([READ_DELAY, READS_AT_ONCE]);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.process_group(0).spawn().expect("sh")
+}
+
+fn why(script: &mut Child) -> String {
+    drop(script.stdin.take());
+    let mut text = String::new();
+    let mut stderr = script.stderr.take().expect("stderr");
+    let _ = stderr.read_to_string(&mut text);
+    let _ = script.wait();
+    format!("no slow disk: {text}; run `cargo xtask test`, which installs what it needs")
+}
