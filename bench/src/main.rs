@@ -1,2 +1,41 @@
-//! Placeholder.
-fn main() {}
+//! `levity-bench`: runs a workload, or one of its parts as a process of its own.
+#![forbid(unsafe_code)]
+
+use clap::{Parser, Subcommand};
+use levity_bench::Result;
+use levity_bench::load::command::Load;
+use levity_bench::rig::journal;
+use levity_bench::scenario::Run;
+use levity_bench::walk::Walk;
+use std::path::PathBuf;
+
+/// Benchmarks of Levity.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Set up the rig, run a workload against every row, write the results.
+    Run(Box<Run>),
+    /// Generate load and print a report as JSON.
+    Load(Load),
+    /// Read files and print a report as JSON.
+    Walk(Walk),
+    /// Undo what an interrupted run has left, once standard input ends.
+    Reap {
+        /// The rig's directory.
+        dir: PathBuf,
+    },
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().command {
+        Command::Run(run) => run.execute(),
+        Command::Load(load) => load.run(),
+        Command::Walk(walk) => walk.run(),
+        Command::Reap { dir } => journal::reap(&dir),
+    }
+}

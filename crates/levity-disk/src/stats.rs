@@ -5,13 +5,13 @@ use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the buckets of every [`Histogram`], in seconds; a last bucket holds the rest.
-pub const BOUNDS_S: &[f64] = &[
-    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
-    1.0, 2.5, 5.0, 10.0,
+/// Upper bounds of the buckets of every [`Histogram`], in microseconds; a last bucket holds the rest.
+pub const BOUNDS_US: &[u64] = &[
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 5_000_000, 10_000_000,
 ];
 
-const BUCKETS: usize = BOUNDS_S.len() + 1;
+const BUCKETS: usize = BOUNDS_US.len() + 1;
 
 /// A snapshot of a disk's counters, all since its start.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,11 +54,11 @@ pub struct DeviceStats {
 /// How long something took, how often.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram {
-    /// For each of [`BOUNDS_S`], how many took that long at most and longer than the one before; then
+    /// For each of [`BOUNDS_US`], how many took that long at most and longer than the one before; then
     /// how many took longer than all.
     pub counts: [u64; BUCKETS],
-    /// All of them together, in seconds.
-    pub sum_s: f64,
+    /// All of them together.
+    pub sum: Duration,
 }
 
 impl Histogram {
@@ -98,8 +98,7 @@ impl Default for Timer {
 
 impl Timer {
     pub(crate) fn add(&self, time: Duration) {
-        let seconds = time.as_secs_f64();
-        let bucket = BOUNDS_S.partition_point(|bound| *bound < seconds);
+        let bucket = BOUNDS_US.partition_point(|bound| Duration::from_micros(*bound) < time);
         add(&self.counts[bucket], 1);
         add(
             &self.sum_ns,
@@ -110,7 +109,7 @@ impl Timer {
     pub(crate) fn snapshot(&self) -> Histogram {
         Histogram {
             counts: array::from_fn(|bucket| get(&self.counts[bucket])),
-            sum_s: get(&self.sum_ns) as f64 / 1e9,
+            sum: Duration::from_nanos(get(&self.sum_ns)),
         }
     }
 }
@@ -137,6 +136,6 @@ mod tests {
         assert_eq!((histogram.counts[0], histogram.counts[1]), (2, 1));
         assert_eq!(histogram.counts[BUCKETS - 2..], [1, 1]);
         assert_eq!(histogram.count(), 5);
-        assert!((histogram.sum_s - 20.000_102).abs() < 1e-9);
+        assert_eq!(histogram.sum, Duration::from_micros(20_000_102));
     }
 }

@@ -16,7 +16,10 @@ pub struct ThreadUsage {
     pub involuntary_switches: u64,
 }
 
-/// What the calling thread has used: one `getrusage(RUSAGE_THREAD)`, which never waits.
+/// What the calling thread has used: two system calls, about 400 ns, which never wait.
+///
+/// The time is the clock's, because `getrusage` brings its own up to date only at a tick or a switch:
+/// a thread that has spun for 3.4 ms was seen there with 12 us.
 pub fn thread() -> ThreadUsage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to a `rusage`, which the kernel fills; `RUSAGE_THREAD` is always known.
@@ -25,15 +28,15 @@ pub fn thread() -> ThreadUsage {
     // SAFETY: all zeroes is a valid `rusage`, and so is what the kernel wrote.
     let usage = unsafe { usage.assume_init() };
     ThreadUsage {
-        cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
+        cpu: cpu(),
         voluntary_switches: usage.ru_nvcsw.unsigned_abs(),
         involuntary_switches: usage.ru_nivcsw.unsigned_abs(),
     }
 }
 
-fn duration(time: libc::timeval) -> Duration {
-    Duration::from_secs(time.tv_sec.unsigned_abs())
-        + Duration::from_micros(time.tv_usec.unsigned_abs())
+fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).expect("a thread's time is not negative")
 }
 
 /// The kernel's number for the calling thread.

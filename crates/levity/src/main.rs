@@ -1,1 +1,29 @@
-fn main() {}
+//! The `levity` binary: the command line, then the server.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use levity::cli::{self, Step, Streams};
+
+/// The C library's allocator locks a heap when another thread frees into it. A disk thread that loses
+/// the processor there would stop a loop; this one hands such memory back without a lock.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let var = |name| std::env::var_os(name);
+    let colour = cli::colour(
+        std::io::stderr().is_terminal(),
+        var("NO_COLOR"),
+        var("TERM"),
+    );
+    let mut streams = Streams {
+        out: &mut std::io::stdout(),
+        err: &mut std::io::stderr(),
+        colour,
+    };
+    match cli::step(std::env::args_os(), &mut streams) {
+        Step::Serve(plan) => levity::server::run(*plan),
+        Step::Exit(status) => ExitCode::from(status),
+    }
+}

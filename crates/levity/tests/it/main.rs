@@ -1,1 +1,20 @@
+//! The server as its users meet it: a process, its sockets and the files that it serves. One module
+//! per feature; a test that touches files runs once per disk engine.
 
+mod support;
+
+//mod cli;
+//mod clients;
+mod conditional;
+//mod config;
+mod files;
+//mod fresh;
+//mod http1;
+//mod idle;
+mod listing;
+//mod log;
+mod names;
+mod range;
+mod refused;
+//mod signals;
+//mod timeouts;

@@ -1,0 +1,307 @@
+//! Keep-alive connections to one address, driven by one epoll.
+
+use super::Report;
+use super::histogram::Histogram;
+use super::plan::{EachOnce, Next, Plan, Request};
+use super::response::{Decoder, Response};
+use crate::failure::{Context, Failure, Result};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// Responses taken from one wait.
+const EVENTS_MAX: usize = 256;
+/// Body bytes taken from one connection before the next has its turn.
+const READ_BYTES: usize = 64 * 1024;
+
+/// What is asked for, and what a good answer is.
+pub struct Target {
+    /// Where the server listens.
+    pub address: SocketAddr,
+    /// GET or HEAD.
+    pub method: String,
+    /// The paths; a [`Request`] names one by its index.
+    pub paths: Vec<String>,
+    /// The only length that counts as success, where it is known.
+    pub body_bytes: Option<u64>,
+}
+
+impl Target {
+    fn render(&self, path: &str) -> Vec<u8> {
+        let Self {
+            address, method, ..
+        } = self;
+        format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: levity-bench\r\n\r\n")
+            .into_bytes()
+    }
+}
+
+/// Open connections and what came over them.
+pub struct Client {
+    target: Target,
+    rendered: Vec<Vec<u8>>,
+    epoll: OwnedFd,
+    connections: Vec<Connection>,
+    /// First in, first out: a run of N requests over N new connections uses each of them.
+    idle: VecDeque<usize>,
+    scratch: Vec<u8>,
+    tally: Tally,
+}
+
+struct Connection {
+    stream: TcpStream,
+    decoder: Decoder,
+    pending: Option<Request>,
+}
+
+#[derive(Default)]
+struct Tally {
+    requests: u64,
+    body_bytes: u64,
+    errors: u64,
+    first_error: Option<String>,
+    unfinished: u64,
+    latency: Histogram,
+}
+
+impl Client {
+    /// Connects `count` times. Blocks until the server's backlog has taken all of them.
+    ///
+    /// # Errors
+    /// A refused connection; no descriptors left.
+    pub fn connect(target: Target, count: usize) -> Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC).context(|| "epoll_create1".into())?;
+        let mut client = Self {
+            rendered: target
+                .paths
+                .iter()
+                .map(|path| target.render(path))
+                .collect(),
+            target,
+            epoll,
+            connections: Vec::with_capacity(count),
+            idle: (0..count).collect(),
+            scratch: vec![0; READ_BYTES],
+            tally: Tally::default(),
+        };
+        for index in 0..count {
+            let connection = client.open(index)?;
+            client.connections.push(connection);
+        }
+        Ok(client)
+    }
+
+    /// Follows the plan for `warm_up`, forgets what was counted, follows it for `duration`, and
+    /// reports that. Ends early when the plan is finished and every response has arrived.
+    ///
+    /// # Errors
+    /// The server refuses a new connection. A broken one is counted and replaced instead.
+    pub fn run(
+        &mut self,
+        plan: &mut dyn Plan,
+        warm_up: Duration,
+        duration: Duration,
+    ) -> Result<Report> {
+        self.follow(plan, Instant::now() + warm_up)?;
+        self.tally = Tally::default();
+        let started = Instant::now();
+        self.follow(plan, started + duration)?;
+        let ended = Instant::now();
+        self.count_unfinished(plan, ended);
+        Ok(self.tally.report(ended - started))
+    }
+
+    /// Sends nothing more and waits until every response has arrived, for `at_most`: a server that
+    /// still works on old requests would spoil the measurement after this one.
+    ///
+    /// # Errors
+    /// The server refuses a new connection in place of a broken one.
+    pub fn drain(&mut self, at_most: Duration) -> Result<()> {
+        self.follow(&mut EachOnce::new(0), Instant::now() + at_most)
+    }
+
+    fn follow(&mut self, plan: &mut dyn Plan, until: Instant) -> Result<()> {
+        let empty = Event {
+            flags: EventFlags::empty(),
+            data: EventData::new_u64(0),
+        };
+        let mut events = [empty; EVENTS_MAX];
+        loop {
+            let now = Instant::now();
+            if now >= until {
+                return Ok(());
+            }
+            let Some(wake) = self.send_due(plan, now)? else {
+                return Ok(());
+            };
+            let ready = wait(&self.epoll, &mut events, wake.min(until) - now)?;
+            for event in &events[..ready] {
+                self.receive(event.data.u64() as usize)?;
+            }
+        }
+    }
+
+    /// Sends what is due; gives the time of the next send that is known, or None at the end.
+    fn send_due(&mut self, plan: &mut dyn Plan, now: Instant) -> Result<Option<Instant>> {
+        let later = now + Duration::from_secs(1);
+        while let Some(index) = self.idle.pop_front() {
+            let request = match plan.next(now) {
+                Next::Send(request) => request,
+                Next::WaitUntil(wake) => {
+                    self.idle.push_front(index);
+                    return Ok(Some(wake));
+                }
+                Next::Finished => {
+                    self.idle.push_front(index);
+                    let all_idle = self.idle.len() == self.connections.len();
+                    return Ok((!all_idle).then_some(later));
+                }
+            };
+            self.send(index, request)?;
+        }
+        Ok(Some(later))
+    }
+
+    fn send(&mut self, index: usize, request: Request) -> Result<()> {
+        let rendered = &self.rendered[request.index];
+        let connection = &mut self.connections[index];
+        connection.pending = Some(request);
+        // A request of a few hundred bytes always fits into an empty socket buffer.
+        match connection.stream.write(rendered) {
+            Ok(sent) if sent == rendered.len() => Ok(()),
+            Ok(_) => self.fail(index, "request sent in part"),
+            Err(error) => self.fail(index, &format!("send: {error}")),
+        }
+    }
+
+    fn receive(&mut self, index: usize) -> Result<()> {
+        let connection = &mut self.connections[index];
+        let read = match connection.stream.read(&mut self.scratch) {
+            Ok(0) if connection.pending.is_none() => return self.reopen(index),
+            Ok(0) => return self.fail(index, "connection closed before the end of the response"),
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return self.fail(index, &format!("receive: {error}")),
+        };
+        match connection.decoder.feed(&self.scratch[..read]) {
+            Ok(Some(response)) => self.finish(index, response),
+            Ok(None) => Ok(()),
+            Err(error) => self.fail(index, &error.to_string()),
+        }
+    }
+
+    fn finish(&mut self, index: usize, response: Response) -> Result<()> {
+        let Some(request) = self.connections[index].pending.take() else {
+            return self.fail(index, "a response without a request");
+        };
+        match complaint(&self.target, response) {
+            Some(complaint) => self.tally.error(&complaint),
+            None => self.tally.success(response, request.intended.elapsed()),
+        }
+        if response.closes {
+            return self.reopen(index);
+        }
+        self.idle.push_back(index);
+        Ok(())
+    }
+
+    fn fail(&mut self, index: usize, why: &str) -> Result<()> {
+        self.tally.error(why);
+        self.reopen(index)
+    }
+
+    /// Replaces a connection. Dropping the old stream takes it out of the epoll.
+    fn reopen(&mut self, index: usize) -> Result<()> {
+        self.connections[index] = self.open(index)?;
+        if !self.idle.contains(&index) {
+            self.idle.push_back(index);
+        }
+        Ok(())
+    }
+
+    fn open(&self, index: usize) -> Result<Connection> {
+        let address = self.target.address;
+        let stream = TcpStream::connect(address).context(|| format!("connect to {address}"))?;
+        stream.set_nodelay(true).context(|| "TCP_NODELAY".into())?;
+        stream
+            .set_nonblocking(true)
+            .context(|| "O_NONBLOCK".into())?;
+        epoll::add(
+            &self.epoll,
+            &stream,
+            EventData::new_u64(index as u64),
+            EventFlags::IN,
+        )
+        .context(|| "epoll_ctl".into())?;
+        let decoder = if self.target.method == "HEAD" {
+            Decoder::bodiless()
+        } else {
+            Decoder::default()
+        };
+        Ok(Connection {
+            stream,
+            decoder,
+            pending: None,
+        })
+    }
+
+    fn count_unfinished(&mut self, plan: &mut dyn Plan, now: Instant) {
+        let pending = self
+            .connections
+            .iter()
+            .filter_map(|connection| connection.pending);
+        for request in pending.chain(std::iter::from_fn(|| plan.overdue(now))) {
+            self.tally.unfinished += 1;
+            self.tally
+                .latency
+                .record(now.saturating_duration_since(request.intended));
+        }
+    }
+}
+
+/// Why a response is not the expected one.
+fn complaint(target: &Target, response: Response) -> Option<String> {
+    if response.status != 200 {
+        return Some(format!("status {}", response.status));
+    }
+    let expected = target.body_bytes?;
+    (response.body_bytes != expected)
+        .then(|| format!("{} bytes instead of {expected}", response.body_bytes))
+}
+
+fn wait(epoll: &OwnedFd, events: &mut [Event], timeout: Duration) -> Result<usize> {
+    let timeout = Timespec::try_from(timeout).map_err(|_| Failure::new("time-out too long"))?;
+    match epoll::wait(epoll, events, Some(&timeout)) {
+        Err(rustix::io::Errno::INTR) => Ok(0),
+        result => result.context(|| "epoll_wait".into()),
+    }
+}
+
+impl Tally {
+    fn success(&mut self, response: Response, latency: Duration) {
+        self.requests += 1;
+        self.body_bytes += response.body_bytes;
+        self.latency.record(latency);
+    }
+
+    fn error(&mut self, why: &str) {
+        self.errors += 1;
+        self.first_error.get_or_insert_with(|| why.to_owned());
+    }
+
+    fn report(&self, elapsed: Duration) -> Report {
+        Report {
+            requests: self.requests,
+            seconds: elapsed.as_secs_f64(),
+            body_bytes: self.body_bytes,
+            errors: self.errors,
+            first_error: self.first_error.clone(),
+            unfinished: self.unfinished,
+            latency: self.latency.latency(),
+        }
+    }
+}

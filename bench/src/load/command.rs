@@ -1,0 +1,241 @@
+//! The load generator as a process: the command line that `levity-bench load` takes, and the side
+//! that starts it.
+
+use super::Report;
+use super::client::{Client, Target};
+use super::plan::{Closed, EachOnce, Open, Plan};
+use crate::failure::{Context, Failure, Result};
+use crate::rig::confine::pinned;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to answer what was under way at the end.
+const DRAIN_MAX: Duration = Duration::from_secs(30);
+
+/// What is sent, over how many connections, for how long.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Load {
+    /// Where the server listens.
+    #[arg(long)]
+    pub address: SocketAddr,
+    /// Keep-alive connections.
+    #[arg(long, default_value_t = 1)]
+    pub connections: usize,
+    /// Seconds that count.
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Seconds before those.
+    #[arg(long, default_value_t = 0.0)]
+    pub warm_up: f64,
+    /// GET or HEAD.
+    #[arg(long, default_value = "GET")]
+    pub method: String,
+    /// The path to ask for.
+    #[arg(long, default_value = "/")]
+    pub path: String,
+    /// A file of paths, one per line, each asked for once; instead of --path.
+    #[arg(long)]
+    pub list: Option<PathBuf>,
+    /// Requests per second, at fixed times (open loop); without it the loop is closed.
+    #[arg(long)]
+    pub rate: Option<u32>,
+    /// The body length that every response must have.
+    #[arg(long)]
+    pub body_bytes: Option<u64>,
+    /// One request on each connection, then keep all of them open until standard input ends.
+    #[arg(long)]
+    pub hold: bool,
+}
+
+impl Load {
+    /// One closed loop for `seconds`.
+    #[must_use]
+    pub fn new(address: SocketAddr, path: &str, connections: usize, seconds: f64) -> Self {
+        Self {
+            address,
+            connections,
+            seconds,
+            warm_up: 0.0,
+            method: "GET".into(),
+            path: path.into(),
+            list: None,
+            rate: None,
+            body_bytes: None,
+            hold: false,
+        }
+    }
+
+    /// Runs here, in this process, and prints the [`Report`] as JSON on standard output.
+    ///
+    /// # Errors
+    /// The server cannot be reached; the list cannot be read.
+    pub fn run(&self) -> Result<()> {
+        raise_descriptor_limit(self.connections as u64 + 64)?;
+        let mut client = Client::connect(self.target()?, self.connections)?;
+        let (warm_up, duration) = (
+            Duration::from_secs_f64(self.warm_up),
+            Duration::from_secs_f64(self.seconds),
+        );
+        let report = client.run(self.plan()?.as_mut(), warm_up, duration)?;
+        let json = serde_json::to_string(&report).context(|| "report".into())?;
+        println!("{json}");
+        std::io::stdout()
+            .flush()
+            .context(|| "standard output".into())?;
+        if self.hold {
+            return hold();
+        }
+        client.drain(DRAIN_MAX)
+    }
+
+    fn target(&self) -> Result<Target> {
+        Ok(Target {
+            address: self.address,
+            method: self.method.clone(),
+            paths: self.paths()?,
+            body_bytes: self.body_bytes,
+        })
+    }
+
+    fn paths(&self) -> Result<Vec<String>> {
+        if self.hold {
+            return Ok(vec![self.path.clone(); self.connections]);
+        }
+        let Some(list) = &self.list else {
+            return Ok(vec![self.path.clone()]);
+        };
+        let text = std::fs::read_to_string(list).context(|| format!("read {}", list.display()))?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    fn plan(&self) -> Result<Box<dyn Plan>> {
+        Ok(match self.rate {
+            _ if self.hold || self.list.is_some() => Box::new(EachOnce::new(self.paths()?.len())),
+            Some(rate) => Box::new(Open::new(rate, Instant::now())),
+            None => Box::new(Closed),
+        })
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec![
+            "load".to_owned(),
+            format!("--address={}", self.address),
+            format!("--connections={}", self.connections),
+            format!("--seconds={}", self.seconds),
+            format!("--warm-up={}", self.warm_up),
+            format!("--method={}", self.method),
+            format!("--path={}", self.path),
+        ];
+        arguments.extend(
+            self.list
+                .iter()
+                .map(|list| format!("--list={}", list.display())),
+        );
+        arguments.extend(self.rate.map(|rate| format!("--rate={rate}")));
+        arguments.extend(self.body_bytes.map(|bytes| format!("--body-bytes={bytes}")));
+        arguments.extend(self.hold.then(|| "--hold".to_owned()));
+        arguments
+    }
+
+    /// Starts a process of its own for it, on `cpu` where one is given.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub fn start(&self, cpu: Option<usize>) -> Result<RunningLoad> {
+        let child = pinned(cpu, &self.arguments())?
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context(|| "start the load generator".into())?;
+        Ok(RunningLoad { child })
+    }
+
+    /// Starts it and waits for its report.
+    ///
+    /// # Errors
+    /// As [`Load::start`] and [`RunningLoad::report`].
+    pub fn measure(&self, cpu: Option<usize>) -> Result<Report> {
+        let mut load = self.start(cpu)?;
+        let report = load.report()?;
+        load.drained()?;
+        Ok(report)
+    }
+}
+
+/// Keeps the connections open until the parent has looked at the server.
+fn hold() -> Result<()> {
+    let end = std::io::stdin().read_to_end(&mut Vec::new());
+    end.context(|| "standard input".into()).map(drop)
+}
+
+/// A load generator at work. Dropping it ends the process.
+pub struct RunningLoad {
+    child: Child,
+}
+
+impl RunningLoad {
+    /// Waits for the report. Requests may still be under way.
+    ///
+    /// # Errors
+    /// The process failed: its message is on standard error.
+    pub fn report(&mut self) -> Result<Report> {
+        let output = self
+            .child
+            .stdout
+            .as_mut()
+            .ok_or_else(|| Failure::new("no standard output"))?;
+        let mut line = String::new();
+        BufReader::new(output)
+            .read_line(&mut line)
+            .context(|| "read the load report".into())?;
+        serde_json::from_str(&line).context(|| "the load generator failed".into())
+    }
+}
+
+impl RunningLoad {
+    /// Waits until the server has answered what was under way.
+    ///
+    /// # Errors
+    /// The process failed: its message is on standard error.
+    pub fn drained(mut self) -> Result<()> {
+        let status = self
+            .child
+            .wait()
+            .context(|| "wait for the load generator".into())?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(Failure::new("the load generator failed"))
+        }
+    }
+}
+
+impl Drop for RunningLoad {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        // It may be in the middle of its run when the caller gave up.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Ten thousand connections need more descriptors than a login shell gives.
+fn raise_descriptor_limit(needed: u64) -> Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    let maximum = limit.maximum.map(|maximum| maximum.max(needed));
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(needed),
+            maximum,
+        },
+    )
+    .context(|| format!("raise the limit of open files to {needed}"))
+}

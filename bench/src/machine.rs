@@ -1,0 +1,187 @@
+//! What a figure needs beside it: when, on what, and which code.
+
+use crate::rig::Rig;
+use crate::rig::device::Device;
+use crate::rig::journal::run_quietly;
+use crate::rig::slow_disk::Calibration;
+use serde::Serialize;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The circumstances of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// UTC, as 2026-01-31.
+    pub date: String,
+    /// The commit of the working tree, with `-dirty` when it had changes; `unknown` outside of one.
+    pub commit: String,
+    /// The CPU's own name.
+    pub cpu: String,
+    /// CPUs that may be used.
+    pub cores: usize,
+    /// Memory of the machine in MiB.
+    pub memory_mib: u64,
+    /// Kernel release.
+    pub kernel: String,
+    /// File system of the hot files.
+    pub hot_file_system: String,
+    /// What holds the cold files, in words.
+    pub cold_disk: String,
+    /// Read-ahead window of the cold device, in KiB.
+    pub read_ahead_kb: String,
+    /// I/O scheduler of the cold device.
+    pub scheduler: String,
+    /// Speed of the emulated disk in this run.
+    pub calibration: Vec<Calibration>,
+    /// Memory of the server with its page cache, in MiB.
+    pub server_memory_mib: u64,
+    /// Load average of the last minute when the run began; on a quiet machine it is below 1.
+    pub load_average: String,
+    /// Where server and load ran.
+    pub placement: String,
+}
+
+impl Machine {
+    /// Looks around.
+    #[must_use]
+    pub fn of(rig: &Rig) -> Self {
+        Self {
+            date: said(Command::new("date").args(["--utc", "+%Y-%m-%d"])),
+            commit: commit(),
+            cpu: field("/proc/cpuinfo", "model name")
+                .unwrap_or_else(|| std::env::consts::ARCH.into()),
+            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            memory_mib: memory_mib(),
+            kernel: line("/proc/sys/kernel/osrelease"),
+            hot_file_system: file_system(&rig.docroot.join("hot")),
+            cold_disk: cold_disk(rig),
+            read_ahead_kb: rig.device.queue_setting("read_ahead_kb"),
+            scheduler: rig.device.queue_setting("scheduler"),
+            calibration: rig.calibration.clone(),
+            server_memory_mib: rig.setup.memory_mib,
+            load_average: load_average(),
+            placement: placement(rig),
+        }
+    }
+
+    /// One sentence below a table.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let speed: Vec<_> = self
+            .calibration
+            .iter()
+            .map(|at| format!("{:.0} reads/s at depth {}", at.reads_per_second, at.depth))
+            .collect();
+        let speed = if speed.is_empty() {
+            String::new()
+        } else {
+            format!(" (fio: {})", speed.join(", "))
+        };
+        format!(
+            "{date}, commit {commit}. {cpu}, {cores} CPUs, {memory} MiB, Linux {kernel}; hot files on {hot}, cold files on \
+             {cold}{speed}, read-ahead {ahead} KiB, scheduler {scheduler}; server limited to {limit} MiB, {placement}; load average before {load_average}.",
+            date = self.date,
+            commit = self.commit,
+            cpu = self.cpu,
+            cores = self.cores,
+            memory = self.memory_mib,
+            kernel = self.kernel,
+            hot = self.hot_file_system,
+            cold = self.cold_disk,
+            ahead = self.read_ahead_kb,
+            scheduler = self.scheduler,
+            limit = self.server_memory_mib,
+            placement = self.placement,
+            load_average = self.load_average,
+        )
+    }
+}
+
+fn load_average() -> String {
+    line("/proc/loadavg")
+        .split(' ')
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn commit() -> String {
+    let described = said(Command::new("git").args([
+        "describe",
+        "--always",
+        "--dirty",
+        "--exclude=*",
+        "--abbrev=10",
+    ]));
+    if described.is_empty() {
+        "unknown".into()
+    } else {
+        described
+    }
+}
+
+fn cold_disk(rig: &Rig) -> String {
+    use crate::rig::Disk;
+    match rig.setup.disk {
+        Disk::Native => format!(
+            "{} on the machine's disk",
+            file_system(&rig.docroot.join("cold"))
+        ),
+        Disk::Slow => format!(
+            "ext4 on an emulated disk of {} ms and {} spindles",
+            rig.setup.read_delay_ms, rig.setup.spindles
+        ),
+    }
+}
+
+fn placement(rig: &Rig) -> String {
+    match (rig.server_cpu(), rig.load_cpu()) {
+        (Some(server), Some(load)) => {
+            format!("server on CPU {server}, load and disk emulation on CPU {load}")
+        }
+        _ => "server and load on any CPU".into(),
+    }
+}
+
+fn file_system(path: &Path) -> String {
+    let kind = said(
+        Command::new("stat")
+            .args(["--file-system", "--format=%T"])
+            .arg(path),
+    );
+    let kind = if kind == "ext2/ext3" {
+        "ext4".into()
+    } else {
+        kind
+    };
+    Device::holding(path).map_or(kind.clone(), |device| format!("{kind} ({})", device.name))
+}
+
+fn memory_mib() -> u64 {
+    let total = field("/proc/meminfo", "MemTotal").unwrap_or_default();
+    total
+        .trim_end_matches(" kB")
+        .parse::<u64>()
+        .map_or(0, |kilobytes| kilobytes / 1024)
+}
+
+fn field(file: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn line(file: &str) -> String {
+    fs::read_to_string(file)
+        .unwrap_or_default()
+        .trim_end()
+        .to_owned()
+}
+
+fn said(command: &mut Command) -> String {
+    run_quietly(command)
+        .unwrap_or_default()
+        .trim_end()
+        .to_owned()
+}

@@ -1,0 +1,317 @@
+//! The servers that are compared: Levity with each engine, and the peers. A row of a table is one
+//! server with one configuration; the configurations are the files in `bench/peers`.
+
+use crate::failure::{Context, Failure, Result};
+use crate::load::command::Load;
+use crate::metrics::Metrics;
+use crate::rig::Rig;
+use crate::rig::cgroup::Group;
+use crate::rig::confine;
+use crate::rig::slow_disk::create_dir_for_nobody;
+use crate::rig::tree::ColdSet;
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take until it listens.
+const START_MAX: Duration = Duration::from_secs(10);
+/// How long it may take to open every cold file.
+const FILL_SECONDS_MAX: f64 = 600.0;
+
+/// The peers, by the name that the command line takes, with their configurations.
+pub const PEERS: [(&str, &str); 5] = [
+    (
+        "nginx-sendfile",
+        include_str!("../peers/nginx-sendfile.conf"),
+    ),
+    ("nginx-threads", include_str!("../peers/nginx-threads.conf")),
+    ("nginx-best", NGINX_BEST),
+    (NGINX_BEST_FILLED, NGINX_BEST),
+    ("lighttpd", include_str!("../peers/lighttpd.conf")),
+];
+const NGINX_BEST: &str = include_str!("../peers/nginx-best.conf");
+/// Every cold file has been opened before the measurement, so that its loop need not open any.
+const NGINX_BEST_FILLED: &str = "nginx-best-filled";
+const LEVITY: &str = include_str!("../peers/levity.toml");
+
+/// One server with one configuration.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// As in the tables.
+    pub name: String,
+    program: Program,
+    template: &'static str,
+}
+
+#[derive(Clone, Debug)]
+enum Program {
+    Levity { binary: PathBuf, engine: String },
+    Nginx,
+    Lighttpd,
+}
+
+impl Row {
+    /// A peer by its name.
+    ///
+    /// # Errors
+    /// There is no such peer.
+    pub fn peer(name: &str) -> Result<Self> {
+        let known = PEERS.iter().find(|(peer, _)| *peer == name);
+        let (_, template) =
+            known.ok_or_else(|| Failure::new(format!("unknown peer {name}: {}", peer_names())))?;
+        let program = if name == "lighttpd" {
+            Program::Lighttpd
+        } else {
+            Program::Nginx
+        };
+        Ok(Self {
+            name: name.into(),
+            program,
+            template,
+        })
+    }
+
+    /// Levity with this engine.
+    #[must_use]
+    pub fn levity(binary: &Path, engine: &str) -> Self {
+        let program = Program::Levity {
+            binary: binary.into(),
+            engine: engine.into(),
+        };
+        Self {
+            name: format!("levity {engine}"),
+            program,
+            template: LEVITY,
+        }
+    }
+
+    /// Whether it is Levity, which has more bars to pass.
+    #[must_use]
+    pub fn is_levity(&self) -> bool {
+        matches!(self.program, Program::Levity { .. })
+    }
+
+    /// Whether its cache of open files is filled before a measurement of cold files.
+    #[must_use]
+    pub fn is_filled(&self) -> bool {
+        self.name == NGINX_BEST_FILLED
+    }
+
+    fn command_line(&self, dir: &Path, configuration: &Path) -> Vec<String> {
+        let (dir, configuration) = (dir.to_string_lossy(), configuration.to_string_lossy());
+        let words: Vec<&str> = match &self.program {
+            Program::Nginx => vec![
+                "/usr/sbin/nginx",
+                "-p",
+                &dir,
+                "-e",
+                "stderr",
+                "-c",
+                &configuration,
+            ],
+            Program::Lighttpd => vec!["/usr/sbin/lighttpd", "-D", "-f", &configuration],
+            Program::Levity { binary, engine } => {
+                let binary = binary.to_str().unwrap_or_default();
+                vec![
+                    binary,
+                    "run",
+                    "-c",
+                    &configuration,
+                    "--engine",
+                    engine,
+                    "--workers",
+                    "1",
+                ]
+            }
+        };
+        words.into_iter().map(str::to_owned).collect()
+    }
+}
+
+fn peer_names() -> String {
+    PEERS.map(|(name, _)| name).join(", ")
+}
+
+/// A server at work; dropping it kills everything in its control group.
+pub struct Server {
+    /// What it is.
+    pub row: Row,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its memory limit and CPU meter.
+    pub group: Group,
+    admin: SocketAddr,
+    child: Child,
+}
+
+impl Server {
+    /// Starts it unprivileged in a control group of its own, and waits until it accepts.
+    ///
+    /// # Errors
+    /// It does not start; its messages are in the error.
+    pub fn start(rig: &Rig, row: &Row) -> Result<Self> {
+        let dir = rig
+            .setup
+            .dir
+            .join("servers")
+            .join(row.name.replace(' ', "-"));
+        create_dir_for_nobody(&dir)?;
+        let (address, admin) = (free_address()?, free_address()?);
+        let configuration = dir.join("configuration");
+        let text = fill_in(row.template, &dir, &rig.docroot, address, admin);
+        fs::write(&configuration, text).context(|| format!("write {}", configuration.display()))?;
+        let group = Group::create(rig.journal(), "server", rig.memory_bytes_max())?;
+        let log = dir.join("output.log");
+        let output = File::create(&log).context(|| format!("create {}", log.display()))?;
+        let errors = output
+            .try_clone()
+            .context(|| "duplicate a descriptor".into())?;
+        let child = confine::server(
+            &group.paths(),
+            rig.server_cpu(),
+            &row.command_line(&dir, &configuration),
+        )
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .spawn()
+        .context(|| format!("start {}", row.name))?;
+        let mut server = Self {
+            row: row.clone(),
+            address,
+            group,
+            admin,
+            child,
+        };
+        server.wait_until_it_accepts(&log)?;
+        Ok(server)
+    }
+
+    fn wait_until_it_accepts(&mut self, log: &Path) -> Result<()> {
+        let end = Instant::now() + START_MAX;
+        while TcpStream::connect(self.address).is_err() {
+            let ended = self
+                .child
+                .try_wait()
+                .context(|| "wait for a server".into())?
+                .is_some();
+            if ended || Instant::now() > end {
+                let said = fs::read_to_string(log).unwrap_or_default();
+                return Err(Failure::new(format!(
+                    "{} does not start: {}",
+                    self.row.name,
+                    said.trim_end()
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Asks for the head of every file of the set, so that a cache of open files holds them all.
+    ///
+    /// # Errors
+    /// The load generator fails.
+    pub fn fill_cache_of_open_files(&self, rig: &Rig, set: &ColdSet) -> Result<()> {
+        let mut load = Load::new(self.address, "", 64, FILL_SECONDS_MAX);
+        load.method = "HEAD".into();
+        load.list = Some(rig.list(set, 0, set.files)?);
+        load.measure(rig.load_cpu()).map(drop)
+    }
+
+    /// Its metrics, where it has any: None for a peer.
+    ///
+    /// # Errors
+    /// It is Levity and does not give them.
+    pub fn metrics(&self) -> Result<Option<Metrics>> {
+        self.row
+            .is_levity()
+            .then(|| Metrics::fetch(self.admin))
+            .transpose()
+    }
+
+    /// Anonymous memory of all its processes, in bytes.
+    ///
+    /// # Errors
+    /// The control group is gone.
+    pub fn anonymous_bytes(&self) -> Result<u64> {
+        Ok(self
+            .group
+            .processes()?
+            .into_iter()
+            .filter_map(anonymous_bytes_of)
+            .sum())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The first process only; the group's guard, dropped next, takes what else there is.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn anonymous_bytes_of(pid: i32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))?;
+    line.trim()
+        .strip_suffix(" kB")?
+        .parse::<u64>()
+        .ok()
+        .map(|kilobytes| kilobytes * 1024)
+}
+
+fn fill_in(
+    template: &str,
+    dir: &Path,
+    root: &Path,
+    address: SocketAddr,
+    admin: SocketAddr,
+) -> String {
+    template
+        .replace("{dir}", &dir.to_string_lossy())
+        .replace("{root}", &root.to_string_lossy())
+        .replace("{address}", &address.to_string())
+        .replace("{host}", &address.ip().to_string())
+        .replace("{port}", &address.port().to_string())
+        .replace("{admin}", &admin.to_string())
+}
+
+/// A loopback port that was free a moment ago; a peer cannot be told to pick one and say which.
+fn free_address() -> Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .context(|| "find a free port".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_placeholder_is_left_in_a_configuration() {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
+        for template in PEERS.iter().map(|(_, template)| *template).chain([LEVITY]) {
+            let text = fill_in(template, Path::new("/d"), Path::new("/r"), address, address);
+            let left = text
+                .lines()
+                .find(|line| line.contains('{') && line.contains('}') && !line.contains(" = "));
+            assert_eq!(left, None);
+            assert!(text.contains("8080") && text.contains("/r"));
+        }
+    }
+
+    #[test]
+    fn unknown_peers_are_named_with_the_known_ones() {
+        let error = Row::peer("apache").unwrap_err().to_string();
+        assert!(
+            error.contains("apache") && error.contains("nginx-best"),
+            "{error}"
+        );
+    }
+}

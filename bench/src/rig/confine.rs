@@ -1,0 +1,58 @@
+//! Where a process may run: on which CPU, in which control group, as whom.
+
+use crate::failure::{Context, Result};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The user and group `nobody`: root would hide EACCES, the memlock limit and cachestat's EPERM.
+pub const NOBODY: u32 = 65534;
+/// Joins the groups named by `$1` while still root, then becomes the rest of its arguments, with as
+/// many open files as this machine allows.
+const ENTER: &str = r#"
+for group in $1; do echo $$ > "$group/cgroup.procs" || exit 1; done
+shift
+ulimit -n "$(ulimit -H -n)" || exit 1
+exec "$@"
+"#;
+
+/// This program itself with other arguments, on one CPU where one is given.
+///
+/// # Errors
+/// The path of the running program is unknown.
+pub fn pinned(cpu: Option<usize>, arguments: &[String]) -> Result<Command> {
+    let program = std::env::current_exe().context(|| "path of this program".into())?;
+    let mut command = tool(cpu, &program.to_string_lossy());
+    command.args(arguments);
+    Ok(command)
+}
+
+/// A program on one CPU where one is given.
+#[must_use]
+pub fn tool(cpu: Option<usize>, program: &str) -> Command {
+    let Some(cpu) = cpu else {
+        return Command::new(program);
+    };
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", &cpu.to_string(), program]);
+    command
+}
+
+/// A server: unprivileged, in these control groups, on one CPU where one is given, and dead as
+/// soon as the rig is.
+#[must_use]
+pub fn server(groups: &[PathBuf], cpu: Option<usize>, program_and_arguments: &[String]) -> Command {
+    let groups: Vec<_> = groups.iter().map(|group| group.to_string_lossy()).collect();
+    let mut command = Command::new("sh");
+    command.args(["-c", ENTER, "enter", &groups.join(" ")]);
+    if let Some(cpu) = cpu {
+        command.args(["taskset", "--cpu-list", &cpu.to_string()]);
+    }
+    command.args([
+        "setpriv",
+        &format!("--reuid={NOBODY}"),
+        &format!("--regid={NOBODY}"),
+    ]);
+    command.args(["--clear-groups", "--no-new-privs", "--pdeathsig=KILL", "--"]);
+    command.args(program_and_arguments);
+    command
+}

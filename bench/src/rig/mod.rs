@@ -1,0 +1,207 @@
+//! The machine around the servers: disks, control groups, CPUs, the page cache.
+//!
+//! Only the rig runs as root. Whatever it changes goes through the [`journal`] and is undone.
+
+pub mod cgroup;
+pub mod confine;
+pub mod device;
+pub mod journal;
+pub mod slow_disk;
+pub mod tree;
+
+use crate::failure::{Context, Failure, Result};
+use device::Device;
+use journal::{Guard, Journal};
+use serde::Serialize;
+use slow_disk::{Calibration, READ_AHEAD_KB, SlowDisk, Slowness};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use tree::{COLD_SETS, ColdSet};
+
+/// Where the cold files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Disk {
+    /// On the emulated slow disk.
+    Slow,
+    /// On the disk that the rig's directory is on.
+    Native,
+}
+
+/// How the rig is set up.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Setup {
+    /// The rig's directory: images, document root, servers' files. It is kept between runs.
+    #[arg(long, default_value = "/var/tmp/levity-bench")]
+    pub dir: PathBuf,
+    /// Where the cold files are.
+    #[arg(long, value_enum, default_value_t = Disk::Slow)]
+    pub disk: Disk,
+    /// Milliseconds for each read of the slow disk.
+    #[arg(long, default_value_t = 6)]
+    pub read_delay_ms: u32,
+    /// Reads that the slow disk can do at once.
+    #[arg(long, default_value_t = 2)]
+    pub spindles: u32,
+    /// Memory of the server with its page cache, in MiB.
+    #[arg(long, default_value_t = 512)]
+    pub memory_mib: u64,
+    /// Let the scheduler place server and load; otherwise they have CPU 0 and CPU 1.
+    #[arg(long)]
+    pub unpinned: bool,
+}
+
+/// Everything that is set up; undone when dropped.
+pub struct Rig {
+    /// How it was asked for.
+    pub setup: Setup,
+    /// The document root: `hot/` on the native disk, `cold/` where the setup says.
+    pub docroot: PathBuf,
+    /// The device that holds the cold files.
+    pub device: Device,
+    /// The device's speed, where it is the emulated one.
+    pub calibration: Vec<Calibration>,
+    _cold: Cold,
+    journal: Rc<Journal>,
+}
+
+/// What keeps the cold files in place.
+enum Cold {
+    Slow { _disk: Box<SlowDisk> },
+    Native { _read_ahead: Guard },
+}
+
+impl Rig {
+    /// Sets everything up; fills the cold disk on the first run, which takes a minute.
+    ///
+    /// # Errors
+    /// Not root, a tool is missing, or another benchmark is at work.
+    pub fn set_up(setup: Setup) -> Result<Self> {
+        require_root()?;
+        let docroot = setup.dir.join("docroot");
+        for dir in [docroot.join("cold"), setup.dir.join("lists")] {
+            fs::create_dir_all(&dir).context(|| format!("create {}", dir.display()))?;
+        }
+        let journal = Journal::open(&setup.dir)?;
+        tree::write_hot(&docroot)?;
+        let load_cpu = cpus(&setup).1;
+        let (cold, device) = match setup.disk {
+            Disk::Slow => mount_slow(&journal, &setup, &docroot)?,
+            Disk::Native => fill_native(&journal, &docroot)?,
+        };
+        let calibration = match setup.disk {
+            Disk::Slow => slow_disk::calibrate(&device, load_cpu)?,
+            Disk::Native => Vec::new(),
+        };
+        Ok(Self {
+            setup,
+            docroot,
+            device,
+            calibration,
+            _cold: cold,
+            journal,
+        })
+    }
+
+    /// The journal that further changes go through.
+    #[must_use]
+    pub fn journal(&self) -> &Rc<Journal> {
+        &self.journal
+    }
+
+    /// The server's CPU; None: any.
+    #[must_use]
+    pub fn server_cpu(&self) -> Option<usize> {
+        cpus(&self.setup).0
+    }
+
+    /// The CPU of the load and of the disk's parts; None: any.
+    #[must_use]
+    pub fn load_cpu(&self) -> Option<usize> {
+        cpus(&self.setup).1
+    }
+
+    /// The server's memory, page cache included.
+    #[must_use]
+    pub fn memory_bytes_max(&self) -> u64 {
+        self.setup.memory_mib << 20
+    }
+
+    /// Writes a list of files for the load generator and the walker.
+    ///
+    /// # Errors
+    /// The list cannot be written.
+    pub fn list(&self, set: &ColdSet, seed: u64, count: usize) -> Result<PathBuf> {
+        let path = self
+            .setup
+            .dir
+            .join("lists")
+            .join(format!("{}-{seed}", set.bytes));
+        fs::write(&path, set.shuffled(seed, count).join("\n"))
+            .context(|| format!("write {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Empties the page cache and the caches of directory entries and inodes.
+    ///
+    /// # Errors
+    /// Not root.
+    pub fn drop_caches(&self) -> Result<()> {
+        rustix::fs::sync();
+        fs::write("/proc/sys/vm/drop_caches", "3").context(|| "drop the caches".into())
+    }
+}
+
+fn mount_slow(journal: &Rc<Journal>, setup: &Setup, docroot: &Path) -> Result<(Cold, Device)> {
+    let slowness = Slowness {
+        read_delay_ms: setup.read_delay_ms,
+        spindles: setup.spindles,
+    };
+    let disk = SlowDisk::mount(
+        journal,
+        &setup.dir,
+        &docroot.join("cold"),
+        slowness,
+        cpus(setup).1,
+    )?;
+    let device = disk.device.clone();
+    Ok((
+        Cold::Slow {
+            _disk: Box::new(disk),
+        },
+        device,
+    ))
+}
+
+fn fill_native(journal: &Rc<Journal>, docroot: &Path) -> Result<(Cold, Device)> {
+    let cold = docroot.join("cold");
+    COLD_SETS.iter().try_for_each(|set| set.fill(&cold))?;
+    let device = Device::holding(&cold)?;
+    let read_ahead = device.set_read_ahead_kb(journal, READ_AHEAD_KB)?;
+    Ok((
+        Cold::Native {
+            _read_ahead: read_ahead,
+        },
+        device,
+    ))
+}
+
+/// Server and load, each on its own CPU. With one CPU there is nothing to choose.
+fn cpus(setup: &Setup) -> (Option<usize>, Option<usize>) {
+    let several = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
+    if setup.unpinned || !several {
+        (None, None)
+    } else {
+        (Some(0), Some(1))
+    }
+}
+
+fn require_root() -> Result<()> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        "the rig mounts disks, makes control groups and drops caches: run it as root",
+    ))
+}

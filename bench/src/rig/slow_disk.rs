@@ -1,0 +1,306 @@
+//! A slow disk made of user-space parts: an image file behind `nbdkit` with a delay for each read
+//! and as many threads as the disk has spindles, shown as a file by `nbdfuse`, as a block device by
+//! a loop device with direct I/O, and as a directory by ext4.
+//!
+//! The delay filter has no head to move: it models the time of an access and how many can be under
+//! way at once, not the gain of a good order. What it cannot show, it cannot flatter.
+
+use super::confine::{NOBODY, tool};
+use super::device::Device;
+use super::journal::{Guard, Journal, Step, run_quietly};
+use super::tree::{COLD_SETS, ColdSet};
+use crate::failure::{Context, Failure, Result};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// The stock read-ahead window of Linux; a loop device starts with another one.
+pub const READ_AHEAD_KB: u32 = 128;
+/// How long a tool may take to be ready.
+const START_MAX: Duration = Duration::from_secs(10);
+
+/// How slow it is.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Slowness {
+    /// Milliseconds that each read takes.
+    pub read_delay_ms: u32,
+    /// Reads that can be under way at once.
+    pub spindles: u32,
+}
+
+/// Random reads per second of the device at one queue depth, as fio sees them.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Calibration {
+    /// Requests under way.
+    pub depth: u32,
+    /// Reads of 4 KiB per second.
+    pub reads_per_second: f64,
+}
+
+/// The mounted slow disk. Fields are dropped in the order in which they must be undone.
+pub struct SlowDisk {
+    /// The loop device.
+    pub device: Device,
+    _mount: Guard,
+    _read_ahead: Guard,
+    _loop: Guard,
+    _fuse: Guard,
+    _nbdfuse: Daemon,
+    _nbdkit: Daemon,
+}
+
+/// A tool that runs until its guard is dropped.
+struct Daemon {
+    guard: Option<Guard>,
+    child: Child,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        let _ = self.child.wait();
+    }
+}
+
+impl SlowDisk {
+    /// Mounts the cold files at `mount_point`, filling the image first if there is none yet.
+    ///
+    /// # Errors
+    /// Not root, or one of the tools is missing.
+    pub fn mount(
+        journal: &Rc<Journal>,
+        dir: &Path,
+        mount_point: &Path,
+        slowness: Slowness,
+        cpu: Option<usize>,
+    ) -> Result<Self> {
+        let image = image(journal, dir)?;
+        let socket = dir.join("nbdkit.sock");
+        let nbdkit = start_nbdkit(journal, dir, &image, &socket, slowness, cpu)?;
+        let fuse_point = dir.join("nbd");
+        create_dir(&fuse_point)?;
+        let fuse = journal.note(Step::Unmount(fuse_point.clone()))?;
+        let file = fuse_point.join("disk");
+        let nbdfuse = start_nbdfuse(journal, dir, &socket, &file, cpu)?;
+        let (loop_guard, device) = attach_loop(journal, &file, &["--read-only", "--direct-io=on"])?;
+        let read_ahead = device.set_read_ahead_kb(journal, READ_AHEAD_KB)?;
+        let mount = mount(journal, &device, mount_point, "ro")?;
+        Ok(Self {
+            device,
+            _mount: mount,
+            _read_ahead: read_ahead,
+            _loop: loop_guard,
+            _fuse: fuse,
+            _nbdfuse: nbdfuse,
+            _nbdkit: nbdkit,
+        })
+    }
+}
+
+/// What fio reads from the device at depth 1, 4 and 16, one second each.
+///
+/// # Errors
+/// fio is missing or fails.
+pub fn calibrate(device: &Device, cpu: Option<usize>) -> Result<Vec<Calibration>> {
+    [1, 4, 16]
+        .into_iter()
+        .map(|depth| calibrate_at(device, depth, cpu))
+        .collect()
+}
+
+fn calibrate_at(device: &Device, depth: u32, cpu: Option<usize>) -> Result<Calibration> {
+    let mut fio = tool(cpu, "fio");
+    fio.args([
+        "--name=calibrate",
+        "--readonly",
+        "--direct=1",
+        "--rw=randread",
+        "--bs=4k",
+        "--ioengine=libaio",
+    ]);
+    fio.args(["--time_based", "--runtime=1", "--output-format=json"]);
+    fio.arg(format!("--iodepth={depth}"))
+        .arg(format!("--filename={}", device.node().display()));
+    let output = run_quietly(&mut fio)?;
+    let report: serde_json::Value =
+        serde_json::from_str(&output).context(|| "read fio's report".into())?;
+    let reads_per_second = report["jobs"][0]["read"]["iops"].as_f64();
+    let reads_per_second = reads_per_second.ok_or_else(|| Failure::new("fio reports no reads"))?;
+    Ok(Calibration {
+        depth,
+        reads_per_second,
+    })
+}
+
+/// The file system image with all cold files, made on the first run and kept.
+fn image(journal: &Rc<Journal>, dir: &Path) -> Result<PathBuf> {
+    let sets: Vec<_> = COLD_SETS
+        .iter()
+        .map(|set| format!("{}x{}", set.files, set.bytes))
+        .collect();
+    let complete = dir.join(format!("cold-{}.img", sets.join("-")));
+    if complete.exists() {
+        return Ok(complete);
+    }
+    let partial = dir.join("cold.img.partial");
+    make_image(journal, dir, &partial)?;
+    fs::rename(&partial, &complete).context(|| format!("rename {}", partial.display()))?;
+    Ok(complete)
+}
+
+/// Fills the image at the speed of the disk below it, before anything is slow.
+fn make_image(journal: &Rc<Journal>, dir: &Path, image: &Path) -> Result<()> {
+    eprintln!("levity-bench: filling the image of the slow disk (once)");
+    let file = File::create(image).context(|| format!("create {}", image.display()))?;
+    file.set_len(image_bytes())
+        .context(|| format!("size {}", image.display()))?;
+    run_quietly(
+        Command::new("mkfs.ext4")
+            .args(["-q", "-F", "-m", "0", "-E", "lazy_itable_init=0"])
+            .arg(image),
+    )?;
+    let (_loop_guard, device) = attach_loop(journal, image, &[])?;
+    let mount_point = dir.join("fill");
+    create_dir(&mount_point)?;
+    let _mount = mount(journal, &device, &mount_point, "rw")?;
+    COLD_SETS.iter().try_for_each(|set| set.fill(&mount_point))
+}
+
+/// The files, rounded up to blocks, and a quarter more for the file system.
+fn image_bytes() -> u64 {
+    let set_bytes = |set: &ColdSet| (set.bytes as u64).next_multiple_of(4096) * set.files as u64;
+    COLD_SETS.iter().map(set_bytes).sum::<u64>() / 4 * 5
+}
+
+fn start_nbdkit(
+    journal: &Rc<Journal>,
+    dir: &Path,
+    image: &Path,
+    socket: &Path,
+    slowness: Slowness,
+    cpu: Option<usize>,
+) -> Result<Daemon> {
+    // A socket left over from an interrupted run would look like one that is ready.
+    let _ = fs::remove_file(socket);
+    let mut nbdkit = tool(cpu, "nbdkit");
+    nbdkit
+        .args(["--foreground", "--readonly", "--filter=delay", "--unix"])
+        .arg(socket);
+    nbdkit
+        .arg(format!("--threads={}", slowness.spindles))
+        .arg("file")
+        .arg(image);
+    // Twice in the page cache, the image would take memory from nothing but the figures.
+    nbdkit
+        .arg("cache=none")
+        .arg(format!("delay-read={}ms", slowness.read_delay_ms));
+    Daemon::start(journal, nbdkit, &dir.join("nbdkit.log"), || socket.exists())
+}
+
+fn start_nbdfuse(
+    journal: &Rc<Journal>,
+    dir: &Path,
+    socket: &Path,
+    file: &Path,
+    cpu: Option<usize>,
+) -> Result<Daemon> {
+    let mut nbdfuse = tool(cpu, "nbdfuse");
+    nbdfuse
+        .args(["--readonly", "--connections", "1"])
+        .arg(file)
+        .arg("--unix")
+        .arg(socket);
+    Daemon::start(journal, nbdfuse, &dir.join("nbdfuse.log"), || {
+        fs::metadata(file).is_ok_and(|file| file.len() > 0)
+    })
+}
+
+impl Daemon {
+    /// In a process group of its own: Ctrl-C must not take the disk away under a mounted file system.
+    fn start(
+        journal: &Rc<Journal>,
+        mut command: Command,
+        log: &Path,
+        ready: impl Fn() -> bool,
+    ) -> Result<Self> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let log_file = File::create(log).context(|| format!("create {}", log.display()))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log_file)
+            .process_group(0);
+        let child = command.spawn().context(|| format!("start {name}"))?;
+        let guard = Some(journal.note(Step::kill(&child)?)?);
+        let mut daemon = Self { guard, child };
+        wait_until_ready(&mut daemon.child, log, ready)?;
+        Ok(daemon)
+    }
+}
+
+fn wait_until_ready(child: &mut Child, log: &Path, ready: impl Fn() -> bool) -> Result<()> {
+    let end = Instant::now() + START_MAX;
+    while !ready() {
+        let ended = child
+            .try_wait()
+            .context(|| "wait for a tool".into())?
+            .is_some();
+        if ended || Instant::now() > end {
+            let said = fs::read_to_string(log).unwrap_or_default();
+            return Err(Failure::new(format!(
+                "the slow disk does not start: {}",
+                said.trim_end()
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+fn attach_loop(journal: &Rc<Journal>, file: &Path, options: &[&str]) -> Result<(Guard, Device)> {
+    let guard = journal.note(Step::DetachLoops(file.into()))?;
+    let node = run_quietly(
+        Command::new("losetup")
+            .args(["--find", "--show"])
+            .args(options)
+            .arg(file),
+    )?;
+    Ok((
+        guard,
+        Device::named(node.trim_end().trim_start_matches("/dev/")),
+    ))
+}
+
+fn mount(
+    journal: &Rc<Journal>,
+    device: &Device,
+    mount_point: &Path,
+    options: &str,
+) -> Result<Guard> {
+    let guard = journal.note(Step::Unmount(mount_point.into()))?;
+    run_quietly(
+        Command::new("mount")
+            .args(["-t", "ext4", "-o", options])
+            .arg(device.node())
+            .arg(mount_point),
+    )?;
+    Ok(guard)
+}
+
+fn create_dir(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).context(|| format!("create {}", path.display()))
+}
+
+/// Gives a directory to the user that servers run as.
+///
+/// # Errors
+/// Not root.
+pub fn create_dir_for_nobody(path: &Path) -> Result<()> {
+    create_dir(path)?;
+    std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY))
+        .context(|| format!("chown {}", path.display()))
+}

@@ -1,0 +1,165 @@
+//! The files that are served: a few hot ones, and sets of cold ones of equal size.
+
+use crate::failure::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The sizes of the hot files.
+pub const HOT_BYTES: [usize; 3] = [1024, 4096, 16384];
+/// Files in one directory: few, so that a cold open has a directory and an inode to read as well.
+const FILES_PER_DIRECTORY: usize = 32;
+
+/// Files of one size.
+#[derive(Clone, Copy, Debug)]
+pub struct ColdSet {
+    /// How many.
+    pub files: usize,
+    /// Bytes of each.
+    pub bytes: usize,
+}
+
+/// 100 KB, the size that the published comparisons use, and one byte more than that, because a
+/// server that reads in blocks or with O_DIRECT must get odd tails right at the same speed.
+pub const COLD_SETS: [ColdSet; 2] = [
+    ColdSet {
+        files: 12_000,
+        bytes: 100_000,
+    },
+    ColdSet {
+        files: 4_000,
+        bytes: 100_001,
+    },
+];
+
+/// Writes `hot/SIZE.bin` for each hot size.
+///
+/// # Errors
+/// The directory cannot be written.
+pub fn write_hot(docroot: &Path) -> Result<()> {
+    let dir = docroot.join("hot");
+    fs::create_dir_all(&dir).context(|| format!("create {}", dir.display()))?;
+    for bytes in HOT_BYTES {
+        let path = dir.join(format!("{bytes}.bin"));
+        fs::write(&path, noise(bytes)).context(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+impl ColdSet {
+    /// Writes the set below `cold` unless it is there. Its directory gets its name last, so an
+    /// interrupted fill is not taken for a complete one.
+    ///
+    /// # Errors
+    /// The disk is full or read-only.
+    pub fn fill(&self, cold: &Path) -> Result<()> {
+        let complete = cold.join(self.bytes.to_string());
+        if complete.exists() {
+            return Ok(());
+        }
+        let partial = cold.join(format!("{}.partial", self.bytes));
+        if partial.exists() {
+            fs::remove_dir_all(&partial).context(|| format!("remove {}", partial.display()))?;
+        }
+        self.write(&partial)
+            .context(|| format!("fill {}", partial.display()))?;
+        fs::rename(&partial, &complete).context(|| format!("rename {}", partial.display()))
+    }
+
+    fn write(&self, dir: &Path) -> std::io::Result<()> {
+        let mut content = noise(self.bytes);
+        for index in 0..self.files {
+            if index % FILES_PER_DIRECTORY == 0 {
+                fs::create_dir_all(dir.join(directory(index)))?;
+            }
+            content[..8].copy_from_slice(&(index as u64).to_le_bytes());
+            fs::write(dir.join(file(index)), &content)?;
+        }
+        Ok(())
+    }
+
+    /// The URL paths of `count` files in an order drawn from `seed`.
+    #[must_use]
+    pub fn shuffled(&self, seed: u64, count: usize) -> Vec<String> {
+        let mut order: Vec<usize> = (0..self.files).collect();
+        let mut random = Random::new(seed);
+        for last in (1..order.len()).rev() {
+            order.swap(last, random.below(last + 1));
+        }
+        order.truncate(count);
+        order
+            .into_iter()
+            .map(|index| format!("/cold/{}/{}", self.bytes, file(index).display()))
+            .collect()
+    }
+}
+
+fn directory(index: usize) -> PathBuf {
+    format!("{:04}", index / FILES_PER_DIRECTORY).into()
+}
+
+fn file(index: usize) -> PathBuf {
+    directory(index).join(format!("{index:06}.bin"))
+}
+
+/// Bytes that do not compress.
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut random = Random::new(bytes as u64);
+    (0..bytes).map(|_| random.next().to_le_bytes()[7]).collect()
+}
+
+/// xorshift64*: repeatable, and random enough to keep the elevator busy.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const SET: ColdSet = ColdSet {
+        files: 70,
+        bytes: 100,
+    };
+
+    #[test]
+    fn every_listed_path_exists_once_with_its_size() {
+        let docroot = tempfile::tempdir().unwrap();
+        SET.fill(&docroot.path().join("cold")).unwrap();
+        let paths = SET.shuffled(1, usize::MAX);
+        assert_eq!(paths.iter().collect::<HashSet<_>>().len(), SET.files);
+        for path in &paths {
+            let file = docroot.path().join(path.trim_start_matches('/'));
+            assert_eq!(fs::metadata(file).unwrap().len(), 100);
+        }
+    }
+
+    #[test]
+    fn seeds_give_different_orders() {
+        assert_eq!(SET.shuffled(1, 9), SET.shuffled(1, 9));
+        assert_ne!(SET.shuffled(1, 9), SET.shuffled(2, 9));
+    }
+
+    #[test]
+    fn a_partial_fill_is_started_again() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("100.partial/9999")).unwrap();
+        SET.fill(dir.path()).unwrap();
+        assert!(!dir.path().join("100/9999").exists());
+    }
+}

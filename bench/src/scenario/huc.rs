@@ -1,0 +1,383 @@
+//! HUC, hot under cold: how fast is a small file that lies in memory, while others wait for the disk?
+//!
+//! Each hot measurement is made three times: alone; while another process reads the slow disk as fast
+//! as the server is about to (which takes CPU and memory bandwidth, but waits on nobody's loop); and
+//! while the server itself serves cold files to a hundred clients. A server whose loop never waits
+//! for the disk cannot tell the last two apart.
+
+use super::{Measured, Run, interleaved, to_json};
+use crate::failure::Result;
+use crate::load::Report;
+use crate::load::command::Load;
+use crate::peer::{Row, Server};
+use crate::report::Outcome;
+use crate::report::picture::{self, Pair};
+use crate::report::spread::Spread;
+use crate::report::table::{Table, number, time_us};
+use crate::rig::Rig;
+use crate::rig::device::Activity;
+use crate::rig::tree::COLD_SETS;
+use crate::walk::Walk;
+use serde::Serialize;
+use std::path::PathBuf;
+
+const HOT_PATH: &str = "/hot/4096.bin";
+const HOT_BYTES: u64 = 4096;
+const CLOSED_CONNECTIONS: usize = 4;
+const OPEN_CONNECTIONS: usize = 32;
+const COLD_CLIENTS: usize = 100;
+/// Seconds in which the cold load gets going before the hot one counts.
+const WARM_UP: f64 = 0.5;
+
+/// The bars of the design: share of the throughput kept, and latency in microseconds.
+const KEPT_MIN: f64 = 0.9;
+const P99_FACTOR_MAX: f64 = 2.0;
+const P99_US_ALWAYS_FINE: f64 = 1000.0;
+const STALL_SECONDS_MAX: f64 = 0.005;
+
+/// The hot file under one circumstance.
+#[derive(Serialize)]
+struct Hot {
+    /// Closed loop on four connections.
+    closed: Report,
+    /// Open loop at the fixed rate.
+    open: Report,
+}
+
+/// The cold files that the server delivered meanwhile, and what the device did.
+#[derive(Serialize)]
+struct Cold {
+    report: Report,
+    device: Activity,
+}
+
+/// One row in one pass.
+#[derive(Serialize)]
+pub struct Pass {
+    alone: Hot,
+    beside_reader: Hot,
+    under_cold: Hot,
+    /// During the closed and the open loop.
+    cold: [Cold; 2],
+    /// The longest wait of the event loop, as the upper edge of its histogram bucket; Levity only.
+    loop_stall_seconds: Option<f64>,
+}
+
+#[derive(Clone, Copy)]
+enum Loop {
+    Closed,
+    Open,
+}
+
+/// Runs the workload.
+///
+/// # Errors
+/// The rig or a server fails.
+pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
+    let measured = interleaved(rows, run.passes, |row, pass| {
+        Bench { rig, run, pass }.measure(row)
+    })?;
+    Ok(Outcome {
+        name: "huc",
+        caption: caption(run),
+        table: table(rows, &measured),
+        picture: Some(picture(&measured)),
+        passes: to_json(&measured)?,
+    })
+}
+
+struct Bench<'a> {
+    rig: &'a Rig,
+    run: &'a Run,
+    pass: u64,
+}
+
+impl Bench<'_> {
+    fn measure(&self, row: &Row) -> Result<Pass> {
+        let server = Server::start(self.rig, row)?;
+        if row.is_filled() {
+            server.fill_cache_of_open_files(self.rig, &COLD_SETS[0])?;
+        }
+        let before = server.metrics()?;
+        let alone = Hot {
+            closed: self.alone(&server, Loop::Closed)?,
+            open: self.alone(&server, Loop::Open)?,
+        };
+        let (closed, cold_closed) = self.under_cold(&server, Loop::Closed)?;
+        let (open, cold_open) = self.under_cold(&server, Loop::Open)?;
+        let after = server.metrics()?;
+        let beside_reader = Hot {
+            closed: self.beside_reader(&server, Loop::Closed, &cold_closed)?,
+            open: self.beside_reader(&server, Loop::Open, &cold_open)?,
+        };
+        let stall = after
+            .zip(before)
+            .and_then(|(after, before)| after.highest_since(&before, "levity_loop_stall_seconds"));
+        Ok(Pass {
+            alone,
+            beside_reader,
+            under_cold: Hot { closed, open },
+            cold: [cold_closed, cold_open],
+            loop_stall_seconds: stall,
+        })
+    }
+
+    fn hot(&self, server: &Server, kind: Loop) -> Load {
+        let mut load = Load::new(
+            server.address,
+            HOT_PATH,
+            CLOSED_CONNECTIONS,
+            self.run.seconds,
+        );
+        load.warm_up = WARM_UP;
+        load.body_bytes = Some(HOT_BYTES);
+        if let Loop::Open = kind {
+            load.connections = OPEN_CONNECTIONS;
+            load.rate = Some(self.run.rate);
+        }
+        load
+    }
+
+    fn alone(&self, server: &Server, kind: Loop) -> Result<Report> {
+        self.hot(server, kind).measure(self.rig.load_cpu())
+    }
+
+    fn under_cold(&self, server: &Server, kind: Loop) -> Result<(Report, Cold)> {
+        let mut load = Load::new(server.address, "", COLD_CLIENTS, self.run.seconds + WARM_UP);
+        load.list = Some(self.cold_list(kind)?);
+        load.body_bytes = Some(COLD_SETS[0].bytes as u64);
+        self.cool_down(server)?;
+        let before = self.rig.device.sample()?;
+        let mut cold = load.start(self.rig.load_cpu())?;
+        let mut hot = self.hot(server, kind).start(self.rig.load_cpu())?;
+        let (hot_report, report) = (hot.report()?, cold.report()?);
+        let device = self.rig.device.activity_since(&before)?;
+        cold.drained()?;
+        hot.drained()?;
+        Ok((hot_report, Cold { report, device }))
+    }
+
+    /// The same files at the same rate, read by another process.
+    fn beside_reader(&self, server: &Server, kind: Loop, cold: &Cold) -> Result<Report> {
+        let walk = Walk {
+            root: self.rig.docroot.clone(),
+            list: self.cold_list(kind)?,
+            threads: 64,
+            seconds: self.run.seconds + WARM_UP,
+            rate: Some(cold.report.requests_per_second().max(1.0)),
+        };
+        self.cool_down(server)?;
+        let reader = walk.start(self.rig.load_cpu())?;
+        let hot = self.alone(server, kind)?;
+        reader.report()?;
+        Ok(hot)
+    }
+
+    /// Nothing cached but the hot file.
+    fn cool_down(&self, server: &Server) -> Result<()> {
+        self.rig.drop_caches()?;
+        let mut touch = Load::new(server.address, HOT_PATH, 1, 0.01);
+        touch.body_bytes = Some(HOT_BYTES);
+        touch.measure(self.rig.load_cpu()).map(drop)
+    }
+
+    fn cold_list(&self, kind: Loop) -> Result<PathBuf> {
+        let seed = self.pass * 2 + kind as u64;
+        self.rig.list(&COLD_SETS[0], seed, COLD_SETS[0].files)
+    }
+}
+
+fn caption(run: &Run) -> String {
+    format!(
+        "Hot under cold: a 4 KB file from memory, in a closed loop on {CLOSED_CONNECTIONS} connections (requests/s) and in an \
+         open loop at {rate} requests/s on {OPEN_CONNECTIONS} connections (p99, from the intended start), while \
+         {COLD_CLIENTS} clients fetch cold 100 KB files, each once. Baseline: the same while another process reads the \
+         same files at the same rate. Bar: {KEPT_MIN} of the baseline kept; p99 at most {P99_FACTOR_MAX} times alone or \
+         1 ms; Levity's loop never waits over 5 ms. One worker each; median of {passes} interleaved passes of \
+         {seconds} s (lowest to highest). nginx-best has a \
+         pool for the cold location only and a cache of open files; of nginx-best-filled that cache held every cold \
+         file before, which only a set that fits into it allows.",
+        rate = run.rate,
+        passes = run.passes,
+        seconds = run.seconds,
+    )
+}
+
+fn table(rows: &[Row], measured: &[Measured<Pass>]) -> Table {
+    let mut table = Table::new(&[
+        "server",
+        "alone req/s",
+        "beside a reader req/s",
+        "under cold req/s",
+        "kept",
+        "p99 alone",
+        "p99 beside a reader",
+        "p99 under cold",
+        "cold MB/s",
+        "disk busy",
+        "loop stall <=",
+        "bar",
+    ]);
+    for (row, measured) in rows.iter().zip(measured) {
+        table.push(cells(row, measured));
+    }
+    table
+}
+
+fn cells(row: &Row, measured: &Measured<Pass>) -> Vec<String> {
+    let figures = Figures::of(measured);
+    vec![
+        measured.server.clone(),
+        measured
+            .spread(|pass| pass.alone.closed.requests_per_second())
+            .show(number),
+        figures.beside_reader.show(number),
+        figures.under_cold.show(number),
+        figures.kept.show(number),
+        figures.p99_alone.show(time_us),
+        measured
+            .spread(|pass| pass.beside_reader.open.latency.p99_us)
+            .show(time_us),
+        figures.p99_under_cold.show(time_us),
+        measured
+            .spread(|pass| pass.cold[0].report.bytes_per_second() / 1e6)
+            .show(number),
+        measured
+            .spread(|pass| pass.cold[0].device.utilisation * 100.0)
+            .show(|percent| format!("{percent:.0} %")),
+        figures.stall_seconds.map_or("-".into(), |seconds| {
+            format!("{} ms", number(seconds * 1000.0))
+        }),
+        figures.verdict(row.is_levity()),
+    ]
+}
+
+/// What the bars are about.
+struct Figures {
+    beside_reader: Spread,
+    under_cold: Spread,
+    kept: Spread,
+    p99_alone: Spread,
+    p99_under_cold: Spread,
+    stall_seconds: Option<f64>,
+    errors: u64,
+}
+
+impl Figures {
+    fn of(measured: &Measured<Pass>) -> Self {
+        let beside_reader = |pass: &Pass| pass.beside_reader.closed.requests_per_second();
+        let under_cold = |pass: &Pass| pass.under_cold.closed.requests_per_second();
+        let stalls = measured
+            .passes
+            .iter()
+            .filter_map(|pass| pass.loop_stall_seconds);
+        Self {
+            beside_reader: measured.spread(beside_reader),
+            under_cold: measured.spread(under_cold),
+            kept: measured.spread(|pass| under_cold(pass) / beside_reader(pass)),
+            p99_alone: measured.spread(|pass| pass.alone.open.latency.p99_us),
+            p99_under_cold: measured.spread(|pass| pass.under_cold.open.latency.p99_us),
+            stall_seconds: stalls.max_by(f64::total_cmp),
+            errors: measured.passes.iter().map(Pass::errors).sum(),
+        }
+    }
+
+    /// `pass`, or which bars were missed.
+    fn verdict(&self, is_levity: bool) -> String {
+        let p99_max = (self.p99_alone.median * P99_FACTOR_MAX).max(P99_US_ALWAYS_FINE);
+        let stalled = self
+            .stall_seconds
+            .is_none_or(|seconds| seconds > STALL_SECONDS_MAX);
+        let missed = [
+            (self.kept.median < KEPT_MIN, "throughput".to_owned()),
+            (self.p99_under_cold.median > p99_max, "p99".to_owned()),
+            (is_levity && stalled, "stall".to_owned()),
+            (self.errors > 0, format!("{} errors", self.errors)),
+        ];
+        let missed: Vec<String> = missed
+            .into_iter()
+            .filter(|(miss, _)| *miss)
+            .map(|(_, bar)| bar)
+            .collect();
+        if missed.is_empty() {
+            "pass".into()
+        } else {
+            format!("missed: {}", missed.join(", "))
+        }
+    }
+}
+
+impl Pass {
+    fn errors(&self) -> u64 {
+        let hot = [&self.alone, &self.beside_reader, &self.under_cold];
+        let hot: u64 = hot
+            .iter()
+            .map(|hot| hot.closed.errors + hot.open.errors)
+            .sum();
+        hot + self.cold.iter().map(|cold| cold.report.errors).sum::<u64>()
+    }
+}
+
+fn picture(measured: &[Measured<Pass>]) -> String {
+    let pair = |row: &Measured<Pass>| {
+        let figures = Figures::of(row);
+        Pair {
+            name: row.server.clone(),
+            alone: figures.beside_reader.median,
+            under_cold: figures.under_cold.median,
+        }
+    };
+    let pairs: Vec<Pair> = measured.iter().map(pair).collect();
+    picture::svg(
+        "Requests per second for a 4 KB file in memory, while others wait for the disk",
+        &pairs,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(
+        kept: f64,
+        p99_alone: f64,
+        p99_under_cold: f64,
+        stall_seconds: Option<f64>,
+    ) -> Figures {
+        let one = |value: f64| Spread::of([value]);
+        Figures {
+            beside_reader: one(1.0),
+            under_cold: one(kept),
+            kept: one(kept),
+            p99_alone: one(p99_alone),
+            p99_under_cold: one(p99_under_cold),
+            stall_seconds,
+            errors: 0,
+        }
+    }
+
+    #[test]
+    fn the_bars_of_the_design() {
+        assert_eq!(figures(0.9, 100.0, 999.0, None).verdict(false), "pass");
+        assert_eq!(
+            figures(0.95, 600.0, 1100.0, Some(0.005)).verdict(true),
+            "pass"
+        );
+        assert_eq!(
+            figures(0.89, 100.0, 1001.0, None).verdict(false),
+            "missed: throughput, p99"
+        );
+        assert_eq!(
+            figures(1.0, 100.0, 100.0, Some(0.01)).verdict(true),
+            "missed: stall"
+        );
+    }
+
+    #[test]
+    fn levity_without_a_stall_metric_has_not_passed() {
+        assert_eq!(
+            figures(1.0, 100.0, 100.0, None).verdict(true),
+            "missed: stall"
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! Idle connections: user memory of a server for each connection that has made one request.
+
+use super::{Measured, interleaved, to_json};
+use crate::failure::{Failure, Result};
+use crate::load::command::Load;
+use crate::peer::{Row, Server};
+use crate::report::Outcome;
+use crate::report::table::{Table, number};
+use crate::rig::Rig;
+use serde::Serialize;
+
+const CONNECTIONS: usize = 10_000;
+/// The bar of the design.
+const BYTES_PER_CONNECTION_MAX: f64 = 2048.0;
+
+#[derive(Serialize)]
+struct Pass {
+    connections: usize,
+    anonymous_bytes_before: u64,
+    anonymous_bytes_held: u64,
+}
+
+impl Pass {
+    fn bytes_per_connection(&self) -> f64 {
+        self.anonymous_bytes_held
+            .saturating_sub(self.anonymous_bytes_before) as f64
+            / self.connections as f64
+    }
+}
+
+/// Runs the workload; once, because memory does not depend on the minute.
+///
+/// # Errors
+/// A server refuses connections.
+pub fn run(rig: &Rig, rows: &[Row]) -> Result<Outcome> {
+    let measured = interleaved(rows, 1, |row, _| measure(rig, row))?;
+    Ok(Outcome {
+        name: "idle",
+        caption: format!(
+            "User memory (anonymous, resident) that {CONNECTIONS} idle keep-alive connections cost, each after one \
+             request for a 4 KB file. Bar: {BYTES_PER_CONNECTION_MAX} bytes per connection."
+        ),
+        table: table(&measured),
+        passes: to_json(&measured)?,
+        picture: None,
+    })
+}
+
+fn measure(rig: &Rig, row: &Row) -> Result<Pass> {
+    let server = Server::start(rig, row)?;
+    // The first request makes a server set up what it needs once; that is no cost of a connection.
+    Load::new(server.address, "/hot/4096.bin", 4, 0.1).measure(rig.load_cpu())?;
+    let anonymous_bytes_before = server.anonymous_bytes()?;
+    let mut load = Load::new(server.address, "/hot/4096.bin", CONNECTIONS, 60.0);
+    load.hold = true;
+    let mut held = load.start(rig.load_cpu())?;
+    let report = held.report()?;
+    if report.requests < CONNECTIONS as u64 {
+        let why = report.first_error.unwrap_or_else(|| "no answer".into());
+        return Err(Failure::new(format!(
+            "{}: {} of {CONNECTIONS} connections: {why}",
+            row.name, report.requests
+        )));
+    }
+    let anonymous_bytes_held = server.anonymous_bytes()?;
+    Ok(Pass {
+        connections: CONNECTIONS,
+        anonymous_bytes_before,
+        anonymous_bytes_held,
+    })
+}
+
+fn table(measured: &[Measured<Pass>]) -> Table {
+    let mut table = Table::new(&[
+        "server",
+        "before KiB",
+        "with connections KiB",
+        "bytes per connection",
+        "bar",
+    ]);
+    for row in measured {
+        let bytes = row.spread(Pass::bytes_per_connection);
+        table.push(vec![
+            row.server.clone(),
+            row.spread(|pass| pass.anonymous_bytes_before as f64 / 1024.0)
+                .show(number),
+            row.spread(|pass| pass.anonymous_bytes_held as f64 / 1024.0)
+                .show(number),
+            bytes.show(number),
+            if bytes.median <= BYTES_PER_CONNECTION_MAX {
+                "pass".into()
+            } else {
+                "missed".into()
+            },
+        ]);
+    }
+    table
+}

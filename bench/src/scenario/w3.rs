@@ -1,0 +1,154 @@
+//! W3: cold files of 100 000 and 100 001 bytes, each once, 64 at a time, against the walker.
+
+use super::{Measured, Run, interleaved, to_json};
+use crate::failure::Result;
+use crate::load::Report;
+use crate::load::command::Load;
+use crate::peer::{Row, Server};
+use crate::report::Outcome;
+use crate::report::table::{Table, number, time_us};
+use crate::rig::Rig;
+use crate::rig::device::Activity;
+use crate::rig::tree::{COLD_SETS, ColdSet};
+use crate::walk::Walk;
+use serde::Serialize;
+
+const CLIENTS: usize = 64;
+/// Longer than any pass takes.
+const SECONDS_MAX: f64 = 600.0;
+/// The walker's reads per second are not known before; a pass of S seconds gets this many files for
+/// each of them, which is what the slow disk can do.
+const FILES_PER_SECOND: f64 = 260.0;
+/// The bar of the design.
+const E_MIN: f64 = 0.95;
+
+#[derive(Serialize)]
+struct Side {
+    report: Report,
+    device: Activity,
+}
+
+/// One row in one pass and with one file size.
+#[derive(Serialize)]
+pub struct Pass {
+    bytes: usize,
+    server: Side,
+    /// Right before, on the same files.
+    walker: Side,
+}
+
+impl Pass {
+    fn e(&self) -> f64 {
+        self.server.report.bytes_per_second() / self.walker.report.bytes_per_second()
+    }
+}
+
+/// Runs the workload.
+///
+/// # Errors
+/// The rig or a server fails.
+pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
+    let mut table = Table::new(&[
+        "server",
+        "file bytes",
+        "E",
+        "MB/s",
+        "walker MB/s",
+        "p50",
+        "p99",
+        "slowest",
+        "disk busy",
+        "read / sent",
+        "bar",
+    ]);
+    let mut all = Vec::new();
+    for set in COLD_SETS {
+        let measured = interleaved(rows, run.passes, |row, pass| {
+            measure(rig, row, set, pass, run.seconds)
+        })?;
+        measured.iter().for_each(|row| table.push(cells(row, set)));
+        all.extend(measured);
+    }
+    Ok(Outcome {
+        name: "w3",
+        caption: format!(
+            "Cold files, each once, {CLIENTS} at a time, caches dropped before each pass. E: the server's body bytes/s over \
+             those of a walker that opens, stats, reads and closes the same files with {CLIENTS} threads right before. \
+             Bar: E >= {E_MIN}. Median of {} interleaved passes (lowest to highest).",
+            run.passes
+        ),
+        table,
+        passes: to_json(&all)?,
+        picture: None,
+    })
+}
+
+fn measure(rig: &Rig, row: &Row, set: ColdSet, pass: u64, seconds: f64) -> Result<Pass> {
+    let count = ((seconds * FILES_PER_SECOND) as usize).clamp(CLIENTS, set.files);
+    let list = rig.list(&set, pass, count)?;
+    let walk = Walk {
+        root: rig.docroot.clone(),
+        list: list.clone(),
+        threads: CLIENTS,
+        seconds: SECONDS_MAX,
+        rate: None,
+    };
+    let walker = cold(rig, || walk.start(rig.load_cpu())?.report())?;
+    let server = Server::start(rig, row)?;
+    if row.is_filled() {
+        server.fill_cache_of_open_files(rig, &set)?;
+    }
+    let mut load = Load::new(server.address, "", CLIENTS, SECONDS_MAX);
+    load.list = Some(list);
+    load.body_bytes = Some(set.bytes as u64);
+    let server = cold(rig, || load.measure(rig.load_cpu()))?;
+    Ok(Pass {
+        bytes: set.bytes,
+        server,
+        walker,
+    })
+}
+
+fn cold(rig: &Rig, read: impl FnOnce() -> Result<Report>) -> Result<Side> {
+    rig.drop_caches()?;
+    let before = rig.device.sample()?;
+    let report = read()?;
+    Ok(Side {
+        report,
+        device: rig.device.activity_since(&before)?,
+    })
+}
+
+fn cells(row: &Measured<Pass>, set: ColdSet) -> Vec<String> {
+    let e = row.spread(Pass::e);
+    let errors: u64 = row
+        .passes
+        .iter()
+        .map(|pass| pass.server.report.errors)
+        .sum();
+    let over_read =
+        |pass: &Pass| pass.server.device.bytes as f64 / pass.server.report.body_bytes as f64;
+    vec![
+        row.server.clone(),
+        set.bytes.to_string(),
+        e.show(number),
+        row.spread(|pass| pass.server.report.bytes_per_second() / 1e6)
+            .show(number),
+        row.spread(|pass| pass.walker.report.bytes_per_second() / 1e6)
+            .show(number),
+        row.spread(|pass| pass.server.report.latency.p50_us)
+            .show(time_us),
+        row.spread(|pass| pass.server.report.latency.p99_us)
+            .show(time_us),
+        row.spread(|pass| pass.server.report.latency.max_us)
+            .show(time_us),
+        row.spread(|pass| pass.server.device.utilisation * 100.0)
+            .show(|percent| format!("{percent:.0} %")),
+        row.spread(over_read).show(number),
+        match (errors, e.median >= E_MIN) {
+            (0, true) => "pass".into(),
+            (0, false) => "missed".into(),
+            _ => format!("{errors} errors"),
+        },
+    ]
+}

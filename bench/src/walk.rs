@@ -1,0 +1,208 @@
+//! The walker: threads that open, stat, read and close each file of a list once, and do nothing else.
+//!
+//! It is the limit that a cold workload is compared with, and at a fixed rate it is the noise of a
+//! disk being read by somebody else.
+
+use crate::failure::{Context, Failure, Result};
+use crate::load::Report;
+use crate::load::histogram::Histogram;
+use crate::rig::confine::pinned;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// What to read, and how fast.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Walk {
+    /// The directory that the paths of the list are relative to.
+    #[arg(long)]
+    pub root: PathBuf,
+    /// A file of paths, one per line.
+    #[arg(long)]
+    pub list: PathBuf,
+    /// Readers at a time.
+    #[arg(long, default_value_t = 64)]
+    pub threads: usize,
+    /// The longest it may take, in seconds.
+    #[arg(long, default_value_t = 600.0)]
+    pub seconds: f64,
+    /// At most this many files a second, evenly spaced.
+    #[arg(long)]
+    pub rate: Option<f64>,
+}
+
+#[derive(Default)]
+struct Tally {
+    report: Report,
+    latency: Histogram,
+}
+
+impl Walk {
+    /// Runs here and prints the report as JSON on standard output. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The list cannot be read. Files that cannot be read are counted instead.
+    pub fn run(&self) -> Result<()> {
+        let report = self.walk()?;
+        println!(
+            "{}",
+            serde_json::to_string(&report).context(|| "report".into())?
+        );
+        Ok(())
+    }
+
+    fn walk(&self) -> Result<Report> {
+        let list = std::fs::read_to_string(&self.list)
+            .context(|| format!("read {}", self.list.display()))?;
+        let paths: Vec<&str> = list.lines().collect();
+        let next = AtomicUsize::new(0);
+        let tally = Mutex::new(Tally::default());
+        let started = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads {
+                scope.spawn(|| self.read_files(&paths, &next, &tally, started));
+            }
+        });
+        let tally = tally
+            .into_inner()
+            .map_err(|_| Failure::new("a reader panicked"))?;
+        let latency = tally.latency.latency();
+        Ok(Report {
+            seconds: started.elapsed().as_secs_f64(),
+            latency,
+            ..tally.report
+        })
+    }
+
+    fn read_files(
+        &self,
+        paths: &[&str],
+        next: &AtomicUsize,
+        tally: &Mutex<Tally>,
+        started: Instant,
+    ) {
+        let end = started + Duration::from_secs_f64(self.seconds);
+        let mut buffer = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let due = self.rate.map_or(started, |rate| {
+                started + Duration::from_secs_f64(index as f64 / rate)
+            });
+            if index >= paths.len() || due.max(Instant::now()) >= end {
+                return;
+            }
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            let opened = Instant::now();
+            let read = read_file(
+                &self.root.join(paths[index].trim_start_matches('/')),
+                &mut buffer,
+            );
+            if let Ok(mut tally) = tally.lock() {
+                tally.count(&read, opened.elapsed());
+            }
+        }
+    }
+
+    /// Starts a process of its own for it, on `cpu` where one is given, and reports at its end.
+    ///
+    /// # Errors
+    /// The process cannot be started or fails.
+    pub fn start(&self, cpu: Option<usize>) -> Result<RunningWalk> {
+        let mut arguments = vec![
+            "walk".to_owned(),
+            format!("--root={}", self.root.display()),
+            format!("--list={}", self.list.display()),
+            format!("--threads={}", self.threads),
+            format!("--seconds={}", self.seconds),
+        ];
+        arguments.extend(self.rate.map(|rate| format!("--rate={rate}")));
+        let child = pinned(cpu, &arguments)?
+            .stdout(Stdio::piped())
+            .spawn()
+            .context(|| "start the walker".into())?;
+        Ok(RunningWalk(child))
+    }
+}
+
+/// A walker at work; it ends by itself.
+pub struct RunningWalk(std::process::Child);
+
+impl RunningWalk {
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// The walker failed: its message is on standard error.
+    pub fn report(self) -> Result<Report> {
+        let output = self
+            .0
+            .wait_with_output()
+            .context(|| "wait for the walker".into())?;
+        serde_json::from_slice(&output.stdout).context(|| "the walker failed".into())
+    }
+}
+
+impl Tally {
+    fn count(&mut self, read: &std::io::Result<u64>, took: Duration) {
+        match read {
+            Ok(bytes) => {
+                self.report.requests += 1;
+                self.report.body_bytes += bytes;
+                self.latency.record(took);
+            }
+            Err(error) => {
+                self.report.errors += 1;
+                self.report
+                    .first_error
+                    .get_or_insert_with(|| error.to_string());
+            }
+        }
+    }
+}
+
+fn read_file(path: &std::path::Path, buffer: &mut Vec<u8>) -> std::io::Result<u64> {
+    let mut file = File::open(path)?;
+    let bytes = file.metadata()?.len();
+    buffer.resize(usize::try_from(bytes).unwrap_or(usize::MAX), 0);
+    file.read_exact(buffer)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walk_of(names: &str, rate: Option<f64>) -> Report {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), [1; 10]).unwrap();
+        std::fs::write(dir.path().join("b"), [1; 20]).unwrap();
+        let list = dir.path().join("list");
+        std::fs::write(&list, names).unwrap();
+        Walk {
+            root: dir.path().into(),
+            list,
+            threads: 2,
+            seconds: 60.0,
+            rate,
+        }
+        .walk()
+        .unwrap()
+    }
+
+    #[test]
+    fn reads_each_file_once_and_counts_what_fails() {
+        let report = walk_of("/a\n/b\n/missing\n", None);
+        assert_eq!(
+            (report.requests, report.body_bytes, report.errors),
+            (2, 30, 1)
+        );
+    }
+
+    #[test]
+    fn a_rate_spaces_the_files() {
+        assert!(walk_of("/a\n/b\n/a\n", Some(100.0)).seconds >= 0.02);
+    }
+}

@@ -1,0 +1,164 @@
+//! The chunked transfer coding (RFC 9112, 7.1).
+
+use super::Reject;
+use super::line::{is_control, is_token_byte};
+
+/// Hexadecimal digits in a chunk size: as many as fit in 64 bits, so that no size can overflow.
+const SIZE_DIGITS_MAX: u32 = 16;
+
+/// Bytes of chunk extensions in a whole body, each with its CR. They are read and ignored; without
+/// a bound, a body of one-byte chunks could make us read a multiple of what is counted as data.
+const EXTENSION_BYTES_MAX: u32 = 4 * 1024;
+
+/// Bytes of trailer lines in a body.
+const TRAILER_BYTES_MAX: u32 = 8 * 1024;
+
+/// Decoder of one chunked body. Start a new one for the next body; do not use it again after an
+/// error.
+///
+/// Extensions and trailers are checked and discarded.
+#[derive(Debug, Clone, Default)]
+pub struct Chunked {
+    state: State,
+    /// Data bytes left in the current chunk.
+    left: u64,
+    size_digits: u32,
+    extension_bytes: u32,
+    trailer_bytes: u32,
+}
+
+/// What one call of [`Chunked::decode`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decoded {
+    /// Bytes of the input that belong to the body: all of them unless `done`.
+    pub consumed: usize,
+    /// The body is complete; what follows in the input is the next message.
+    pub done: bool,
+}
+
+/// The part of the body that the next byte belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum State {
+    #[default]
+    Size,
+    Extension,
+    SizeLf,
+    Data,
+    DataCr,
+    DataLf,
+    TrailerStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    EndLf,
+    Done,
+}
+
+impl Chunked {
+    /// Decodes what has arrived and hands each piece of data over without copying it. Input may be
+    /// cut anywhere.
+    ///
+    /// # Errors
+    /// 400 for anything but the exact grammar (bare LF, white space or a sign at the size, more
+    /// than 16 digits), 431 when extensions or trailers exceed their bounds. Data handed over
+    /// before the error is part of a body that never became complete.
+    pub fn decode(&mut self, input: &[u8], mut data: impl FnMut(&[u8])) -> Result<Decoded, Reject> {
+        let mut at = 0;
+        while at < input.len() && self.state != State::Done {
+            if self.state == State::Data {
+                let len = usize::try_from(self.left)
+                    .unwrap_or(usize::MAX)
+                    .min(input.len() - at);
+                data(&input[at..at + len]);
+                at += len;
+                self.data_read(len);
+            } else {
+                self.state = self.step(input[at])?;
+                at += 1;
+            }
+        }
+        Ok(Decoded {
+            consumed: at,
+            done: self.state == State::Done,
+        })
+    }
+
+    fn data_read(&mut self, len: usize) {
+        self.left -= len as u64;
+        if self.left == 0 {
+            self.state = State::DataCr;
+        }
+    }
+
+    /// The state after one byte outside the data.
+    fn step(&mut self, byte: u8) -> Result<State, Reject> {
+        match (self.state, byte) {
+            (State::Size, _) => self.size(byte),
+            (State::Extension, _) => self.extension(byte),
+            (State::SizeLf, b'\n') => Ok(self.chunk_start()),
+            (State::DataCr, b'\r') => Ok(State::DataLf),
+            (State::DataLf, b'\n') => Ok(State::Size),
+            (State::TrailerStart | State::TrailerName | State::TrailerValue, _) => {
+                self.trailer(byte)
+            }
+            (State::TrailerLf, b'\n') => Ok(State::TrailerStart),
+            (State::EndLf, b'\n') => Ok(State::Done),
+            (State::DataCr | State::DataLf, _) => Err(Reject::bad("chunk longer than its size")),
+            _ => Err(Reject::bad("bare CR in a chunked body")),
+        }
+    }
+
+    fn size(&mut self, byte: u8) -> Result<State, Reject> {
+        match (char::from(byte).to_digit(16), byte) {
+            (Some(_), _) if self.size_digits == SIZE_DIGITS_MAX => {
+                Err(Reject::bad("chunk size too large"))
+            }
+            (Some(digit), _) => {
+                self.left = self.left << 4 | u64::from(digit);
+                self.size_digits += 1;
+                Ok(State::Size)
+            }
+            (None, b'\r') if self.size_digits > 0 => Ok(State::SizeLf),
+            (None, b';') if self.size_digits > 0 => Ok(State::Extension),
+            _ => Err(Reject::bad("bad chunk size")),
+        }
+    }
+
+    fn extension(&mut self, byte: u8) -> Result<State, Reject> {
+        self.extension_bytes += 1;
+        match byte {
+            _ if self.extension_bytes > EXTENSION_BYTES_MAX => {
+                Err(Reject::new(431, "chunk extensions too long"))
+            }
+            b'\r' => Ok(State::SizeLf),
+            _ if is_control(byte) => Err(Reject::bad("bad chunk extension")),
+            _ => Ok(State::Extension),
+        }
+    }
+
+    fn chunk_start(&mut self) -> State {
+        self.size_digits = 0;
+        if self.left > 0 {
+            State::Data
+        } else {
+            State::TrailerStart
+        }
+    }
+
+    fn trailer(&mut self, byte: u8) -> Result<State, Reject> {
+        self.trailer_bytes += 1;
+        match (self.state, byte) {
+            (State::TrailerStart, b'\r') => Ok(State::EndLf),
+            _ if self.trailer_bytes > TRAILER_BYTES_MAX => {
+                Err(Reject::new(431, "trailers too long"))
+            }
+            (State::TrailerValue, b'\r') => Ok(State::TrailerLf),
+            (State::TrailerValue, _) if !is_control(byte) => Ok(State::TrailerValue),
+            (State::TrailerName, b':') => Ok(State::TrailerValue),
+            (State::TrailerStart | State::TrailerName, _) if is_token_byte(byte) => {
+                Ok(State::TrailerName)
+            }
+            _ => Err(Reject::bad("bad trailer line")),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What a parsed request head holds.
+
+/// A position inside the bytes that were parsed, so that a head can be kept without borrowing them.
+///
+/// It stays valid as long as the same bytes are at the same offset: move the buffer freely, do not
+/// shift its contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    /// Both ends must fit in 32 bits; `parse_request` reads no further than that.
+    pub(crate) fn new(start: usize, end: usize) -> Self {
+        debug_assert!(start <= end && u32::try_from(end).is_ok());
+        Self {
+            start: start as u32,
+            end: end as u32,
+        }
+    }
+
+    /// The bytes at this position.
+    ///
+    /// # Panics
+    /// When `bytes` is shorter than the head that the span came from.
+    pub fn of(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.start as usize..self.end as usize]
+    }
+
+    /// True for a span without bytes, such as the value of an empty header.
+    pub fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    /// Length in bytes.
+    pub fn len(self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    pub(crate) fn start(self) -> usize {
+        self.start as usize
+    }
+
+    /// The part `start..end` of this span, both counted from its start.
+    pub(crate) fn part(self, start: usize, end: usize) -> Self {
+        debug_assert!(end <= self.len());
+        Self::new(self.start() + start, self.start() + end)
+    }
+}
+
+/// Request method (RFC 9110, 9.3; PATCH is RFC 5789). Methods are case-sensitive: `get` is
+/// `Unknown`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(missing_docs, reason = "each is the method of its name")]
+pub enum Method {
+    Get,
+    Head,
+    Options,
+    Post,
+    Put,
+    Delete,
+    Patch,
+    Connect,
+    Trace,
+    /// A well-formed method that none of the above is; a server answers 501.
+    #[default]
+    Unknown,
+}
+
+impl Method {
+    pub(crate) fn of(token: &[u8]) -> Self {
+        match token {
+            b"GET" => Self::Get,
+            b"HEAD" => Self::Head,
+            b"OPTIONS" => Self::Options,
+            b"POST" => Self::Post,
+            b"PUT" => Self::Put,
+            b"DELETE" => Self::Delete,
+            b"PATCH" => Self::Patch,
+            b"CONNECT" => Self::Connect,
+            b"TRACE" => Self::Trace,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Protocol version. A minor version above 1 is read as 1.1 (RFC 9110, 2.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1, and HTTP/1.2 to 1.9
+    #[default]
+    Http11,
+}
+
+/// How the body's length is known (RFC 9112, 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Framing {
+    /// Neither Content-Length nor Transfer-Encoding: no body.
+    #[default]
+    None,
+    /// Content-Length, in bytes.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`; decode with [`Chunked`](super::Chunked).
+    Chunked,
+}
+
+/// The form of the request target (RFC 9112, 3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Target {
+    /// `/path?query`
+    #[default]
+    Origin,
+    /// `http://host/path?query`
+    Absolute,
+    /// `*`, with OPTIONS only
+    Asterisk,
+    /// `host:port`, with CONNECT only
+    Authority,
+}
+
+/// One header line. The value is without the white space around it and may be empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeaderSpan {
+    /// The name as sent, in any case.
+    pub name: Span,
+    /// The value as sent; bytes from 0x80 are possible, control characters other than HTAB are
+    /// not.
+    pub value: Span,
+}
+
+/// A request head: spans into the bytes it was parsed from, and what the framing headers mean.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RequestHead {
+    /// The method.
+    pub method: Method,
+    /// The method as sent, for the log.
+    pub method_span: Span,
+    /// The version.
+    pub version: Version,
+    /// The form of the target.
+    pub target: Target,
+    /// The whole target as sent.
+    pub target_span: Span,
+    /// The path, not decoded. It starts with `/`, or is empty for `*` and for CONNECT.
+    pub path: Span,
+    /// What follows the first `?`, not decoded.
+    pub query: Option<Span>,
+    /// The host with its port, as sent and valid: from an absolute or authority-form target if
+    /// there is one, else from Host (RFC 9112, 3.2.2). `None` only in HTTP/1.0. Compare by
+    /// [`host_name`](super::host_name).
+    pub host: Option<Span>,
+    /// The header lines in the order they were sent.
+    pub headers: Vec<HeaderSpan>,
+    /// How long the body is.
+    pub framing: Framing,
+    /// Whether the client allows another request on this connection (RFC 9112, 9.3).
+    pub keep_alive: bool,
+    /// Whether the client waits for `100 Continue` before its body (RFC 9110, 10.1.1).
+    pub expect_continue: bool,
+    /// Length of the head in bytes, with blank lines before it and the blank line after it: the
+    /// body starts here.
+    pub bytes: usize,
+}
+
+impl RequestHead {
+    /// Forgets the content and keeps the allocation.
+    pub fn clear(&mut self) {
+        let mut headers = std::mem::take(&mut self.headers);
+        headers.clear();
+        *self = Self {
+            headers,
+            ..Self::default()
+        };
+    }
+
+    /// The value of the first header line of this name, which must be in lower case.
+    pub fn header<'a>(&self, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
+        self.headers_named(bytes, name).next()
+    }
+
+    /// The values of all header lines of this name, which must be in lower case, in the order they
+    /// were sent.
+    pub fn headers_named<'a>(&self, bytes: &'a [u8], name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let same =
+            |header: &&HeaderSpan| header.name.of(bytes).eq_ignore_ascii_case(name.as_bytes());
+        self.headers
+            .iter()
+            .filter(same)
+            .map(|header| header.value.of(bytes))
+    }
+}

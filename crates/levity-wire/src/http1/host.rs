@@ -1,0 +1,88 @@
+//! The host and port of a request (RFC 9110, 7.2; RFC 3986, 3.2.2).
+
+use std::borrow::Cow;
+use std::net::Ipv6Addr;
+
+use super::Reject;
+
+/// Longest host name, RFC 1035, 2.3.4.
+const NAME_BYTES_MAX: usize = 255;
+
+const BAD_HOST: Reject = Reject::bad("bad host");
+
+pub(super) struct Authority<'a> {
+    /// With brackets when it is an IPv6 address.
+    pub(super) name: &'a [u8],
+    /// What follows the colon: at most five digits, possibly none.
+    pub(super) port: Option<&'a [u8]>,
+}
+
+/// The name in a Host value, as sites are looked up by it: in lower case, without port, without the
+/// final dot of a fully qualified name, with the brackets of an IPv6 address. Allocates only when
+/// there is an upper-case letter.
+///
+/// # Errors
+/// 400 unless it is `name[:port]`, `ipv4[:port]` or `[ipv6][:port]`. Names may hold letters,
+/// digits, `-`, `_` and single dots: RFC 3986 allows more marks and percent escapes, which no
+/// resolver knows and which readers take differently.
+pub fn host_name(host: &[u8]) -> Result<Cow<'_, str>, Reject> {
+    let name = split(host)?.name;
+    let name = str::from_utf8(name.strip_suffix(b".").unwrap_or(name)).map_err(|_| BAD_HOST)?;
+    Ok(if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(name.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(name)
+    })
+}
+
+pub(super) fn split(host: &[u8]) -> Result<Authority<'_>, Reject> {
+    let name_len = match host {
+        [b'[', ..] => address_len(host),
+        _ => name_len(host),
+    };
+    let (name, rest) = host.split_at(name_len.ok_or(BAD_HOST)?);
+    match rest {
+        [] => Ok(Authority { name, port: None }),
+        [b':', port @ ..] if is_port(port) => Ok(Authority {
+            name,
+            port: Some(port),
+        }),
+        _ => Err(BAD_HOST),
+    }
+}
+
+/// Length of the `[v6]` that `host` starts with. Zone identifiers mean nothing to the other side
+/// and are refused.
+fn address_len(host: &[u8]) -> Option<usize> {
+    let end = host.iter().position(|&byte| byte == b']')?;
+    str::from_utf8(&host[1..end])
+        .ok()?
+        .parse::<Ipv6Addr>()
+        .ok()?;
+    Some(end + 1)
+}
+
+/// Length of the name that `host` starts with, when every label of it has at least one byte.
+fn name_len(host: &[u8]) -> Option<usize> {
+    let mut label_bytes = 0;
+    for (at, &byte) in host.iter().enumerate() {
+        match byte {
+            b'.' if label_bytes > 0 => label_bytes = 0,
+            b':' => return (1..=NAME_BYTES_MAX).contains(&at).then_some(at),
+            _ if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' => label_bytes += 1,
+            _ => return None,
+        }
+    }
+    (1..=NAME_BYTES_MAX)
+        .contains(&host.len())
+        .then_some(host.len())
+}
+
+/// RFC 3986, 3.2.3 allows an empty port.
+fn is_port(port: &[u8]) -> bool {
+    let number = port.iter().try_fold(0u32, |number, &byte| {
+        let digit = byte.is_ascii_digit().then(|| u32::from(byte - b'0'))?;
+        Some(number * 10 + digit).filter(|&number| number <= u32::from(u16::MAX))
+    });
+    port.len() <= 5 && number.is_some()
+}

@@ -1,0 +1,101 @@
+//! Replays the seeds of the fuzz targets. The first word of a seed's name is what must come of it:
+//! `ok`, `more` for input that is not complete, or a status. Names without such a word, as a fuzzer
+//! gives them, are checked for their properties only.
+
+use std::fs;
+use std::path::PathBuf;
+
+use levity_wire::condition::Verdict;
+use levity_wire::http1::{Chunked, Limits, Reject, RequestHead, parse_request};
+use levity_wire::path;
+use levity_wire::range::{self, Range};
+
+mod properties;
+
+const OUTCOMES: &[&str] = &[
+    "ok", "more", "200", "206", "304", "400", "412", "414", "416", "431", "501", "505",
+];
+
+fn replay(target: &str, property: fn(&[u8]), outcome: fn(&[u8]) -> String) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target);
+    let mut named = 0;
+    for entry in fs::read_dir(&folder).expect("the corpus is committed") {
+        let file = entry.expect("a readable folder").path();
+        let bytes = fs::read(&file).expect("a readable seed");
+        property(&bytes);
+        let name = file
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("an ASCII name");
+        let expected = name
+            .split('-')
+            .next()
+            .filter(|word| OUTCOMES.contains(word));
+        if let Some(expected) = expected {
+            assert_eq!(outcome(&bytes), expected, "{target}/{name}");
+            named += 1;
+        }
+    }
+    assert!(named >= 10, "{target} has {named} seeds with an outcome");
+}
+
+fn complete(outcome: Result<bool, Reject>) -> String {
+    match outcome {
+        Ok(true) => "ok".to_owned(),
+        Ok(false) => "more".to_owned(),
+        Err(reject) => reject.status.to_string(),
+    }
+}
+
+#[test]
+fn request_head() {
+    replay("request_head", properties::request_head, |bytes| {
+        complete(parse_request(
+            bytes,
+            &mut RequestHead::default(),
+            &Limits::default(),
+        ))
+    });
+}
+
+#[test]
+fn chunked() {
+    replay("chunked", properties::chunked, |bytes| {
+        let decoded = Chunked::default().decode(bytes, |_| {});
+        complete(decoded.map(|decoded| decoded.done))
+    });
+}
+
+#[test]
+fn range() {
+    replay("range", properties::range, |bytes| {
+        let (size, value) = properties::range_input(bytes);
+        let status = match range::parse(value, size) {
+            Range::Whole => 200,
+            Range::Part { .. } => 206,
+            Range::Unsatisfiable => 416,
+        };
+        status.to_string()
+    });
+}
+
+#[test]
+fn condition() {
+    replay("condition", properties::condition, |bytes| {
+        let status = match properties::Conditional::read(bytes).verdict() {
+            Verdict::Proceed => 200,
+            Verdict::NotModified => 304,
+            Verdict::Failed => 412,
+        };
+        status.to_string()
+    });
+}
+
+#[test]
+fn path() {
+    replay("path", properties::path, |bytes| {
+        complete(path::decode(bytes, &mut Vec::new()).map(|()| true))
+    });
+}

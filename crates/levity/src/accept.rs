@@ -1,0 +1,157 @@
+//! Accept: from a listening socket to a connection on this loop.
+
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::task::{self, JoinHandle};
+use tokio::time;
+
+use crate::address::Address;
+use crate::conn::Conn;
+use crate::diagnostics;
+use crate::stall::{Step, Watched};
+use crate::stream::Stream;
+use crate::worker::Worker;
+
+/// How long to wait when the process or the machine is out of descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A bound socket, before it belongs to a loop.
+#[derive(Debug)]
+pub enum Socket {
+    /// One of several on the same TCP port; the kernel spreads connections among them.
+    Tcp(std::net::TcpListener),
+    /// A descriptor of the one Unix socket, shared by all workers.
+    Unix(std::os::unix::net::UnixListener),
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    fn new(socket: Socket) -> io::Result<Self> {
+        Ok(match socket {
+            Socket::Tcp(tcp) => Self::Tcp(TcpListener::from_std(tcp)?),
+            Socket::Unix(unix) => Self::Unix(UnixListener::from_std(unix)?),
+        })
+    }
+
+    async fn accept(&self) -> io::Result<(Stream, Option<IpAddr>)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (tcp, peer) = listener.accept().await?;
+                Ok((Stream::Tcp(tcp), Some(peer.ip().to_canonical())))
+            }
+            Self::Unix(listener) => {
+                let (unix, _) = listener.accept().await?;
+                Ok((Stream::Unix(unix), None))
+            }
+        }
+    }
+}
+
+/// The listeners of one worker.
+#[derive(Default)]
+pub struct Listeners {
+    open: Vec<(Address, oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Listeners {
+    /// Starts to accept on `sockets`.
+    pub fn add(&mut self, worker: &Rc<Worker>, sockets: Vec<(Address, Socket)>) {
+        for (address, socket) in sockets {
+            match Listener::new(socket) {
+                Ok(listener) => {
+                    let (close, closed) = oneshot::channel();
+                    let accepting = accept(worker.clone(), listener, closed);
+                    self.open
+                        .push((address, close, task::spawn_local(accepting)));
+                }
+                Err(error) => diagnostics::say(format_args!("cannot listen on {address}: {error}")),
+            }
+        }
+    }
+
+    /// Stops to accept on `addresses`.
+    pub async fn close(&mut self, addresses: &[Address]) {
+        let (gone, kept) = self
+            .open
+            .drain(..)
+            .partition(|(address, ..)| addresses.contains(address));
+        self.open = kept;
+        end(gone).await;
+    }
+
+    /// Stops to accept at all.
+    pub async fn close_all(&mut self) {
+        end(std::mem::take(&mut self.open)).await;
+    }
+}
+
+async fn end(listeners: Vec<(Address, oneshot::Sender<()>, JoinHandle<()>)>) {
+    for (_, close, accepting) in listeners {
+        let _ = close.send(());
+        // Ends on its own, or has panicked: either way it no longer listens.
+        let _ = accepting.await;
+    }
+}
+
+/// Accepts until told to close; then takes in those who had connected already, because closing a
+/// listener resets them.
+async fn accept(worker: Rc<Worker>, listener: Listener, mut closed: oneshot::Receiver<()>) {
+    loop {
+        tokio::select! {
+            () = accept_one(&worker, &listener) => {}
+            _ = &mut closed => break,
+        }
+    }
+    while time::timeout(Duration::ZERO, accept_one(&worker, &listener))
+        .await
+        .is_ok()
+    {}
+}
+
+/// Waits for a place, then for a client.
+async fn accept_one(worker: &Rc<Worker>, listener: &Listener) {
+    let place = worker.places.clone().acquire_owned().await;
+    let place = place.expect("the places are never closed");
+    let accepted = listener.accept().await;
+    take(worker, accepted, place).await;
+}
+
+async fn take(
+    worker: &Rc<Worker>,
+    accepted: io::Result<(Stream, Option<IpAddr>)>,
+    place: OwnedSemaphorePermit,
+) {
+    Step::Accept.enter();
+    match accepted {
+        Ok((stream, peer)) => {
+            let conn = Conn::new(worker.clone(), stream, peer, place);
+            let number = conn.number as u64;
+            task::spawn_local(Watched::new(number, conn.serve()));
+        }
+        Err(error) if is_shortage(&error) => {
+            worker.stats.accept_paused();
+            diagnostics::say(format_args!("cannot accept, will try again: {error}"));
+            time::sleep(PAUSE).await;
+        }
+        // The client left before it was accepted.
+        Err(_) => {}
+    }
+}
+
+fn is_shortage(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        errno,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+    )
+}

@@ -1,0 +1,137 @@
+//! Where lines go: a file that can be reopened, or standard output.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+/// Opens a log file for appending, creating it readable by its owner and group. May block.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    File::options()
+        .append(true)
+        .create(true)
+        .mode(0o640)
+        .open(path)
+}
+
+/// Standard output without the standard library's lock and line buffer.
+pub(super) fn standard() -> io::Result<File> {
+    Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
+}
+
+/// Writes all of `bytes`, waiting where the descriptor is non-blocking: a parent process may hand
+/// down such a standard output or error. On an error, gives the number of bytes written before it.
+pub(crate) fn write_all(mut file: &File, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match file.write(&bytes[written..]) {
+            Ok(0) => return Err((written, io::ErrorKind::WriteZero.into())),
+            Ok(more) => written += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait_writable(file).map_err(|error| (written, error))?;
+            }
+            Err(error) => return Err((written, error)),
+        }
+    }
+    Ok(())
+}
+
+fn wait_writable(file: &File) -> io::Result<()> {
+    match poll(&mut [PollFd::new(file, PollFlags::OUT)], None) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A file and what is at its end.
+#[derive(Debug)]
+pub(super) struct Output {
+    file: File,
+    /// The last write failed in the middle of a line.
+    torn: bool,
+}
+
+impl Output {
+    pub(super) fn new(file: File) -> Self {
+        Self { file, torn: false }
+    }
+
+    /// Appends whole lines. On an error, gives the number of lines that were not written whole. May block.
+    pub(super) fn append(&mut self, lines: &[u8]) -> Result<(), (u64, io::Error)> {
+        self.mend()
+            .and_then(|()| write_all(&self.file, lines))
+            .map_err(|(written, error)| {
+                let (done, lost) = lines.split_at(written);
+                self.torn |= done.last().is_some_and(|&last| last != b'\n');
+                (line_count(lost), error)
+            })
+    }
+
+    /// Ends a torn line, so that the next does not continue it.
+    fn mend(&mut self) -> Result<(), (usize, io::Error)> {
+        if self.torn {
+            write_all(&self.file, b"\n").map_err(|(_, error)| (0, error))?;
+            self.torn = false;
+        }
+        Ok(())
+    }
+}
+
+/// Lines in a block: escapes leave one newline in each.
+pub(super) fn line_count(block: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', block).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::OwnedFd;
+
+    fn nonblocking_pipe() -> (File, File) {
+        let (reader, writer): (OwnedFd, OwnedFd) = rustix::pipe::pipe().expect("pipe");
+        rustix::io::ioctl_fionbio(&writer, true).expect("non-blocking");
+        (reader.into(), writer.into())
+    }
+
+    #[test]
+    fn a_nonblocking_pipe_is_waited_for() {
+        let (mut reader, writer) = nonblocking_pipe();
+        let sent: Vec<u8> = (0..1 << 20).map(|n| n as u8).collect();
+        let expected = sent.clone();
+        let thread = std::thread::spawn(move || write_all(&writer, &sent).is_ok());
+        let mut got = Vec::new();
+        reader.read_to_end(&mut got).expect("read");
+        assert!(thread.join().expect("writer thread"));
+        assert!(got == expected);
+    }
+
+    #[test]
+    fn a_torn_line_is_ended_before_the_next() {
+        let (mut reader, writer) = nonblocking_pipe();
+        let mut output = Output {
+            file: writer,
+            torn: true,
+        };
+        output.append(b"next\n").expect("append");
+        drop(output);
+        let mut got = String::new();
+        reader.read_to_string(&mut got).expect("read");
+        assert_eq!(got, "\nnext\n");
+    }
+
+    #[test]
+    fn lines_that_could_not_be_written_are_counted() {
+        let full = File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("/dev/full");
+        let mut output = Output::new(full);
+        let (lost, error) = output.append(b"one\ntwo\n").expect_err("no space");
+        assert_eq!((lost, error.kind()), (2, io::ErrorKind::StorageFull));
+    }
+}

@@ -1,0 +1,399 @@
+//! The queue between workers and the log file, and the thread at its end.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::line::{Format, Formatter, Record};
+use super::output::{self, Output, line_count};
+use crate::diagnostics;
+
+/// A block is handed over once it holds this many bytes; it exceeds them by less than one line.
+const BLOCK_BYTES: usize = 32 * 1024;
+/// Blocks that wait for the writer at most, of all workers together: about 2 MiB.
+const BLOCKS_MAX: usize = 64;
+
+/// Where the access log goes: `log.access`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// Standard output.
+    Stdout,
+    /// A file, appended to.
+    File(PathBuf),
+}
+
+impl Target {
+    fn open(&self) -> io::Result<Output> {
+        match self {
+            Self::Stdout => output::standard(),
+            Self::File(path) => output::open(path),
+        }
+        .map(Output::new)
+    }
+}
+
+/// A worker's end of the access log. Never blocks.
+#[derive(Debug)]
+pub struct Log {
+    formatter: Formatter,
+    block: Vec<u8>,
+    queue: SyncSender<Vec<u8>>,
+    dropped: u64,
+}
+
+impl Log {
+    /// Adds the line of one finished request, or drops and counts it when the writer is behind.
+    pub fn record(&mut self, record: &Record) {
+        if self.block.len() >= BLOCK_BYTES {
+            self.hand_over();
+        }
+        if self.block.len() >= BLOCK_BYTES {
+            self.dropped += 1;
+            return;
+        }
+        self.formatter.line(&mut self.block, record);
+    }
+
+    /// Hands over what there is; what finds no room stays for the next time. Call it about every
+    /// second and before the worker ends.
+    pub fn flush(&mut self) {
+        if !self.block.is_empty() {
+            self.hand_over();
+        }
+    }
+
+    /// Lines dropped since this log was made, because the writer was behind or had ended.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    fn hand_over(&mut self) {
+        match self.queue.try_send(std::mem::take(&mut self.block)) {
+            Ok(()) => self.block.reserve(BLOCK_BYTES + BLOCK_BYTES / 8),
+            Err(TrySendError::Full(block)) => self.block = block,
+            Err(TrySendError::Disconnected(mut block)) => {
+                self.dropped += line_count(&block);
+                block.clear();
+                self.block = block;
+            }
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// What the control thread asks of the writer.
+#[derive(Debug, Default)]
+struct Orders {
+    reopen: AtomicBool,
+    stop: AtomicBool,
+}
+
+/// The thread that writes the access log.
+#[derive(Debug)]
+pub struct Writer {
+    format: Format,
+    queue: SyncSender<Vec<u8>>,
+    orders: Arc<Orders>,
+    unwritten: Arc<AtomicU64>,
+    ended: Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Writer {
+    /// Opens the target and starts the thread. May block; call it from the control thread, before
+    /// any thread is guarded. Fails when the target cannot be opened or no thread can be started.
+    pub fn start(target: Target, format: Format) -> io::Result<Self> {
+        let (queue, blocks) = sync_channel(BLOCKS_MAX);
+        let (running, ended) = sync_channel(0);
+        let orders = Arc::<Orders>::default();
+        let unwritten = Arc::<AtomicU64>::default();
+        let mut writing = Writing {
+            output: target.open()?,
+            target,
+            orders: orders.clone(),
+            unwritten: unwritten.clone(),
+            failing: false,
+        };
+        let thread = thread::Builder::new()
+            .name("access-log".into())
+            .spawn(move || {
+                writing.run(&blocks);
+                drop::<SyncSender<()>>(running);
+            })?;
+        Ok(Self {
+            format,
+            queue,
+            orders,
+            unwritten,
+            ended,
+            thread,
+        })
+    }
+
+    /// A log for one worker.
+    pub fn log(&self) -> Log {
+        Log {
+            formatter: Formatter::new(self.format),
+            block: Vec::new(),
+            queue: self.queue.clone(),
+            dropped: 0,
+        }
+    }
+
+    /// Has the file opened anew, for log rotation; a path that cannot be opened keeps the old file
+    /// and is reported. Does not wait for it.
+    pub fn reopen(&self) {
+        self.orders.reopen.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Lines that reached the thread and could not be written, such as on a full disk.
+    pub fn unwritten(&self) -> Arc<AtomicU64> {
+        self.unwritten.clone()
+    }
+
+    /// Writes what was handed over and ends; says whether that was done within `wait_max`. A thread
+    /// that still waits for its file is left behind. Drop or flush every [`Log`] first.
+    pub fn shutdown(self, wait_max: Duration) -> bool {
+        self.orders.stop.store(true, Ordering::Release);
+        self.wake();
+        drop(self.queue);
+        let ended = self.ended.recv_timeout(wait_max) == Err(RecvTimeoutError::Disconnected);
+        ended && self.thread.join().is_ok()
+    }
+
+    /// An empty block wakes the thread. Where the queue is full it is awake anyway, and looks at its
+    /// orders after each block.
+    fn wake(&self) {
+        let _ = self.queue.try_send(Vec::new());
+    }
+}
+
+/// The thread's own part.
+struct Writing {
+    target: Target,
+    output: Output,
+    orders: Arc<Orders>,
+    unwritten: Arc<AtomicU64>,
+    /// The last write failed, and that was reported.
+    failing: bool,
+}
+
+impl Writing {
+    fn run(&mut self, blocks: &Receiver<Vec<u8>>) {
+        while let Ok(block) = blocks.recv() {
+            self.write(&block);
+            if self.orders.reopen.swap(false, Ordering::Acquire) {
+                self.drain(blocks);
+                self.reopen();
+            }
+            if self.orders.stop.load(Ordering::Acquire) {
+                return self.drain(blocks);
+            }
+        }
+    }
+
+    /// Lines that were handed over before an order belong to the time before it. Bounded, because
+    /// workers go on meanwhile.
+    fn drain(&mut self, blocks: &Receiver<Vec<u8>>) {
+        for block in blocks.try_iter().take(BLOCKS_MAX) {
+            self.write(&block);
+        }
+    }
+
+    fn write(&mut self, block: &[u8]) {
+        match self.output.append(block) {
+            Ok(()) => self.failing &= block.is_empty(),
+            Err((lines, error)) => self.failed(lines, &error),
+        }
+    }
+
+    fn failed(&mut self, lines: u64, error: &io::Error) {
+        self.unwritten.fetch_add(lines, Ordering::Relaxed);
+        if !self.failing {
+            diagnostics::say(format_args!("access log: lines are lost: {error}"));
+        }
+        self.failing = true;
+    }
+
+    fn reopen(&mut self) {
+        match self.target.open() {
+            Ok(output) => self.output = output,
+            Err(error) => diagnostics::say(format_args!(
+                "access log: {:?} cannot be reopened, the old file stays: {error}",
+                self.target
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::line::tests::record;
+    use super::*;
+    use std::fs::{self, File};
+    use std::path::Path;
+
+    const WAIT_MAX: Duration = Duration::from_secs(20);
+
+    fn start(path: &Path) -> Writer {
+        Writer::start(Target::File(path.into()), Format::Combined).expect("start")
+    }
+
+    fn lines(path: &Path) -> usize {
+        fs::read_to_string(path).expect("read").lines().count()
+    }
+
+    /// Waits for another thread's effect without a fixed sleep.
+    fn until(mut condition: impl FnMut() -> bool) {
+        let start = std::time::Instant::now();
+        while !condition() {
+            assert!(start.elapsed() < WAIT_MAX, "it never came");
+            thread::yield_now();
+        }
+    }
+
+    /// A log whose writer has not begun to read.
+    fn stuck_log() -> (Log, Receiver<Vec<u8>>) {
+        let (queue, blocks) = sync_channel(BLOCKS_MAX);
+        let formatter = Formatter::new(Format::Combined);
+        (
+            Log {
+                formatter,
+                block: Vec::new(),
+                queue,
+                dropped: 0,
+            },
+            blocks,
+        )
+    }
+
+    #[test]
+    fn every_line_of_every_worker_is_written() {
+        let folder = tempfile::tempdir().expect("tempdir");
+        let path = folder.path().join("access.log");
+        let writer = start(&path);
+        let workers: Vec<_> = (0..3)
+            .map(|_| {
+                let mut log = writer.log();
+                thread::spawn(move || {
+                    (0..1_000).for_each(|_| log.record(&record()));
+                    log.dropped()
+                })
+            })
+            .collect();
+        for worker in workers {
+            assert_eq!(worker.join().expect("worker"), 0);
+        }
+        assert!(writer.shutdown(WAIT_MAX));
+        assert_eq!(lines(&path), 3_000);
+    }
+
+    #[test]
+    fn a_full_queue_drops_and_counts() {
+        let (mut log, blocks) = stuck_log();
+        let mut recorded = 0_u64;
+        while log.dropped() < 10 {
+            log.record(&record());
+            recorded += 1;
+        }
+        log.flush();
+        let kept = log.block.len();
+        assert!((BLOCK_BYTES..BLOCK_BYTES + 1024).contains(&kept), "{kept}");
+        let waiting: Vec<_> = blocks.try_iter().collect();
+        assert_eq!(waiting.len(), BLOCKS_MAX);
+        let written: u64 = waiting.iter().map(|block| line_count(block)).sum();
+        assert_eq!(written + line_count(&log.block) + log.dropped(), recorded);
+
+        log.record(&record());
+        assert_eq!(log.dropped(), 10, "there is room again");
+    }
+
+    #[test]
+    fn a_writer_that_has_ended_is_counted_too() {
+        let (mut log, blocks) = stuck_log();
+        drop(blocks);
+        log.record(&record());
+        log.record(&record());
+        log.flush();
+        assert_eq!((log.dropped(), log.block.len()), (2, 0));
+    }
+
+    #[test]
+    fn reopen_follows_a_renamed_file() {
+        let folder = tempfile::tempdir().expect("tempdir");
+        let (path, old) = (
+            folder.path().join("access.log"),
+            folder.path().join("access.log.1"),
+        );
+        let writer = start(&path);
+        let mut log = writer.log();
+        log.record(&record());
+        log.flush();
+        fs::rename(&path, &old).expect("rename");
+        writer.reopen();
+        until(|| path.exists());
+        log.record(&record());
+        drop(log);
+        assert!(writer.shutdown(WAIT_MAX));
+        assert_eq!((lines(&old), lines(&path)), (1, 1));
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_reopened_keeps_the_old_file() {
+        let folder = tempfile::tempdir().expect("tempdir");
+        let (logs, moved) = (folder.path().join("logs"), folder.path().join("moved"));
+        fs::create_dir(&logs).expect("mkdir");
+        let writer = start(&logs.join("access.log"));
+        fs::rename(&logs, &moved).expect("rename");
+        writer.reopen();
+        until(|| !writer.orders.reopen.load(Ordering::Acquire));
+        let mut log = writer.log();
+        log.record(&record());
+        drop(log);
+        assert!(writer.shutdown(WAIT_MAX));
+        assert_eq!(lines(&moved.join("access.log")), 1);
+    }
+
+    #[test]
+    fn a_full_disk_loses_lines_but_not_the_count() {
+        let writer = start(Path::new("/dev/full"));
+        let unwritten = writer.unwritten();
+        let mut log = writer.log();
+        log.record(&record());
+        log.record(&record());
+        drop(log);
+        assert!(writer.shutdown(WAIT_MAX));
+        assert_eq!(unwritten.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn shutdown_does_not_wait_for_a_stuck_file() {
+        let folder = tempfile::tempdir().expect("tempdir");
+        let path = folder.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).expect("mkfifo");
+        let reader = File::options()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .expect("open");
+        let writer = start(&path);
+        let mut log = writer.log();
+        (0..2_000).for_each(|_| log.record(&record()));
+        log.flush();
+        assert!(
+            !writer.shutdown(Duration::from_millis(20)),
+            "nobody reads the pipe"
+        );
+        drop(reader);
+    }
+}

@@ -1,0 +1,254 @@
+//! Where to listen: a TCP address and port, or the path of a Unix socket.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Longest path of a Unix socket in bytes: `sun_path` holds 108 with the closing zero (unix(7)).
+pub const UNIX_PATH_BYTES_MAX: usize = 107;
+
+/// A place to listen on.
+///
+/// `8080` and `:8080` are read as `[::]:8080`. The unspecified IPv6 address stands for every address
+/// of the machine, IPv4 included: the socket is opened with `IPV6_V6ONLY` off, and a kernel without
+/// IPv6 gets `0.0.0.0` instead.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// An address and port; port 0 lets the kernel choose.
+    Tcp(SocketAddr),
+    /// The path of a Unix stream socket, at most [`UNIX_PATH_BYTES_MAX`] bytes.
+    Unix(PathBuf),
+}
+
+/// Why a text is no [`Address`]: a phrase that follows the text in a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressError(String);
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for AddressError {}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Address::unix(PathBuf::from(path));
+        }
+        let Some((host, port)) = text.rsplit_once(':') else {
+            return tcp_without_colon(text);
+        };
+        let ip = ip(host)?;
+        Ok(Address::Tcp(match ip {
+            // Keeps the scope of `[fe80::1%2]:80`, which `IpAddr` cannot hold.
+            Some(IpAddr::V6(_)) => text.parse().map_err(|_| port_error(port))?,
+            Some(ip) => SocketAddr::new(ip, self::port(port)?),
+            None => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), self::port(port)?),
+        }))
+    }
+}
+
+fn tcp_without_colon(text: &str) -> Result<Address, AddressError> {
+    if text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains('.') {
+        let all = Ipv6Addr::UNSPECIFIED.into();
+        return Ok(Address::Tcp(SocketAddr::new(all, port(text)?)));
+    }
+    let reason = if text.contains('/') {
+        format!("for a Unix socket write `unix:{text}`")
+    } else {
+        "expected PORT, :PORT, ADDRESS:PORT, [IPv6]:PORT or unix:PATH".to_owned()
+    };
+    Err(AddressError(reason))
+}
+
+/// `None` for the empty host of `:8080`.
+fn ip(host: &str) -> Result<Option<IpAddr>, AddressError> {
+    match host {
+        "" => return Ok(None),
+        "localhost" => return Ok(Some(Ipv4Addr::LOCALHOST.into())),
+        _ => {}
+    }
+    if let Some(inner) = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+        let bare = inner.split_once('%').map_or(inner, |(bare, _)| bare);
+        return match bare.parse::<Ipv6Addr>() {
+            Ok(ip) => Ok(Some(ip.into())),
+            Err(_) => Err(AddressError(format!("`{inner}` is not an IPv6 address"))),
+        };
+    }
+    if host.contains(':') {
+        return Err(AddressError(
+            "write an IPv6 address in brackets, as in `[::1]:8080`".to_owned(),
+        ));
+    }
+    host.parse::<Ipv4Addr>().map(|ip| Some(ip.into())).map_err(|_| {
+        AddressError(format!(
+            "`{host}` is not an IP address; names are not looked up, except `localhost`, because \
+             their meaning may change while the server runs"
+        ))
+    })
+}
+
+fn port(text: &str) -> Result<u16, AddressError> {
+    // `u16::from_str` would also take `+80`.
+    if text.starts_with('+') {
+        return Err(port_error(text));
+    }
+    text.parse().map_err(|_| port_error(text))
+}
+
+fn port_error(text: &str) -> AddressError {
+    AddressError(format!("`{text}` is not a port from 0 to 65535"))
+}
+
+impl Address {
+    /// The address of a Unix socket.
+    ///
+    /// # Errors
+    ///
+    /// When the path is empty, longer than [`UNIX_PATH_BYTES_MAX`], or holds a zero byte.
+    pub fn unix(path: PathBuf) -> Result<Self, AddressError> {
+        let bytes = path.as_os_str().as_encoded_bytes();
+        let reason = if bytes.is_empty() {
+            "the path of the Unix socket is empty".to_owned()
+        } else if bytes.len() > UNIX_PATH_BYTES_MAX {
+            format!(
+                "the path of a Unix socket has at most {UNIX_PATH_BYTES_MAX} bytes, this one has {}",
+                bytes.len()
+            )
+        } else if bytes.contains(&0) {
+            "the path of a Unix socket cannot hold a zero byte".to_owned()
+        } else {
+            return Ok(Address::Unix(path));
+        };
+        Err(AddressError(reason))
+    }
+
+    /// The same address, a relative socket path taken from `base`.
+    ///
+    /// # Errors
+    ///
+    /// When the joined path is longer than [`UNIX_PATH_BYTES_MAX`].
+    pub fn beneath(self, base: &Path) -> Result<Self, AddressError> {
+        match self {
+            Address::Unix(path) => Address::unix(base.join(path)),
+            Address::Tcp(_) => Ok(self),
+        }
+    }
+
+    /// Port 0: each listener gets a port of its own, so that two of these never clash.
+    #[must_use]
+    pub fn is_ephemeral(&self) -> bool {
+        matches!(self, Address::Tcp(address) if address.port() == 0)
+    }
+
+    /// What to type into a browser on this machine, such as `http://127.0.0.1:8080/`; for a Unix
+    /// socket its address as text.
+    #[must_use]
+    pub fn url(&self) -> String {
+        match self {
+            Address::Unix(_) => self.to_string(),
+            Address::Tcp(address) => {
+                let host = match address.ip() {
+                    ip if ip.is_unspecified() => "localhost".to_owned(),
+                    IpAddr::V4(ip) => ip.to_string(),
+                    IpAddr::V6(ip) => format!("[{ip}]"),
+                };
+                match address.port() {
+                    80 => format!("http://{host}/"),
+                    port => format!("http://{host}:{port}/"),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_that_are_read() {
+        for (text, shown) in [
+            ("8080", "[::]:8080"),
+            (":8080", "[::]:8080"),
+            ("0", "[::]:0"),
+            ("127.0.0.1:0", "127.0.0.1:0"),
+            ("0.0.0.0:80", "0.0.0.0:80"),
+            ("localhost:3000", "127.0.0.1:3000"),
+            ("[::1]:65535", "[::1]:65535"),
+            ("[fe80::1%2]:80", "[fe80::1%2]:80"),
+            ("unix:/run/levity.sock", "unix:/run/levity.sock"),
+            ("unix:a:1", "unix:a:1"),
+        ] {
+            assert_eq!(
+                text.parse::<Address>().unwrap().to_string(),
+                shown,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_read_back() {
+        for text in ["[::]:8080", "127.0.0.1:1", "[::1]:2", "unix:/a/b"] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.to_string().parse::<Address>().unwrap(), address);
+        }
+    }
+
+    #[test]
+    fn refusals_say_why() {
+        for (text, part) in [
+            ("", "expected PORT"),
+            ("example.org:80", "names are not looked up"),
+            ("::1:8080", "in brackets"),
+            ("[1.2.3.4]:80", "not an IPv6 address"),
+            ("127.0.0.1", "expected PORT"),
+            ("127.0.0.1:", "`` is not a port"),
+            ("[::1]:x", "`x` is not a port"),
+            ("[fe80::1%eth0]:80", "`80` is not"),
+            ("65536", "`65536` is not a port"),
+            (":+80", "`+80` is not a port"),
+            ("/run/x.sock", "write `unix:/run/x.sock`"),
+            ("unix:", "empty"),
+        ] {
+            let error = text.parse::<Address>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn unix_paths_have_the_kernels_bound() {
+        let longest = "x".repeat(UNIX_PATH_BYTES_MAX);
+        assert!(format!("unix:{longest}").parse::<Address>().is_ok());
+        assert!(format!("unix:{longest}x").parse::<Address>().is_err());
+        let relative: Address = "unix:x".parse().unwrap();
+        assert!(relative.beneath(Path::new(&longest)).is_err());
+    }
+
+    #[test]
+    fn urls_open_on_this_machine() {
+        for (text, url) in [
+            ("8080", "http://localhost:8080/"),
+            ("127.0.0.1:80", "http://127.0.0.1/"),
+            ("[::1]:81", "http://[::1]:81/"),
+            ("unix:/s", "unix:/s"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().url(), url);
+        }
+    }
+}

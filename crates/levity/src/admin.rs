@@ -1,0 +1,422 @@
+//! The admin listener: `/metrics`, `/health` and an index, read-only.
+//!
+//! It runs on the control thread, so that a scrape never takes a worker's time, and answers one
+//! request per connection. Everything about it is bounded: connections, bytes of a head, time.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use levity_wire::http1::{Limits, Method, RequestHead, parse_request};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::stats::Stats;
+
+/// Connections at once; more wait in the listener's backlog.
+const CONNECTIONS_MAX: usize = 16;
+/// From accept to close.
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(5);
+/// Bytes of a request head.
+const HEAD_BYTES_MAX: usize = 4096;
+/// After an accept that failed, such as for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const INDEX: &str = "levity admin\n\n/metrics  figures for Prometheus\n/health   says ok\n";
+
+/// Where the admin listener listens.
+#[derive(Debug)]
+pub enum Listener {
+    /// An address, such as `127.0.0.1:9090`.
+    Tcp(TcpListener),
+    /// A path; its permissions say who may read the figures.
+    Unix(UnixListener),
+}
+
+/// What an exchange needs of a connection.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        match self {
+            Self::Tcp(listener) => Ok(Box::new(listener.accept().await?.0)),
+            Self::Unix(listener) => Ok(Box::new(listener.accept().await?.0)),
+        }
+    }
+}
+
+/// Answers requests until it is dropped, which ends its connections too. For the control thread's
+/// runtime, which must have I/O and time enabled.
+pub async fn serve(listener: Listener, stats: Arc<Stats>) {
+    serve_within(listener, stats, CONNECTION_TIME_MAX).await;
+}
+
+async fn serve_within(listener: Listener, stats: Arc<Stats>, time_max: Duration) {
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        if connections.len() == CONNECTIONS_MAX {
+            connections.join_next().await;
+        }
+        match listener.accept().await {
+            Ok(stream) => {
+                connections.spawn(timeout(time_max, exchange(stream, stats.clone())));
+            }
+            Err(_) => sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+/// A client that breaks off is of no interest, so the error goes nowhere.
+async fn exchange(mut stream: Box<dyn Stream>, stats: Arc<Stats>) -> io::Result<()> {
+    let mut bytes = [0; HEAD_BYTES_MAX];
+    let mut head = RequestHead::default();
+    let answer = match read_head(&mut stream, &mut bytes, &mut head).await? {
+        Head::Closed => return Ok(()),
+        Head::Refused(answer) => answer,
+        Head::Complete => answer(head.path.of(&bytes), head.method, &stats),
+    };
+    write_all(&mut stream, &answer.bytes(head.method == Method::Head)).await?;
+    std::future::poll_fn(|cx| Pin::new(&mut stream).poll_shutdown(cx)).await?;
+    // Closing with bytes unread would reset the connection, and the answer with it.
+    while read(&mut stream, &mut bytes).await? > 0 {}
+    Ok(())
+}
+
+/// What came of waiting for a head.
+enum Head {
+    /// The client closed first.
+    Closed,
+    Refused(Answer),
+    Complete,
+}
+
+async fn read_head(
+    stream: &mut Box<dyn Stream>,
+    bytes: &mut [u8; HEAD_BYTES_MAX],
+    head: &mut RequestHead,
+) -> io::Result<Head> {
+    let limits = Limits {
+        head_bytes_max: HEAD_BYTES_MAX,
+        ..Limits::default()
+    };
+    let mut filled = 0;
+    loop {
+        // A full buffer is never incomplete, by the contract of the limits.
+        let more = read(stream, &mut bytes[filled..]).await?;
+        if more == 0 {
+            return Ok(Head::Closed);
+        }
+        filled += more;
+        match parse_request(&bytes[..filled], head, &limits) {
+            Ok(true) => return Ok(Head::Complete),
+            Ok(false) => {}
+            Err(reject) => return Ok(Head::Refused(Answer::refused(reject.status, reject.reason))),
+        }
+    }
+}
+
+/// A response before it has bytes.
+struct Answer {
+    status: u16,
+    reason: &'static str,
+    content_type: &'static str,
+    body: String,
+}
+
+impl Answer {
+    fn ok(content_type: &'static str, body: String) -> Self {
+        Self {
+            status: 200,
+            reason: "OK",
+            content_type,
+            body,
+        }
+    }
+
+    fn refused(status: u16, reason: &'static str) -> Self {
+        Self {
+            status,
+            reason,
+            content_type: TEXT,
+            body: format!("{status} {reason}\n"),
+        }
+    }
+
+    fn bytes(&self, head_only: bool) -> Vec<u8> {
+        // RFC 9110, 15.5.6: a 405 must list what is allowed.
+        let allow = if self.status == 405 {
+            "Allow: GET, HEAD\r\n"
+        } else {
+            ""
+        };
+        let mut out = format!(
+            "HTTP/1.1 {} {}\r\nDate: {}\r\n{allow}Content-Type: {}\r\nContent-Length: {}\r\n\
+             Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+            self.status,
+            self.reason,
+            httpdate::fmt_http_date(SystemTime::now()),
+            self.content_type,
+            self.body.len(),
+        );
+        if !head_only {
+            out.push_str(&self.body);
+        }
+        out.into_bytes()
+    }
+}
+
+fn answer(path: &[u8], method: Method, stats: &Stats) -> Answer {
+    if !matches!(path, b"/" | b"/health" | b"/metrics") {
+        return Answer::refused(404, "Not Found");
+    }
+    if !matches!(method, Method::Get | Method::Head) {
+        return Answer::refused(405, "Method Not Allowed");
+    }
+    match path {
+        b"/metrics" => Answer::ok(PROMETHEUS, metrics(stats)),
+        b"/health" => Answer::ok(TEXT, "ok\n".into()),
+        _ => Answer::ok(TEXT, INDEX.into()),
+    }
+}
+
+fn metrics(stats: &Stats) -> String {
+    let mut out = String::with_capacity(16 * 1024);
+    stats.render(&mut out);
+    out
+}
+
+async fn read(stream: &mut Box<dyn Stream>, bytes: &mut [u8]) -> io::Result<usize> {
+    let mut buffer = ReadBuf::new(bytes);
+    std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, &mut buffer)).await?;
+    Ok(buffer.filled().len())
+}
+
+async fn write_all(stream: &mut Box<dyn Stream>, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_write(cx, bytes)).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => bytes = &bytes[written..],
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::thread::{self, JoinHandle};
+
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::stats::WorkerStats;
+
+    /// A server on a control thread of its own; ends when dropped.
+    struct Server<A> {
+        address: A,
+        stop: Option<oneshot::Sender<()>>,
+        thread: Option<JoinHandle<()>>,
+    }
+
+    impl<A: Send + 'static> Server<A> {
+        fn start(
+            bind: impl FnOnce() -> (A, Listener) + Send + 'static,
+            time_max: Duration,
+        ) -> Self {
+            let (stop, stopped) = oneshot::channel::<()>();
+            let (bound, address) = std::sync::mpsc::channel();
+            let thread = thread::spawn(move || {
+                runtime().block_on(async move {
+                    let (address, listener) = bind();
+                    bound.send(address).expect("the test waits");
+                    let stats = Arc::new(Stats::new(vec![Arc::new(WorkerStats::new(0))]));
+                    tokio::select! {
+                        () = serve_within(listener, stats, time_max) => {}
+                        _ = stopped => {}
+                    }
+                });
+            });
+            let address = address.recv().expect("an address");
+            Self {
+                address,
+                stop: Some(stop),
+                thread: Some(thread),
+            }
+        }
+    }
+
+    impl<A> Drop for Server<A> {
+        fn drop(&mut self) {
+            self.stop.take();
+            let ended = self.thread.take().map(JoinHandle::join);
+            assert!(thread::panicking() || matches!(ended, Some(Ok(()))));
+        }
+    }
+
+    fn runtime() -> Runtime {
+        Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("runtime")
+    }
+
+    fn tcp() -> (SocketAddr, Listener) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+        listener.set_nonblocking(true).expect("non-blocking");
+        let address = listener.local_addr().expect("address");
+        (
+            address,
+            Listener::Tcp(TcpListener::from_std(listener).expect("register")),
+        )
+    }
+
+    fn server() -> Server<SocketAddr> {
+        Server::start(tcp, CONNECTION_TIME_MAX)
+    }
+
+    /// Sends `request` and gives all that comes back.
+    fn ask(server: &Server<SocketAddr>, request: &str) -> String {
+        let mut stream = TcpStream::connect(server.address).expect("connect");
+        stream.write_all(request.as_bytes()).expect("write");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("read");
+        response
+    }
+
+    fn get(server: &Server<SocketAddr>, path: &str) -> String {
+        ask(
+            server,
+            &format!("GET {path} HTTP/1.1\r\nHost: admin\r\n\r\n"),
+        )
+    }
+
+    fn body(response: &str) -> &str {
+        response.split_once("\r\n\r\n").expect("a head").1
+    }
+
+    #[test]
+    fn metrics_are_served() {
+        let response = get(&server(), "/metrics");
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+        assert!(
+            response.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n")
+        );
+        assert!(body(&response).contains("\nlevity_connections_accepted_total 0\n"));
+        assert!(response.contains(&format!("Content-Length: {}\r\n", body(&response).len())));
+    }
+
+    #[test]
+    fn health_and_index() {
+        let server = server();
+        assert_eq!(body(&get(&server, "/health")), "ok\n");
+        assert_eq!(body(&get(&server, "/?x=1")), INDEX);
+    }
+
+    #[test]
+    fn head_has_the_same_head_and_no_body() {
+        let response = ask(&server(), "HEAD /health HTTP/1.1\r\nHost: admin\r\n\r\n");
+        assert!(response.contains("Content-Length: 3\r\n"), "{response}");
+        assert_eq!(body(&response), "");
+    }
+
+    #[test]
+    fn nothing_can_be_changed() {
+        let response = ask(
+            &server(),
+            "POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+        );
+        assert!(
+            response.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"),
+            "{response}"
+        );
+        assert!(response.contains("Allow: GET, HEAD\r\n"));
+    }
+
+    #[test]
+    fn other_paths_are_not_found() {
+        let server = server();
+        for path in ["/metrics/", "/..", "/Metrics"] {
+            assert!(get(&server, path).starts_with("HTTP/1.1 404 "), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_head_that_is_wrong_or_too_long_is_refused() {
+        let server = server();
+        assert!(ask(&server, "GET /\x01 HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400 "));
+        let long = format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nX: {}",
+            "x".repeat(HEAD_BYTES_MAX)
+        );
+        assert!(ask(&server, &long).starts_with("HTTP/1.1 431 "));
+    }
+
+    #[test]
+    fn a_head_may_come_in_pieces() {
+        let server = server();
+        let mut stream = TcpStream::connect(server.address).expect("connect");
+        stream.set_nodelay(true).expect("nodelay");
+        for piece in ["GET /he", "alth HTTP/1.1\r\nHo", "st: a\r\n\r", "\n"] {
+            stream.write_all(piece.as_bytes()).expect("write");
+        }
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("read");
+        assert_eq!(body(&response), "ok\n");
+    }
+
+    #[test]
+    fn a_unix_socket_serves_too() {
+        let folder = tempfile::tempdir().expect("tempdir");
+        let path = folder.path().join("admin.sock");
+        let bound = path.clone();
+        let bind = move || ((), Listener::Unix(UnixListener::bind(bound).expect("bind")));
+        let server = Server::start(bind, CONNECTION_TIME_MAX);
+        let mut stream = UnixStream::connect(&path).expect("connect");
+        stream
+            .write_all(b"GET /health HTTP/1.0\r\n\r\n")
+            .expect("write");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("read");
+        assert_eq!(body(&response), "ok\n");
+        let () = server.address;
+    }
+
+    #[test]
+    fn a_silent_client_is_closed_in_time() {
+        let server = Server::start(tcp, Duration::from_millis(30));
+        assert_eq!(ask(&server, "GET /"), "");
+    }
+
+    #[test]
+    fn a_seventeenth_connection_waits_for_one_to_close() {
+        let server = server();
+        let mut idle: Vec<_> = (0..CONNECTIONS_MAX)
+            .map(|_| TcpStream::connect(server.address).expect("connect"))
+            .collect();
+        let mut waiting = TcpStream::connect(server.address).expect("connect");
+        waiting
+            .write_all(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            .expect("write");
+        waiting
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .expect("timeout");
+        let early = waiting.read(&mut [0; 1]).expect_err("no answer yet");
+        assert_eq!(early.kind(), io::ErrorKind::WouldBlock);
+
+        idle.pop();
+        waiting.set_read_timeout(None).expect("timeout");
+        let mut response = String::new();
+        waiting.read_to_string(&mut response).expect("read");
+        assert_eq!(body(&response), "ok\n");
+    }
+}

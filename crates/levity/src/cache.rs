@@ -1,0 +1,188 @@
+//! What is known of files: the worker's own cache in front of one that all workers share.
+//!
+//! An [`Entry`] is immutable. Freshness is a date beside it: within `disk.entry_ttl` it is served
+//! as it is; after that the file is opened anew, and the entry goes on only if the file is still
+//! the same version.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use levity_disk::{Meta, OpenFile};
+use quick_cache::{Weighter, sync, unsync};
+
+/// Bodies up to this size, in bytes, are kept in memory and leave in one write with their head.
+pub const BODY_BYTES_MAX: u64 = 64 * 1024;
+
+/// A worker's own cache, in bytes; bodies are shared with the common cache, so most of it is not
+/// extra memory.
+const WORKER_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// What a file's name led to, and what every response about it needs.
+#[derive(Debug)]
+pub struct Entry {
+    /// As `fstat` told it.
+    pub meta: Meta,
+    /// Quoted, with `W/` when weak.
+    pub etag: String,
+    /// The version can be told from every other by its ETag alone, so it may be reused.
+    pub strong: bool,
+    /// Header lines that depend on the file only, each with its CRLF.
+    pub fields: Vec<u8>,
+    /// Where the content is.
+    pub content: Content,
+}
+
+/// Where a file's content is to be had.
+#[derive(Debug)]
+pub enum Content {
+    /// All of it here: it is small and settled.
+    Memory(Box<[u8]>),
+    /// In the file, which stays open while the entry lives.
+    File(Arc<OpenFile>),
+}
+
+impl Entry {
+    /// Whether a response needs nothing but this entry.
+    pub fn suffices(&self, needs_body: bool) -> bool {
+        !needs_body || matches!(self.content, Content::Memory(_)) || self.meta.size > BODY_BYTES_MAX
+    }
+}
+
+/// An entry in one worker's hands; cloning it touches no memory that other workers use.
+#[derive(Debug)]
+pub struct Hot {
+    /// The facts.
+    pub entry: Arc<Entry>,
+    /// The page cache held what was last read of the file, so a probe is worth its price even while
+    /// the disk is busy.
+    pub warm: Cell<bool>,
+    checked: Instant,
+}
+
+impl Hot {
+    /// An entry as found at `checked`.
+    pub fn new(entry: Arc<Entry>, checked: Instant) -> Rc<Self> {
+        Rc::new(Self {
+            entry,
+            warm: Cell::new(false),
+            checked,
+        })
+    }
+}
+
+/// A place's number followed by the decoded path.
+pub type Key = Box<[u8]>;
+
+#[derive(Clone)]
+struct Weight {
+    /// What an open descriptor weighs, so that the byte bound is a bound on descriptors too.
+    descriptor_bytes: u64,
+}
+
+impl Weight {
+    fn of(&self, key: &Key, entry: &Entry) -> u64 {
+        let content = match &entry.content {
+            Content::Memory(body) => body.len() as u64,
+            Content::File(_) => self.descriptor_bytes,
+        };
+        512 + key.len() as u64 + content
+    }
+}
+
+impl Weighter<Key, (Arc<Entry>, Instant)> for Weight {
+    fn weight(&self, key: &Key, (entry, _): &(Arc<Entry>, Instant)) -> u64 {
+        self.of(key, entry)
+    }
+}
+
+impl Weighter<Key, Rc<Hot>> for Weight {
+    fn weight(&self, key: &Key, hot: &Rc<Hot>) -> u64 {
+        self.of(key, &hot.entry)
+    }
+}
+
+/// The cache that all workers share. Its shard locks are held for a look-up, never across a system
+/// call or an await.
+pub struct Shared {
+    entries: sync::Cache<Key, (Arc<Entry>, Instant), Weight>,
+    weight: Weight,
+}
+
+impl Shared {
+    /// Holds at most `bytes_max` of content and about `descriptors_max` open files.
+    pub fn new(bytes_max: usize, descriptors_max: usize) -> Self {
+        let bytes_max = bytes_max as u64;
+        let weight = Weight {
+            descriptor_bytes: bytes_max / descriptors_max.max(1) as u64,
+        };
+        let items = (bytes_max / 4096).max(64) as usize;
+        Self {
+            entries: sync::Cache::with_weighter(items, bytes_max, weight.clone()),
+            weight,
+        }
+    }
+}
+
+/// One worker's view: its own cache, then the shared one.
+pub struct Cache {
+    own: RefCell<unsync::Cache<Key, Rc<Hot>, Weight>>,
+    shared: Arc<Shared>,
+}
+
+impl Cache {
+    /// An empty view.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        let own = unsync::Cache::with_weighter(1024, WORKER_BYTES_MAX, shared.weight.clone());
+        Self {
+            own: RefCell::new(own),
+            shared,
+        }
+    }
+
+    /// An entry that was checked less than `ttl` before `now`.
+    pub fn fresh(
+        &self,
+        key: &[u8],
+        needs_body: bool,
+        now: Instant,
+        ttl: Duration,
+    ) -> Option<Rc<Hot>> {
+        let usable = |checked: Instant, entry: &Entry| {
+            now.saturating_duration_since(checked) < ttl && entry.suffices(needs_body)
+        };
+        if let Some(hot) = self.own.borrow().get(key)
+            && usable(hot.checked, &hot.entry)
+        {
+            return Some(hot.clone());
+        }
+        let (entry, checked) = self.shared.entries.get(key)?;
+        usable(checked, &entry).then(|| self.keep_own(key, entry, checked))
+    }
+
+    /// An entry of any age: good only if the file proves to be the same version.
+    pub fn stale(&self, key: &[u8]) -> Option<Arc<Entry>> {
+        self.shared.entries.get(key).map(|(entry, _)| entry)
+    }
+
+    /// Keeps `entry`, found true at `checked`, for all workers.
+    pub fn keep(&self, key: &[u8], entry: Arc<Entry>, checked: Instant) -> Rc<Hot> {
+        self.shared
+            .entries
+            .insert(key.into(), (entry.clone(), checked));
+        self.keep_own(key, entry, checked)
+    }
+
+    /// Forgets what is known under `key`.
+    pub fn forget(&self, key: &[u8]) {
+        self.own.borrow_mut().remove(key);
+        self.shared.entries.remove(key);
+    }
+
+    fn keep_own(&self, key: &[u8], entry: Arc<Entry>, checked: Instant) -> Rc<Hot> {
+        let hot = Hot::new(entry, checked);
+        self.own.borrow_mut().insert(key.into(), hot.clone());
+        hot
+    }
+}

@@ -1,0 +1,518 @@
+//! The one table of configuration keys: the reader, the search for the nearest valid key and
+//! `docs/configuration.md` all come from it.
+
+use std::cmp::Reverse;
+
+use super::{limits, value};
+
+/// Names that `disk.engine` takes. `auto` picks one by trying.
+pub const ENGINES: &[&str] = &["auto", "threads", "io_uring", "sendfile"];
+
+/// An engine for tests, accepted but neither offered nor documented.
+pub const ENGINE_FOR_TESTS: &str = "simulated";
+
+/// One TOML table.
+#[derive(Debug)]
+pub struct Table {
+    /// Its name as written in the file, such as `site.route`; empty for the file itself.
+    pub path: &'static str,
+    /// Whether it is an array of tables, `[[...]]`.
+    pub repeated: bool,
+    /// What it is about.
+    pub doc: &'static str,
+    /// What may stand in it, besides the tables beneath it.
+    pub keys: &'static [Key],
+}
+
+/// One key of a [`Table`].
+#[derive(Debug)]
+pub struct Key {
+    /// As written in the file.
+    pub name: &'static str,
+    /// What its value looks like.
+    pub kind: Kind,
+    /// The value when the key is absent, unquoted; `None` when there is nothing to write down.
+    /// A key whose default is `auto` also takes `"auto"`.
+    pub default: Option<&'static str>,
+    /// What it means, in one paragraph.
+    pub doc: &'static str,
+}
+
+/// What the value of a [`Key`] looks like.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// A string such as `"30s"`.
+    Duration(Bounds),
+    /// A string such as `"16KiB"`, or a number of bytes.
+    Size(Bounds),
+    /// A whole number.
+    Count(Bounds),
+    /// `true` or `false`.
+    Boolean,
+    /// A string out of a list.
+    Word(&'static [&'static str]),
+    /// A string whose form is named here, such as `a path`.
+    Text(&'static str),
+    /// An array of strings.
+    Names,
+    /// A table of names and values that are both free.
+    Pairs,
+}
+
+/// Smallest and largest value, written as in the file.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// The smallest value.
+    pub min: &'static str,
+    /// The largest value.
+    pub max: &'static str,
+}
+
+const fn bounds(min: &'static str, max: &'static str) -> Bounds {
+    Bounds { min, max }
+}
+
+const fn key(
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    doc: &'static str,
+) -> Key {
+    Key {
+        name,
+        kind,
+        default,
+        doc,
+    }
+}
+
+/// Number of workers, in the file and on the command line.
+pub(crate) const WORKERS: Bounds = bounds("1", "1024");
+
+const ADDRESS: Kind = Kind::Text("an address");
+const PATH: Kind = Kind::Text("a path");
+
+/// Every table, in the order of the reference.
+pub const TABLES: &[Table] = &[
+    Table {
+        path: "",
+        repeated: false,
+        doc: "The file itself.",
+        keys: &[],
+    },
+    Table {
+        path: "server",
+        repeated: false,
+        doc: "The process.",
+        keys: &[key(
+            "workers",
+            Kind::Count(WORKERS),
+            Some("auto"),
+            "Event loops, each with its own thread. `\"auto\"` is one per core that the process may use.",
+        )],
+    },
+    Table {
+        path: "disk",
+        repeated: false,
+        doc: "How files are read.",
+        keys: &[
+            key(
+                "engine",
+                Kind::Word(ENGINES),
+                Some("auto"),
+                "What reads files. `\"auto\"` tries the engines at start and says which one it chose and why.",
+            ),
+            key(
+                "threads",
+                Kind::Count(bounds("1", "1024")),
+                Some("auto"),
+                "Threads of the pool that waits for the disk.",
+            ),
+            key(
+                "stat_threads",
+                Kind::Count(bounds("1", "1024")),
+                Some("auto"),
+                "Threads of the pool that are kept for opening files and asking for their metadata; fewer than \
+                 `threads`.",
+            ),
+            key(
+                "depth",
+                Kind::Count(bounds("1", "4096")),
+                Some("auto"),
+                "Reads in flight per device. `\"auto\"` adapts it to the device, a number turns that off.",
+            ),
+            key(
+                "chunk",
+                Kind::Size(bounds("4KiB", "16MiB")),
+                Some("auto"),
+                "Bytes per read, a multiple of 4KiB.",
+            ),
+            key(
+                "cache_bytes",
+                Kind::Size(bounds("0B", "1TiB")),
+                Some("64MiB"),
+                "Memory for the bodies of small files that are asked for often; 0 turns that cache off.",
+            ),
+            key(
+                "buffer_bytes",
+                Kind::Size(bounds("1MiB", "1TiB")),
+                Some("256MiB"),
+                "Memory for chunks on their way from the disk to a client. When it is used up, reads wait.",
+            ),
+            key(
+                "queue",
+                Kind::Count(bounds("16", "1000000")),
+                Some("4096"),
+                "Jobs that may wait per device. When it is full, a new request is answered 503.",
+            ),
+            key(
+                "entry_ttl",
+                Kind::Duration(bounds("0s", "1h")),
+                Some("1s"),
+                "How long an open file, its size and its times are trusted before they are looked at again. `0s` looks \
+                 every time, as `levity serve` does.",
+            ),
+        ],
+    },
+    Table {
+        path: "log",
+        repeated: false,
+        doc: "The access log. Messages about the server itself go to stderr.",
+        keys: &[
+            key(
+                "access",
+                Kind::Text("`\"off\"`, `\"stdout\"` or a path with a `/`"),
+                Some("stdout"),
+                "Where one line per request goes. A path is opened for appending, and again on SIGUSR1.",
+            ),
+            key(
+                "format",
+                Kind::Word(&["combined", "json"]),
+                Some("combined"),
+                "The form of a line: the Combined Log Format, or one JSON object.",
+            ),
+        ],
+    },
+    Table {
+        path: "admin",
+        repeated: false,
+        doc: "Read-only pages about the running server: `/metrics` and `/health`. Off unless `listen` is given.",
+        keys: &[key(
+            "listen",
+            ADDRESS,
+            None,
+            "Where they are served: `unix:PATH`, or `ADDRESS:PORT` with the address written out, since anyone who \
+             reaches it may read them.",
+        )],
+    },
+    Table {
+        path: "limits",
+        repeated: false,
+        doc: "Bounds that protect the server from its clients and from its disks.",
+        keys: limits::KEYS,
+    },
+    Table {
+        path: "listen",
+        repeated: true,
+        doc: "Where clients connect; `127.0.0.1:8080` when there is none.",
+        keys: &[key(
+            "address",
+            ADDRESS,
+            None,
+            "`PORT` or `:PORT` for every address of the machine, IPv4 and IPv6; `ADDRESS:PORT`, `[IPv6]:PORT`, \
+             `localhost:PORT` (127.0.0.1), or `unix:PATH`. Port 0 lets the kernel choose. Required.",
+        )],
+    },
+    Table {
+        path: "site",
+        repeated: true,
+        doc: "What is served, under which names. At least one.",
+        keys: &[
+            key(
+                "hosts",
+                Kind::Names,
+                Some("[]"),
+                "Host names that the site answers, without port; `*.example.org` stands for every name beneath. An \
+                 exact name goes before a wildcard. An empty list answers every name that no other site does.",
+            ),
+            key(
+                "root",
+                PATH,
+                None,
+                "The folder that is served, and nothing outside of it unless `symlinks` says so. Required.",
+            ),
+            LISTING,
+            INDEX,
+            SYMLINKS,
+        ],
+    },
+    Table {
+        path: "site.route",
+        repeated: true,
+        doc: "Other rules for some paths of the site above it. The first route that matches wins; a key that is absent \
+              is taken from the site.",
+        keys: &[
+            key(
+                "path",
+                Kind::Text("a path such as `/a` or `/a/*`"),
+                None,
+                "`/a` is that path alone, `/a/*` every path that starts with `/a/`. Compared with the decoded path. \
+                 Required.",
+            ),
+            key("root", PATH, None, "Another folder for this route."),
+            key(
+                "strip_prefix",
+                Kind::Text("a path"),
+                None,
+                "What is taken off the start of the request's path before the file is looked up, whole segments only.",
+            ),
+            Key {
+                default: None,
+                ..LISTING
+            },
+            Key {
+                default: None,
+                ..INDEX
+            },
+            Key {
+                default: None,
+                ..SYMLINKS
+            },
+        ],
+    },
+    Table {
+        path: "site.route.headers",
+        repeated: false,
+        doc: "Changes to the header fields of the responses of the route above it.",
+        keys: &[
+            key(
+                "set",
+                Kind::Pairs,
+                None,
+                "Fields to write, name = \"value\"; one of the same name is replaced.",
+            ),
+            key(
+                "remove",
+                Kind::Names,
+                None,
+                "Names of fields that are left out.",
+            ),
+        ],
+    },
+];
+
+const LISTING: Key = key(
+    "listing",
+    Kind::Boolean,
+    Some("false"),
+    "Whether a folder without an index file is answered with the list of what it holds.",
+);
+const INDEX: Key = key(
+    "index",
+    Kind::Names,
+    Some("[\"index.html\"]"),
+    "Names of the file that stands for its folder; the first that exists is served. An empty list turns that off.",
+);
+const SYMLINKS: Key = key(
+    "symlinks",
+    Kind::Word(&["beneath", "follow"]),
+    Some("beneath"),
+    "Which symbolic links are followed: those that stay beneath the root, or every one.",
+);
+
+impl Table {
+    /// The table written as `path`; a path that does not exist is an error of the caller.
+    pub(super) fn find(path: &str) -> &'static Table {
+        TABLES
+            .iter()
+            .find(|table| table.path == path)
+            .expect("a table of TABLES")
+    }
+
+    /// The names of the tables directly beneath this one.
+    pub(super) fn children(&self) -> impl Iterator<Item = &'static str> {
+        TABLES
+            .iter()
+            .filter(|table| !table.path.is_empty())
+            .filter_map(|table| {
+                let (parent, name) = table.path.rsplit_once('.').unwrap_or(("", table.path));
+                (parent == self.path).then_some(name)
+            })
+    }
+
+    /// Everything that may stand in this table.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.keys.iter().map(|key| key.name).chain(self.children())
+    }
+
+    pub(super) fn key(&self, name: &str) -> &'static Key {
+        self.keys
+            .iter()
+            .find(|key| key.name == name)
+            .expect("a key of this table")
+    }
+
+    /// As in a heading of the file: `[disk]`, `[[site]]`.
+    #[must_use]
+    pub fn heading(&self) -> String {
+        if self.repeated {
+            format!("[[{}]]", self.path)
+        } else {
+            format!("[{}]", self.path)
+        }
+    }
+}
+
+impl Key {
+    /// Whether `"auto"` is a value: it is then also the default.
+    pub(super) fn is_auto(&self) -> bool {
+        self.default == Some("auto")
+    }
+}
+
+impl Kind {
+    /// Milliseconds, bytes or a count, from the text of a value.
+    pub(crate) fn quantity(self, text: &str) -> Result<u64, String> {
+        match self {
+            Kind::Duration(_) => value::duration(text),
+            Kind::Size(_) => text.parse().or_else(|_| value::size(text)),
+            _ => text.parse().map_err(|_| String::new()),
+        }
+    }
+
+    pub(super) fn bounds(self) -> Option<Bounds> {
+        match self {
+            Kind::Duration(bounds) | Kind::Size(bounds) | Kind::Count(bounds) => Some(bounds),
+            _ => None,
+        }
+    }
+
+    /// What a message says it expected.
+    pub(crate) fn expected(self) -> &'static str {
+        match self {
+            Kind::Duration(_) => "a duration such as \"30s\"",
+            Kind::Size(_) => "a size such as \"16KiB\"",
+            Kind::Count(_) => "a whole number",
+            Kind::Boolean => "`true` or `false`",
+            Kind::Word(_) | Kind::Text(_) => "a string",
+            Kind::Names => "an array of strings",
+            Kind::Pairs => "a table of strings",
+        }
+    }
+
+    /// Holds `quantity` (milliseconds, bytes or a count) to the bounds.
+    ///
+    /// # Errors
+    ///
+    /// A phrase that names both bounds.
+    pub(crate) fn check(self, quantity: u64) -> Result<u64, String> {
+        let Some(Bounds { min, max }) = self.bounds() else {
+            return Ok(quantity);
+        };
+        let edge = |text| self.quantity(text).expect("a bound in the kind's own form");
+        if (edge(min)..=edge(max)).contains(&quantity) {
+            Ok(quantity)
+        } else {
+            Err(format!("must be from {min} to {max}"))
+        }
+    }
+}
+
+/// Whether `disk.engine` may be `name`.
+#[must_use]
+pub fn engine_is_known(name: &str) -> bool {
+    ENGINES.contains(&name) || name == ENGINE_FOR_TESTS
+}
+
+/// The candidate that `word` is most likely a misspelling of, if any is close.
+pub(crate) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    if word.len() > 64 {
+        return None;
+    }
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(word, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3))
+        // `rout` is as far from `root` as from `route`.
+        .min_by_key(|(distance, candidate)| (*distance, Reverse(shared_start(word, candidate))))
+        .map(|(_, candidate)| candidate)
+}
+
+/// Bytes at the start that both have.
+fn shared_start(a: &str, b: &str) -> usize {
+    a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
+}
+
+/// Levenshtein's distance, in characters.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_may_be_named() {
+        let engines: std::collections::BTreeSet<_> = levity_disk::engine::names().collect();
+        assert_eq!(engines, ENGINES.iter().copied().collect());
+    }
+
+    #[test]
+    fn distances() {
+        for (a, b, steps) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("kitten", "sitting", 3),
+            ("enigne", "engine", 2),
+        ] {
+            assert_eq!(distance(a, b), steps, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn nearest_is_close_or_nothing() {
+        assert_eq!(nearest("enigne", ENGINES.iter().copied()), None);
+        assert_eq!(nearest("enigne", ["threads", "engine"]), Some("engine"));
+        assert_eq!(nearest("thread", ENGINES.iter().copied()), Some("threads"));
+        assert_eq!(
+            nearest("iouring", ENGINES.iter().copied()),
+            Some("io_uring")
+        );
+        assert_eq!(nearest("rout", ["root", "route"]), Some("route"));
+        assert_eq!(nearest("proxy", ["root", "path"]), None);
+        assert_eq!(nearest(&"x".repeat(1000), ["root"]), None);
+    }
+
+    #[test]
+    fn defaults_and_bounds_are_in_their_own_form() {
+        for key in TABLES.iter().flat_map(|table| table.keys) {
+            let Some(Bounds { min, max }) = key.kind.bounds() else {
+                continue;
+            };
+            let (min, max) = (
+                key.kind.quantity(min).unwrap(),
+                key.kind.quantity(max).unwrap(),
+            );
+            assert!(min < max, "{}", key.name);
+            if !key.is_auto() {
+                let default = key.kind.quantity(key.default.unwrap()).unwrap();
+                assert!((min..=max).contains(&default), "{}", key.name);
+            }
+        }
+    }
+}

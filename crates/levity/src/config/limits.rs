@@ -1,0 +1,73 @@
+//! Every bound that an operator may move, with its range.
+
+use std::time::Duration;
+
+use super::keys::{Bounds, Key, Kind};
+use super::reader::{Fields, Reader};
+
+/// One list from which come the struct, its defaults, the keys of `[limits]` and their reference.
+macro_rules! limits {
+    ($($(#[doc = $doc:literal])+
+       $name:ident: $type:ty = $read:ident($kind:ident, $default:literal, $min:literal..$max:literal),)+) => {
+        /// Bounds that protect the server from its clients and from its disks: `[limits]`.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Limits {
+            $($(#[doc = $doc])+ pub $name: $type,)+
+        }
+
+        pub(super) const KEYS: &[Key] = &[$(Key {
+            name: stringify!($name),
+            kind: Kind::$kind(Bounds { min: $min, max: $max }),
+            default: Some($default),
+            doc: concat!($($doc),+),
+        },)+];
+
+        impl Limits {
+            fn take(fields: &Fields<'_>) -> Self {
+                Limits { $($name: fields.$read(stringify!($name)),)+ }
+            }
+        }
+    };
+}
+
+limits! {
+    /// From the first byte of a request, or from the opening of its connection, to the end of its head.
+    header_timeout: Duration = duration(Duration, "10s", "10ms".."1h"),
+    /// Between two parts of a request's body.
+    body_timeout: Duration = duration(Duration, "30s", "10ms".."1h"),
+    /// How long a connection without a request stays open.
+    idle_timeout: Duration = duration(Duration, "60s", "10ms".."1d"),
+    /// How long a client may take no byte of a response before its connection is closed.
+    send_timeout: Duration = duration(Duration, "60s", "10ms".."1d"),
+    /// How long a request waits for the disk before its head is sent; then it is answered 503.
+    io_timeout: Duration = duration(Duration, "30s", "10ms".."1h"),
+    /// How long running responses may take to finish after SIGTERM; then they are cut off.
+    drain_timeout: Duration = duration(Duration, "30s", "0s".."1d"),
+    /// The request line, its line end not counted.
+    request_line_bytes: usize = size(Size, "8KiB", "64B".."1MiB"),
+    /// One header field, its line end not counted.
+    header_bytes: usize = size(Size, "8KiB", "64B".."1MiB"),
+    /// The request line and all header fields together.
+    head_bytes: usize = size(Size, "16KiB", "128B".."1MiB"),
+    /// Header fields in one request.
+    headers: usize = count(Count, "100", "1".."1000"),
+    /// A request's body, which is read and thrown away; a longer one is answered 413.
+    body_bytes: usize = size(Size, "1MiB", "0B".."1TiB"),
+    /// Open client connections of the process. `"auto"` takes what `RLIMIT_NOFILE` leaves after the
+    /// files that the server itself keeps open.
+    connections: Option<usize> = auto_count(Count, "auto", "1".."10000000"),
+    /// Names in one directory listing; the listing says when there are more.
+    listing_entries: usize = count(Count, "10000", "1".."1000000"),
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits::take(&Fields::empty(&Reader::new("", None), "limits"))
+    }
+}
+
+pub(super) fn read(fields: &Fields<'_>) -> Limits {
+    fields.at_most("request_line_bytes", "head_bytes");
+    fields.at_most("header_bytes", "head_bytes");
+    Limits::take(fields)
+}

@@ -1,0 +1,384 @@
+//! The configuration: what the server reads, and how a TOML file becomes it.
+//!
+//! [`load`] reads a file and reports everything that is wrong with it in one run. [`keys`] is the one
+//! table of what a file may hold.
+
+pub mod keys;
+mod limits;
+mod pattern;
+mod problem;
+mod reader;
+#[cfg(test)]
+mod reference;
+mod site;
+mod syntax;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::io::Read as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::de::DeTable;
+
+pub use keys::ENGINES;
+pub use limits::Limits;
+pub use pattern::Pattern;
+pub use problem::{Errors, Place, Problem};
+
+use crate::address::{Address, AddressError};
+use reader::{Fields, Reader, Text};
+
+/// A configuration file with more bytes is refused: it is most likely another file.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Everything that a configuration file says. [`Config::default`] is what an empty file means: no
+/// site, and `127.0.0.1:8080`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// `[server]`
+    pub server: Server,
+    /// `[disk]`
+    pub disk: Disk,
+    /// `[log]`
+    pub log: Log,
+    /// Where `/metrics` is served; `None` is nowhere.
+    pub admin: Option<Address>,
+    /// `[limits]`
+    pub limits: Limits,
+    /// Where clients connect; never empty.
+    pub listen: Vec<Address>,
+    /// In the order of the file.
+    pub sites: Vec<Site>,
+}
+
+/// `[server]`: the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Event loops; `None` is one per core.
+    pub workers: Option<usize>,
+}
+
+/// `[disk]`: how files are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// One of [`ENGINES`], or [`keys::ENGINE_FOR_TESTS`].
+    pub engine: String,
+    /// Threads of the pool; `None` lets the server choose.
+    pub threads: Option<usize>,
+    /// Threads of the pool kept for opening files; fewer than `threads`.
+    pub stat_threads: Option<usize>,
+    /// Reads in flight per device; `None` adapts it.
+    pub depth: Option<usize>,
+    /// Bytes per read, a multiple of [`CHUNK_STEP_BYTES`].
+    pub chunk_bytes: Option<usize>,
+    /// Memory for small bodies that are asked for often; 0 is off.
+    pub cache_bytes: usize,
+    /// Memory for chunks in flight; at least `chunk_bytes`.
+    pub buffer_bytes: usize,
+    /// Jobs that may wait per device.
+    pub queue: usize,
+    /// How long an open file and its metadata are trusted.
+    pub entry_ttl: Duration,
+}
+
+/// Reads with `O_DIRECT` start and end at multiples of the largest logical block in use.
+pub const CHUNK_STEP_BYTES: usize = 4096;
+
+/// `[log]`: the access log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// Where lines go.
+    pub access: AccessLog,
+    /// What a line looks like.
+    pub format: LogFormat,
+}
+
+/// Where the lines of the access log go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccessLog {
+    /// Nowhere.
+    Off,
+    /// Standard output.
+    Stdout,
+    /// A file, opened for appending.
+    File(PathBuf),
+}
+
+/// What a line of the access log looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// The Combined Log Format of the Apache HTTP server.
+    Combined,
+    /// One JSON object per line.
+    Json,
+}
+
+/// `[[site]]`: what is served under which names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// Lower case, without port and final dot, each at most once in a file; `*.example.org` stands
+    /// for every name beneath. Empty answers any host.
+    pub hosts: Vec<String>,
+    /// The folder that is served; absolute when it comes from [`load`].
+    pub root: PathBuf,
+    /// Whether a folder without index file is listed.
+    pub listing: bool,
+    /// Names of index files, the first that exists is served.
+    pub index: Vec<String>,
+    /// Which symbolic links are followed.
+    pub symlinks: Symlinks,
+    /// Serves this one file of `root`, at `/` and under its own name, and nothing else. No key of the
+    /// file sets it; `levity serve FILE` does.
+    pub only: Option<std::ffi::OsString>,
+    /// In the order of the file: the first that matches wins.
+    pub routes: Vec<Route>,
+}
+
+/// Which symbolic links are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Symlinks {
+    /// Those that stay beneath the root.
+    Beneath,
+    /// Every one.
+    Follow,
+}
+
+/// `[[site.route]]`: other rules for some paths. `None` is what the site says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Which paths it takes.
+    pub path: Pattern,
+    /// The folder that is served; absolute when it comes from [`load`].
+    pub root: Option<PathBuf>,
+    /// Starts with a slash and does not end with one; whole segments at the start of `path`. A path
+    /// of which nothing is left is `/`.
+    pub strip_prefix: Option<String>,
+    /// Whether a folder without index file is listed.
+    pub listing: Option<bool>,
+    /// Names of index files.
+    pub index: Option<Vec<String>>,
+    /// Which symbolic links are followed.
+    pub symlinks: Option<Symlinks>,
+    /// Changes to the header fields of responses.
+    pub headers: Headers,
+}
+
+/// Changes to the header fields of responses. Names are valid tokens and each occurs once, whatever
+/// its case; none of them frames the message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// Names and values to write, in the order of the file.
+    pub set: Vec<(String, String)>,
+    /// Names to leave out.
+    pub remove: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let reader = Reader::new("", None);
+        config(&Fields::empty(&reader, ""), Vec::new())
+    }
+}
+
+/// Reads the text of a configuration file. Touches no disk: relative paths stay relative and folders
+/// need not exist.
+///
+/// # Errors
+///
+/// Everything that is wrong, in the order of the text.
+pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
+    read(text, None)
+}
+
+/// Reads a configuration file. Relative paths are taken from its folder, and every root must exist.
+/// May block.
+///
+/// # Errors
+///
+/// Everything that is wrong, in the order of the file; also when it cannot be read, is not UTF-8 or
+/// has more than [`FILE_BYTES_MAX`] bytes.
+pub fn load(path: &Path) -> Result<Config, Errors> {
+    let errors = |problems| Errors {
+        file: path.to_owned(),
+        problems,
+    };
+    let unread = |message: String| errors(vec![Problem::without_place(message)]);
+    let text = text(path).map_err(unread)?;
+    let file =
+        std::path::absolute(path).map_err(|error| unread(format!("no such path: {error}")))?;
+    read(&text, Some(file.parent().unwrap_or(Path::new("/")))).map_err(errors)
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| format!("cannot read the file: {error}"))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("the file has more than {FILE_BYTES_MAX} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+        format!("line {line} is not UTF-8")
+    })
+}
+
+fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    let mut reader = Reader::new(text, base);
+    reader.syntax(document.get_ref(), errors);
+    let root = Fields::root(&reader, document.get_ref());
+    let config = config(&root, site::sites(&root));
+    let problems = reader.into_problems();
+    if problems.is_empty() {
+        Ok(config)
+    } else {
+        Err(problems)
+    }
+}
+
+fn config(root: &Fields<'_>, sites: Vec<Site>) -> Config {
+    let listen = listen(root);
+    Config {
+        server: Server {
+            workers: root.child("server").auto_count("workers"),
+        },
+        disk: disk(&root.child("disk")),
+        log: log(&root.child("log")),
+        admin: admin(&root.child("admin"), &listen),
+        limits: limits::read(&root.child("limits")),
+        listen,
+        sites,
+    }
+}
+
+fn listen(root: &Fields<'_>) -> Vec<Address> {
+    let mut seen: Vec<(Address, usize)> = Vec::new();
+    for fields in root.children("listen") {
+        site::required(&fields, "address");
+        let Some(address) = address(&fields, "address") else {
+            continue;
+        };
+        let first = seen
+            .iter()
+            .find(|(other, _)| *other == address && !address.is_ephemeral());
+        if let Some((_, line)) = first {
+            let help = format!("the first is on line {line}");
+            fields.report(
+                "address",
+                format_args!("{address} is given twice"),
+                Some(help),
+            );
+        }
+        seen.push((address, fields.reader.line(&fields.span_of("address"))));
+    }
+    if seen.is_empty() {
+        return vec![Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)))];
+    }
+    seen.into_iter().map(|(address, _)| address).collect()
+}
+
+fn address(fields: &Fields<'_>, name: &str) -> Option<Address> {
+    let Text { text, span } = fields.text(name)?;
+    let address = text
+        .parse()
+        .and_then(|address: Address| match fields.reader.base() {
+            Some(base) => address.beneath(base),
+            None => Ok(address),
+        });
+    let refuse = |reason: AddressError| {
+        fields.reader.report(
+            &span,
+            format!("`{text}` is not an address"),
+            Some(reason.to_string()),
+        );
+    };
+    address.map_err(refuse).ok()
+}
+
+fn admin(fields: &Fields<'_>, listen: &[Address]) -> Option<Address> {
+    let address = address(fields, "listen")?;
+    let short = fields.text("listen").is_some_and(|given| {
+        given
+            .text
+            .trim_start_matches(':')
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+    });
+    if short {
+        let help = "write 127.0.0.1:PORT, or [::]:PORT for everyone".to_owned();
+        fields.report("listen", "a port alone would let everyone in", Some(help));
+    } else if listen.contains(&address) && !address.is_ephemeral() {
+        fields.report("listen", format_args!("clients connect to {address}"), None);
+    }
+    Some(address)
+}
+
+fn disk(fields: &Fields<'_>) -> Disk {
+    fields.less_than("stat_threads", "threads");
+    fields.at_most("chunk", "buffer_bytes");
+    Disk {
+        engine: fields
+            .word("engine", Some(keys::ENGINE_FOR_TESTS))
+            .unwrap_or("auto")
+            .to_owned(),
+        threads: fields.auto_count("threads"),
+        stat_threads: fields.auto_count("stat_threads"),
+        depth: fields.auto_count("depth"),
+        chunk_bytes: chunk_bytes(fields),
+        cache_bytes: fields.size("cache_bytes"),
+        buffer_bytes: fields.size("buffer_bytes"),
+        queue: fields.count("queue"),
+        entry_ttl: fields.duration("entry_ttl"),
+    }
+}
+
+fn chunk_bytes(fields: &Fields<'_>) -> Option<usize> {
+    let bytes = fields.auto_size("chunk")?;
+    if !bytes.is_multiple_of(CHUNK_STEP_BYTES) {
+        fields.report(
+            "chunk",
+            format_args!("{bytes} bytes are no multiple of {CHUNK_STEP_BYTES}"),
+            None,
+        );
+    }
+    Some(bytes)
+}
+
+fn log(fields: &Fields<'_>) -> Log {
+    Log {
+        access: access(fields),
+        format: match fields.word("format", None) {
+            Some("json") => LogFormat::Json,
+            _ => LogFormat::Combined,
+        },
+    }
+}
+
+fn access(fields: &Fields<'_>) -> AccessLog {
+    match fields.text("access").map(|given| given.text) {
+        None | Some("stdout") => AccessLog::Stdout,
+        Some("off") => AccessLog::Off,
+        Some(path) if path.contains('/') && !path.ends_with('/') => fields
+            .path("access")
+            .map_or(AccessLog::Off, AccessLog::File),
+        Some(word) => {
+            let help = format!("for a file write \"./{word}\"");
+            let help = if word.contains('/') || word.is_empty() {
+                None
+            } else {
+                Some(help)
+            };
+            fields.report(
+                "access",
+                "expected \"off\", \"stdout\" or the path of a file",
+                help,
+            );
+            AccessLog::Off
+        }
+    }
+}

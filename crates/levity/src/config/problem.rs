@@ -1,0 +1,440 @@
+//! What is wrong with a configuration file, and where.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+/// Characters of a line that are shown around the place of a problem.
+const EXCERPT_CHARS_MAX: usize = 160;
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What is wrong, without a full stop.
+    pub message: String,
+    /// Where; `None` when it is not about one place, such as a file that cannot be read.
+    pub place: Option<Place>,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+/// A place in a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Counted from 1.
+    pub line: usize,
+    /// In characters, counted from 1.
+    pub column: usize,
+    /// The line, or the part around the place when it is long.
+    excerpt: String,
+    /// In characters of the excerpt; may be empty.
+    marked: Range<usize>,
+}
+
+/// Everything that is wrong with one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Errors {
+    /// The file, as it was named.
+    pub file: PathBuf,
+    /// In the order of the file; never empty.
+    pub problems: Vec<Problem>,
+}
+
+impl Errors {
+    /// Every problem with its line and a caret, for people.
+    #[must_use]
+    pub fn render(&self, colour: bool) -> String {
+        let blocks: Vec<String> = self
+            .problems
+            .iter()
+            .map(|p| p.render(&self.file, colour))
+            .collect();
+        blocks.join("\n")
+    }
+
+    /// The problems for programs: `{"file", "ok": false, "problems": [{"message", "line", "column",
+    /// "help"}]}`, with `null` for what is not known.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let problems: Vec<Value> = self.problems.iter().map(Problem::to_json).collect();
+        json!({ "file": self.file.to_string_lossy(), "ok": false, "problems": problems })
+    }
+}
+
+impl std::fmt::Display for Errors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+impl std::error::Error for Errors {}
+
+impl Problem {
+    /// A problem that is not about one place.
+    pub(crate) fn without_place(message: String) -> Self {
+        Problem {
+            message,
+            place: None,
+            help: None,
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "message": self.message,
+            "line": self.place.as_ref().map(|place| place.line),
+            "column": self.place.as_ref().map(|place| place.column),
+            "help": self.help,
+        })
+    }
+
+    /// Several lines that end in a line break, in the form that rustc made familiar.
+    fn render(&self, file: &Path, colour: bool) -> String {
+        let paint = Paint { colour };
+        let file = printable(&file.to_string_lossy());
+        let mut out = format!("{}: {}\n", paint.red("error"), printable(&self.message));
+        let help = self.help.as_deref().map(printable).unwrap_or_default();
+        match &self.place {
+            Some(place) => place.render(&file, &help, paint, &mut out),
+            None => {
+                let _ = writeln!(out, " {} {file}", paint.blue("-->"));
+                if !help.is_empty() {
+                    let _ = writeln!(out, "  {} {help}", paint.blue("="));
+                }
+            }
+        }
+        out
+    }
+}
+
+impl Place {
+    fn render(&self, file: &str, help: &str, paint: Paint, out: &mut String) {
+        let Place { line, column, .. } = self;
+        let number = line.to_string();
+        let margin = " ".repeat(number.len());
+        let bar = paint.blue("|");
+        let carets = paint.red(&"^".repeat(width(self.marked()).max(1)));
+        let hint = if help.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", paint.red(help))
+        };
+        let _ = writeln!(out, " {margin}{} {file}:{line}:{column}", paint.blue("-->"));
+        let _ = writeln!(out, " {margin} {bar}");
+        let _ = writeln!(
+            out,
+            " {} {bar} {}",
+            paint.blue(&number),
+            printable(&self.excerpt)
+        );
+        let _ = writeln!(out, " {margin} {bar} {}{carets}{hint}", self.padding());
+    }
+
+    fn marked(&self) -> impl Iterator<Item = char> {
+        self.excerpt
+            .chars()
+            .skip(self.marked.start)
+            .take(self.marked.len())
+    }
+
+    /// As wide as what precedes the mark. Tabs stay tabs, because only the terminal knows how wide
+    /// they are.
+    fn padding(&self) -> String {
+        let before = self.excerpt.chars().take(self.marked.start);
+        before
+            .map(|c| {
+                if c == '\t' {
+                    "\t".to_owned()
+                } else {
+                    " ".repeat(columns(c))
+                }
+            })
+            .collect()
+    }
+}
+
+fn width(text: impl Iterator<Item = char>) -> usize {
+    text.map(columns).sum()
+}
+
+/// Columns that a terminal gives to a character: two for East Asian wide letters and emoji, none for
+/// combining marks (Unicode Standard Annex 11, the ranges that occur in practice).
+fn columns(c: char) -> usize {
+    match c {
+        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' => 0,
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{303e}'
+        | '\u{3041}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{1f300}'..='\u{1faff}'
+        | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    }
+}
+
+/// Control characters would reach the terminal: a file may hold an escape sequence.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| {
+            if c.is_control() && c != '\t' {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+#[derive(Clone, Copy)]
+struct Paint {
+    colour: bool,
+}
+
+impl Paint {
+    fn red(self, text: &str) -> String {
+        self.with("1;31", text)
+    }
+
+    fn blue(self, text: &str) -> String {
+        self.with("1;34", text)
+    }
+
+    fn with(self, code: &str, text: &str) -> String {
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// A file's text with the starts of its lines.
+pub(super) struct Source<'t> {
+    text: &'t str,
+    starts: Vec<usize>,
+}
+
+impl<'t> Source<'t> {
+    pub(super) fn new(text: &'t str) -> Self {
+        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let starts = std::iter::once(0)
+            .chain(breaks.map(|(at, _)| at + 1))
+            .collect();
+        Source { text, starts }
+    }
+
+    /// The part of the text at `span`, in bytes.
+    pub(super) fn slice(&self, span: &Range<usize>) -> &'t str {
+        self.text.get(span.clone()).unwrap_or_default()
+    }
+
+    /// The lines from that of a byte to the last, counted from 0.
+    pub(super) fn lines_from(&self, at: usize) -> Range<usize> {
+        self.line(at)..self.starts.len()
+    }
+
+    /// The line of a byte, counted from 0.
+    pub(super) fn line(&self, at: usize) -> usize {
+        self.starts.partition_point(|start| *start <= at) - 1
+    }
+
+    /// Where `span`, in bytes, begins; a mark that goes on over several lines ends with the first.
+    pub(super) fn place(&self, span: &Range<usize>) -> Place {
+        let line = self.line(span.start);
+        let (start, text) = self.line_text(line);
+        let within = |at: usize| at.saturating_sub(start).min(text.len());
+        let (from, to) = (within(span.start), within(span.end.max(span.start)));
+        let shown = excerpt_start(text, from);
+        let excerpt: String = text[shown..].chars().take(EXCERPT_CHARS_MAX).collect();
+        let last = excerpt.chars().count();
+        let marked = chars(text, shown..from).min(last)..chars(text, shown..to).min(last);
+        let column = chars(text, 0..from) + 1;
+        Place {
+            line: line + 1,
+            column,
+            excerpt,
+            marked,
+        }
+    }
+
+    /// The first byte of a line and its text, without byte order mark and line end.
+    fn line_text(&self, line: usize) -> (usize, &'t str) {
+        let start = self.starts[line];
+        let end = self
+            .starts
+            .get(line + 1)
+            .map_or(self.text.len(), |next| next - 1);
+        let text = &self.text[start..end];
+        let bare = text.trim_start_matches('\u{feff}');
+        (start + text.len() - bare.len(), bare.trim_end_matches('\r'))
+    }
+}
+
+/// Characters in a range of bytes. Counts bytes that begin one, since a file may be one long line.
+fn chars(text: &str, bytes: Range<usize>) -> usize {
+    let starts = |byte: &&u8| **byte & 0xc0 != 0x80;
+    text.as_bytes()[bytes].iter().filter(starts).count()
+}
+
+/// The byte at which the excerpt of a line begins, so that it shows what precedes `mark` too.
+fn excerpt_start(text: &str, mark: usize) -> usize {
+    let is_long = text.chars().nth(EXCERPT_CHARS_MAX).is_some();
+    match text.get(..mark) {
+        Some(before) if is_long => {
+            let earlier = before.char_indices().rev().nth(EXCERPT_CHARS_MAX / 2 - 1);
+            earlier.map_or(0, |(at, _)| at)
+        }
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str, marked: &str, help: Option<&str>) -> Problem {
+        let start = text.find(marked).unwrap();
+        let place = Source::new(text).place(&(start..start + marked.len()));
+        Problem {
+            message: "bad".to_owned(),
+            place: Some(place),
+            help: help.map(str::to_owned),
+        }
+    }
+
+    fn render(problem: &Problem) -> String {
+        problem.render(Path::new("levity.toml"), false)
+    }
+
+    #[test]
+    fn line_and_caret() {
+        let problem = problem(
+            "a = 1\n\n\nenigne = \"auto\"\n",
+            "enigne",
+            Some("did you mean `engine`?"),
+        );
+        let expected = "\
+error: bad
+  --> levity.toml:4:1
+   |
+ 4 | enigne = \"auto\"
+   | ^^^^^^ did you mean `engine`?
+";
+        assert_eq!(render(&problem), expected);
+    }
+
+    #[test]
+    fn wide_line_numbers_move_the_bar() {
+        let text = format!("{}x = 1", "\n".repeat(99));
+        assert!(
+            render(&problem(&text, "x", None))
+                .ends_with("   --> levity.toml:100:1\n     |\n 100 | x = 1\n     | ^\n")
+        );
+    }
+
+    #[test]
+    fn tabs_stay_tabs_and_count_as_one_column() {
+        let rendered = render(&problem("\tk\t= bad", "bad", None));
+        assert!(rendered.contains("levity.toml:1:6"), "{rendered}");
+        assert!(rendered.ends_with("\n   | \t \t  ^^^\n"), "{rendered}");
+    }
+
+    #[test]
+    fn characters_not_bytes() {
+        let rendered = render(&problem("k = \"\u{e9}\u{e9}\" bad", "bad", None));
+        assert!(rendered.contains(":1:10\n"), "{rendered}");
+        assert!(
+            rendered.ends_with(&format!("| {}^^^\n", " ".repeat(9))),
+            "{rendered}"
+        );
+        let wide = render(&problem("\u{65e5}\u{672c} bad", "bad", None));
+        assert!(
+            wide.contains(":1:4\n") && wide.ends_with("|      ^^^\n"),
+            "{wide}"
+        );
+        let combined = render(&problem("e\u{301} bad", "bad", None));
+        assert!(
+            combined.contains(":1:4\n") && combined.ends_with("|   ^^^\n"),
+            "{combined}"
+        );
+    }
+
+    #[test]
+    fn the_end_of_the_file_and_of_a_line_can_be_marked() {
+        let text = "a =\r\nb";
+        let source = Source::new(text);
+        let end = source.place(&(text.len()..text.len()));
+        assert_eq!((end.line, end.column, end.marked.clone()), (2, 2, 1..1));
+        let after = source.place(&(3..3));
+        assert_eq!(
+            (after.line, after.column, after.excerpt.as_str()),
+            (1, 4, "a =")
+        );
+        let both = source.place(&(2..6));
+        assert_eq!((both.column, both.marked), (3, 2..3));
+        assert_eq!(Source::new("").place(&(0..0)).line, 1);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_column() {
+        let rendered = render(&problem("\u{feff}bad = 1", "bad", None));
+        assert!(
+            rendered.contains(":1:1\n") && rendered.contains(" | bad = 1\n"),
+            "{rendered}"
+        );
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_the_mark() {
+        let text = format!("{}bad{}", "a".repeat(5000), "b".repeat(5000));
+        let problem = problem(&text, "bad", None);
+        let place = problem.place.clone().unwrap();
+        assert_eq!(place.column, 5001);
+        assert_eq!(place.marked().collect::<String>(), "bad");
+        assert!(render(&problem).lines().all(|line| line.len() < 200));
+    }
+
+    #[test]
+    fn escape_sequences_do_not_reach_the_terminal() {
+        assert!(!render(&problem("x \u{1b}[2J bad", "bad", Some("\u{1b}"))).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn without_a_place() {
+        let mut problem = Problem::without_place("no site".to_owned());
+        problem.help = Some("add one".to_owned());
+        assert_eq!(
+            render(&problem),
+            "error: no site\n --> levity.toml\n  = add one\n"
+        );
+    }
+
+    #[test]
+    fn colour_only_when_asked() {
+        let problem = problem("bad", "bad", None);
+        assert!(
+            problem
+                .render(Path::new("f"), true)
+                .contains("\x1b[1;31m^^^\x1b[0m")
+        );
+        assert!(!render(&problem).contains('\x1b'));
+    }
+
+    #[test]
+    fn json_has_all_fields() {
+        let errors = Errors {
+            file: PathBuf::from("f"),
+            problems: vec![
+                problem("\nbad", "bad", Some("h")),
+                Problem::without_place("m".to_owned()),
+            ],
+        };
+        let expected = r#"{"file":"f","ok":false,"problems":[{"column":1,"help":"h","line":2,"message":"bad"},{"column":null,"help":null,"line":null,"message":"m"}]}"#;
+        assert_eq!(errors.to_json().to_string(), expected);
+    }
+}

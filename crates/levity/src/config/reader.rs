@@ -1,0 +1,586 @@
+//! Typed access to the tables of a file. Whatever is wrong is collected, never thrown, so that one
+//! run shows all of it.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{self, Key, Kind, Table};
+use super::problem::{Problem, Source};
+use super::syntax;
+
+/// A file on its way to become a [`super::Config`].
+pub(super) struct Reader<'t> {
+    source: Source<'t>,
+    /// Where relative paths start and `root` must exist; `None` leaves the disk alone.
+    base: Option<&'t Path>,
+    /// Lines with a syntax error: what else is found there is only its echo.
+    broken: BTreeSet<usize>,
+    problems: RefCell<Vec<Problem>>,
+}
+
+impl<'t> Reader<'t> {
+    pub(super) fn new(text: &'t str, base: Option<&'t Path>) -> Self {
+        Reader {
+            source: Source::new(text),
+            base,
+            broken: BTreeSet::new(),
+            problems: RefCell::default(),
+        }
+    }
+
+    /// Takes over the parser's errors, the first of each line.
+    pub(super) fn syntax(&mut self, document: &DeTable<'_>, mut errors: Vec<toml::de::Error>) {
+        errors.sort_by_key(|error| error.span().map(|span| span.start));
+        if let Some(opening) = syntax::opening(document, &errors) {
+            errors.retain(|error| error.span().is_some_and(|span| span.start < opening));
+            self.broken.extend(self.source.lines_from(opening));
+            let help = "nothing below closes it".to_owned();
+            self.report(&(opening..opening + 1), "unclosed bracket", Some(help));
+        }
+        for error in errors {
+            let span = error.span().unwrap_or_default();
+            if self.broken.insert(self.source.line(span.start)) {
+                let (message, help) = syntax::explain(&error, self.source.slice(&span));
+                self.report(&span, message, help);
+            }
+        }
+    }
+
+    /// The problems in the order of the file.
+    pub(super) fn into_problems(self) -> Vec<Problem> {
+        let mut problems = self.problems.into_inner();
+        problems.sort_by_key(|problem| {
+            problem
+                .place
+                .as_ref()
+                .map(|place| (place.line, place.column))
+        });
+        problems
+    }
+
+    pub(super) fn report(
+        &self,
+        span: &Range<usize>,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) {
+        let place = Some(self.source.place(span));
+        let message = message.into();
+        self.problems.borrow_mut().push(Problem {
+            message,
+            place,
+            help,
+        });
+    }
+
+    /// Reports that something is absent. A syntax error may have swallowed it, so that only a file
+    /// without one is told.
+    pub(super) fn report_absent(
+        &self,
+        span: Option<&Range<usize>>,
+        message: String,
+        help: Option<String>,
+    ) {
+        if self.broken.is_empty() {
+            let place = span.map(|span| self.source.place(span));
+            self.problems.borrow_mut().push(Problem {
+                message,
+                place,
+                help,
+            });
+        }
+    }
+
+    /// The line of a span, counted from 1.
+    pub(super) fn line(&self, span: &Range<usize>) -> usize {
+        self.source.line(span.start) + 1
+    }
+
+    pub(super) fn base(&self) -> Option<&'t Path> {
+        self.base
+    }
+
+    fn is_broken(&self, span: &Range<usize>) -> bool {
+        let last = self.source.line(span.end.max(span.start + 1) - 1);
+        self.broken
+            .range(self.source.line(span.start)..=last)
+            .next()
+            .is_some()
+    }
+}
+
+/// A string of the file.
+pub(super) struct Text<'r> {
+    pub(super) text: &'r str,
+    pub(super) span: Range<usize>,
+}
+
+/// What stands in one table of the file.
+pub(super) struct Fields<'r> {
+    pub(super) reader: &'r Reader<'r>,
+    pub(super) span: Range<usize>,
+    table: &'static Table,
+    entries: Option<&'r DeTable<'r>>,
+}
+
+impl<'r> Fields<'r> {
+    /// The file itself.
+    pub(super) fn root(reader: &'r Reader<'r>, document: &'r DeTable<'r>) -> Self {
+        Fields::open(reader, Table::find(""), document, 0..0)
+    }
+
+    /// A table that the file does not have: every key has its default.
+    pub(super) fn empty(reader: &'r Reader<'r>, path: &str) -> Self {
+        Fields {
+            reader,
+            span: 0..0,
+            table: Table::find(path),
+            entries: None,
+        }
+    }
+
+    fn open(
+        reader: &'r Reader<'r>,
+        table: &'static Table,
+        entries: &'r DeTable<'r>,
+        span: Range<usize>,
+    ) -> Self {
+        let fields = Fields {
+            reader,
+            span,
+            table,
+            entries: Some(entries),
+        };
+        for (name, value) in entries {
+            if !table.names().any(|known| known == name.as_ref())
+                && !fields.is_damaged(&name.span(), value)
+            {
+                fields.unknown(name.as_ref(), &name.span());
+            }
+        }
+        fields
+    }
+
+    fn unknown(&self, name: &str, span: &Range<usize>) {
+        let help = match keys::nearest(name, self.table.names()) {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => elsewhere(name)
+                .unwrap_or_else(|| format!("known here: {}", listed(self.table.names()))),
+        };
+        self.reader
+            .report(span, format!("unknown key `{name}`"), Some(help));
+    }
+
+    /// Whether an unknown key, which has been reported, looks like `name`.
+    pub(super) fn has_misspelt(&self, name: &str) -> bool {
+        let unknown = |given: &str| !self.table.names().any(|known| known == given);
+        self.entries
+            .into_iter()
+            .flat_map(|entries| entries.keys())
+            .any(|key| {
+                unknown(key.as_ref())
+                    && keys::nearest(key.as_ref(), self.table.names()) == Some(name)
+            })
+    }
+
+    /// On a line with a syntax error, where the parser has guessed.
+    fn is_damaged(&self, name: &Range<usize>, value: &Spanned<DeValue<'_>>) -> bool {
+        self.reader.is_broken(name) || self.reader.is_broken(&value.span())
+    }
+
+    fn value(&self, name: &str) -> Option<&'r Spanned<DeValue<'r>>> {
+        let (key, value) = self.entries?.get_key_value(name)?;
+        (!self.is_damaged(&key.span(), value)).then_some(value)
+    }
+
+    /// Whether the file has the key, even with a wrong value.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.entries
+            .is_some_and(|entries| entries.contains_key(name))
+    }
+
+    /// Where the value of `name` stands, or the table when it is absent.
+    pub(super) fn span_of(&self, name: &str) -> Range<usize> {
+        self.value(name).map_or(self.span.clone(), Spanned::span)
+    }
+
+    pub(super) fn report(&self, name: &str, message: impl Display, help: Option<String>) {
+        self.reader
+            .report(&self.span_of(name), format!("`{name}`: {message}"), help);
+    }
+
+    fn report_kind(
+        &self,
+        value: &Spanned<DeValue<'_>>,
+        expected: impl Display,
+        help: Option<String>,
+    ) {
+        let found = value.get_ref().type_str();
+        self.reader.report(
+            &value.span(),
+            format!("expected {expected}, found {found}"),
+            help,
+        );
+    }
+
+    // ---- tables ----
+
+    fn path_of(&self, name: &str) -> &'static Table {
+        let path = self.table.path;
+        Table::find(&if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        })
+    }
+
+    /// The table `name` beneath this one.
+    pub(super) fn child(&self, name: &str) -> Fields<'r> {
+        let table = self.path_of(name);
+        match self.value(name).map(|value| (value, value.get_ref())) {
+            Some((value, DeValue::Table(entries))) => {
+                Fields::open(self.reader, table, entries, value.span())
+            }
+            Some((value, _)) => {
+                self.report_kind(
+                    value,
+                    "a table",
+                    Some(format!("write `{}`", table.heading())),
+                );
+                Fields::empty(self.reader, table.path)
+            }
+            None => Fields::empty(self.reader, table.path),
+        }
+    }
+
+    /// The tables of the array `name` beneath this one.
+    pub(super) fn children(&self, name: &str) -> Vec<Fields<'r>> {
+        let table = self.path_of(name);
+        let Some(value) = self.value(name) else {
+            return Vec::new();
+        };
+        let help = || Some(format!("write `{}`", table.heading()));
+        let DeValue::Array(elements) = value.get_ref() else {
+            self.report_kind(value, "an array of tables", help());
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for element in elements.iter() {
+            match element.get_ref() {
+                DeValue::Table(entries) => {
+                    tables.push(Fields::open(self.reader, table, entries, element.span()))
+                }
+                _ => self.report_kind(element, "a table", help()),
+            }
+        }
+        tables
+    }
+
+    // ---- quantities ----
+
+    pub(super) fn duration(&self, name: &str) -> Duration {
+        Duration::from_millis(self.quantity(name).unwrap_or_default())
+    }
+
+    pub(super) fn size(&self, name: &str) -> usize {
+        self.count(name)
+    }
+
+    /// `None` is `"auto"`.
+    pub(super) fn auto_size(&self, name: &str) -> Option<usize> {
+        self.auto_count(name)
+    }
+
+    pub(super) fn count(&self, name: &str) -> usize {
+        self.auto_count(name).unwrap_or_default()
+    }
+
+    /// `None` is `"auto"`.
+    pub(super) fn auto_count(&self, name: &str) -> Option<usize> {
+        // The bounds of a 32-bit machine are smaller than those of the table.
+        self.quantity(name)
+            .map(|quantity| usize::try_from(quantity).unwrap_or(usize::MAX))
+    }
+
+    fn quantity(&self, name: &str) -> Option<u64> {
+        let key = self.table.key(name);
+        let default = || key.default.and_then(|text| key.kind.quantity(text).ok());
+        let Some(value) = self.value(name) else {
+            return default();
+        };
+        match quantity(key, value.get_ref()) {
+            Ok(quantity) => quantity,
+            Err(Wrong::Kind(help)) => {
+                let auto = if key.is_auto() { "\"auto\" or " } else { "" };
+                self.report_kind(value, format_args!("{auto}{}", key.kind.expected()), help);
+                default()
+            }
+            Err(Wrong::Form(help)) => {
+                let message = format!("`{name}` is not {}", key.kind.expected());
+                self.reader.report(&value.span(), message, help);
+                default()
+            }
+            Err(Wrong::Bounds(reason)) => {
+                self.reader
+                    .report(&value.span(), format!("`{name}` {reason}"), None);
+                default()
+            }
+        }
+    }
+
+    /// Reports when `small` is larger than `large`. `"auto"` is never in the way.
+    pub(super) fn at_most(&self, small: &str, large: &str) {
+        if let (Some(a), Some(b)) = (self.peek(small), self.peek(large))
+            && a > b
+        {
+            self.report_pair(small, large, "is larger than");
+        }
+    }
+
+    /// Reports when `small` is not smaller than `large`.
+    pub(super) fn less_than(&self, small: &str, large: &str) {
+        if let (Some(a), Some(b)) = (self.peek(small), self.peek(large))
+            && a >= b
+        {
+            self.report_pair(small, large, "must be smaller than");
+        }
+    }
+
+    fn report_pair(&self, small: &str, large: &str, relation: &str) {
+        let at = if self.has(small) { small } else { large };
+        let message = format!(
+            "`{small}` ({}) {relation} `{large}` ({})",
+            self.shown(small),
+            self.shown(large)
+        );
+        let other = if at == small { large } else { small };
+        let help = if self.has(other) {
+            None
+        } else {
+            Some(format!("`{other}` has its default here"))
+        };
+        self.reader.report(&self.span_of(at), message, help);
+    }
+
+    /// The quantity without a report; `None` also when it is wrong.
+    fn peek(&self, name: &str) -> Option<u64> {
+        let key = self.table.key(name);
+        match self.value(name) {
+            Some(value) => quantity(key, value.get_ref()).ok().flatten(),
+            None => key.kind.quantity(key.default?).ok(),
+        }
+    }
+
+    fn shown(&self, name: &str) -> &'r str {
+        match self.value(name) {
+            Some(value) => self
+                .reader
+                .source
+                .slice(&value.span())
+                .trim_matches(['"', '\'']),
+            None => self.table.key(name).default.unwrap_or_default(),
+        }
+    }
+
+    // ---- other values ----
+
+    /// `None` when the key is absent or wrong.
+    pub(super) fn boolean(&self, name: &str) -> Option<bool> {
+        let value = self.value(name)?;
+        if let DeValue::Boolean(given) = value.get_ref() {
+            return Some(*given);
+        }
+        self.report_kind(value, self.table.key(name).kind.expected(), None);
+        None
+    }
+
+    /// A string, `None` when the key is absent or wrong.
+    pub(super) fn text(&self, name: &str) -> Option<Text<'r>> {
+        let value = self.value(name)?;
+        let kind = self.table.key(name).kind;
+        let DeValue::String(text) = value.get_ref() else {
+            let quoted = matches!(
+                (value.get_ref(), kind),
+                (DeValue::Integer(_), Kind::Text(_))
+            );
+            let help =
+                quoted.then(|| format!("write \"{}\"", self.reader.source.slice(&value.span())));
+            self.report_kind(value, kind.expected(), help);
+            return None;
+        };
+        Some(Text {
+            text,
+            span: value.span(),
+        })
+    }
+
+    /// A word out of the key's list, or `unlisted`; `None` when the key is absent or wrong.
+    pub(super) fn word(&self, name: &str, unlisted: Option<&str>) -> Option<&'r str> {
+        let Kind::Word(words) = self.table.key(name).kind else {
+            unreachable!("`{name}` is a word")
+        };
+        let given = self.text(name)?;
+        if words.contains(&given.text) || unlisted == Some(given.text) {
+            return Some(given.text);
+        }
+        let help = match keys::nearest(given.text, words.iter().copied()) {
+            Some(nearest) => format!("did you mean \"{nearest}\"?"),
+            None => format!("one of {}", listed(words.iter().copied())),
+        };
+        self.reader.report(
+            &given.span,
+            format!("`{}` is no value of `{name}`", given.text),
+            Some(help),
+        );
+        None
+    }
+
+    /// A path, taken from the folder of the file; `None` when the key is absent or wrong.
+    pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
+        let given = self.text(name)?;
+        if given.text.is_empty() || given.text.contains('\0') {
+            self.report(name, "not a path", None);
+            return None;
+        }
+        Some(match self.reader.base {
+            Some(base) => base.join(given.text),
+            None => PathBuf::from(given.text),
+        })
+    }
+
+    /// Strings of an array; `None` when the key is absent or wrong.
+    pub(super) fn names(&self, name: &str) -> Option<Vec<Text<'r>>> {
+        let value = self.value(name)?;
+        let expected = self.table.key(name).kind.expected();
+        let DeValue::Array(elements) = value.get_ref() else {
+            let single = matches!(value.get_ref(), DeValue::String(_));
+            let help =
+                single.then(|| format!("write [{}]", self.reader.source.slice(&value.span())));
+            self.report_kind(value, expected, help);
+            return None;
+        };
+        let mut texts = Vec::new();
+        for element in elements.iter() {
+            match element.get_ref() {
+                DeValue::String(text) => texts.push(Text {
+                    text,
+                    span: element.span(),
+                }),
+                _ => self.report_kind(element, "a string", None),
+            }
+        }
+        Some(texts)
+    }
+
+    /// Names and strings of a free table, in the order of the file.
+    pub(super) fn pairs(&self, name: &str) -> Vec<(Text<'r>, Text<'r>)> {
+        let Some(value) = self.value(name) else {
+            return Vec::new();
+        };
+        let DeValue::Table(entries) = value.get_ref() else {
+            self.report_kind(value, self.table.key(name).kind.expected(), None);
+            return Vec::new();
+        };
+        let mut pairs = Vec::new();
+        for (key, value) in entries {
+            match value.get_ref() {
+                DeValue::String(text) => {
+                    let name = Text {
+                        text: key.as_ref(),
+                        span: key.span(),
+                    };
+                    pairs.push((
+                        name,
+                        Text {
+                            text,
+                            span: value.span(),
+                        },
+                    ));
+                }
+                _ => self.report_kind(value, "a string", None),
+            }
+        }
+        pairs.sort_by_key(|(name, _)| name.span.start);
+        pairs
+    }
+}
+
+enum Wrong {
+    Kind(Option<String>),
+    Form(Option<String>),
+    Bounds(String),
+}
+
+/// `None` is `"auto"`.
+fn quantity(key: &Key, value: &DeValue<'_>) -> Result<Option<u64>, Wrong> {
+    let number = match (value, key.kind) {
+        (DeValue::String(text), _) if key.is_auto() && text == "auto" => return Ok(None),
+        (DeValue::String(text), Kind::Duration(_) | Kind::Size(_)) if !is_number(text) => key
+            .kind
+            .quantity(text)
+            .map_err(|help| Wrong::Form(Some(help).filter(|help| !help.is_empty())))?,
+        (DeValue::Integer(digits), Kind::Size(_) | Kind::Count(_)) => {
+            // What does not fit is out of bounds, whatever they are.
+            let limit = if digits.as_str().starts_with('-') {
+                0
+            } else {
+                u64::MAX
+            };
+            match u64::from_str_radix(digits.as_str(), digits.radix()) {
+                Ok(number) => number,
+                Err(_) => return Err(out_of_bounds(key, limit)),
+            }
+        }
+        (DeValue::Integer(digits), Kind::Duration(_)) => {
+            return Err(Wrong::Kind(Some(format!("did you mean \"{digits}s\"?"))));
+        }
+        (DeValue::String(text), Kind::Count(_) | Kind::Size(_)) if is_number(text) => {
+            return Err(Wrong::Kind(Some(format!("write {text}"))));
+        }
+        (DeValue::String(text), Kind::Duration(_)) => {
+            return Err(Wrong::Form(Some(format!("did you mean \"{text}s\"?"))));
+        }
+        _ => return Err(Wrong::Kind(None)),
+    };
+    key.kind.check(number).map(Some).map_err(Wrong::Bounds)
+}
+
+/// A minimum of 0 lets a negative number through the check of its clamped value.
+fn out_of_bounds(key: &Key, clamped: u64) -> Wrong {
+    match key.kind.check(clamped) {
+        Err(reason) => Wrong::Bounds(reason),
+        Ok(_) => Wrong::Bounds("must not be negative".to_owned()),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Where a key that is unknown here belongs, if another table has it or one like it.
+fn elsewhere(name: &str) -> Option<String> {
+    let all = keys::TABLES
+        .iter()
+        .flat_map(|table| table.keys.iter().map(move |key| (table, key.name)));
+    let nearest = keys::nearest(name, all.clone().map(|(_, key)| key))?;
+    let heading = all.clone().find(|(_, key)| *key == nearest)?.0.heading();
+    Some(if nearest == name {
+        format!("`{name}` is a key of `{heading}`")
+    } else {
+        format!("did you mean `{nearest}` of `{heading}`?")
+    })
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}

@@ -1,0 +1,148 @@
+//! `docs/configuration.md`, written from the table of keys, and the examples beside it.
+//!
+//! `LEVITY_WRITE_DOCS=1 cargo test -p levity reference` writes the file anew.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::keys::{Bounds, Key, Kind, TABLES, Table};
+use super::parse;
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+Written from the source by `LEVITY_WRITE_DOCS=1 cargo test -p levity reference`: change it there.
+
+`levity run -c FILE` reads a [TOML](https://toml.io) file, `levity check -c FILE` shows everything that is wrong with it.
+Complete files are in [`examples/`](examples). The smallest one:
+
+```toml
+[[site]]
+root = \"/srv/www\"
+```
+
+- A key that is not listed here is an error, as is a value out of its range.
+- Durations are `\"500ms\"`, `\"30s\"`, `\"2m\"`, `\"1h\"`, `\"1d\"`. Sizes are `\"16KiB\"`, `\"1MiB\"` (1024), `\"512KB\"`, `\"1GB\"`
+  (1000), `\"1B\"`, or a number of bytes.
+- Relative paths start at the folder of the file.
+- SIGHUP reads the file again. A file with errors changes nothing.
+";
+
+/// The line that writes a key's default into a file; `None` when it has none.
+pub(super) fn default_line(key: &Key) -> Option<String> {
+    Some(format!("{} = {}", key.name, default(key)?))
+}
+
+fn default(key: &Key) -> Option<String> {
+    let text = key.default?;
+    let bare = match key.kind {
+        Kind::Boolean | Kind::Names | Kind::Pairs => true,
+        Kind::Count(_) => !key.is_auto(),
+        _ => false,
+    };
+    Some(if bare {
+        text.to_owned()
+    } else {
+        format!("\"{text}\"")
+    })
+}
+
+fn reference() -> String {
+    let mut out = INTRODUCTION.to_owned();
+    for table in TABLES.iter().filter(|table| !table.path.is_empty()) {
+        section(table, &mut out);
+    }
+    out
+}
+
+fn section(table: &Table, out: &mut String) {
+    let _ = write!(out, "\n## `{}`\n\n{}\n\n", table.heading(), table.doc);
+    out.push_str("| key | value | default | meaning |\n|---|---|---|---|\n");
+    for key in table.keys {
+        let default = default(key).map_or(String::new(), |text| format!("`{text}`"));
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {default} | {} |",
+            key.name,
+            value(key),
+            key.doc.trim()
+        );
+    }
+}
+
+fn value(key: &Key) -> String {
+    let auto = if key.is_auto() && key.kind.bounds().is_some() {
+        "`\"auto\"`, "
+    } else {
+        ""
+    };
+    match key.kind {
+        Kind::Duration(bounds) => format!("{auto}duration, {}", range(bounds)),
+        Kind::Size(bounds) => format!("{auto}size, {}", range(bounds)),
+        Kind::Count(bounds) => format!("{auto}number, {}", range(bounds)),
+        Kind::Boolean => "`true`, `false`".to_owned(),
+        Kind::Word(words) => words
+            .iter()
+            .map(|word| format!("`\"{word}\"`"))
+            .collect::<Vec<_>>()
+            .join(", "),
+        Kind::Text(form) => form.to_owned(),
+        Kind::Names => "array of strings".to_owned(),
+        Kind::Pairs => "table of strings".to_owned(),
+    }
+}
+
+fn range(Bounds { min, max }: Bounds) -> String {
+    format!("{min} to {max}")
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+#[test]
+fn the_committed_reference_is_the_one_of_the_code() {
+    let file = docs().join("configuration.md");
+    if std::env::var_os("LEVITY_WRITE_DOCS").is_some() {
+        std::fs::write(&file, reference()).unwrap();
+    }
+    let committed = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        committed == reference(),
+        "run: LEVITY_WRITE_DOCS=1 cargo test -p levity reference"
+    );
+}
+
+#[test]
+fn the_reference_names_every_key_once_per_table() {
+    let reference = reference();
+    for table in TABLES {
+        for key in table.keys {
+            let row = format!("\n| `{}` |", key.name);
+            let tables = TABLES
+                .iter()
+                .flat_map(|t| t.keys)
+                .filter(|k| k.name == key.name)
+                .count();
+            assert_eq!(reference.matches(&row).count(), tables, "{}", key.name);
+            assert!(
+                !key.doc.trim().is_empty() && key.doc.trim().ends_with('.'),
+                "{}",
+                key.name
+            );
+        }
+    }
+}
+
+#[test]
+fn the_examples_are_valid() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(docs().join("examples")).unwrap() {
+        let file = entry.unwrap().path();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let problems = parse(&text).err().unwrap_or_default();
+        assert!(problems.is_empty(), "{}", super::Errors { file, problems });
+        count += 1;
+    }
+    assert!(count >= 5, "{count} examples");
+}

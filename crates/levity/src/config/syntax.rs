@@ -1,0 +1,54 @@
+//! What the TOML parser says, told so that it helps.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Error};
+
+/// Where the bracket stands that an error calls unclosed. The parser names the end of the file, and
+/// has read everything in between as values.
+pub(super) fn opening(document: &DeTable<'_>, errors: &[Error]) -> Option<usize> {
+    let unclosed = |error: &&Error| {
+        matches!(
+            error
+                .message()
+                .split_once(',')
+                .map_or(error.message(), |(what, _)| what),
+            "unclosed array" | "unclosed inline table"
+        )
+    };
+    let end = errors.iter().find(unclosed)?.span()?.start;
+    document
+        .values()
+        .filter_map(|value| outermost(value, end))
+        .min()
+}
+
+fn outermost(value: &Spanned<DeValue<'_>>, end: usize) -> Option<usize> {
+    let span = value.span();
+    match value.get_ref() {
+        DeValue::Array(_) | DeValue::Table(_) if span.end >= end => Some(span.start),
+        DeValue::Array(elements) => elements
+            .iter()
+            .filter_map(|element| outermost(element, end))
+            .min(),
+        DeValue::Table(entries) => entries
+            .values()
+            .filter_map(|value| outermost(value, end))
+            .min(),
+        _ => None,
+    }
+}
+
+/// A message, and help where the parser's own words do not say what to write.
+pub(super) fn explain(error: &Error, marked: &str) -> (String, Option<String>) {
+    if error.message().starts_with("string values must be quoted") {
+        return if marked.is_empty() {
+            ("the value is missing".to_owned(), None)
+        } else {
+            (
+                "a string must be quoted".to_owned(),
+                Some(format!("write \"{marked}\"")),
+            )
+        };
+    }
+    (error.message().to_owned(), None)
+}

@@ -1,0 +1,637 @@
+use super::*;
+
+const SITE: &str = "[[site]]\nroot = \"/srv\"\n";
+
+fn messages(text: &str) -> Vec<String> {
+    let problems = parse(text).unwrap_err();
+    problems.iter().map(|p| p.message.clone()).collect()
+}
+
+/// Every problem as `line:column message [help]`.
+fn told(text: &str) -> Vec<String> {
+    let problems = parse(text).expect_err(text);
+    let told = problems.iter().map(|p| {
+        let place = p
+            .place
+            .as_ref()
+            .map_or("-".to_owned(), |at| format!("{}:{}", at.line, at.column));
+        let help = p
+            .help
+            .as_ref()
+            .map_or(String::new(), |help| format!(" [{help}]"));
+        format!("{place} {}{help}", p.message)
+    });
+    told.collect()
+}
+
+#[track_caller]
+fn assert_told(text: &str, expected: &[&str]) {
+    assert_eq!(told(text), expected, "{text}");
+}
+
+/// With a valid site behind it.
+#[track_caller]
+fn assert_told_in(text: &str, expected: &[&str]) {
+    assert_told(&format!("{text}\n{SITE}"), expected);
+}
+
+fn all(tables: &str) -> Config {
+    parse(&format!("{tables}\n{SITE}")).unwrap()
+}
+
+#[test]
+fn a_site_is_enough() {
+    let config = parse(SITE).unwrap();
+    let site = &config.sites[0];
+    assert_eq!(site.root, Path::new("/srv"));
+    assert_eq!(site.index, ["index.html"]);
+    assert!(site.hosts.is_empty() && !site.listing && site.routes.is_empty());
+    assert_eq!(
+        Config {
+            sites: Vec::new(),
+            ..config
+        },
+        Config::default()
+    );
+}
+
+#[test]
+fn defaults() {
+    let Config {
+        server,
+        disk,
+        log,
+        admin,
+        limits,
+        listen,
+        ..
+    } = Config::default();
+    assert_eq!(server.workers, None);
+    assert_eq!(disk.engine, "auto");
+    assert_eq!(
+        (
+            disk.threads,
+            disk.stat_threads,
+            disk.depth,
+            disk.chunk_bytes
+        ),
+        (None, None, None, None)
+    );
+    assert_eq!(
+        (disk.cache_bytes, disk.buffer_bytes, disk.queue),
+        (64 << 20, 256 << 20, 4096)
+    );
+    assert_eq!(disk.entry_ttl, Duration::from_secs(1));
+    assert_eq!(
+        log,
+        Log {
+            access: AccessLog::Stdout,
+            format: LogFormat::Combined
+        }
+    );
+    assert_eq!(admin, None);
+    assert_eq!(listen, ["127.0.0.1:8080".parse().unwrap()]);
+    assert_eq!(limits.header_timeout, Duration::from_secs(10));
+    assert_eq!(
+        (limits.request_line_bytes, limits.head_bytes),
+        (8 << 10, 16 << 10)
+    );
+    assert_eq!((limits.headers, limits.connections), (100, None));
+    assert_eq!(limits, Limits::default());
+}
+
+/// A default that is written down changes nothing.
+#[test]
+fn defaults_in_the_table_are_those_of_the_code() {
+    let mut text = String::new();
+    for table in keys::TABLES.iter().filter(|table| !table.path.is_empty()) {
+        let given: Vec<String> = table
+            .keys
+            .iter()
+            .filter_map(reference::default_line)
+            .collect();
+        if table.path == "site" {
+            text += &format!("{SITE}{}\n", given.join("\n"));
+        } else if !given.is_empty() {
+            text += &format!("{}\n{}\n", table.heading(), given.join("\n"));
+        }
+    }
+    assert_eq!(parse(&text).unwrap(), parse(SITE).unwrap(), "{text}");
+}
+
+/// A key that nobody reads would be accepted and do nothing.
+#[test]
+fn every_key_of_the_table_is_read() {
+    for table in keys::TABLES {
+        for key in table.keys {
+            let line = format!("{} = 1979-05-27", key.name);
+            let text = match table.path {
+                "site" => format!("[[site]]\n{line}\n"),
+                path if path.starts_with("site.") => format!(
+                    "{SITE}[[site.route]]\npath = \"/a\"\n{}",
+                    below(path, &line)
+                ),
+                _ => format!("{}\n{line}\n{SITE}", table.heading()),
+            };
+            // A route has a path already.
+            let text = if line.starts_with("path ") {
+                text.replace("path = \"/a\"\n", "")
+            } else {
+                text
+            };
+            let read = messages(&text)
+                .iter()
+                .any(|m| m.starts_with("expected ") && m.ends_with("found datetime"));
+            assert!(read, "{text}");
+        }
+    }
+}
+
+fn below(path: &str, line: &str) -> String {
+    if path.ends_with(".headers") {
+        format!("[site.route.headers]\n{line}\n")
+    } else {
+        format!("{line}\n")
+    }
+}
+
+#[test]
+fn every_value() {
+    let text = "
+[server]
+workers = 2
+[disk]
+engine = \"io_uring\"
+threads = 8
+stat_threads = 2
+depth = 32
+chunk = \"512KiB\"
+cache_bytes = 0
+buffer_bytes = \"1GiB\"
+queue = 1_000
+entry_ttl = \"0s\"
+[log]
+access = \"./access.log\"
+format = \"json\"
+[admin]
+listen = \"unix:admin.sock\"
+[limits]
+idle_timeout = \"2m\"
+connections = 5000
+[[listen]]
+address = \"8080\"
+[[listen]]
+address = \"[::1]:8081\"
+[[site]]
+hosts = [\"Example.org\", \"*.example.org\"]
+root = \"/srv/a\"
+listing = true
+index = []
+symlinks = \"follow\"
+[[site.route]]
+path = \"/static/*\"
+root = \"/srv/static\"
+strip_prefix = \"/static\"
+listing = false
+index = [\"a.htm\", \"b.htm\"]
+symlinks = \"beneath\"
+headers = { set = { \"X-B\" = \"1\", \"X-A\" = \"2\" }, remove = [\"ETag\"] }
+[[site]]
+root = \"/srv/b\"
+";
+    let config = parse(text).unwrap();
+    assert_eq!(config.server.workers, Some(2));
+    let expected = Disk {
+        engine: "io_uring".to_owned(),
+        threads: Some(8),
+        stat_threads: Some(2),
+        depth: Some(32),
+        chunk_bytes: Some(512 << 10),
+        cache_bytes: 0,
+        buffer_bytes: 1 << 30,
+        queue: 1000,
+        entry_ttl: Duration::ZERO,
+    };
+    assert_eq!(config.disk, expected);
+    assert_eq!(
+        config.log,
+        Log {
+            access: AccessLog::File("./access.log".into()),
+            format: LogFormat::Json
+        }
+    );
+    assert_eq!(config.admin, Some(Address::Unix("admin.sock".into())));
+    assert_eq!(config.limits.idle_timeout, Duration::from_secs(120));
+    assert_eq!(config.limits.connections, Some(5000));
+    assert_eq!(
+        config.listen,
+        ["[::]:8080".parse().unwrap(), "[::1]:8081".parse().unwrap()]
+    );
+    let [first, second] = &config.sites[..] else {
+        panic!("two sites")
+    };
+    assert_eq!(first.hosts, ["example.org", "*.example.org"]);
+    assert!(first.listing && first.index.is_empty() && first.symlinks == Symlinks::Follow);
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let route = Route {
+        path: Pattern::Prefix("/static/".to_owned()),
+        root: Some("/srv/static".into()),
+        strip_prefix: Some("/static".to_owned()),
+        listing: Some(false),
+        index: Some(vec!["a.htm".to_owned(), "b.htm".to_owned()]),
+        symlinks: Some(Symlinks::Beneath),
+        headers: Headers {
+            set: vec![pair("X-B", "1"), pair("X-A", "2")],
+            remove: vec!["ETag".to_owned()],
+        },
+    };
+    assert_eq!(first.routes, [route]);
+    assert_eq!(second.root, Path::new("/srv/b"));
+}
+
+#[test]
+fn the_engine_for_tests_is_accepted() {
+    assert_eq!(
+        all("[disk]\nengine = \"simulated\"").disk.engine,
+        "simulated"
+    );
+}
+
+// ---- what is wrong, where, and what to do ----
+
+#[test]
+fn unknown_keys_name_the_nearest() {
+    assert_told(
+        "enigne = 1\n[disk]\nthread = 8\ntry = 1\nworkers = 1\n[[site]]\nroot = \"/\"\n[site.rout]\n[zzz]\n",
+        &[
+            "1:1 unknown key `enigne` [did you mean `engine` of `[disk]`?]",
+            "3:1 unknown key `thread` [did you mean `threads`?]",
+            "4:1 unknown key `try` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, \
+             `cache_bytes`, `buffer_bytes`, `queue`, `entry_ttl`]",
+            "5:1 unknown key `workers` [`workers` is a key of `[server]`]",
+            "8:7 unknown key `rout` [did you mean `route`?]",
+            "9:2 unknown key `zzz` [known here: `server`, `disk`, `log`, `admin`, `limits`, `listen`, `site`]",
+        ],
+    );
+}
+
+#[test]
+fn wrong_types() {
+    assert_told_in(
+        "[server]\nworkers = \"2\"\n[disk]\nchunk = true\nengine = 1\nqueue = 1.5\n[limits]\nidle_timeout = 30\n\
+         headers = \"100\"\nbody_bytes = \"100\"\n[[listen]]\naddress = 8080",
+        &[
+            "2:11 expected \"auto\" or a whole number, found string [write 2]",
+            "4:9 expected \"auto\" or a size such as \"16KiB\", found boolean",
+            "5:10 expected a string, found integer",
+            "6:9 expected a whole number, found float",
+            "8:16 expected a duration such as \"30s\", found integer [did you mean \"30s\"?]",
+            "9:11 expected a whole number, found string [write 100]",
+            "10:14 expected a size such as \"16KiB\", found string [write 100]",
+            "12:11 expected a string, found integer [write \"8080\"]",
+        ],
+    );
+}
+
+#[test]
+fn wrong_forms_and_bounds() {
+    assert_told_in(
+        "[server]\nworkers = 0\n[disk]\nqueue = 99999999999999999999\ncache_bytes = -1\nchunk = \"1GiB\"\ndepth = \"many\"\n\
+         [limits]\nidle_timeout = \"30\"\nsend_timeout = \"1.5s\"\nio_timeout = \"2d\"\nheaders = 0xf\nhead_bytes = \"\"",
+        &[
+            "2:11 `workers` must be from 1 to 1024",
+            "4:9 `queue` must be from 16 to 1000000",
+            "5:15 `cache_bytes` must not be negative",
+            "6:9 `chunk` must be from 4KiB to 16MiB",
+            "7:9 expected \"auto\" or a whole number, found string",
+            "9:16 `idle_timeout` is not a duration such as \"30s\" [did you mean \"30s\"?]",
+            "10:16 `send_timeout` is not a duration such as \"30s\" [units are ms, s, m, h, d]",
+            "11:14 `io_timeout` must be from 10ms to 1h",
+            "13:14 `head_bytes` is not a size such as \"16KiB\"",
+        ],
+    );
+}
+
+#[test]
+fn words() {
+    assert_told(
+        "[disk]\nengine = \"iouring\"\n[log]\naccess = \"stdot\"\nformat = \"xml\"\n[[site]]\nroot = \"/\"\nsymlinks = \"Follow\"\n",
+        &[
+            "2:10 `iouring` is no value of `engine` [did you mean \"io_uring\"?]",
+            "4:10 `access`: expected \"off\", \"stdout\" or the path of a file [for a file write \"./stdot\"]",
+            "5:10 `xml` is no value of `format` [one of `combined`, `json`]",
+            "8:12 `Follow` is no value of `symlinks` [did you mean \"follow\"?]",
+        ],
+    );
+}
+
+#[test]
+fn bounds_that_contradict_each_other() {
+    assert_told_in(
+        "[disk]\nthreads = 4\nstat_threads = 4\nchunk = \"16MiB\"\nbuffer_bytes = \"1MiB\"\n\
+         [limits]\nrequest_line_bytes = \"32KiB\"\nheader_bytes = 17000",
+        &[
+            "3:16 `stat_threads` (4) must be smaller than `threads` (4)",
+            "4:9 `chunk` (16MiB) is larger than `buffer_bytes` (1MiB)",
+            "7:22 `request_line_bytes` (32KiB) is larger than `head_bytes` (16KiB) [`head_bytes` has its default here]",
+            "8:16 `header_bytes` (17000) is larger than `head_bytes` (16KiB) [`head_bytes` has its default here]",
+        ],
+    );
+    assert_told_in(
+        "[limits]\nhead_bytes = \"4KiB\"\nheader_bytes = \"1KiB\"",
+        &[
+            "2:14 `request_line_bytes` (8KiB) is larger than `head_bytes` (4KiB) [`request_line_bytes` has its default here]",
+        ],
+    );
+    assert_told_in(
+        "[disk]\nchunk = 5000",
+        &["2:9 `chunk`: 5000 bytes are no multiple of 4096"],
+    );
+    assert_eq!(
+        all("[disk]\nthreads = 4\nstat_threads = 3")
+            .disk
+            .stat_threads,
+        Some(3)
+    );
+    assert_eq!(
+        all("[disk]\nchunk = \"1MiB\"\nbuffer_bytes = \"1MiB\"")
+            .disk
+            .buffer_bytes,
+        1 << 20
+    );
+}
+
+#[test]
+fn addresses() {
+    assert_told_in(
+        "[admin]\nlisten = \"[::]:8080\"\n[[listen]]\naddress = \"8080\"\n[[listen]]\naddress = \":8080\"\n\
+         [[listen]]\naddress = \"a:80\"\n[[listen]]\n[[listen]]\naddres = 1",
+        &[
+            "2:10 `listen`: clients connect to [::]:8080",
+            "6:11 `address`: [::]:8080 is given twice [the first is on line 4]",
+            "8:11 `a:80` is not an address [`a` is not an IP address; names are not looked up, except `localhost`, \
+             because their meaning may change while the server runs]",
+            "9:1 `address` is missing",
+            "11:1 unknown key `addres` [did you mean `address`?]",
+        ],
+    );
+    assert_told_in(
+        "[admin]\nlisten = \":9000\"",
+        &[
+            "2:10 `listen`: a port alone would let everyone in [write 127.0.0.1:PORT, or [::]:PORT for everyone]",
+        ],
+    );
+    let twice = "[[listen]]\naddress = \"127.0.0.1:0\"\n";
+    assert_eq!(all(&format!("{twice}{twice}")).listen.len(), 2);
+}
+
+#[test]
+fn sites_need_a_root_and_hosts_of_their_own() {
+    assert_told(
+        "",
+        &["- no site is configured [add `[[site]]` with a `root`]"],
+    );
+    assert_told(
+        "[[site]]\n[[site]]\nroot = \"/\"\n[[site]]\nroot = \"/\"\nhosts = [\"A.b\", \"c:80\", \"*\", 1]\n\
+         [[site]]\nroot = \"\"\nhosts = [\"a.B.\"]\n[[site]]\nroot = \"/\"\nhosts = \"x\"\n",
+        &[
+            "1:1 `root` is missing",
+            "2:1 a second site without `hosts`, which would never be asked [the first is on line 1]",
+            "6:17 `c:80` is not a host name [leave scheme and port out]",
+            "6:25 `*` is not a host name [leave `hosts` out to answer any host]",
+            "6:30 expected a string, found integer",
+            "8:8 `root`: not a path",
+            "9:10 host `a.b` is given twice [the first is on line 6]",
+            "12:9 expected an array of strings, found string [write [\"x\"]]",
+        ],
+    );
+}
+
+#[test]
+fn routes() {
+    assert_told(
+        "[[site]]\nroot = \"/\"\nindex = [\"a/b\"]\n[[site.route]]\npath = \"/a/*\"\nstrip_prefix = \"/b\"\n\
+         [[site.route]]\npath = \"/a/b\"\n[[site.route]]\npath = \"b\"\nlisting = 1\n[[site.route]]\nlisting = true\n\
+         [[site.route]]\npath = \"/c\"\nstrip_prefix = \"/\"\n[[site.route]]\npath = \"/cd/*\"\nstrip_prefix = \"/c\"\n",
+        &[
+            "3:10 `a/b` is not the name of a file",
+            "6:16 `strip_prefix`: the route's `path` does not start with it",
+            "8:8 `path`: this route can never match [`/a/*` on line 5 matches first]",
+            "10:8 `b` is not the path of a route [a path starts with `/`]",
+            "11:11 expected `true` or `false`, found integer",
+            "12:1 `path` is missing",
+            "16:16 `/` takes no segment off a path [leave it out]",
+            "19:16 `strip_prefix`: the route's `path` does not start with it",
+        ],
+    );
+}
+
+/// The routes of one site do not hide those of another.
+#[test]
+fn routes_belong_to_their_site() {
+    let site = |host| {
+        format!("[[site]]\nroot = \"/\"\nhosts = [\"{host}\"]\n[[site.route]]\npath = \"/*\"\n")
+    };
+    let config = parse(&(site("a") + &site("b"))).unwrap();
+    assert_eq!(config.sites[1].routes.len(), 1);
+}
+
+#[test]
+fn a_prefix_may_end_with_a_slash() {
+    let text = format!("{SITE}[[site.route]]\npath = \"/a/b/*\"\nstrip_prefix = \"/a/\"\n");
+    assert_eq!(
+        parse(&text).unwrap().sites[0].routes[0]
+            .strip_prefix
+            .as_deref(),
+        Some("/a")
+    );
+}
+
+#[test]
+fn headers() {
+    assert_told(
+        &format!(
+            "{SITE}[[site.route]]\npath = \"/\"\n[site.route.headers]\nremove = [\"b\", \"x y\", \"A\"]\n\
+             [site.route.headers.set]\nB = \"1\"\na = \"\\n\"\nContent-Length = \"1\"\nc = 1\n"
+        ),
+        &[
+            "6:11 `b` is given twice",
+            "6:16 `x y` is not the name of a header field",
+            "6:23 `A` is given twice",
+            "9:5 the value of `a` cannot stand in a header field [no control characters, and no space at either end]",
+            "10:1 `Content-Length` is written by the server itself",
+            "11:5 expected a string, found integer",
+        ],
+    );
+}
+
+#[test]
+fn tables_of_the_wrong_shape() {
+    assert_told(
+        "disk = 1\nlisten = [\"8080\"]\n[[server]]\n[site]\nroot = \"/\"\n",
+        &[
+            "1:8 expected a table, found integer [write `[disk]`]",
+            "2:11 expected a table, found string [write `[[listen]]`]",
+            "3:1 expected a table, found array [write `[server]`]",
+            "4:1 expected an array of tables, found table [write `[[site]]`]",
+        ],
+    );
+}
+
+// ---- syntax errors ----
+
+#[test]
+fn several_syntax_errors_and_what_else_is_wrong() {
+    assert_told(
+        "[disk]\nengine = auto\nenigne = 1\nqueue =\n[limits]\nheaders = 1\nheaders = 2\n[[site]]\nroot = \"/\nhosts == 3\n",
+        &[
+            "2:10 a string must be quoted [write \"auto\"]",
+            "3:1 unknown key `enigne` [did you mean `engine`?]",
+            "4:8 the value is missing",
+            "7:1 duplicate key",
+            "9:10 invalid basic string, expected `\"`",
+            "10:8 extra `=`, expected nothing",
+        ],
+    );
+}
+
+#[test]
+fn a_bracket_without_its_end_is_shown_where_it_opens() {
+    let unclosed = "unclosed bracket [nothing below closes it]";
+    assert_told(
+        "[disk]\nx = 1\n[[site]]\nindex = [\"a\",\n[limits]\nq = 1\n",
+        &[
+            "2:1 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `cache_bytes`, \
+         `buffer_bytes`, `queue`, `entry_ttl`]",
+            &format!("4:9 {unclosed}"),
+        ],
+    );
+    assert_told(
+        "[[site]]\nroot = \"/\"\n[[site.route]]\nheaders = { set = {\n",
+        &[&format!("4:11 {unclosed}")],
+    );
+}
+
+#[test]
+fn what_precedes_an_unclosed_bracket_is_still_told() {
+    assert_told(
+        "[disk]\nqueue =\n[[site]]\nindex = [\n[limits]\nq =\n",
+        &[
+            "2:8 the value is missing",
+            "4:9 unclosed bracket [nothing below closes it]",
+        ],
+    );
+}
+
+/// What a syntax error swallows is not missing.
+#[test]
+fn a_syntax_error_hides_what_is_absent() {
+    assert_told(
+        "[[site\nroot = \"/\"\n",
+        &["1:7 unclosed array table, expected `]]`"],
+    );
+    assert_told("[[site]]\nroot\n", &["2:5 key with no value, expected `=`"]);
+}
+
+#[test]
+fn tabs_byte_order_mark_and_crlf() {
+    assert_told(
+        "\u{feff}[disk]\r\n\tx\t= \"\u{e9}\"\r\n",
+        &[
+            "- no site is configured [add `[[site]]` with a `root`]",
+            "2:2 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `cache_bytes`, \
+         `buffer_bytes`, `queue`, `entry_ttl`]",
+        ],
+    );
+    assert!(parse(&format!("\u{feff}{}", SITE.replace('\n', "\r\n"))).is_ok());
+}
+
+/// Any cut of a file is refused or read, but never a reason to panic.
+#[test]
+fn every_cut_of_a_file_is_survived() {
+    let text = "[disk]\nengine = \"auto\"\nchunk = \"\u{e9}\"\n[[site]]\nhosts = [\"a\", \"b\"]\n\
+                root = \"\"\"/\n\"\"\"\n[[site.route]]\npath = \"/*\"\nheaders = { set = { \"A\" = 'b' } }\n";
+    for (start, _) in text.char_indices() {
+        for end in (start..=text.len()).filter(|end| text.is_char_boundary(*end)) {
+            if let Err(problems) = parse(&text[start..end]) {
+                assert!(!problems.is_empty());
+                let file = PathBuf::from("f");
+                assert!(Errors { file, problems }.render(true).contains("error"));
+            }
+        }
+    }
+}
+
+// ---- files ----
+
+#[test]
+fn paths_are_taken_from_the_folder_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("levity.toml");
+    std::fs::create_dir(folder.path().join("www")).unwrap();
+    let text = "[log]\naccess = \"logs/a\"\n[admin]\nlisten = \"unix:admin\"\n[[listen]]\naddress = \"unix:clients\"\n\
+                [[site]]\nroot = \"www\"\n[[site.route]]\npath = \"/*\"\nroot = \"/\"\n";
+    std::fs::write(&file, text).unwrap();
+    let config = load(&file).unwrap();
+    assert_eq!(
+        config.log.access,
+        AccessLog::File(folder.path().join("logs/a"))
+    );
+    assert_eq!(
+        config.admin,
+        Some(Address::Unix(folder.path().join("admin")))
+    );
+    assert_eq!(
+        config.listen,
+        [Address::Unix(folder.path().join("clients"))]
+    );
+    assert_eq!(config.sites[0].root, folder.path().join("www"));
+    assert_eq!(
+        config.sites[0].routes[0].root.as_deref(),
+        Some(Path::new("/"))
+    );
+}
+
+#[test]
+fn roots_must_exist_and_be_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("levity.toml");
+    let text =
+        "[[site]]\nroot = \"absent\"\n[[site.route]]\npath = \"/*\"\nroot = \"levity.toml\"\n";
+    std::fs::write(&file, text).unwrap();
+    let errors = load(&file).unwrap_err();
+    let messages: Vec<&str> = errors.problems.iter().map(|p| p.message.as_str()).collect();
+    let shown = folder.path().display();
+    assert_eq!(
+        messages,
+        [
+            format!("`root`: {shown}/absent does not exist"),
+            format!("`root`: {shown}/levity.toml is not a folder")
+        ]
+    );
+    assert!(parse(text).is_ok());
+}
+
+#[test]
+fn files_that_are_no_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("levity.toml");
+    let refused = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).unwrap();
+        load(&file).unwrap_err().problems[0].message.clone()
+    };
+    assert_eq!(refused(b"a = 1\n\xff"), "line 2 is not UTF-8");
+    assert_eq!(
+        refused(&vec![b'\n'; FILE_BYTES_MAX as usize + 1]),
+        "the file has more than 1048576 bytes"
+    );
+    assert_eq!(
+        refused(&vec![b'\n'; FILE_BYTES_MAX as usize]),
+        "no site is configured"
+    );
+    assert!(
+        load(folder.path()).unwrap_err().problems[0]
+            .message
+            .starts_with("cannot read the file: ")
+    );
+}

@@ -1,0 +1,118 @@
+//! Durations and sizes, as people write them.
+
+/// Units of a duration and their length in milliseconds.
+const DURATIONS: &[(&str, u64)] = &[
+    ("ms", 1),
+    ("s", 1_000),
+    ("m", 60_000),
+    ("h", 3_600_000),
+    ("d", 86_400_000),
+];
+
+/// Units of a size in bytes: `KiB` is 1024, `KB` is 1000, as in IEC 80000-13 and SI.
+const SIZES: &[(&str, u64)] = &[
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+];
+
+/// A duration such as `30s` in milliseconds.
+pub(super) fn duration(text: &str) -> Result<u64, String> {
+    quantity(text, DURATIONS)
+}
+
+/// A size such as `16KiB` in bytes.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    quantity(text, SIZES)
+}
+
+/// The error is a phrase that helps; it may be empty when there is nothing to add.
+fn quantity(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
+    let digits_end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (digits, unit) = text.split_at(digits_end);
+    if digits.is_empty() {
+        return Err(String::new());
+    }
+    let Some(factor) = units
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .map(|(_, factor)| factor)
+    else {
+        let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
+        return Err(format!("units are {}", names.join(", ")));
+    };
+    let number: u64 = digits.parse().map_err(|_| "this is too large".to_owned())?;
+    number
+        .checked_mul(*factor)
+        .ok_or_else(|| "this is too large".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_in_milliseconds() {
+        for (text, ms) in [
+            ("0s", 0),
+            ("500ms", 500),
+            ("30s", 30_000),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+            ("1d", 86_400_000),
+        ] {
+            assert_eq!(duration(text), Ok(ms), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_in_bytes() {
+        for (text, bytes) in [
+            ("0B", 0),
+            ("16KiB", 16 << 10),
+            ("1MiB", 1 << 20),
+            ("512KB", 512_000),
+            ("2GB", 2_000_000_000),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn refusals() {
+        for text in [
+            "",
+            "s",
+            "-1s",
+            "1.5s",
+            "30",
+            "30 s",
+            "30S",
+            "1KiB",
+            "18446744073709551615m",
+            "9e9s",
+        ] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+        for text in [
+            "",
+            "KiB",
+            "16kib",
+            "16k",
+            "1 MiB",
+            "99999999999999999999B",
+            "20000000TiB",
+        ] {
+            assert!(size(text).is_err(), "{text}");
+        }
+        assert_eq!(duration("30x").unwrap_err(), "units are ms, s, m, h, d");
+    }
+}

@@ -1,0 +1,28 @@
+//! Levity: a web server whose event loop never waits for the disk.
+//!
+//! Start with [`exchange`]: it lists the seven steps that carry every request.
+
+pub mod accept;
+pub mod access_log;
+pub mod address;
+pub mod admin;
+pub mod cache;
+pub mod cli;
+pub mod config;
+pub mod conn;
+pub mod diagnostics;
+pub mod exchange;
+pub mod filter;
+pub mod listen;
+pub mod parse;
+pub mod resolve;
+pub mod respond;
+pub mod route;
+pub mod send;
+pub mod server;
+pub mod stall;
+pub mod stats;
+pub mod stream;
+pub mod timer;
+pub mod trip;
+pub mod worker;

@@ -1,0 +1,70 @@
+//! Answers that say what went wrong, and whose fault it was.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::{ALLOW, Body, Response};
+
+/// Seconds after which a client may try again when the disk is busy.
+const RETRY_AFTER_SECONDS: &[u8] = b"5";
+
+/// An answer with a small text body: the status' name, and `detail` when it is not empty.
+pub fn error(status: u16, detail: &str) -> Response {
+    let mut response = Response::new(status);
+    response
+        .fields
+        .add("Content-Type", b"text/plain; charset=utf-8");
+    match status {
+        405 => response.fields.add("Allow", ALLOW),
+        503 => response.fields.add("Retry-After", RETRY_AFTER_SECONDS),
+        _ => {}
+    }
+    let name = reason(status);
+    let text = match detail {
+        "" => format!("{status} {name}\n"),
+        detail => format!("{status} {name}: {detail}\n"),
+    };
+    response.body = Body::Text(text.into_bytes());
+    response
+}
+
+/// The answer when a name could not be opened or read.
+pub fn of_io(error: &io::Error) -> Response {
+    let status = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP) => 404,
+        Some(Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::NXIO | Errno::NODEV) => 403,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::CANCELED) => 503,
+        None if error.kind() == io::ErrorKind::TimedOut => 503,
+        _ => 500,
+    };
+    self::error(status, "")
+}
+
+/// The standard name of a status (RFC 9110, 15; RFC 6585).
+pub fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        204 => "No Content",
+        206 => "Partial Content",
+        301 => "Moved Permanently",
+        304 => "Not Modified",
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        421 => "Misdirected Request",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
+        _ => "Error",
+    }
+}

@@ -1,0 +1,133 @@
+//! A file's answer: conditions first, then ranges (RFC 9110, 13.2.2 and 14).
+
+use std::rc::Rc;
+
+use levity_disk::{Meta, Ready};
+use levity_wire::condition::{self, Validators, Verdict};
+use levity_wire::http1::Method;
+use levity_wire::range::{self, Range};
+use levity_wire::{date, mime};
+
+use super::{Body, Fields, FileBody, Response, error};
+use crate::cache::{Content, Entry, Hot};
+use crate::parse::Request;
+
+/// Answers with `hot`; `ready` holds bytes from its offset on that were read on the way.
+pub fn file(request: &Request, hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe: bool) -> Response {
+    let entry = &hot.entry;
+    let validators = Validators {
+        etag: Some(entry.etag.as_bytes()),
+        modified: modified(&entry.meta),
+    };
+    match condition::evaluate(true, |name| request.headers_named(name), &validators) {
+        Verdict::Proceed => {}
+        Verdict::Failed => return error(412, ""),
+        Verdict::NotModified => {
+            let mut response = Response::new(304);
+            response.fields.add_lines(&entry.fields);
+            return response;
+        }
+    }
+    match requested_range(request, entry, &validators) {
+        Range::Whole => whole(hot, ready, probe),
+        Range::Part { first, last } => part(hot, ready, probe, first, last),
+        Range::Unsatisfiable => {
+            let mut response = error(416, "");
+            let range = format!("bytes */{}", entry.meta.size);
+            response.fields.add("Content-Range", range.as_bytes());
+            response
+        }
+    }
+}
+
+/// RFC 9110, 14.2: only GET, and only while If-Range holds.
+fn requested_range(request: &Request, entry: &Entry, validators: &Validators<'_>) -> Range {
+    let Some(value) = request.header("range") else {
+        return Range::Whole;
+    };
+    // A date proves nothing while the file may still change within its second (8.8.2.2).
+    let validators = Validators {
+        modified: validators.modified.filter(|_| entry.strong),
+        ..*validators
+    };
+    let holds = request
+        .header("if-range")
+        .is_none_or(|value| condition::if_range(value, &validators));
+    if request.head.method == Method::Get && holds {
+        range::parse(value, entry.meta.size)
+    } else {
+        Range::Whole
+    }
+}
+
+fn whole(hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe: bool) -> Response {
+    let mut response = Response::new(200);
+    response.fields.add_lines(&hot.entry.fields);
+    let bytes = hot.entry.meta.size;
+    response.body = body(hot, ready, probe, 0, bytes);
+    response
+}
+
+fn part(hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe: bool, first: u64, last: u64) -> Response {
+    let mut response = Response::new(206);
+    response.fields.add_lines(&hot.entry.fields);
+    let range = format!("bytes {first}-{last}/{}", hot.entry.meta.size);
+    response.fields.add("Content-Range", range.as_bytes());
+    response.body = body(hot, ready, probe, first, last - first + 1);
+    response
+}
+
+fn body(hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe: bool, offset: u64, bytes: u64) -> Body {
+    let file = match &hot.entry.content {
+        Content::File(file) => file.clone(),
+        Content::Memory(_) => {
+            let start = usize::try_from(offset).expect("a kept body is small");
+            let bytes = usize::try_from(bytes).expect("a kept body is small");
+            return Body::Memory(hot, start..start + bytes);
+        }
+    };
+    Body::File(FileBody {
+        hot,
+        file,
+        probe,
+        offset,
+        remaining: bytes,
+        ready: ready
+            .filter(|(at, _)| *at == offset)
+            .map(|(_, ready)| ready),
+    })
+}
+
+/// The facts of a file that was just opened.
+///
+/// `settled`: the content read is that of one version, and it was last written long enough ago
+/// that another write would have changed its time. Only then is the ETag strong.
+pub fn entry(name: &[u8], meta: Meta, settled: bool, content: Content) -> Entry {
+    let etag = etag(&meta, settled);
+    let mut fields = Fields::default();
+    fields.add("Content-Type", mime::of(name).as_bytes());
+    if let Some(seconds) = modified(&meta) {
+        fields.add("Last-Modified", &date::format(seconds));
+    }
+    fields.add("ETag", etag.as_bytes());
+    fields.add("Accept-Ranges", b"bytes");
+    Entry {
+        meta,
+        etag,
+        strong: settled,
+        fields: fields.as_bytes().to_vec(),
+        content,
+    }
+}
+
+/// Size and time, not the inode: two machines with the same tree must agree.
+fn etag(meta: &Meta, strong: bool) -> String {
+    let weak = if strong { "" } else { "W/" };
+    let time = i128::from(meta.mtime_s) * 1_000_000_000 + i128::from(meta.mtime_ns);
+    format!("{weak}\"{time:x}-{:x}\"", meta.size)
+}
+
+/// Times before 1970 have no HTTP date worth sending.
+fn modified(meta: &Meta) -> Option<u64> {
+    u64::try_from(meta.mtime_s).ok()
+}

@@ -1,0 +1,148 @@
+//! Respond: from what was found to status, headers and body. No system calls.
+
+pub mod error;
+pub mod file;
+pub mod listing;
+pub mod redirect;
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use levity_disk::{OpenFile, Ready};
+
+use crate::cache::Hot;
+
+pub use error::error;
+
+/// Header lines in order, each with its CRLF.
+#[derive(Debug, Default, Clone)]
+pub struct Fields(Vec<u8>);
+
+impl Fields {
+    /// Adds a line.
+    pub fn add(&mut self, name: &str, value: &[u8]) {
+        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+            self.0.extend_from_slice(part);
+        }
+    }
+
+    /// Adds lines that are complete already.
+    pub fn add_lines(&mut self, lines: &[u8]) {
+        self.0.extend_from_slice(lines);
+    }
+
+    /// Takes out every line of that name, in whatever case.
+    pub fn remove(&mut self, name: &str) {
+        let mut kept = Vec::with_capacity(self.0.len());
+        for line in self.0.split_inclusive(|&byte| byte == b'\n') {
+            let line_name = line.split(|&byte| byte == b':').next().unwrap_or(line);
+            if !line_name.eq_ignore_ascii_case(name.as_bytes()) {
+                kept.extend_from_slice(line);
+            }
+        }
+        self.0 = kept;
+    }
+
+    /// The lines.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// What follows the head.
+#[derive(Debug)]
+pub enum Body {
+    /// Nothing, and no `Content-Length` either: the status forbids both.
+    None,
+    /// Made for this response.
+    Text(Vec<u8>),
+    /// A part of a file that the cache holds.
+    Memory(Rc<Hot>, Range<usize>),
+    /// A part of a file that is read while it is sent.
+    File(FileBody),
+}
+
+/// A part of a file on its way.
+#[derive(Debug)]
+pub struct FileBody {
+    /// Whose content it is.
+    pub hot: Rc<Hot>,
+    /// The same file, open.
+    pub file: Arc<OpenFile>,
+    /// Whether its file system can tell what would block.
+    pub probe: bool,
+    /// Where the next byte comes from.
+    pub offset: u64,
+    /// Bytes to go.
+    pub remaining: u64,
+    /// What an engine has handed over already; starts at `offset`.
+    pub ready: Option<Ready>,
+}
+
+impl Body {
+    /// In bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Text(text) => text.len() as u64,
+            Self::Memory(_, range) => range.len() as u64,
+            Self::File(file) => file.remaining,
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// An answer, before it is filtered and sent.
+#[derive(Debug)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// All headers but those that sending decides: length, date, connection.
+    pub fields: Fields,
+    /// The content.
+    pub body: Body,
+    /// The connection cannot go on after this.
+    pub close: bool,
+}
+
+impl Response {
+    /// An answer without content or headers yet.
+    pub fn new(status: u16) -> Self {
+        Self {
+            status,
+            fields: Fields::default(),
+            body: Body::None,
+            close: false,
+        }
+    }
+}
+
+/// The methods that files answer to.
+pub const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
+
+/// The answer to OPTIONS.
+pub fn options() -> Response {
+    let mut response = Response::new(204);
+    response.fields.add("Allow", ALLOW);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removing_takes_every_line_of_the_name_and_no_other() {
+        let mut fields = Fields::default();
+        fields.add("X-A", b"1");
+        fields.add("X-Ab", b"2");
+        fields.add("x-a", b"3: x-a");
+        fields.remove("X-a");
+        assert_eq!(fields.as_bytes(), b"X-Ab: 2\r\n");
+    }
+}

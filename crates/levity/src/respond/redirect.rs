@@ -1,0 +1,22 @@
+//! A directory asked for without its slash: the client must ask again, or relative links break.
+
+use levity_wire::path;
+
+use super::{Response, error};
+use crate::parse::Request;
+
+/// Points to the same path with a slash, query kept.
+///
+/// A normalised path starts with exactly one slash: two would name another host.
+pub fn to_directory(request: &Request) -> Response {
+    let mut location = Vec::new();
+    path::encode(&request.path, &mut location);
+    location.push(b'/');
+    if let Some(query) = request.query() {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    let mut response = error(301, "");
+    response.fields.add("Location", &location);
+    response
+}

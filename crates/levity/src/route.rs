@@ -1,0 +1,227 @@
+//! Route: from host and path to the place that answers.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use levity_disk::Root;
+use levity_wire::http1;
+
+use crate::config::{self, Config, Pattern, Symlinks};
+
+/// Where a request's answer comes from, and how it is dressed.
+pub struct Place {
+    /// Unique in the process, so that a cache never mixes what two configurations meant.
+    pub number: u32,
+    /// The directory that is served.
+    pub root: Arc<Root>,
+    /// Names tried in a directory.
+    pub index: Vec<Vec<u8>>,
+    /// Whether a directory without an index shows its names.
+    pub listing: bool,
+    /// Taken off the start of a path; with its leading slash.
+    pub strip_prefix: Vec<u8>,
+    /// The one name that is served, if the place is a single file.
+    pub only: Option<Vec<u8>>,
+    /// Headers to set and remove.
+    pub headers: config::Headers,
+}
+
+impl Place {
+    /// The path beneath the place's root.
+    pub fn beneath<'a>(&'a self, path: &'a [u8]) -> &'a [u8] {
+        let path = path
+            .strip_prefix(self.strip_prefix.as_slice())
+            .unwrap_or(path);
+        let path = path.strip_prefix(b"/").unwrap_or(path);
+        match &self.only {
+            Some(name) if path.is_empty() => name,
+            _ => path,
+        }
+    }
+
+    /// Whether a path beneath the root may be shown at all: no hidden name on the way.
+    pub fn shows(&self, path: &[u8]) -> bool {
+        let only = self.only.as_deref().is_none_or(|name| name == path);
+        only && (self.only.is_some() || !path.split(|&byte| byte == b'/').any(is_hidden))
+    }
+}
+
+/// Names with a leading dot are refused, but for the one that RFC 8615 reserves.
+pub fn is_hidden(name: &[u8]) -> bool {
+    name.starts_with(b".") && name != b".well-known"
+}
+
+struct Site {
+    routes: Vec<(Pattern, Place)>,
+    rest: Place,
+}
+
+/// A configuration in the form that requests are answered with. Immutable: a reload makes a new
+/// one, and requests in hand keep theirs.
+pub struct Service {
+    /// As written.
+    pub config: Config,
+    /// For the request parser.
+    pub wire_limits: http1::Limits,
+    sites: Vec<Site>,
+    by_host: HashMap<String, usize>,
+    /// Suffixes with their leading dot.
+    by_suffix: Vec<(String, usize)>,
+    default_site: Option<usize>,
+}
+
+/// Roots that are open already, by path and symlink policy.
+#[derive(Default)]
+struct Roots(HashMap<(PathBuf, bool), Arc<Root>>);
+
+impl Roots {
+    fn open(&mut self, path: &Path, symlinks: Symlinks) -> io::Result<Arc<Root>> {
+        let follow = symlinks == Symlinks::Follow;
+        if let Some(root) = self.0.get(&(path.to_owned(), follow)) {
+            return Ok(root.clone());
+        }
+        let policy = match symlinks {
+            Symlinks::Beneath => levity_disk::Symlinks::Beneath,
+            Symlinks::Follow => levity_disk::Symlinks::Follow,
+        };
+        let root = Root::open(path, policy).map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        })?;
+        self.0.insert((path.to_owned(), follow), root.clone());
+        Ok(root)
+    }
+}
+
+impl Service {
+    /// Opens every root; blocks.
+    ///
+    /// # Errors
+    /// When a root cannot be opened; the error names it.
+    pub fn new(config: Config) -> io::Result<Self> {
+        let mut roots = Roots::default();
+        let mut service = Self {
+            wire_limits: wire_limits(&config.limits),
+            sites: Vec::new(),
+            by_host: HashMap::new(),
+            by_suffix: Vec::new(),
+            default_site: None,
+            config,
+        };
+        for (number, site) in service.config.sites.iter().enumerate() {
+            for host in &site.hosts {
+                match host.strip_prefix('*') {
+                    Some(suffix) => service.by_suffix.push((suffix.to_owned(), number)),
+                    None => {
+                        service.by_host.insert(host.clone(), number);
+                    }
+                }
+            }
+            if site.hosts.is_empty() {
+                service.default_site.get_or_insert(number);
+            }
+            service.sites.push(compile(site, &mut roots)?);
+        }
+        Ok(service)
+    }
+
+    /// Every distinct root.
+    pub fn roots(&self) -> Vec<Arc<Root>> {
+        let mut roots: Vec<Arc<Root>> = Vec::new();
+        for place in self.sites.iter().flat_map(Site::places) {
+            if !roots.iter().any(|known| known.path() == place.root.path()) {
+                roots.push(place.root.clone());
+            }
+        }
+        roots
+    }
+
+    /// The first place that matches; `None` when no site answers for `host`.
+    pub fn route(&self, host: &[u8], path: &[u8]) -> Option<&Place> {
+        let site = &self.sites[self.site_of(host)?];
+        let place = site
+            .routes
+            .iter()
+            .find(|(pattern, _)| pattern.matches(path));
+        Some(place.map_or(&site.rest, |(_, place)| place))
+    }
+
+    fn site_of(&self, host: &[u8]) -> Option<usize> {
+        if self.by_host.is_empty() && self.by_suffix.is_empty() {
+            return self.default_site;
+        }
+        let host = http1::host_name(host).ok()?;
+        let exact = || self.by_host.get(host.as_ref()).copied();
+        let suffix = || {
+            let ends = |(suffix, _): &&(String, usize)| host.ends_with(suffix.as_str());
+            let found = self.by_suffix.iter().filter(ends);
+            found
+                .max_by_key(|(suffix, _)| suffix.len())
+                .map(|&(_, site)| site)
+        };
+        exact().or_else(suffix).or(self.default_site)
+    }
+}
+
+impl Site {
+    fn places(&self) -> impl Iterator<Item = &Place> {
+        self.routes
+            .iter()
+            .map(|(_, place)| place)
+            .chain(std::iter::once(&self.rest))
+    }
+}
+
+fn wire_limits(limits: &config::Limits) -> http1::Limits {
+    http1::Limits {
+        line_bytes_max: limits.request_line_bytes,
+        header_bytes_max: limits.header_bytes,
+        head_bytes_max: limits.head_bytes,
+        headers_max: limits.headers,
+    }
+}
+
+fn compile(site: &config::Site, roots: &mut Roots) -> io::Result<Site> {
+    let routes = site.routes.iter().map(|route| {
+        let place = place(site, Some(route), roots)?;
+        Ok((route.path.clone(), place))
+    });
+    Ok(Site {
+        routes: routes.collect::<io::Result<_>>()?,
+        rest: place(site, None, roots)?,
+    })
+}
+
+/// A route's place: what it does not say, its site says.
+fn place(
+    site: &config::Site,
+    route: Option<&config::Route>,
+    roots: &mut Roots,
+) -> io::Result<Place> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let root = route.and_then(|route| route.root.as_ref());
+    let symlinks = route.and_then(|route| route.symlinks);
+    let index = route.and_then(|route| route.index.as_ref());
+    let prefix = route.and_then(|route| route.strip_prefix.as_deref());
+    Ok(Place {
+        number: NUMBER.fetch_add(1, Ordering::Relaxed),
+        root: roots.open(
+            root.unwrap_or(&site.root),
+            symlinks.unwrap_or(site.symlinks),
+        )?,
+        index: index
+            .unwrap_or(&site.index)
+            .iter()
+            .map(|name| name.clone().into_bytes())
+            .collect(),
+        listing: route
+            .and_then(|route| route.listing)
+            .unwrap_or(site.listing),
+        strip_prefix: prefix.unwrap_or("").as_bytes().to_vec(),
+        only: site.only.as_ref().map(|name| name.clone().into_vec()),
+        headers: route.map(|route| route.headers.clone()).unwrap_or_default(),
+    })
+}

@@ -1,0 +1,499 @@
+//! Send: from a response to bytes on the wire.
+//!
+//! A head leaves together with the first bytes of its body, and only when those are in hand: until
+//! then a failing disk can still be told to the client.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use levity_disk::{Class, Ready, transmit};
+use levity_wire::http1::{Method, Version};
+use rustix::net::SendFlags;
+use tokio::{task, time};
+
+use crate::access_log::{End, Source};
+use crate::cache::Content;
+use crate::conn::Conn;
+use crate::diagnostics;
+use crate::parse::Request;
+use crate::resolve::FIRST_BYTES;
+use crate::respond::{self, Body, FileBody, Response, error::reason};
+use crate::trip::{Read, Trips};
+
+/// Bytes that one connection may move before the others get their turn: about 50 microseconds.
+const TURN_BYTES_MAX: usize = 256 * 1024;
+
+/// The smallest read from the page cache, for a client that takes little at a time.
+const WINDOW_BYTES_MIN: usize = 16 * 1024;
+
+/// The largest chunk asked of an engine, when the configuration names none.
+const CHUNK_BYTES_MAX: usize = 512 * 1024;
+
+/// A client that takes nothing for so long does not keep a chunk in memory: it is read again.
+const HOLD_MAX: Duration = Duration::from_secs(1);
+
+/// What became of a response.
+pub struct Sent {
+    /// The status that left, or would have.
+    pub status: u16,
+    /// Bytes of the body that left.
+    pub bytes: u64,
+    /// When the first byte left.
+    pub first_byte: Option<Instant>,
+    /// Where the body came from.
+    pub source: Source,
+    /// How it ended.
+    pub end: End,
+}
+
+/// Why a response stopped.
+#[derive(Debug)]
+enum Cut {
+    /// The client closed or vanished.
+    Gone,
+    /// The client took nothing for `limits.send_timeout`.
+    Timeout,
+    /// The file could not be read, or is shorter than was said.
+    Unreadable(io::Error),
+}
+
+/// Sends `response`, without its body to a HEAD request.
+pub async fn send(
+    conn: &mut Conn,
+    request: &Request,
+    mut response: Response,
+    trips: &mut Trips<'_>,
+) -> Sent {
+    let head_only = request.head.method == Method::Head;
+    let mut sender = Sender::new(conn, &response, request.head.version);
+    let mut outcome = sender
+        .response(conn, &mut response.body, head_only, trips)
+        .await;
+    if let Err(Cut::Unreadable(error)) = &outcome {
+        tell(request, error);
+        if sender.untouched() {
+            let close = response.close;
+            response = respond::error::of_io(error);
+            response.close = close;
+            sender = Sender::new(conn, &response, request.head.version);
+            outcome = sender
+                .response(conn, &mut response.body, head_only, trips)
+                .await;
+        }
+    }
+    if !matches!(outcome, Ok(()) | Err(Cut::Gone)) {
+        conn.stream.abort_on_close();
+    }
+    sender.sent(response.status, source(&response.body, trips), outcome)
+}
+
+/// Sends an answer to something that was no request.
+pub async fn refuse(conn: &mut Conn, mut response: Response) -> Sent {
+    response.close = true;
+    let mut sender = Sender::new(conn, &response, Version::Http11);
+    let outcome = match &response.body {
+        Body::Text(text) => sender.bytes(conn, text).await,
+        _ => sender.rest_of_head(conn).await,
+    };
+    sender.sent(response.status, Source::None, outcome)
+}
+
+/// Asks for the body of a request that waits to be asked (RFC 9110, 10.1.1).
+pub async fn go_on(conn: &mut Conn) {
+    let mut sender = Sender::of_head(b"HTTP/1.1 100 Continue\r\n\r\n".to_vec());
+    // A client that is gone is noticed when its body is read.
+    let _ = sender.rest_of_head(conn).await;
+}
+
+fn tell(request: &Request, error: &io::Error) {
+    let path = String::from_utf8_lossy(&request.path);
+    diagnostics::say(format_args!("cannot read {path}: {error}"));
+}
+
+fn source(body: &Body, trips: &Trips<'_>) -> Source {
+    match body {
+        Body::Memory(..) | Body::File(_) if trips.count > 0 => Source::Disk,
+        Body::Memory(..) => Source::Memory,
+        Body::File(_) => Source::Cached,
+        Body::None | Body::Text(_) => Source::None,
+    }
+}
+
+/// The head of `response`: status line, date, what responding and filtering set, framing.
+fn head(conn: &Conn, response: &Response, version: Version) -> Vec<u8> {
+    let mut head = Vec::with_capacity(512);
+    let (status, name) = (response.status, reason(response.status));
+    // Writing to memory cannot fail.
+    let _ = write!(head, "HTTP/1.1 {status} {name}\r\nServer: levity\r\nDate: ");
+    conn.worker.date(&mut head);
+    head.extend_from_slice(b"\r\n");
+    head.extend_from_slice(response.fields.as_bytes());
+    if !matches!(response.body, Body::None) {
+        let _ = write!(head, "Content-Length: {}\r\n", response.body.len());
+    }
+    match (response.close, version) {
+        (true, _) => head.extend_from_slice(b"Connection: close\r\n\r\n"),
+        (false, Version::Http10) => head.extend_from_slice(b"Connection: keep-alive\r\n\r\n"),
+        (false, Version::Http11) => head.extend_from_slice(b"\r\n"),
+    }
+    head
+}
+
+/// One response on its way.
+struct Sender {
+    head: Vec<u8>,
+    head_bytes: usize,
+    body_bytes: u64,
+    first_byte: Option<Instant>,
+    /// Since the connection last gave way.
+    turn_bytes: usize,
+    /// How much to read from the page cache at once: about what the client takes at once.
+    window_bytes: usize,
+    /// How much to ask of an engine next.
+    chunk_bytes: usize,
+}
+
+/// What came of a read from the page cache.
+enum Cached {
+    /// Bytes that left.
+    Left(usize),
+    /// The page cache does not have the next byte.
+    Miss,
+}
+
+impl Sender {
+    fn new(conn: &Conn, response: &Response, version: Version) -> Self {
+        Self::of_head(head(conn, response, version))
+    }
+
+    fn of_head(head: Vec<u8>) -> Self {
+        Self {
+            head,
+            head_bytes: 0,
+            body_bytes: 0,
+            first_byte: None,
+            turn_bytes: 0,
+            window_bytes: FIRST_BYTES,
+            chunk_bytes: FIRST_BYTES,
+        }
+    }
+
+    fn sent(&self, status: u16, source: Source, outcome: Result<(), Cut>) -> Sent {
+        Sent {
+            status,
+            bytes: self.body_bytes,
+            first_byte: self.first_byte,
+            source,
+            end: match outcome {
+                Ok(()) => End::Complete,
+                Err(Cut::Gone) => End::ClientAbort,
+                Err(Cut::Timeout) => End::Timeout,
+                Err(Cut::Unreadable(_)) => End::Error,
+            },
+        }
+    }
+
+    fn untouched(&self) -> bool {
+        self.first_byte.is_none()
+    }
+
+    async fn response(
+        &mut self,
+        conn: &mut Conn,
+        body: &mut Body,
+        head_only: bool,
+        trips: &mut Trips<'_>,
+    ) -> Result<(), Cut> {
+        match body {
+            _ if head_only => self.rest_of_head(conn).await,
+            Body::None => self.rest_of_head(conn).await,
+            Body::Text(text) => self.bytes(conn, text).await,
+            Body::Memory(hot, range) => match &hot.entry.content {
+                Content::Memory(bytes) => self.bytes(conn, &bytes[range.clone()]).await,
+                Content::File(_) => unreachable!("a memory body is of an entry in memory"),
+            },
+            Body::File(file) if file.remaining == 0 => self.rest_of_head(conn).await,
+            Body::File(file) => self.file(conn, file, trips).await,
+        }
+    }
+
+    async fn rest_of_head(&mut self, conn: &mut Conn) -> Result<(), Cut> {
+        while self.head_bytes < self.head.len() {
+            self.push(conn, &[]).await?;
+        }
+        Ok(())
+    }
+
+    async fn bytes(&mut self, conn: &mut Conn, bytes: &[u8]) -> Result<(), Cut> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            sent += self.push(conn, &bytes[sent..]).await?;
+        }
+        self.rest_of_head(conn).await
+    }
+
+    /// Sends a part of a file, chunk by chunk, from wherever each is soonest to be had.
+    async fn file(
+        &mut self,
+        conn: &mut Conn,
+        file: &mut FileBody,
+        trips: &mut Trips<'_>,
+    ) -> Result<(), Cut> {
+        let mut probe = file.probe && file.ready.is_none();
+        while file.remaining > 0 {
+            let ready = match file.ready.take() {
+                Some(ready) => ready,
+                None if probe && self.may_probe(conn, file) => {
+                    match self.cached(conn, file).await? {
+                        Cached::Left(bytes) => file.advance(bytes),
+                        Cached::Miss => probe = false,
+                    }
+                    continue;
+                }
+                None => {
+                    let read = self.chunk(file, trips).await?;
+                    // While the disk is slower than memory another probe would only miss again.
+                    probe = file.probe && read.was_cached;
+                    read.ready
+                }
+            };
+            let bytes = self.ready(conn, ready, file.remaining).await?;
+            file.advance(bytes);
+        }
+        Ok(())
+    }
+
+    /// A probe that misses makes the kernel read at once, past every queue of ours: only while the
+    /// device has room, or when a miss is unlikely.
+    fn may_probe(&self, conn: &Conn, file: &FileBody) -> bool {
+        file.hot.warm.get() || conn.worker.disk.has_room(file.file.meta().device)
+    }
+
+    /// Asks an engine for the next chunk; each is larger than the one before.
+    async fn chunk(&mut self, file: &FileBody, trips: &mut Trips<'_>) -> Result<Read, Cut> {
+        let bytes_max = trips.chunk_bytes.unwrap_or(self.chunk_bytes);
+        let bytes = bytes_max.min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
+        self.chunk_bytes = (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX);
+        let class = if self.untouched() {
+            Class::First
+        } else {
+            Class::Next
+        };
+        let read = trips.read(&file.file, file.offset, bytes, class).await;
+        let read = read.map_err(Cut::Unreadable)?;
+        let enough = if self.untouched() { bytes } else { 1 };
+        if read.ready.len() < enough {
+            return Err(Cut::Unreadable(io::ErrorKind::UnexpectedEof.into()));
+        }
+        Ok(read)
+    }
+
+    /// Sends what an engine handed over, at most `bytes_max` of it; tells how much left.
+    async fn ready(&mut self, conn: &mut Conn, ready: Ready, bytes_max: u64) -> Result<usize, Cut> {
+        let bytes = ready
+            .len()
+            .min(usize::try_from(bytes_max).unwrap_or(usize::MAX));
+        match ready {
+            Ready::Bytes(buffer) => {
+                let sent = self.held(conn, &buffer[..bytes]).await?;
+                drop(buffer);
+                if sent < bytes {
+                    self.writable(conn).await?;
+                }
+                Ok(sent)
+            }
+            Ready::Pipe { pipe, .. } => {
+                self.moved(conn, bytes, |socket, at| {
+                    transmit::splice(pipe.as_fd(), socket, bytes - at)
+                })
+                .await
+            }
+            Ready::Shared { memory, offset, .. } => {
+                self.moved(conn, bytes, |socket, at| {
+                    transmit::send_shared(socket, &memory, offset + at as u64, bytes - at)
+                })
+                .await
+            }
+            Ready::PageCache { file, offset, .. } => {
+                self.moved(conn, bytes, |socket, at| {
+                    let turn = (bytes - at).min(TURN_BYTES_MAX);
+                    transmit::sendfile(socket, &file, offset + at as u64, turn)
+                })
+                .await
+            }
+        }
+    }
+
+    /// Sends from a chunk buffer, but lets go of it when the client stops taking.
+    async fn held(&mut self, conn: &mut Conn, bytes: &[u8]) -> Result<usize, Cut> {
+        let before = self.body_bytes;
+        self.push(conn, bytes).await?;
+        loop {
+            // Counted, not returned: the timeout may fall between a write and its return.
+            let sent = (self.body_bytes - before) as usize;
+            if sent == bytes.len() {
+                return Ok(sent);
+            }
+            match time::timeout(HOLD_MAX, self.push(conn, &bytes[sent..])).await {
+                Ok(pushed) => pushed.map(drop)?,
+                Err(_) => return Ok((self.body_bytes - before) as usize),
+            }
+        }
+    }
+
+    /// Moves bytes to the socket by a system call that takes them from a descriptor.
+    async fn moved(
+        &mut self,
+        conn: &mut Conn,
+        bytes: usize,
+        mut call: impl FnMut(BorrowedFd<'_>, usize) -> io::Result<usize>,
+    ) -> Result<usize, Cut> {
+        self.head_with_more(conn).await?;
+        let mut sent = 0;
+        while sent < bytes {
+            match conn.stream.try_move(|socket| call(socket, sent)) {
+                Ok(0) => return Err(Cut::Unreadable(io::ErrorKind::UnexpectedEof.into())),
+                Ok(moved) => {
+                    sent += moved;
+                    self.count(moved).await;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.writable(conn).await?;
+                }
+                Err(error) if is_of_client(&error) => return Err(Cut::Gone),
+                Err(error) => return Err(Cut::Unreadable(error)),
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Sends the head so that the kernel waits for body bytes to fill the packet.
+    async fn head_with_more(&mut self, conn: &mut Conn) -> Result<(), Cut> {
+        while self.head_bytes < self.head.len() {
+            let rest = &self.head[self.head_bytes..];
+            let sent = conn.stream.try_move(|socket| {
+                Ok(rustix::net::send(
+                    socket,
+                    rest,
+                    SendFlags::MORE | SendFlags::NOSIGNAL,
+                )?)
+            });
+            match sent {
+                Ok(sent) => self.count(sent).await,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.writable(conn).await?;
+                }
+                Err(_) => return Err(Cut::Gone),
+            }
+        }
+        Ok(())
+    }
+
+    /// One write of what is left of the head, then `bytes`; tells how many of `bytes` left.
+    async fn push(&mut self, conn: &mut Conn, bytes: &[u8]) -> Result<usize, Cut> {
+        let head = &self.head[self.head_bytes..];
+        let slices = [IoSlice::new(head), IoSlice::new(bytes)];
+        let head_bytes = head.len();
+        let pushed = patiently(conn, |conn, context| {
+            conn.stream.poll_write(context, &slices)
+        })
+        .await?;
+        self.count(pushed).await;
+        Ok(pushed.saturating_sub(head_bytes))
+    }
+
+    /// One read from the page cache and one write of it, in one turn of the loop: the bytes need no
+    /// buffer of their own, and those that the client does not take now are read again.
+    async fn cached(&mut self, conn: &mut Conn, file: &FileBody) -> Result<Cached, Cut> {
+        let worker = conn.worker.clone();
+        let wanted = self
+            .window_bytes
+            .min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
+        let head = &self.head[self.head_bytes..];
+        let head_bytes = head.len();
+        let pushed = patiently(conn, |conn, context| {
+            ready!(conn.stream.poll_write_ready(context))?;
+            let mut scratch = worker.outbound.borrow_mut();
+            scratch.clear();
+            match file.file.read_cached(&mut scratch, wanted, file.offset) {
+                Ok(0) => return Poll::Ready(Ok(None)),
+                Ok(_) => {}
+                Err(_) => return Poll::Ready(Ok(None)),
+            }
+            let slices = [IoSlice::new(head), IoSlice::new(&scratch)];
+            conn.stream.poll_write(context, &slices).map_ok(Some)
+        })
+        .await?;
+        file.hot.warm.set(pushed.is_some());
+        let Some(written) = pushed else {
+            return Ok(Cached::Miss);
+        };
+        worker.stats.read_cached();
+        self.count(written).await;
+        let left = written.saturating_sub(head_bytes);
+        self.window_bytes = (left * 2).clamp(WINDOW_BYTES_MIN, TURN_BYTES_MAX);
+        Ok(Cached::Left(left))
+    }
+
+    async fn writable(&mut self, conn: &mut Conn) -> Result<(), Cut> {
+        patiently(conn, |conn, context| conn.stream.poll_write_ready(context)).await
+    }
+
+    /// Counts bytes that left, head first, and gives way to others in time.
+    async fn count(&mut self, bytes: usize) {
+        self.first_byte.get_or_insert_with(Instant::now);
+        let of_head = bytes.min(self.head.len() - self.head_bytes);
+        self.head_bytes += of_head;
+        self.body_bytes += (bytes - of_head) as u64;
+        self.turn_bytes += bytes;
+        if self.turn_bytes >= TURN_BYTES_MAX {
+            self.turn_bytes = 0;
+            task::yield_now().await;
+        }
+    }
+}
+
+impl FileBody {
+    fn advance(&mut self, bytes: usize) {
+        self.offset += bytes as u64;
+        self.remaining -= bytes as u64;
+    }
+}
+
+/// Waits for the socket, at most `limits.send_timeout`. The clock is read only if there is a wait.
+async fn patiently<T>(
+    conn: &mut Conn,
+    mut attempt: impl FnMut(&mut Conn, &mut Context<'_>) -> Poll<io::Result<T>>,
+) -> Result<T, Cut> {
+    let mut waiting = false;
+    let outcome = poll_fn(|context| {
+        if let Poll::Ready(outcome) = attempt(conn, context) {
+            return Poll::Ready(outcome.map_err(|_| Cut::Gone));
+        }
+        if !waiting {
+            waiting = true;
+            let send_timeout = conn.worker.service().config.limits.send_timeout;
+            conn.timer.set(Instant::now() + send_timeout);
+        }
+        if conn.timer.poll_expired(context) {
+            return Poll::Ready(Err(Cut::Timeout));
+        }
+        Poll::Pending
+    })
+    .await;
+    if waiting {
+        conn.timer.clear();
+    }
+    outcome
+}
+
+/// Whether a call that moves bytes failed for the socket's reasons, not the file's.
+fn is_of_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
+    )
+}

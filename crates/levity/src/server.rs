@@ -1,0 +1,481 @@
+//! The process: what is started in which order, what signals do, and how it ends.
+//!
+//! Everything that may block happens here, on the control thread, before or beside the loops.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use levity_disk::{Disk, Settings};
+use rustix::fs::{major, minor};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time;
+
+use crate::access_log::{self, Writer};
+use crate::address::Address;
+use crate::cache::Shared;
+use crate::cli::Plan;
+use crate::config::{self, AccessLog, Config, LogFormat};
+use crate::diagnostics;
+use crate::listen::{self, Bound};
+use crate::route::Service;
+use crate::stall::Watchdog;
+use crate::stats::{DeviceFigures, DiskFigures, HistogramFigures, Stats, WorkerStats};
+use crate::worker::{self, Message, Parts};
+use crate::{accept::Socket, admin};
+
+/// Files that the cache keeps open at most; fewer where the process may open few.
+const CACHED_DESCRIPTORS_MAX: u64 = 4096;
+
+/// Descriptors for everything that is neither a connection nor a served file.
+const OWN_DESCRIPTORS: u64 = 256;
+
+/// How long the last log lines may take to be written when the process ends.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Serves until told to stop.
+pub fn run(plan: Plan) -> ExitCode {
+    match serve(plan) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            diagnostics::flush(LAST_WORDS_TIMEOUT);
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(plan: Plan) -> io::Result<()> {
+    diagnostics::start()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut signals = Signals::new()?;
+        let mut server = Server::start(plan)?;
+        server.introduce();
+        let outcome = server.live(&mut signals).await;
+        server.end(&mut signals).await;
+        outcome
+    })
+}
+
+/// What the process is told from outside.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    reload: Signal,
+    reopen: Signal,
+}
+
+enum Told {
+    Stop,
+    Reload,
+    Reopen,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            reload: signal(SignalKind::hangup())?,
+            reopen: signal(SignalKind::user_defined1())?,
+        })
+    }
+
+    async fn next(&mut self) -> Told {
+        tokio::select! {
+            _ = self.terminate.recv() => Told::Stop,
+            _ = self.interrupt.recv() => Told::Stop,
+            _ = self.reload.recv() => Told::Reload,
+            _ = self.reopen.recv() => Told::Reopen,
+        }
+    }
+
+    async fn stop(&mut self) {
+        while !matches!(self.next().await, Told::Stop) {}
+    }
+}
+
+/// Limits that follow from how many files the process may open.
+struct Descriptors {
+    cached_max: usize,
+    connections_max: usize,
+}
+
+/// Makes the process' table of descriptors large enough at once. When a process with threads lets it
+/// grow, the kernel waits for every processor to pass a quiet state (`synchronize_rcu` in
+/// `expand_files`): an accept or open on a loop was seen to wait 20 ms for that.
+fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
+    let needed = 2 * descriptors.connections_max + descriptors.cached_max;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let last = (needed as u64 + OWN_DESCRIPTORS)
+        .min(limit)
+        .saturating_sub(1);
+    let last = i32::try_from(last).unwrap_or(i32::MAX);
+    rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), last)?;
+    Ok(())
+}
+
+impl Descriptors {
+    /// Raises the soft limit to the hard one, then shares out what there is. A connection counts
+    /// twice: the file that it is sent may be open too.
+    fn share(configured: Option<usize>) -> Self {
+        let mut limit = getrlimit(Resource::Nofile);
+        limit.current = limit.maximum;
+        // Refused in some sandboxes: then the soft limit stands.
+        let _ = setrlimit(Resource::Nofile, limit);
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
+        let cached = CACHED_DESCRIPTORS_MAX.min(files / 4);
+        let connections = files.saturating_sub(cached + OWN_DESCRIPTORS) / 2;
+        Self {
+            cached_max: cached as usize,
+            connections_max: configured.unwrap_or(connections.max(16) as usize),
+        }
+    }
+}
+
+struct Server {
+    plan: Plan,
+    service: Arc<Service>,
+    disk: Arc<Disk>,
+    stats: Arc<Stats>,
+    workers: Vec<mpsc::UnboundedSender<Message>>,
+    /// Closes when the last worker has ended.
+    ended: mpsc::Receiver<io::Result<()>>,
+    listening: Vec<(Address, Address)>,
+    log: Option<Writer>,
+    admin: Option<Admin>,
+    _watchdog: Watchdog,
+}
+
+struct Admin {
+    address: Address,
+    serving: JoinHandle<()>,
+}
+
+impl Server {
+    fn start(plan: Plan) -> io::Result<Self> {
+        let config = &plan.config;
+        let count = config.server.workers.unwrap_or_else(cores);
+        let descriptors = Descriptors::share(config.limits.connections);
+        widen_descriptor_table(&descriptors)?;
+        let service = Arc::new(Service::new(config.clone())?);
+        let disk = Disk::start(settings(&config.disk)).map_err(io::Error::other)?;
+        let cache = Arc::new(Shared::new(config.disk.cache_bytes, descriptors.cached_max));
+        let log = log_writer(&config.log)?;
+        let mut bound = config
+            .listen
+            .iter()
+            .map(|address| listen::bind(address, count))
+            .collect::<io::Result<Vec<_>>>()?;
+        let listening = addresses(&bound);
+
+        let worker_stats: Vec<_> = (0..count)
+            .map(|number| Arc::new(WorkerStats::new(number)))
+            .collect();
+        let stats = Arc::new(gather(&worker_stats, disk.clone(), log.as_ref()));
+        let watchdog = Watchdog::start(worker_stats.clone())?;
+        let admin = start_admin(config.admin.as_ref(), &stats)?;
+        let (end, ended) = mpsc::channel(count);
+        let mut workers = Vec::with_capacity(count);
+        for (number, stats) in worker_stats.into_iter().enumerate() {
+            let (messages, told) = mpsc::unbounded_channel();
+            let parts = Parts {
+                service: service.clone(),
+                disk: disk.clone(),
+                cache: cache.clone(),
+                stats,
+                log: log.as_ref().map(Writer::log),
+                listen: take_sockets(&mut bound),
+                messages: told,
+                connections_max: descriptors.connections_max.div_ceil(count),
+                guard: plan.guard,
+            };
+            start_worker(number, parts, end.clone())?;
+            workers.push(messages);
+        }
+        Ok(Self {
+            plan,
+            service,
+            disk,
+            stats,
+            workers,
+            ended,
+            listening,
+            log,
+            admin,
+            _watchdog: watchdog,
+        })
+    }
+
+    /// The first lines: where, with what, and why.
+    fn introduce(&self) {
+        for (_, actual) in &self.listening {
+            say(format_args!("listening on {}", actual.url()));
+            if self.plan.serve {
+                println!("{}", actual.url());
+            }
+        }
+        if let Some(admin) = &self.admin {
+            say(format_args!("metrics on {}", admin.address.url()));
+        }
+        let engine = self.disk.engine();
+        say(format_args!("disk engine {engine}: {}", self.disk.reason()));
+        for root in self.service.roots() {
+            let file_system = root.file_system();
+            let (path, name) = (root.path().display(), &file_system.name);
+            say(format_args!("{path} on {name}: {}", file_system.reason));
+        }
+    }
+
+    async fn live(&mut self, signals: &mut Signals) -> io::Result<()> {
+        loop {
+            tokio::select! {
+                told = signals.next() => match told {
+                    Told::Stop => return Ok(()),
+                    Told::Reload => self.reload(),
+                    Told::Reopen => if let Some(log) = &self.log { log.reopen() },
+                },
+                ended = self.ended.recv() => {
+                    return ended.unwrap_or(Ok(())).and_then(|()| {
+                        Err(io::Error::other("a worker ended without being told to"))
+                    });
+                }
+            }
+        }
+    }
+
+    /// Drains; a second signal, or `limits.drain_timeout`, ends it.
+    async fn end(&mut self, signals: &mut Signals) {
+        self.tell(|| Message::Drain);
+        let timeout = self.service.config.limits.drain_timeout;
+        let drained = async { while self.ended.recv().await.is_some() {} };
+        tokio::select! {
+            () = drained => {}
+            () = time::sleep(timeout) => say(format_args!("connections were cut off after limits.drain_timeout")),
+            () = signals.stop() => say(format_args!("told twice: ending at once")),
+        }
+        for (address, _) in &self.listening {
+            listen::remove(address);
+        }
+        if let Some(admin) = &self.admin {
+            listen::remove(&admin.address);
+        }
+        if let Some(log) = self.log.take() {
+            log.shutdown(LAST_WORDS_TIMEOUT);
+        }
+        // Its end would wait for every read in flight: on a frozen device, for ever.
+        std::mem::forget(self.disk.clone());
+        diagnostics::flush(LAST_WORDS_TIMEOUT);
+    }
+
+    fn tell(&self, mut message: impl FnMut() -> Message) {
+        for worker in &self.workers {
+            // One that has ended needs no telling.
+            let _ = worker.send(message());
+        }
+    }
+
+    /// Swaps the configuration if the new one is good; the old one stays otherwise.
+    fn reload(&mut self) {
+        let reloaded = match self.plan.reload() {
+            Ok(config) => self.swap(config),
+            Err(errors) => {
+                eprint!("{}", errors.render(false));
+                Err(io::Error::other("the file has errors"))
+            }
+        };
+        match reloaded {
+            Ok(()) => say(format_args!("configuration reloaded")),
+            Err(error) => say(format_args!(
+                "configuration not reloaded, the old one stays: {error}"
+            )),
+        }
+    }
+
+    fn swap(&mut self, config: Config) -> io::Result<()> {
+        let old = &self.service.config;
+        if config.server != old.server || !same_disk(&config.disk, &old.disk) {
+            return Err(io::Error::other(
+                "[server] and [disk] change with a restart only",
+            ));
+        }
+        let service = Arc::new(Service::new(config)?);
+        let config = &service.config;
+        let is_new = |address: &&Address| !self.listens_on(address);
+        let mut bound = config
+            .listen
+            .iter()
+            .filter(is_new)
+            .map(|address| listen::bind(address, self.workers.len()))
+            .collect::<io::Result<Vec<_>>>()?;
+        let log = (config.log != old.log)
+            .then(|| log_writer(&config.log))
+            .transpose()?;
+        let admin = (config.admin != old.admin)
+            .then(|| start_admin(config.admin.as_ref(), &self.stats))
+            .transpose()?;
+
+        // From here on nothing fails: a bad reload changes nothing.
+        let gone = |(address, _): &(Address, Address)| !config.listen.contains(address);
+        let close: Vec<_> = self.listening.extract_if(.., |pair| gone(pair)).collect();
+        self.listening.extend(addresses(&bound));
+        self.tell(|| Message::Reload {
+            service: service.clone(),
+            listen: take_sockets(&mut bound),
+            close: close.iter().map(|(address, _)| address.clone()).collect(),
+        });
+        for (address, _) in &close {
+            listen::remove(address);
+        }
+        if let Some(log) = log {
+            self.replace_log(log);
+        }
+        if let Some(admin) = admin {
+            self.replace_admin(admin);
+        }
+        self.service = service;
+        Ok(())
+    }
+
+    fn listens_on(&self, address: &Address) -> bool {
+        self.listening
+            .iter()
+            .any(|(configured, _)| configured == address)
+    }
+
+    /// The old writer ends by itself once the workers have let go of it.
+    fn replace_log(&mut self, log: Option<Writer>) {
+        self.tell(|| Message::Log(log.as_ref().map(Writer::log)));
+        self.log = log;
+    }
+
+    fn replace_admin(&mut self, admin: Option<Admin>) {
+        if let Some(old) = std::mem::replace(&mut self.admin, admin) {
+            old.serving.abort();
+            let kept = self.admin.as_ref().map(|admin| &admin.address);
+            if kept != Some(&old.address) {
+                listen::remove(&old.address);
+            }
+        }
+    }
+}
+
+/// A line of the server's own on standard error.
+fn say(line: fmt::Arguments<'_>) {
+    diagnostics::say(line);
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn addresses(bound: &[Bound]) -> Vec<(Address, Address)> {
+    let pair = |bound: &Bound| (bound.configured.clone(), bound.actual.clone());
+    bound.iter().map(pair).collect()
+}
+
+/// One worker's share of every address.
+fn take_sockets(bound: &mut [Bound]) -> Vec<(Address, Socket)> {
+    bound
+        .iter_mut()
+        .filter_map(|bound| Some((bound.configured.clone(), bound.sockets.pop()?)))
+        .collect()
+}
+
+/// All but how long an entry is trusted is built in at the start.
+fn same_disk(new: &config::Disk, old: &config::Disk) -> bool {
+    let mut new = new.clone();
+    new.entry_ttl = old.entry_ttl;
+    new == *old
+}
+
+fn gather(workers: &[Arc<WorkerStats>], disk: Arc<Disk>, log: Option<&Writer>) -> Stats {
+    let stats = Stats::new(workers.to_vec()).with_disk(move || disk_figures(&disk.stats()));
+    match log {
+        Some(log) => stats.with_log_unwritten(log.unwritten()),
+        None => stats,
+    }
+}
+
+fn disk_figures(stats: &levity_disk::Stats) -> DiskFigures {
+    let histogram = |histogram: &levity_disk::stats::Histogram| HistogramFigures {
+        bounds_us: levity_disk::stats::BOUNDS_US,
+        counts: histogram.counts.to_vec(),
+        sum: histogram.sum,
+    };
+    let device = |device: &levity_disk::stats::DeviceStats| DeviceFigures {
+        device: format!("{}:{}", major(device.device), minor(device.device)),
+        queued: device.queued as u64,
+        in_flight: device.in_flight as u64,
+    };
+    DiskFigures {
+        engine: stats.engine.to_owned(),
+        reads_async: stats.reads_async,
+        reads_sync: stats.reads_sync,
+        queue: histogram(&stats.queue_time),
+        service: histogram(&stats.service_time),
+        devices: stats.devices.iter().map(device).collect(),
+    }
+}
+
+fn settings(disk: &config::Disk) -> Settings {
+    Settings {
+        engine: disk.engine.clone(),
+        threads: disk.threads,
+        stat_threads: disk.stat_threads,
+        depth: disk.depth,
+        queue_max: disk.queue,
+        buffer_bytes_max: disk.buffer_bytes,
+    }
+}
+
+fn log_writer(log: &config::Log) -> io::Result<Option<Writer>> {
+    let target = match &log.access {
+        AccessLog::Off => return Ok(None),
+        AccessLog::Stdout => access_log::Target::Stdout,
+        AccessLog::File(path) => access_log::Target::File(path.clone()),
+    };
+    let format = match log.format {
+        LogFormat::Combined => access_log::Format::Combined,
+        LogFormat::Json => access_log::Format::Json,
+    };
+    Writer::start(target, format).map(Some)
+}
+
+fn start_admin(address: Option<&Address>, stats: &Arc<Stats>) -> io::Result<Option<Admin>> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let mut bound = listen::bind(address, 1)?;
+    let listener = match bound.sockets.remove(0) {
+        Socket::Tcp(tcp) => admin::Listener::Tcp(tokio::net::TcpListener::from_std(tcp)?),
+        Socket::Unix(unix) => admin::Listener::Unix(tokio::net::UnixListener::from_std(unix)?),
+    };
+    Ok(Some(Admin {
+        address: bound.actual,
+        serving: tokio::spawn(admin::serve(listener, stats.clone())),
+    }))
+}
+
+/// Starts a worker; its end, also by a panic, is told to the control thread.
+fn start_worker(number: usize, parts: Parts, end: mpsc::Sender<io::Result<()>>) -> io::Result<()> {
+    let worker = worker::start(number, parts)?;
+    let wait = move || {
+        let panicked = |_| Err(io::Error::other(format!("worker {number} panicked")));
+        // The control thread is gone only when the process ends.
+        let _ = end.blocking_send(worker.join().unwrap_or_else(panicked));
+    };
+    thread::Builder::new()
+        .name(format!("join-{number}"))
+        .spawn(wait)?;
+    Ok(())
+}

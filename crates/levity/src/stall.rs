@@ -1,0 +1,647 @@
+//! Loop stall: the time that a worker slept inside one poll of one task.
+//!
+//! A worker's thread may sleep in one place only, where it waits for events. [`Watched`] times each
+//! poll of a task; one that took 1 ms or longer is judged by what the kernel says of the thread:
+//!
+//! - it slept (a voluntary context switch): what was not processor time is a *stall*;
+//! - it did not, and others had the processor: it was *preempted*;
+//! - more than 5 ms of processor time in one poll: it *hogged* the loop.
+//!
+//! Asking the kernel is a system call, so it is done once per turn of the loop
+//! ([`Watch::turn_begins`]) and after each long poll, never per poll. The price is that up to one turn
+//! of short polls lies between the two samples; what is blamed on a poll is therefore never more than
+//! the poll took.
+
+use std::cell::{OnceCell, RefCell};
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use levity_disk::usage;
+
+use crate::diagnostics;
+use crate::stats::WorkerStats;
+
+/// A shorter poll is not looked at, and a shorter stall is not recorded.
+const POLL_MIN: Duration = Duration::from_millis(1);
+/// More processor time than this in one poll is a hog.
+const HOG_MIN: Duration = Duration::from_millis(5);
+/// A busy loop that never sleeps takes a new base sample this often.
+const BASE_AGE_MAX: Duration = Duration::from_millis(50);
+/// How often the watchdog looks.
+const WATCH_INTERVAL: Duration = Duration::from_millis(25);
+/// The watchdog names a poll that has run for longer.
+const REPORT_MIN: Duration = Duration::from_millis(50);
+/// The watchdog reads the run queue wait once in this many looks: about every second.
+const RUN_QUEUE_LOOKS: u32 = 40;
+
+/// What a worker is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Step {
+    /// Nothing that has a name.
+    Idle,
+    /// Taking a connection.
+    Accept,
+    /// Reading a request.
+    Parse,
+    /// Choosing who answers it.
+    Route,
+    /// Finding the file or the upstream.
+    Resolve,
+    /// Making the head.
+    Respond,
+    /// Changing the body.
+    Filter,
+    /// Writing to the socket.
+    Send,
+}
+
+impl Step {
+    const ALL: [Self; 8] = [
+        Self::Idle,
+        Self::Accept,
+        Self::Parse,
+        Self::Route,
+        Self::Resolve,
+        Self::Respond,
+        Self::Filter,
+        Self::Send,
+    ];
+
+    /// The word in the log.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Accept => "accept",
+            Self::Parse => "parse",
+            Self::Route => "route",
+            Self::Resolve => "resolve",
+            Self::Respond => "respond",
+            Self::Filter => "filter",
+            Self::Send => "send",
+        }
+    }
+
+    /// Notes that the task being polled is at this step: one relaxed store. Each [`Watched`] task
+    /// keeps its own step from poll to poll.
+    pub fn enter(self) {
+        with_watch(|watch| watch.stats.pulse.step.store(self as u8, Ordering::Relaxed));
+    }
+}
+
+/// What a worker does at this moment, for the watchdog to read.
+#[derive(Debug)]
+pub struct Pulse {
+    worker: usize,
+    /// The kernel's number of the thread; 0 before it runs.
+    thread: AtomicI32,
+    /// When the current poll began, in nanoseconds of [`clock_ns`]; 0 between polls.
+    began_ns: AtomicU64,
+    step: AtomicU8,
+    task: AtomicU64,
+}
+
+impl Pulse {
+    /// Of the worker with this number.
+    pub(crate) fn new(worker: usize) -> Self {
+        Self {
+            worker,
+            thread: AtomicI32::new(0),
+            began_ns: AtomicU64::new(0),
+            step: AtomicU8::new(Step::Idle as u8),
+            task: AtomicU64::new(0),
+        }
+    }
+
+    /// The worker's number, counted from 0.
+    pub fn worker(&self) -> usize {
+        self.worker
+    }
+
+    fn begin(&self, began: Instant, task: u64, step: Step) {
+        self.task.store(task, Ordering::Relaxed);
+        self.step.store(step as u8, Ordering::Relaxed);
+        self.began_ns.store(clock_ns(began), Ordering::Release);
+    }
+
+    fn end(&self) {
+        self.began_ns.store(0, Ordering::Release);
+    }
+
+    fn step(&self) -> Step {
+        Step::ALL[usize::from(self.step.load(Ordering::Relaxed))]
+    }
+
+    /// The poll that runs now.
+    fn current(&self) -> Option<CurrentPoll> {
+        let began_ns = self.began_ns.load(Ordering::Acquire);
+        let poll = CurrentPoll {
+            began_ns,
+            task: self.task.load(Ordering::Acquire),
+            step: self.step(),
+        };
+        // Another poll may have begun while its fields were read.
+        let whole = began_ns != 0 && began_ns == self.began_ns.load(Ordering::Relaxed);
+        whole.then_some(poll)
+    }
+}
+
+struct CurrentPoll {
+    began_ns: u64,
+    task: u64,
+    step: Step,
+}
+
+/// Nanoseconds since the process first asked, plus one: never 0.
+fn clock_ns(at: Instant) -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let start = *START.get_or_init(Instant::now);
+    at.saturating_duration_since(start).as_nanos() as u64 + 1
+}
+
+/// What the kernel says of this thread at one moment.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    at: Instant,
+    cpu: Duration,
+    voluntary_switches: u64,
+}
+
+impl Sample {
+    fn take() -> Self {
+        let usage = usage::thread();
+        let at = Instant::now();
+        Self {
+            at,
+            cpu: usage.cpu,
+            voluntary_switches: usage.voluntary_switches,
+        }
+    }
+}
+
+/// Where the time of a long poll went.
+#[derive(Debug, PartialEq, Eq)]
+struct Verdict {
+    /// The thread went to sleep, rather than being pushed aside.
+    slept: bool,
+    /// Without the processor.
+    away: Duration,
+    cpu: Duration,
+}
+
+impl Verdict {
+    fn of(wall: Duration, before: &Sample, after: &Sample) -> Self {
+        let cpu = after.cpu.saturating_sub(before.cpu);
+        let away = after
+            .at
+            .saturating_duration_since(before.at)
+            .saturating_sub(cpu)
+            .min(wall);
+        let slept = after.voluntary_switches > before.voluntary_switches;
+        Self {
+            slept,
+            away,
+            cpu: wall - away,
+        }
+    }
+
+    fn count(&self, stats: &WorkerStats) {
+        if self.away >= POLL_MIN {
+            if self.slept {
+                stats.stalled(self.away)
+            } else {
+                stats.preempted(self.away)
+            }
+        }
+        if self.cpu > HOG_MIN {
+            stats.hogged(self.cpu);
+        }
+    }
+}
+
+thread_local! {
+    static WATCH: OnceCell<Watch> = const { OnceCell::new() };
+}
+
+fn with_watch(act: impl FnOnce(&Watch)) {
+    WATCH.with(|watch| watch.get().map(act));
+}
+
+/// The watch over this thread's polls.
+#[derive(Debug)]
+pub struct Watch {
+    stats: Arc<WorkerStats>,
+    base: RefCell<Sample>,
+}
+
+impl Watch {
+    /// Begins to watch the polls on this thread, for this worker. Threads without a watch poll
+    /// [`Watched`] tasks untimed. A second call on one thread changes nothing.
+    pub fn install(stats: Arc<WorkerStats>) {
+        stats
+            .pulse
+            .thread
+            .store(usage::thread_id(), Ordering::Relaxed);
+        WATCH.with(|watch| {
+            watch.get_or_init(|| Self {
+                stats,
+                base: RefCell::new(Sample::take()),
+            });
+        });
+    }
+
+    /// To be called each time the loop has waited for events, through `on_thread_unpark` of the
+    /// runtime's builder: sleeping there is no stall.
+    pub fn turn_begins() {
+        with_watch(|watch| {
+            watch.base.replace(Sample::take());
+        });
+    }
+
+    fn poll_begins(&self, task: u64, step: Step) -> Polling<'_> {
+        let began = Instant::now();
+        if began.saturating_duration_since(self.base.borrow().at) > BASE_AGE_MAX {
+            self.base.replace(Sample::take());
+        }
+        self.stats.pulse.begin(began, task, step);
+        Polling { watch: self, began }
+    }
+
+    fn poll_ended(&self, began: Instant) {
+        self.stats.pulse.end();
+        let wall = began.elapsed();
+        if wall >= POLL_MIN {
+            let after = Sample::take();
+            let before = self.base.replace(after);
+            Verdict::of(wall, &before, &after).count(&self.stats);
+        }
+    }
+}
+
+/// A poll that runs; ends also when the task panics.
+struct Polling<'a> {
+    watch: &'a Watch,
+    began: Instant,
+}
+
+impl Polling<'_> {
+    fn step(&self) -> Step {
+        self.watch.stats.pulse.step()
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        self.watch.poll_ended(self.began);
+    }
+}
+
+/// A task whose polls are timed. Wrap what is spawned, not what is awaited inside it: a poll within a
+/// poll would be counted twice.
+#[derive(Debug)]
+pub struct Watched<F> {
+    task: u64,
+    step: Step,
+    // Boxed because the house forbids `unsafe` here, and pinning a field in place needs it.
+    future: Pin<Box<F>>,
+}
+
+impl<F: Future> Watched<F> {
+    /// `task` is the number of the connection, for the watchdog's message.
+    pub fn new(task: u64, future: F) -> Self {
+        Self {
+            task,
+            step: Step::Idle,
+            future: Box::pin(future),
+        }
+    }
+}
+
+impl<F: Future> Future for Watched<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context) -> Poll<F::Output> {
+        let this = self.get_mut();
+        WATCH.with(|watch| {
+            let Some(watch) = watch.get() else {
+                return this.future.as_mut().poll(cx);
+            };
+            let polling = watch.poll_begins(this.task, this.step);
+            let output = this.future.as_mut().poll(cx);
+            this.step = polling.step();
+            output
+        })
+    }
+}
+
+/// The thread that looks at every worker's pulse and names the polls that last too long; ends when
+/// dropped.
+#[derive(Debug)]
+pub struct Watchdog {
+    stop: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watchdog {
+    /// Starts the thread; from the control thread, before any thread is guarded, because it reads
+    /// `/proc`. Fails when no thread can be started.
+    pub fn start(workers: Vec<Arc<WorkerStats>>) -> io::Result<Self> {
+        let (stop, stopped) = sync_channel(0);
+        let mut looks = Looks::new(workers);
+        let thread = thread::Builder::new()
+            .name("watchdog".into())
+            .spawn(move || looks.run(&stopped))?;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.stop.take();
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// The watchdog's own part.
+struct Looks {
+    workers: Vec<Arc<WorkerStats>>,
+    /// Per worker, the beginning of the poll reported last.
+    reported_ns: Vec<u64>,
+    count: u32,
+}
+
+impl Looks {
+    fn new(workers: Vec<Arc<WorkerStats>>) -> Self {
+        Self {
+            reported_ns: vec![0; workers.len()],
+            workers,
+            count: 0,
+        }
+    }
+
+    fn run(&mut self, stopped: &Receiver<()>) {
+        while stopped.recv_timeout(WATCH_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            self.look(clock_ns(Instant::now()), diagnostics::say);
+            if self.count.is_multiple_of(RUN_QUEUE_LOOKS) {
+                self.read_run_queue_wait();
+            }
+            self.count = self.count.wrapping_add(1);
+        }
+    }
+
+    /// Reports each poll that has run too long, once.
+    fn look(&mut self, now_ns: u64, mut say: impl FnMut(fmt::Arguments)) {
+        for (worker, reported_ns) in self.workers.iter().zip(&mut self.reported_ns) {
+            let Some(poll) = worker.pulse.current() else {
+                continue;
+            };
+            let ran = Duration::from_nanos(now_ns.saturating_sub(poll.began_ns));
+            if ran > REPORT_MIN && poll.began_ns != *reported_ns {
+                *reported_ns = poll.began_ns;
+                say(format_args!(
+                    "worker {} has been in one poll for {} ms and goes on: step {}, connection {}",
+                    worker.pulse.worker,
+                    ran.as_millis(),
+                    poll.step.label(),
+                    poll.task,
+                ));
+            }
+        }
+    }
+
+    /// A kernel without scheduler statistics leaves the figure at 0.
+    fn read_run_queue_wait(&self) {
+        for worker in &self.workers {
+            let thread = worker.pulse.thread.load(Ordering::Relaxed);
+            if thread != 0
+                && let Ok(wait) = usage::run_queue_wait(thread)
+            {
+                worker.run_queue_waited(wait);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(wall_ms: u64, cpu_ms: u64, voluntary_switches: u64) -> Sample {
+        let at = *EPOCH.get_or_init(Instant::now) + Duration::from_millis(wall_ms);
+        Sample {
+            at,
+            cpu: Duration::from_millis(cpu_ms),
+            voluntary_switches,
+        }
+    }
+
+    static EPOCH: OnceLock<Instant> = OnceLock::new();
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    fn verdict(wall_ms: u64, before: Sample, after: Sample) -> (bool, Duration, Duration) {
+        let verdict = Verdict::of(ms(wall_ms), &before, &after);
+        (verdict.slept, verdict.away, verdict.cpu)
+    }
+
+    #[test]
+    fn a_sleep_is_told_from_preemption_by_the_voluntary_switches() {
+        assert_eq!(
+            verdict(20, at(0, 0, 7), at(20, 2, 8)),
+            (true, ms(18), ms(2))
+        );
+        assert_eq!(
+            verdict(20, at(0, 0, 7), at(20, 2, 7)),
+            (false, ms(18), ms(2))
+        );
+    }
+
+    #[test]
+    fn no_more_is_blamed_on_a_poll_than_it_took() {
+        assert_eq!(verdict(5, at(0, 0, 7), at(40, 1, 8)), (true, ms(5), ms(0)));
+        assert_eq!(
+            verdict(5, at(0, 0, 7), at(40, 60, 7)),
+            (false, ms(0), ms(5))
+        );
+    }
+
+    /// What a worker counted.
+    #[derive(Debug, PartialEq, Eq)]
+    struct Counted {
+        stalls: u64,
+        hogs: u64,
+    }
+
+    fn counted(stats: &WorkerStats) -> Counted {
+        let (stall, hog) = stats.poll_figures();
+        Counted {
+            stalls: stall.counts.iter().sum(),
+            hogs: hog.counts.iter().sum(),
+        }
+    }
+
+    /// Runs one watched task as a worker would, on a thread of its own.
+    fn run(task: impl Future<Output = ()> + Send + 'static) -> Arc<WorkerStats> {
+        let stats = Arc::new(WorkerStats::new(0));
+        let installed = stats.clone();
+        let worker = thread::spawn(move || {
+            Watch::install(installed);
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .on_thread_unpark(Watch::turn_begins)
+                .build()
+                .expect("runtime");
+            runtime.block_on(Watched::new(1, task));
+        });
+        worker.join().expect("worker");
+        stats
+    }
+
+    fn spin(time: Duration) {
+        let began = usage::thread().cpu;
+        while usage::thread().cpu - began < time {}
+    }
+
+    #[test]
+    fn a_poll_that_sleeps_is_a_stall() {
+        let stats = run(async { thread::sleep(ms(20)) });
+        assert_eq!(counted(&stats), Counted { stalls: 1, hogs: 0 });
+        let (stall, _) = stats.poll_figures();
+        assert!(stall.sum >= ms(18), "{:?}", stall.sum);
+    }
+
+    #[test]
+    fn a_poll_that_spins_is_a_hog() {
+        let stats = run(async { spin(ms(12)) });
+        assert_eq!(counted(&stats), Counted { stalls: 0, hogs: 1 });
+    }
+
+    #[test]
+    fn a_poll_that_gives_way_to_others_is_no_stall() {
+        let stats = run(async {
+            let began = Instant::now();
+            while began.elapsed() < ms(4) {
+                thread::yield_now();
+            }
+        });
+        assert_eq!(counted(&stats).stalls, 0);
+    }
+
+    #[test]
+    fn waiting_between_polls_is_no_stall() {
+        let stats = run(async {
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+                tokio::time::sleep(ms(5)).await;
+                let began = Instant::now();
+                while began.elapsed() < ms(2) {}
+            }
+        });
+        assert_eq!(counted(&stats), Counted { stalls: 0, hogs: 0 });
+    }
+
+    #[test]
+    fn each_sleep_is_counted_apart_from_the_work_around_it() {
+        let stats = run(async {
+            for _ in 0..3 {
+                thread::sleep(ms(4));
+                tokio::task::yield_now().await;
+                spin(ms(7));
+                tokio::task::yield_now().await;
+            }
+        });
+        assert_eq!(counted(&stats), Counted { stalls: 3, hogs: 3 });
+    }
+
+    #[test]
+    fn a_task_keeps_its_step_from_poll_to_poll() {
+        let stats = Arc::new(WorkerStats::new(0));
+        Watch::install(stats.clone());
+        let task = |number, step: Step| {
+            let stats = stats.clone();
+            Box::pin(Watched::new(number, async move {
+                step.enter();
+                tokio::task::yield_now().await;
+                stats.pulse.current().map(|poll| (poll.task, poll.step))
+            }))
+        };
+        let mut one = task(1, Step::Resolve);
+        let mut two = task(2, Step::Send);
+        let cx = &mut Context::from_waker(std::task::Waker::noop());
+        assert!(one.as_mut().poll(cx).is_pending() && two.as_mut().poll(cx).is_pending());
+        assert_eq!(one.as_mut().poll(cx), Poll::Ready(Some((1, Step::Resolve))));
+        assert_eq!(two.as_mut().poll(cx), Poll::Ready(Some((2, Step::Send))));
+        assert!(stats.pulse.current().is_none(), "no poll runs");
+    }
+
+    #[test]
+    fn a_panic_ends_the_poll() {
+        let stats = Arc::new(WorkerStats::new(0));
+        let installed = stats.clone();
+        let worker = thread::spawn(move || {
+            Watch::install(installed);
+            let mut task = Box::pin(Watched::new(1, async { panic!("on purpose") }));
+            let _: Poll<()> = task
+                .as_mut()
+                .poll(&mut Context::from_waker(std::task::Waker::noop()));
+        });
+        assert!(worker.join().is_err());
+        assert!(stats.pulse.current().is_none());
+    }
+
+    #[test]
+    fn the_watchdog_names_a_long_poll_once() {
+        let stats = Arc::new(WorkerStats::new(3));
+        let began = Instant::now();
+        stats.pulse.begin(began, 17, Step::Resolve);
+        let mut looks = Looks::new(vec![stats.clone()]);
+        let mut said = Vec::new();
+        for after in [10, 49, 61, 90, 400] {
+            looks.look(clock_ns(began + ms(after)), |line| {
+                said.push(line.to_string())
+            });
+        }
+        let expected =
+            "worker 3 has been in one poll for 61 ms and goes on: step resolve, connection 17";
+        assert_eq!(said, [expected]);
+
+        let again = began + ms(500);
+        stats.pulse.begin(again, 18, Step::Send);
+        looks.look(clock_ns(again + ms(70)), |line| said.push(line.to_string()));
+        stats.pulse.end();
+        looks.look(clock_ns(again + ms(170)), |line| {
+            said.push(line.to_string())
+        });
+        assert_eq!(said.len(), 2);
+        assert!(said[1].contains("70 ms") && said[1].contains("step send, connection 18"));
+    }
+
+    #[test]
+    fn the_watchdog_reads_how_long_a_worker_waited_for_a_processor() {
+        let stats = Arc::new(WorkerStats::new(0));
+        Watch::install(stats.clone());
+        let waited = || usage::run_queue_wait(usage::thread_id()).expect("schedstat");
+        let before = waited();
+        Looks::new(vec![stats.clone()]).read_run_queue_wait();
+        assert!((before..=waited()).contains(&stats.run_queue_wait()));
+    }
+
+    #[test]
+    fn the_watchdog_ends_when_dropped() {
+        let stats = Arc::new(WorkerStats::new(0));
+        drop(Watchdog::start(vec![stats.clone()]).expect("start"));
+        assert_eq!(Arc::strong_count(&stats), 1);
+    }
+}

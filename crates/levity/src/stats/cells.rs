@@ -1,0 +1,118 @@
+//! Numbers that one thread writes and any thread reads.
+//!
+//! A counter has one writer, so that counting is a load and a store, without the bus lock of a
+//! read-modify-write; each worker has its own and a scrape adds them up. A scrape sees every number
+//! whole, but not all of them at one instant.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(super) fn add(&self, more: u64) {
+        self.set(self.get().wrapping_add(more));
+    }
+
+    pub(super) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Durations counted in buckets.
+#[derive(Debug)]
+pub(super) struct Histogram {
+    bounds_us: &'static [u64],
+    counts: Box<[Counter]>,
+    sum_ns: Counter,
+}
+
+impl Histogram {
+    /// `bounds_us` are upper bounds in microseconds, inclusive and ascending.
+    pub(super) fn new(bounds_us: &'static [u64]) -> Self {
+        let counts = (0..=bounds_us.len()).map(|_| Counter::default()).collect();
+        Self {
+            bounds_us,
+            counts,
+            sum_ns: Counter::default(),
+        }
+    }
+
+    pub(super) fn observe(&self, value: Duration) {
+        let nanos = u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = self
+            .bounds_us
+            .partition_point(|bound| bound * 1_000 < nanos);
+        self.counts[bucket].add(1);
+        self.sum_ns.add(nanos);
+    }
+
+    pub(super) fn figures(&self) -> HistogramFigures {
+        HistogramFigures {
+            bounds_us: self.bounds_us,
+            counts: self.counts.iter().map(Counter::get).collect(),
+            sum: Duration::from_nanos(self.sum_ns.get()),
+        }
+    }
+}
+
+/// What a histogram held at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistogramFigures {
+    /// Upper bounds in microseconds, inclusive and ascending.
+    pub bounds_us: &'static [u64],
+    /// Values per bucket, not added up; one more than the bounds, for what exceeds the last.
+    pub counts: Vec<u64>,
+    /// Sum of the values.
+    pub sum: Duration,
+}
+
+impl HistogramFigures {
+    pub(super) fn total(parts: impl Iterator<Item = Self>) -> Option<Self> {
+        parts.reduce(|mut total, part| {
+            debug_assert_eq!(total.bounds_us, part.bounds_us);
+            total
+                .counts
+                .iter_mut()
+                .zip(part.counts)
+                .for_each(|(sum, count)| *sum += count);
+            total.sum += part.sum;
+            total
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_inclusive() {
+        let histogram = Histogram::new(&[50, 100]);
+        for nanos in [0, 50_000, 50_001, 100_000, 100_001, u64::MAX / 2] {
+            histogram.observe(Duration::from_nanos(nanos));
+        }
+        assert_eq!(histogram.figures().counts, [2, 2, 2]);
+    }
+
+    #[test]
+    fn totals_add_up() {
+        let (one, two) = (Histogram::new(&[50]), Histogram::new(&[50]));
+        one.observe(Duration::from_micros(20));
+        two.observe(Duration::from_micros(30));
+        two.observe(Duration::from_micros(60));
+        let total = HistogramFigures::total([one.figures(), two.figures()].into_iter());
+        let expected = HistogramFigures {
+            bounds_us: &[50],
+            counts: vec![2, 1],
+            sum: Duration::from_micros(110),
+        };
+        assert_eq!(total, Some(expected));
+    }
+}

@@ -1,0 +1,373 @@
+//! Every metric, once: what `/metrics` says and what `docs/metrics.md` tells come from this table.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::cells::{Counter, Histogram, HistogramFigures};
+use super::text::Samples;
+use super::worker::WorkerStats;
+use super::{DeviceFigures, DiskFigures, Stats};
+use crate::access_log::{End, Source};
+use crate::diagnostics;
+
+/// Prometheus' kinds of metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// One metric, and where its figures come from.
+pub(super) struct Metric {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) unit: &'static str,
+    pub(super) labels: &'static [&'static str],
+    pub(super) help: &'static str,
+    /// What to do when it grows.
+    pub(super) grows: &'static str,
+    pub(super) samples: fn(&Scrape, &mut Samples),
+}
+
+/// What one scrape reads from. The disk figures are taken once, so that they agree with each other.
+pub(super) struct Scrape<'a> {
+    pub(super) stats: &'a Stats,
+    pub(super) disk: Option<DiskFigures>,
+}
+
+impl Scrape<'_> {
+    fn sum(&self, value: impl Fn(&WorkerStats) -> u64) -> u64 {
+        self.stats.workers.iter().map(|worker| value(worker)).sum()
+    }
+
+    fn histogram(&self, samples: &mut Samples, of: impl Fn(&WorkerStats) -> &Histogram) {
+        let parts = self.stats.workers.iter().map(|worker| of(worker).figures());
+        if let Some(total) = HistogramFigures::total(parts) {
+            samples.histogram(&[], &total);
+        }
+    }
+
+    /// Calls `give` with each worker and its label.
+    fn each_worker(&self, mut give: impl FnMut(&WorkerStats, &[(&str, &str)])) {
+        for worker in &self.stats.workers {
+            give(worker, &[("worker", &worker.pulse.worker().to_string())]);
+        }
+    }
+
+    fn each_device(&self, samples: &mut Samples, value: impl Fn(&DeviceFigures) -> u64) {
+        for device in self.disk.iter().flat_map(|disk| &disk.devices) {
+            samples.value(&[("device", &device.device)], value(device));
+        }
+    }
+}
+
+fn requests(scrape: &Scrape, samples: &mut Samples) {
+    let mut counts = BTreeMap::<Option<u16>, u64>::new();
+    for (status, count) in scrape
+        .stats
+        .workers
+        .iter()
+        .flat_map(|worker| worker.requests())
+    {
+        *counts.entry(status).or_default() += count;
+    }
+    for (status, count) in counts.into_iter().filter(|&(_, count)| count > 0) {
+        let code = status.map_or("other".to_owned(), |status| status.to_string());
+        samples.value(&[("code", &code)], count);
+    }
+}
+
+fn sources(scrape: &Scrape, samples: &mut Samples) {
+    for source in Source::ALL {
+        samples.value(
+            &[("source", source.label())],
+            scrape.sum(|worker| worker.source(source)),
+        );
+    }
+}
+
+fn ends(scrape: &Scrape, samples: &mut Samples) {
+    for end in End::ALL {
+        samples.value(
+            &[("end", end.label())],
+            scrape.sum(|worker| worker.ended(end)),
+        );
+    }
+}
+
+fn reads(scrape: &Scrape, samples: &mut Samples) {
+    let Some(disk) = &scrape.disk else { return };
+    let cached = scrape.sum(|worker| worker.reads_cached.get());
+    for (how, count) in [
+        ("cached", cached),
+        ("async", disk.reads_async),
+        ("sync", disk.reads_sync),
+    ] {
+        samples.value(&[("engine", &disk.engine), ("how", how)], count);
+    }
+}
+
+fn log_dropped(scrape: &Scrape, samples: &mut Samples) {
+    let access = scrape.sum(|worker| worker.log_dropped.get()) + scrape.stats.log_unwritten();
+    samples.value(&[("log", "access")], access);
+    samples.value(&[("log", "diagnostics")], diagnostics::dropped());
+}
+
+fn start_time(scrape: &Scrape, samples: &mut Samples) {
+    let since_epoch = scrape
+        .stats
+        .started
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    samples.value(&[], since_epoch.as_secs_f64());
+}
+
+fn seconds(nanos: &Counter) -> f64 {
+    Duration::from_nanos(nanos.get()).as_secs_f64()
+}
+
+/// Every metric, in the order of `/metrics` and of the documentation.
+pub(super) const METRICS: &[Metric] = &[
+    Metric {
+        name: "levity_requests_total",
+        kind: Kind::Counter,
+        unit: "requests",
+        labels: &["code"],
+        help: "Requests finished, by status code; codes outside 100-599 count as \"other\".",
+        grows: "Load, when it is 2xx and 3xx. When 5xx grows, read the access log's `end` and `io_wait` of those requests: 503 \
+                is a full disk queue, 502 and 504 are an upstream. A jump of 400 or 408 is a broken or hostile client.",
+        samples: requests,
+    },
+    Metric {
+        name: "levity_responses_by_source_total",
+        kind: Kind::Counter,
+        unit: "responses",
+        labels: &["source"],
+        help: "Responses by where their bytes came from: memory (own cache), cached (page cache, read by the loop), disk (an engine), - (no file).",
+        grows: "When `disk` grows faster than `cached`, the content that is in demand no longer fits in RAM: add memory, spread the \
+                content over machines, or check that a scan is not passing through.",
+        samples: sources,
+    },
+    Metric {
+        name: "levity_request_duration_seconds",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &[],
+        help: "From the first byte of a request to the last byte of its response.",
+        grows: "Long downloads and slow clients belong here. Compare with levity_time_to_first_byte_seconds before suspecting the server.",
+        samples: |scrape, samples| scrape.histogram(samples, |worker| &worker.duration),
+    },
+    Metric {
+        name: "levity_time_to_first_byte_seconds",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &[],
+        help: "From the first byte of a request to the first byte of its response.",
+        grows: "When levity_io_wait_seconds grows with it, the disk is the cause; when levity_loop_stall_seconds or levity_loop_hog_seconds does, \
+                the server is; when neither does, an upstream or the processor is.",
+        samples: |scrape, samples| scrape.histogram(samples, |worker| &worker.ttfb),
+    },
+    Metric {
+        name: "levity_io_wait_seconds",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &[],
+        help: "Time in which a request waited for a disk engine.",
+        grows: "See whether levity_disk_queue_seconds (too many reads for the device) or levity_disk_service_seconds (a slow device) makes it up.",
+        samples: |scrape, samples| scrape.histogram(samples, |worker| &worker.io_wait),
+    },
+    Metric {
+        name: "levity_connections",
+        kind: Kind::Gauge,
+        unit: "connections",
+        labels: &["state"],
+        help: "Client connections now, by state.",
+        grows: "When it grows and levity_requests_total does not, clients hold idle or slow connections: lower `limits.idle_timeout` or set \
+                `limits.connections_per_prefix`, and compare with the descriptor limit.",
+        samples: |scrape, samples| {
+            samples.value(&[("state", "open")], scrape.sum(WorkerStats::open))
+        },
+    },
+    Metric {
+        name: "levity_connections_accepted_total",
+        kind: Kind::Counter,
+        unit: "connections",
+        labels: &[],
+        help: "Client connections accepted.",
+        grows: "When it grows as fast as levity_requests_total, clients or a proxy in front do not reuse connections.",
+        samples: |scrape, samples| samples.value(&[], scrape.sum(|worker| worker.accepted.get())),
+    },
+    Metric {
+        name: "levity_connection_ends_total",
+        kind: Kind::Counter,
+        unit: "connections",
+        labels: &["end"],
+        help: "Client connections ended, by reason: complete, client_abort, timeout, error.",
+        grows: "`client_abort` with a high time to first byte: people give up waiting. `timeout`: slow or idle clients, normal at a low rate. \
+                `error`: a file that shrank or a disk that failed during a transfer; see the access log.",
+        samples: ends,
+    },
+    Metric {
+        name: "levity_accept_pauses_total",
+        kind: Kind::Counter,
+        unit: "pauses",
+        labels: &[],
+        help: "Times that a worker stopped accepting for want of descriptors or memory.",
+        grows: "Raise the descriptor limit (LimitNOFILE=), or lower `limits.idle_timeout`. It should stay 0.",
+        samples: |scrape, samples| {
+            samples.value(&[], scrape.sum(|worker| worker.accept_pauses.get()))
+        },
+    },
+    Metric {
+        name: "levity_sent_bytes_total",
+        kind: Kind::Counter,
+        unit: "bytes",
+        labels: &[],
+        help: "Bytes that client sockets took, heads included.",
+        grows: "Throughput. Near the speed of the network card, the network is the limit, not the disk.",
+        samples: |scrape, samples| samples.value(&[], scrape.sum(|worker| worker.sent_bytes.get())),
+    },
+    Metric {
+        name: "levity_disk_reads_total",
+        kind: Kind::Counter,
+        unit: "reads",
+        labels: &["engine", "how"],
+        help: "Reads: cached (by the loop, from the page cache, without waiting), async (by the engine), sync (by the loop, which may wait: only the sendfile engine).",
+        grows: "The share of `async` is the share of reads that would have stalled a server without an engine. `sync` is 0 unless the engine is sendfile.",
+        samples: reads,
+    },
+    Metric {
+        name: "levity_disk_queue_depth",
+        kind: Kind::Gauge,
+        unit: "operations",
+        labels: &["device"],
+        help: "Operations that wait for a place on the device.",
+        grows: "The device has more to do than it can: at its bound, new requests get 503. Add memory or disks, or spread the content.",
+        samples: |scrape, samples| scrape.each_device(samples, |device| device.queued),
+    },
+    Metric {
+        name: "levity_disk_in_flight",
+        kind: Kind::Gauge,
+        unit: "operations",
+        labels: &["device"],
+        help: "Operations that the device works on now.",
+        grows: "It follows the adapted depth. When it sits at a depth you set by hand and levity_disk_queue_depth grows, try `disk.depth = \"auto\"`.",
+        samples: |scrape, samples| scrape.each_device(samples, |device| device.in_flight),
+    },
+    Metric {
+        name: "levity_disk_queue_seconds",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &[],
+        help: "Time that an operation waited before the device got it.",
+        grows: "As levity_disk_queue_depth.",
+        samples: |scrape, samples| {
+            scrape
+                .disk
+                .iter()
+                .for_each(|disk| samples.histogram(&[], &disk.queue));
+        },
+    },
+    Metric {
+        name: "levity_disk_service_seconds",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &[],
+        help: "Time that an operation took in the kernel and on the device.",
+        grows: "The device is slower: a failing disk, another program that uses it, a throttled cloud volume, a network mount. Compare with `iostat -x`.",
+        samples: |scrape, samples| {
+            scrape
+                .disk
+                .iter()
+                .for_each(|disk| samples.histogram(&[], &disk.service));
+        },
+    },
+    Metric {
+        name: "levity_loop_stall_seconds",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &["worker"],
+        help: "Time that a worker slept inside one poll of one task, where it should never sleep; only stalls of at least 1 ms are recorded.",
+        grows: "Something blocked the loop. Standard error names worker, step and connection of each poll over 50 ms. With the sendfile engine this is \
+                what the disk costs; choose another. With any other engine it is a bug, or memory that was swapped out (see `pgmajfault`).",
+        samples: |scrape, samples| {
+            scrape.each_worker(|worker, label| samples.histogram(label, &worker.stall.figures()));
+        },
+    },
+    Metric {
+        name: "levity_loop_stall_max_seconds",
+        kind: Kind::Gauge,
+        unit: "seconds",
+        labels: &["worker"],
+        help: "The longest stall of a worker since the start.",
+        grows: "As levity_loop_stall_seconds.",
+        samples: |scrape, samples| {
+            scrape.each_worker(|worker, label| samples.value(label, seconds(&worker.stall_max_ns)));
+        },
+    },
+    Metric {
+        name: "levity_loop_hog_seconds",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &["worker"],
+        help: "Processor time of one poll of one task; only polls that used more than 5 ms are recorded.",
+        grows: "One task keeps every other connection of its worker waiting. Look at the step named on standard error; compression and huge listings are the first suspects.",
+        samples: |scrape, samples| {
+            scrape.each_worker(|worker, label| samples.histogram(label, &worker.hog.figures()));
+        },
+    },
+    Metric {
+        name: "levity_loop_preempted_seconds",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &["worker"],
+        help: "Time in which other threads had the processor during one poll that did not sleep; only times of at least 1 ms are recorded.",
+        grows: "The machine is short of processors: other programs compete, a container's CPU quota is used up, or a hypervisor steals time. Not a fault of the server.",
+        samples: |scrape, samples| {
+            scrape
+                .each_worker(|worker, label| samples.histogram(label, &worker.preempted.figures()));
+        },
+    },
+    Metric {
+        name: "levity_worker_run_queue_wait_seconds_total",
+        kind: Kind::Counter,
+        unit: "seconds",
+        labels: &["worker"],
+        help: "Time that a worker's thread was ready to run and waited for a processor, from /proc/self/task/*/schedstat; read about every second.",
+        grows: "As levity_loop_preempted_seconds. A rate of 0.1 means that a tenth of the time was spent waiting for a processor.",
+        samples: |scrape, samples| {
+            scrape.each_worker(|worker, label| {
+                samples.value(label, seconds(&worker.run_queue_wait_ns))
+            });
+        },
+    },
+    Metric {
+        name: "levity_log_dropped_total",
+        kind: Kind::Counter,
+        unit: "lines",
+        labels: &["log"],
+        help: "Lines lost because the access log or standard error was not written fast enough, or not at all.",
+        grows: "The log's disk is full or slow, or nobody reads the pipe. Requests are not delayed by it.",
+        samples: log_dropped,
+    },
+    Metric {
+        name: "process_start_time_seconds",
+        kind: Kind::Gauge,
+        unit: "seconds since 1970-01-01 UTC",
+        labels: &[],
+        help: "When the process started.",
+        grows: "The server was restarted, and every counter began again at 0.",
+        samples: start_time,
+    },
+];

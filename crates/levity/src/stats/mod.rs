@@ -1,0 +1,303 @@
+//! Counting, and telling: each worker counts into its own [`WorkerStats`], a scrape adds them up.
+
+mod cells;
+mod docs;
+mod metrics;
+mod text;
+mod worker;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+pub use cells::HistogramFigures;
+pub use docs::markdown;
+pub use worker::WorkerStats;
+
+use metrics::{METRICS, Scrape};
+use text::Samples;
+
+/// What the disk side counts, at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskFigures {
+    /// The engine's name, as in `disk.engine`.
+    pub engine: String,
+    /// Reads that the engine did away from the loop.
+    pub reads_async: u64,
+    /// Reads that the loop did and may have waited for.
+    pub reads_sync: u64,
+    /// Time between submission and start.
+    pub queue: HistogramFigures,
+    /// Time between start and end.
+    pub service: HistogramFigures,
+    /// Each device that files were read from.
+    pub devices: Vec<DeviceFigures>,
+}
+
+/// What one device has to do, at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceFigures {
+    /// Such as `259:0` or `nvme0n1`.
+    pub device: String,
+    /// Operations that wait.
+    pub queued: u64,
+    /// Operations that were begun.
+    pub in_flight: u64,
+}
+
+/// Takes the disk figures; called once per scrape, from the control thread.
+type DiskSource = Box<dyn Fn() -> DiskFigures + Send + Sync>;
+
+/// Everything that `/metrics` tells.
+pub struct Stats {
+    workers: Vec<Arc<WorkerStats>>,
+    started: SystemTime,
+    disk: Option<DiskSource>,
+    log_unwritten: Option<Arc<AtomicU64>>,
+}
+
+impl Stats {
+    /// Of these workers. Call it once, at the start: it notes the time.
+    pub fn new(workers: Vec<Arc<WorkerStats>>) -> Self {
+        Self {
+            workers,
+            started: SystemTime::now(),
+            disk: None,
+            log_unwritten: None,
+        }
+    }
+
+    /// Adds the disk; without it there are no disk metrics.
+    #[must_use]
+    pub fn with_disk(mut self, disk: impl Fn() -> DiskFigures + Send + Sync + 'static) -> Self {
+        self.disk = Some(Box::new(disk));
+        self
+    }
+
+    /// Adds the lines that the access log's writer lost: [`crate::access_log::Writer::unwritten`].
+    #[must_use]
+    pub fn with_log_unwritten(mut self, lines: Arc<AtomicU64>) -> Self {
+        self.log_unwritten = Some(lines);
+        self
+    }
+
+    /// The workers' own counters, in their order.
+    pub fn workers(&self) -> &[Arc<WorkerStats>] {
+        &self.workers
+    }
+
+    /// Appends every metric in the Prometheus text format 0.0.4. Does not block, except as the disk
+    /// source does.
+    pub fn render(&self, out: &mut String) {
+        let scrape = Scrape {
+            stats: self,
+            disk: self.disk.as_ref().map(|disk| disk()),
+        };
+        for metric in METRICS {
+            Samples::family(out, metric, |samples| (metric.samples)(&scrape, samples));
+        }
+    }
+
+    fn log_unwritten(&self) -> u64 {
+        self.log_unwritten
+            .as_ref()
+            .map_or(0, |lines| lines.load(Ordering::Relaxed))
+    }
+}
+
+impl fmt::Debug for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Stats")
+            .field("workers", &self.workers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::access_log::{End, Record, Source};
+
+    fn record(status: u16, source: Source) -> Record<'static> {
+        Record {
+            peer: None,
+            arrived: SystemTime::UNIX_EPOCH,
+            host: b"",
+            method: b"GET",
+            target: b"/",
+            version: "HTTP/1.1",
+            status,
+            bytes: 10,
+            duration: Duration::from_millis(3),
+            ttfb: Duration::from_micros(80),
+            io_wait: Duration::ZERO,
+            source,
+            end: End::Complete,
+            referer: b"",
+            user_agent: b"",
+        }
+    }
+
+    fn disk() -> DiskFigures {
+        let histogram = HistogramFigures {
+            bounds_us: &[100],
+            counts: vec![4, 1],
+            sum: Duration::from_millis(1),
+        };
+        DiskFigures {
+            engine: "threads".into(),
+            reads_async: 5,
+            reads_sync: 0,
+            queue: histogram.clone(),
+            service: histogram,
+            devices: vec![DeviceFigures {
+                device: "259:0".into(),
+                queued: 2,
+                in_flight: 3,
+            }],
+        }
+    }
+
+    /// Two workers that have seen a little of everything.
+    fn stats() -> Stats {
+        let workers = [0, 1].map(|worker| Arc::new(WorkerStats::new(worker)));
+        for worker in &workers {
+            worker.connection_opened();
+            worker.connection_opened();
+            worker.connection_ended(End::Timeout);
+            worker.accept_paused();
+            worker.sent(1_000);
+            worker.read_cached();
+            worker.log_dropped(4);
+            worker.request(&record(200, Source::Memory));
+            worker.run_queue_waited(Duration::from_millis(1_500));
+        }
+        workers[1].request(&record(404, Source::None));
+        workers[1].request(&record(7, Source::None));
+        workers[1].stalled(Duration::from_millis(3));
+        workers[1].stalled(Duration::from_millis(2));
+        workers[1].hogged(Duration::from_millis(6));
+        workers[1].preempted(Duration::from_millis(1));
+        Stats::new(workers.into())
+            .with_disk(disk)
+            .with_log_unwritten(Arc::new(3.into()))
+    }
+
+    fn rendered(stats: &Stats) -> String {
+        let mut out = String::new();
+        stats.render(&mut out);
+        out
+    }
+
+    /// A sample's name, labels and value.
+    fn sample(line: &str) -> (&str, BTreeMap<&str, &str>, f64) {
+        let (series, value) = line.rsplit_once(' ').expect("a value");
+        let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+        let labels = labels.strip_suffix('}').expect("a closing brace");
+        let pairs = labels
+            .split(',')
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| {
+                let (label, value) = pair.split_once('=').expect("a label");
+                (
+                    label,
+                    value
+                        .strip_prefix('"')
+                        .and_then(|v| v.strip_suffix('"'))
+                        .expect("quotes"),
+                )
+            });
+        (name, pairs.collect(), value.parse().expect("a number"))
+    }
+
+    #[test]
+    fn every_line_parses_and_keeps_the_order_of_the_format() {
+        let out = rendered(&stats());
+        let mut seen = BTreeSet::new();
+        for metric in METRICS {
+            let mut lines = out
+                .lines()
+                .skip_while(|line| !line.starts_with(&format!("# HELP {} ", metric.name)));
+            assert!(lines.next().is_some(), "{} is missing", metric.name);
+            let kind = format!("# TYPE {} {}", metric.name, metric.kind.label());
+            assert_eq!(lines.next(), Some(kind.as_str()));
+            for line in lines.take_while(|line| !line.starts_with('#')) {
+                let (name, labels, value) = sample(line);
+                let suffix = name.strip_prefix(metric.name).expect("the metric's name");
+                let histogram = metric.kind == metrics::Kind::Histogram;
+                assert_eq!(
+                    histogram,
+                    ["_bucket", "_sum", "_count"].contains(&suffix),
+                    "{line}"
+                );
+                let own: Vec<_> = labels.keys().filter(|&&label| label != "le").collect();
+                let mut expected: Vec<_> = metric.labels.iter().collect();
+                expected.sort();
+                assert_eq!(own, expected, "{line}");
+                assert!(value.is_finite() && value >= 0.0, "{line}");
+                assert!(
+                    seen.insert(line.rsplit_once(' ').map(|pair| pair.0)),
+                    "twice: {line}"
+                );
+            }
+        }
+        let samples = out.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(seen.len(), samples, "a sample outside its family");
+    }
+
+    #[test]
+    fn figures_are_added_up() {
+        let out = rendered(&stats());
+        for line in [
+            "levity_requests_total{code=\"200\"} 2",
+            "levity_requests_total{code=\"404\"} 1",
+            "levity_requests_total{code=\"other\"} 1",
+            "levity_responses_by_source_total{source=\"memory\"} 2",
+            "levity_responses_by_source_total{source=\"-\"} 2",
+            "levity_request_duration_seconds_bucket{le=\"0.0025\"} 0",
+            "levity_request_duration_seconds_bucket{le=\"0.005\"} 4",
+            "levity_request_duration_seconds_sum 0.012",
+            "levity_connections{state=\"open\"} 2",
+            "levity_connections_accepted_total 4",
+            "levity_connection_ends_total{end=\"timeout\"} 2",
+            "levity_sent_bytes_total 2000",
+            "levity_disk_reads_total{engine=\"threads\",how=\"cached\"} 2",
+            "levity_disk_reads_total{engine=\"threads\",how=\"async\"} 5",
+            "levity_disk_queue_depth{device=\"259:0\"} 2",
+            "levity_loop_stall_seconds_bucket{worker=\"1\",le=\"0.002\"} 1",
+            "levity_loop_stall_seconds_count{worker=\"1\"} 2",
+            "levity_loop_stall_seconds_count{worker=\"0\"} 0",
+            "levity_loop_stall_max_seconds{worker=\"1\"} 0.003",
+            "levity_worker_run_queue_wait_seconds_total{worker=\"0\"} 1.5",
+            "levity_log_dropped_total{log=\"access\"} 11",
+        ] {
+            assert!(
+                out.lines().any(|found| found == line),
+                "{line} is missing in\n{out}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_disk_there_are_no_disk_metrics() {
+        let stats = Stats::new(vec![Arc::new(WorkerStats::new(0))]);
+        assert!(!rendered(&stats).contains("levity_disk_"));
+    }
+
+    #[test]
+    fn names_follow_the_conventions() {
+        for metric in METRICS {
+            let counter = metric.kind == metrics::Kind::Counter;
+            assert_eq!(metric.name.ends_with("_total"), counter, "{}", metric.name);
+            assert!(
+                !metric.grows.is_empty() && metric.help.ends_with('.'),
+                "{}",
+                metric.name
+            );
+        }
+    }
+}

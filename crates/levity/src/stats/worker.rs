@@ -1,0 +1,179 @@
+//! What one worker counts.
+
+use std::time::Duration;
+
+#[cfg(test)]
+use super::cells::HistogramFigures;
+use super::cells::{Counter, Histogram};
+use crate::access_log::{End, Record, Source};
+use crate::stall::Pulse;
+
+/// Of requests, in microseconds: 50 us to 60 s.
+pub(super) const REQUEST_BOUNDS_US: &[u64] = &[
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
+];
+/// Of one poll, in microseconds. Shorter ones than 1 ms are not looked at.
+const POLL_BOUNDS_US: &[u64] = &[
+    2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
+    5_000_000, 10_000_000, 30_000_000, 60_000_000,
+];
+const STATUS_MIN: u16 = 100;
+const STATUS_MAX: u16 = 599;
+const STATUSES: usize = (STATUS_MAX - STATUS_MIN) as usize + 1;
+
+/// What one worker counts. Only that worker's thread may call the methods that count, with the
+/// exception of [`WorkerStats::run_queue_waited`], which is the watchdog's; none of them blocks.
+// Aligned, so that two workers never write to one cache line.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct WorkerStats {
+    /// What the worker does at this moment.
+    pub pulse: Pulse,
+    statuses: [Counter; STATUSES],
+    status_other: Counter,
+    sources: [Counter; Source::ALL.len()],
+    pub(super) duration: Histogram,
+    pub(super) ttfb: Histogram,
+    pub(super) io_wait: Histogram,
+    pub(super) accepted: Counter,
+    ends: [Counter; End::ALL.len()],
+    pub(super) accept_pauses: Counter,
+    pub(super) sent_bytes: Counter,
+    pub(super) reads_cached: Counter,
+    pub(super) log_dropped: Counter,
+    pub(super) stall: Histogram,
+    pub(super) stall_max_ns: Counter,
+    pub(super) hog: Histogram,
+    pub(super) preempted: Histogram,
+    pub(super) run_queue_wait_ns: Counter,
+}
+
+impl WorkerStats {
+    /// Of the worker with this number, counted from 0.
+    pub fn new(worker: usize) -> Self {
+        Self {
+            pulse: Pulse::new(worker),
+            statuses: std::array::from_fn(|_| Counter::default()),
+            status_other: Counter::default(),
+            sources: Default::default(),
+            duration: Histogram::new(REQUEST_BOUNDS_US),
+            ttfb: Histogram::new(REQUEST_BOUNDS_US),
+            io_wait: Histogram::new(REQUEST_BOUNDS_US),
+            accepted: Counter::default(),
+            ends: Default::default(),
+            accept_pauses: Counter::default(),
+            sent_bytes: Counter::default(),
+            reads_cached: Counter::default(),
+            log_dropped: Counter::default(),
+            stall: Histogram::new(POLL_BOUNDS_US),
+            stall_max_ns: Counter::default(),
+            hog: Histogram::new(POLL_BOUNDS_US),
+            preempted: Histogram::new(POLL_BOUNDS_US),
+            run_queue_wait_ns: Counter::default(),
+        }
+    }
+
+    /// A connection was accepted.
+    pub fn connection_opened(&self) {
+        self.accepted.add(1);
+    }
+
+    /// A connection is gone; once for each that was opened.
+    pub fn connection_ended(&self, end: End) {
+        self.ends[end as usize].add(1);
+    }
+
+    /// The worker stopped accepting for a while, for want of descriptors or memory.
+    pub fn accept_paused(&self) {
+        self.accept_pauses.add(1);
+    }
+
+    /// A socket took this many bytes, heads included.
+    pub fn sent(&self, bytes: u64) {
+        self.sent_bytes.add(bytes);
+    }
+
+    /// A chunk was read on the loop from the page cache.
+    pub fn read_cached(&self) {
+        self.reads_cached.add(1);
+    }
+
+    /// A request is finished.
+    pub fn request(&self, record: &Record) {
+        self.status(record.status).add(1);
+        self.sources[record.source as usize].add(1);
+        self.duration.observe(record.duration);
+        self.ttfb.observe(record.ttfb);
+        self.io_wait.observe(record.io_wait);
+    }
+
+    /// Sets the number of lines that this worker's access log has dropped.
+    pub fn log_dropped(&self, lines: u64) {
+        self.log_dropped.set(lines);
+    }
+
+    /// One poll slept this long.
+    pub fn stalled(&self, time: Duration) {
+        self.stall.observe(time);
+        self.stall_max_ns
+            .set(self.stall_max_ns.get().max(time.as_nanos() as u64));
+    }
+
+    /// One poll computed this long.
+    pub fn hogged(&self, time: Duration) {
+        self.hog.observe(time);
+    }
+
+    /// Other threads had the processor this long during one poll.
+    pub fn preempted(&self, time: Duration) {
+        self.preempted.observe(time);
+    }
+
+    /// Sets the time that the worker's thread has waited for a processor since its start.
+    pub fn run_queue_waited(&self, time: Duration) {
+        self.run_queue_wait_ns.set(time.as_nanos() as u64);
+    }
+
+    fn status(&self, status: u16) -> &Counter {
+        let place = usize::from(status).checked_sub(STATUS_MIN.into());
+        place
+            .and_then(|place| self.statuses.get(place))
+            .unwrap_or(&self.status_other)
+    }
+
+    /// Requests by status, and those with a status that HTTP does not know.
+    pub(super) fn requests(&self) -> impl Iterator<Item = (Option<u16>, u64)> {
+        let known = (STATUS_MIN..=STATUS_MAX)
+            .map(Some)
+            .zip(self.statuses.iter().map(Counter::get));
+        known.chain([(None, self.status_other.get())])
+    }
+
+    pub(super) fn source(&self, source: Source) -> u64 {
+        self.sources[source as usize].get()
+    }
+
+    pub(super) fn ended(&self, end: End) -> u64 {
+        self.ends[end as usize].get()
+    }
+
+    /// Connections open now. Ends are read first, so that a connection which comes and goes in
+    /// between cannot make the difference negative.
+    pub(super) fn open(&self) -> u64 {
+        let ended: u64 = End::ALL.into_iter().map(|end| self.ended(end)).sum();
+        self.accepted.get().saturating_sub(ended)
+    }
+
+    /// The stall and the hog histogram.
+    #[cfg(test)]
+    pub(crate) fn poll_figures(&self) -> (HistogramFigures, HistogramFigures) {
+        (self.stall.figures(), self.hog.figures())
+    }
+
+    /// The figure that the watchdog sets.
+    #[cfg(test)]
+    pub(crate) fn run_queue_wait(&self) -> Duration {
+        Duration::from_nanos(self.run_queue_wait_ns.get())
+    }
+}

@@ -1,0 +1,93 @@
+//! The client's end of a connection, as `send` and `parse` see it.
+//!
+//! Both transports of today take pipes and files as well as buffers; a transport that takes only
+//! buffers turns what an engine hands over into bytes with `Ready::into_bytes`.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A connected socket.
+pub enum Stream {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// Over a Unix socket.
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Reads into `buffer`; zero bytes mean that the client sends no more.
+    pub fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(buffer);
+        let read = match self {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_read(context, &mut buffer),
+            Self::Unix(unix) => Pin::new(unix).poll_read(context, &mut buffer),
+        };
+        ready!(read)?;
+        Poll::Ready(Ok(buffer.filled().len()))
+    }
+
+    /// Writes what the socket takes at once of `slices`.
+    pub fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(context, slices),
+            Self::Unix(unix) => Pin::new(unix).poll_write_vectored(context, slices),
+        }
+    }
+
+    /// Ready when the socket is likely to take bytes.
+    pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(tcp) => tcp.poll_write_ready(context),
+            Self::Unix(unix) => unix.poll_write_ready(context),
+        }
+    }
+
+    /// Runs one system call that moves bytes to the socket.
+    ///
+    /// `WouldBlock` must come from the socket alone: from any other descriptor it would clear the
+    /// socket's readiness, and no event would ever set it again.
+    pub fn try_move(
+        &self,
+        call: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        match self {
+            Self::Tcp(tcp) => tcp.try_io(Interest::WRITABLE, || call(tcp.as_fd())),
+            Self::Unix(unix) => unix.try_io(Interest::WRITABLE, || call(unix.as_fd())),
+        }
+    }
+
+    /// Makes closing the socket tell the client that the response was cut off.
+    pub fn abort_on_close(&self) {
+        // A client that is gone already needs no telling.
+        let _ = socket2::SockRef::from(&self.as_fd()).set_linger(Some(Duration::ZERO));
+    }
+
+    /// Tells the client that no more bytes follow.
+    pub fn finish(&self) {
+        // Fails when the client is gone, which is the purpose.
+        let _ = socket2::SockRef::from(&self.as_fd()).shutdown(std::net::Shutdown::Write);
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(tcp) => tcp.as_fd(),
+            Self::Unix(unix) => unix.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Deadlines of connections, kept by one sweep per worker.
+//!
+//! A timer of the runtime per connection would be set and unset on every request. Here that is one
+//! store; the sweep looks at all connections a few times per second instead, which costs about a
+//! nanosecond for each. A deadline is therefore met up to [`SWEEP_INTERVAL`] late.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+
+/// How often the sweep runs.
+pub const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// One connection's deadline.
+#[derive(Debug, Default)]
+pub struct Timer {
+    deadline: Cell<Option<Instant>>,
+    expired: Cell<bool>,
+    /// Waiting for a request: such a connection may be closed without loss.
+    idle: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Timer {
+    /// Starts over: the connection's next step must come before `deadline`.
+    pub fn set(&self, deadline: Instant) {
+        self.expired.set(false);
+        self.deadline.set(Some(deadline));
+        self.idle.set(false);
+    }
+
+    /// Like [`Timer::set`], between requests.
+    pub fn set_idle(&self, deadline: Instant) {
+        self.expired.set(false);
+        self.deadline.set(Some(deadline));
+        self.idle.set(true);
+    }
+
+    /// No deadline: something else bounds the wait.
+    pub fn clear(&self) {
+        self.expired.set(false);
+        self.deadline.set(None);
+        self.idle.set(false);
+    }
+
+    /// Whether the deadline has passed; if not, the task is woken when it does.
+    pub fn poll_expired(&self, context: &mut Context<'_>) -> bool {
+        if self.expired.get() {
+            return true;
+        }
+        let mut waker = self.waker.borrow_mut();
+        if !waker
+            .as_ref()
+            .is_some_and(|known| known.will_wake(context.waker()))
+        {
+            *waker = Some(context.waker().clone());
+        }
+        false
+    }
+
+    fn expire(&self) {
+        self.expired.set(true);
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// All timers of a worker.
+#[derive(Debug, Default)]
+pub struct Timers {
+    timers: RefCell<Slab<Rc<Timer>>>,
+}
+
+impl Timers {
+    /// Adds a connection's timer; the number takes it out again.
+    pub fn insert(&self, timer: Rc<Timer>) -> usize {
+        self.timers.borrow_mut().insert(timer)
+    }
+
+    /// Takes a timer out.
+    pub fn remove(&self, number: usize) {
+        self.timers.borrow_mut().remove(number);
+    }
+
+    /// Connections that have a timer: all that are open.
+    pub fn len(&self) -> usize {
+        self.timers.borrow().len()
+    }
+
+    /// Whether no connection is open.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Expires those whose deadline is before `now`.
+    pub fn sweep(&self, now: Instant) {
+        for (_, timer) in self.timers.borrow().iter() {
+            if timer.deadline.get().is_some_and(|deadline| deadline <= now) {
+                timer.expire();
+            }
+        }
+    }
+
+    /// Expires those that wait between requests.
+    pub fn expire_idle(&self) {
+        for (_, timer) in self.timers.borrow().iter() {
+            if timer.idle.get() {
+                timer.expire();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expired(timer: &Timer) -> bool {
+        timer.poll_expired(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_deadline_expires_at_its_instant_and_not_before() {
+        let timers = Timers::default();
+        let timer = Rc::new(Timer::default());
+        timers.insert(timer.clone());
+        let deadline = Instant::now() + Duration::from_secs(10);
+        timer.set(deadline);
+        timers.sweep(deadline - Duration::from_nanos(1));
+        assert!(!expired(&timer));
+        timers.sweep(deadline);
+        assert!(expired(&timer));
+    }
+
+    #[test]
+    fn only_idle_connections_are_let_go_early() {
+        let timers = Timers::default();
+        let (busy, idle) = (Rc::new(Timer::default()), Rc::new(Timer::default()));
+        timers.insert(busy.clone());
+        timers.insert(idle.clone());
+        let deadline = Instant::now() + Duration::from_secs(10);
+        busy.set(deadline);
+        idle.set_idle(deadline);
+        timers.expire_idle();
+        assert!(!expired(&busy));
+        assert!(expired(&idle));
+    }
+}

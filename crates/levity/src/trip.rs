@@ -1,0 +1,160 @@
+//! A trip to the disk and back, as an async function sees it.
+
+use std::ffi::CString;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use levity_disk::engine::Listing;
+use levity_disk::{Class, Completion, Done, Full, Job, Op, OpenFile, Ready, Reply, Root};
+use tokio::sync::oneshot;
+use tokio::time;
+
+use crate::worker::Worker;
+
+/// How soon a later chunk asks again for a place in a full queue.
+const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A read that took less than this, in the kernel, found its bytes in memory.
+const CACHED_READ_MAX: Duration = Duration::from_micros(300);
+
+struct Answer(oneshot::Sender<Completion>);
+
+impl Reply for Answer {
+    fn wanted(&self) -> bool {
+        !self.0.is_closed()
+    }
+
+    fn send(self: Box<Self>, completion: Completion) {
+        // Nobody waits any more when the client has gone; the bytes go back to their pool.
+        let _ = self.0.send(completion);
+    }
+}
+
+/// What an open brought.
+pub struct Opened {
+    /// The file, directory or other thing.
+    pub file: Arc<OpenFile>,
+    /// The bytes asked for.
+    pub first: Option<Ready>,
+    /// The bytes are those of one version.
+    pub stable: bool,
+}
+
+/// What a read brought.
+pub struct Read {
+    /// The bytes; fewer than asked for only at the end of the file.
+    pub ready: Ready,
+    /// They were in memory already: an inline probe may work again.
+    pub was_cached: bool,
+}
+
+/// Opens and reads on behalf of one request, and adds up the time that it waited.
+pub struct Trips<'a> {
+    worker: &'a Worker,
+    timeout: Duration,
+    /// Bytes per read, when the configuration fixes it.
+    pub chunk_bytes: Option<usize>,
+    /// Waiting for the disk so far.
+    pub waited: Duration,
+    /// Trips made.
+    pub count: u32,
+}
+
+impl<'a> Trips<'a> {
+    /// No trip yet; each may last `limits.io_timeout`.
+    pub fn new(worker: &'a Worker) -> Self {
+        let config = &worker.service().config;
+        Self {
+            worker,
+            timeout: config.limits.io_timeout,
+            chunk_bytes: config.disk.chunk_bytes,
+            waited: Duration::ZERO,
+            count: 0,
+        }
+    }
+
+    /// Opens beneath `root` and reads `first` in one trip.
+    pub async fn open(
+        &mut self,
+        root: &Arc<Root>,
+        path: CString,
+        first: Option<(u64, usize)>,
+    ) -> io::Result<Opened> {
+        let root = root.clone();
+        let op = Op::Open { root, path, first };
+        match self.make(op, Class::First).await?.result? {
+            Done::Opened {
+                file,
+                first,
+                stable,
+            } => Ok(Opened {
+                file,
+                first,
+                stable,
+            }),
+            other => unreachable!("an open was answered with {other:?}"),
+        }
+    }
+
+    /// Reads a range of a file.
+    pub async fn read(
+        &mut self,
+        file: &Arc<OpenFile>,
+        offset: u64,
+        len: usize,
+        class: Class,
+    ) -> io::Result<Read> {
+        let file = file.clone();
+        let completion = self.make(Op::Read { file, offset, len }, class).await?;
+        let was_cached = completion.service < CACHED_READ_MAX;
+        match completion.result? {
+            Done::Read(ready) => Ok(Read { ready, was_cached }),
+            other => unreachable!("a read was answered with {other:?}"),
+        }
+    }
+
+    /// Reads a directory.
+    pub async fn list(
+        &mut self,
+        directory: Arc<OpenFile>,
+        entries_max: usize,
+    ) -> io::Result<Listing> {
+        let op = Op::List {
+            directory,
+            entries_max,
+        };
+        match self.make(op, Class::First).await?.result? {
+            Done::Listed(listing) => Ok(listing),
+            other => unreachable!("a listing was answered with {other:?}"),
+        }
+    }
+
+    async fn make(&mut self, op: Op, class: Class) -> io::Result<Completion> {
+        let start = Instant::now();
+        let completion = time::timeout(self.timeout, self.queue(op, class)).await;
+        self.waited += start.elapsed();
+        self.count += 1;
+        completion.unwrap_or_else(|_| {
+            let message = "the disk did not answer within limits.io_timeout";
+            Err(io::Error::new(io::ErrorKind::TimedOut, message))
+        })
+    }
+
+    /// A full queue refuses what no client has seen anything of yet; later chunks wait.
+    async fn queue(&self, op: Op, class: Class) -> io::Result<Completion> {
+        let (sender, receiver) = oneshot::channel();
+        let reply = Box::new(Answer(sender));
+        let mut job = Job { op, class, reply };
+        while let Err(Full(back)) = self.worker.disk.submit(job) {
+            if class == Class::First {
+                return Err(rustix::io::Errno::CANCELED.into());
+            }
+            job = back;
+            time::sleep(FULL_RETRY_INTERVAL).await;
+        }
+        receiver
+            .await
+            .map_err(|_| rustix::io::Errno::CANCELED.into())
+    }
+}

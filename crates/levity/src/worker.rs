@@ -1,0 +1,269 @@
+//! One loop: a thread, its runtime, its listeners and its connections.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use levity_disk::{Disk, guard};
+use levity_wire::date;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::task;
+use tokio::time;
+
+use crate::accept::{self, Socket};
+use crate::access_log::{Log, Record};
+use crate::address::Address;
+use crate::cache::{Cache, Shared};
+use crate::parse::Request;
+use crate::route::Service;
+use crate::stall::Watch;
+use crate::stats::WorkerStats;
+use crate::timer::{SWEEP_INTERVAL, Timers};
+
+/// Bytes read from a client at once: a request head at its largest.
+const INBOUND_BYTES: usize = 16 * 1024;
+
+/// Requests kept for reuse; as many as are in hand at once on a busy loop.
+const REQUESTS_KEPT_MAX: usize = 64;
+
+/// What the control thread tells a worker.
+pub enum Message {
+    /// Answer with this service from now on, and listen on these addresses only.
+    Reload {
+        /// The new configuration.
+        service: Arc<Service>,
+        /// Addresses that are new.
+        listen: Vec<(Address, Socket)>,
+        /// Addresses that are gone.
+        close: Vec<Address>,
+    },
+    /// Write access log lines here from now on.
+    Log(Option<Log>),
+    /// Take no more connections, finish what is in hand, then end.
+    Drain,
+}
+
+/// What a worker is made of.
+pub struct Parts {
+    /// What it answers with.
+    pub service: Arc<Service>,
+    /// The disk, shared with the other workers.
+    pub disk: Arc<Disk>,
+    /// The common cache.
+    pub cache: Arc<Shared>,
+    /// Its counters.
+    pub stats: Arc<WorkerStats>,
+    /// Its end of the access log.
+    pub log: Option<Log>,
+    /// Where it listens.
+    pub listen: Vec<(Address, Socket)>,
+    /// What it is told.
+    pub messages: mpsc::UnboundedReceiver<Message>,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// Abort the process when this thread makes a file call that may block.
+    pub guard: bool,
+}
+
+/// A loop's state, shared by the tasks on it and by nothing else.
+pub struct Worker {
+    /// The disk.
+    pub disk: Arc<Disk>,
+    /// What is known of files.
+    pub cache: Cache,
+    /// Counters.
+    pub stats: Arc<WorkerStats>,
+    /// Deadlines of all connections.
+    pub timers: Timers,
+    /// Borrowed by whoever reads from a client, within one poll.
+    pub inbound: RefCell<Box<[u8]>>,
+    /// Borrowed by whoever copies from the page cache to a client, within one poll.
+    pub outbound: RefCell<Vec<u8>>,
+    #[expect(
+        clippy::redundant_allocation,
+        reason = "a request counts a reference that no other worker's requests count too"
+    )]
+    service: RefCell<Rc<Arc<Service>>>,
+    #[expect(clippy::vec_box, reason = "they travel in and out in their boxes")]
+    requests: RefCell<Vec<Box<Request>>>,
+    log: RefCell<Option<Log>>,
+    time: Cell<Time>,
+    draining: Cell<bool>,
+    /// One permit for each connection that may be open.
+    pub places: Arc<Semaphore>,
+    /// Told when a connection ends.
+    pub connection_gone: Notify,
+}
+
+/// One moment on both clocks, and as HTTP writes it.
+#[derive(Clone, Copy)]
+struct Time {
+    instant: Instant,
+    wall: SystemTime,
+    date: [u8; date::LEN],
+}
+
+impl Time {
+    fn now() -> Self {
+        let wall = SystemTime::now();
+        let since = wall.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        Self {
+            instant: Instant::now(),
+            wall,
+            date: date::format(since.as_secs()),
+        }
+    }
+}
+
+/// Starts a worker's thread. Whatever may block has been done by the caller.
+///
+/// # Errors
+/// When the thread cannot be made.
+pub fn start(number: usize, parts: Parts) -> io::Result<JoinHandle<io::Result<()>>> {
+    thread::Builder::new()
+        .name(format!("worker-{number}"))
+        .spawn(move || run(parts))
+}
+
+fn run(parts: Parts) -> io::Result<()> {
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .on_thread_unpark(Watch::turn_begins)
+        .build_local(LocalOptions::default())?;
+    Watch::install(parts.stats.clone());
+    if parts.guard && !parts.disk.blocks_on_loop() {
+        guard::install(parts.disk.engine() == "simulated")?;
+    }
+    runtime.block_on(live(parts));
+    Ok(())
+}
+
+async fn live(parts: Parts) {
+    let Parts {
+        listen,
+        mut messages,
+        ..
+    } = parts;
+    let worker = Rc::new(Worker {
+        disk: parts.disk,
+        cache: Cache::new(parts.cache),
+        stats: parts.stats,
+        timers: Timers::default(),
+        inbound: RefCell::new(vec![0; INBOUND_BYTES].into_boxed_slice()),
+        outbound: RefCell::default(),
+        service: RefCell::new(Rc::new(parts.service)),
+        requests: RefCell::default(),
+        log: RefCell::new(parts.log),
+        time: Cell::new(Time::now()),
+        draining: Cell::new(false),
+        places: Arc::new(Semaphore::new(parts.connections_max)),
+        connection_gone: Notify::new(),
+    });
+    let mut listeners = accept::Listeners::default();
+    listeners.add(&worker, listen);
+    let sweep = task::spawn_local(worker.clone().sweep());
+    while let Some(message) = messages.recv().await {
+        match message {
+            Message::Reload {
+                service,
+                listen,
+                close,
+            } => {
+                *worker.service.borrow_mut() = Rc::new(service);
+                listeners.add(&worker, listen);
+                listeners.close(&close).await;
+            }
+            Message::Log(log) => {
+                worker.flush_log();
+                *worker.log.borrow_mut() = log;
+            }
+            Message::Drain => {
+                listeners.close_all().await;
+                worker.drain().await;
+                break;
+            }
+        }
+    }
+    sweep.abort();
+    worker.flush_log();
+}
+
+impl Worker {
+    /// What requests are answered with now. A request keeps what it got.
+    pub fn service(&self) -> Rc<Arc<Service>> {
+        self.service.borrow().clone()
+    }
+
+    /// A request to parse into, with the allocations of an earlier one.
+    pub fn take_request(&self) -> Box<Request> {
+        self.requests.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Gives a request back.
+    pub fn give_request(&self, request: Box<Request>) {
+        let mut requests = self.requests.borrow_mut();
+        if requests.len() < REQUESTS_KEPT_MAX {
+            requests.push(request);
+        }
+    }
+
+    /// Writes the date as of the last sweep.
+    pub fn date(&self, head: &mut Vec<u8>) {
+        head.extend_from_slice(&self.time.get().date);
+    }
+
+    /// What a clock on the wall showed at `instant`, as of the last sweep: asking one costs as much as
+    /// parsing a header.
+    pub fn wall_time(&self, instant: Instant) -> SystemTime {
+        let time = self.time.get();
+        match instant.checked_duration_since(time.instant) {
+            Some(since) => time.wall + since,
+            None => time.wall - (time.instant - instant),
+        }
+    }
+
+    /// Counts and logs a finished request.
+    pub fn finished(&self, record: &Record<'_>) {
+        self.stats.request(record);
+        self.stats.sent(record.bytes);
+        if let Some(log) = self.log.borrow_mut().as_mut() {
+            log.record(record);
+        }
+    }
+
+    /// Whether connections should end after the response in hand.
+    pub fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    async fn drain(&self) {
+        self.draining.set(true);
+        self.timers.expire_idle();
+        while !self.timers.is_empty() {
+            self.connection_gone.notified().await;
+        }
+    }
+
+    async fn sweep(self: Rc<Self>) {
+        let mut ticks = time::interval(SWEEP_INTERVAL);
+        ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.timers.sweep(Instant::now());
+            self.time.set(Time::now());
+            self.flush_log();
+        }
+    }
+
+    fn flush_log(&self) {
+        if let Some(log) = self.log.borrow_mut().as_mut() {
+            log.flush();
+            self.stats.log_dropped(log.dropped());
+        }
+    }
+}

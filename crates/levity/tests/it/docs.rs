@@ -1,0 +1,183 @@
+//! The documentation, as far as a test can hold it to the code.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn text(file: &Path) -> String {
+    fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// The files of a folder with that extension, also those further down.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries =
+        fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.expect("a readable folder").path();
+        if path.is_dir() {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|own| own == extension) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The pages at the root of the workspace and those in `docs`.
+fn pages() -> Vec<PathBuf> {
+    let names = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+    ];
+    let mut pages: Vec<_> = names.map(|name| workspace().join(name)).into();
+    pages.extend(files(&workspace().join("docs"), "md"));
+    pages
+}
+
+/// Blocks fenced as TOML, with the line that each begins on.
+fn toml_blocks(page: &str) -> Vec<(usize, String)> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(usize, String)> = None;
+    for (line, text) in page.lines().enumerate() {
+        match (&mut open, text) {
+            (None, "```toml") => open = Some((line + 2, String::new())),
+            (Some(_), "```") => blocks.extend(open.take()),
+            (Some((_, block)), text) => block.extend([text, "\n"]),
+            (None, _) => {}
+        }
+    }
+    assert!(open.is_none(), "a block is not closed");
+    blocks
+}
+
+#[test]
+fn every_configuration_is_valid() {
+    let mut count = 0;
+    for page in pages() {
+        for (line, block) in toml_blocks(&text(&page)) {
+            let problems = levity::config::parse(&block).err().unwrap_or_default();
+            let file = PathBuf::from(format!("{} from line {line}", page.display()));
+            let errors = levity::config::Errors { file, problems };
+            assert!(errors.problems.is_empty(), "{}", errors.render(false));
+            count += 1;
+        }
+    }
+    assert!(count >= 8, "{count} blocks");
+}
+
+/// Targets of links into this repository. Pictures are made by the benchmark and may be absent.
+fn local_links(page: &str) -> Vec<&str> {
+    let links = page.match_indices("](").filter_map(|(at, _)| {
+        let label = page[..at].rfind('[')?;
+        let is_picture = page[..label].ends_with('!');
+        let target = page[at + 2..].split(')').next()?;
+        (!is_picture && !target.contains("://")).then_some(target)
+    });
+    links.collect()
+}
+
+/// The anchors that a page's headings have, as forges make them.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let title = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = title
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.collect::<String>().replace(' ', "-")
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    for page in pages() {
+        let own = text(&page);
+        for link in local_links(&own) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let folder = page.parent().expect("a page lies in a folder");
+            let target = if file.is_empty() {
+                page.clone()
+            } else {
+                folder.join(file)
+            };
+            assert!(target.exists(), "{}: {link}", page.display());
+            let found = anchor.is_empty() || anchors(&text(&target)).contains(anchor);
+            assert!(found, "{}: no heading for {link}", page.display());
+        }
+    }
+}
+
+/// First cells of the tables beneath headings that name a folder of the workspace, as paths.
+fn listed_files(architecture: &str) -> BTreeSet<PathBuf> {
+    let mut folder = None;
+    let mut listed = BTreeSet::new();
+    for line in architecture.lines() {
+        if line.starts_with('#') {
+            let path = line.trim_start_matches("### `").strip_suffix('`');
+            folder = path.map(|path| workspace().join(path));
+        } else if let Some(folder) = &folder
+            && let Some((file, _)) = line.strip_prefix("| `").and_then(|row| row.split_once('`'))
+        {
+            listed.insert(folder.join(file));
+        }
+    }
+    listed
+}
+
+#[test]
+fn the_architecture_lists_every_source_file() {
+    let listed = listed_files(&text(&workspace().join("ARCHITECTURE.md")));
+    let mut there = BTreeSet::new();
+    for part in ["levity-wire", "levity-disk", "levity"] {
+        let folder = workspace().join("crates").join(part).join("src");
+        there.extend(files(&folder, "rs"));
+    }
+    let missing: Vec<_> = there.difference(&listed).collect();
+    let gone: Vec<_> = listed.difference(&there).collect();
+    assert!(
+        missing.is_empty() && gone.is_empty(),
+        "not listed: {missing:?}; gone: {gone:?}"
+    );
+}
+
+/// What a manifest depends on, for its code and for its tests, without our own crates.
+fn dependencies(manifest: &Path) -> Vec<String> {
+    let table: toml::Table = text(manifest).parse().expect("a manifest");
+    let sections = ["dependencies", "dev-dependencies"];
+    let of = |section| table.get(section).and_then(toml::Value::as_table);
+    let names = sections
+        .into_iter()
+        .filter_map(of)
+        .flat_map(|section| section.keys().cloned());
+    names.filter(|name| !name.starts_with("levity")).collect()
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let contributing = text(&workspace().join("CONTRIBUTING.md"));
+    let manifests =
+        ["bench", "xtask", "fuzz"].map(|part| workspace().join(part).join("Cargo.toml"));
+    let mut all = BTreeSet::new();
+    for manifest in files(&workspace().join("crates"), "toml")
+        .into_iter()
+        .chain(manifests)
+    {
+        all.extend(dependencies(&manifest));
+    }
+    assert!(all.contains("tokio"), "{all:?}");
+    for name in all {
+        let row = format!("\n| `{name}` |");
+        assert!(
+            contributing.contains(&row),
+            "{name} has no line in CONTRIBUTING.md"
+        );
+    }
+}

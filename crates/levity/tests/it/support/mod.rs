@@ -1,0 +1,27 @@
+//! What every test stands on: a tree of files, the server as a process, a client that sends exact
+//! bytes, and waiting without sleeping.
+
+mod capture;
+mod client;
+mod content;
+mod engine;
+mod launch;
+mod metrics;
+mod server;
+mod tree;
+mod wait;
+
+pub use client::{Answer, Client, Cut};
+pub use content::{assert_same, content};
+pub(crate) use engine::per_engine;
+pub use engine::ring_works;
+pub use launch::{Launch, Ran};
+pub use metrics::Metrics;
+pub use server::Server;
+pub use tree::Tree;
+pub use wait::{WAIT_MAX, wait_until, wait_within};
+
+/// Whether the tests run as root, and so start the server as somebody else.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

@@ -1,0 +1,185 @@
+//! A running server.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::capture::Capture;
+use super::{Answer, Client, Metrics, wait_until};
+
+/// How long a server may take to end when a test is over: its connections are gone by then.
+const END_MAX: Duration = Duration::from_secs(2);
+
+/// A server in a process of its own, ended with the value.
+pub struct Server {
+    child: Child,
+    stdout: Capture,
+    stderr: Capture,
+    address: Option<SocketAddr>,
+    own: tempfile::TempDir,
+    /// The test has ended it itself, or means it to die.
+    ended: bool,
+}
+
+impl Server {
+    /// Waits until `child` listens; if it ends before, gives what it said.
+    pub(super) fn new(mut child: Child, own: tempfile::TempDir) -> Result<Self, String> {
+        let stdout = Capture::start(child.stdout.take().expect("stdout"));
+        let stderr = Capture::start(child.stderr.take().expect("stderr"));
+        let mut server = Self {
+            child,
+            stdout,
+            stderr,
+            address: None,
+            own,
+            ended: false,
+        };
+        // Printed after the addresses, so that all of them are known.
+        if server.stderr.line_with("levity: disk engine ").is_none() {
+            server.ended = true;
+            server.kill();
+            return Err(server.stderr.text());
+        }
+        server.address = server.addresses().into_iter().next();
+        Ok(server)
+    }
+
+    /// Every TCP address that it listens on, in the order of the configuration.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let text = self.stderr.text();
+        let urls = text
+            .lines()
+            .filter_map(|line| line.split("listening on http://").nth(1));
+        urls.map(|url| url.trim_end_matches('/').replace("localhost", "127.0.0.1"))
+            .map(|address| address.parse().expect("an address with a port"))
+            .collect()
+    }
+
+    #[track_caller]
+    pub fn address(&self) -> SocketAddr {
+        self.address.expect("a server on TCP")
+    }
+
+    /// Where files of its own are: `{own}` in its configuration.
+    pub fn own(&self, name: &str) -> PathBuf {
+        self.own.path().join(name)
+    }
+
+    /// Its configuration file.
+    pub fn config(&self) -> PathBuf {
+        self.own("levity.toml")
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    #[track_caller]
+    pub fn client(&self) -> Client {
+        Client::new(self.address())
+    }
+
+    /// One request on a connection of its own.
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Answer {
+        self.client().get(path)
+    }
+
+    #[track_caller]
+    pub fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.client().get_with(path, headers)
+    }
+
+    /// What it has said on standard error so far.
+    pub fn stderr(&self) -> String {
+        self.stderr.text()
+    }
+
+    pub fn stdout(&self) -> String {
+        self.stdout.text()
+    }
+
+    /// Waits for a line on standard error.
+    #[track_caller]
+    pub fn says(&self, part: &str) -> String {
+        let line = self.stderr.line_with(part);
+        line.unwrap_or_else(|| panic!("it never said {part:?}: {}", self.stderr()))
+    }
+
+    /// Waits for a line on standard output.
+    #[track_caller]
+    pub fn prints(&self, part: &str) -> String {
+        let line = self.stdout.line_with(part);
+        line.unwrap_or_else(|| panic!("it never printed {part:?}: {}", self.stdout()))
+    }
+
+    /// What its admin listener at `path` says at `/metrics`.
+    #[track_caller]
+    pub fn metrics(&self, socket: &Path) -> Metrics {
+        let answer = Client::unix(socket).get("/metrics");
+        answer.assert_status(200);
+        Metrics::parse(&answer.text())
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("kill");
+    }
+
+    /// Waits until it has ended by itself.
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        self.ended = true;
+        let mut status = None;
+        wait_until("the server ends", || {
+            status = self.child.try_wait().expect("wait");
+            status.is_some()
+        });
+        status.expect("a status")
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("wait").is_none()
+    }
+
+    fn kill(&mut self) {
+        // Fails only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Asks once to end, then again, as an operator in a hurry would.
+    fn end(&mut self) {
+        for _ in 0..2 {
+            self.signal(Signal::TERM);
+            let start = Instant::now();
+            while start.elapsed() < END_MAX / 2 {
+                if !self.is_running() {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let failing = thread::panicking();
+        let died = !self.ended && !self.is_running();
+        if !self.ended && !died && !failing {
+            self.end();
+        }
+        self.kill();
+        let stderr = self.stderr.text();
+        if failing {
+            eprintln!("--- the server's standard error:\n{stderr}---");
+        } else {
+            assert!(!died, "the server died: {stderr}");
+            assert!(!stderr.contains("panicked"), "a thread panicked: {stderr}");
+        }
+    }
+}

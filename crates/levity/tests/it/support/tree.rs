@@ -1,0 +1,109 @@
+//! A temporary tree of files to serve.
+
+use std::fs::{self, File, Permissions};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{Advice, CWD, Dev, FileType, Mode, fadvise, mknodat};
+
+use super::content;
+
+/// Files are this old unless a test wants otherwise: young ones are not cached and have weak ETags.
+const AGE: Duration = Duration::from_secs(3600);
+
+/// Owned by whoever runs the tests, readable by everyone, removed at the end.
+pub struct Tree(tempfile::TempDir);
+
+impl Tree {
+    pub fn new() -> Self {
+        Self::inside(&std::env::temp_dir())
+    }
+
+    /// A tree on the file system of `parent`.
+    pub fn inside(parent: &Path) -> Self {
+        let folder = tempfile::tempdir_in(parent).expect("a temporary folder");
+        let open_to_all = Permissions::from_mode(0o755);
+        fs::set_permissions(folder.path(), open_to_all).expect("chmod");
+        Self(folder)
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn at(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Writes an old file; its folders are made.
+    pub fn file(&self, name: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.fresh(name, bytes);
+        age(&path, AGE);
+        path
+    }
+
+    /// Writes a file that was modified just now.
+    pub fn fresh(&self, name: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.at(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("mkdir");
+        fs::write(&path, bytes).expect("write");
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("chmod");
+        path
+    }
+
+    /// Writes an old file of `len` known bytes and gives them.
+    pub fn filled(&self, name: &str, len: usize) -> Vec<u8> {
+        let bytes = content(len as u64, len);
+        self.file(name, &bytes);
+        bytes
+    }
+
+    /// Writes an old file of `size` bytes that are zero, but for the given pieces.
+    pub fn sparse(&self, name: &str, size: u64, pieces: &[(u64, &[u8])]) {
+        let path = self.at(name);
+        let mut file = File::create(&path).expect("create");
+        file.set_len(size).expect("truncate");
+        for (offset, bytes) in pieces {
+            file.seek(SeekFrom::Start(*offset)).expect("seek");
+            file.write_all(bytes).expect("write");
+        }
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("chmod");
+        age(&path, AGE);
+    }
+
+    pub fn folder(&self, name: impl AsRef<Path>) -> PathBuf {
+        let path = self.at(name);
+        fs::create_dir_all(&path).expect("mkdir");
+        path
+    }
+
+    pub fn link(&self, target: impl AsRef<Path>, name: &str) {
+        symlink(target, self.at(name)).expect("symlink");
+    }
+
+    /// A named pipe, or with root's rights a device.
+    pub fn node(&self, name: &str, kind: FileType, device: Dev) {
+        let path = self.at(name);
+        mknodat(CWD, &path, kind, Mode::from_raw_mode(0o666), device).expect("mknod");
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).expect("chmod");
+    }
+
+    pub fn chmod(&self, name: &str, mode: u32) {
+        fs::set_permissions(self.at(name), Permissions::from_mode(mode)).expect("chmod");
+    }
+
+    /// Drops a file's pages from the page cache.
+    pub fn evict(&self, name: impl AsRef<Path>) {
+        let file = File::open(self.at(name)).expect("open");
+        file.sync_all().expect("fsync");
+        fadvise(&file, 0, None, Advice::DontNeed).expect("fadvise");
+    }
+}
+
+/// Sets the time of last modification back.
+pub fn age(path: &Path, age: Duration) {
+    let file = File::options().write(true).open(path).expect("open");
+    file.set_modified(SystemTime::now() - age).expect("utimes");
+}

@@ -1,0 +1,73 @@
+//! Runs other programs, from the root of the workspace.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Errors are sentences for the person at the terminal.
+pub type Result<T> = std::result::Result<T, String>;
+
+/// The root of the workspace, wherever the command was given.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap_or(Path::new("."))
+        .to_owned()
+}
+
+/// The same cargo that runs this program.
+pub fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Shows the command, runs it and requires success.
+pub fn run(command: &mut Command) -> Result<()> {
+    let shown = shown(command);
+    eprintln!("$ {shown}");
+    let status = command
+        .status()
+        .map_err(|error| format!("{shown}: {error}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{shown}: {status}"))
+    }
+}
+
+/// Runs it and gives what it prints.
+pub fn output(command: &mut Command) -> Result<Vec<u8>> {
+    let shown = shown(command);
+    let output = command
+        .output()
+        .map_err(|error| format!("{shown}: {error}"))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    Err(format!(
+        "{shown}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+/// What cargo knows about the workspace and its dependencies.
+pub fn metadata() -> Result<serde_json::Value> {
+    let json = output(&mut cargo(&[
+        "metadata",
+        "--format-version",
+        "1",
+        "--locked",
+    ]))?;
+    serde_json::from_slice(&json).map_err(|error| format!("cargo metadata: {error}"))
+}
+
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
