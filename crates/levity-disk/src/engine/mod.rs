@@ -30,7 +30,7 @@ use crate::scheduler::StartError;
 pub use work::{Ticket, Work};
 
 /// What one trip to the disk does.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Op {
     /// Open `path` beneath `root`, `fstat` it and, when it is a regular file, read `first`: one trip
     /// instead of three, because each of the three may wait for the disk.
@@ -144,14 +144,39 @@ pub struct Completion {
     pub service: Duration,
 }
 
+/// Whether an error means that the job was not taken: as many wait for its device, or are on their way
+/// to the scheduler, as may, or it would start now and there is no memory for it. Nothing has been
+/// done, and it may be submitted again.
+pub fn is_full(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Full>())
+}
+
+/// Marks the error that [`is_full`] knows.
+#[derive(Debug)]
+pub(crate) struct Full;
+
+impl From<Full> for io::Error {
+    fn from(full: Full) -> io::Error {
+        io::Error::new(io::ErrorKind::ResourceBusy, full)
+    }
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the queue of the disk is full")
+    }
+}
+
+impl std::error::Error for Full {}
+
 /// Where a completion goes.
 pub trait Reply: Send {
     /// Whether anyone still waits. A job that nobody wants is dropped without an answer if it has not
     /// started. Called under the scheduler's lock: no more than the load of an atomic.
     fn wanted(&self) -> bool;
-    /// Hands over the completion. Called at most once, from a thread of the engine, or from within
-    /// [`Disk::submit`](crate::Disk::submit) or [`Disk::shutdown`](crate::Disk::shutdown). Must not
-    /// block, and must not submit, shut down or drop a disk; dropping the completion, and with it
+    /// Hands over the completion. Called at most once, from a thread of the engine or the scheduler,
+    /// or from within [`Disk::submit`](crate::Disk::submit) or
+    /// [`Disk::shutdown`](crate::Disk::shutdown). Must not block, and must not submit, shut down or drop a disk; dropping the completion, and with it
     /// files and buffers, is fine. The job counts as in flight until it returns.
     fn send(self: Box<Self>, completion: Completion);
 }
