@@ -274,6 +274,11 @@ impl Buffer {
         self.len += count;
     }
 
+    /// Forgets all but the first `len` bytes.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
     /// Appends a copy of `bytes`.
     ///
     /// # Panics
@@ -495,6 +500,19 @@ mod tests {
             scope.spawn(compete);
         });
         assert_eq!(budget.in_use(), 0);
+    }
+
+    #[test]
+    fn a_buffer_can_be_cut() {
+        let budget = Budget::new(4096);
+        let mut read = budget.buffer(10).unwrap();
+        read.extend_from_slice(b"twelve");
+        for mut buffer in [read, Buffer::from(b"twelve".to_vec())] {
+            buffer.truncate(100);
+            assert_eq!(&*buffer, b"twelve");
+            buffer.truncate(2);
+            assert_eq!(&*buffer, b"tw");
+        }
     }
 
     #[test]

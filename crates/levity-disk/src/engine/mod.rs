@@ -42,7 +42,7 @@ pub enum Op {
         /// Offset and bytes to read at once; cut at the end of the file. `None` reads nothing.
         first: Option<(u64, usize)>,
     },
-    /// Read `len` bytes from `offset`. Fewer come back only at the end of the file.
+    /// Read `len` bytes from `offset`. Fewer come back only at the end of the file, see [`Done::Read`].
     Read {
         /// The file; the operation holds it until its completion.
         file: Arc<OpenFile>,
@@ -125,9 +125,10 @@ pub enum Done {
         /// that could disagree: `first` is `None` or [`Ready::PageCache`].
         stable: bool,
     },
-    /// Of [`Op::Read`]. A read that races with a truncation may hold zeroes for what was cut off: the
-    /// kernel clears the rest of the last page while others read it. [`OpenFile::refresh`] afterwards
-    /// tells; a size below the end of what was read means that it cannot be trusted.
+    /// Of [`Op::Read`]. Fewer bytes than asked for mean that the file ends there, or ended there when
+    /// the read was over: what a truncation has cut off in the meantime is never handed over as the
+    /// zeroes that the kernel puts in its place. Only [`Ready::PageCache`], which is still to be read,
+    /// cannot promise that.
     Read(Ready),
     /// Of [`Op::List`].
     Listed(Listing),
@@ -240,8 +241,9 @@ pub trait Engine: Send + Sync {
     /// Every work is finished once ([`Ticket::finish`]), from a thread of the engine (from this call
     /// when the engine blocks), without a lock held. Short reads are carried on until the bytes asked
     /// for or the end of the file are reached, and so are EINTR and EAGAIN: [`Done::Read`] holds fewer
-    /// bytes only at the end of the file, and what that means is for the caller to say. Any other
-    /// errno is passed on as it is, and bytes read before it are dropped.
+    /// bytes only at the end of the file, and what that means is for the caller to say. The end is
+    /// asked for once more after the last byte, so that nothing cut off by a truncation is handed
+    /// over. Any other errno is passed on as it is, and bytes read before it are dropped.
     fn submit(&self, work: Work);
 
     /// [`Engine::submit`] does the work itself, on the calling thread, however long that takes.
