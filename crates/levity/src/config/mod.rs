@@ -350,7 +350,8 @@ fn disk(fields: &Fields<'_>) -> Disk {
         queue: fields.count("queue"),
         entry_ttl: fields.duration("entry_ttl"),
     };
-    if let Err(error) = disk.settings().check() {
+    let fits = disk.threads > disk.stat_threads || disk.stat_threads.is_none();
+    if fits && let Err(error) = disk.settings().check() {
         let key = if fields.has("threads") {
             "threads"
         } else {

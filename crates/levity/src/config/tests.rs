@@ -162,7 +162,7 @@ fn every_value() {
 workers = 2
 [disk]
 engine = \"io_uring\"
-threads = 8
+threads = 64
 stat_threads = 2
 depth = 32
 chunk = \"512KiB\"
@@ -203,7 +203,7 @@ root = \"/srv/b\"
     assert_eq!(config.server.workers, Some(2));
     let expected = Disk {
         engine: "io_uring".to_owned(),
-        threads: Some(8),
+        threads: Some(64),
         stat_threads: Some(2),
         depth: Some(32),
         chunk_bytes: Some(512 << 10),
