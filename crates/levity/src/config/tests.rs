@@ -347,8 +347,15 @@ fn bounds_that_contradict_each_other() {
         "[disk]\nchunk = 5000",
         &["2:9 `chunk`: 5000 bytes are no multiple of 4096"],
     );
+    assert_told_in(
+        "[disk]\nthreads = 4\nstat_threads = 3",
+        &[
+            "2:11 `threads`: threads (4) less stat_threads (3) must be more than depth (1), or one disk that freezes \
+             stops all the others",
+        ],
+    );
     assert_eq!(
-        all("[disk]\nthreads = 4\nstat_threads = 3")
+        all("[disk]\nthreads = 5\nstat_threads = 3")
             .disk
             .stat_threads,
         Some(3)
