@@ -43,9 +43,9 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks around.
+    /// Looks around. The load average must be of before the rig was set up, which is work too.
     #[must_use]
-    pub fn of(rig: &Rig) -> Self {
+    pub fn of(rig: &Rig, load_average: String) -> Self {
         Self {
             date: said(Command::new("date").args(["--utc", "+%Y-%m-%d"])),
             commit: commit(),
@@ -60,7 +60,7 @@ impl Machine {
             scheduler: rig.device.queue_setting("scheduler"),
             calibration: rig.calibration.clone(),
             server_memory_mib: rig.setup.memory_mib,
-            load_average: load_average(),
+            load_average,
             placement: placement(rig),
         }
     }
@@ -98,7 +98,9 @@ impl Machine {
     }
 }
 
-fn load_average() -> String {
+/// Load average of the last minute.
+#[must_use]
+pub fn load_average() -> String {
     line("/proc/loadavg")
         .split(' ')
         .next()

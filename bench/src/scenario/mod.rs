@@ -6,7 +6,7 @@ pub mod w1;
 pub mod w3;
 
 use crate::failure::{Context, Failure, Result};
-use crate::machine::Machine;
+use crate::machine::{self, Machine};
 use crate::peer::{PEERS, Row, Server};
 use crate::report::Outcome;
 use crate::rig::{Rig, Setup};
@@ -84,8 +84,9 @@ impl Run {
     /// # Errors
     /// The rig cannot be set up, a server does not start, or the results cannot be written.
     pub fn execute(&self) -> Result<()> {
+        let load_average = machine::load_average();
         let rig = Rig::set_up(self.setup.clone())?;
-        let machine = Machine::of(&rig);
+        let machine = Machine::of(&rig, load_average);
         eprintln!("levity-bench: {}", machine.sentence());
         let (rows, left_out) = startable(&rig, self.rows()?)?;
         let options = Options {

@@ -7,9 +7,9 @@ use crate::load::command::Load;
 use crate::peer::{Row, Server};
 use crate::report::Outcome;
 use crate::report::table::{Table, number, time_us};
-use crate::rig::Rig;
 use crate::rig::device::Activity;
 use crate::rig::tree::{COLD_SETS, ColdSet};
+use crate::rig::{Disk, Rig};
 use crate::walk::Walk;
 use serde::Serialize;
 
@@ -74,7 +74,8 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
         caption: format!(
             "Cold files, each once, {CLIENTS} at a time, caches dropped before each pass. E: the server's body bytes/s over \
              those of a walker that opens, stats, reads and closes the same files with {CLIENTS} threads right before. \
-             Bar: E >= {E_MIN}. Median of {} interleaved passes (lowest to highest).",
+             Bar: E >= {E_MIN}. nginx-best-filled need not \
+             open files, which the walker does, so its E is above what a first visit allows. Median of {} interleaved passes (lowest to highest).",
             run.passes
         ),
         table,
@@ -84,7 +85,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
 }
 
 fn measure(rig: &Rig, row: &Row, set: ColdSet, pass: u64, seconds: f64) -> Result<Pass> {
-    let count = ((seconds * FILES_PER_SECOND) as usize).clamp(CLIENTS, set.files);
+    let count = files_of_a_pass(rig.setup.disk, set, seconds);
     let list = rig.list(&set, pass, count)?;
     let walk = Walk {
         root: rig.docroot.clone(),
@@ -107,6 +108,14 @@ fn measure(rig: &Rig, row: &Row, set: ColdSet, pass: u64, seconds: f64) -> Resul
         server,
         walker,
     })
+}
+
+/// The whole set on a real disk, where even that is a matter of a second.
+fn files_of_a_pass(disk: Disk, set: ColdSet, seconds: f64) -> usize {
+    match disk {
+        Disk::Native => set.files,
+        Disk::Slow => ((seconds * FILES_PER_SECOND) as usize).clamp(CLIENTS, set.files),
+    }
 }
 
 fn cold(rig: &Rig, read: impl FnOnce() -> Result<Report>) -> Result<Side> {

@@ -6,14 +6,16 @@
 //! wait for a second one before letting go of the first.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::array;
 use std::fmt;
-use std::mem::{self, MaybeUninit};
+use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use crate::lock::lock;
+use crossbeam_queue::ArrayQueue;
 
 /// In bytes: what `O_DIRECT` asks for at most, and a page on most machines.
 pub const ALIGNMENT: usize = 4096;
@@ -21,25 +23,26 @@ pub const ALIGNMENT: usize = 4096;
 /// Blocks up to this size, in bytes, are kept for the next read; larger ones go back to the allocator.
 const RECYCLED_BYTES_MAX: usize = 1 << 20;
 
+/// Blocks of one size that are kept; the bound on bytes holds besides.
+const IDLE_BLOCKS_MAX: usize = 1024;
+
 const SIZE_CLASSES: usize = class_of(RECYCLED_BYTES_MAX) + 1;
 
 /// A bound on the bytes of all [`Buffer`]s that are taken from it. Cheap to clone; clones share it.
 #[derive(Clone)]
 pub struct Budget(Arc<Shared>);
 
+/// Without a lock, because event loops drop buffers.
 struct Shared {
     bytes_max: usize,
-    state: Mutex<State>,
-    freed: OnceLock<Box<dyn Fn() + Send + Sync>>,
-}
-
-#[derive(Default)]
-struct State {
-    in_use: usize,
-    idle_bytes: usize,
-    idle: [Vec<Block>; SIZE_CLASSES],
+    in_use: AtomicUsize,
+    /// Bytes of the blocks in `idle`. Raised before a block is put there and lowered after it has been
+    /// taken, so never too low.
+    idle_bytes: AtomicUsize,
+    idle: [ArrayQueue<Block>; SIZE_CLASSES],
     /// A reservation failed since bytes were last freed.
-    wanted: bool,
+    wanted: AtomicBool,
+    freed: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Budget {
@@ -47,7 +50,13 @@ impl Budget {
     pub fn new(bytes_max: usize) -> Budget {
         Budget(Arc::new(Shared {
             bytes_max,
-            state: Mutex::default(),
+            in_use: AtomicUsize::new(0),
+            idle_bytes: AtomicUsize::new(0),
+            idle: array::from_fn(|class| {
+                let blocks = bytes_max / (ALIGNMENT << class);
+                ArrayQueue::new(blocks.clamp(1, IDLE_BLOCKS_MAX))
+            }),
+            wanted: AtomicBool::new(false),
             freed: OnceLock::new(),
         }))
     }
@@ -59,7 +68,7 @@ impl Budget {
 
     /// Bytes that are reserved or held by a [`Buffer`]: sizes after rounding up, see [`Budget::cost`].
     pub fn in_use(&self) -> usize {
-        self.lock().in_use
+        self.0.in_use.load(Ordering::SeqCst)
     }
 
     /// The bytes that a buffer of `len` bytes takes from a budget: a power of two from 4 KiB to
@@ -84,13 +93,15 @@ impl Budget {
     /// `on_freed` is called as soon as bytes come back.
     pub(crate) fn reserve(&self, len: usize) -> Option<Reservation> {
         let bytes = Budget::cost(len);
-        let mut state = self.lock();
-        if state.in_use.checked_add(bytes)? > self.0.bytes_max {
-            state.wanted = true;
-            return None;
+        if !self.0.count(bytes) {
+            self.0.wanted.store(true, Ordering::SeqCst);
+            // Whoever frees bytes lowers `in_use` and then looks at `wanted`; this side sets `wanted`
+            // and then looks at `in_use` once more. One of the two sees the other: nobody waits for
+            // bytes that are there.
+            if !self.0.count(bytes) {
+                return None;
+            }
         }
-        state.in_use += bytes;
-        drop(state);
         Some(Reservation {
             budget: self.clone(),
             bytes,
@@ -98,72 +109,81 @@ impl Budget {
     }
 
     /// Calls `freed` when bytes come back after a reservation failed: from whatever thread dropped
-    /// the buffer, without a lock held. Only the first caller is heard.
+    /// the buffer, which may be an event loop, so it must not wait. Only the first caller is heard.
     pub(crate) fn on_freed(&self, freed: Box<dyn Fn() + Send + Sync>) {
         let _ = self.0.freed.set(freed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.0.state)
-    }
-
     /// Memory for bytes that have been reserved.
     fn take_block(&self, bytes: usize) -> Block {
-        let (block, surplus) = {
-            let mut state = self.lock();
-            (state.reuse(bytes), state.shed(self.0.bytes_max))
-        };
-        drop(surplus);
+        let block = self.0.reuse(bytes);
+        self.0.shed();
         block.unwrap_or_else(|| Block::allocate(bytes))
     }
 
     /// Gives `bytes` back, and the block that held them, if there is one, to the next read.
     fn release(&self, bytes: usize, block: Option<Block>) {
-        let (wanted, surplus) = {
-            let mut state = self.lock();
-            state.in_use -= bytes;
-            let surplus = block.and_then(|block| state.keep(block));
-            (mem::take(&mut state.wanted), surplus)
-        };
-        drop(surplus);
-        if wanted && let Some(freed) = self.0.freed.get() {
+        if let Some(block) = block {
+            self.0.keep(block);
+        }
+        self.0.in_use.fetch_sub(bytes, Ordering::SeqCst);
+        let wanted = &self.0.wanted;
+        if wanted.load(Ordering::SeqCst)
+            && wanted.swap(false, Ordering::SeqCst)
+            && let Some(freed) = self.0.freed.get()
+        {
             freed();
         }
     }
 }
 
-impl State {
-    fn reuse(&mut self, bytes: usize) -> Option<Block> {
+impl Shared {
+    /// Counts `bytes` as used if they are within the bound.
+    fn count(&self, bytes: usize) -> bool {
+        let count = |in_use: usize| {
+            let sum = in_use.checked_add(bytes)?;
+            (sum <= self.bytes_max).then_some(sum)
+        };
+        let (ok, now) = (Ordering::SeqCst, Ordering::SeqCst);
+        self.in_use.fetch_update(ok, now, count).is_ok()
+    }
+
+    fn reuse(&self, bytes: usize) -> Option<Block> {
         if bytes > RECYCLED_BYTES_MAX {
             return None;
         }
-        let block = self.idle[class_of(bytes)].pop()?;
-        self.idle_bytes -= bytes;
+        self.take_idle(class_of(bytes))
+    }
+
+    fn take_idle(&self, class: usize) -> Option<Block> {
+        let block = self.idle[class].pop()?;
+        self.idle_bytes.fetch_sub(block.bytes, Ordering::SeqCst);
         Some(block)
     }
 
-    /// Keeps a block, or hands it back when it is too large to be kept.
-    fn keep(&mut self, block: Block) -> Option<Block> {
-        if block.bytes > RECYCLED_BYTES_MAX {
-            return Some(block);
+    /// Keeps a block for the next read, or frees it when it is too large or there are many.
+    fn keep(&self, block: Block) {
+        let bytes = block.bytes;
+        if bytes > RECYCLED_BYTES_MAX {
+            return;
         }
-        self.idle_bytes += block.bytes;
-        self.idle[class_of(block.bytes)].push(block);
-        None
+        self.idle_bytes.fetch_add(bytes, Ordering::SeqCst);
+        if let Err(surplus) = self.idle[class_of(bytes)].push(block) {
+            drop(surplus);
+            self.idle_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        }
     }
 
-    /// Takes idle blocks away, largest first, until idle and used bytes together are within the bound.
-    fn shed(&mut self, bytes_max: usize) -> Vec<Block> {
-        let mut surplus = Vec::new();
-        for class in self.idle.iter_mut().rev() {
-            while self.in_use + self.idle_bytes > bytes_max
-                && let Some(block) = class.pop()
+    /// Frees idle blocks, largest first, until idle and used bytes together are within the bound.
+    fn shed(&self) {
+        let used = || self.in_use.load(Ordering::SeqCst) + self.idle_bytes.load(Ordering::SeqCst);
+        for class in (0..SIZE_CLASSES).rev() {
+            while used() > self.bytes_max
+                && let Some(block) = self.take_idle(class)
             {
-                self.idle_bytes -= block.bytes;
-                surplus.push(block);
+                drop(block);
             }
         }
-        surplus
     }
 }
 
@@ -254,6 +274,11 @@ impl Buffer {
         self.len += count;
     }
 
+    /// Forgets all but the first `len` bytes.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
     /// Appends a copy of `bytes`.
     ///
     /// # Panics
@@ -276,7 +301,7 @@ impl Deref for Buffer {
                 block: Some(block), ..
             } => block.written(self.len),
             Memory::Pooled { block: None, .. } => &[],
-            Memory::Owned(bytes) => bytes,
+            Memory::Owned(bytes) => &bytes[..self.len],
         }
     }
 }
@@ -371,7 +396,7 @@ impl Drop for Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
 
     #[test]
     fn cost_rounds_up() {
@@ -405,9 +430,9 @@ mod tests {
         drop(budget.buffer(1 << 19).unwrap());
         drop(budget.buffer(4096).unwrap());
         let whole = budget.buffer(1 << 20).unwrap();
-        assert_eq!(budget.lock().idle_bytes, 0);
+        assert_eq!(budget.0.idle_bytes.load(Ordering::SeqCst), 0);
         drop(whole);
-        assert_eq!(budget.lock().idle_bytes, 1 << 20);
+        assert_eq!(budget.0.idle_bytes.load(Ordering::SeqCst), 1 << 20);
     }
 
     #[test]
@@ -445,6 +470,49 @@ mod tests {
         assert!(budget.buffer(1).is_none() && budget.buffer(1).is_none());
         drop(held);
         assert_eq!(calls.load(Ordering::Relaxed), 1);
+    }
+
+    /// Whoever finds no room and waits for the call gets it: with a lost one this hangs.
+    #[test]
+    fn freed_is_never_missed() {
+        const TURNS: usize = 20_000;
+        let budget = Budget::new(4096);
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&calls);
+        budget.on_freed(Box::new(move || {
+            counter.fetch_add(1, Ordering::SeqCst);
+        }));
+        let compete = || {
+            for _ in 0..TURNS {
+                loop {
+                    let before = calls.load(Ordering::SeqCst);
+                    if let Some(buffer) = budget.buffer(1) {
+                        break drop(buffer);
+                    }
+                    while calls.load(Ordering::SeqCst) == before {
+                        thread::yield_now();
+                    }
+                }
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(compete);
+            scope.spawn(compete);
+        });
+        assert_eq!(budget.in_use(), 0);
+    }
+
+    #[test]
+    fn a_buffer_can_be_cut() {
+        let budget = Budget::new(4096);
+        let mut read = budget.buffer(10).unwrap();
+        read.extend_from_slice(b"twelve");
+        for mut buffer in [read, Buffer::from(b"twelve".to_vec())] {
+            buffer.truncate(100);
+            assert_eq!(&*buffer, b"twelve");
+            buffer.truncate(2);
+            assert_eq!(&*buffer, b"tw");
+        }
     }
 
     #[test]

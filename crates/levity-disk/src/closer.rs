@@ -1,40 +1,50 @@
 //! Threads that close files.
 //!
 //! The last close of a deleted file frees its blocks and may wait for the journal; on FUSE it waits
-//! for a reply. So a dropped file only hands its descriptor over. A device that freezes holds one
-//! thread, and the descriptors of other devices go on being closed by the others.
+//! for a reply. So a dropped file only hands its descriptor over, without a lock: event loops drop
+//! files. A device that freezes holds one thread, and the descriptors of other devices go on being
+//! closed by the others.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
 
+use crossbeam_queue::SegQueue;
+
+use crate::bell::Bell;
 use crate::lock::lock;
 
 /// One more than the devices that may freeze before closing stops.
 const THREADS: usize = 2;
 
-static CURRENT: Mutex<Option<Current>> = Mutex::new(None);
+/// One for the whole process, and so are its threads: files do not know the disk that reads them.
+static QUEUE: Queue = Queue {
+    arrived: SegQueue::new(),
+    unclosed: AtomicUsize::new(0),
+    users: AtomicUsize::new(0),
+    started: Mutex::new(0),
+    pending: Mutex::new(BTreeMap::new()),
+    all_closed: Condvar::new(),
+    bells: [const { Bell::new() }; THREADS],
+};
 
-/// Present while at least one [`Closer`] is.
-struct Current {
-    users: usize,
-    queue: Arc<Queue>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-#[derive(Default)]
 struct Queue {
-    state: Mutex<State>,
-    filled: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    stop: bool,
-    devices: HashMap<u64, Pending>,
+    /// Handed over, and not sorted by device yet. Bounded by the limit on open files.
+    arrived: SegQueue<(u64, OwnedFd)>,
+    /// Handed over, and not closed yet.
+    unclosed: AtomicUsize,
+    /// How many [`Closer`]s there are.
+    users: AtomicUsize,
+    /// How many threads there are.
+    started: Mutex<usize>,
+    /// By device. Only the closing threads, and who waits for them to finish, take this lock.
+    pending: Mutex<BTreeMap<u64, Pending>>,
+    all_closed: Condvar,
+    bells: [Bell; THREADS],
 }
 
 #[derive(Default)]
@@ -44,28 +54,35 @@ struct Pending {
     busy: bool,
 }
 
-/// Closes `fd`, a file on `device`: in a thread where a [`Closer`] exists, at once otherwise.
+/// Closes `fd`, a file on `device`: in a thread where a [`Closer`] exists, at once otherwise. Takes no
+/// lock.
 pub(crate) fn close(device: u64, fd: OwnedFd) {
-    let current = lock(&CURRENT);
-    let Some(current) = current.as_ref() else {
-        drop(current);
+    if QUEUE.users.load(Ordering::Relaxed) == 0 {
         return drop(fd);
-    };
-    current.queue.push(device, fd);
+    }
+    QUEUE.unclosed.fetch_add(1, Ordering::SeqCst);
+    QUEUE.arrived.push((device, fd));
+    QUEUE.wake_one();
 }
 
-/// Keeps the threads running; they end with the last of these.
+/// As long as there is one, files are closed by the threads.
 #[derive(Debug)]
 pub(crate) struct Closer(());
 
 impl Closer {
     /// Starts the threads unless they run. Call it before any guard is installed: threads inherit it.
+    /// Once started they stay until the process ends, asleep when there is nothing to close: to end
+    /// them safely, every drop of a file would have to take a lock.
     pub(crate) fn start() -> io::Result<Closer> {
-        let mut current = lock(&CURRENT);
-        match current.as_mut() {
-            Some(current) => current.users += 1,
-            None => *current = Some(Current::start()?),
+        let mut started = lock(&QUEUE.started);
+        while let Some(bell) = QUEUE.bells.get(*started) {
+            let name = "disk-close".to_owned();
+            thread::Builder::new()
+                .name(name)
+                .spawn(move || QUEUE.run(bell))?;
+            *started += 1;
         }
+        QUEUE.users.fetch_add(1, Ordering::SeqCst);
         Ok(Closer(()))
     }
 }
@@ -73,113 +90,115 @@ impl Closer {
 impl Drop for Closer {
     /// Waits, with the last one, until everything handed over is closed.
     fn drop(&mut self) {
-        let last = {
-            let mut current = lock(&CURRENT);
-            current.take_if(|current| {
-                current.users -= 1;
-                current.users == 0
-            })
-        };
-        if let Some(last) = last {
-            last.stop();
+        if QUEUE.users.fetch_sub(1, Ordering::SeqCst) == 1 {
+            QUEUE.wait_until_closed();
         }
     }
-}
-
-impl Current {
-    fn start() -> io::Result<Current> {
-        let mut current = Current {
-            users: 1,
-            queue: Arc::default(),
-            threads: Vec::new(),
-        };
-        for _ in 0..THREADS {
-            match spawn(Arc::clone(&current.queue)) {
-                Ok(thread) => current.threads.push(thread),
-                Err(error) => {
-                    current.stop();
-                    return Err(error);
-                }
-            }
-        }
-        Ok(current)
-    }
-
-    fn stop(self) {
-        lock(&self.queue.state).stop = true;
-        self.queue.filled.notify_all();
-        for thread in self.threads {
-            thread.join().expect("closing does not panic");
-        }
-    }
-}
-
-fn spawn(queue: Arc<Queue>) -> io::Result<JoinHandle<()>> {
-    let name = "disk-close".to_owned();
-    thread::Builder::new().name(name).spawn(move || queue.run())
 }
 
 impl Queue {
-    fn push(&self, device: u64, fd: OwnedFd) {
-        let mut state = lock(&self.state);
-        let pending = state.devices.entry(device).or_default();
-        pending.fds.push(fd);
-        // Whoever is busy with the device, or was woken by the first, takes the rest too.
-        if !pending.busy && pending.fds.len() == 1 {
-            self.filled.notify_one();
-        }
+    fn wake_one(&self) {
+        let _ = self.bells.iter().any(Bell::ring);
     }
 
-    fn run(&self) {
-        while let Some((device, fds)) = self.next() {
-            drop(fds);
-            self.finish(device);
-        }
-    }
-
-    /// Everything of one device that nobody is busy with; waits for it. `None` to stop.
-    fn next(&self) -> Option<(u64, Vec<OwnedFd>)> {
-        let mut state = lock(&self.state);
+    fn run(&self, bell: &Bell) -> ! {
         loop {
-            if let Some((device, pending)) = state.waiting() {
-                pending.busy = true;
-                return Some((device, mem::take(&mut pending.fds)));
+            match self.take() {
+                Some((device, fds)) => self.close(device, fds),
+                None => bell.sleep_unless(|| {
+                    !self.arrived.is_empty() || waiting(&mut lock(&self.pending)).is_some()
+                }),
             }
-            if state.stop {
-                return None;
-            }
-            state = self
-                .filled
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn finish(&self, device: u64) {
-        let mut state = lock(&self.state);
-        let idle = state.devices.get_mut(&device).is_some_and(|pending| {
-            pending.busy = false;
-            pending.fds.is_empty()
-        });
-        if idle {
-            state.devices.remove(&device);
+    /// Everything of one device that nobody is busy with.
+    fn take(&self) -> Option<(u64, Vec<OwnedFd>)> {
+        let mut pending = lock(&self.pending);
+        while let Some((device, fd)) = self.arrived.pop() {
+            pending.entry(device).or_default().fds.push(fd);
         }
+        let (device, mine) = waiting(&mut pending)?;
+        mine.busy = true;
+        let fds = mem::take(&mut mine.fds);
+        let more = waiting(&mut pending).is_some();
+        drop(pending);
+        // This thread may be about to freeze: what it has sorted and leaves is for another.
+        if more {
+            self.wake_one();
+        }
+        Some((device, fds))
+    }
+
+    fn close(&self, device: u64, fds: Vec<OwnedFd>) {
+        let count = fds.len();
+        drop(fds);
+        let mut pending = lock(&self.pending);
+        if let Some(mine) = pending.get_mut(&device) {
+            mine.busy = false;
+        }
+        pending.retain(|_, device| device.busy || !device.fds.is_empty());
+        if self.unclosed.fetch_sub(count, Ordering::SeqCst) == count {
+            self.all_closed.notify_all();
+        }
+    }
+
+    fn wait_until_closed(&self) {
+        let unclosed = |_: &mut BTreeMap<_, _>| self.unclosed.load(Ordering::SeqCst) > 0;
+        let pending = self.all_closed.wait_while(lock(&self.pending), unclosed);
+        drop(pending.unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-impl State {
-    fn waiting(&mut self) -> Option<(u64, &mut Pending)> {
-        let waits = |pending: &Pending| !pending.busy && !pending.fds.is_empty();
-        let (device, pending) = self.devices.iter_mut().find(|(_, p)| waits(p))?;
-        Some((*device, pending))
-    }
+fn waiting(pending: &mut BTreeMap<u64, Pending>) -> Option<(u64, &mut Pending)> {
+    let waits = |pending: &Pending| !pending.busy && !pending.fds.is_empty();
+    let (device, pending) = pending.iter_mut().find(|(_, p)| waits(p))?;
+    Some((*device, pending))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    /// A descriptor whose close waits until its peer, which reads nothing, is gone.
+    fn frozen() -> (OwnedFd, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let full = loop {
+            if let Err(error) = ours.write(&[0; 65_536]) {
+                break error;
+            }
+        };
+        assert_eq!(full.kind(), ErrorKind::WouldBlock);
+        let linger = Some(Duration::from_secs(60));
+        rustix::net::sockopt::set_socket_linger(&ours, linger).unwrap();
+        (ours.into(), peer)
+    }
+
+    /// However often both are handed over, and in whatever order.
+    #[test]
+    fn a_frozen_device_stops_no_other() {
+        let closer = Closer::start().unwrap();
+        let (fd, peer) = frozen();
+        close(10, fd);
+        for device in [10, 11, 10, 12, 10, 11] {
+            let (mut ours, theirs) = UnixStream::pair().unwrap();
+            close(device, theirs.into());
+            if device != 10 {
+                assert_eq!(ours.read(&mut [0]).unwrap(), 0);
+            }
+        }
+        // A close that lingers is reset by a peer that has not read.
+        drop(peer);
+        drop(closer);
+        assert_eq!(QUEUE.unclosed.load(Ordering::SeqCst), 0);
+    }
 
     #[test]
     fn what_is_handed_over_gets_closed() {
@@ -199,6 +218,7 @@ mod tests {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         close(3, theirs.into());
         drop(closer);
+        ours.set_nonblocking(true).unwrap();
         assert_eq!(ours.read(&mut [0]).unwrap(), 0);
     }
 }

@@ -10,11 +10,14 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("levity-disk needs Linux on a processor of 64 bits");
 
+mod bell;
 pub mod buffer;
 mod closer;
 pub mod engine;
 pub mod guard;
+mod intake;
 mod listing;
+mod loads;
 mod lock;
 pub mod open;
 pub mod probe;
@@ -28,5 +31,5 @@ pub use buffer::{Budget, Buffer};
 pub use engine::{Class, Completion, Done, Entry, Job, Listing, Op, Ready, Reply};
 pub use open::{Kind, Meta, OpenFile, Root, Symlinks};
 pub use probe::FileSystem;
-pub use scheduler::{Disk, Full, Settings, StartError};
+pub use scheduler::{Disk, Settings, StartError};
 pub use stats::Stats;

@@ -1,5 +1,12 @@
 //! One queue and one bound per device, in front of an engine.
 //!
+//! The queues have one owner, a thread of their own, because those who submit are event loops. A lock
+//! that they shared with the threads of an engine would stop them whenever such a thread loses its
+//! processor while it holds the lock: on a busy machine for 10 to 50 ms. So a loop leaves its job in a
+//! queue without a lock and rings a bell; the owner takes it from there to the lane of its device.
+//! What a loop may ask meanwhile ([`Disk::has_room`], [`Disk::stats`]) it reads from atomics. The lock
+//! on the lanes is for the owner and the threads of the engine, which free slots and fill them.
+//!
 //! A job waits in the lane of its device until the device has a slot (`depth`) and the memory for it
 //! is there. First chunks go before later ones, but of four jobs one is a later chunk if there is
 //! any. Within its class no job overtakes one that waits for memory: lanes that found none stand in
@@ -13,7 +20,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
+use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -21,11 +30,13 @@ use rustix::io::Errno;
 use crate::buffer::{Budget, Reservation};
 use crate::closer::Closer;
 use crate::engine::{
-    self, Class, Completion, Description, Done, Engine, Job, Ready, Threads, Ticket, Unavailable,
-    Work,
+    self, Class, Completion, Description, Done, Engine, Full, Job, Ready, Threads, Ticket,
+    Unavailable, Work,
 };
+use crate::intake::{Arrival, Intake, Refused, Waiting};
+use crate::loads::{Load, Loads};
 use crate::lock::lock;
-use crate::stats::{self, Counters, DeviceStats, Stats};
+use crate::stats::{self, Counters, Stats};
 
 /// Jobs of class `First` in a row before one of class `Next` gets its turn.
 const FIRST_IN_A_ROW_MAX: usize = 3;
@@ -71,6 +82,14 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Says whether a disk could start with these values. Does not try the engine.
+    ///
+    /// # Errors
+    /// [`StartError::Setting`], which names the values that do not fit together.
+    pub fn check(&self) -> Result<(), StartError> {
+        self.bounds().map(drop)
+    }
+
     /// Fills in what is not set, and refuses what cannot work.
     fn bounds(&self) -> Result<Bounds, StartError> {
         let (depth, threads) = self.sizes();
@@ -168,16 +187,12 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// A job that was not taken: the queue of its device is full, or it would start now and there is no
-/// memory for it. Nothing has been done.
-#[derive(Debug)]
-pub struct Full(pub Job);
-
 /// The one that takes jobs. Dropping it shuts it down, and waits for that.
 pub struct Disk {
     scheduler: Arc<Scheduler>,
     reason: String,
-    closer: Mutex<Option<Closer>>,
+    /// Those that end with a shutdown; only who starts and ends a disk takes this lock.
+    threads: Mutex<Option<(JoinHandle<()>, Closer)>>,
 }
 
 impl Disk {
@@ -196,42 +211,44 @@ impl Disk {
             engine,
             bounds,
             budget,
+            intake: Arc::new(Intake::new(bounds.queue_max)),
             lanes: Mutex::default(),
+            loads: Loads::default(),
             idle: Condvar::new(),
             counters: Counters::default(),
         });
-        let weak = Arc::downgrade(&scheduler);
-        scheduler.budget.on_freed(Box::new(move || {
-            if let Some(scheduler) = weak.upgrade() {
-                scheduler.pump(None);
-            }
-        }));
-        let closer = match Closer::start() {
-            Ok(closer) => closer,
+        let intake = Arc::clone(&scheduler.intake);
+        let freed = move || intake.memory_is_back();
+        scheduler.budget.on_freed(Box::new(freed));
+        match Scheduler::start_threads(&scheduler) {
+            Ok(threads) => Ok(Arc::new(Disk {
+                scheduler,
+                reason,
+                threads: Mutex::new(Some(threads)),
+            })),
             Err(error) => {
-                scheduler.shutdown();
-                return Err(StartError::Thread(error));
+                scheduler.close();
+                scheduler.finish();
+                Err(StartError::Thread(error))
             }
-        };
-        Ok(Arc::new(Disk {
-            scheduler,
-            reason,
-            closer: Mutex::new(Some(closer)),
-        }))
+        }
     }
 
-    /// Takes a job. Never blocks, except where [`Disk::blocks_on_loop`].
+    /// Takes a job. Never blocks and takes no lock, except where [`Disk::blocks_on_loop`].
     ///
     /// The answer comes through the job's reply, once, unless nobody wants it when its turn comes:
-    /// then the job is dropped. A job that needs more memory than there will ever be is answered with
-    /// `InvalidInput`, and one that comes after [`Disk::shutdown`] with ECANCELED, both from here.
+    /// then the job is dropped. Besides what the operation itself may answer, there are
     ///
-    /// # Errors
-    /// [`Full`] when as many jobs wait for its device as may, or when it is of class `First`, nobody
-    /// waits before it and there is no memory: better a quick refusal than a client kept waiting
-    /// before its first byte. A job of class `Next` waits for memory in the queue.
-    pub fn submit(&self, job: Job) -> Result<(), Full> {
-        self.scheduler.submit(job)
+    /// - an error that [`engine::is_full`] knows, when as many jobs wait for its device as may, or when
+    ///   it is of class `First`, nobody waits before it and there is no memory: better a quick refusal
+    ///   than a client kept waiting before its first byte. A job of class `Next` waits for memory in
+    ///   the queue;
+    /// - `InvalidInput`, when it needs more memory than there will ever be;
+    /// - ECANCELED, when it comes after [`Disk::shutdown`] or has not started by then.
+    ///
+    /// An answer of these three kinds may come before this call returns.
+    pub fn submit(&self, job: Job) {
+        self.scheduler.submit(job);
     }
 
     /// The engine at work, never `auto`.
@@ -249,14 +266,16 @@ impl Disk {
         &self.scheduler.budget
     }
 
-    /// Whether the device has a slot to spare and no queue. From Linux 6.12 on a `preadv2(RWF_NOWAIT)`
-    /// that misses starts a read behind the scheduler's back: try one only when this is true.
+    /// Whether the device has a slot to spare and no queue, even if all jobs that the scheduler has not
+    /// seen yet were for it. From Linux 6.12 on a `preadv2(RWF_NOWAIT)` that misses starts a read
+    /// behind the scheduler's back: try one only when this is true. Takes no lock. Always false for a
+    /// device that came after 64 others.
     pub fn has_room(&self, device: u64) -> bool {
-        let lanes = self.scheduler.lock();
-        lanes
-            .by_device
-            .get(&device)
-            .is_none_or(|lane| lane.in_flight < self.scheduler.bounds.depth && lane.queued() == 0)
+        let scheduler = &self.scheduler;
+        let arriving = scheduler.intake.arriving();
+        scheduler
+            .loads
+            .has_room(device, arriving, scheduler.bounds.depth)
     }
 
     /// [`Disk::submit`] does the work before it returns, and so may wait for the disk: the `sendfile`
@@ -265,7 +284,7 @@ impl Disk {
         self.scheduler.engine.blocks_on_loop()
     }
 
-    /// What has been done so far. Does not wait.
+    /// What has been done so far. Takes no lock.
     pub fn stats(&self) -> Stats {
         self.scheduler.stats()
     }
@@ -274,8 +293,12 @@ impl Disk {
     /// threads. Blocks for as long as the slowest of them, which on a frozen device is forever. Jobs
     /// that come later are answered with ECANCELED. A second call does nothing.
     pub fn shutdown(&self) {
-        self.scheduler.shutdown();
-        let closer = lock(&self.closer).take();
+        let Some((owner, closer)) = lock(&self.threads).take() else {
+            return;
+        };
+        self.scheduler.close();
+        owner.join().expect("the scheduler does not panic");
+        self.scheduler.finish();
         drop(closer);
     }
 }
@@ -318,35 +341,72 @@ pub(crate) struct Scheduler {
     engine: Box<dyn Engine>,
     bounds: Bounds,
     budget: Budget,
+    intake: Arc<Intake>,
     /// Held for a few instructions, never across a call to the kernel, an engine or a reply's `send`.
+    /// For the owner and the threads of the engine; for an event loop only where that blocks anyway.
     lanes: Mutex<Lanes>,
+    loads: Loads,
     /// The last job in flight has finished.
     idle: Condvar,
     counters: Counters,
 }
 
 impl Scheduler {
-    fn submit(self: &Arc<Self>, job: Job) -> Result<(), Full> {
-        if Budget::cost(job.op.len()) > self.budget.bytes_max() {
-            self.refuse(job, Errno::INVAL);
-            return Ok(());
+    fn start_threads(self: &Arc<Self>) -> io::Result<(JoinHandle<()>, Closer)> {
+        let closer = Closer::start()?;
+        let scheduler = Arc::clone(self);
+        let builder = thread::Builder::new().name("scheduler".to_owned());
+        let owner = builder.spawn(move || scheduler.serve())?;
+        Ok((owner, closer))
+    }
+
+    /// On the thread that owns the lanes. Ends when the intake is closed and empty.
+    fn serve(self: &Arc<Self>) {
+        loop {
+            match self.intake.next() {
+                Arrival::Job(waiting) => {
+                    self.admit(waiting);
+                    self.intake.arrived();
+                }
+                Arrival::Memory => self.pump(None),
+                Arrival::End => return,
+            }
         }
-        let device = job.op.device();
-        let waiting = Waiting {
-            job,
-            since: Instant::now(),
-        };
+    }
+
+    fn submit(self: &Arc<Self>, job: Job) {
+        if Budget::cost(job.op.len()) > self.budget.bytes_max() {
+            return self.refuse(job, Errno::INVAL.into());
+        }
+        let since = Instant::now();
+        let waiting = Waiting { job, since };
+        if self.engine.blocks_on_loop() {
+            return self.admit(waiting);
+        }
+        if let Err(refused) = self.intake.push(waiting) {
+            self.turn_away(refused);
+        }
+    }
+
+    /// Starts a job, or puts it in the lane of its device.
+    fn admit(self: &Arc<Self>, waiting: Waiting) {
+        let device = waiting.job.op.device();
         let offered = self.lock().offer(device, waiting, self);
         match offered {
             Offered::Start(waiting, memory) => self.start(device, waiting, memory),
             Offered::Queued => self.pump(Some(device)),
-            Offered::Closed(waiting) => self.refuse(waiting.job, Errno::CANCELED),
-            Offered::Full(waiting) => {
+            Offered::Refused(refused) => self.turn_away(refused),
+        }
+    }
+
+    fn turn_away(&self, refused: Refused) {
+        match refused {
+            Refused::Closed(waiting) => self.refuse(waiting.job, Errno::CANCELED.into()),
+            Refused::Full(waiting) => {
                 stats::add(&self.counters.full, 1);
-                return Err(Full(waiting.job));
+                self.refuse(waiting.job, Full.into());
             }
         }
-        Ok(())
     }
 
     /// Starts all that can start: on `device`, and for those who stand in line for memory.
@@ -378,6 +438,7 @@ impl Scheduler {
             lanes.in_flight -= 1;
             if let Some(lane) = lanes.by_device.get_mut(&device) {
                 lane.in_flight -= 1;
+                lane.tell();
             }
             if lanes.in_flight == 0 {
                 self.idle.notify_all();
@@ -387,29 +448,30 @@ impl Scheduler {
     }
 
     /// Answers a job that will not be started.
-    fn refuse(&self, job: Job, errno: Errno) {
+    fn refuse(&self, job: Job, error: io::Error) {
         if !job.reply.wanted() {
             return self.count_canceled(1);
         }
         stats::add(&self.counters.errors, 1);
         job.reply.send(Completion {
-            result: Err(errno.into()),
+            result: Err(error),
             queued: Duration::ZERO,
             service: Duration::ZERO,
         });
     }
 
-    fn shutdown(&self) {
-        let waiting = {
-            let mut lanes = self.lock();
-            if lanes.closed {
-                return;
-            }
-            lanes.close()
-        };
+    /// Takes no more jobs, and answers those that wait. The owner ends once it has answered those that
+    /// are on their way.
+    fn close(&self) {
+        self.intake.close();
+        let waiting = self.lock().close();
         for Waiting { job, .. } in waiting {
-            self.refuse(job, Errno::CANCELED);
+            self.refuse(job, Errno::CANCELED.into());
         }
+    }
+
+    /// Waits for the jobs in flight, and ends the engine.
+    fn finish(&self) {
         self.engine.interrupt();
         let in_flight = |lanes: &mut Lanes| lanes.in_flight > 0;
         let idle = self.idle.wait_while(self.lock(), in_flight);
@@ -450,7 +512,9 @@ impl Scheduler {
         };
         Stats {
             engine: self.name,
-            devices: self.lock().devices(),
+            // Before the devices: a job counts there before it stops counting here.
+            arriving: self.intake.arriving(),
+            devices: self.loads.now(),
             reads_async,
             reads_sync,
             bytes_read: stats::get(&counters.bytes_read),
@@ -479,8 +543,9 @@ struct Lanes {
 }
 
 /// The queue of one device. Kept once made: their number is that of the mounts ever seen.
-#[derive(Default)]
 struct Lane {
+    /// Where others read how full it is.
+    load: Arc<Load>,
     first: VecDeque<Waiting>,
     next: VecDeque<Waiting>,
     in_flight: usize,
@@ -488,17 +553,11 @@ struct Lane {
     first_in_a_row: usize,
 }
 
-struct Waiting {
-    job: Job,
-    since: Instant,
-}
-
 /// What came of a new job.
 enum Offered {
     Start(Waiting, Reservation),
     Queued,
-    Full(Waiting),
-    Closed(Waiting),
+    Refused(Refused),
 }
 
 /// What came of looking for a job to start.
@@ -512,17 +571,19 @@ enum Taken {
 impl Lanes {
     fn offer(&mut self, device: u64, waiting: Waiting, scheduler: &Scheduler) -> Offered {
         if self.closed {
-            return Offered::Closed(waiting);
+            return Offered::Refused(Refused::Closed(waiting));
         }
         let bounds = scheduler.bounds;
         let inline = scheduler.engine.blocks_on_loop();
-        let lane = self.by_device.entry(device).or_default();
+        let lane = self.by_device.entry(device);
+        let lane = lane.or_insert_with(|| Lane::new(scheduler.loads.add(device)));
         if lane.queued() >= bounds.queue_max {
-            return Offered::Full(waiting);
+            return Offered::Refused(Refused::Full(waiting));
         }
         let starts = inline || (lane.queued() == 0 && lane.in_flight < bounds.depth);
         if !starts || (waiting.job.class == Class::Next && !inline) {
             lane.queue(waiting.job.class).push_back(waiting);
+            lane.tell();
             return Offered::Queued;
         }
         // An engine that works in place reads into no buffer, and its caller cannot wait in a queue.
@@ -532,7 +593,7 @@ impl Lanes {
                 self.started(device);
                 Offered::Start(waiting, memory)
             }
-            None => Offered::Full(waiting),
+            None => Offered::Refused(Refused::Full(waiting)),
         }
     }
 
@@ -560,7 +621,9 @@ impl Lanes {
     }
 
     fn take(&mut self, device: u64, scheduler: &Scheduler, unwanted: &mut Vec<Waiting>) -> Taken {
-        let lane = self.by_device.entry(device).or_default();
+        let Some(lane) = self.by_device.get_mut(&device) else {
+            return Taken::Nothing;
+        };
         lane.drop_unwanted(unwanted);
         let Some(class) = lane.next_class(scheduler.bounds.depth) else {
             self.starved.retain(|starved| *starved != device);
@@ -574,8 +637,9 @@ impl Lanes {
             return Taken::NoMemory;
         };
         self.requeue_for_memory(device);
+        let waiting = self.lane(device).pop(class);
         self.started(device);
-        match self.by_device.entry(device).or_default().pop(class) {
+        match waiting {
             Some(waiting) => Taken::Start(waiting, memory),
             None => unreachable!("the class was chosen because a job waits in it"),
         }
@@ -599,31 +663,48 @@ impl Lanes {
 
     fn started(&mut self, device: u64) {
         self.in_flight += 1;
-        self.by_device.entry(device).or_default().in_flight += 1;
+        let lane = self.lane(device);
+        lane.in_flight += 1;
+        lane.tell();
+    }
+
+    /// The lane of a device that has had a job.
+    fn lane(&mut self, device: u64) -> &mut Lane {
+        let lane = self.by_device.get_mut(&device);
+        lane.expect("made when its first job was offered")
     }
 
     fn close(&mut self) -> Vec<Waiting> {
         self.closed = true;
         self.starved.clear();
         let lanes = self.by_device.values_mut();
-        lanes
-            .flat_map(|lane| lane.first.drain(..).chain(lane.next.drain(..)))
-            .collect()
-    }
-
-    fn devices(&self) -> Vec<DeviceStats> {
-        let lanes = self.by_device.iter();
-        lanes
-            .map(|(device, lane)| DeviceStats {
-                device: *device,
-                queued: lane.queued(),
-                in_flight: lane.in_flight,
-            })
-            .collect()
+        lanes.flat_map(Lane::empty).collect()
     }
 }
 
 impl Lane {
+    fn new(load: Arc<Load>) -> Lane {
+        Lane {
+            load,
+            first: VecDeque::new(),
+            next: VecDeque::new(),
+            in_flight: 0,
+            first_in_a_row: 0,
+        }
+    }
+
+    /// Call it after every change, before the lock is let go.
+    fn tell(&self) {
+        self.load.set(self.queued(), self.in_flight);
+    }
+
+    fn empty(&mut self) -> VecDeque<Waiting> {
+        let mut all = mem::take(&mut self.first);
+        all.append(&mut self.next);
+        self.tell();
+        all
+    }
+
     fn queued(&self) -> usize {
         self.first.len() + self.next.len()
     }
@@ -642,6 +723,7 @@ impl Lane {
                 unwanted.extend(queue.pop_front());
             }
         }
+        self.tell();
     }
 
     /// Whose turn it is, if there is a slot.

@@ -18,7 +18,9 @@ const BUCKETS: usize = BOUNDS_US.len() + 1;
 pub struct Stats {
     /// The engine at work.
     pub engine: &'static str,
-    /// Every device that has had a job, by number.
+    /// Jobs on their way to the scheduler, which has not seen yet what device they are for.
+    pub arriving: usize,
+    /// The first 64 devices that have had a job.
     pub devices: Vec<DeviceStats>,
     /// Reads (with those that an open made at once) that a thread of the engine did.
     pub reads_async: u64,
@@ -32,7 +34,7 @@ pub struct Stats {
     pub errors: u64,
     /// Jobs dropped before they started, because nobody waited any more.
     pub canceled: u64,
-    /// Jobs handed back because a queue or the memory was full.
+    /// Jobs not taken because a queue or the memory was full.
     pub full: u64,
     /// Time from submission to a thread.
     pub queue_time: Histogram,

@@ -105,6 +105,40 @@ fn an_early_end_is_for_the_pool_to_judge() {
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
 }
 
+/// What is cut off while it is read is never handed over as zeroes.
+#[test]
+fn cached_bytes_are_those_of_the_file() {
+    const FULL: usize = 64 * 1024;
+    let (tree, root) = tree();
+    if !root.file_system().nowait {
+        return;
+    }
+    let path = tree.path().join("ones");
+    let mut seen = 0_usize;
+    for _ in 0..20 {
+        fs::write(&path, [1; FULL]).unwrap();
+        let file = root.open_cached(c"ones").unwrap();
+        let writer = File::options().write(true).open(&path).unwrap();
+        std::thread::scope(|scope| {
+            let truncating = scope.spawn(move || {
+                for size in (1..FULL as u64).rev().step_by(61) {
+                    writer.set_len(size).unwrap();
+                }
+            });
+            while !truncating.is_finished() {
+                let mut bytes = vec![2];
+                match file.read_cached(&mut bytes, FULL, 0) {
+                    Ok(count) => assert_eq!(bytes.len(), 1 + count),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+                }
+                assert!(!bytes.contains(&0));
+                seen += bytes.len() - 1;
+            }
+        });
+    }
+    assert!(seen > 0);
+}
+
 #[test]
 fn a_root_is_a_directory_or_a_file() {
     let error = Root::open(Path::new("/dev/null"), Symlinks::Beneath).unwrap_err();

@@ -208,7 +208,7 @@ impl Stage {
             class: Class::First,
             reply: Box::new(Answer(to)),
         };
-        self.disk.submit(job).unwrap();
+        self.disk.submit(job);
         from.recv().unwrap().result.unwrap()
     }
 

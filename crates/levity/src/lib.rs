@@ -1,6 +1,7 @@
 //! Levity: a web server whose event loop never waits for the disk.
 //!
 //! Start with [`exchange`]: it lists the seven steps that carry every request.
+#![forbid(unsafe_code)]
 
 pub mod accept;
 pub mod access_log;

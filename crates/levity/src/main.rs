@@ -1,4 +1,5 @@
 //! The `levity` binary: the command line, then the server.
+#![forbid(unsafe_code)]
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;

@@ -6,10 +6,11 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
-use levity_disk::{Disk, Settings};
+use levity_disk::Disk;
 use rustix::fs::{major, minor};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -33,6 +34,10 @@ use crate::{accept::Socket, admin};
 
 /// Files that the cache keeps open at most; fewer where the process may open few.
 const CACHED_DESCRIPTORS_MAX: u64 = 4096;
+
+/// Descriptors that `"auto"` counts on at most: the kernel's table for them has 8 bytes each, and some
+/// containers allow a thousand million.
+const DESCRIPTORS_MAX: u64 = 1 << 20;
 
 /// Descriptors for everything that is neither a connection nor a served file.
 const OWN_DESCRIPTORS: u64 = 256;
@@ -133,7 +138,8 @@ impl Descriptors {
         limit.current = limit.maximum;
         // Refused in some sandboxes: then the soft limit stands.
         let _ = setrlimit(Resource::Nofile, limit);
-        let files = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let files = files.min(DESCRIPTORS_MAX);
         let cached = CACHED_DESCRIPTORS_MAX.min(files / 4);
         let connections = files.saturating_sub(cached + OWN_DESCRIPTORS) / 2;
         Self {
@@ -153,6 +159,8 @@ struct Server {
     ended: mpsc::Receiver<io::Result<()>>,
     listening: Vec<(Address, Address)>,
     log: Option<Writer>,
+    /// Log lines lost by this writer and those before it.
+    unwritten: Arc<AtomicU64>,
     admin: Option<Admin>,
     _watchdog: Watchdog,
 }
@@ -169,9 +177,10 @@ impl Server {
         let descriptors = Descriptors::share(config.limits.connections);
         widen_descriptor_table(&descriptors)?;
         let service = Arc::new(Service::new(config.clone())?);
-        let disk = Disk::start(settings(&config.disk)).map_err(io::Error::other)?;
+        let disk = Disk::start(config.disk.settings()).map_err(io::Error::other)?;
         let cache = Arc::new(Shared::new(config.disk.cache_bytes, descriptors.cached_max));
-        let log = log_writer(&config.log)?;
+        let unwritten = Arc::default();
+        let log = log_writer(&config.log, &unwritten)?;
         let mut bound = config
             .listen
             .iter()
@@ -182,7 +191,7 @@ impl Server {
         let worker_stats: Vec<_> = (0..count)
             .map(|number| Arc::new(WorkerStats::new(number)))
             .collect();
-        let stats = Arc::new(gather(&worker_stats, disk.clone(), log.as_ref()));
+        let stats = Arc::new(gather(&worker_stats, disk.clone(), &unwritten));
         let watchdog = Watchdog::start(worker_stats.clone())?;
         let admin = start_admin(config.admin.as_ref(), &stats)?;
         let (end, ended) = mpsc::channel(count);
@@ -214,6 +223,7 @@ impl Server {
             ended,
             listening,
             log,
+            unwritten,
             admin,
             _watchdog: watchdog,
         })
@@ -308,7 +318,7 @@ impl Server {
         let old = &self.service.config;
         if config.server != old.server || !same_disk(&config.disk, &old.disk) {
             return Err(io::Error::other(
-                "[server] and [disk] change with a restart only",
+                "[server], and [disk] but for entry_ttl and chunk, change with a restart only",
             ));
         }
         let service = Arc::new(Service::new(config)?);
@@ -321,7 +331,7 @@ impl Server {
             .map(|address| listen::bind(address, self.workers.len()))
             .collect::<io::Result<Vec<_>>>()?;
         let log = (config.log != old.log)
-            .then(|| log_writer(&config.log))
+            .then(|| log_writer(&config.log, &self.unwritten))
             .transpose()?;
         let admin = (config.admin != old.admin)
             .then(|| start_admin(config.admin.as_ref(), &self.stats))
@@ -394,19 +404,18 @@ fn take_sockets(bound: &mut [Bound]) -> Vec<(Address, Socket)> {
         .collect()
 }
 
-/// All but how long an entry is trusted is built in at the start.
+/// All but what every request looks up anew is built in at the start.
 fn same_disk(new: &config::Disk, old: &config::Disk) -> bool {
     let mut new = new.clone();
     new.entry_ttl = old.entry_ttl;
+    new.chunk_bytes = old.chunk_bytes;
     new == *old
 }
 
-fn gather(workers: &[Arc<WorkerStats>], disk: Arc<Disk>, log: Option<&Writer>) -> Stats {
-    let stats = Stats::new(workers.to_vec()).with_disk(move || disk_figures(&disk.stats()));
-    match log {
-        Some(log) => stats.with_log_unwritten(log.unwritten()),
-        None => stats,
-    }
+fn gather(workers: &[Arc<WorkerStats>], disk: Arc<Disk>, unwritten: &Arc<AtomicU64>) -> Stats {
+    Stats::new(workers.to_vec())
+        .with_disk(move || disk_figures(&disk.stats()))
+        .with_log_unwritten(unwritten.clone())
 }
 
 fn disk_figures(stats: &levity_disk::Stats) -> DiskFigures {
@@ -430,18 +439,7 @@ fn disk_figures(stats: &levity_disk::Stats) -> DiskFigures {
     }
 }
 
-fn settings(disk: &config::Disk) -> Settings {
-    Settings {
-        engine: disk.engine.clone(),
-        threads: disk.threads,
-        stat_threads: disk.stat_threads,
-        depth: disk.depth,
-        queue_max: disk.queue,
-        buffer_bytes_max: disk.buffer_bytes,
-    }
-}
-
-fn log_writer(log: &config::Log) -> io::Result<Option<Writer>> {
+fn log_writer(log: &config::Log, unwritten: &Arc<AtomicU64>) -> io::Result<Option<Writer>> {
     let target = match &log.access {
         AccessLog::Off => return Ok(None),
         AccessLog::Stdout => access_log::Target::Stdout,
@@ -451,7 +449,7 @@ fn log_writer(log: &config::Log) -> io::Result<Option<Writer>> {
         LogFormat::Combined => access_log::Format::Combined,
         LogFormat::Json => access_log::Format::Json,
     };
-    Writer::start(target, format).map(Some)
+    Writer::start(target, format, unwritten.clone()).map(Some)
 }
 
 fn start_admin(address: Option<&Address>, stats: &Arc<Stats>) -> io::Result<Option<Admin>> {

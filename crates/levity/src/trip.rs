@@ -5,8 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use levity_disk::engine::Listing;
-use levity_disk::{Class, Completion, Done, Full, Job, Op, OpenFile, Ready, Reply, Root};
+use levity_disk::engine::{self, Listing};
+use levity_disk::{Class, Completion, Done, Job, Op, OpenFile, Ready, Reply, Root};
+use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tokio::time;
 
@@ -141,20 +142,24 @@ impl<'a> Trips<'a> {
         })
     }
 
-    /// A full queue refuses what no client has seen anything of yet; later chunks wait.
+    /// A full queue refuses what no client has seen anything of yet; later chunks ask again.
     async fn queue(&self, op: Op, class: Class) -> io::Result<Completion> {
+        loop {
+            let completion = self.submit(op.clone(), class).await?;
+            match &completion.result {
+                Err(error) if engine::is_full(error) && class == Class::First => {
+                    return Err(Errno::CANCELED.into());
+                }
+                Err(error) if engine::is_full(error) => time::sleep(FULL_RETRY_INTERVAL).await,
+                _ => return Ok(completion),
+            }
+        }
+    }
+
+    async fn submit(&self, op: Op, class: Class) -> io::Result<Completion> {
         let (sender, receiver) = oneshot::channel();
         let reply = Box::new(Answer(sender));
-        let mut job = Job { op, class, reply };
-        while let Err(Full(back)) = self.worker.disk.submit(job) {
-            if class == Class::First {
-                return Err(rustix::io::Errno::CANCELED.into());
-            }
-            job = back;
-            time::sleep(FULL_RETRY_INTERVAL).await;
-        }
-        receiver
-            .await
-            .map_err(|_| rustix::io::Errno::CANCELED.into())
+        self.worker.disk.submit(Job { op, class, reply });
+        receiver.await.map_err(|_| Errno::CANCELED.into())
     }
 }

@@ -25,9 +25,7 @@ use rustix::io::Errno;
 
 use super::operation::{self, fill, opened, with_first, within};
 use super::pool::{Pool, Queue};
-use super::{
-    Description, Done, Engine, Op, Ready, Started, Threads, Ticket, Unavailable, Work, threads,
-};
+use super::{Description, Engine, Op, Started, Threads, Ticket, Unavailable, Work, threads};
 use crate::buffer::Buffer;
 use crate::lock::lock;
 use crate::open::OpenFile;
@@ -256,12 +254,12 @@ impl Read {
         let Read {
             file,
             buffer,
+            offset,
             ticket,
-            ..
         } = self;
         ticket.finish(result.and_then(|()| match file {
-            Target::Shared(_) => Ok(Done::Read(Ready::Bytes(buffer))),
-            Target::Opened(file) => with_first(file, buffer),
+            Target::Shared(file) => operation::read(&file, buffer, offset),
+            Target::Opened(file) => with_first(file, buffer, offset),
         }));
     }
 }

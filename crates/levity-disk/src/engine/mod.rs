@@ -30,7 +30,7 @@ use crate::scheduler::StartError;
 pub use work::{Ticket, Work};
 
 /// What one trip to the disk does.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Op {
     /// Open `path` beneath `root`, `fstat` it and, when it is a regular file, read `first`: one trip
     /// instead of three, because each of the three may wait for the disk.
@@ -42,7 +42,7 @@ pub enum Op {
         /// Offset and bytes to read at once; cut at the end of the file. `None` reads nothing.
         first: Option<(u64, usize)>,
     },
-    /// Read `len` bytes from `offset`. Fewer come back only at the end of the file.
+    /// Read `len` bytes from `offset`. Fewer come back only at the end of the file, see [`Done::Read`].
     Read {
         /// The file; the operation holds it until its completion.
         file: Arc<OpenFile>,
@@ -125,9 +125,10 @@ pub enum Done {
         /// that could disagree: `first` is `None` or [`Ready::PageCache`].
         stable: bool,
     },
-    /// Of [`Op::Read`]. A read that races with a truncation may hold zeroes for what was cut off: the
-    /// kernel clears the rest of the last page while others read it. [`OpenFile::refresh`] afterwards
-    /// tells; a size below the end of what was read means that it cannot be trusted.
+    /// Of [`Op::Read`]. Fewer bytes than asked for mean that the file ends there, or ended there when
+    /// the read was over: what a truncation has cut off in the meantime is never handed over as the
+    /// zeroes that the kernel puts in its place. Only [`Ready::PageCache`], which is still to be read,
+    /// cannot promise that.
     Read(Ready),
     /// Of [`Op::List`].
     Listed(Listing),
@@ -144,14 +145,39 @@ pub struct Completion {
     pub service: Duration,
 }
 
+/// Whether an error means that the job was not taken: as many wait for its device, or are on their way
+/// to the scheduler, as may, or it would start now and there is no memory for it. Nothing has been
+/// done, and it may be submitted again.
+pub fn is_full(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Full>())
+}
+
+/// Marks the error that [`is_full`] knows.
+#[derive(Debug)]
+pub(crate) struct Full;
+
+impl From<Full> for io::Error {
+    fn from(full: Full) -> io::Error {
+        io::Error::new(io::ErrorKind::ResourceBusy, full)
+    }
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the queue of the disk is full")
+    }
+}
+
+impl std::error::Error for Full {}
+
 /// Where a completion goes.
 pub trait Reply: Send {
     /// Whether anyone still waits. A job that nobody wants is dropped without an answer if it has not
     /// started. Called under the scheduler's lock: no more than the load of an atomic.
     fn wanted(&self) -> bool;
-    /// Hands over the completion. Called at most once, from a thread of the engine, or from within
-    /// [`Disk::submit`](crate::Disk::submit) or [`Disk::shutdown`](crate::Disk::shutdown). Must not
-    /// block, and must not submit, shut down or drop a disk; dropping the completion, and with it
+    /// Hands over the completion. Called at most once, from a thread of the engine or the scheduler,
+    /// or from within [`Disk::submit`](crate::Disk::submit) or
+    /// [`Disk::shutdown`](crate::Disk::shutdown). Must not block, and must not submit, shut down or drop a disk; dropping the completion, and with it
     /// files and buffers, is fine. The job counts as in flight until it returns.
     fn send(self: Box<Self>, completion: Completion);
 }
@@ -215,8 +241,9 @@ pub trait Engine: Send + Sync {
     /// Every work is finished once ([`Ticket::finish`]), from a thread of the engine (from this call
     /// when the engine blocks), without a lock held. Short reads are carried on until the bytes asked
     /// for or the end of the file are reached, and so are EINTR and EAGAIN: [`Done::Read`] holds fewer
-    /// bytes only at the end of the file, and what that means is for the caller to say. Any other
-    /// errno is passed on as it is, and bytes read before it are dropped.
+    /// bytes only at the end of the file, and what that means is for the caller to say. The end is
+    /// asked for once more after the last byte, so that nothing cut off by a truncation is handed
+    /// over. Any other errno is passed on as it is, and bytes read before it are dropped.
     fn submit(&self, work: Work);
 
     /// [`Engine::submit`] does the work itself, on the calling thread, however long that takes.

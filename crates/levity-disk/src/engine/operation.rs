@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::{Done, Op, Ready, Ticket};
 use crate::buffer::Buffer;
 use crate::listing;
-use crate::open::{Kind, OpenFile, Root};
+use crate::open::{Kind, Meta, OpenFile, Root};
 use crate::syscall;
 
 /// Does all of `op` on the calling thread.
@@ -20,7 +20,7 @@ pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
         Op::Read { file, offset, len } => {
             let mut buffer = ticket.buffer(len);
             fill(&file, &mut buffer, offset)?;
-            Ok(Done::Read(Ready::Bytes(buffer)))
+            read(&file, buffer, offset)
         }
         Op::List {
             directory,
@@ -42,7 +42,7 @@ fn open(
     };
     let mut buffer = ticket.buffer(len);
     fill(&file, &mut buffer, offset)?;
-    with_first(file, buffer)
+    with_first(file, buffer, offset)
 }
 
 /// What to read of a file that has just been opened: `first`, cut at its end.
@@ -61,15 +61,39 @@ pub(super) fn opened(file: OpenFile) -> Done {
     }
 }
 
-/// The outcome of an open that has read `buffer`: asks once more what the file is now.
-pub(super) fn with_first(mut file: OpenFile, buffer: Buffer) -> io::Result<Done> {
+/// The outcome of an open that has read `buffer` from `offset`: asks once more what the file is now.
+pub(super) fn with_first(mut file: OpenFile, mut buffer: Buffer, offset: u64) -> io::Result<Done> {
     let before = file.meta;
     file.meta = file.refresh()?;
+    cut(&mut buffer, offset, &before, &file.meta);
     Ok(Done::Opened {
         stable: file.meta.same_version(&before),
         file: Arc::new(file),
         first: Some(Ready::Bytes(buffer)),
     })
+}
+
+/// The outcome of a read into `buffer` from `offset`.
+pub(super) fn read(file: &OpenFile, mut buffer: Buffer, offset: u64) -> io::Result<Done> {
+    cut_at_end(file, &mut buffer, offset)?;
+    Ok(Done::Read(Ready::Bytes(buffer)))
+}
+
+/// Cuts what has been read from `offset` to what the file holds now.
+pub(super) fn cut_at_end(file: &OpenFile, buffer: &mut Buffer, offset: u64) -> io::Result<()> {
+    cut(buffer, offset, &file.meta, &file.refresh()?);
+    Ok(())
+}
+
+/// A truncation lowers the size first and then clears the rest of the last page, while others read
+/// it: a zero that was not in the file lies beyond the size that `fstat` tells after the read.
+///
+/// A file without a size at both times is one of procfs or the like: its bytes are made when read.
+fn cut(buffer: &mut Buffer, offset: u64, before: &Meta, now: &Meta) {
+    if (before.size, now.size) != (0, 0) {
+        let held = now.size.saturating_sub(offset);
+        buffer.truncate(usize::try_from(held).unwrap_or(usize::MAX));
+    }
 }
 
 /// Reads until the buffer has no more room or the file ends. `offset` is where the buffer begins; it

@@ -41,7 +41,10 @@ impl Ready {
             Ready::Bytes(_) => {}
             Ready::Pipe { pipe, .. } => drain(&pipe, &mut buffer)?,
             Ready::Shared { memory, offset, .. } => copy_shared(&memory, offset, &mut buffer)?,
-            Ready::PageCache { file, offset, .. } => operation::fill(&file, &mut buffer, offset)?,
+            Ready::PageCache { file, offset, .. } => {
+                operation::fill(&file, &mut buffer, offset)?;
+                operation::cut_at_end(&file, &mut buffer, offset)?;
+            }
         }
         if buffer.len() < len {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -18,14 +18,14 @@ mod cases {
         if disk.blocks_on_loop() {
             let (job, given_up) = job(read_op(&file, 0, 100), Class::First);
             given_up.give_up();
-            disk.submit(job).unwrap();
+            disk.submit(job);
             assert!(!given_up.is_answered());
             assert_eq!(disk.stats().canceled, 1);
             return;
         }
         let held = Held::new(&disk, read_op(&file, 0, 100), Class::First);
-        let given_up = submit(&disk, read_op(&file, 0, 100), Class::First).unwrap();
-        let other = submit(&disk, read_op(&file, 1, 99), Class::First).unwrap();
+        let given_up = submit(&disk, read_op(&file, 0, 100), Class::First);
+        let other = submit(&disk, read_op(&file, 1, 99), Class::First);
         given_up.give_up();
         assert!(given_up.is_silent() && other.is_silent());
         held.release();
@@ -46,7 +46,7 @@ mod cases {
         let mut answered = 0;
         for offset in 0..JOBS {
             let op = read_op(&file, offset as u64, 200_000);
-            let waiting = submit(&disk, op, Class::Next).unwrap();
+            let waiting = submit(&disk, op, Class::Next);
             for _ in 0..offset * 20 {
                 std::hint::spin_loop();
             }
@@ -63,7 +63,7 @@ mod cases {
         let disk = rig.disk();
         rig.write("file", 100_000);
         let file = open(&disk, &rig.root(), "file");
-        let waiting = submit(&disk, read_op(&file, 0, 100_000), Class::First).unwrap();
+        let waiting = submit(&disk, read_op(&file, 0, 100_000), Class::First);
         let completion = waiting.completion();
         waiting.give_up();
         assert!(completion.result.is_ok());
@@ -79,7 +79,7 @@ mod cases {
         rig.write("file", 1 << 20);
         let file = open(&disk, &rig.root(), "file");
         let jobs: Vec<_> = (0..200)
-            .map(|n| submit(&disk, read_op(&file, n, 100_000), Class::Next).unwrap())
+            .map(|n| submit(&disk, read_op(&file, n, 100_000), Class::Next))
             .collect();
         disk.shutdown();
         for waiting in jobs {
@@ -89,7 +89,7 @@ mod cases {
             }
             assert!(!waiting.is_answered(), "a second answer");
         }
-        let late = submit(&disk, read_op(&file, 0, 10), Class::First).unwrap();
+        let late = submit(&disk, read_op(&file, 0, 10), Class::First);
         let error = late.result().unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
         assert_eq!(disk.budget().in_use(), 0);

@@ -5,6 +5,7 @@ use crate::harness::for_every_engine;
 for_every_engine![
     truncated_between_reads,
     truncated_during_reads,
+    truncated_during_opens,
     grown,
     renamed_over,
     rewritten_in_place,
@@ -15,10 +16,11 @@ for_every_engine![
 mod cases {
     use std::fs::{self, File};
     use std::io::Write;
+    use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Instant;
 
-    use levity_disk::Ready;
+    use levity_disk::{Disk, Ready};
 
     use crate::harness::*;
 
@@ -35,35 +37,61 @@ mod cases {
         assert!(!file.refresh().unwrap().same_version(&file.meta()));
     }
 
-    /// Whatever the moment, what comes back is what the file held, only less of it; or zeroes where it
-    /// was cut off, because the kernel clears the rest of the last page while others read it.
+    /// Whatever the moment, what comes back is what the file held, only less of it: never a zero that
+    /// the kernel puts in the place of what is cut off.
     pub fn truncated_during_reads(rig: &Rig) {
-        let disk = rig.disk();
-        let path = rig.write("file", 2 << 20);
-        let file = open(&disk, &rig.root(), "file");
-        let writer = File::options().write(true).open(&path).unwrap();
+        let (disk, root) = (rig.disk(), rig.root());
+        for _ in 0..4 {
+            let path = without_zeroes(rig);
+            let file = open(&disk, &root, "file");
+            while_truncated(&path, || match try_read(&disk, &file, 0, FULL) {
+                Ok(bytes) => assert!(!bytes.contains(&0)),
+                // Handed over as a place in the file, and shorter by now.
+                Err(error) => assert!(is_shorter_by_now(&disk, &error)),
+            });
+        }
+    }
+
+    pub fn truncated_during_opens(rig: &Rig) {
+        let (disk, root) = (rig.disk(), rig.root());
+        for _ in 0..4 {
+            let path = without_zeroes(rig);
+            while_truncated(&path, || {
+                let opened = try_open(&disk, &root, "file", Some((0, FULL))).unwrap();
+                match bytes(&disk, opened.first.unwrap()) {
+                    Ok(bytes) => assert!(!bytes.contains(&0)),
+                    Err(error) => assert!(is_shorter_by_now(&disk, &error)),
+                }
+            });
+        }
+    }
+
+    const FULL: usize = 256 * 1024;
+
+    fn without_zeroes(rig: &Rig) -> PathBuf {
+        let path = rig.path("file");
+        fs::write(&path, vec![1; FULL]).unwrap();
+        path
+    }
+
+    /// Calls `read` again and again while the file is cut, never at the end of a page: the kernel then
+    /// clears what is left of it.
+    fn while_truncated(path: &Path, mut read: impl FnMut()) {
+        let writer = File::options().write(true).open(path).unwrap();
         std::thread::scope(|scope| {
             let truncating = scope.spawn(move || {
-                for size in (0..2 << 20).rev().step_by(8192) {
+                for size in (1..FULL as u64).rev().step_by(61) {
                     writer.set_len(size).unwrap();
                 }
             });
             while !truncating.is_finished() {
-                match try_read(&disk, &file, 0, 2 << 20) {
-                    Ok(bytes) => assert!(is_pattern_or_zero(&bytes, 0)),
-                    // Handed over as a place in the file, and shorter by now.
-                    Err(error) => assert!(
-                        disk.blocks_on_loop() && error.kind() == std::io::ErrorKind::UnexpectedEof
-                    ),
-                }
+                read();
             }
         });
     }
 
-    fn is_pattern_or_zero(bytes: &[u8], offset: u64) -> bool {
-        let expected = pattern(offset, bytes.len());
-        let mut pairs = bytes.iter().zip(&expected);
-        pairs.all(|(byte, expected)| byte == expected || *byte == 0)
+    fn is_shorter_by_now(disk: &Disk, error: &std::io::Error) -> bool {
+        disk.blocks_on_loop() && error.kind() == std::io::ErrorKind::UnexpectedEof
     }
 
     pub fn grown(rig: &Rig) {

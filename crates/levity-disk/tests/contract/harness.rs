@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine;
 use levity_disk::{
-    Budget, Class, Completion, Disk, Done, Full, Job, Listing, Op, OpenFile, Ready, Reply, Root,
+    Budget, Class, Completion, Disk, Done, Job, Listing, Op, OpenFile, Ready, Reply, Root,
     Settings, Symlinks,
 };
 use tempfile::TempDir;
@@ -177,13 +177,14 @@ pub fn job(op: Op, class: Class) -> (Job, Waiting) {
     (Job { op, class, reply }, Waiting { from, wanted })
 }
 
-pub fn submit(disk: &Disk, op: Op, class: Class) -> Result<Waiting, Full> {
+pub fn submit(disk: &Disk, op: Op, class: Class) -> Waiting {
     let (job, waiting) = job(op, class);
-    disk.submit(job).map(|()| waiting)
+    disk.submit(job);
+    waiting
 }
 
 pub fn ask(disk: &Disk, op: Op) -> io::Result<Done> {
-    submit(disk, op, Class::First).expect("room").result()
+    submit(disk, op, Class::First).result()
 }
 
 pub fn open_op(root: &Arc<Root>, path: &str, first: Option<(u64, usize)>) -> Op {
@@ -276,12 +277,18 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Until nothing is queued or in flight on any device.
+/// Until nothing is on its way, queued or in flight on any device.
 pub fn settle(disk: &Disk) {
     until("no job is left", || {
-        let devices = disk.stats().devices;
-        devices.iter().all(|d| d.queued + d.in_flight == 0)
+        let stats = disk.stats();
+        let mut devices = stats.devices.iter();
+        stats.arriving == 0 && devices.all(|d| d.queued + d.in_flight == 0)
     });
+}
+
+/// Until every job submitted so far has its place.
+pub fn arrive(disk: &Disk) {
+    until("every job has arrived", || disk.stats().arriving == 0);
 }
 
 /// A job that keeps its slot until it is let go: its reply does what a reply must not, and blocks.
@@ -317,7 +324,7 @@ impl Held {
             reached: Arc::clone(&reached),
             release: Arc::clone(&release),
         });
-        disk.submit(Job { op, class, reply }).expect("room");
+        disk.submit(Job { op, class, reply });
         reached.wait();
         Held { reached, release }
     }

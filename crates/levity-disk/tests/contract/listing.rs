@@ -101,7 +101,7 @@ mod cases {
                     directory: Arc::clone(&directory),
                     entries_max: 2000,
                 };
-                submit(&disk, op, Class::First).unwrap()
+                submit(&disk, op, Class::First)
             })
             .collect();
         for waiting in waiting {

@@ -103,24 +103,23 @@ pub struct Writer {
     format: Format,
     queue: SyncSender<Vec<u8>>,
     orders: Arc<Orders>,
-    unwritten: Arc<AtomicU64>,
     ended: Receiver<()>,
     thread: JoinHandle<()>,
 }
 
 impl Writer {
     /// Opens the target and starts the thread. May block; call it from the control thread, before
-    /// any thread is guarded. Fails when the target cannot be opened or no thread can be started.
-    pub fn start(target: Target, format: Format) -> io::Result<Self> {
+    /// any thread is guarded. Lines that cannot be written are added to `unwritten`. Fails when the
+    /// target cannot be opened or no thread can be started.
+    pub fn start(target: Target, format: Format, unwritten: Arc<AtomicU64>) -> io::Result<Self> {
         let (queue, blocks) = sync_channel(BLOCKS_MAX);
         let (running, ended) = sync_channel(0);
         let orders = Arc::<Orders>::default();
-        let unwritten = Arc::<AtomicU64>::default();
         let mut writing = Writing {
             output: target.open()?,
             target,
             orders: orders.clone(),
-            unwritten: unwritten.clone(),
+            unwritten,
             failing: false,
         };
         let thread = thread::Builder::new()
@@ -133,7 +132,6 @@ impl Writer {
             format,
             queue,
             orders,
-            unwritten,
             ended,
             thread,
         })
@@ -155,12 +153,6 @@ impl Writer {
         self.orders.reopen.store(true, Ordering::Release);
         self.wake();
     }
-
-    /// Lines that reached the thread and could not be written, such as on a full disk.
-    pub fn unwritten(&self) -> Arc<AtomicU64> {
-        self.unwritten.clone()
-    }
-
     /// Writes what was handed over and ends; says whether that was done within `wait_max`. A thread
     /// that still waits for its file is left behind. Drop or flush every [`Log`] first.
     pub fn shutdown(self, wait_max: Duration) -> bool {
@@ -246,7 +238,7 @@ mod tests {
     const WAIT_MAX: Duration = Duration::from_secs(20);
 
     fn start(path: &Path) -> Writer {
-        Writer::start(Target::File(path.into()), Format::Combined).expect("start")
+        Writer::start(Target::File(path.into()), Format::Combined, Arc::default()).expect("start")
     }
 
     fn lines(path: &Path) -> usize {
@@ -366,8 +358,9 @@ mod tests {
 
     #[test]
     fn a_full_disk_loses_lines_but_not_the_count() {
-        let writer = start(Path::new("/dev/full"));
-        let unwritten = writer.unwritten();
+        let unwritten = Arc::<AtomicU64>::default();
+        let target = Target::File("/dev/full".into());
+        let writer = Writer::start(target, Format::Combined, unwritten.clone()).expect("start");
         let mut log = writer.log();
         log.record(&record());
         log.record(&record());

@@ -139,7 +139,8 @@ pub const TABLES: &[Table] = &[
                 "depth",
                 Kind::Count(bounds("1", "4096")),
                 Some("auto"),
-                "Reads in flight per device. `\"auto\"` adapts it to the device, a number turns that off.",
+                "Reads in flight per device; fewer than `threads` less `stat_threads`, so that one frozen device leaves \
+                 threads to the others. `\"auto\"` is 16, or half of the threads that read when `threads` is a number.",
             ),
             key(
                 "chunk",

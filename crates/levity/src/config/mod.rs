@@ -70,7 +70,7 @@ pub struct Disk {
     pub threads: Option<usize>,
     /// Threads of the pool kept for opening files; fewer than `threads`.
     pub stat_threads: Option<usize>,
-    /// Reads in flight per device; `None` adapts it.
+    /// Reads in flight per device; `None` lets the server choose.
     pub depth: Option<usize>,
     /// Bytes per read, a multiple of [`CHUNK_STEP_BYTES`].
     pub chunk_bytes: Option<usize>,
@@ -82,6 +82,21 @@ pub struct Disk {
     pub queue: usize,
     /// How long an open file and its metadata are trusted.
     pub entry_ttl: Duration,
+}
+
+impl Disk {
+    /// The same for the disk crate.
+    #[must_use]
+    pub fn settings(&self) -> levity_disk::Settings {
+        levity_disk::Settings {
+            engine: self.engine.clone(),
+            threads: self.threads,
+            stat_threads: self.stat_threads,
+            depth: self.depth,
+            queue_max: self.queue,
+            buffer_bytes_max: self.buffer_bytes,
+        }
+    }
 }
 
 /// Reads with `O_DIRECT` start and end at multiples of the largest logical block in use.
@@ -321,7 +336,7 @@ fn admin(fields: &Fields<'_>, listen: &[Address]) -> Option<Address> {
 fn disk(fields: &Fields<'_>) -> Disk {
     fields.less_than("stat_threads", "threads");
     fields.at_most("chunk", "buffer_bytes");
-    Disk {
+    let disk = Disk {
         engine: fields
             .word("engine", Some(keys::ENGINE_FOR_TESTS))
             .unwrap_or("auto")
@@ -334,7 +349,17 @@ fn disk(fields: &Fields<'_>) -> Disk {
         buffer_bytes: fields.size("buffer_bytes"),
         queue: fields.count("queue"),
         entry_ttl: fields.duration("entry_ttl"),
+    };
+    let fits = disk.threads > disk.stat_threads || disk.stat_threads.is_none();
+    if fits && let Err(error) = disk.settings().check() {
+        let key = if fields.has("threads") {
+            "threads"
+        } else {
+            "depth"
+        };
+        fields.report(key, error, None);
     }
+    disk
 }
 
 fn chunk_bytes(fields: &Fields<'_>) -> Option<usize> {

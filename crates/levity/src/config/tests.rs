@@ -162,7 +162,7 @@ fn every_value() {
 workers = 2
 [disk]
 engine = \"io_uring\"
-threads = 8
+threads = 64
 stat_threads = 2
 depth = 32
 chunk = \"512KiB\"
@@ -203,7 +203,7 @@ root = \"/srv/b\"
     assert_eq!(config.server.workers, Some(2));
     let expected = Disk {
         engine: "io_uring".to_owned(),
-        threads: Some(8),
+        threads: Some(64),
         stat_threads: Some(2),
         depth: Some(32),
         chunk_bytes: Some(512 << 10),
@@ -347,8 +347,15 @@ fn bounds_that_contradict_each_other() {
         "[disk]\nchunk = 5000",
         &["2:9 `chunk`: 5000 bytes are no multiple of 4096"],
     );
+    assert_told_in(
+        "[disk]\nthreads = 4\nstat_threads = 3",
+        &[
+            "2:11 `threads`: threads (4) less stat_threads (3) must be more than depth (1), or one disk that freezes \
+             stops all the others",
+        ],
+    );
     assert_eq!(
-        all("[disk]\nthreads = 4\nstat_threads = 3")
+        all("[disk]\nthreads = 5\nstat_threads = 3")
             .disk
             .stat_threads,
         Some(3)

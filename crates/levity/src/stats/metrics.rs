@@ -146,7 +146,7 @@ pub(super) const METRICS: &[Metric] = &[
         labels: &["code"],
         help: "Requests finished, by status code; codes outside 100-599 count as \"other\".",
         grows: "Load, when it is 2xx and 3xx. When 5xx grows, read the access log's `end` and `io_wait` of those requests: 503 \
-                is a full disk queue, 502 and 504 are an upstream. A jump of 400 or 408 is a broken or hostile client.",
+                is a full disk queue or a disk that does not answer. A jump of 400 or 408 is a broken or hostile client.",
         samples: requests,
     },
     Metric {
@@ -175,7 +175,7 @@ pub(super) const METRICS: &[Metric] = &[
         labels: &[],
         help: "From the first byte of a request to the first byte of its response.",
         grows: "When levity_io_wait_seconds grows with it, the disk is the cause; when levity_loop_stall_seconds or levity_loop_hog_seconds does, \
-                the server is; when neither does, an upstream or the processor is.",
+                the server is; when neither does, the processor is.",
         samples: |scrape, samples| scrape.histogram(samples, |worker| &worker.ttfb),
     },
     Metric {
@@ -193,8 +193,8 @@ pub(super) const METRICS: &[Metric] = &[
         unit: "connections",
         labels: &["state"],
         help: "Client connections now, by state.",
-        grows: "When it grows and levity_requests_total does not, clients hold idle or slow connections: lower `limits.idle_timeout` or set \
-                `limits.connections_per_prefix`, and compare with the descriptor limit.",
+        grows: "When it grows and levity_requests_total does not, clients hold idle or slow connections: lower `limits.idle_timeout` or \
+                `limits.connections`, and compare with the descriptor limit.",
         samples: |scrape, samples| {
             samples.value(&[("state", "open")], scrape.sum(WorkerStats::open))
         },
@@ -262,7 +262,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: "operations",
         labels: &["device"],
         help: "Operations that the device works on now.",
-        grows: "It follows the adapted depth. When it sits at a depth you set by hand and levity_disk_queue_depth grows, try `disk.depth = \"auto\"`.",
+        grows: "It stays at `disk.depth` while the disk is the limit. When levity_disk_queue_depth grows too, the disk is slower than what is asked of it.",
         samples: |scrape, samples| scrape.each_device(samples, |device| device.in_flight),
     },
     Metric {
@@ -322,7 +322,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: "seconds",
         labels: &["worker"],
         help: "Processor time of one poll of one task; only polls that used more than 5 ms are recorded.",
-        grows: "One task keeps every other connection of its worker waiting. Look at the step named on standard error; compression and huge listings are the first suspects.",
+        grows: "One task keeps every other connection of its worker waiting. Look at the step named on standard error; huge listings are the first suspect.",
         samples: |scrape, samples| {
             scrape.each_worker(|worker, label| samples.histogram(label, &worker.hog.figures()));
         },

@@ -75,7 +75,7 @@ impl Stats {
         self
     }
 
-    /// Adds the lines that the access log's writer lost: [`crate::access_log::Writer::unwritten`].
+    /// Adds the lines that the access log's writers lost.
     #[must_use]
     pub fn with_log_unwritten(mut self, lines: Arc<AtomicU64>) -> Self {
         self.log_unwritten = Some(lines);

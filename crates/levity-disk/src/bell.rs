@@ -1,0 +1,86 @@
+//! How a thread that may not wait wakes one that sleeps: no lock, and no system call unless it sleeps.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::thread::{self, Thread};
+
+/// Wakes one thread, its sleeper.
+///
+/// Whoever rings first leaves work where the sleeper looks for it; the sleeper says that it is asleep
+/// and then looks once more. Each side writes, passes a fence, and reads what the other has written.
+/// Sequentially consistent fences have one order: the one that comes second sees what was written
+/// before the first. So either the ringer sees a sleeper and wakes it, or the sleeper sees the work.
+/// Acquire and release are not enough: both sides could read the old value.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    asleep: AtomicBool,
+    sleeper: OnceLock<Thread>,
+}
+
+impl Bell {
+    pub(crate) const fn new() -> Bell {
+        Bell {
+            asleep: AtomicBool::new(false),
+            sleeper: OnceLock::new(),
+        }
+    }
+
+    /// Wakes the sleeper if it sleeps; whether this call was the one that did. Never waits.
+    pub(crate) fn ring(&self) -> bool {
+        fence(Ordering::SeqCst);
+        // Most rings find it awake: a load keeps the cache line shared, which a swap would not.
+        let woken =
+            self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed);
+        if woken && let Some(sleeper) = self.sleeper.get() {
+            sleeper.unpark();
+        }
+        woken
+    }
+
+    /// Sleeps until the bell rings, unless `has_work`. May return early; look for work either way.
+    /// Always from the same thread.
+    pub(crate) fn sleep_unless(&self, has_work: impl FnOnce() -> bool) {
+        self.sleeper.get_or_init(thread::current);
+        self.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if !has_work() {
+            thread::park();
+        }
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    /// With a lost wake-up this hangs: each side waits for the other, a million times in all.
+    #[test]
+    fn no_ring_is_lost() {
+        const TURNS: usize = 500_000;
+        let (turn, here, there) = (AtomicUsize::new(0), Bell::new(), Bell::new());
+        let play = |parity: usize, own: &Bell, other: &Bell| {
+            for next in (parity..2 * TURNS).step_by(2) {
+                while turn.load(Ordering::Relaxed) != next {
+                    own.sleep_unless(|| turn.load(Ordering::Relaxed) == next);
+                }
+                turn.store(next + 1, Ordering::Relaxed);
+                other.ring();
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| play(0, &here, &there));
+            scope.spawn(|| play(1, &there, &here));
+        });
+        assert_eq!(turn.load(Ordering::Relaxed), 2 * TURNS);
+    }
+
+    #[test]
+    fn only_a_sleeper_is_woken() {
+        let bell = Bell::new();
+        assert!(!bell.ring());
+        bell.sleep_unless(|| true);
+        assert!(!bell.ring());
+    }
+}

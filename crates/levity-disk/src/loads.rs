@@ -1,0 +1,108 @@
+//! How busy each device is, for threads that may not wait for the scheduler's lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::stats::DeviceStats;
+
+/// Devices that are listed. Work on any more is scheduled all the same, but not told of.
+const DEVICES_MAX: usize = 64;
+
+/// One [`Load`] per device, in the order in which they were first seen. None is ever taken off.
+#[derive(Debug)]
+pub(crate) struct Loads([OnceLock<Arc<Load>>; DEVICES_MAX]);
+
+/// The jobs of one device. Written under the scheduler's lock only, read by anyone.
+#[derive(Debug)]
+pub(crate) struct Load {
+    device: u64,
+    /// Jobs that wait in the upper half, jobs in flight in the lower: one value, so that a job on its
+    /// way from one to the other is never missed.
+    jobs: AtomicU64,
+}
+
+impl Default for Loads {
+    fn default() -> Loads {
+        Loads([const { OnceLock::new() }; DEVICES_MAX])
+    }
+}
+
+impl Loads {
+    /// Lists a device that is not listed yet, if there is a place. Call it under the scheduler's lock.
+    pub(crate) fn add(&self, device: u64) -> Arc<Load> {
+        let load = Arc::new(Load {
+            device,
+            jobs: AtomicU64::new(0),
+        });
+        if let Some(place) = self.0.iter().find(|place| place.get().is_none()) {
+            place.get_or_init(|| Arc::clone(&load));
+        }
+        load
+    }
+
+    /// Whether `arriving` jobs and one more could start on `device` at once. No for a device that
+    /// found no place on the list.
+    pub(crate) fn has_room(&self, device: u64, arriving: usize, depth: usize) -> bool {
+        match self.listed().find(|load| load.device == device) {
+            Some(load) => {
+                let now = load.now();
+                now.queued == 0 && now.in_flight.saturating_add(arriving) < depth
+            }
+            None => self.0[DEVICES_MAX - 1].get().is_none() && arriving < depth,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Vec<DeviceStats> {
+        self.listed().map(Load::now).collect()
+    }
+
+    fn listed(&self) -> impl Iterator<Item = &Load> {
+        self.0.iter().map_while(|place| Some(&**place.get()?))
+    }
+}
+
+impl Load {
+    pub(crate) fn set(&self, queued: usize, in_flight: usize) {
+        let jobs = (queued as u64) << 32 | (in_flight as u64 & u64::from(u32::MAX));
+        self.jobs.store(jobs, Ordering::Release);
+    }
+
+    fn now(&self) -> DeviceStats {
+        let jobs = self.jobs.load(Ordering::Acquire);
+        DeviceStats {
+            device: self.device,
+            queued: (jobs >> 32) as usize,
+            in_flight: (jobs & u64::from(u32::MAX)) as usize,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_what_depth_leaves() {
+        let loads = Loads::default();
+        assert!(loads.has_room(7, 1, 2) && !loads.has_room(7, 2, 2));
+        let load = loads.add(7);
+        load.set(0, 1);
+        assert!(loads.has_room(7, 0, 2) && !loads.has_room(7, 1, 2));
+        load.set(1, 0);
+        assert!(!loads.has_room(7, 0, 2));
+        assert_eq!(loads.now()[0].queued, 1);
+    }
+
+    #[test]
+    fn a_full_list_says_no() {
+        let loads = Loads::default();
+        for device in 0..DEVICES_MAX as u64 {
+            assert!(loads.has_room(1000, 0, 1));
+            loads.add(device);
+        }
+        assert!(!loads.has_room(1000, 0, 1) && loads.has_room(0, 0, 1));
+        loads.add(1000).set(0, 1);
+        assert!(!loads.has_room(1000, 0, 1));
+        assert_eq!(loads.now().len(), DEVICES_MAX);
+    }
+}
