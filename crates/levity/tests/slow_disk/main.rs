@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use rig::SlowDisk;
 use rustix::process::Signal;
-use support::{Client, Launch, Metrics, Server, Tree, assert_same, content, wait_until};
+use support::{Client, Launch, Metrics, Server, Tree, assert_same, content, pass, wait_until};
 
 const COLD_FILES: usize = 300;
 const COLD_BYTES: usize = 100_001;
@@ -239,6 +239,33 @@ fn a_frozen_disk_does_not_keep_it_from_ending() {
     server.signal(Signal::TERM);
     assert_eq!(server.wait().code(), Some(0));
     drop(frozen);
+}
+
+/// Memory is short: the kernel forgets whatever it may. What is served all the time must not be among
+/// that, or a disk that freezes takes it down as soon as it is looked up again.
+#[test]
+fn what_is_hot_is_not_forgotten() {
+    let Some(disk) = SlowDisk::with(fill) else {
+        return;
+    };
+    let server = server(&disk, "auto");
+    std::fs::write("/proc/sys/vm/drop_caches", "3").expect("root's rights");
+    let frozen = disk.freeze();
+    let over = AtomicBool::new(false);
+    let times = thread::scope(|scope| {
+        let hot = scope.spawn(|| hot_requests(&server, &over));
+        // Longer than an entry is trusted.
+        pass(Duration::from_millis(2500));
+        over.store(true, Ordering::Relaxed);
+        hot.join().expect("hot requests")
+    });
+    drop(frozen);
+    assert!(
+        times[times.len() - 1] < HOT_MAX,
+        "{:?}",
+        times[times.len() - 1]
+    );
+    assert_eq!(stalls(&server), 0.0, "the loop slept: {}", server.stderr());
 }
 
 /// The test of the tests: an engine that waits on the loop must be seen to.
