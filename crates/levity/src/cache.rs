@@ -37,8 +37,9 @@ pub struct Entry {
 /// Where a file's content is to be had.
 #[derive(Debug)]
 pub enum Content {
-    /// All of it here: it is small and settled.
-    Memory(Box<[u8]>),
+    /// All of it here: it is small and settled. The file stays open, so that the kernel does not
+    /// forget its name: looking it up again would wait for the disk.
+    Memory(Box<[u8]>, Arc<OpenFile>),
     /// In the file, which stays open while the entry lives.
     File(Arc<OpenFile>),
 }
@@ -46,7 +47,9 @@ pub enum Content {
 impl Entry {
     /// Whether a response needs nothing but this entry.
     pub fn suffices(&self, needs_body: bool) -> bool {
-        !needs_body || matches!(self.content, Content::Memory(_)) || self.meta.size > BODY_BYTES_MAX
+        !needs_body
+            || matches!(self.content, Content::Memory(..))
+            || self.meta.size > BODY_BYTES_MAX
     }
 }
 
@@ -84,7 +87,7 @@ struct Weight {
 impl Weight {
     fn of(&self, key: &Key, entry: &Entry) -> u64 {
         let content = match &entry.content {
-            Content::Memory(body) => body.len() as u64,
+            Content::Memory(body, _) => self.descriptor_bytes.max(body.len() as u64),
             Content::File(_) => self.descriptor_bytes,
         };
         512 + key.len() as u64 + content

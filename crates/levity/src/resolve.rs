@@ -197,7 +197,8 @@ impl Search<'_> {
             let hot = Hot::new(Arc::new(entry), self.now);
             return Ok(Found::File(hot, Some((0, ready))));
         }
-        let content = Content::Memory(Box::from(&ready.into_bytes(self.worker.disk.budget())?[..]));
+        let body = Box::from(&ready.into_bytes(self.worker.disk.budget())?[..]);
+        let content = Content::Memory(body, opened.file);
         let entry = Arc::new(file::entry(name, meta, true, content));
         Ok(Found::File(self.keep(entry), None))
     }

@@ -212,7 +212,7 @@ impl Sender {
             Body::None => self.rest_of_head(conn).await,
             Body::Text(text) => self.bytes(conn, text).await,
             Body::Memory(hot, range) => match &hot.entry.content {
-                Content::Memory(bytes) => self.bytes(conn, &bytes[range.clone()]).await,
+                Content::Memory(bytes, _) => self.bytes(conn, &bytes[range.clone()]).await,
                 Content::File(_) => unreachable!("a memory body is of an entry in memory"),
             },
             Body::File(file) if file.remaining == 0 => self.rest_of_head(conn).await,

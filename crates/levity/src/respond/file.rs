@@ -80,7 +80,7 @@ fn part(hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe: bool, first: u64, last
 fn body(hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe: bool, offset: u64, bytes: u64) -> Body {
     let file = match &hot.entry.content {
         Content::File(file) => file.clone(),
-        Content::Memory(_) => {
+        Content::Memory(..) => {
             let start = usize::try_from(offset).expect("a kept body is small");
             let bytes = usize::try_from(bytes).expect("a kept body is small");
             return Body::Memory(hot, start..start + bytes);

@@ -58,13 +58,20 @@ impl SlowDisk {
         self.tree.at("disk")
     }
 
-    /// From here on nothing that is not in memory is answered.
-    pub fn freeze(&self) {
+    /// Until the value is dropped, nothing that is not in memory is answered. Drop it before the
+    /// server: a process that waits for a disk cannot be killed.
+    pub fn freeze(&self) -> Frozen {
         kill_process(self.nbdkit, Signal::STOP).expect("SIGSTOP");
+        Frozen(self.nbdkit)
     }
+}
 
-    pub fn thaw(&self) {
-        kill_process(self.nbdkit, Signal::CONT).expect("SIGCONT");
+/// A disk that does not answer.
+pub struct Frozen(Pid);
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::CONT).expect("SIGCONT");
     }
 }
 
