@@ -120,13 +120,14 @@ impl Root {
         &self.file_system
     }
 
-    /// Opens `path` if that needs no disk. Never blocks.
+    /// Opens `path` if that needs no disk. Never blocks. What is no file or directory comes back as
+    /// [`Kind::Other`] with a descriptor that can only be asked for its metadata.
     ///
     /// # Errors
     /// `WouldBlock` when the pool must do it: something is not in memory, the path leaves the root or
-    /// crosses a mount (whose file system nobody has probed), it is no file or directory, the file
-    /// system is remote, or the kernel is older than 5.12. Any other error is the final answer:
-    /// absence, for one, is remembered by the kernel (not on tmpfs).
+    /// crosses a mount (whose file system nobody has probed), the file system is remote, or the kernel
+    /// is older than 5.12. Any other error is the final answer: absence, for one, is remembered by the
+    /// kernel (not on tmpfs).
     pub fn open_cached(self: &Arc<Root>, path: &CStr) -> io::Result<Arc<OpenFile>> {
         if !self.cached {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -134,15 +135,16 @@ impl Root {
         let name = self.name(path)?;
         // Crossing into a mount is left to the pool: it may be a remote one.
         let resolve = self.resolve() | ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
-        let (fd, atime) = self
-            .open_to_read(name, resolve)
-            .map_err(|errno| match errno {
-                Errno::XDEV | Errno::NXIO | Errno::NODEV => io::ErrorKind::WouldBlock.into(),
-                errno => io::Error::from(errno),
-            })?;
+        let (fd, atime) = match self.open_to_read(name, resolve) {
+            Err(Errno::XDEV) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(Errno::NXIO | Errno::NODEV) => return Ok(self.cached_handle(name, resolve)?),
+            result => result?,
+        };
         let meta = Meta::from(rustix::fs::fstat(&fd)?);
         if meta.kind == Kind::Other {
-            return Err(io::ErrorKind::WouldBlock.into());
+            // A driver may do anything when its device is closed.
+            closer::close(meta.device, fd);
+            return Ok(self.cached_handle(name, resolve)?);
         }
         let file = self.file(fd, meta, name, atime);
         file.read_ahead_ourselves();
@@ -182,6 +184,20 @@ impl Root {
     /// to ask and no harm in holding it.
     fn open_handle(self: &Arc<Root>, name: &CStr) -> io::Result<OpenFile> {
         let fd = self.handle(name)?;
+        Ok(self.other(fd, name)?)
+    }
+
+    /// The same, if that needs no disk.
+    fn cached_handle(
+        self: &Arc<Root>,
+        name: &CStr,
+        resolve: ResolveFlags,
+    ) -> Result<Arc<OpenFile>, Errno> {
+        let fd = self.openat2(name, HANDLE, resolve)?;
+        Ok(Arc::new(self.other(fd, name)?))
+    }
+
+    fn other(self: &Arc<Root>, fd: OwnedFd, name: &CStr) -> Result<OpenFile, Errno> {
         let meta = Meta {
             kind: Kind::Other,
             ..Meta::from(rustix::fs::fstat(&fd)?)
