@@ -164,7 +164,7 @@ async fn answer(
         Ok(Found::Directory(directory)) if place.listing => {
             let entries_max = worker.service().config.limits.listing_entries;
             match trips.list(directory, entries_max).await {
-                Ok(listing) => respond::listing::listing(&request.path, &listing).await,
+                Ok(listing) => respond::listing::listing(&request.path, listing).await,
                 Err(error) => failed(place, request, &error),
             }
         }
