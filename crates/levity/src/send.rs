@@ -109,7 +109,7 @@ fn source(body: &Body, trips: &Trips<'_>) -> Source {
         Body::Memory(..) | Body::File(_) if trips.count > 0 => Source::Disk,
         Body::Memory(..) => Source::Memory,
         Body::File(_) => Source::Cached,
-        Body::None | Body::Text(_) => Source::None,
+        Body::None | Body::Text(_) | Body::Page(_) => Source::None,
     }
 }
 
@@ -205,6 +205,7 @@ impl Sender {
             _ if head_only => self.rest_of_head(conn).await,
             Body::None => self.rest_of_head(conn).await,
             Body::Text(text) => self.bytes(conn, text).await,
+            Body::Page(page) => self.bytes(conn, page.bytes()).await,
             Body::Memory(hot, range) => match &hot.entry.content {
                 Content::Memory(bytes, _) => self.bytes(conn, &bytes[range.clone()]).await,
                 Content::File(_) => unreachable!("a memory body is of an entry in memory"),

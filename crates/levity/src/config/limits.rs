@@ -56,7 +56,7 @@ limits! {
     /// Open client connections of the process. `"auto"` takes what `RLIMIT_NOFILE` leaves after the
     /// files that the server itself keeps open.
     connections: Option<usize> = auto_count(Count, "auto", "1".."10000000"),
-    /// Names in one directory listing; the listing says when there are more.
+    /// Names in one directory listing, which also ends at 4 MiB; it says when there are more.
     listing_entries: usize = count(Count, "10000", "1".."1000000"),
 }
 

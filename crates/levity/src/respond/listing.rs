@@ -23,6 +23,16 @@ const TURN_BYTES: usize = 16 * 1024;
 /// holds is read before one is counted, so that a disk that freezes keeps nobody else's page away.
 const LISTINGS_MAX: usize = 16;
 
+/// Bytes of long pages on their way to clients, in the whole process; one more is answered 503.
+const SENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A page up to this size is not counted: no client is kept from an ordinary folder by others who
+/// read long pages slowly.
+const SMALL_PAGE_BYTES: usize = 64 * 1024;
+
+/// How many there are.
+static SENT_BYTES: AtomicUsize = AtomicUsize::new(0);
+
 /// How many there are.
 static RENDERED: AtomicUsize = AtomicUsize::new(0);
 
@@ -39,15 +49,51 @@ pub async fn listing(directory: &[u8], listing: Listing) -> Response {
         release(listing.entries.into_iter()).await;
         return super::error(503, "too many listings at once");
     };
-    let page = render(directory, listing).await;
+    let Some(page) = Page::new(render(directory, listing).await) else {
+        return super::error(503, "too many listings on their way");
+    };
     let mut response = Response::new(200);
     response
         .fields
         .add("Content-Type", b"text/html; charset=utf-8");
     // What the page shows has no single version that a validator could name.
     response.fields.add("Cache-Control", b"no-cache");
-    response.body = Body::Text(page.into_bytes());
+    response.body = Body::Page(page);
     response
+}
+
+/// A page on its way. Those of all connections together are bounded, or clients that ask for long pages
+/// and read nothing could take any amount of memory.
+#[derive(Debug)]
+pub struct Page {
+    text: String,
+    reserved: usize,
+}
+
+impl Page {
+    fn new(text: String) -> Option<Self> {
+        let reserved = if text.len() > SMALL_PAGE_BYTES {
+            text.len()
+        } else {
+            0
+        };
+        let more = |bytes| Some(bytes + reserved).filter(|&bytes| bytes <= SENT_BYTES_MAX);
+        SENT_BYTES
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()?;
+        Some(Self { text, reserved })
+    }
+
+    /// What is sent.
+    pub fn bytes(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        SENT_BYTES.fetch_sub(self.reserved, Ordering::Relaxed);
+    }
 }
 
 /// The right to render a page.
@@ -283,6 +329,18 @@ mod tests {
             let (page, _) = turns(listing(b"/", listing_of(1, b"a")));
             assert_eq!(page.status, 200);
         }
+    }
+
+    #[test]
+    fn long_pages_on_their_way_are_bounded_and_short_ones_are_not() {
+        let long = || Page::new("x".repeat(SENT_BYTES_MAX / 4));
+        let mut pages: Vec<_> = (0..4).map_while(|_| long()).collect();
+        assert_eq!(pages.len(), 4);
+        assert!(long().is_none());
+        assert!(Page::new("x".repeat(SMALL_PAGE_BYTES + 1)).is_none());
+        assert!(Page::new("x".repeat(SMALL_PAGE_BYTES)).is_some());
+        pages.pop();
+        assert!(long().is_some());
     }
 
     #[test]

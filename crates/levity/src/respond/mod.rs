@@ -57,6 +57,8 @@ pub enum Body {
     None,
     /// Made for this response.
     Text(Vec<u8>),
+    /// A listing.
+    Page(listing::Page),
     /// A part of a file that the cache holds.
     Memory(Rc<Hot>, Range<usize>),
     /// A part of a file that is read while it is sent.
@@ -88,6 +90,7 @@ impl Body {
         match self {
             Self::None => 0,
             Self::Text(text) => text.len() as u64,
+            Self::Page(page) => page.bytes().len() as u64,
             Self::Memory(_, range) => range.len() as u64,
             Self::File(file) => file.remaining,
         }
