@@ -302,7 +302,9 @@ impl Server {
         let reloaded = match self.plan.reload() {
             Ok(config) => self.swap(config),
             Err(errors) => {
-                eprint!("{}", errors.render(false));
+                for line in errors.render(false).lines() {
+                    say(format_args!("{line}"));
+                }
                 Err(io::Error::other("the file has errors"))
             }
         };

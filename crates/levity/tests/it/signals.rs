@@ -99,7 +99,8 @@ fn a_bad_file_changes_nothing() {
     let server = server(&tree);
     reload(&server, &config(&tree, "1", "[server]\nworker = 1\n"));
     server.says("the old one stays");
-    assert!(server.stderr().contains("workers"), "{}", server.stderr());
+    let line = server.says("did you mean `workers`");
+    assert!(line.starts_with("levity: "), "{line}");
     assert_eq!(server.get("/a").header("x-version"), Some("0"));
     reload_to(&server, &tree, "2", "");
 }
