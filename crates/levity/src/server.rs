@@ -323,6 +323,11 @@ impl Server {
                 "[server], and [disk] but for entry_ttl and chunk, change with a restart only",
             ));
         }
+        if config.limits.connections != old.limits.connections {
+            return Err(io::Error::other(
+                "limits.connections changes with a restart only",
+            ));
+        }
         let service = Arc::new(Service::new(config)?);
         let config = &service.config;
         let is_new = |address: &&Address| !self.listens_on(address);

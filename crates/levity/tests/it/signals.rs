@@ -109,10 +109,16 @@ fn a_bad_file_changes_nothing() {
 fn what_cannot_change_is_said_so() {
     let tree = tree();
     let server = server(&tree);
-    reload(&server, &config(&tree, "1", "[disk]\nqueue = 100\n"));
-    let line = server.says("the old one stays");
-    assert!(line.contains("restart"), "{line}");
-    assert_eq!(server.get("/a").header("x-version"), Some("0"));
+    for (tables, name) in [
+        ("[disk]\nqueue = 100\n", "[disk]"),
+        ("[limits]\nconnections = 100\n", "limits.connections"),
+    ] {
+        reload(&server, &config(&tree, "1", tables));
+        let line = server.says(name);
+        assert!(line.contains("the old one stays"), "{line}");
+        assert!(line.contains("restart"), "{line}");
+        assert_eq!(server.get("/a").header("x-version"), Some("0"));
+    }
 }
 
 #[test]
