@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Type};
 
@@ -20,7 +20,8 @@ const BACKLOG: i32 = 4096;
 /// it looks stalled.
 const UNSENT_BYTES_MAX: u32 = 256 * 1024;
 
-/// One address and a socket on it for each worker.
+/// One address and a socket on it for each worker. The file of a Unix socket goes when this is
+/// dropped: whoever listens keeps it, without its sockets.
 pub struct Bound {
     /// As configured.
     pub configured: Address,
@@ -28,6 +29,17 @@ pub struct Bound {
     pub actual: Address,
     /// One per worker.
     pub sockets: Vec<Socket>,
+    _file: Option<SocketFile>,
+}
+
+/// The file of a Unix socket; dropping it removes the file.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Someone may have removed it already.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// Binds `address` for `workers` loops.
@@ -39,12 +51,7 @@ pub fn bind(address: &Address, workers: usize) -> io::Result<Bound> {
         Address::Tcp(tcp) => bind_tcp(*tcp, workers),
         Address::Unix(path) => bind_unix(path, workers),
     };
-    let (actual, sockets) = bound.map_err(|error| explain(address, &error))?;
-    Ok(Bound {
-        configured: address.clone(),
-        actual,
-        sockets,
-    })
+    bound.map_err(|error| explain(address, &error))
 }
 
 fn explain(address: &Address, error: &io::Error) -> io::Error {
@@ -63,7 +70,7 @@ fn explain(address: &Address, error: &io::Error) -> io::Error {
     )
 }
 
-fn bind_tcp(address: SocketAddr, workers: usize) -> io::Result<(Address, Vec<Socket>)> {
+fn bind_tcp(address: SocketAddr, workers: usize) -> io::Result<Bound> {
     // SO_REUSEPORT would quietly share the port with another server of the same user.
     if address.port() != 0 {
         drop(socket(address, false)?);
@@ -74,7 +81,12 @@ fn bind_tcp(address: SocketAddr, workers: usize) -> io::Result<(Address, Vec<Soc
     while sockets.len() < workers {
         sockets.push(Socket::Tcp(socket(actual, true)?));
     }
-    Ok((Address::Tcp(actual), sockets))
+    Ok(Bound {
+        configured: Address::Tcp(address),
+        actual: Address::Tcp(actual),
+        sockets,
+        _file: None,
+    })
 }
 
 /// `[::]` takes IPv4 clients too, and stands for `0.0.0.0` on a machine without IPv6.
@@ -105,15 +117,18 @@ fn is_without_v6(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
 }
 
-fn bind_unix(path: &Path, workers: usize) -> io::Result<(Address, Vec<Socket>)> {
+fn bind_unix(path: &Path, workers: usize) -> io::Result<Bound> {
     remove_stale(path)?;
     let listener = UnixListener::bind(path)?;
+    let file = SocketFile(path.to_owned());
     listener.set_nonblocking(true)?;
     let sockets = (0..workers).map(|_| Ok(Socket::Unix(listener.try_clone()?)));
-    Ok((
-        Address::Unix(path.to_owned()),
-        sockets.collect::<io::Result<_>>()?,
-    ))
+    Ok(Bound {
+        configured: Address::Unix(path.to_owned()),
+        actual: Address::Unix(path.to_owned()),
+        sockets: sockets.collect::<io::Result<_>>()?,
+        _file: Some(file),
+    })
 }
 
 /// Removes a socket file that nobody listens on any more.
@@ -125,12 +140,4 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)?;
     }
     Ok(())
-}
-
-/// Removes the file of a Unix socket that is no longer listened on.
-pub fn remove(address: &Address) {
-    if let Address::Unix(path) = address {
-        // Someone may have removed it already.
-        let _ = std::fs::remove_file(path);
-    }
 }

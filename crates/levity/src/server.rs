@@ -157,7 +157,8 @@ struct Server {
     workers: Vec<mpsc::UnboundedSender<Message>>,
     /// Closes when the last worker has ended.
     ended: mpsc::Receiver<io::Result<()>>,
-    listening: Vec<(Address, Address)>,
+    /// Their sockets belong to the workers.
+    listening: Vec<Bound>,
     log: Option<Writer>,
     /// Log lines lost by this writer and those before it.
     unwritten: Arc<AtomicU64>,
@@ -166,7 +167,7 @@ struct Server {
 }
 
 struct Admin {
-    address: Address,
+    bound: Bound,
     serving: JoinHandle<()>,
 }
 
@@ -186,7 +187,6 @@ impl Server {
             .iter()
             .map(|address| listen::bind(address, count))
             .collect::<io::Result<Vec<_>>>()?;
-        let listening = addresses(&bound);
 
         let worker_stats: Vec<_> = (0..count)
             .map(|number| Arc::new(WorkerStats::new(number)))
@@ -221,7 +221,7 @@ impl Server {
             stats,
             workers,
             ended,
-            listening,
+            listening: bound,
             log,
             unwritten,
             admin,
@@ -231,14 +231,14 @@ impl Server {
 
     /// The first lines: where, with what, and why.
     fn introduce(&self) {
-        for (_, actual) in &self.listening {
+        for Bound { actual, .. } in &self.listening {
             say(format_args!("listening on {}", actual.url()));
             if self.plan.serve {
                 println!("{}", actual.url());
             }
         }
         if let Some(admin) = &self.admin {
-            say(format_args!("metrics on {}", admin.address.url()));
+            say(format_args!("metrics on {}", admin.bound.actual.url()));
         }
         let engine = self.disk.engine();
         say(format_args!("disk engine {engine}: {}", self.disk.reason()));
@@ -276,12 +276,8 @@ impl Server {
             () = time::sleep(timeout) => say(format_args!("connections were cut off after limits.drain_timeout")),
             () = signals.stop() => say(format_args!("told twice: ending at once")),
         }
-        for (address, _) in &self.listening {
-            listen::remove(address);
-        }
-        if let Some(admin) = &self.admin {
-            listen::remove(&admin.address);
-        }
+        self.listening.clear();
+        self.admin = None;
         if let Some(log) = self.log.take() {
             log.shutdown(LAST_WORDS_TIMEOUT);
         }
@@ -302,7 +298,9 @@ impl Server {
         let reloaded = match self.plan.reload() {
             Ok(config) => self.swap(config),
             Err(errors) => {
-                eprint!("{}", errors.render(false));
+                for line in errors.render(false).lines() {
+                    say(format_args!("{line}"));
+                }
                 Err(io::Error::other("the file has errors"))
             }
         };
@@ -319,6 +317,11 @@ impl Server {
         if config.server != old.server || !same_disk(&config.disk, &old.disk) {
             return Err(io::Error::other(
                 "[server], and [disk] but for entry_ttl and chunk, change with a restart only",
+            ));
+        }
+        if config.limits.connections != old.limits.connections {
+            return Err(io::Error::other(
+                "limits.connections changes with a restart only",
             ));
         }
         let service = Arc::new(Service::new(config)?);
@@ -338,17 +341,14 @@ impl Server {
             .transpose()?;
 
         // From here on nothing fails: a bad reload changes nothing.
-        let gone = |(address, _): &(Address, Address)| !config.listen.contains(address);
-        let close: Vec<_> = self.listening.extract_if(.., |pair| gone(pair)).collect();
-        self.listening.extend(addresses(&bound));
+        let gone = |bound: &mut Bound| !config.listen.contains(&bound.configured);
+        let close: Vec<_> = self.listening.extract_if(.., gone).collect();
         self.tell(|| Message::Reload {
             service: service.clone(),
             listen: take_sockets(&mut bound),
-            close: close.iter().map(|(address, _)| address.clone()).collect(),
+            close: close.iter().map(|bound| bound.configured.clone()).collect(),
         });
-        for (address, _) in &close {
-            listen::remove(address);
-        }
+        self.listening.extend(bound);
         if let Some(log) = log {
             self.replace_log(log);
         }
@@ -362,7 +362,7 @@ impl Server {
     fn listens_on(&self, address: &Address) -> bool {
         self.listening
             .iter()
-            .any(|(configured, _)| configured == address)
+            .any(|bound| bound.configured == *address)
     }
 
     /// The old writer ends by itself once the workers have let go of it.
@@ -374,10 +374,6 @@ impl Server {
     fn replace_admin(&mut self, admin: Option<Admin>) {
         if let Some(old) = std::mem::replace(&mut self.admin, admin) {
             old.serving.abort();
-            let kept = self.admin.as_ref().map(|admin| &admin.address);
-            if kept != Some(&old.address) {
-                listen::remove(&old.address);
-            }
         }
     }
 }
@@ -389,11 +385,6 @@ fn say(line: fmt::Arguments<'_>) {
 
 fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
-}
-
-fn addresses(bound: &[Bound]) -> Vec<(Address, Address)> {
-    let pair = |bound: &Bound| (bound.configured.clone(), bound.actual.clone());
-    bound.iter().map(pair).collect()
 }
 
 /// One worker's share of every address.
@@ -462,7 +453,7 @@ fn start_admin(address: Option<&Address>, stats: &Arc<Stats>) -> io::Result<Opti
         Socket::Unix(unix) => admin::Listener::Unix(tokio::net::UnixListener::from_std(unix)?),
     };
     Ok(Some(Admin {
-        address: bound.actual,
+        bound,
         serving: tokio::spawn(admin::serve(listener, stats.clone())),
     }))
 }

@@ -99,7 +99,8 @@ fn a_bad_file_changes_nothing() {
     let server = server(&tree);
     reload(&server, &config(&tree, "1", "[server]\nworker = 1\n"));
     server.says("the old one stays");
-    assert!(server.stderr().contains("workers"), "{}", server.stderr());
+    let line = server.says("did you mean `workers`");
+    assert!(line.starts_with("levity: "), "{line}");
     assert_eq!(server.get("/a").header("x-version"), Some("0"));
     reload_to(&server, &tree, "2", "");
 }
@@ -108,10 +109,16 @@ fn a_bad_file_changes_nothing() {
 fn what_cannot_change_is_said_so() {
     let tree = tree();
     let server = server(&tree);
-    reload(&server, &config(&tree, "1", "[disk]\nqueue = 100\n"));
-    let line = server.says("the old one stays");
-    assert!(line.contains("restart"), "{line}");
-    assert_eq!(server.get("/a").header("x-version"), Some("0"));
+    for (tables, name) in [
+        ("[disk]\nqueue = 100\n", "[disk]"),
+        ("[limits]\nconnections = 100\n", "limits.connections"),
+    ] {
+        reload(&server, &config(&tree, "1", tables));
+        let line = server.says(name);
+        assert!(line.contains("the old one stays"), "{line}");
+        assert!(line.contains("restart"), "{line}");
+        assert_eq!(server.get("/a").header("x-version"), Some("0"));
+    }
 }
 
 #[test]
@@ -131,6 +138,39 @@ fn an_address_that_cannot_be_had_changes_nothing() {
     let line = server.says("the old one stays");
     assert!(line.contains("cannot listen on"), "{line}");
     assert_eq!(server.get("/a").header("x-version"), Some("0"));
+}
+
+/// What was bound before the failure leaves no file behind.
+#[test]
+fn a_refused_reload_removes_its_sockets() {
+    let tree = tree();
+    let server = server(&tree);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+    let listen = format!(
+        "[[listen]]\naddress = \"unix:{}\"\n[[listen]]\naddress = \"{}\"\n",
+        server.own("web.socket").display(),
+        taken.local_addr().expect("an address")
+    );
+    reload(&server, &config(&tree, "1", &listen));
+    let line = server.says("the old one stays");
+    assert!(line.contains("cannot listen on"), "{line}");
+    assert!(!server.own("web.socket").exists());
+    drop(taken);
+    reload_to(&server, &tree, "2", &listen);
+    assert!(server.own("web.socket").exists());
+}
+
+#[test]
+fn it_removes_its_sockets_at_the_end() {
+    let tree = tree();
+    let tables =
+        "[admin]\nlisten = \"unix:{own}/admin\"\n[[listen]]\naddress = \"unix:{own}/web\"\n";
+    let mut server = Launch::run(&config(&tree, "0", tables)).start();
+    let exist = |server: &Server| ["admin", "web"].map(|name| server.own(name).exists());
+    assert_eq!(exist(&server), [true, true]);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
+    assert_eq!(exist(&server), [false, false]);
 }
 
 #[test]
