@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use levity_disk::{Meta, OpenFile};
@@ -18,6 +19,12 @@ pub const BODY_BYTES_MAX: u64 = 64 * 1024;
 /// A worker's own cache, in bytes; bodies are shared with the common cache, so most of it is not
 /// extra memory.
 const WORKER_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// An entry that was not found true again for so long goes, and its file is closed.
+const ENTRY_AGE_MAX: Duration = Duration::from_secs(30);
+
+/// How often a cache is looked through for such entries: some 100 microseconds for 4096 of them.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What a file's name led to, and what every response about it needs.
 #[derive(Debug)]
@@ -106,42 +113,87 @@ impl Weighter<Key, Rc<Hot>> for Weight {
     }
 }
 
-/// The cache that all workers share. Its shard locks are held for a look-up, never across a system
-/// call or an await.
+/// The cache that all workers share. Its shard locks are taken by loops only, and held for a look-up,
+/// never across a system call or an await.
 pub struct Shared {
     entries: sync::Cache<Key, (Arc<Entry>, Instant), Weight>,
     weight: Weight,
+    /// Of each worker's own cache.
+    own_bytes_max: u64,
+    born: Instant,
+    /// When entries were last let go, in seconds since `born`.
+    expired_s: AtomicU64,
 }
 
 impl Shared {
-    /// Holds at most `bytes_max` of content and about `descriptors_max` open files.
-    pub fn new(bytes_max: usize, descriptors_max: usize) -> Self {
+    /// Holds at most `bytes_max` of content. This one and those of `workers` together keep about
+    /// `descriptors_max` files open: a quarter of them only in a worker's own cache.
+    pub fn new(bytes_max: usize, descriptors_max: usize, workers: usize) -> Self {
         let bytes_max = bytes_max as u64;
+        let own_descriptors = (descriptors_max / 4 / workers).max(1) as u64;
+        let shared_descriptors = (descriptors_max - descriptors_max / 4).max(1) as u64;
         let weight = Weight {
-            descriptor_bytes: bytes_max / descriptors_max.max(1) as u64,
+            descriptor_bytes: bytes_max / shared_descriptors,
         };
         let items = (bytes_max / 4096).max(64) as usize;
         Self {
             entries: sync::Cache::with_weighter(items, bytes_max, weight.clone()),
+            own_bytes_max: WORKER_BYTES_MAX.min(own_descriptors * weight.descriptor_bytes),
             weight,
+            born: Instant::now(),
+            expired_s: AtomicU64::new(0),
         }
+    }
+
+    /// Whether it is time to let go of old entries, and nobody else does it.
+    fn is_due(&self, now: Instant) -> bool {
+        let now_s = now.saturating_duration_since(self.born).as_secs();
+        let last_s = self.expired_s.load(Ordering::Relaxed);
+        now_s >= last_s + EXPIRY_INTERVAL.as_secs()
+            && self
+                .expired_s
+                .compare_exchange(last_s, now_s, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 }
 
 /// One worker's view: its own cache, then the shared one.
 pub struct Cache {
     own: RefCell<unsync::Cache<Key, Rc<Hot>, Weight>>,
+    expired: Cell<Instant>,
     shared: Arc<Shared>,
 }
 
 impl Cache {
     /// An empty view.
     pub fn new(shared: Arc<Shared>) -> Self {
-        let own = unsync::Cache::with_weighter(1024, WORKER_BYTES_MAX, shared.weight.clone());
+        let own = unsync::Cache::with_weighter(1024, shared.own_bytes_max, shared.weight.clone());
         Self {
             own: RefCell::new(own),
+            expired: Cell::new(Instant::now()),
             shared,
         }
+    }
+
+    /// Lets go of what nobody has asked for lately, or deleted files would keep their blocks and busy
+    /// mounts could not be taken away. To be called often: it looks at the clock first.
+    pub fn expire(&self, now: Instant) {
+        let is_young = |checked: Instant| now.saturating_duration_since(checked) < ENTRY_AGE_MAX;
+        if now.saturating_duration_since(self.expired.get()) >= EXPIRY_INTERVAL {
+            self.expired.set(now);
+            let mut own = self.own.borrow_mut();
+            own.retain(|_, hot| is_young(hot.checked));
+        }
+        if self.shared.is_due(now) {
+            let entries = &self.shared.entries;
+            entries.retain(|_, (_, checked)| is_young(*checked));
+        }
+    }
+
+    /// Forgets everything: what was known of places that a reload has replaced is of no use.
+    pub fn clear(&self) {
+        self.own.borrow_mut().clear();
+        self.shared.entries.clear();
     }
 
     /// An entry that was checked less than `ttl` before `now`.

@@ -179,7 +179,11 @@ impl Server {
         widen_descriptor_table(&descriptors)?;
         let service = Arc::new(Service::new(config.clone())?);
         let disk = Disk::start(config.disk.settings()).map_err(io::Error::other)?;
-        let cache = Arc::new(Shared::new(config.disk.cache_bytes, descriptors.cached_max));
+        let cache = Arc::new(Shared::new(
+            config.disk.cache_bytes,
+            descriptors.cached_max,
+            count,
+        ));
         let unwritten = Arc::default();
         let log = log_writer(&config.log, &unwritten)?;
         let mut bound = config

@@ -112,6 +112,7 @@ impl Worker {
     /// Answers with `service` from now on.
     pub fn set_service(&self, service: Arc<Service>) {
         *self.service.borrow_mut() = Rc::new(service);
+        self.cache.clear();
     }
 
     /// Logs to `log` from now on.
@@ -183,6 +184,7 @@ impl Worker {
         loop {
             ticks.tick().await;
             self.timers.sweep(Instant::now());
+            self.cache.expire(Instant::now());
             self.time.set(Time::now());
             self.flush_log();
         }
