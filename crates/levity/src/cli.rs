@@ -92,7 +92,7 @@ impl Plan {
 
 /// A web server whose event loop never waits for the disk.
 #[derive(Parser)]
-#[command(name = "levity", version, disable_help_subcommand = true)]
+#[command(name = "levity", version)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -129,7 +129,8 @@ enum Command {
 
 #[derive(Args)]
 struct Flags {
-    /// Where clients connect: PORT, :PORT, ADDRESS:PORT, [IPv6]:PORT or unix:PATH; may be repeated
+    /// Where clients connect: PORT, :PORT, ADDRESS:PORT, [IPv6]:PORT or unix:PATH; may be repeated, and
+    /// replaces what the configuration says [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     listen: Vec<Address>,
     /// What reads files: auto, threads, io_uring or sendfile

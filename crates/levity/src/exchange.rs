@@ -181,7 +181,7 @@ fn failed(place: &Place, request: &Request, error: &io::Error) -> Response {
     if levity_disk::open::left_root(error) {
         diagnostics::say(format_args!(
             "refused {path}: a symbolic link leaves {root}; \
-             `symlinks = \"follow\"` on the site or route allows that"
+             `symlinks = \"follow\"` on its site or route in a configuration file allows that"
         ));
     } else if response.status >= 500 {
         diagnostics::say(format_args!("cannot serve {path} beneath {root}: {error}"));

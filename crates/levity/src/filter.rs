@@ -1,11 +1,17 @@
-//! Filter: what a place changes in every answer. Bodies pass through here too, once something
-//! rewrites them.
+//! Filter: what a place changes in its answers. Bodies pass through here too, once something rewrites
+//! them.
 
 use crate::respond::Response;
 use crate::route::Place;
 
 /// Applies the place's header rules: removals first, so that what is set stays.
+///
+/// Errors go out as they are: a `Cache-Control` meant for a place's files would have a client keep a 404
+/// for a year.
 pub fn filter(response: &mut Response, place: &Place) {
+    if response.status >= 400 {
+        return;
+    }
     for name in &place.headers.remove {
         response.fields.remove(name);
     }

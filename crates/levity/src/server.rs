@@ -1,9 +1,13 @@
 //! The process: what is started in which order, what signals do, and how it ends.
 //!
-//! Everything that may block happens here, on the control thread, before or beside the loops.
+//! Everything that may block happens here, on the control thread, before or beside the loops. What
+//! a frozen disk could hold up for ever while serving, the making of a new service, runs beside the
+//! control thread too.
 
 use std::fmt;
+use std::future;
 use std::io;
+use std::mem;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,14 +19,14 @@ use rustix::fs::{major, minor};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{self, JoinHandle};
 use tokio::time;
 
 use crate::access_log::{self, Writer};
 use crate::address::Address;
 use crate::cache::Shared;
 use crate::cli::Plan;
-use crate::config::{self, AccessLog, Config, LogFormat};
+use crate::config::{self, AccessLog, Errors, LogFormat};
 use crate::diagnostics;
 use crate::event_loop::{self, Message, Parts};
 use crate::listen::{self, Bound};
@@ -41,6 +45,9 @@ const DESCRIPTORS_MAX: u64 = 1 << 20;
 
 /// Descriptors for everything that is neither a connection nor a served file.
 const OWN_DESCRIPTORS: u64 = 256;
+
+/// How long draining goes on before it is spoken of.
+const DRAIN_SAID_AFTER: Duration = Duration::from_millis(500);
 
 /// How long the last log lines may take to be written when the process ends.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -62,14 +69,17 @@ fn serve(plan: Plan) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         let mut signals = Signals::new()?;
         let mut server = Server::start(plan)?;
         server.introduce();
         let outcome = server.live(&mut signals).await;
         server.end(&mut signals).await;
         outcome
-    })
+    });
+    // A reload may hang on a frozen disk: nobody waits for it.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// What the process is told from outside.
@@ -108,6 +118,48 @@ impl Signals {
     async fn stop(&mut self) {
         while !matches!(self.next().await, Told::Stop) {}
     }
+}
+
+/// A reload under way. What may block runs beside the control thread: a frozen root must not keep it
+/// from its signals.
+#[derive(Default)]
+struct Reloading {
+    made: Option<JoinHandle<Result<Service, Refused>>>,
+    /// Asked for again meanwhile: the file may have been read before it changed.
+    again: bool,
+}
+
+/// Why there is no new service.
+enum Refused {
+    File(Errors),
+    Root(io::Error),
+}
+
+impl Reloading {
+    fn begin(&mut self, plan: &Plan) {
+        if self.made.is_some() {
+            self.again = true;
+            return;
+        }
+        let plan = plan.clone();
+        self.made = Some(task::spawn_blocking(move || make_service(&plan)));
+    }
+
+    /// What has been made, once it is there; for ever pending when nothing is under way. Loses nothing
+    /// when it is dropped before.
+    async fn made(&mut self) -> Result<Service, Refused> {
+        let Some(made) = &mut self.made else {
+            return future::pending().await;
+        };
+        let joined = made.await;
+        self.made = None;
+        joined.unwrap_or_else(|error| Err(Refused::Root(io::Error::other(error))))
+    }
+}
+
+fn make_service(plan: &Plan) -> Result<Service, Refused> {
+    let config = plan.reload().map_err(Refused::File)?;
+    Service::new(config).map_err(Refused::Root)
 }
 
 /// Limits that follow from how many files the process may open.
@@ -254,13 +306,20 @@ impl Server {
     }
 
     async fn live(&mut self, signals: &mut Signals) -> io::Result<()> {
+        let mut reloading = Reloading::default();
         loop {
             tokio::select! {
                 told = signals.next() => match told {
                     Told::Stop => return Ok(()),
-                    Told::Reload => self.reload(),
+                    Told::Reload => reloading.begin(&self.plan),
                     Told::Reopen => if let Some(log) = &self.log { log.reopen() },
                 },
+                made = reloading.made() => {
+                    self.reload(made);
+                    if mem::take(&mut reloading.again) {
+                        reloading.begin(&self.plan);
+                    }
+                }
                 ended = self.ended.recv() => {
                     return ended.unwrap_or(Ok(())).and_then(|()| {
                         Err(io::Error::other("a worker ended without being told to"))
@@ -274,10 +333,18 @@ impl Server {
     async fn end(&mut self, signals: &mut Signals) {
         self.tell(|| Message::Drain);
         let timeout = self.service.config.limits.drain_timeout;
+        let (soon, patience) = (DRAIN_SAID_AFTER, timeout.as_secs_f64());
+        let waiting = async {
+            time::sleep(soon).await;
+            say(format_args!(
+                "waiting up to {patience} s for responses to end; tell again to end at once"
+            ));
+            time::sleep(timeout.saturating_sub(soon)).await;
+        };
         let drained = async { while self.ended.recv().await.is_some() {} };
         tokio::select! {
             () = drained => {}
-            () = time::sleep(timeout) => say(format_args!("connections were cut off after limits.drain_timeout")),
+            () = waiting => say(format_args!("connections were cut off after limits.drain_timeout")),
             () = signals.stop() => say(format_args!("told twice: ending at once")),
         }
         self.listening.clear();
@@ -286,7 +353,7 @@ impl Server {
             log.shutdown(LAST_WORDS_TIMEOUT);
         }
         // Its end would wait for every read in flight: on a frozen device, for ever.
-        std::mem::forget(self.disk.clone());
+        mem::forget(self.disk.clone());
         diagnostics::flush(LAST_WORDS_TIMEOUT);
     }
 
@@ -298,10 +365,11 @@ impl Server {
     }
 
     /// Swaps the configuration if the new one is good; the old one stays otherwise.
-    fn reload(&mut self) {
-        let reloaded = match self.plan.reload() {
-            Ok(config) => self.swap(config),
-            Err(errors) => {
+    fn reload(&mut self, made: Result<Service, Refused>) {
+        let reloaded = match made {
+            Ok(service) => self.swap(service),
+            Err(Refused::Root(error)) => Err(error),
+            Err(Refused::File(errors)) => {
                 for line in errors.render(false).lines() {
                     say(format_args!("{line}"));
                 }
@@ -316,8 +384,8 @@ impl Server {
         }
     }
 
-    fn swap(&mut self, config: Config) -> io::Result<()> {
-        let old = &self.service.config;
+    fn swap(&mut self, service: Service) -> io::Result<()> {
+        let (config, old) = (&service.config, &self.service.config);
         if config.server != old.server || !same_disk(&config.disk, &old.disk) {
             return Err(io::Error::other(
                 "[server], and [disk] but for entry_ttl and chunk, change with a restart only",
@@ -328,8 +396,6 @@ impl Server {
                 "limits.connections changes with a restart only",
             ));
         }
-        let service = Arc::new(Service::new(config)?);
-        let config = &service.config;
         let is_new = |address: &&Address| !self.listens_on(address);
         let mut bound = config
             .listen
@@ -347,6 +413,7 @@ impl Server {
         // From here on nothing fails: a bad reload changes nothing.
         let gone = |bound: &mut Bound| !config.listen.contains(&bound.configured);
         let close: Vec<_> = self.listening.extract_if(.., gone).collect();
+        let service = Arc::new(service);
         self.tell(|| Message::Reload {
             service: service.clone(),
             listen: take_sockets(&mut bound),
@@ -376,7 +443,7 @@ impl Server {
     }
 
     fn replace_admin(&mut self, admin: Option<Admin>) {
-        if let Some(old) = std::mem::replace(&mut self.admin, admin) {
+        if let Some(old) = mem::replace(&mut self.admin, admin) {
             old.serving.abort();
         }
     }
@@ -444,7 +511,15 @@ fn log_writer(log: &config::Log, unwritten: &Arc<AtomicU64>) -> io::Result<Optio
         LogFormat::Combined => access_log::Format::Combined,
         LogFormat::Json => access_log::Format::Json,
     };
-    Writer::start(target, format, unwritten.clone()).map(Some)
+    let named = |error: io::Error| {
+        io::Error::new(
+            error.kind(),
+            format!("cannot open the access log {target}: {error}"),
+        )
+    };
+    Writer::start(target.clone(), format, unwritten.clone())
+        .map(Some)
+        .map_err(named)
 }
 
 fn start_admin(address: Option<&Address>, stats: &Arc<Stats>) -> io::Result<Option<Admin>> {

@@ -1,5 +1,6 @@
 //! The queue between workers and the log file, and the thread at its end.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,6 +25,15 @@ pub enum Target {
     Stdout,
     /// A file, appended to.
     File(PathBuf),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("on standard output"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
 }
 
 impl Target {
@@ -221,7 +231,7 @@ impl Writing {
         match self.target.open() {
             Ok(output) => self.output = output,
             Err(error) => diagnostics::say(format_args!(
-                "access log: {:?} cannot be reopened, the old file stays: {error}",
+                "access log: {} cannot be reopened, the old file stays: {error}",
                 self.target
             )),
         }

@@ -274,15 +274,22 @@ fn sites_are_told_apart_by_host() {
     }
 }
 
-/// A browser asks with OPTIONS whether it may read across sites: the place's headers are the answer.
+/// A browser asks with OPTIONS whether it may read across sites: the place's headers are the answer. But
+/// no client should cache a missing file for as long as one that exists.
 #[test]
 fn a_route_dresses_answers_without_a_file() {
     let tree = Tree::new();
     let route = "[[site.route]]\npath = \"/*\"\nheaders = { set = { Access-Control-Allow-Origin = \"*\" } }";
     let server = Launch::site(tree.path(), "", route).start();
-    for (method, status) in [("OPTIONS", 204), ("GET", 404), ("POST", 405)] {
-        let answer = server.client().request(method, "/missing", &[]);
+    tree.folder("folder");
+    for (method, path, status) in [("OPTIONS", "/missing", 204), ("GET", "/folder", 301)] {
+        let answer = server.client().request(method, path, &[]);
         answer.assert_status(status);
         assert_eq!(answer.field("access-control-allow-origin"), "*");
+    }
+    for (method, status) in [("GET", 404), ("POST", 405)] {
+        let answer = server.client().request(method, "/missing", &[]);
+        answer.assert_status(status);
+        assert_eq!(answer.header("access-control-allow-origin"), None);
     }
 }

@@ -1,11 +1,13 @@
 //! What the server does when it is told something from outside.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use rustix::process::Signal;
 
 use crate::support::{Client, Launch, Server, Tree, assert_same, content, wait_until};
@@ -171,6 +173,48 @@ fn it_removes_its_sockets_at_the_end() {
     server.signal(Signal::TERM);
     assert_eq!(server.wait().code(), Some(0));
     assert_eq!(exist(&server), [false, false]);
+}
+
+/// Puts a pipe in place of the configuration file and has the server read it: it hangs until the
+/// pipe is written to or closed.
+fn hanging_reload(server: &Server) -> File {
+    fs::remove_file(server.config()).expect("unlink");
+    mknodat(CWD, server.config(), FileType::Fifo, 0o644.into(), 0).expect("mkfifo");
+    server.signal(Signal::HUP);
+    let mut writer = None;
+    wait_until("it reads the file", || {
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+        writer = open(server.config(), flags, Mode::empty()).ok();
+        writer.is_some()
+    });
+    writer.expect("a reader").into()
+}
+
+#[test]
+fn it_ends_while_a_reload_hangs() {
+    let tree = tree();
+    let mut server = server(&tree);
+    let _writer = hanging_reload(&server);
+    assert_eq!(server.get("/a").text(), "AAA");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn a_reload_during_another_is_done_after_it() {
+    let tree = tree();
+    let server = server(&tree);
+    let mut writer = hanging_reload(&server);
+    let next = server.own("next");
+    fs::write(&next, config(&tree, "2", "")).expect("write");
+    fs::rename(next, server.config()).expect("rename");
+    server.signal(Signal::HUP);
+    let first = config(&tree, "1", "");
+    writer.write_all(first.as_bytes()).expect("write");
+    drop(writer);
+    wait_until("the last configuration", || {
+        server.get("/a").header("x-version") == Some("2")
+    });
 }
 
 #[test]
