@@ -39,6 +39,8 @@ struct Shared {
     /// Bytes of the blocks in `idle`. Raised before a block is put there and lowered after it has been
     /// taken, so never too low.
     idle_bytes: AtomicUsize,
+    /// By size. A push waits for a pop under way only when it needs the very place that is being
+    /// emptied: not as long as a list has a place for every block of its size.
     idle: [ArrayQueue<Block>; SIZE_CLASSES],
     /// A reservation failed since bytes were last freed.
     wanted: AtomicBool,

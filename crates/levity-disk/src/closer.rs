@@ -164,6 +164,9 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
+    /// There is one queue in the process, so who counts on being its last user must be its only one.
+    static TURN: Mutex<()> = Mutex::new(());
+
     /// A descriptor whose close waits until its peer, which reads nothing, is gone.
     fn frozen() -> (OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -184,6 +187,7 @@ mod tests {
     /// However often both are handed over, and in whatever order.
     #[test]
     fn a_frozen_device_stops_no_other() {
+        let _turn = lock(&TURN);
         let closer = Closer::start().unwrap();
         let (fd, peer) = frozen();
         close(10, fd);
@@ -202,6 +206,7 @@ mod tests {
 
     #[test]
     fn what_is_handed_over_gets_closed() {
+        let _turn = lock(&TURN);
         let closer = Closer::start().unwrap();
         let second = Closer::start().unwrap();
         for device in [1, 1, 2] {
@@ -214,6 +219,7 @@ mod tests {
 
     #[test]
     fn the_last_closer_closes_what_is_left() {
+        let _turn = lock(&TURN);
         let closer = Closer::start().unwrap();
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         close(3, theirs.into());

@@ -10,6 +10,7 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("levity-disk needs Linux on a processor of 64 bits");
 
+mod atime;
 mod bell;
 pub mod buffer;
 mod closer;

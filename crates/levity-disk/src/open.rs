@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{Advice, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
+use crate::atime;
 use crate::closer;
 use crate::probe::{self, FileSystem};
 use crate::syscall;
@@ -49,8 +50,8 @@ pub struct Root {
     file_system: FileSystem,
     /// This kernel knows `RESOLVE_CACHED`, and the file system answers from memory.
     cached: bool,
-    /// A file of another owner was met: only an owner may ask for `O_NOATIME`.
-    noatime_refused: AtomicBool,
+    /// When reads set the time of last access, unless `O_NOATIME` is granted.
+    atime: atime::Policy,
 }
 
 impl Root {
@@ -77,6 +78,15 @@ impl Root {
         )?)
         .device;
         let file_system = probe::file_system(&directory, single.as_deref(), device)?;
+        let atime = match single.as_deref() {
+            None => atime::Policy::of_mount(&directory),
+            Some(name) => atime::Policy::of_mount(syscall::openat2(
+                &directory,
+                name,
+                HANDLE,
+                ResolveFlags::BENEATH,
+            )?),
+        }?;
         Ok(Arc::new(Root {
             path: resolved,
             cached: cached && !file_system.remote,
@@ -85,7 +95,7 @@ impl Root {
             symlinks,
             device,
             file_system,
-            noatime_refused: AtomicBool::new(false),
+            atime,
         }))
     }
 
@@ -110,13 +120,14 @@ impl Root {
         &self.file_system
     }
 
-    /// Opens `path` if that needs no disk. Never blocks.
+    /// Opens `path` if that needs no disk. Never blocks. What is no file or directory comes back as
+    /// [`Kind::Other`] with a descriptor that can only be asked for its metadata.
     ///
     /// # Errors
     /// `WouldBlock` when the pool must do it: something is not in memory, the path leaves the root or
-    /// crosses a mount (whose file system nobody has probed), it is no file or directory, the file
-    /// system is remote, or the kernel is older than 5.12. Any other error is the final answer:
-    /// absence, for one, is remembered by the kernel (not on tmpfs).
+    /// crosses a mount (whose file system nobody has probed), the file system is remote, or the kernel
+    /// is older than 5.12. Any other error is the final answer: absence, for one, is remembered by the
+    /// kernel (not on tmpfs).
     pub fn open_cached(self: &Arc<Root>, path: &CStr) -> io::Result<Arc<OpenFile>> {
         if !self.cached {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -124,17 +135,18 @@ impl Root {
         let name = self.name(path)?;
         // Crossing into a mount is left to the pool: it may be a remote one.
         let resolve = self.resolve() | ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
-        let fd = self
-            .openat2(name, READ, resolve)
-            .map_err(|errno| match errno {
-                Errno::XDEV | Errno::NXIO | Errno::NODEV => io::ErrorKind::WouldBlock.into(),
-                errno => io::Error::from(errno),
-            })?;
+        let (fd, atime) = match self.open_to_read(name, resolve) {
+            Err(Errno::XDEV) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(Errno::NXIO | Errno::NODEV) => return Ok(self.cached_handle(name, resolve)?),
+            result => result?,
+        };
         let meta = Meta::from(rustix::fs::fstat(&fd)?);
         if meta.kind == Kind::Other {
-            return Err(io::ErrorKind::WouldBlock.into());
+            // A driver may do anything when its device is closed.
+            closer::close(meta.device, fd);
+            return Ok(self.cached_handle(name, resolve)?);
         }
-        let file = self.file(fd, meta, name);
+        let file = self.file(fd, meta, name, atime);
         file.read_ahead_ourselves();
         Ok(Arc::new(file))
     }
@@ -150,7 +162,7 @@ impl Root {
     /// has been asked to give it up (`fcntl(F_SETLEASE)`, Samba).
     pub(crate) fn open_waiting(self: &Arc<Root>, path: &CStr) -> io::Result<OpenFile> {
         let name = self.name(path)?;
-        let fd = match self.openat2_settled(name, READ) {
+        let (fd, atime) = match settled(|| self.open_to_read(name, self.resolve())) {
             Err(Errno::NXIO | Errno::NODEV) => return self.open_handle(name),
             result => result?,
         };
@@ -159,27 +171,47 @@ impl Root {
             drop(fd);
             return self.open_handle(name);
         }
-        Ok(self.file(fd, meta, name))
+        Ok(self.file(fd, meta, name, atime))
     }
 
     /// The metadata of what a path leads to, without opening it for reading. Blocks.
     pub(crate) fn metadata(&self, path: &CStr) -> io::Result<Meta> {
-        let fd = self.openat2_settled(self.name(path)?, HANDLE)?;
+        let fd = self.handle(self.name(path)?)?;
         Ok(Meta::from(rustix::fs::fstat(&fd)?))
     }
 
     /// A descriptor for a pipe, a socket or a device that cannot be read from, so that there is one
     /// to ask and no harm in holding it.
     fn open_handle(self: &Arc<Root>, name: &CStr) -> io::Result<OpenFile> {
-        let fd = self.openat2_settled(name, HANDLE)?;
+        let fd = self.handle(name)?;
+        Ok(self.other(fd, name)?)
+    }
+
+    /// The same, if that needs no disk.
+    fn cached_handle(
+        self: &Arc<Root>,
+        name: &CStr,
+        resolve: ResolveFlags,
+    ) -> Result<Arc<OpenFile>, Errno> {
+        let fd = self.openat2(name, HANDLE, resolve)?;
+        Ok(Arc::new(self.other(fd, name)?))
+    }
+
+    fn other(self: &Arc<Root>, fd: OwnedFd, name: &CStr) -> Result<OpenFile, Errno> {
         let meta = Meta {
             kind: Kind::Other,
             ..Meta::from(rustix::fs::fstat(&fd)?)
         };
-        Ok(self.file(fd, meta, name))
+        Ok(self.file(fd, meta, name, atime::Policy::Never))
     }
 
-    fn file(self: &Arc<Root>, fd: OwnedFd, meta: Meta, name: &CStr) -> OpenFile {
+    fn file(
+        self: &Arc<Root>,
+        fd: OwnedFd,
+        meta: Meta,
+        name: &CStr,
+        atime: atime::Policy,
+    ) -> OpenFile {
         let place = (meta.kind == Kind::Directory).then(|| Place {
             root: Arc::clone(self),
             path: name.to_owned(),
@@ -189,6 +221,7 @@ impl Root {
             fd: ManuallyDrop::new(fd),
             place,
             local: meta.device == self.device && self.file_system.nowait,
+            access: atime::Access::new(atime),
             nonblocking: AtomicBool::new(true),
             random: AtomicBool::new(false),
         }
@@ -213,30 +246,37 @@ impl Root {
         }
     }
 
-    fn openat2_settled(&self, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
-        for _ in 0..RACES_MAX {
-            match self.openat2(name, flags, self.resolve()) {
-                Err(Errno::AGAIN) => continue,
-                result => return result,
-            }
+    fn handle(&self, name: &CStr) -> Result<OwnedFd, Errno> {
+        settled(|| self.openat2(name, HANDLE, self.resolve()))
+    }
+
+    /// With `O_NOATIME` where that is granted: to the owner of the file. Whether it is depends on
+    /// the file, so it is tried each time (2 us more where it is refused).
+    fn open_to_read(
+        &self,
+        name: &CStr,
+        resolve: ResolveFlags,
+    ) -> Result<(OwnedFd, atime::Policy), Errno> {
+        match self.openat2(name, READ | OFlags::NOATIME, resolve) {
+            Err(Errno::PERM) => Ok((self.openat2(name, READ, resolve)?, self.atime)),
+            result => Ok((result?, atime::Policy::Never)),
         }
-        Err(Errno::BUSY)
     }
 
     fn openat2(&self, name: &CStr, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
-        let open =
-            |flags| retry_on_intr(|| syscall::openat2(&self.directory, name, flags, resolve));
-        if flags.contains(OFlags::PATH) || self.noatime_refused.load(Ordering::Relaxed) {
-            return open(flags);
-        }
-        match open(flags | OFlags::NOATIME) {
-            Err(Errno::PERM) => {
-                self.noatime_refused.store(true, Ordering::Relaxed);
-                open(flags)
-            }
-            result => result,
+        retry_on_intr(|| syscall::openat2(&self.directory, name, flags, resolve))
+    }
+}
+
+/// Opens until no rename interferes.
+fn settled<T>(open: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    for _ in 0..RACES_MAX {
+        match open() {
+            Err(Errno::AGAIN) => continue,
+            result => return result,
         }
     }
+    Err(Errno::BUSY)
 }
 
 /// `O_NONBLOCK`, or a named pipe without a writer would hang the open.
@@ -363,6 +403,7 @@ pub struct OpenFile {
     fd: ManuallyDrop<OwnedFd>,
     place: Option<Place>,
     local: bool,
+    access: atime::Access,
     nonblocking: AtomicBool,
     random: AtomicBool,
 }
@@ -397,9 +438,14 @@ impl OpenFile {
     /// starts a disk read of `len` bytes on the calling thread (34 to 102 us were measured).
     ///
     /// # Errors
-    /// `WouldBlock` when the first byte is not in memory, or when the file system cannot tell; the
-    /// others are those of `preadv2` and `fstat`.
+    /// `WouldBlock` when the first byte is not in memory, when the file system cannot tell, or when the
+    /// read would set the time of last access, which may wait for the journal: an engine's read sets
+    /// it. That is so for files of other owners, whose time is due (once a day and after a change;
+    /// always on a `strictatime` mount). The others are those of `preadv2` and `fstat`.
     pub fn read_cached(&self, buffer: &mut Vec<u8>, len: usize, offset: u64) -> io::Result<usize> {
+        if self.would_set_atime()? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let start = buffer.len();
         match self.append_cached(buffer, len, offset) {
             // Linux 5.9 and 5.10 may say 0 at the edge of a missing page (fixed by 06c0444290 in
@@ -413,6 +459,15 @@ impl OpenFile {
                 Err(errno.into())
             }
         }
+    }
+
+    fn would_set_atime(&self) -> Result<bool, Errno> {
+        Ok(self.access.may_be_set() && self.access.would_be_set(&rustix::fs::fstat(self)?))
+    }
+
+    /// An engine has read from it.
+    pub(crate) fn was_read(&self) {
+        self.access.was_read();
     }
 
     /// Appends cached bytes, and cuts them where the file ends afterwards.

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use levity_disk::open::left_root;
@@ -56,14 +57,21 @@ fn what_leaves_the_root_is_left_to_the_pool() {
     }
 }
 
+/// With a descriptor that holds neither a pipe's nor a driver's end open.
 #[test]
-fn what_is_no_file_is_left_to_the_pool() {
+fn what_is_no_file_is_known_at_once() {
     let (tree, root) = tree();
     let pipe = tree.path().join("pipe");
     let mode = rustix::fs::Mode::RUSR;
     rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    let error = root.open_cached(c"pipe").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    let _socket = UnixListener::bind(tree.path().join("socket")).unwrap();
+    for name in [c"pipe", c"socket"] {
+        let other = root.open_cached(name).unwrap();
+        assert_eq!(other.meta().kind, Kind::Other);
+        assert_eq!(other.refresh().unwrap().inode, other.meta().inode);
+        let flags = rustix::fs::fcntl_getfl(&*other).unwrap();
+        assert!(flags.contains(rustix::fs::OFlags::PATH), "{flags:?}");
+    }
 }
 
 /// Another mount may be a remote one, where even an open of what was just used waits.

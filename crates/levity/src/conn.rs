@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task;
 
 use crate::stream::Stream;
 use crate::timer::Timer;
@@ -18,6 +19,9 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How many bytes of a refused client are read and dropped at most.
 const LINGER_BYTES_MAX: usize = 256 * 1024;
+
+/// Bytes that one connection may move before the others get their turn: about 50 microseconds.
+pub const TURN_BYTES_MAX: usize = 256 * 1024;
 
 /// A connection. Everything that it needs only while a request is in hand is borrowed from the
 /// worker, so that an idle one stays small.
@@ -32,6 +36,8 @@ pub struct Conn {
     pub inbox: Vec<u8>,
     /// Bounds every wait for the client.
     pub timer: Rc<Timer>,
+    /// Moved since it last gave way.
+    turn_bytes: usize,
     /// Unique among the connections that are open on the loop.
     pub number: usize,
     /// Its place among the connections that the worker may have.
@@ -55,6 +61,7 @@ impl Conn {
             peer,
             inbox: Vec::new(),
             timer,
+            turn_bytes: 0,
             number,
             _place: place,
         }
@@ -70,7 +77,20 @@ impl Conn {
             Poll::Pending if self.timer.poll_expired(context) => {
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
+            Poll::Pending => {
+                self.turn_bytes = 0;
+                Poll::Pending
+            }
             read => read,
+        }
+    }
+
+    /// Counts bytes moved for this client, and gives way to the others in time.
+    pub async fn give_way(&mut self, bytes: usize) {
+        self.turn_bytes += bytes;
+        if self.turn_bytes >= TURN_BYTES_MAX {
+            self.turn_bytes = 0;
+            task::yield_now().await;
         }
     }
 

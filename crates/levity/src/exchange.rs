@@ -40,27 +40,44 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     let service = worker.service();
     let mut trips = Trips::new(&worker);
 
+    Step::Route.enter();
+    let routed = route(&service, request);
     let accepted = receive(conn, request).await;
-    let routed = accepted.and_then(|()| {
-        Step::Route.enter();
-        route(&service, request)
-    });
-    let mut response = match routed {
-        Ok(place) => {
-            let mut response = answer(&worker, place, request, arrived, &mut trips).await;
-            Step::Filter.enter();
-            filter(&mut response, place);
-            response
+    let (place, response) = match (routed, accepted) {
+        (Ok(place), Ok(())) => {
+            let answer = answer(&worker, place, request, arrived, &mut trips).await;
+            (Some(place), answer)
         }
-        Err(response) => response,
+        (routed, Err(refusal)) => (routed.ok(), refusal),
+        (Err(response), Ok(())) => (None, response),
     };
-    response.close |= !request.head.keep_alive || worker.is_draining();
+    let response = finish(conn, request, place, response);
     Step::Send.enter();
-    let close = response.close;
-    let sent = send::send(conn, request, response, &mut trips).await;
+    let mut close = response.close;
+    let mut sent = send::send(conn, request, response, &mut trips).await;
+    if let Some(error) = sent.unsent.take() {
+        let failure = finish(conn, request, place, respond::error::of_io(&error));
+        close = failure.close;
+        sent = send::send(conn, request, failure, &mut trips).await;
+    }
     let finished = Instant::now();
     record(conn, request, arrived, finished, &sent, &trips);
     after(conn, &sent, close, finished).await
+}
+
+/// What every answer goes through before it is sent.
+fn finish(
+    conn: &Conn,
+    request: &Request,
+    place: Option<&Place>,
+    mut response: Response,
+) -> Response {
+    Step::Filter.enter();
+    if let Some(place) = place {
+        filter(&mut response, place);
+    }
+    response.close |= !request.head.keep_alive || conn.worker.is_draining();
+    response
 }
 
 /// Takes the body in and refuses methods that files do not have.
@@ -114,9 +131,6 @@ fn route<'a>(service: &'a Service, request: &mut Request) -> Result<&'a Place, R
     let place = service
         .route(request.host(), &request.path)
         .ok_or_else(|| respond::error(421, "no site here has that name"))?;
-    if request.head.method == Method::Options {
-        return Err(respond::options());
-    }
     request.set_key(place.number);
     Ok(place)
 }
@@ -129,6 +143,9 @@ async fn answer(
     arrived: Instant,
     trips: &mut Trips<'_>,
 ) -> Response {
+    if request.head.method == Method::Options {
+        return respond::options();
+    }
     Step::Resolve.enter();
     let found = if place.shows(place.beneath(&request.path)) {
         resolve::resolve(worker, place, request, arrived, trips).await
@@ -138,7 +155,7 @@ async fn answer(
     Step::Respond.enter();
     match found {
         Ok(Found::File(hot, ready)) => {
-            respond::file::file(request, hot, ready, place.root.file_system().nowait)
+            respond::file::file(request, hot, ready, place.root.file_system())
         }
         Ok(Found::Directory(directory)) if !request.names_directory() => {
             drop(directory);
@@ -147,7 +164,7 @@ async fn answer(
         Ok(Found::Directory(directory)) if place.listing => {
             let entries_max = worker.service().config.limits.listing_entries;
             match trips.list(directory, entries_max).await {
-                Ok(listing) => respond::listing::listing(&request.path, &listing).await,
+                Ok(listing) => respond::listing::listing(&request.path, listing).await,
                 Err(error) => failed(place, request, &error),
             }
         }

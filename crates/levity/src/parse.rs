@@ -68,6 +68,9 @@ fn take_arrival(
     arrived: &[u8],
 ) -> Result<Option<Box<Request>>, Reject> {
     if conn.inbox.is_empty() {
+        if is_between_requests(arrived) {
+            return Ok(None);
+        }
         let request = take_head(conn, service, arrived)?;
         if request.is_none() {
             conn.wait_for_more(arrived.to_vec());
@@ -96,8 +99,17 @@ fn take_head(
     }
     let (head, rest) = bytes.split_at(request.head.bytes);
     request.set_bytes(head);
-    conn.inbox = rest.to_vec();
+    if !is_between_requests(rest) {
+        conn.inbox = rest.to_vec();
+    }
     Ok(Some(request))
+}
+
+/// Some clients end a request with an empty line too many (RFC 9112, 2.2): no request has begun, and
+/// the connection is as idle as before.
+fn is_between_requests(bytes: &[u8]) -> bool {
+    const BYTES_MAX: usize = 8;
+    bytes.len() <= BYTES_MAX && bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n'))
 }
 
 fn lost(conn: &Conn, error: &io::Error) -> NoRequest {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use levity_disk::{Class, Kind, Meta, OpenFile, Ready};
 use levity_wire::http1::Method;
+use levity_wire::range::{self, Range};
 use rustix::io::Errno;
 
 use crate::cache::{BODY_BYTES_MAX, Content, Entry, Hot};
@@ -49,7 +50,9 @@ pub async fn resolve(
 ) -> io::Result<Found> {
     let ttl = worker.service().config.disk.entry_ttl;
     let needs_body = request.head.method == Method::Get;
-    if let Some(hot) = worker.cache.fresh(&request.key, needs_body, now, ttl) {
+    if let Some(hot) = worker.cache.fresh(&request.key, needs_body, now, ttl)
+        && still_names(&hot, place)
+    {
         return Ok(Found::File(hot, None));
     }
     let search = Search {
@@ -59,25 +62,45 @@ pub async fn resolve(
         now,
         first: needs_body.then(|| (likely_offset(request), FIRST_BYTES)),
     };
-    let found = search.find(place.beneath(&request.path), trips).await;
+    let path = place.beneath(&request.path);
+    let mut found = search.find(path, trips).await;
+    if found.as_ref().is_err_and(is_torn) {
+        found = search.find(path, trips).await;
+    }
     if found.is_err() {
         worker.cache.forget(&request.key);
     }
     found
 }
 
-/// Where the answer will probably start: a cold open reads from there.
+/// Whether a file that is kept open still has the version that its entry speaks of. A body in memory
+/// is of that version; a file is read as it is now. Remote files are taken at their entry's word: their
+/// `fstat` may wait.
+fn still_names(hot: &Hot, place: &Place) -> bool {
+    match &hot.entry.content {
+        Content::File(file) if !place.root.file_system().remote => file
+            .refresh()
+            .is_ok_and(|meta| meta.same_version(&hot.entry.meta)),
+        _ => true,
+    }
+}
+
+/// The file became shorter while it was read: another look may find it whole.
+fn is_torn(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof
+}
+
+/// Where the answer will probably start: a cold open reads from there. How a range from the end of
+/// the file begins cannot be known yet.
 fn likely_offset(request: &Request) -> u64 {
-    let start = || {
-        let range = std::str::from_utf8(request.header("range")?).ok()?;
-        range
-            .strip_prefix("bytes=")?
-            .split('-')
-            .next()?
-            .parse()
-            .ok()
-    };
-    start().unwrap_or(0)
+    let any_size = u64::MAX;
+    match request
+        .header("range")
+        .map(|value| range::parse(value, any_size))
+    {
+        Some(Range::Part { first, .. }) if i64::try_from(first).is_ok() => first,
+        _ => 0,
+    }
 }
 
 /// One look at the file system.

@@ -132,7 +132,7 @@ impl Service {
     pub fn roots(&self) -> Vec<Arc<Root>> {
         let mut roots: Vec<Arc<Root>> = Vec::new();
         for place in self.sites.iter().flat_map(Site::places) {
-            if !roots.iter().any(|known| known.path() == place.root.path()) {
+            if !roots.iter().any(|known| Arc::ptr_eq(known, &place.root)) {
                 roots.push(place.root.clone());
             }
         }

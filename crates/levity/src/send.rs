@@ -12,19 +12,16 @@ use std::time::{Duration, Instant};
 use levity_disk::{Class, Ready, transmit};
 use levity_wire::http1::{Method, Version};
 use rustix::net::SendFlags;
-use tokio::{task, time};
+use tokio::time;
 
 use crate::access_log::{End, Source};
 use crate::cache::Content;
-use crate::conn::Conn;
+use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::diagnostics;
 use crate::request::Request;
 use crate::resolve::FIRST_BYTES;
-use crate::respond::{self, Body, FileBody, Response, error::reason};
+use crate::respond::{Body, FileBody, Response, error::reason};
 use crate::trip::{Read, Trips};
-
-/// Bytes that one connection may move before the others get their turn: about 50 microseconds.
-const TURN_BYTES_MAX: usize = 256 * 1024;
 
 /// The smallest read from the page cache, for a client that takes little at a time.
 const WINDOW_BYTES_MIN: usize = 16 * 1024;
@@ -32,7 +29,7 @@ const WINDOW_BYTES_MIN: usize = 16 * 1024;
 /// The largest chunk asked of an engine, when the configuration names none.
 const CHUNK_BYTES_MAX: usize = 512 * 1024;
 
-/// A client that takes nothing for so long does not keep a chunk in memory: it is read again.
+/// A client that takes longer does not keep a chunk in memory: what is left of it is read again.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
 /// What became of a response.
@@ -47,6 +44,8 @@ pub struct Sent {
     pub source: Source,
     /// How it ended.
     pub end: End,
+    /// Why nothing has left yet: another response may be sent in its place.
+    pub unsent: Option<io::Error>,
 }
 
 /// Why a response stopped.
@@ -60,7 +59,8 @@ enum Cut {
     Unreadable(io::Error),
 }
 
-/// Sends `response`, without its body to a HEAD request.
+/// Sends `response`, without its body to a HEAD request. A body that cannot be read before anything
+/// has left is given back as [`Sent::unsent`].
 pub async fn send(
     conn: &mut Conn,
     request: &Request,
@@ -69,22 +69,13 @@ pub async fn send(
 ) -> Sent {
     let head_only = request.head.method == Method::Head;
     let mut sender = Sender::new(conn, &response, request.head.version);
-    let mut outcome = sender
+    let outcome = sender
         .response(conn, &mut response.body, head_only, trips)
         .await;
     if let Err(Cut::Unreadable(error)) = &outcome {
         tell(request, error);
-        if sender.untouched() {
-            let close = response.close;
-            response = respond::error::of_io(error);
-            response.close = close;
-            sender = Sender::new(conn, &response, request.head.version);
-            outcome = sender
-                .response(conn, &mut response.body, head_only, trips)
-                .await;
-        }
     }
-    if !matches!(outcome, Ok(()) | Err(Cut::Gone)) {
+    if !sender.untouched() && matches!(outcome, Err(Cut::Timeout | Cut::Unreadable(_))) {
         conn.stream.abort_on_close();
     }
     sender.sent(response.status, source(&response.body, trips), outcome)
@@ -148,8 +139,6 @@ struct Sender {
     head_bytes: usize,
     body_bytes: u64,
     first_byte: Option<Instant>,
-    /// Since the connection last gave way.
-    turn_bytes: usize,
     /// How much to read from the page cache at once: about what the client takes at once.
     window_bytes: usize,
     /// How much to ask of an engine next.
@@ -175,24 +164,29 @@ impl Sender {
             head_bytes: 0,
             body_bytes: 0,
             first_byte: None,
-            turn_bytes: 0,
             window_bytes: FIRST_BYTES,
             chunk_bytes: FIRST_BYTES,
         }
     }
 
     fn sent(&self, status: u16, source: Source, outcome: Result<(), Cut>) -> Sent {
+        let end = match &outcome {
+            Ok(()) => End::Complete,
+            Err(Cut::Gone) => End::ClientAbort,
+            Err(Cut::Timeout) => End::Timeout,
+            Err(Cut::Unreadable(_)) => End::Error,
+        };
+        let unsent = match outcome {
+            Err(Cut::Unreadable(error)) if self.untouched() => Some(error),
+            _ => None,
+        };
         Sent {
             status,
             bytes: self.body_bytes,
             first_byte: self.first_byte,
             source,
-            end: match outcome {
-                Ok(()) => End::Complete,
-                Err(Cut::Gone) => End::ClientAbort,
-                Err(Cut::Timeout) => End::Timeout,
-                Err(Cut::Unreadable(_)) => End::Error,
-            },
+            end,
+            unsent,
         }
     }
 
@@ -260,8 +254,18 @@ impl Sender {
                     read.ready
                 }
             };
+            if file.is_rewritten() {
+                return Err(Cut::Unreadable(io::Error::other(
+                    "it was rewritten while it was read",
+                )));
+            }
+            let wanted = file.remaining.min(ready.len() as u64);
             let bytes = self.ready(conn, ready, file.remaining).await?;
             file.advance(bytes);
+            if (bytes as u64) < wanted {
+                // What the client did not take is in the page cache now.
+                probe = file.probe;
+            }
         }
         Ok(())
     }
@@ -272,11 +276,11 @@ impl Sender {
         file.hot.warm.get() || conn.worker.disk.has_room(file.file.meta().device)
     }
 
-    /// Asks an engine for the next chunk; each is larger than the one before.
+    /// Asks an engine for the next chunk: larger than the last if the client took that within
+    /// [`HOLD_MAX`], else about what it took.
     async fn chunk(&mut self, file: &FileBody, trips: &mut Trips<'_>) -> Result<Read, Cut> {
         let bytes_max = trips.chunk_bytes.unwrap_or(self.chunk_bytes);
         let bytes = bytes_max.min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
-        self.chunk_bytes = (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX);
         let class = if self.untouched() {
             Class::First
         } else {
@@ -300,6 +304,10 @@ impl Sender {
             Ready::Bytes(buffer) => {
                 let sent = self.held(conn, &buffer[..bytes]).await?;
                 drop(buffer);
+                self.chunk_bytes = match sent < bytes {
+                    true => sent.next_power_of_two().max(WINDOW_BYTES_MIN),
+                    false => (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX),
+                };
                 if sent < bytes {
                     self.writable(conn).await?;
                 }
@@ -327,21 +335,22 @@ impl Sender {
         }
     }
 
-    /// Sends from a chunk buffer, but lets go of it when the client stops taking.
+    /// Sends from a chunk buffer for at most [`HOLD_MAX`]; tells how much left by then.
     async fn held(&mut self, conn: &mut Conn, bytes: &[u8]) -> Result<usize, Cut> {
         let before = self.body_bytes;
-        self.push(conn, bytes).await?;
-        loop {
-            // Counted, not returned: the timeout may fall between a write and its return.
-            let sent = (self.body_bytes - before) as usize;
-            if sent == bytes.len() {
-                return Ok(sent);
+        let pushing = async {
+            while self.body_bytes - before < bytes.len() as u64 {
+                let sent = (self.body_bytes - before) as usize;
+                self.push(conn, &bytes[sent..]).await?;
             }
-            match time::timeout(HOLD_MAX, self.push(conn, &bytes[sent..])).await {
-                Ok(pushed) => pushed.map(drop)?,
-                Err(_) => return Ok((self.body_bytes - before) as usize),
-            }
+            Ok(())
+        };
+        // What left is counted where it leaves: the end may fall between a write and its return.
+        match time::timeout(HOLD_MAX, pushing).await {
+            Ok(pushed) => pushed?,
+            Err(_) => conn.timer.clear(),
         }
+        Ok((self.body_bytes - before) as usize)
     }
 
     /// Moves bytes to the socket by a system call that takes them from a descriptor.
@@ -358,7 +367,7 @@ impl Sender {
                 Ok(0) => return Err(Cut::Unreadable(io::ErrorKind::UnexpectedEof.into())),
                 Ok(moved) => {
                     sent += moved;
-                    self.count(moved).await;
+                    self.count(conn, moved).await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.writable(conn).await?;
@@ -382,7 +391,7 @@ impl Sender {
                 )?)
             });
             match sent {
-                Ok(sent) => self.count(sent).await,
+                Ok(sent) => self.count(conn, sent).await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.writable(conn).await?;
                 }
@@ -401,7 +410,7 @@ impl Sender {
             conn.stream.poll_write(context, &slices)
         })
         .await?;
-        self.count(pushed).await;
+        self.count(conn, pushed).await;
         Ok(pushed.saturating_sub(head_bytes))
     }
 
@@ -419,9 +428,9 @@ impl Sender {
             let mut scratch = worker.outbound.borrow_mut();
             scratch.clear();
             match file.file.read_cached(&mut scratch, wanted, file.offset) {
-                Ok(0) => return Poll::Ready(Ok(None)),
-                Ok(_) => {}
-                Err(_) => return Poll::Ready(Ok(None)),
+                Ok(read) if read > 0 && !file.is_rewritten() => {}
+                // The engine finds out what is the matter.
+                _ => return Poll::Ready(Ok(None)),
             }
             let slices = [IoSlice::new(head), IoSlice::new(&scratch)];
             conn.stream.poll_write(context, &slices).map_ok(Some)
@@ -432,7 +441,7 @@ impl Sender {
             return Ok(Cached::Miss);
         };
         worker.stats.read_cached();
-        self.count(written).await;
+        self.count(conn, written).await;
         let left = written.saturating_sub(head_bytes);
         self.window_bytes = (left * 2).clamp(WINDOW_BYTES_MIN, TURN_BYTES_MAX);
         Ok(Cached::Left(left))
@@ -443,20 +452,27 @@ impl Sender {
     }
 
     /// Counts bytes that left, head first, and gives way to others in time.
-    async fn count(&mut self, bytes: usize) {
+    async fn count(&mut self, conn: &mut Conn, bytes: usize) {
         self.first_byte.get_or_insert_with(Instant::now);
         let of_head = bytes.min(self.head.len() - self.head_bytes);
         self.head_bytes += of_head;
         self.body_bytes += (bytes - of_head) as u64;
-        self.turn_bytes += bytes;
-        if self.turn_bytes >= TURN_BYTES_MAX {
-            self.turn_bytes = 0;
-            task::yield_now().await;
-        }
+        conn.give_way(bytes).await;
     }
 }
 
 impl FileBody {
+    /// Whether the content was written over since the head was made. A file that only grew is sent up
+    /// to the length announced; names and permissions may change as they like.
+    fn is_rewritten(&self) -> bool {
+        let then = &self.hot.entry.meta;
+        self.local
+            && self.file.refresh().is_ok_and(|now| {
+                now.size == then.size
+                    && (now.mtime_s, now.mtime_ns) != (then.mtime_s, then.mtime_ns)
+            })
+    }
+
     fn advance(&mut self, bytes: usize) {
         self.offset += bytes as u64;
         self.remaining -= bytes as u64;

@@ -10,6 +10,10 @@ use crate::respond::{self, Response};
 use crate::send;
 use crate::stall::Step;
 
+/// What a request counts, besides the bytes of its answer, when connections take turns: a client that
+/// pipelines small requests has one turn for some thirty of them.
+const REQUEST_BYTES: usize = 8 * 1024;
+
 /// Answers requests until one side has had enough.
 pub async fn serve(mut conn: Conn) {
     wait_for_first(&conn);
@@ -24,6 +28,7 @@ pub async fn serve(mut conn: Conn) {
         if let After::Close(end) = after {
             break end;
         }
+        conn.give_way(REQUEST_BYTES).await;
         Step::Idle.enter();
     };
     conn.worker.stats.connection_ended(end);

@@ -63,6 +63,7 @@ pub(super) fn opened(file: OpenFile) -> Done {
 
 /// The outcome of an open that has read `buffer` from `offset`: asks once more what the file is now.
 pub(super) fn with_first(mut file: OpenFile, mut buffer: Buffer, offset: u64) -> io::Result<Done> {
+    file.was_read();
     let before = file.meta;
     file.meta = file.refresh()?;
     cut(&mut buffer, offset, &before, &file.meta);
@@ -75,6 +76,7 @@ pub(super) fn with_first(mut file: OpenFile, mut buffer: Buffer, offset: u64) ->
 
 /// The outcome of a read into `buffer` from `offset`.
 pub(super) fn read(file: &OpenFile, mut buffer: Buffer, offset: u64) -> io::Result<Done> {
+    file.was_read();
     cut_at_end(file, &mut buffer, offset)?;
     Ok(Done::Read(Ready::Bytes(buffer)))
 }

@@ -158,7 +158,7 @@ pub const TABLES: &[Table] = &[
                 "buffer_bytes",
                 Kind::Size(bounds("1MiB", "1TiB")),
                 Some("256MiB"),
-                "Memory for chunks on their way from the disk to a client. When it is used up, reads wait.",
+                "Memory for chunks on their way from the disk to a client. When it is used up, new requests for cold files are answered 503 and later chunks wait.",
             ),
             key(
                 "queue",

@@ -39,7 +39,7 @@ limits! {
     idle_timeout: Duration = duration(Duration, "60s", "10ms".."1d"),
     /// How long a client may take no byte of a response before its connection is closed.
     send_timeout: Duration = duration(Duration, "60s", "10ms".."1d"),
-    /// How long a request waits for the disk before its head is sent; then it is answered 503.
+    /// How long a read may take: longer is answered 503, or ends the connection once the head is sent.
     io_timeout: Duration = duration(Duration, "30s", "10ms".."1h"),
     /// How long running responses may take to finish after SIGTERM; then they are cut off.
     drain_timeout: Duration = duration(Duration, "30s", "0s".."1d"),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use levity_disk::{Meta, Ready};
+use levity_disk::{FileSystem, Meta, Ready};
 use levity_wire::condition::{self, Validators, Verdict};
 use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
@@ -13,7 +13,12 @@ use crate::cache::{Content, Entry, Hot};
 use crate::request::Request;
 
 /// Answers with `hot`; `ready` holds bytes from its offset on that were read on the way.
-pub fn file(request: &Request, hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe: bool) -> Response {
+pub fn file(
+    request: &Request,
+    hot: Rc<Hot>,
+    ready: Option<(u64, Ready)>,
+    file_system: &FileSystem,
+) -> Response {
     let entry = &hot.entry;
     let validators = Validators {
         etag: Some(entry.etag.as_bytes()),
@@ -29,8 +34,8 @@ pub fn file(request: &Request, hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe:
         }
     }
     match requested_range(request, entry, &validators) {
-        Range::Whole => whole(hot, ready, probe),
-        Range::Part { first, last } => part(hot, ready, probe, first, last),
+        Range::Whole => whole(hot, ready, file_system),
+        Range::Part { first, last } => part(hot, ready, file_system, first, last),
         Range::Unsatisfiable => {
             let mut response = error(416, "");
             let range = format!("bytes */{}", entry.meta.size);
@@ -60,24 +65,36 @@ fn requested_range(request: &Request, entry: &Entry, validators: &Validators<'_>
     }
 }
 
-fn whole(hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe: bool) -> Response {
+fn whole(hot: Rc<Hot>, ready: Option<(u64, Ready)>, file_system: &FileSystem) -> Response {
     let mut response = Response::new(200);
     response.fields.add_lines(&hot.entry.fields);
     let bytes = hot.entry.meta.size;
-    response.body = body(hot, ready, probe, 0, bytes);
+    response.body = body(hot, ready, file_system, 0, bytes);
     response
 }
 
-fn part(hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe: bool, first: u64, last: u64) -> Response {
+fn part(
+    hot: Rc<Hot>,
+    ready: Option<(u64, Ready)>,
+    file_system: &FileSystem,
+    first: u64,
+    last: u64,
+) -> Response {
     let mut response = Response::new(206);
     response.fields.add_lines(&hot.entry.fields);
     let range = format!("bytes {first}-{last}/{}", hot.entry.meta.size);
     response.fields.add("Content-Range", range.as_bytes());
-    response.body = body(hot, ready, probe, first, last - first + 1);
+    response.body = body(hot, ready, file_system, first, last - first + 1);
     response
 }
 
-fn body(hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe: bool, offset: u64, bytes: u64) -> Body {
+fn body(
+    hot: Rc<Hot>,
+    ready: Option<(u64, Ready)>,
+    file_system: &FileSystem,
+    offset: u64,
+    bytes: u64,
+) -> Body {
     let file = match &hot.entry.content {
         Content::File(file) => file.clone(),
         Content::Memory(..) => {
@@ -89,7 +106,8 @@ fn body(hot: Rc<Hot>, ready: Option<(u64, Ready)>, probe: bool, offset: u64, byt
     Body::File(FileBody {
         hot,
         file,
-        probe,
+        probe: file_system.nowait,
+        local: !file_system.remote,
         offset,
         remaining: bytes,
         ready: ready

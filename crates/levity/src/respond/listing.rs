@@ -1,5 +1,8 @@
 //! A directory's names as a page that people, `wget -r` and screen readers can follow.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::vec;
+
 use levity_disk::Kind;
 use levity_disk::engine::{Entry, Listing};
 use levity_wire::path;
@@ -8,8 +11,20 @@ use tokio::task;
 use super::{Body, Response};
 use crate::route::is_hidden;
 
-/// Names rendered before other connections get their turn; about 100 microseconds.
-const NAMES_PER_TURN: usize = 200;
+/// Bytes of a page, without the few that end it. A row is 150 bytes or so, and up to 3 KiB where every
+/// byte of a name must be escaped.
+const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Bytes of names looked at and of rows rendered before other connections get their turn.
+const TURN_BYTES: usize = 16 * 1024;
+
+/// Pages that are rendered at once in the whole process; further ones are answered 503. No more than
+/// this many times [`PAGE_BYTES_MAX`] is held by pages that are not on their way yet. What a directory
+/// holds is read before one is counted, so that a disk that freezes keeps nobody else's page away.
+const LISTINGS_MAX: usize = 16;
+
+/// How many there are.
+static RENDERED: AtomicUsize = AtomicUsize::new(0);
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;\
 padding:0 1rem;color-scheme:light dark}table{border-collapse:collapse;width:100%}\
@@ -17,17 +32,14 @@ td{padding:.15rem .5rem;border-bottom:1px solid #8884}td+td{text-align:right;\
 white-space:nowrap;font-variant-numeric:tabular-nums}th{text-align:left;padding:.15rem .5rem}\
 th+th{text-align:right}a{text-decoration:none}a:hover{text-decoration:underline}";
 
-/// The page for the directory at `directory`, the decoded path with a slash at both ends.
-pub async fn listing(directory: &[u8], listing: &Listing) -> Response {
-    let mut page = String::with_capacity(1024 + listing.entries.len() * 160);
-    begin(&mut page, directory);
-    for entries in listing.entries.chunks(NAMES_PER_TURN) {
-        for entry in entries.iter().filter(|entry| is_shown(entry)) {
-            row(&mut page, entry);
-        }
-        task::yield_now().await;
-    }
-    end(&mut page, listing);
+/// The page for the directory at `directory`, the decoded path with a slash at both ends; or 503 while
+/// [`LISTINGS_MAX`] others are rendered.
+pub async fn listing(directory: &[u8], listing: Listing) -> Response {
+    let Some(_permit) = Permit::take() else {
+        release(listing.entries.into_iter()).await;
+        return super::error(503, "too many listings at once");
+    };
+    let page = render(directory, listing).await;
     let mut response = Response::new(200);
     response
         .fields
@@ -36,6 +48,71 @@ pub async fn listing(directory: &[u8], listing: &Listing) -> Response {
     response.fields.add("Cache-Control", b"no-cache");
     response.body = Body::Text(page.into_bytes());
     response
+}
+
+/// The right to render a page.
+struct Permit(());
+
+impl Permit {
+    fn take() -> Option<Permit> {
+        let one_more = |count| (count < LISTINGS_MAX).then_some(count + 1);
+        RENDERED
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .ok()
+            .map(|_| Permit(()))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        RENDERED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn render(directory: &[u8], listing: Listing) -> String {
+    let estimate = 1024 + listing.entries.len().saturating_mul(160);
+    let mut page = String::with_capacity(estimate.min(PAGE_BYTES_MAX));
+    begin(&mut page, directory);
+    let mut truncated = listing.truncated;
+    let mut turn = Turn::default();
+    let mut entries = listing.entries.into_iter();
+    for entry in entries.by_ref() {
+        let before = page.len();
+        if is_shown(&entry) {
+            row(&mut page, &entry);
+        }
+        if page.len() > PAGE_BYTES_MAX {
+            page.truncate(before);
+            truncated = true;
+            break;
+        }
+        turn.spend(entry.name.len() + page.len() - before).await;
+    }
+    release(entries).await;
+    end(&mut page, truncated);
+    page
+}
+
+/// Frees names, of which there may be a million, without keeping others waiting.
+async fn release(entries: vec::IntoIter<Entry>) {
+    let mut turn = Turn::default();
+    for entry in entries {
+        turn.spend(entry.name.len()).await;
+    }
+}
+
+/// What has been done since others had their turn, in bytes.
+#[derive(Default)]
+struct Turn(usize);
+
+impl Turn {
+    async fn spend(&mut self, bytes: usize) {
+        self.0 += bytes;
+        if self.0 >= TURN_BYTES {
+            self.0 = 0;
+            task::yield_now().await;
+        }
+    }
 }
 
 fn is_shown(entry: &Entry) -> bool {
@@ -82,9 +159,9 @@ fn row(page: &mut String, entry: &Entry) {
     page.push('\n');
 }
 
-fn end(page: &mut String, listing: &Listing) {
+fn end(page: &mut String, truncated: bool) {
     page.push_str("</table>\n");
-    if listing.truncated {
+    if truncated {
         page.push_str("<p>There are more names than this page shows.</p>\n");
     }
     page.push_str("</body>\n</html>\n");
@@ -124,7 +201,89 @@ fn minute(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use levity_disk::Meta;
+
     use super::*;
+
+    fn listing_of(count: usize, name: &[u8]) -> Listing {
+        let meta = Meta {
+            kind: Kind::Regular,
+            device: 0,
+            inode: 0,
+            size: 1,
+            mtime_s: 0,
+            mtime_ns: 0,
+            ctime_s: 0,
+            ctime_ns: 0,
+            links: 1,
+        };
+        let entry = Entry {
+            name: name.to_vec(),
+            meta,
+        };
+        Listing {
+            entries: vec![entry; count],
+            truncated: false,
+        }
+    }
+
+    /// Runs to the end; what came of it, and how many turns it took.
+    fn turns<T>(work: impl Future<Output = T>) -> (T, usize) {
+        let mut work = pin!(work);
+        let mut turns = 1;
+        // `yield_now` outside a runtime wakes at once, so it may be polled again at once.
+        loop {
+            match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(result) => return (result, turns),
+                Poll::Pending => turns += 1,
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_takes_a_turn_for_so_many_bytes() {
+        for name in [&[b'x'; 10][..], &[b'"'; 250]] {
+            let (page, turns) = turns(render(b"/", listing_of(1000, name)));
+            let spent = page.len() + 1000 * name.len();
+            let expected = spent / (TURN_BYTES + 4096)..=spent / TURN_BYTES + 1;
+            assert!(expected.contains(&turns), "{turns} {expected:?}");
+        }
+        let (_, turns) = turns(render(b"/", listing_of(10_000, b".hidden")));
+        assert!(turns > 70_000 / (TURN_BYTES + 7), "{turns}");
+    }
+
+    #[test]
+    fn a_page_is_cut_at_a_row() {
+        let row_bytes_max = 4096;
+        let (page, _) = turns(render(b"/", listing_of(3000, &[b'"'; 250])));
+        assert!(
+            page.len() > PAGE_BYTES_MAX - row_bytes_max,
+            "{}",
+            page.len()
+        );
+        assert!(page.len() < PAGE_BYTES_MAX + 200, "{}", page.len());
+        assert!(page.contains("1970-01-01 00:00\n</table>\n<p>There are more names"));
+        let (page, _) = turns(render(b"/", listing_of(1500, &[b'"'; 250])));
+        assert!(!page.contains("more names"));
+    }
+
+    #[test]
+    fn one_page_too_many_is_refused() {
+        let mut permits: Vec<_> = (0..LISTINGS_MAX).map_while(|_| Permit::take()).collect();
+        assert_eq!(permits.len(), LISTINGS_MAX);
+        let (refused, _) = turns(listing(b"/", listing_of(1, b"a")));
+        assert_eq!(refused.status, 503);
+        let fields = String::from_utf8_lossy(refused.fields.as_bytes()).into_owned();
+        assert!(fields.contains("Retry-After: "), "{fields}");
+        permits.pop();
+        for _ in 0..2 {
+            let (page, _) = turns(listing(b"/", listing_of(1, b"a")));
+            assert_eq!(page.status, 200);
+        }
+    }
 
     #[test]
     fn minutes_follow_the_calendar() {

@@ -273,3 +273,16 @@ fn sites_are_told_apart_by_host() {
         assert_eq!(client.receive().text(), text, "{host}");
     }
 }
+
+/// A browser asks with OPTIONS whether it may read across sites: the place's headers are the answer.
+#[test]
+fn a_route_dresses_answers_without_a_file() {
+    let tree = Tree::new();
+    let route = "[[site.route]]\npath = \"/*\"\nheaders = { set = { Access-Control-Allow-Origin = \"*\" } }";
+    let server = Launch::site(tree.path(), "", route).start();
+    for (method, status) in [("OPTIONS", 204), ("GET", 404), ("POST", 405)] {
+        let answer = server.client().request(method, "/missing", &[]);
+        answer.assert_status(status);
+        assert_eq!(answer.field("access-control-allow-origin"), "*");
+    }
+}

@@ -122,3 +122,16 @@ fn thousands_of_names() {
     assert_eq!(names.len(), 3000);
     assert!(names.is_sorted());
 }
+
+#[test]
+fn a_page_too_long_is_cut_and_said_to_be() {
+    let tree = Tree::new();
+    for number in 0..2000 {
+        tree.file(format!("{number:04}{}", "\"".repeat(250)), "");
+    }
+    let server = Launch::serve(tree.path()).start();
+    let page = server.get("/").text();
+    assert!(page.len() < 4 * 1024 * 1024 + 200, "{}", page.len());
+    assert!((1500..2000).contains(&links(&page).len()));
+    assert!(page.contains("more names"));
+}

@@ -121,6 +121,16 @@ fn an_idle_connection() {
     wait_until("it is counted", || ends(&server, "complete") == 1.0);
 }
 
+/// An empty line after a request begins no other one: the end of the wait is silent, not a 408.
+#[test]
+fn an_idle_connection_after_an_empty_line() {
+    let (_tree, server) = server("header_timeout = \"100ms\"\nidle_timeout = \"500ms\"");
+    let mut client = server.client();
+    client.send("GET /a HTTP/1.1\r\nHost: x\r\n\r\n\r\n");
+    client.receive().assert_status(200);
+    client.assert_closed();
+}
+
 #[test]
 fn a_busy_connection_is_not_idle() {
     let (_tree, server) = server("idle_timeout = \"1s\"");

@@ -1,0 +1,140 @@
+//! Files of other owners, where a read may have to set the time of last access.
+
+use std::fs::{self, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::sync::{Arc, mpsc};
+
+use levity_disk::{
+    Class, Completion, Disk, Job, Op, OpenFile, Ready, Reply, Root, Settings, Symlinks,
+};
+use tempfile::TempDir;
+
+/// Of `nobody`, on most systems; any but 0 will do.
+const OTHER: u32 = 65_534;
+
+/// A root with a file of ours and one of someone else, both just written.
+fn tree() -> (TempDir, Arc<Root>) {
+    let tree = tempfile::tempdir().unwrap();
+    fs::set_permissions(tree.path(), Permissions::from_mode(0o755)).unwrap();
+    for name in ["ours", "theirs"] {
+        let path = tree.path().join(name);
+        fs::write(&path, [7; 100]).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    }
+    chown(tree.path().join("ours"), Some(OTHER), None).unwrap();
+    let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
+    // The root's trial reads a file: what is written after that is unread.
+    fs::write(tree.path().join("theirs"), [7; 100]).unwrap();
+    (tree, root)
+}
+
+/// Turns the calling thread, and no other, into someone without rights.
+fn drop_rights() {
+    // SAFETY: takes three numbers and touches no memory; past the C library, which would change all
+    // threads of the process.
+    let result = unsafe { libc::syscall(libc::SYS_setresuid, OTHER, OTHER, OTHER) };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+}
+
+fn read_cached(file: &OpenFile) -> io::Result<usize> {
+    file.read_cached(&mut Vec::new(), 100, 0)
+}
+
+struct Answer(mpsc::Sender<Completion>);
+
+impl Reply for Answer {
+    fn wanted(&self) -> bool {
+        true
+    }
+
+    fn send(self: Box<Self>, completion: Completion) {
+        self.0.send(completion).unwrap();
+    }
+}
+
+fn read_by(disk: &Disk, file: &Arc<OpenFile>) -> Ready {
+    let (to, from) = mpsc::channel();
+    disk.submit(Job {
+        op: Op::Read {
+            file: Arc::clone(file),
+            offset: 0,
+            len: 100,
+        },
+        class: Class::First,
+        reply: Box::new(Answer(to)),
+    });
+    match from.recv().unwrap().result.unwrap() {
+        levity_disk::Done::Read(ready) => ready,
+        other => panic!("not a read: {other:?}"),
+    }
+}
+
+/// Whether this machine can show it; prints why not.
+fn can_be_shown(root: &Root) -> bool {
+    let flags = rustix::fs::statvfs(root.path()).unwrap().f_flag;
+    let why = if !root.file_system().nowait {
+        "RWF_NOWAIT does not work here"
+    } else if !flags.contains(rustix::fs::StatVfsMountFlags::RELATIME) {
+        "the mount is not relatime"
+    } else {
+        return true;
+    };
+    println!("skipped: {why}");
+    false
+}
+
+fn first_read_is_the_engines(engine: &str) {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can own a file and be someone else");
+    }
+    let (_tree, root) = tree();
+    if !can_be_shown(&root) {
+        return;
+    }
+    let settings = Settings {
+        engine: engine.to_owned(),
+        ..Settings::default()
+    };
+    let disk = match Disk::start(settings) {
+        Ok(disk) => disk,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let body = move || {
+        drop_rights();
+        let theirs = root.open_cached(c"theirs").unwrap();
+        for _ in 0..2 {
+            let error = read_cached(&theirs).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        }
+        // That one was refused `O_NOATIME` says nothing about the next.
+        let ours = root.open_cached(c"ours").unwrap();
+        assert_eq!(read_cached(&ours).unwrap(), 100);
+        // In the second of the last change, a read does not count as later.
+        let changed_s = theirs.meta().ctime_s;
+        while now_s() <= changed_s {
+            std::thread::yield_now();
+        }
+        assert_eq!(read_by(&disk, &theirs).len(), 100);
+        assert_eq!(read_cached(&theirs).unwrap(), 100);
+        // Nor does the time that an engine has set concern those opened later.
+        let again = root.open_cached(c"theirs").unwrap();
+        assert_eq!(read_cached(&again).unwrap(), 100);
+    };
+    std::thread::spawn(body).join().unwrap();
+}
+
+fn now_s() -> i64 {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+    i64::try_from(now.as_secs()).unwrap()
+}
+
+#[test]
+fn first_read_is_the_engines_with_threads() {
+    first_read_is_the_engines("threads");
+}
+
+#[test]
+fn first_read_is_the_engines_with_a_ring() {
+    first_read_is_the_engines("io_uring");
+}
