@@ -5,12 +5,12 @@
 //! no room in its queue. The rule that keeps this free of deadlock: nobody who holds a [`Buffer`] may
 //! wait for a second one before letting go of the first.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
 use std::array;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -359,14 +359,19 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
+    /// Straight from the kernel: an allocator keeps what one thread allocates and another frees, so
+    /// that a bound on the bytes in use would say little about the memory of the process.
     fn allocate(bytes: usize) -> Block {
-        let layout = Block::layout(bytes);
         assert!(bytes > 0);
-        // SAFETY: the size is not zero.
-        let start = unsafe { alloc(layout) };
-        match NonNull::new(start) {
-            Some(start) => Block { start, bytes },
-            None => handle_alloc_error(layout),
+        let (access, private) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, private, -1, 0) };
+        match NonNull::new(start.cast::<u8>()) {
+            Some(start) if start.as_ptr() != libc::MAP_FAILED.cast() => Block { start, bytes },
+            _ => handle_alloc_error(Block::layout(bytes)),
         }
     }
 
@@ -390,8 +395,9 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated by `Block::allocate` with the same layout, and freed only here.
-        unsafe { dealloc(self.start.as_ptr(), Block::layout(self.bytes)) };
+        // SAFETY: mapped by `Block::allocate` with the same size, and given back only here.
+        let result = unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        debug_assert_eq!(result, 0);
     }
 }
 

@@ -119,6 +119,22 @@ per_engine! {
 }
 
 #[test]
+fn head_of_a_refusal() {
+    let tree = Tree::new();
+    let server = Launch::site(tree.path(), "", "").start();
+    let mut client = server.client();
+    for path in ["/none", "/", "/%"] {
+        let (head, get) = (client.head(path), client.get(path));
+        assert_eq!(
+            (head.status, head.headers()),
+            (get.status, get.headers()),
+            "{path}"
+        );
+        assert_eq!(head.length(), Some(get.body.len()), "{path}");
+    }
+}
+
+#[test]
 fn links_that_lead_nowhere() {
     let tree = Tree::new();
     tree.link("loop", "loop");

@@ -242,6 +242,29 @@ fn another_root() {
     assert_eq!(server.get("/a").text(), "BBB");
 }
 
+/// Deployments point a link at the new release and reload.
+#[test]
+fn a_root_that_is_a_link_is_followed_anew() {
+    let tree = Tree::new();
+    tree.file("one/a", "AAA");
+    tree.file("two/a", "BBB");
+    tree.link("one", "current");
+    let config = |version: &str| {
+        config(&tree, version, "")
+            .replace(&tree.path().display().to_string(), "ROOT")
+            .replace("ROOT", &tree.at("current").display().to_string())
+    };
+    let server = Launch::run(&config("0")).start();
+    assert_eq!(server.get("/a").text(), "AAA");
+    tree.link("two", "next");
+    fs::rename(tree.at("next"), tree.at("current")).expect("rename");
+    reload(&server, &config("1"));
+    wait_until("the new configuration", || {
+        server.get("/a").header("x-version") == Some("1")
+    });
+    assert_eq!(server.get("/a").text(), "BBB");
+}
+
 #[test]
 fn without_a_file_there_is_nothing_to_reload() {
     let tree = tree();

@@ -178,6 +178,21 @@ per_engine_that_waits_elsewhere! {
         assert_eq!(stalls(&server), 0.0, "the loop slept: {}", server.stderr());
     }
 
+    /// However many ask for a file that is not in memory, the disk reads it about once.
+    fn many_clients_of_one_cold_file(engine) {
+        let Some(disk) = SlowDisk::with(fill) else { return };
+        let server = server(&disk, engine);
+        let before = disk.read_bytes();
+        thread::scope(|scope| {
+            for _ in 0..COLD_CLIENTS {
+                scope.spawn(|| assert_same(&server.get("/stream").body, &content(0, STREAM_BYTES)));
+            }
+        });
+        let read = disk.read_bytes() - before;
+        println!("{engine}: {read} bytes read of a file of {STREAM_BYTES}");
+        assert!(read < 2 * STREAM_BYTES as u64, "{read} bytes of a file of {STREAM_BYTES}");
+    }
+
     /// A disk that does not answer at all: what needs it is given up in time, the rest goes on, and
     /// when it answers again so does the server.
     fn a_frozen_disk(engine) {
@@ -241,6 +256,27 @@ fn a_frozen_disk_does_not_keep_it_from_ending() {
     drop(frozen);
 }
 
+/// A reload looks at the disk, and that may take for ever; the server must still hear what it is told.
+#[test]
+fn a_reload_on_a_frozen_disk_does_not_deafen_it() {
+    let Some(disk) = SlowDisk::with(fill) else {
+        return;
+    };
+    let mut server = server(&disk, "auto");
+    drop_caches();
+    let frozen = disk.freeze();
+    server.signal(Signal::HUP);
+    assert_eq!(server.get("/hot").status, 200);
+    server.signal(Signal::TERM);
+    let status = server.wait();
+    drop(frozen);
+    assert_eq!(status.code(), Some(0));
+}
+
+fn drop_caches() {
+    std::fs::write("/proc/sys/vm/drop_caches", "3").expect("root's rights");
+}
+
 /// Memory is short: the kernel forgets whatever it may. What is served all the time must not be among
 /// that, or a disk that freezes takes it down as soon as it is looked up again.
 #[test]
@@ -249,7 +285,7 @@ fn what_is_hot_is_not_forgotten() {
         return;
     };
     let server = server(&disk, "auto");
-    std::fs::write("/proc/sys/vm/drop_caches", "3").expect("root's rights");
+    drop_caches();
     let frozen = disk.freeze();
     let over = AtomicBool::new(false);
     let times = thread::scope(|scope| {

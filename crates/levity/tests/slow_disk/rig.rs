@@ -1,11 +1,13 @@
 //! A slow disk, and one that can be frozen.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::fs::{major, minor};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Tree, is_root};
@@ -56,6 +58,18 @@ impl SlowDisk {
     /// Where it is mounted.
     pub fn path(&self) -> PathBuf {
         self.tree.at("disk")
+    }
+
+    /// What has been read from it since it was mounted, as the kernel counts it (block/stat.rst).
+    pub fn read_bytes(&self) -> u64 {
+        let device = std::fs::metadata(self.path()).expect("the mount").dev();
+        let stat = format!("/sys/dev/block/{}:{}/stat", major(device), minor(device));
+        let text = std::fs::read_to_string(stat).expect("the figures of a block device");
+        let sectors = text
+            .split_whitespace()
+            .nth(2)
+            .and_then(|field| field.parse::<u64>().ok());
+        512 * sectors.expect("sectors read")
     }
 
     /// Until the value is dropped, nothing that is not in memory is answered. Drop it before the

@@ -124,6 +124,14 @@ impl Client {
         set.expect("SO_RCVTIMEO");
     }
 
+    pub fn write_timeout(&self, limit: Duration) {
+        let set = match &self.stream {
+            Stream::Tcp(tcp) => tcp.set_write_timeout(Some(limit)),
+            Stream::Unix(unix) => unix.set_write_timeout(Some(limit)),
+        };
+        set.expect("SO_SNDTIMEO");
+    }
+
     #[track_caller]
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.try_send(bytes).expect("send");
