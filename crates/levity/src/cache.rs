@@ -177,8 +177,10 @@ impl Cache {
 
     /// Lets go of what nobody has asked for lately, or deleted files would keep their blocks and busy
     /// mounts could not be taken away. To be called often: it looks at the clock first.
-    pub fn expire(&self, now: Instant) {
-        let is_young = |checked: Instant| now.saturating_duration_since(checked) < ENTRY_AGE_MAX;
+    /// Entries that are still within `ttl` stay.
+    pub fn expire(&self, now: Instant, ttl: Duration) {
+        let age_max = ENTRY_AGE_MAX.max(ttl);
+        let is_young = |checked: Instant| now.saturating_duration_since(checked) < age_max;
         if now.saturating_duration_since(self.expired.get()) >= EXPIRY_INTERVAL {
             self.expired.set(now);
             let mut own = self.own.borrow_mut();
@@ -239,5 +241,68 @@ impl Cache {
         let hot = Hot::new(entry, checked);
         self.own.borrow_mut().insert(key.into(), hot.clone());
         hot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use levity_disk::Kind;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn entry() -> Arc<Entry> {
+        let file = levity_disk::Root::open("/".as_ref(), levity_disk::Symlinks::Beneath)
+            .and_then(|root| root.open_cached(c"."))
+            .expect("the root of the file system is in memory");
+        let mut meta = file.meta();
+        meta.kind = Kind::Regular;
+        Arc::new(Entry {
+            meta,
+            etag: String::new(),
+            strong: true,
+            fields: Vec::new(),
+            content: Content::File(file),
+        })
+    }
+
+    fn cache() -> Cache {
+        Cache::new(Arc::new(Shared::new(1 << 20, 64, 1)))
+    }
+
+    #[test]
+    fn an_entry_is_fresh_for_its_time_to_live() {
+        let (cache, now) = (cache(), Instant::now());
+        cache.keep(b"key", entry(), now);
+        let last = now + SECOND - Duration::from_nanos(1);
+        assert!(cache.fresh(b"key", false, last, SECOND).is_some());
+        assert!(cache.fresh(b"key", false, now + SECOND, SECOND).is_none());
+        assert!(cache.stale(b"key").is_some());
+    }
+
+    #[test]
+    fn what_nobody_asks_for_is_let_go() {
+        let (cache, now) = (cache(), Instant::now());
+        cache.keep(b"key", entry(), now);
+        cache.expire(now + ENTRY_AGE_MAX - SECOND, SECOND);
+        assert!(cache.stale(b"key").is_some());
+        cache.expire(now + 2 * ENTRY_AGE_MAX, 3 * ENTRY_AGE_MAX);
+        assert!(
+            cache.stale(b"key").is_some(),
+            "it is within its time to live"
+        );
+        cache.expire(now + 3 * ENTRY_AGE_MAX, SECOND);
+        assert!(cache.stale(b"key").is_none());
+        assert!(cache.own.borrow().is_empty());
+    }
+
+    #[test]
+    fn the_files_kept_open_are_bounded() {
+        let (cache, now, entry) = (cache(), Instant::now(), entry());
+        for number in 0..1000_u32 {
+            cache.keep(&number.to_le_bytes(), entry.clone(), now);
+        }
+        assert!(cache.own.borrow().len() + cache.shared.entries.len() <= 64);
     }
 }

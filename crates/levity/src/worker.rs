@@ -184,7 +184,8 @@ impl Worker {
         loop {
             ticks.tick().await;
             self.timers.sweep(Instant::now());
-            self.cache.expire(Instant::now());
+            let ttl = self.service().config.disk.entry_ttl;
+            self.cache.expire(Instant::now(), ttl);
             self.time.set(Time::now());
             self.flush_log();
         }
