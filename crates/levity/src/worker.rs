@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use levity_disk::Disk;
 use levity_wire::date;
 use tokio::sync::{Notify, Semaphore};
+use tokio::task;
 use tokio::time;
 
 use crate::access_log::{Log, Record};
@@ -183,7 +184,13 @@ impl Worker {
         ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.timers.sweep(Instant::now());
+            let mut next = Some(0);
+            while let Some(first) = next {
+                next = self.timers.sweep(Instant::now(), first);
+                if next.is_some() {
+                    task::yield_now().await;
+                }
+            }
             let ttl = self.service().config.disk.entry_ttl;
             self.cache.expire(Instant::now(), ttl);
             self.time.set(Time::now());
