@@ -100,7 +100,7 @@ impl Timers {
         self.len() == 0
     }
 
-    /// Expires those whose deadline is before `now`, of [`SWEEP_TURN`] connections from number `first`
+    /// Expires those whose deadline is before `now`, of `SWEEP_TURN` connections from number `first`
     /// on; tells where to go on.
     pub fn sweep(&self, now: Instant, first: usize) -> Option<usize> {
         let timers = self.timers.borrow();

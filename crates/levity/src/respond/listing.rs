@@ -43,7 +43,7 @@ white-space:nowrap;font-variant-numeric:tabular-nums}th{text-align:left;padding:
 th+th{text-align:right}a{text-decoration:none}a:hover{text-decoration:underline}";
 
 /// The page for the directory at `directory`, the decoded path with a slash at both ends; or 503 while
-/// [`LISTINGS_MAX`] others are rendered.
+/// `LISTINGS_MAX` others are rendered.
 pub async fn listing(directory: &[u8], listing: Listing) -> Response {
     let Some(_permit) = Permit::take() else {
         release(listing.entries.into_iter()).await;
