@@ -18,9 +18,7 @@
 //! that would not survive one.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::io;
-use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -29,311 +27,13 @@ use rustix::io::Errno;
 
 use crate::buffer::{Budget, Reservation};
 use crate::closer::Closer;
-use crate::engine::{
-    self, Class, Completion, Description, Done, Engine, Full, Job, Ready, Threads, Ticket,
-    Unavailable, Work,
-};
+use crate::disk::Bounds;
+use crate::engine::{Class, Completion, Done, Engine, Full, Job, Ready, Ticket, Work};
 use crate::intake::{Arrival, Intake, Refused, Waiting};
-use crate::loads::{Load, Loads};
+use crate::lane::Lane;
+use crate::loads::Loads;
 use crate::lock::lock;
 use crate::stats::{self, Counters, Stats};
-
-/// Jobs of class `First` in a row before one of class `Next` gets its turn.
-const FIRST_IN_A_ROW_MAX: usize = 3;
-
-/// Reads in flight per device unless told otherwise.
-const DEPTH_DEFAULT: usize = 16;
-
-/// More threads than this are a mistake.
-const THREADS_MAX: usize = 1024;
-
-/// In bytes: less memory than this is a mistake.
-const BUFFER_BYTES_MIN: usize = 1 << 20;
-
-/// What a disk may use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// One of [`engine::names`].
-    pub engine: String,
-    /// Threads in the pool; at least 2. By default twice `depth`, and `stat_threads` more.
-    pub threads: Option<usize>,
-    /// How many of them only open and list. By default a quarter of `depth`, or an eighth of `threads`.
-    pub stat_threads: Option<usize>,
-    /// Jobs in flight per device. By default 16, or half of the threads that read.
-    pub depth: Option<usize>,
-    /// Jobs that wait, per device.
-    pub queue_max: usize,
-    /// Bytes of all buffers together, at least 1 MiB. It should be more than `depth` times the largest
-    /// chunk, or a frozen device can hold all of it.
-    pub buffer_bytes_max: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            engine: engine::AUTO.to_owned(),
-            threads: None,
-            stat_threads: None,
-            depth: None,
-            queue_max: 4096,
-            buffer_bytes_max: 64 << 20,
-        }
-    }
-}
-
-impl Settings {
-    /// Says whether a disk could start with these values. Does not try the engine.
-    ///
-    /// # Errors
-    /// [`StartError::Setting`], which names the values that do not fit together.
-    pub fn check(&self) -> Result<(), StartError> {
-        self.bounds().map(drop)
-    }
-
-    /// Fills in what is not set, and refuses what cannot work.
-    fn bounds(&self) -> Result<Bounds, StartError> {
-        let (depth, threads) = self.sizes();
-        let readers = threads.total.saturating_sub(threads.stat);
-        let refused = |text: String| Err(StartError::Setting(text));
-        if threads.total > THREADS_MAX {
-            refused(format!("threads must be at most {THREADS_MAX}"))
-        } else if depth == 0 {
-            refused("depth must be at least 1".to_owned())
-        } else if readers <= depth {
-            refused(format!(
-                "threads ({}) less stat_threads ({}) must be more than depth ({depth}), or one disk \
-                 that freezes stops all the others",
-                threads.total, threads.stat
-            ))
-        } else if self.queue_max == 0 {
-            refused("queue_max must be at least 1".to_owned())
-        } else if self.buffer_bytes_max < BUFFER_BYTES_MIN {
-            refused(format!(
-                "buffer_bytes_max must be at least {BUFFER_BYTES_MIN}"
-            ))
-        } else {
-            Ok(Bounds {
-                depth,
-                queue_max: self.queue_max,
-                threads,
-            })
-        }
-    }
-
-    fn sizes(&self) -> (usize, Threads) {
-        if let Some(total) = self.threads {
-            let stat = self.stat_threads.unwrap_or(total / 8);
-            let half = total.saturating_sub(stat) / 2;
-            let depth = self.depth.unwrap_or(half.clamp(1, DEPTH_DEFAULT));
-            return (depth, Threads { total, stat });
-        }
-        let depth = self.depth.unwrap_or(DEPTH_DEFAULT);
-        let stat = self.stat_threads.unwrap_or(depth.div_ceil(4));
-        let total = depth.saturating_mul(2).saturating_add(stat);
-        (depth, Threads { total, stat })
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Bounds {
-    depth: usize,
-    queue_max: usize,
-    threads: Threads,
-}
-
-/// Why a disk could not be started.
-#[derive(Debug)]
-pub enum StartError {
-    /// There is no engine of that name.
-    UnknownEngine(String),
-    /// The engine cannot run here.
-    Unavailable {
-        /// Its name.
-        engine: &'static str,
-        /// Why, and what to do.
-        why: Unavailable,
-    },
-    /// A value of [`Settings`], or of `LEVITY_SIMULATED`, cannot work.
-    Setting(String),
-    /// A thread could not be started.
-    Thread(io::Error),
-}
-
-impl StartError {
-    pub(crate) fn unavailable(engine: &'static str, error: &io::Error) -> StartError {
-        StartError::Unavailable {
-            engine,
-            why: Unavailable::from_error(error),
-        }
-    }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::UnknownEngine(name) => {
-                let names: Vec<_> = engine::names().collect();
-                write!(f, "no disk engine is called \"{name}\"; there are ")?;
-                write!(f, "{}", names.join(", "))
-            }
-            StartError::Unavailable { engine, why } => {
-                write!(f, "the disk engine {engine} cannot run here: {why}")
-            }
-            StartError::Setting(text) => f.write_str(text),
-            StartError::Thread(error) => write!(f, "cannot start a thread: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
-
-/// The one that takes jobs. Dropping it shuts it down, and waits for that.
-pub struct Disk {
-    scheduler: Arc<Scheduler>,
-    reason: String,
-    /// Those that end with a shutdown; only who starts and ends a disk takes this lock.
-    threads: Mutex<Option<(JoinHandle<()>, Closer)>>,
-}
-
-impl Disk {
-    /// Starts an engine and its threads. Blocks. Call it before any guard is installed on the calling
-    /// thread: new threads inherit it.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn start(settings: Settings) -> Result<Arc<Disk>, StartError> {
-        let bounds = settings.bounds()?;
-        let (description, reason, options) = chosen(&settings.engine)?;
-        let engine = (description.start)(bounds.threads, options)?;
-        let budget = Budget::new(settings.buffer_bytes_max);
-        let scheduler = Arc::new(Scheduler {
-            name: description.name,
-            engine,
-            bounds,
-            budget,
-            intake: Arc::new(Intake::new(bounds.queue_max)),
-            lanes: Mutex::default(),
-            loads: Loads::default(),
-            idle: Condvar::new(),
-            counters: Counters::default(),
-        });
-        let intake = Arc::clone(&scheduler.intake);
-        let freed = move || intake.memory_is_back();
-        scheduler.budget.on_freed(Box::new(freed));
-        match Scheduler::start_threads(&scheduler) {
-            Ok(threads) => Ok(Arc::new(Disk {
-                scheduler,
-                reason,
-                threads: Mutex::new(Some(threads)),
-            })),
-            Err(error) => {
-                scheduler.close();
-                scheduler.finish();
-                Err(StartError::Thread(error))
-            }
-        }
-    }
-
-    /// Takes a job. Never blocks and takes no lock, except where [`Disk::blocks_on_loop`].
-    ///
-    /// The answer comes through the job's reply, once, unless nobody wants it when its turn comes:
-    /// then the job is dropped. Besides what the operation itself may answer, there are
-    ///
-    /// - an error that [`engine::is_full`] knows, when as many jobs wait for its device as may, or when
-    ///   it is of class `First`, nobody waits before it and there is no memory: better a quick refusal
-    ///   than a client kept waiting before its first byte. A job of class `Next` waits for memory in
-    ///   the queue;
-    /// - `InvalidInput`, when it needs more memory than there will ever be;
-    /// - ECANCELED, when it comes after [`Disk::shutdown`] or has not started by then.
-    ///
-    /// An answer of these three kinds may come before this call returns.
-    pub fn submit(&self, job: Job) {
-        self.scheduler.submit(job);
-    }
-
-    /// The engine at work, never `auto`.
-    pub fn engine(&self) -> &'static str {
-        self.scheduler.name
-    }
-
-    /// Why it is this one.
-    pub fn reason(&self) -> &str {
-        &self.reason
-    }
-
-    /// The memory for buffers, for [`Ready::into_bytes`].
-    pub fn budget(&self) -> &Budget {
-        &self.scheduler.budget
-    }
-
-    /// Whether the device has a slot to spare and no queue, even if all jobs that the scheduler has not
-    /// seen yet were for it. From Linux 6.12 on a `preadv2(RWF_NOWAIT)` that misses starts a read
-    /// behind the scheduler's back: try one only when this is true. Takes no lock. Always false for a
-    /// device that came after 64 others.
-    pub fn has_room(&self, device: u64) -> bool {
-        let scheduler = &self.scheduler;
-        let arriving = scheduler.intake.arriving();
-        scheduler
-            .loads
-            .has_room(device, arriving, scheduler.bounds.depth)
-    }
-
-    /// [`Disk::submit`] does the work before it returns, and so may wait for the disk: the `sendfile`
-    /// engine. No guard can be installed where this is true.
-    pub fn blocks_on_loop(&self) -> bool {
-        self.scheduler.engine.blocks_on_loop()
-    }
-
-    /// What has been done so far. Takes no lock.
-    pub fn stats(&self) -> Stats {
-        self.scheduler.stats()
-    }
-
-    /// Answers all jobs that have not started with ECANCELED, waits for those that have, and ends the
-    /// threads. Blocks for as long as the slowest of them, which on a frozen device is forever. Jobs
-    /// that come later are answered with ECANCELED. A second call does nothing.
-    pub fn shutdown(&self) {
-        let Some((owner, closer)) = lock(&self.threads).take() else {
-            return;
-        };
-        self.scheduler.close();
-        owner.join().expect("the scheduler does not panic");
-        self.scheduler.finish();
-        drop(closer);
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        self.shutdown();
-    }
-}
-
-impl fmt::Debug for Disk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Disk({}: {})", self.engine(), self.reason)
-    }
-}
-
-/// The engine that a setting stands for, why, and what followed a colon in it.
-fn chosen(setting: &str) -> Result<(&'static Description, String, Option<&str>), StartError> {
-    if setting == engine::AUTO {
-        let (description, reason) = engine::choose();
-        return Ok((description, reason, None));
-    }
-    let (name, options) = match setting.split_once(':') {
-        Some((before, options)) => (before, Some(options)),
-        None => (setting, None),
-    };
-    let description = engine::find(name)
-        .filter(|description| options.is_none() || description.hidden)
-        .ok_or_else(|| StartError::UnknownEngine(setting.to_owned()))?;
-    (description.probe)().map_err(|why| StartError::Unavailable {
-        engine: description.name,
-        why,
-    })?;
-    Ok((description, "chosen by name".to_owned(), options))
-}
 
 /// What [`Disk`] and the tickets of its jobs share.
 pub(crate) struct Scheduler {
@@ -352,7 +52,47 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    fn start_threads(self: &Arc<Self>) -> io::Result<(JoinHandle<()>, Closer)> {
+    pub(crate) fn new(
+        name: &'static str,
+        engine: Box<dyn Engine>,
+        bounds: Bounds,
+        budget: Budget,
+    ) -> Scheduler {
+        let intake = Arc::new(Intake::new(bounds.queue_max));
+        let to_intake = Arc::clone(&intake);
+        budget.on_freed(Box::new(move || to_intake.memory_is_back()));
+        Scheduler {
+            name,
+            engine,
+            bounds,
+            budget,
+            intake,
+            lanes: Mutex::default(),
+            loads: Loads::default(),
+            idle: Condvar::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    pub(crate) fn blocks_on_loop(&self) -> bool {
+        self.engine.blocks_on_loop()
+    }
+
+    /// See [`Disk::has_room`](crate::Disk::has_room).
+    pub(crate) fn has_room(&self, device: u64) -> bool {
+        let arriving = self.intake.arriving();
+        self.loads.has_room(device, arriving, self.bounds.depth)
+    }
+
+    pub(crate) fn start_threads(self: &Arc<Self>) -> io::Result<(JoinHandle<()>, Closer)> {
         let closer = Closer::start()?;
         let scheduler = Arc::clone(self);
         let builder = thread::Builder::new().name("scheduler".to_owned());
@@ -374,7 +114,7 @@ impl Scheduler {
         }
     }
 
-    fn submit(self: &Arc<Self>, job: Job) {
+    pub(crate) fn submit(self: &Arc<Self>, job: Job) {
         if Budget::cost(job.op.len()) > self.budget.bytes_max() {
             return self.refuse(job, Errno::INVAL.into());
         }
@@ -462,7 +202,7 @@ impl Scheduler {
 
     /// Takes no more jobs, and answers those that wait. The owner ends once it has answered those that
     /// are on their way.
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         self.intake.close();
         let waiting = self.lock().close();
         for Waiting { job, .. } in waiting {
@@ -471,7 +211,7 @@ impl Scheduler {
     }
 
     /// Waits for the jobs in flight, and ends the engine.
-    fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.engine.interrupt();
         let in_flight = |lanes: &mut Lanes| lanes.in_flight > 0;
         let idle = self.idle.wait_while(self.lock(), in_flight);
@@ -503,7 +243,7 @@ impl Scheduler {
         stats::add(&self.counters.canceled, jobs as u64);
     }
 
-    fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> Stats {
         let counters = &self.counters;
         let reads = stats::get(&counters.reads);
         let (reads_sync, reads_async) = match self.engine.blocks_on_loop() {
@@ -541,18 +281,6 @@ struct Lanes {
     in_flight: usize,
     closed: bool,
 }
-
-/// The queue of one device. Kept once made: their number is that of the mounts ever seen.
-struct Lane {
-    /// Where others read how full it is.
-    load: Arc<Load>,
-    first: VecDeque<Waiting>,
-    next: VecDeque<Waiting>,
-    in_flight: usize,
-    /// Jobs of class `First` started since the last of class `Next`.
-    first_in_a_row: usize,
-}
-
 /// What came of a new job.
 enum Offered {
     Start(Waiting, Reservation),
@@ -679,109 +407,5 @@ impl Lanes {
         self.starved.clear();
         let lanes = self.by_device.values_mut();
         lanes.flat_map(Lane::empty).collect()
-    }
-}
-
-impl Lane {
-    fn new(load: Arc<Load>) -> Lane {
-        Lane {
-            load,
-            first: VecDeque::new(),
-            next: VecDeque::new(),
-            in_flight: 0,
-            first_in_a_row: 0,
-        }
-    }
-
-    /// Call it after every change, before the lock is let go.
-    fn tell(&self) {
-        self.load.set(self.queued(), self.in_flight);
-    }
-
-    fn empty(&mut self) -> VecDeque<Waiting> {
-        let mut all = mem::take(&mut self.first);
-        all.append(&mut self.next);
-        self.tell();
-        all
-    }
-
-    fn queued(&self) -> usize {
-        self.first.len() + self.next.len()
-    }
-
-    fn queue(&mut self, class: Class) -> &mut VecDeque<Waiting> {
-        match class {
-            Class::First => &mut self.first,
-            Class::Next => &mut self.next,
-        }
-    }
-
-    /// Takes the jobs that nobody waits for off the heads of both queues.
-    fn drop_unwanted(&mut self, unwanted: &mut Vec<Waiting>) {
-        for queue in [&mut self.first, &mut self.next] {
-            while queue.front().is_some_and(|head| !head.job.reply.wanted()) {
-                unwanted.extend(queue.pop_front());
-            }
-        }
-        self.tell();
-    }
-
-    /// Whose turn it is, if there is a slot.
-    fn next_class(&self, depth: usize) -> Option<Class> {
-        if self.in_flight >= depth {
-            return None;
-        }
-        match (self.first.is_empty(), self.next.is_empty()) {
-            (true, true) => None,
-            (true, false) => Some(Class::Next),
-            (false, true) => Some(Class::First),
-            (false, false) if self.first_in_a_row < FIRST_IN_A_ROW_MAX => Some(Class::First),
-            (false, false) => Some(Class::Next),
-        }
-    }
-
-    /// Bytes that the next job of a class reads.
-    fn len_of_next(&mut self, class: Class) -> usize {
-        let next = self.queue(class).front();
-        next.map_or(0, |waiting| waiting.job.op.len())
-    }
-
-    fn pop(&mut self, class: Class) -> Option<Waiting> {
-        match class {
-            Class::First => self.first_in_a_row += 1,
-            Class::Next => self.first_in_a_row = 0,
-        }
-        self.queue(class).pop_front()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_set_survives_a_frozen_device() {
-        for threads in (2..200).map(Some).chain([None]) {
-            for stat_threads in [None, Some(0)] {
-                let settings = Settings {
-                    threads,
-                    stat_threads,
-                    ..Settings::default()
-                };
-                let Bounds { depth, threads, .. } = settings.bounds().unwrap();
-                assert!(threads.total - threads.stat > depth, "{settings:?}");
-                assert!((1..=DEPTH_DEFAULT).contains(&depth), "{settings:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn threads_follow_depth() {
-        let settings = Settings {
-            depth: Some(40),
-            ..Settings::default()
-        };
-        let threads = settings.bounds().unwrap().threads;
-        assert_eq!((threads.total, threads.stat), (90, 10));
     }
 }

@@ -27,9 +27,9 @@ use super::operation::{self, fill, opened, with_first, within};
 use super::pool::{Pool, Queue};
 use super::{Description, Engine, Op, Started, Threads, Ticket, Unavailable, Work, threads};
 use crate::buffer::Buffer;
+use crate::disk::StartError;
 use crate::lock::lock;
 use crate::open::OpenFile;
-use crate::scheduler::StartError;
 
 pub(super) const DESCRIPTION: Description = Description {
     name: "io_uring",

@@ -24,8 +24,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::buffer::Buffer;
+use crate::disk::StartError;
 use crate::open::{OpenFile, Root};
-use crate::scheduler::StartError;
 
 pub use work::{Ticket, Work};
 

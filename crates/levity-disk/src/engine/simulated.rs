@@ -31,9 +31,9 @@ use super::{
     threads,
 };
 use crate::buffer::Buffer;
+use crate::disk::StartError;
 use crate::lock::lock;
 use crate::open::OpenFile;
-use crate::scheduler::StartError;
 
 pub(super) const DESCRIPTION: Description = Description {
     name: "simulated",

@@ -5,7 +5,7 @@
 
 use super::pool::{Pool, Queue};
 use super::{Description, Engine, Op, Started, Threads, Unavailable, Work, operation};
-use crate::scheduler::StartError;
+use crate::disk::StartError;
 
 pub(super) const DESCRIPTION: Description = Description {
     name: "threads",

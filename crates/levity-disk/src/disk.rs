@@ -1,0 +1,320 @@
+//! A disk as its users see it: what it may use, how it is started, told to work and ended.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use crate::buffer::Budget;
+use crate::closer::Closer;
+use crate::engine::{self, Description, Job, Threads, Unavailable};
+use crate::lock::lock;
+use crate::scheduler::Scheduler;
+use crate::stats::Stats;
+
+/// Reads in flight per device unless told otherwise.
+const DEPTH_DEFAULT: usize = 16;
+
+/// More threads than this are a mistake.
+const THREADS_MAX: usize = 1024;
+
+/// In bytes: less memory than this is a mistake.
+const BUFFER_BYTES_MIN: usize = 1 << 20;
+
+/// What a disk may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// One of [`engine::names`].
+    pub engine: String,
+    /// Threads in the pool; at least 2. By default twice `depth`, and `stat_threads` more.
+    pub threads: Option<usize>,
+    /// How many of them only open and list. By default a quarter of `depth`, or an eighth of `threads`.
+    pub stat_threads: Option<usize>,
+    /// Jobs in flight per device. By default 16, or half of the threads that read.
+    pub depth: Option<usize>,
+    /// Jobs that wait, per device.
+    pub queue_max: usize,
+    /// Bytes of all buffers together, at least 1 MiB. It should be more than `depth` times the largest
+    /// chunk, or a frozen device can hold all of it.
+    pub buffer_bytes_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            engine: engine::AUTO.to_owned(),
+            threads: None,
+            stat_threads: None,
+            depth: None,
+            queue_max: 4096,
+            buffer_bytes_max: 64 << 20,
+        }
+    }
+}
+
+impl Settings {
+    /// Says whether a disk could start with these values. Does not try the engine.
+    ///
+    /// # Errors
+    /// [`StartError::Setting`], which names the values that do not fit together.
+    pub fn check(&self) -> Result<(), StartError> {
+        self.bounds().map(drop)
+    }
+
+    /// Fills in what is not set, and refuses what cannot work.
+    fn bounds(&self) -> Result<Bounds, StartError> {
+        let (depth, threads) = self.sizes();
+        let readers = threads.total.saturating_sub(threads.stat);
+        let refused = |text: String| Err(StartError::Setting(text));
+        if threads.total > THREADS_MAX {
+            refused(format!("threads must be at most {THREADS_MAX}"))
+        } else if depth == 0 {
+            refused("depth must be at least 1".to_owned())
+        } else if readers <= depth {
+            refused(format!(
+                "threads ({}) less stat_threads ({}) must be more than depth ({depth}), or one disk \
+                 that freezes stops all the others",
+                threads.total, threads.stat
+            ))
+        } else if self.queue_max == 0 {
+            refused("queue_max must be at least 1".to_owned())
+        } else if self.buffer_bytes_max < BUFFER_BYTES_MIN {
+            refused(format!(
+                "buffer_bytes_max must be at least {BUFFER_BYTES_MIN}"
+            ))
+        } else {
+            Ok(Bounds {
+                depth,
+                queue_max: self.queue_max,
+                threads,
+            })
+        }
+    }
+
+    fn sizes(&self) -> (usize, Threads) {
+        if let Some(total) = self.threads {
+            let stat = self.stat_threads.unwrap_or(total / 8);
+            let half = total.saturating_sub(stat) / 2;
+            let depth = self.depth.unwrap_or(half.clamp(1, DEPTH_DEFAULT));
+            return (depth, Threads { total, stat });
+        }
+        let depth = self.depth.unwrap_or(DEPTH_DEFAULT);
+        let stat = self.stat_threads.unwrap_or(depth.div_ceil(4));
+        let total = depth.saturating_mul(2).saturating_add(stat);
+        (depth, Threads { total, stat })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) depth: usize,
+    pub(crate) queue_max: usize,
+    pub(crate) threads: Threads,
+}
+
+/// Why a disk could not be started.
+#[derive(Debug)]
+pub enum StartError {
+    /// There is no engine of that name.
+    UnknownEngine(String),
+    /// The engine cannot run here.
+    Unavailable {
+        /// Its name.
+        engine: &'static str,
+        /// Why, and what to do.
+        why: Unavailable,
+    },
+    /// A value of [`Settings`], or of `LEVITY_SIMULATED`, cannot work.
+    Setting(String),
+    /// A thread could not be started.
+    Thread(io::Error),
+}
+
+impl StartError {
+    pub(crate) fn unavailable(engine: &'static str, error: &io::Error) -> StartError {
+        StartError::Unavailable {
+            engine,
+            why: Unavailable::from_error(error),
+        }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::UnknownEngine(name) => {
+                let names: Vec<_> = engine::names().collect();
+                write!(f, "no disk engine is called \"{name}\"; there are ")?;
+                write!(f, "{}", names.join(", "))
+            }
+            StartError::Unavailable { engine, why } => {
+                write!(f, "the disk engine {engine} cannot run here: {why}")
+            }
+            StartError::Setting(text) => f.write_str(text),
+            StartError::Thread(error) => write!(f, "cannot start a thread: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// The one that takes jobs. Dropping it shuts it down, and waits for that.
+pub struct Disk {
+    scheduler: Arc<Scheduler>,
+    reason: String,
+    /// Those that end with a shutdown; only who starts and ends a disk takes this lock.
+    threads: Mutex<Option<(JoinHandle<()>, Closer)>>,
+}
+
+impl Disk {
+    /// Starts an engine and its threads. Blocks. Call it before any guard is installed on the calling
+    /// thread: new threads inherit it.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(settings: Settings) -> Result<Arc<Disk>, StartError> {
+        let bounds = settings.bounds()?;
+        let (description, reason, options) = chosen(&settings.engine)?;
+        let engine = (description.start)(bounds.threads, options)?;
+        let budget = Budget::new(settings.buffer_bytes_max);
+        let scheduler = Arc::new(Scheduler::new(description.name, engine, bounds, budget));
+        match Scheduler::start_threads(&scheduler) {
+            Ok(threads) => Ok(Arc::new(Disk {
+                scheduler,
+                reason,
+                threads: Mutex::new(Some(threads)),
+            })),
+            Err(error) => {
+                scheduler.close();
+                scheduler.finish();
+                Err(StartError::Thread(error))
+            }
+        }
+    }
+
+    /// Takes a job. Never blocks and takes no lock, except where [`Disk::blocks_on_loop`].
+    ///
+    /// The answer comes through the job's reply, once, unless nobody wants it when its turn comes:
+    /// then the job is dropped. Besides what the operation itself may answer, there are
+    ///
+    /// - an error that [`engine::is_full`] knows, when as many jobs wait for its device as may, or when
+    ///   it is of class `First`, nobody waits before it and there is no memory: better a quick refusal
+    ///   than a client kept waiting before its first byte. A job of class `Next` waits for memory in
+    ///   the queue;
+    /// - `InvalidInput`, when it needs more memory than there will ever be;
+    /// - ECANCELED, when it comes after [`Disk::shutdown`] or has not started by then.
+    ///
+    /// An answer of these three kinds may come before this call returns.
+    pub fn submit(&self, job: Job) {
+        self.scheduler.submit(job);
+    }
+
+    /// The engine at work, never `auto`.
+    pub fn engine(&self) -> &'static str {
+        self.scheduler.name()
+    }
+
+    /// Why it is this one.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The memory for buffers, for [`Ready::into_bytes`].
+    pub fn budget(&self) -> &Budget {
+        self.scheduler.budget()
+    }
+
+    /// Whether the device has a slot to spare and no queue, even if all jobs that the scheduler has not
+    /// seen yet were for it. From Linux 6.12 on a `preadv2(RWF_NOWAIT)` that misses starts a read
+    /// behind the scheduler's back: try one only when this is true. Takes no lock. Always false for a
+    /// device that came after 64 others.
+    pub fn has_room(&self, device: u64) -> bool {
+        self.scheduler.has_room(device)
+    }
+
+    /// [`Disk::submit`] does the work before it returns, and so may wait for the disk: the `sendfile`
+    /// engine. No guard can be installed where this is true.
+    pub fn blocks_on_loop(&self) -> bool {
+        self.scheduler.blocks_on_loop()
+    }
+
+    /// What has been done so far. Takes no lock.
+    pub fn stats(&self) -> Stats {
+        self.scheduler.stats()
+    }
+
+    /// Answers all jobs that have not started with ECANCELED, waits for those that have, and ends the
+    /// threads. Blocks for as long as the slowest of them, which on a frozen device is forever. Jobs
+    /// that come later are answered with ECANCELED. A second call does nothing.
+    pub fn shutdown(&self) {
+        let Some((owner, closer)) = lock(&self.threads).take() else {
+            return;
+        };
+        self.scheduler.close();
+        owner.join().expect("the scheduler does not panic");
+        self.scheduler.finish();
+        drop(closer);
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Disk({}: {})", self.engine(), self.reason)
+    }
+}
+
+/// The engine that a setting stands for, why, and what followed a colon in it.
+fn chosen(setting: &str) -> Result<(&'static Description, String, Option<&str>), StartError> {
+    if setting == engine::AUTO {
+        let (description, reason) = engine::choose();
+        return Ok((description, reason, None));
+    }
+    let (name, options) = match setting.split_once(':') {
+        Some((before, options)) => (before, Some(options)),
+        None => (setting, None),
+    };
+    let description = engine::find(name)
+        .filter(|description| options.is_none() || description.hidden)
+        .ok_or_else(|| StartError::UnknownEngine(setting.to_owned()))?;
+    (description.probe)().map_err(|why| StartError::Unavailable {
+        engine: description.name,
+        why,
+    })?;
+    Ok((description, "chosen by name".to_owned(), options))
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_set_survives_a_frozen_device() {
+        for threads in (2..200).map(Some).chain([None]) {
+            for stat_threads in [None, Some(0)] {
+                let settings = Settings {
+                    threads,
+                    stat_threads,
+                    ..Settings::default()
+                };
+                let Bounds { depth, threads, .. } = settings.bounds().unwrap();
+                assert!(threads.total - threads.stat > depth, "{settings:?}");
+                assert!((1..=DEPTH_DEFAULT).contains(&depth), "{settings:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn threads_follow_depth() {
+        let settings = Settings {
+            depth: Some(40),
+            ..Settings::default()
+        };
+        let threads = settings.bounds().unwrap().threads;
+        assert_eq!((threads.total, threads.stat), (90, 10));
+    }
+}
