@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 
 use crate::buffer::Budget;
 use crate::closer::Closer;
-use crate::engine::{self, Description, Job, Threads, Unavailable};
+use crate::engine::{self, Description, EngineId, Job, Threads, Unavailable};
+use crate::engines::Engines;
 use crate::lock::lock;
 use crate::scheduler::Scheduler;
 use crate::stats::Stats;
@@ -26,7 +27,7 @@ const BUFFER_BYTES_MIN: usize = 1 << 20;
 pub struct Settings {
     /// One of [`engine::names`].
     pub engine: String,
-    /// Threads in the pool; at least 2. By default twice `depth`, and `stat_threads` more.
+    /// Threads in the pool at most; at least 2. They are started as they are needed. By default twice `depth`, and `stat_threads` more.
     pub threads: Option<usize>,
     /// How many of them only open and list. By default a quarter of `depth`, or an eighth of `threads`.
     pub stat_threads: Option<usize>,
@@ -175,9 +176,9 @@ impl Disk {
     pub fn start(settings: Settings) -> Result<Arc<Disk>, StartError> {
         let bounds = settings.bounds()?;
         let (description, reason, options) = chosen(&settings.engine)?;
-        let engine = (description.start)(bounds.threads, options)?;
         let budget = Budget::new(settings.buffer_bytes_max);
-        let scheduler = Arc::new(Scheduler::new(description.name, engine, bounds, budget));
+        let engines = Engines::start(description, options, bounds.threads)?;
+        let scheduler = Arc::new(Scheduler::new(engines, bounds, budget));
         match Scheduler::start_threads(&scheduler) {
             Ok(threads) => Ok(Arc::new(Disk {
                 scheduler,
@@ -209,9 +210,19 @@ impl Disk {
         self.scheduler.submit(job);
     }
 
-    /// The engine at work, never `auto`.
+    /// The engine for jobs that name none, never `auto`.
     pub fn engine(&self) -> &'static str {
-        self.scheduler.name()
+        self.scheduler.engines().own().name()
+    }
+
+    /// The engine that `setting` stands for, one of [`engine::names`] or an alias: started, if it is
+    /// not at work yet. Blocks, and must not be called on a thread that has a guard.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn engine_for(&self, setting: &str) -> Result<EngineId, StartError> {
+        let (description, _, options) = chosen(setting)?;
+        self.scheduler.engines().add(description, options)
     }
 
     /// Why it is this one.
@@ -232,13 +243,14 @@ impl Disk {
         self.scheduler.has_room(device)
     }
 
-    /// [`Disk::submit`] does the work before it returns, and so may wait for the disk: the `sendfile`
-    /// engine. No guard can be installed where this is true.
+    /// [`Disk::submit`] does the work of some jobs before it returns, and so may wait for the disk: one
+    /// of the engines is `sendfile`. No guard can be installed where this is true.
     pub fn blocks_on_loop(&self) -> bool {
-        self.scheduler.blocks_on_loop()
+        self.scheduler.engines().any_blocks_on_loop()
     }
 
-    /// What has been done so far. Takes no lock.
+    /// What has been done so far. Takes a lock that threads of the pool take, for a moment: not for
+    /// event loops.
     pub fn stats(&self) -> Stats {
         self.scheduler.stats()
     }

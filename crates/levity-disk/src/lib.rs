@@ -16,6 +16,7 @@ pub mod buffer;
 mod closer;
 pub mod disk;
 pub mod engine;
+mod engines;
 pub mod guard;
 mod intake;
 mod lane;
@@ -32,7 +33,9 @@ pub mod usage;
 
 pub use buffer::{Budget, Buffer};
 pub use disk::{Disk, Settings, StartError};
-pub use engine::{Class, Completion, Done, Entry, Job, Listing, Op, Ready, Reply};
+pub use engine::{
+    Class, Completion, Direct, Done, EngineId, Entry, Job, Listing, Op, Ready, Reply, Terms,
+};
 pub use open::{Kind, Meta, OpenFile, Root, Symlinks};
 pub use probe::FileSystem;
 pub use stats::Stats;

@@ -28,7 +28,8 @@ use rustix::io::Errno;
 use crate::buffer::{Budget, Reservation};
 use crate::closer::Closer;
 use crate::disk::Bounds;
-use crate::engine::{Class, Completion, Done, Engine, Full, Job, Ready, Ticket, Work};
+use crate::engine::{Class, Completion, EngineId, Full, Job, Ticket, Work};
+use crate::engines::Engines;
 use crate::intake::{Arrival, Intake, Refused, Waiting};
 use crate::lane::Lane;
 use crate::loads::Loads;
@@ -37,8 +38,7 @@ use crate::stats::{self, Counters, Stats};
 
 /// What [`Disk`] and the tickets of its jobs share.
 pub(crate) struct Scheduler {
-    name: &'static str,
-    engine: Box<dyn Engine>,
+    engines: Engines,
     bounds: Bounds,
     budget: Budget,
     intake: Arc<Intake>,
@@ -52,18 +52,12 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(crate) fn new(
-        name: &'static str,
-        engine: Box<dyn Engine>,
-        bounds: Bounds,
-        budget: Budget,
-    ) -> Scheduler {
+    pub(crate) fn new(engines: Engines, bounds: Bounds, budget: Budget) -> Scheduler {
         let intake = Arc::new(Intake::new(bounds.queue_max));
         let to_intake = Arc::clone(&intake);
         budget.on_freed(Box::new(move || to_intake.memory_is_back()));
         Scheduler {
-            name,
-            engine,
+            engines,
             bounds,
             budget,
             intake,
@@ -74,16 +68,12 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
+    pub(crate) fn engines(&self) -> &Engines {
+        &self.engines
     }
 
     pub(crate) fn budget(&self) -> &Budget {
         &self.budget
-    }
-
-    pub(crate) fn blocks_on_loop(&self) -> bool {
-        self.engine.blocks_on_loop()
     }
 
     /// See [`Disk::has_room`](crate::Disk::has_room).
@@ -120,7 +110,7 @@ impl Scheduler {
         }
         let since = Instant::now();
         let waiting = Waiting { job, since };
-        if self.engine.blocks_on_loop() {
+        if self.blocks_on_loop(&waiting.job) {
             return self.admit(waiting);
         }
         if let Err(refused) = self.intake.push(waiting) {
@@ -167,8 +157,17 @@ impl Scheduler {
 
     fn start(self: &Arc<Self>, device: u64, waiting: Waiting, memory: Reservation) {
         let Waiting { job, since } = waiting;
-        let ticket = Ticket::new(Arc::clone(self), device, job.reply, memory, since);
-        self.engine.submit(Work::new(job.op, ticket));
+        let engine = self.engine_of(&job);
+        let ticket = Ticket::new(Arc::clone(self), device, engine, job.reply, memory, since);
+        self.engines.get(engine).submit(Work::new(job.op, ticket));
+    }
+
+    fn engine_of(&self, job: &Job) -> EngineId {
+        job.terms.engine.unwrap_or(self.engines.own())
+    }
+
+    fn blocks_on_loop(&self, job: &Job) -> bool {
+        self.engines.get(self.engine_of(job)).blocks_on_loop()
     }
 
     /// A job has been answered, or dropped: its slot is free.
@@ -210,33 +209,20 @@ impl Scheduler {
         }
     }
 
-    /// Waits for the jobs in flight, and ends the engine.
+    /// Waits for the jobs in flight, and ends the engines.
     pub(crate) fn finish(&self) {
-        self.engine.interrupt();
+        self.engines.interrupt();
         let in_flight = |lanes: &mut Lanes| lanes.in_flight > 0;
         let idle = self.idle.wait_while(self.lock(), in_flight);
         drop(idle.unwrap_or_else(PoisonError::into_inner));
-        self.engine.shutdown();
+        self.engines.shutdown();
     }
 
-    pub(crate) fn count(&self, completion: &Completion) {
-        let counters = &self.counters;
-        counters.queue_time.add(completion.queued);
-        counters.service_time.add(completion.service);
-        match &completion.result {
-            Err(_) => stats::add(&counters.errors, 1),
-            Ok(Done::Listed(_)) => {}
-            Ok(Done::Read(ready)) => self.count_read(ready),
-            Ok(Done::Opened { first, .. }) => {
-                stats::add(&counters.opens, 1);
-                first.iter().for_each(|ready| self.count_read(ready));
-            }
+    pub(crate) fn count(&self, engine: EngineId, completion: &Completion) {
+        if completion.result.is_err() {
+            stats::add(&self.counters.errors, 1);
         }
-    }
-
-    fn count_read(&self, ready: &Ready) {
-        stats::add(&self.counters.reads, 1);
-        stats::add(&self.counters.bytes_read, ready.len() as u64);
+        self.engines.count(engine, completion);
     }
 
     pub(crate) fn count_canceled(&self, jobs: usize) {
@@ -245,25 +231,15 @@ impl Scheduler {
 
     pub(crate) fn stats(&self) -> Stats {
         let counters = &self.counters;
-        let reads = stats::get(&counters.reads);
-        let (reads_sync, reads_async) = match self.engine.blocks_on_loop() {
-            true => (reads, 0),
-            false => (0, reads),
-        };
         Stats {
-            engine: self.name,
+            engines: self.engines.stats(),
+            threads: self.engines.threads(),
             // Before the devices: a job counts there before it stops counting here.
             arriving: self.intake.arriving(),
             devices: self.loads.now(),
-            reads_async,
-            reads_sync,
-            bytes_read: stats::get(&counters.bytes_read),
-            opens: stats::get(&counters.opens),
             errors: stats::get(&counters.errors),
             canceled: stats::get(&counters.canceled),
             full: stats::get(&counters.full),
-            queue_time: counters.queue_time.snapshot(),
-            service_time: counters.service_time.snapshot(),
         }
     }
 
@@ -302,7 +278,7 @@ impl Lanes {
             return Offered::Refused(Refused::Closed(waiting));
         }
         let bounds = scheduler.bounds;
-        let inline = scheduler.engine.blocks_on_loop();
+        let inline = scheduler.blocks_on_loop(&waiting.job);
         let lane = self.by_device.entry(device);
         let lane = lane.or_insert_with(|| Lane::new(scheduler.loads.add(device)));
         if lane.queued() >= bounds.queue_max {

@@ -16,12 +16,27 @@ const BUCKETS: usize = BOUNDS_US.len() + 1;
 /// A snapshot of a disk's counters, all since its start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stats {
-    /// The engine at work.
-    pub engine: &'static str,
+    /// The engines at work, in the order of [`ENGINES`](crate::engine::ENGINES).
+    pub engines: Vec<EngineStats>,
+    /// Threads of the pool that all engines share, at this moment.
+    pub threads: usize,
     /// Jobs on their way to the scheduler, which has not seen yet what device they are for.
     pub arriving: usize,
     /// The first 64 devices that have had a job.
     pub devices: Vec<DeviceStats>,
+    /// Jobs answered with an error: a missing file is one too.
+    pub errors: u64,
+    /// Jobs dropped before they started, because nobody waited any more.
+    pub canceled: u64,
+    /// Jobs not taken because a queue or the memory was full.
+    pub full: u64,
+}
+
+/// What one engine has done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EngineStats {
+    /// As in `disk.engine`.
+    pub name: &'static str,
     /// Reads (with those that an open made at once) that a thread of the engine did.
     pub reads_async: u64,
     /// Reads that the submitting thread did, or will do by `sendfile`.
@@ -30,16 +45,17 @@ pub struct Stats {
     pub bytes_read: u64,
     /// Opens that succeeded.
     pub opens: u64,
-    /// Jobs answered with an error: a missing file is one too.
-    pub errors: u64,
-    /// Jobs dropped before they started, because nobody waited any more.
-    pub canceled: u64,
-    /// Jobs not taken because a queue or the memory was full.
-    pub full: u64,
     /// Time from submission to a thread.
     pub queue_time: Histogram,
     /// Time in the kernel.
     pub service_time: Histogram,
+}
+
+impl Stats {
+    /// What the engine called `name` has done, if it is at work.
+    pub fn engine(&self, name: &str) -> Option<&EngineStats> {
+        self.engines.iter().find(|engine| engine.name == name)
+    }
 }
 
 /// One device's load at this moment.
@@ -72,14 +88,37 @@ impl Histogram {
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) reads: AtomicU64,
-    pub(crate) bytes_read: AtomicU64,
-    pub(crate) opens: AtomicU64,
     pub(crate) errors: AtomicU64,
     pub(crate) canceled: AtomicU64,
     pub(crate) full: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct EngineCounters {
+    pub(crate) reads: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
+    pub(crate) opens: AtomicU64,
     pub(crate) queue_time: Timer,
     pub(crate) service_time: Timer,
+}
+
+impl EngineCounters {
+    pub(crate) fn snapshot(&self, name: &'static str, blocks_on_loop: bool) -> EngineStats {
+        let reads = get(&self.reads);
+        let (reads_sync, reads_async) = match blocks_on_loop {
+            true => (reads, 0),
+            false => (0, reads),
+        };
+        EngineStats {
+            name,
+            reads_async,
+            reads_sync,
+            bytes_read: get(&self.bytes_read),
+            opens: get(&self.opens),
+            queue_time: self.queue_time.snapshot(),
+            service_time: self.service_time.snapshot(),
+        }
+    }
 }
 
 /// A [`Histogram`] in the making.

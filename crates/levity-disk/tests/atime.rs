@@ -55,15 +55,12 @@ impl Reply for Answer {
 
 fn read_by(disk: &Disk, file: &Arc<OpenFile>) -> Ready {
     let (to, from) = mpsc::channel();
-    disk.submit(Job {
-        op: Op::Read {
-            file: Arc::clone(file),
-            offset: 0,
-            len: 100,
-        },
-        class: Class::First,
-        reply: Box::new(Answer(to)),
-    });
+    let op = Op::Read {
+        file: Arc::clone(file),
+        offset: 0,
+        len: 100,
+    };
+    disk.submit(Job::new(op, Class::First, Box::new(Answer(to))));
     match from.recv().unwrap().result.unwrap() {
         levity_disk::Done::Read(ready) => ready,
         other => panic!("not a read: {other:?}"),

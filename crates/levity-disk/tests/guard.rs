@@ -199,16 +199,13 @@ impl Stage {
             }
         }
         let (to, from) = mpsc::channel();
-        let job = Job {
-            op: Op::Open {
-                root: Arc::clone(&self.root),
-                path: CString::new("file").unwrap(),
-                first: Some((0, 65_536)),
-            },
-            class: Class::First,
-            reply: Box::new(Answer(to)),
+        let op = Op::Open {
+            root: Arc::clone(&self.root),
+            path: CString::new("file").unwrap(),
+            first: Some((0, 65_536)),
         };
-        self.disk.submit(job);
+        let reply = Box::new(Answer(to));
+        self.disk.submit(Job::new(op, Class::First, reply));
         from.recv().unwrap().result.unwrap()
     }
 

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use serde_json::json;
 
 use crate::address::Address;
-use crate::config::{self, Config, Errors, Site, Symlinks, keys};
+use crate::config::{self, Config, Errors, PlaceDisk, Site, Symlinks, keys};
 
 /// Exit status when something fails while running.
 pub const EXIT_FAILURE: u8 = 1;
@@ -172,7 +172,7 @@ impl Flags {
 }
 
 fn engine(name: &str) -> Result<String, String> {
-    if keys::engine_is_known(name) {
+    if let Some(name) = keys::engine_named(name) {
         return Ok(name.to_owned());
     }
     Err(match keys::nearest(name, keys::ENGINES.iter().copied()) {
@@ -323,6 +323,7 @@ fn site(what: &Path) -> Result<Site, String> {
             Symlinks::Beneath
         },
         only,
+        disk: PlaceDisk::default(),
         routes: Vec::new(),
     })
 }
@@ -351,11 +352,18 @@ fn check(file: &Path, json: bool, streams: &mut Streams<'_>) -> u8 {
     let result = config::load(file);
     let status = if result.is_ok() { 0 } else { EXIT_CONFIG };
     match result {
-        Ok(_) if json => {
-            let answer = json!({ "file": file.to_string_lossy(), "ok": true, "problems": [] });
+        Ok(config) if json => {
+            let file = file.to_string_lossy();
+            let notes = config.notes;
+            let answer = json!({ "file": file, "ok": true, "problems": [], "notes": notes });
             streams.out(&format!("{answer}\n"));
         }
-        Ok(_) => streams.out(&format!("{}: ok\n", file.display())),
+        Ok(config) => {
+            for note in config.notes {
+                streams.err(&format!("note: {}: {note}\n", file.display()));
+            }
+            streams.out(&format!("{}: ok\n", file.display()));
+        }
         Err(errors) if json => streams.out(&format!("{}\n", errors.to_json())),
         Err(errors) => streams.err(&errors.render(streams.colour)),
     }
@@ -629,7 +637,10 @@ mod tests {
         let json = levity(&["check", "-c", &file, "--json"]);
         json.exits(0);
         let answer: serde_json::Value = serde_json::from_str(&json.out).unwrap();
-        assert_eq!(answer, json!({ "file": file, "ok": true, "problems": [] }));
+        assert_eq!(
+            answer,
+            json!({ "file": file, "ok": true, "problems": [], "notes": [] })
+        );
     }
 
     #[test]

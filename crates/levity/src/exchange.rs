@@ -38,7 +38,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     conn.timer.clear();
     let worker = conn.worker.clone();
     let service = worker.service();
-    let mut trips = Trips::new(&worker);
+    let mut trips = Trips::new(&worker, conn.stream_number());
 
     Step::Route.enter();
     let routed = route(&service, request);
@@ -147,6 +147,7 @@ async fn answer(
         return respond::options();
     }
     Step::Resolve.enter();
+    trips.are_for(place);
     let found = if place.shows(place.beneath(&request.path)) {
         resolve::resolve(worker, place, request, arrived, trips).await
     } else {

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use levity_disk::Root;
+use levity_disk::{Disk, Root, Terms};
 use levity_wire::http1;
 
-use crate::config::{self, Config, Pattern, Symlinks};
+use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
 
 /// Where a request's answer comes from, and how it is dressed.
 pub struct Place {
@@ -26,6 +26,10 @@ pub struct Place {
     pub strip_prefix: Vec<u8>,
     /// The one name that is served, if the place is a single file.
     pub only: Option<Vec<u8>>,
+    /// How its files are read.
+    pub terms: Terms,
+    /// Bytes per read, when the configuration fixes it.
+    pub chunk_bytes: Option<usize>,
     /// Headers to set and remove.
     pub headers: config::Headers,
 }
@@ -97,12 +101,17 @@ impl Roots {
 }
 
 impl Service {
-    /// Opens every root; blocks.
+    /// Opens every root, and starts the engines of sites and routes in `disk`; blocks.
     ///
     /// # Errors
-    /// When a root cannot be opened; the error names it.
-    pub fn new(config: Config) -> io::Result<Self> {
-        let mut roots = Roots::default();
+    /// When a root cannot be opened or an engine cannot run here; the error names it.
+    pub fn new(config: Config, disk: &Disk) -> io::Result<Self> {
+        let whole = config.disk.clone();
+        let mut resources = Resources {
+            disk,
+            whole: &whole,
+            roots: Roots::default(),
+        };
         let mut service = Self {
             wire_limits: wire_limits(&config.limits),
             sites: Vec::new(),
@@ -123,7 +132,7 @@ impl Service {
             if site.hosts.is_empty() {
                 service.default_site.get_or_insert(number);
             }
-            service.sites.push(compile(site, &mut roots)?);
+            service.sites.push(compile(site, &mut resources)?);
         }
         Ok(service)
     }
@@ -184,14 +193,49 @@ fn wire_limits(limits: &config::Limits) -> http1::Limits {
     }
 }
 
-fn compile(site: &config::Site, roots: &mut Roots) -> io::Result<Site> {
+/// What places share.
+struct Resources<'a> {
+    disk: &'a Disk,
+    whole: &'a config::Disk,
+    roots: Roots,
+}
+
+impl Resources<'_> {
+    /// How a route's files are read: what it does not say, its site says, or the server.
+    fn reading(&self, site: &config::Site, route: Option<&config::Route>) -> PlaceDisk {
+        let of_route = route.map(|route| route.disk.clone()).unwrap_or_default();
+        let PlaceDisk {
+            engine,
+            chunk_bytes,
+            direct,
+        } = of_route;
+        PlaceDisk {
+            engine: engine.or_else(|| site.disk.engine.clone()),
+            chunk_bytes: chunk_bytes
+                .or(site.disk.chunk_bytes)
+                .or(self.whole.chunk_bytes),
+            direct: direct.or(site.disk.direct).or(Some(self.whole.direct)),
+        }
+    }
+
+    fn terms(&self, reading: &PlaceDisk) -> io::Result<Terms> {
+        let engine = reading.engine.as_deref();
+        let started = engine.map(|name| self.disk.engine_for(name)).transpose();
+        Ok(Terms {
+            engine: started.map_err(io::Error::other)?,
+            direct: reading.direct.unwrap_or_default(),
+        })
+    }
+}
+
+fn compile(site: &config::Site, resources: &mut Resources<'_>) -> io::Result<Site> {
     let routes = site.routes.iter().map(|route| {
-        let place = place(site, Some(route), roots)?;
+        let place = place(site, Some(route), resources)?;
         Ok((route.path.clone(), place))
     });
     Ok(Site {
         routes: routes.collect::<io::Result<_>>()?,
-        rest: place(site, None, roots)?,
+        rest: place(site, None, resources)?,
     })
 }
 
@@ -199,16 +243,17 @@ fn compile(site: &config::Site, roots: &mut Roots) -> io::Result<Site> {
 fn place(
     site: &config::Site,
     route: Option<&config::Route>,
-    roots: &mut Roots,
+    resources: &mut Resources<'_>,
 ) -> io::Result<Place> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let root = route.and_then(|route| route.root.as_ref());
     let symlinks = route.and_then(|route| route.symlinks);
     let index = route.and_then(|route| route.index.as_ref());
     let prefix = route.and_then(|route| route.strip_prefix.as_deref());
+    let reading = resources.reading(site, route);
     Ok(Place {
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
-        root: roots.open(
+        root: resources.roots.open(
             root.unwrap_or(&site.root),
             symlinks.unwrap_or(site.symlinks),
         )?,
@@ -222,6 +267,8 @@ fn place(
             .unwrap_or(site.listing),
         strip_prefix: prefix.unwrap_or("").as_bytes().to_vec(),
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
+        terms: resources.terms(&reading)?,
+        chunk_bytes: reading.chunk_bytes,
         headers: route.map(|route| route.headers.clone()).unwrap_or_default(),
     })
 }

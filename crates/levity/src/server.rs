@@ -32,7 +32,9 @@ use crate::event_loop::{self, Message, Parts};
 use crate::listen::{self, Bound};
 use crate::route::Service;
 use crate::stall::Watchdog;
-use crate::stats::{DeviceFigures, DiskFigures, HistogramFigures, Stats, WorkerStats};
+use crate::stats::{
+    DeviceFigures, DiskFigures, EngineFigures, HistogramFigures, Stats, WorkerStats,
+};
 use crate::worker::Given;
 use crate::{accept::Socket, admin};
 
@@ -132,17 +134,17 @@ struct Reloading {
 /// Why there is no new service.
 enum Refused {
     File(Errors),
-    Root(io::Error),
+    Service(io::Error),
 }
 
 impl Reloading {
-    fn begin(&mut self, plan: &Plan) {
+    fn begin(&mut self, plan: &Plan, disk: &Arc<Disk>) {
         if self.made.is_some() {
             self.again = true;
             return;
         }
-        let plan = plan.clone();
-        self.made = Some(task::spawn_blocking(move || make_service(&plan)));
+        let (plan, disk) = (plan.clone(), disk.clone());
+        self.made = Some(task::spawn_blocking(move || make_service(&plan, &disk)));
     }
 
     /// What has been made, once it is there; for ever pending when nothing is under way. Loses nothing
@@ -153,13 +155,13 @@ impl Reloading {
         };
         let joined = made.await;
         self.made = None;
-        joined.unwrap_or_else(|error| Err(Refused::Root(io::Error::other(error))))
+        joined.unwrap_or_else(|error| Err(Refused::Service(io::Error::other(error))))
     }
 }
 
-fn make_service(plan: &Plan) -> Result<Service, Refused> {
+fn make_service(plan: &Plan, disk: &Disk) -> Result<Service, Refused> {
     let config = plan.reload().map_err(Refused::File)?;
-    Service::new(config).map_err(Refused::Root)
+    Service::new(config, disk).map_err(Refused::Service)
 }
 
 /// Limits that follow from how many files the process may open.
@@ -229,8 +231,8 @@ impl Server {
         let count = config.server.workers.unwrap_or_else(cores);
         let descriptors = Descriptors::share(config.limits.connections);
         widen_descriptor_table(&descriptors)?;
-        let service = Arc::new(Service::new(config.clone())?);
         let disk = Disk::start(config.disk.settings()).map_err(io::Error::other)?;
+        let service = Arc::new(Service::new(config.clone(), &disk)?);
         let cache = Arc::new(Shared::new(
             config.disk.cache_bytes,
             descriptors.cached_max,
@@ -296,6 +298,9 @@ impl Server {
         if let Some(admin) = &self.admin {
             say(format_args!("metrics on {}", admin.bound.actual.url()));
         }
+        for note in &self.service.config.notes {
+            say(format_args!("configuration: {note}"));
+        }
         let engine = self.disk.engine();
         say(format_args!("disk engine {engine}: {}", self.disk.reason()));
         for root in self.service.roots() {
@@ -311,13 +316,13 @@ impl Server {
             tokio::select! {
                 told = signals.next() => match told {
                     Told::Stop => return Ok(()),
-                    Told::Reload => reloading.begin(&self.plan),
+                    Told::Reload => reloading.begin(&self.plan, &self.disk),
                     Told::Reopen => if let Some(log) = &self.log { log.reopen() },
                 },
                 made = reloading.made() => {
                     self.reload(made);
                     if mem::take(&mut reloading.again) {
-                        reloading.begin(&self.plan);
+                        reloading.begin(&self.plan, &self.disk);
                     }
                 }
                 ended = self.ended.recv() => {
@@ -368,7 +373,7 @@ impl Server {
     fn reload(&mut self, made: Result<Service, Refused>) {
         let reloaded = match made {
             Ok(service) => self.swap(service),
-            Err(Refused::Root(error)) => Err(error),
+            Err(Refused::Service(error)) => Err(error),
             Err(Refused::File(errors)) => {
                 for line in errors.render(false).lines() {
                     say(format_args!("{line}"));
@@ -388,7 +393,7 @@ impl Server {
         let (config, old) = (&service.config, &self.service.config);
         if config.server != old.server || !same_disk(&config.disk, &old.disk) {
             return Err(io::Error::other(
-                "[server], and [disk] but for entry_ttl and chunk, change with a restart only",
+                "[server], and [disk] but for entry_ttl, chunk and direct, change with a restart only",
             ));
         }
         if config.limits.connections != old.limits.connections {
@@ -471,16 +476,17 @@ fn same_disk(new: &config::Disk, old: &config::Disk) -> bool {
     let mut new = new.clone();
     new.entry_ttl = old.entry_ttl;
     new.chunk_bytes = old.chunk_bytes;
+    new.direct = old.direct;
     new == *old
 }
 
 fn gather(workers: &[Arc<WorkerStats>], disk: Arc<Disk>, unwritten: &Arc<AtomicU64>) -> Stats {
     Stats::new(workers.to_vec())
-        .with_disk(move || disk_figures(&disk.stats()))
+        .with_disk(move || disk_figures(disk.engine(), &disk.stats()))
         .with_log_unwritten(unwritten.clone())
 }
 
-fn disk_figures(stats: &levity_disk::Stats) -> DiskFigures {
+fn disk_figures(own_engine: &'static str, stats: &levity_disk::Stats) -> DiskFigures {
     let histogram = |histogram: &levity_disk::stats::Histogram| HistogramFigures {
         bounds_us: levity_disk::stats::BOUNDS_US,
         counts: histogram.counts.to_vec(),
@@ -491,12 +497,16 @@ fn disk_figures(stats: &levity_disk::Stats) -> DiskFigures {
         queued: device.queued as u64,
         in_flight: device.in_flight as u64,
     };
+    let engine = |engine: &levity_disk::stats::EngineStats| EngineFigures {
+        name: engine.name,
+        reads_async: engine.reads_async,
+        reads_sync: engine.reads_sync,
+        queue: histogram(&engine.queue_time),
+        service: histogram(&engine.service_time),
+    };
     DiskFigures {
-        engine: stats.engine.to_owned(),
-        reads_async: stats.reads_async,
-        reads_sync: stats.reads_sync,
-        queue: histogram(&stats.queue_time),
-        service: histogram(&stats.service_time),
+        own_engine,
+        engines: stats.engines.iter().map(engine).collect(),
         devices: stats.devices.iter().map(device).collect(),
     }
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levity_disk::engine::{self, Listing};
-use levity_disk::{Class, Completion, Done, Job, Op, OpenFile, Ready, Reply, Root};
+use levity_disk::{Class, Completion, Done, Job, Op, OpenFile, Ready, Reply, Root, Terms};
 use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tokio::time;
 
+use crate::route::Place;
 use crate::worker::Worker;
 
 /// How soon a later chunk asks again for a place in a full queue.
@@ -53,6 +54,8 @@ pub struct Read {
 /// Opens and reads on behalf of one request, and adds up the time that it waited.
 pub struct Trips<'a> {
     worker: &'a Worker,
+    stream: u64,
+    terms: Terms,
     timeout: Duration,
     /// Bytes per read, when the configuration fixes it.
     pub chunk_bytes: Option<usize>,
@@ -63,16 +66,24 @@ pub struct Trips<'a> {
 }
 
 impl<'a> Trips<'a> {
-    /// No trip yet; each may last `limits.io_timeout`.
-    pub fn new(worker: &'a Worker) -> Self {
+    /// No trip yet, for the connection that is `stream`; each may last `limits.io_timeout`.
+    pub fn new(worker: &'a Worker, stream: u64) -> Self {
         let config = &worker.service().config;
         Self {
             worker,
+            stream,
+            terms: Terms::default(),
             timeout: config.limits.io_timeout,
-            chunk_bytes: config.disk.chunk_bytes,
+            chunk_bytes: None,
             waited: Duration::ZERO,
             count: 0,
         }
+    }
+
+    /// From now on as `place` wants it.
+    pub fn are_for(&mut self, place: &Place) {
+        self.terms = place.terms;
+        self.chunk_bytes = place.chunk_bytes;
     }
 
     /// Opens beneath `root` and reads `first` in one trip.
@@ -159,7 +170,13 @@ impl<'a> Trips<'a> {
     async fn submit(&self, op: Op, class: Class) -> io::Result<Completion> {
         let (sender, receiver) = oneshot::channel();
         let reply = Box::new(Answer(sender));
-        self.worker.disk.submit(Job { op, class, reply });
+        self.worker.disk.submit(Job {
+            op,
+            class,
+            stream: self.stream,
+            terms: self.terms,
+            reply,
+        });
         receiver.await.map_err(|_| Errno::CANCELED.into())
     }
 }

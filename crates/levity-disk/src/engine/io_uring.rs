@@ -25,7 +25,7 @@ use rustix::io::Errno;
 
 use super::operation::{self, fill, opened, with_first, within};
 use super::pool::{Pool, Queue};
-use super::{Description, Engine, Op, Started, Threads, Ticket, Unavailable, Work, threads};
+use super::{Description, Engine, Given, Op, Started, Ticket, Unavailable, Work, threads};
 use crate::buffer::Buffer;
 use crate::disk::StartError;
 use crate::lock::lock;
@@ -33,6 +33,7 @@ use crate::open::OpenFile;
 
 pub(super) const DESCRIPTION: Description = Description {
     name: "io_uring",
+    aliases: &["io-uring"],
     summary: "reads on a ring with a thread of its own, opens in a pool of threads",
     hidden: false,
     probe,
@@ -58,8 +59,8 @@ fn probe() -> Result<(), Unavailable> {
         .map_err(|error| Unavailable::from_error(&error))
 }
 
-fn start(threads: Threads, _: Option<&str>) -> Started {
-    Ring::start(threads)
+fn start(given: &Given<'_>) -> Started {
+    Ring::start(given)
         .map(|ring| Box::new(ring) as Box<dyn Engine>)
         .map_err(|error| StartError::unavailable(DESCRIPTION.name, &error))
 }
@@ -105,10 +106,10 @@ fn with_flags(flags: usize, places: u32) -> io::Result<IoUring> {
     builder.build(places)
 }
 
-/// As many as there are threads, so that like these they outnumber the jobs of one frozen device.
-fn places(threads: Threads) -> u32 {
-    let threads = u32::try_from(threads.total).unwrap_or(PLACES_MIN);
-    threads
+/// One for each job, and for the wake-up.
+fn places(jobs_max: usize) -> u32 {
+    u32::try_from(jobs_max)
+        .unwrap_or(PLACES_MIN)
         .saturating_add(1)
         .max(PLACES_MIN)
         .next_power_of_two()
@@ -117,15 +118,8 @@ fn places(threads: Threads) -> u32 {
 /// The engine, as the scheduler sees it.
 struct Ring {
     inbox: Arc<Inbox>,
-    pool: Arc<Pool<Task>>,
+    pool: Arc<Pool>,
     owner: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What the pool does for the ring.
-enum Task {
-    Work(Work),
-    /// A read that the ring could not finish.
-    Read(Read),
 }
 
 /// A read under way: on the ring its file and its memory stay here until the completion is seen.
@@ -146,22 +140,14 @@ enum Target {
 }
 
 impl Ring {
-    fn start(threads: Threads) -> io::Result<Ring> {
+    fn start(given: &Given<'_>) -> io::Result<Ring> {
         let inbox = Arc::new(Inbox::new()?);
-        let to_ring = Arc::clone(&inbox);
-        let pool = Pool::start(threads, "disk", move |task| run(task, &to_ring))?;
-        let pool = Arc::new(pool);
-        match Owner::spawn(&inbox, &pool, places(threads)) {
-            Ok(owner) => Ok(Ring {
-                inbox,
-                pool,
-                owner: Mutex::new(Some(owner)),
-            }),
-            Err(error) => {
-                pool.shutdown();
-                Err(error)
-            }
-        }
+        let owner = Owner::spawn(&inbox, given.pool, places(given.jobs_max))?;
+        Ok(Ring {
+            inbox,
+            pool: Arc::clone(given.pool),
+            owner: Mutex::new(Some(owner)),
+        })
     }
 }
 
@@ -169,7 +155,10 @@ impl Engine for Ring {
     fn submit(&self, work: Work) {
         match work.op() {
             Op::Read { file, .. } if file.is_local() => self.inbox.push(Letter::Work(work)),
-            op => self.pool.submit(threads::queue(op), Task::Work(work)),
+            op => {
+                let (queue, ring) = (threads::queue(op), Arc::clone(&self.inbox));
+                self.pool.submit(queue, move || in_pool(work, &ring));
+            }
         }
     }
 
@@ -178,22 +167,13 @@ impl Engine for Ring {
         if let Some(owner) = lock(&self.owner).take() {
             owner.join().expect("the owner of the ring does not panic");
         }
-        self.pool.shutdown();
     }
 }
 
 /// In a thread of the pool.
-fn run(task: Task, ring: &Inbox) {
-    match task {
-        Task::Work(work) => {
-            if let Some((op, ticket)) = work.begin() {
-                perform(op, ticket, ring);
-            }
-        }
-        Task::Read(mut read) => {
-            let result = fill(read.file.get(), &mut read.buffer, read.offset);
-            read.finish(result);
-        }
+fn in_pool(work: Work, ring: &Inbox) {
+    if let Some((op, ticket)) = work.begin() {
+        perform(op, ticket, ring);
     }
 }
 
@@ -220,7 +200,7 @@ fn perform(op: Op, mut ticket: Ticket, ring: &Inbox) {
     if local {
         ring.push(Letter::Read(read));
     } else {
-        run(Task::Read(read), ring);
+        read.fill();
     }
 }
 
@@ -248,6 +228,12 @@ impl Read {
         opcode::Read::new(fd, room.as_mut_ptr().cast(), len)
             .offset(at)
             .build()
+    }
+
+    /// Waits for what is still missing: in a thread of the pool.
+    fn fill(mut self) {
+        let result = fill(self.file.get(), &mut self.buffer, self.offset);
+        self.finish(result);
     }
 
     fn finish(self, result: io::Result<()>) {
@@ -315,7 +301,7 @@ impl Inbox {
 struct Owner {
     ring: IoUring,
     inbox: Arc<Inbox>,
-    pool: Arc<Pool<Task>>,
+    pool: Arc<Pool>,
     /// Waiting for a place on the ring: new ones, and those that came back short.
     waiting: VecDeque<Read>,
     on_ring: Slots,
@@ -327,11 +313,7 @@ struct Owner {
 }
 
 impl Owner {
-    fn spawn(
-        inbox: &Arc<Inbox>,
-        pool: &Arc<Pool<Task>>,
-        places: u32,
-    ) -> io::Result<JoinHandle<()>> {
+    fn spawn(inbox: &Arc<Inbox>, pool: &Arc<Pool>, places: u32) -> io::Result<JoinHandle<()>> {
         let (inbox, pool) = (Arc::clone(inbox), Arc::clone(pool));
         let (started, has_started) = mpsc::channel();
         let builder = thread::Builder::new().name("disk-ring".to_owned());
@@ -352,7 +334,7 @@ impl Owner {
         }
     }
 
-    fn new(ring: IoUring, inbox: Arc<Inbox>, pool: Arc<Pool<Task>>) -> Owner {
+    fn new(ring: IoUring, inbox: Arc<Inbox>, pool: Arc<Pool>) -> Owner {
         Owner {
             reads_max: ring.params().sq_entries() as usize - 1,
             ring,
@@ -462,7 +444,7 @@ impl Owner {
 
     fn failed(&mut self, read: Read, errno: Errno) {
         match errno {
-            Errno::AGAIN | Errno::INTR => self.pool.submit(Queue::Read, Task::Read(read)),
+            Errno::AGAIN | Errno::INTR => self.pool.submit(Queue::Read, || read.fill()),
             errno => read.finish(Err(errno.into())),
         }
     }

@@ -27,6 +27,7 @@ use crate::buffer::Buffer;
 use crate::disk::StartError;
 use crate::open::{OpenFile, Root};
 
+pub(crate) use pool::Pool;
 pub use work::{Ticket, Work};
 
 /// What one trip to the disk does.
@@ -197,8 +198,53 @@ pub struct Job {
     pub op: Op,
     /// How urgent it is.
     pub class: Class,
+    /// For whom: a number that one connection has to itself, in this process. What is shared fairly
+    /// is shared between streams.
+    pub stream: u64,
+    /// How it is to be done.
+    pub terms: Terms,
     /// Who waits for it.
     pub reply: Box<dyn Reply>,
+}
+
+/// How the place that a request is for wants its files read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Terms {
+    /// By which engine: one of those that [`Disk::engine_for`](crate::Disk::engine_for) has started.
+    /// `None` is the one that the disk was started with.
+    pub engine: Option<EngineId>,
+    /// Whether past the page cache.
+    pub direct: Direct,
+}
+
+/// An engine that a disk has started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EngineId(pub(crate) u8);
+
+/// When to read past the page cache (`O_DIRECT`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Direct {
+    /// What only one stream has asked for, in large files: a stream that passes once does not push
+    /// out what others keep asking for.
+    #[default]
+    Auto,
+    /// All that an engine reads of regular files.
+    Always,
+    /// Nothing.
+    Never,
+}
+
+impl Job {
+    /// For no stream in particular, by the disk's own engine.
+    pub fn new(op: Op, class: Class, reply: Box<dyn Reply>) -> Job {
+        Job {
+            op,
+            class,
+            stream: 0,
+            terms: Terms::default(),
+            reply,
+        }
+    }
 }
 
 impl Op {
@@ -254,11 +300,12 @@ pub trait Engine: Send + Sync {
     /// Something that must be let go before all work can finish. Called once, when a shutdown begins.
     fn interrupt(&self) {}
 
-    /// Ends the engine's threads and waits for them. Called once, when all work is finished.
-    fn shutdown(&self);
+    /// Ends the threads that the engine has to itself and waits for them. Called once, when all work
+    /// is finished.
+    fn shutdown(&self) {}
 }
 
-/// The threads that an engine may have.
+/// The threads of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threads {
     /// All of them.
@@ -275,11 +322,22 @@ pub struct Description {
     pub summary: &'static str,
     /// For tests; not offered in help.
     pub hidden: bool,
+    /// Other names that `disk.engine` takes for it.
+    pub aliases: &'static [&'static str],
     /// Whether it can run here, found out by trying. May block.
     pub probe: fn() -> Result<(), Unavailable>,
-    /// Starts its threads; call it before a guard is installed, which threads would inherit. The text
-    /// is what followed a colon in the name, for `simulated`.
-    pub start: fn(Threads, Option<&str>) -> Started,
+    /// Starts it; call it before a guard is installed, which threads would inherit. Blocks.
+    pub start: fn(&Given<'_>) -> Started,
+}
+
+/// What an engine is started with.
+pub struct Given<'a> {
+    /// Threads that may wait for the disk, shared by all engines of a disk.
+    pub(crate) pool: &'a Arc<Pool>,
+    /// Jobs that it may have at once, with one device frozen and another at work.
+    pub(crate) jobs_max: usize,
+    /// What followed a colon in the name, for `simulated`.
+    pub(crate) options: Option<&'a str>,
 }
 
 /// An engine at work.
@@ -296,9 +354,24 @@ pub static ENGINES: &[Description] = &[
 /// The name that lets Levity choose.
 pub const AUTO: &str = "auto";
 
-/// The engine called `name`.
+/// The engine called `name`, or known under that alias.
 pub fn find(name: &str) -> Option<&'static Description> {
-    ENGINES.iter().find(|engine| engine.name == name)
+    let named = |engine: &&Description| engine.name == name || engine.aliases.contains(&name);
+    ENGINES.iter().find(named)
+}
+
+impl EngineId {
+    /// Of one of [`ENGINES`].
+    pub(crate) fn of(description: &Description) -> EngineId {
+        let same = |engine: &Description| engine.name == description.name;
+        let place = ENGINES.iter().position(same).expect("it is in the table");
+        EngineId(u8::try_from(place).expect("a handful of engines"))
+    }
+
+    /// As in `disk.engine`.
+    pub fn name(self) -> &'static str {
+        ENGINES[usize::from(self.0)].name
+    }
 }
 
 /// The names that a configuration may give, `auto` first.

@@ -1,9 +1,11 @@
-//! Threads that take work from two queues: short opens, and reads that may not take every thread.
+//! Threads that may wait, for all engines of a disk: started as they are needed, ended when they have
+//! been idle. They take from two queues: short opens, and reads that may not take every thread.
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use super::Threads;
 use crate::lock::lock;
@@ -11,133 +13,173 @@ use crate::lock::lock;
 /// In bytes: the deepest call is a directory listing.
 const STACK_BYTES: usize = 256 * 1024;
 
+/// A thread that has had nothing to do for so long ends.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+
 /// Which threads may take it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Queue {
+pub(crate) enum Queue {
     /// Opens and listings: any thread.
     Stat,
     /// Reads: all but the reserved threads.
     Read,
 }
 
-/// A fixed number of threads. Its queues are bounded by whoever fills them.
-pub(super) struct Pool<T> {
-    shared: Arc<Shared<T>>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-}
+/// What a thread does, once.
+type Task = Box<dyn FnOnce() + Send>;
 
-struct Shared<T> {
-    state: Mutex<State<T>>,
+/// Up to a fixed number of threads. Its queues are bounded by whoever fills them.
+pub(crate) struct Pool(Arc<Shared>);
+
+struct Shared {
+    threads: Threads,
+    idle_max: Duration,
+    state: Mutex<State>,
     filled: Condvar,
-    run: Box<dyn Fn(T) + Send + Sync>,
+    ended: Condvar,
 }
 
-struct State<T> {
-    stat: VecDeque<T>,
-    read: VecDeque<T>,
+struct State {
+    stat: VecDeque<Task>,
+    read: VecDeque<Task>,
     /// Threads that may still start a read.
     readers_free: usize,
+    /// Threads that there are.
+    alive: usize,
+    /// Of these, how many wait for a task.
+    idle: usize,
     stop: bool,
 }
 
-impl<T: Send + 'static> Pool<T> {
-    /// Starts the threads; each calls `run` with what was submitted.
-    pub(super) fn start(
-        threads: Threads,
-        name: &str,
-        run: impl Fn(T) + Send + Sync + 'static,
-    ) -> io::Result<Pool<T>> {
-        let pool = Pool {
-            shared: Arc::new(Shared {
-                state: Mutex::new(State {
-                    stat: VecDeque::new(),
-                    read: VecDeque::new(),
-                    readers_free: threads.total - threads.stat,
-                    stop: false,
-                }),
-                filled: Condvar::new(),
-                run: Box::new(run),
+impl Pool {
+    /// No thread yet, but the certainty that there can be one. Call it before a guard is installed on
+    /// the calling thread: threads inherit it, from whoever starts them. Blocks.
+    pub(crate) fn start(threads: Threads) -> io::Result<Arc<Pool>> {
+        Pool::start_with(threads, IDLE_MAX)
+    }
+
+    fn start_with(threads: Threads, idle_max: Duration) -> io::Result<Arc<Pool>> {
+        let pool = Arc::new(Pool(Arc::new(Shared {
+            threads,
+            idle_max,
+            state: Mutex::new(State {
+                stat: VecDeque::new(),
+                read: VecDeque::new(),
+                readers_free: threads.total - threads.stat,
+                alive: 1,
+                idle: 0,
+                stop: false,
             }),
-            threads: Mutex::default(),
-        };
-        for _ in 0..threads.total {
-            if let Err(error) = pool.add_thread(name) {
-                pool.shutdown();
-                return Err(error);
-            }
-        }
+            filled: Condvar::new(),
+            ended: Condvar::new(),
+        })));
+        Shared::spawn(&pool.0)?;
         Ok(pool)
     }
 
-    fn add_thread(&self, name: &str) -> io::Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let builder = thread::Builder::new().name(name.to_owned());
-        let thread = builder
-            .stack_size(STACK_BYTES)
-            .spawn(move || shared.serve())?;
-        lock(&self.threads).push(thread);
-        Ok(())
+    /// Leaves `task` for a thread, and starts one if all are busy and there may be more. Does not wait
+    /// for a disk; starting a thread takes some 50 us. Not for event loops.
+    pub(crate) fn submit(&self, queue: Queue, task: impl FnOnce() + Send + 'static) {
+        let mut state = lock(&self.0.state);
+        match queue {
+            Queue::Stat => state.stat.push_back(Box::new(task)),
+            Queue::Read => state.read.push_back(Box::new(task)),
+        }
+        let grows = state.idle < state.ready() && state.alive < self.0.threads.total;
+        state.alive += usize::from(grows);
+        drop(state);
+        if !grows {
+            self.0.filled.notify_one();
+        } else if Shared::spawn(&self.0).is_err() {
+            // The limit on threads is reached: those that there are come round to it.
+            lock(&self.0.state).alive -= 1;
+            self.0.filled.notify_one();
+        }
     }
 
-    /// Leaves `item` for a thread. Does not block.
-    pub(super) fn submit(&self, queue: Queue, item: T) {
-        let mut state = lock(&self.shared.state);
-        match queue {
-            Queue::Stat => state.stat.push_back(item),
-            Queue::Read => state.read.push_back(item),
-        }
-        drop(state);
-        self.shared.filled.notify_one();
+    /// Threads that there are now.
+    pub(crate) fn threads(&self) -> usize {
+        lock(&self.0.state).alive
     }
 
     /// Ends the threads once the queues are empty, and waits for them.
-    pub(super) fn shutdown(&self) {
-        lock(&self.shared.state).stop = true;
-        self.shared.filled.notify_all();
-        for thread in lock(&self.threads).drain(..) {
-            thread.join().expect("a disk thread does not panic");
+    pub(crate) fn shutdown(&self) {
+        let mut state = lock(&self.0.state);
+        state.stop = true;
+        self.0.filled.notify_all();
+        while state.alive > 0 {
+            state = wait(&self.0.ended, state);
         }
     }
 }
 
-impl<T> Shared<T> {
+fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    condition
+        .wait(state)
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
+        let shared = Arc::clone(shared);
+        let builder = thread::Builder::new().name("disk".to_owned());
+        builder
+            .stack_size(STACK_BYTES)
+            .spawn(move || shared.serve())
+            .map(drop)
+    }
+
     fn serve(&self) {
-        while let Some((queue, item)) = self.next() {
-            (self.run)(item);
+        while let Some((queue, task)) = self.next() {
+            task();
             if queue == Queue::Read {
                 lock(&self.state).readers_free += 1;
             }
         }
+        self.ended.notify_all();
     }
 
-    fn next(&self) -> Option<(Queue, T)> {
+    /// `None` when the thread is to end: it is not counted any more.
+    fn next(&self) -> Option<(Queue, Task)> {
         let mut state = lock(&self.state);
         loop {
             if let Some(found) = state.take() {
                 return Some(found);
             }
             if state.stop {
+                state.alive -= 1;
                 return None;
             }
-            state = self
-                .filled
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state.idle += 1;
+            let woken = self.filled.wait_timeout(state, self.idle_max);
+            let timeout;
+            (state, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+            // One stays: where the limit on threads is reached meanwhile, it does all the work.
+            if timeout.timed_out() && state.ready() == 0 && state.alive > 1 {
+                state.alive -= 1;
+                return None;
+            }
         }
     }
 }
 
-impl<T> State<T> {
-    fn take(&mut self) -> Option<(Queue, T)> {
-        if let Some(item) = self.stat.pop_front() {
-            return Some((Queue::Stat, item));
+impl State {
+    fn take(&mut self) -> Option<(Queue, Task)> {
+        if let Some(task) = self.stat.pop_front() {
+            return Some((Queue::Stat, task));
         }
         if self.readers_free == 0 {
             return None;
         }
-        let item = self.read.pop_front()?;
+        let task = self.read.pop_front()?;
         self.readers_free -= 1;
-        Some((Queue::Read, item))
+        Some((Queue::Read, task))
+    }
+
+    /// Tasks that a thread could begin now.
+    fn ready(&self) -> usize {
+        self.stat.len() + self.read.len().min(self.readers_free)
     }
 }
 
@@ -152,20 +194,19 @@ mod tests {
     fn reads_leave_the_reserved_thread_to_opens() {
         let (start, started) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
-        let released = Mutex::new(released);
-        let pool = Pool::start(THREE, "test", move |name: &'static str| {
-            start.send(name).unwrap();
-            if name == "read" {
-                lock(&released).recv().unwrap();
-            }
-        })
-        .unwrap();
+        let released = Arc::new(Mutex::new(released));
+        let pool = Pool::start(THREE).unwrap();
         for _ in 0..3 {
-            pool.submit(Queue::Read, "read");
+            let (start, released) = (start.clone(), Arc::clone(&released));
+            pool.submit(Queue::Read, move || {
+                start.send("read").unwrap();
+                lock(&released).recv().unwrap();
+            });
         }
         assert_eq!([started.recv(), started.recv()], [Ok("read"); 2]);
-        pool.submit(Queue::Stat, "open");
+        pool.submit(Queue::Stat, move || start.send("open").unwrap());
         assert_eq!(started.recv(), Ok("open"));
+        assert_eq!(pool.threads(), 3);
         for _ in 0..3 {
             release.send(()).unwrap();
         }
@@ -176,14 +217,37 @@ mod tests {
     #[test]
     fn shutdown_runs_what_was_submitted() {
         let (send, received) = mpsc::channel();
-        let pool = Pool::start(THREE, "test", move |n: usize| send.send(n).unwrap()).unwrap();
+        let pool = Pool::start(THREE).unwrap();
         for n in 0..1000 {
-            pool.submit(if n % 2 == 0 { Queue::Stat } else { Queue::Read }, n);
+            let send = send.clone();
+            let queue = if n % 2 == 0 { Queue::Stat } else { Queue::Read };
+            pool.submit(queue, move || send.send(n).unwrap());
         }
         pool.shutdown();
-        drop(pool);
-        let mut all: Vec<_> = received.iter().collect();
+        drop(send);
+        let mut all: Vec<usize> = received.iter().collect();
         all.sort_unstable();
         assert_eq!(all, (0..1000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn idle_threads_end_but_one() {
+        let (send, received) = mpsc::channel();
+        let barrier = Arc::new(std::sync::Barrier::new(3));
+        let pool = Pool::start_with(THREE, Duration::from_millis(1)).unwrap();
+        for _ in 0..3 {
+            let (send, barrier) = (send.clone(), Arc::clone(&barrier));
+            pool.submit(Queue::Stat, move || {
+                barrier.wait();
+                send.send(()).unwrap();
+            });
+        }
+        (0..3).for_each(|_| received.recv().unwrap());
+        while pool.threads() > 1 {
+            thread::yield_now();
+        }
+        pool.submit(Queue::Read, move || send.send(()).unwrap());
+        received.recv().unwrap();
+        pool.shutdown();
     }
 }

@@ -7,12 +7,13 @@ use std::io;
 use std::sync::Arc;
 
 use super::operation::{opened, within};
-use super::{Description, Done, Engine, Op, Ready, Started, Threads, Unavailable, Work};
+use super::{Description, Done, Engine, Given, Op, Ready, Started, Unavailable, Work};
 use crate::listing;
 use crate::open::OpenFile;
 
 pub(super) const DESCRIPTION: Description = Description {
     name: "sendfile",
+    aliases: &["linux-sendfile"],
     summary: "open and sendfile on the event loop, which waits for the disk: the baseline",
     hidden: false,
     probe,
@@ -23,7 +24,7 @@ fn probe() -> Result<(), Unavailable> {
     Ok(())
 }
 
-fn start(_: Threads, _: Option<&str>) -> Started {
+fn start(_: &Given<'_>) -> Started {
     Ok(Box::new(Inline))
 }
 
@@ -39,8 +40,6 @@ impl Engine for Inline {
     fn blocks_on_loop(&self) -> bool {
         true
     }
-
-    fn shutdown(&self) {}
 }
 
 fn perform(op: Op) -> io::Result<Done> {

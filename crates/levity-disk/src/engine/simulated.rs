@@ -27,7 +27,7 @@ use rustix::pipe::PipeFlags;
 
 use super::pool::Pool;
 use super::{
-    Description, Done, Engine, Op, Ready, Started, Threads, Ticket, Unavailable, Work, operation,
+    Description, Done, Engine, Given, Op, Ready, Started, Ticket, Unavailable, Work, operation,
     threads,
 };
 use crate::buffer::Buffer;
@@ -37,6 +37,7 @@ use crate::open::OpenFile;
 
 pub(super) const DESCRIPTION: Description = Description {
     name: "simulated",
+    aliases: &[],
     summary: "for tests: late, out of order, in every form, with faults",
     hidden: true,
     probe,
@@ -50,8 +51,8 @@ fn probe() -> Result<(), Unavailable> {
     Ok(())
 }
 
-fn start(threads: Threads, options: Option<&str>) -> Started {
-    let text = match options {
+fn start(given: &Given<'_>) -> Started {
+    let text = match given.options {
         Some(text) => text.to_owned(),
         None => env::var(VARIABLE).unwrap_or_default(),
     };
@@ -61,9 +62,7 @@ fn start(threads: Threads, options: Option<&str>) -> Started {
         interrupted: AtomicBool::new(false),
         jobs: AtomicU64::new(0),
     });
-    let in_pool = Arc::clone(&simulation);
-    let pool = Pool::start(threads, "disk", move |work| in_pool.run(work))
-        .map_err(|error| StartError::unavailable(DESCRIPTION.name, &error))?;
+    let pool = Arc::clone(given.pool);
     Ok(Box::new(Simulated { pool, simulation }))
 }
 
@@ -129,13 +128,15 @@ static THAWED: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 static MELTED: Condvar = Condvar::new();
 
 struct Simulated {
-    pool: Pool<Work>,
+    pool: Arc<Pool>,
     simulation: Arc<Simulation>,
 }
 
 impl Engine for Simulated {
     fn submit(&self, work: Work) {
-        self.pool.submit(threads::queue(work.op()), work);
+        let simulation = Arc::clone(&self.simulation);
+        let queue = threads::queue(work.op());
+        self.pool.submit(queue, move || simulation.run(work));
     }
 
     fn interrupt(&self) {
@@ -143,10 +144,6 @@ impl Engine for Simulated {
         self.simulation.interrupted.store(true, Ordering::Relaxed);
         drop(thawed);
         MELTED.notify_all();
-    }
-
-    fn shutdown(&self) {
-        self.pool.shutdown();
     }
 }
 

@@ -3,12 +3,14 @@
 //! One trip opens, asks and reads. The copy out of the page cache is made by the thread that reads,
 //! in parallel with the others.
 
+use std::sync::Arc;
+
 use super::pool::{Pool, Queue};
-use super::{Description, Engine, Op, Started, Threads, Unavailable, Work, operation};
-use crate::disk::StartError;
+use super::{Description, Engine, Given, Op, Started, Unavailable, Work, operation};
 
 pub(super) const DESCRIPTION: Description = Description {
     name: "threads",
+    aliases: &["gthread-aio"],
     summary: "blocking reads in a pool of threads",
     hidden: false,
     probe,
@@ -19,21 +21,15 @@ fn probe() -> Result<(), Unavailable> {
     Ok(())
 }
 
-fn start(threads: Threads, _: Option<&str>) -> Started {
-    let pool = Pool::start(threads, "disk", perform)
-        .map_err(|error| StartError::unavailable(DESCRIPTION.name, &error))?;
-    Ok(Box::new(Pooled(pool)))
+fn start(given: &Given<'_>) -> Started {
+    Ok(Box::new(Pooled(Arc::clone(given.pool))))
 }
 
-struct Pooled(Pool<Work>);
+struct Pooled(Arc<Pool>);
 
 impl Engine for Pooled {
     fn submit(&self, work: Work) {
-        self.0.submit(queue(work.op()), work);
-    }
-
-    fn shutdown(&self) {
-        self.0.shutdown();
+        self.0.submit(queue(work.op()), || perform(work));
     }
 }
 

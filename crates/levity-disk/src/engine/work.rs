@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::{Completion, Done, Op, Reply};
+use super::{Completion, Done, EngineId, Op, Reply};
 use crate::buffer::{Buffer, Reservation};
 use crate::scheduler::Scheduler;
 
@@ -46,6 +46,7 @@ pub struct Ticket {
     submitted: Instant,
     started: Instant,
     device: u64,
+    engine: EngineId,
     scheduler: Arc<Scheduler>,
 }
 
@@ -53,6 +54,7 @@ impl Ticket {
     pub(crate) fn new(
         scheduler: Arc<Scheduler>,
         device: u64,
+        engine: EngineId,
         reply: Box<dyn Reply>,
         memory: Reservation,
         submitted: Instant,
@@ -63,6 +65,7 @@ impl Ticket {
             submitted,
             started: submitted,
             device,
+            engine,
             scheduler,
         }
     }
@@ -94,7 +97,7 @@ impl Ticket {
             queued: self.started - self.submitted,
             service: self.started.elapsed(),
         };
-        self.scheduler.count(&completion);
+        self.scheduler.count(self.engine, &completion);
         reply.send(completion);
     }
 }

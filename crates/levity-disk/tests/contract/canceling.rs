@@ -33,7 +33,7 @@ mod cases {
         assert!(!given_up.is_answered());
         settle(&disk);
         assert_eq!(disk.stats().canceled, 1);
-        assert_eq!(disk.stats().reads_async, 2);
+        assert_eq!(disk.stats().engines[0].reads_async, 2);
     }
 
     /// Before it starts, while it is under way, when it is done: it is answered or counted, and what

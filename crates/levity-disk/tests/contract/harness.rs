@@ -174,7 +174,7 @@ pub fn job(op: Op, class: Class) -> (Job, Waiting) {
         to,
         wanted: Arc::clone(&wanted),
     });
-    (Job { op, class, reply }, Waiting { from, wanted })
+    (Job::new(op, class, reply), Waiting { from, wanted })
 }
 
 pub fn submit(disk: &Disk, op: Op, class: Class) -> Waiting {
@@ -324,7 +324,7 @@ impl Held {
             reached: Arc::clone(&reached),
             release: Arc::clone(&release),
         });
-        disk.submit(Job { op, class, reply });
+        disk.submit(Job::new(op, class, reply));
         reached.wait();
         Held { reached, release }
     }

@@ -171,7 +171,7 @@ mod cases {
             } else {
                 Class::First
             };
-            disk.submit(Job { op, class, reply });
+            disk.submit(Job::new(op, class, reply));
         }
         drop(answers);
         let mut seen = vec![0; JOBS];
@@ -187,9 +187,12 @@ mod cases {
         settle(&disk);
         assert_eq!(dropped.load(Ordering::Relaxed), JOBS);
         let stats = disk.stats();
-        assert_eq!(stats.reads_async + stats.reads_sync, JOBS as u64);
-        assert_eq!(stats.bytes_read, JOBS as u64 * 1000);
-        assert_eq!(stats.service_time.count(), JOBS as u64 + 1);
+        let [engine] = &stats.engines[..] else {
+            panic!("more engines than one: {stats:?}");
+        };
+        assert_eq!(engine.reads_async + engine.reads_sync, JOBS as u64);
+        assert_eq!(engine.bytes_read, JOBS as u64 * 1000);
+        assert_eq!(engine.service_time.count(), JOBS as u64 + 1);
         assert_eq!(disk.budget().in_use(), 0);
     }
 

@@ -29,6 +29,8 @@ pub struct Table {
 pub struct Key {
     /// As written in the file.
     pub name: &'static str,
+    /// What other servers call it: taken too, with a note that names ours.
+    pub also: &'static [&'static str],
     /// What its value looks like.
     pub kind: Kind,
     /// The value when the key is absent, unquoted; `None` when there is nothing to write down.
@@ -80,6 +82,7 @@ const fn key(
 ) -> Key {
     Key {
         name,
+        also: &[],
         kind,
         default,
         doc,
@@ -116,25 +119,29 @@ pub const TABLES: &[Table] = &[
         repeated: false,
         doc: "How files are read.",
         keys: &[
-            key(
-                "engine",
-                Kind::Word(ENGINES),
-                Some("auto"),
-                "What reads files. `\"auto\"` tries the engines at start and says which one it chose and why.",
-            ),
-            key(
-                "threads",
-                Kind::Count(bounds("1", "1024")),
-                Some("auto"),
-                "Threads of the pool that waits for the disk.",
-            ),
-            key(
-                "stat_threads",
-                Kind::Count(bounds("1", "1024")),
-                Some("auto"),
-                "Threads of the pool that are kept for opening files and asking for their metadata; fewer than \
-                 `threads`.",
-            ),
+            Key {
+                default: Some("auto"),
+                ..ENGINE
+            },
+            Key {
+                also: &["max-read-threads"],
+                ..key(
+                    "threads",
+                    Kind::Count(bounds("1", "1024")),
+                    Some("auto"),
+                    "Threads of the pool that waits for the disk, at most: they are started as they are needed.",
+                )
+            },
+            Key {
+                also: &["max-stat-threads"],
+                ..key(
+                    "stat_threads",
+                    Kind::Count(bounds("1", "1024")),
+                    Some("auto"),
+                    "Threads of the pool that are kept for opening files and asking for their metadata; fewer than \
+                     `threads`.",
+                )
+            },
             key(
                 "depth",
                 Kind::Count(bounds("1", "4096")),
@@ -142,12 +149,11 @@ pub const TABLES: &[Table] = &[
                 "Reads in flight per device; fewer than `threads` less `stat_threads`, so that one frozen device leaves \
                  threads to the others. `\"auto\"` is 16, or half of the threads that read when `threads` is a number.",
             ),
-            key(
-                "chunk",
-                Kind::Size(bounds("4KiB", "16MiB")),
-                Some("auto"),
-                "Bytes per read, a multiple of 4KiB.",
-            ),
+            CHUNK,
+            Key {
+                default: Some("auto"),
+                ..DIRECT
+            },
             key(
                 "cache_bytes",
                 Kind::Size(bounds("0B", "1TiB")),
@@ -248,6 +254,12 @@ pub const TABLES: &[Table] = &[
         ],
     },
     Table {
+        path: "site.disk",
+        repeated: false,
+        doc: "How the files of the site above are read, where that differs from `[disk]`.",
+        keys: &[ENGINE, CHUNK_HERE, DIRECT],
+    },
+    Table {
         path: "site.route",
         repeated: true,
         doc: "Other rules for some paths of the site above it. The first route that matches wins; a key that is absent \
@@ -282,6 +294,12 @@ pub const TABLES: &[Table] = &[
         ],
     },
     Table {
+        path: "site.route.disk",
+        repeated: false,
+        doc: "How the files of the route above are read, where that differs from `[disk]` and its site.",
+        keys: &[ENGINE, CHUNK_HERE, DIRECT],
+    },
+    Table {
         path: "site.route.headers",
         repeated: false,
         doc: "Changes to the header fields of the responses of the route above it.",
@@ -302,6 +320,34 @@ pub const TABLES: &[Table] = &[
     },
 ];
 
+const ENGINE: Key = key(
+    "engine",
+    Kind::Word(ENGINES),
+    None,
+    "What reads files; see [engines](engines.md). `\"auto\"` tries what works here, and the server says at start what \
+     it chose and why.",
+);
+const CHUNK: Key = key(
+    "chunk",
+    Kind::Size(bounds("4KiB", "16MiB")),
+    Some("auto"),
+    "Bytes per read, a multiple of 4KiB. `\"auto\"` begins with 128KiB and goes up to 512KiB for a client that keeps up.",
+);
+const CHUNK_HERE: Key = Key {
+    doc: "Bytes per read, a multiple of 4KiB, at most `disk.buffer_bytes`.",
+    default: None,
+    ..CHUNK
+};
+const DIRECT: Key = Key {
+    also: &["directio"],
+    ..key(
+        "direct",
+        Kind::Word(&["auto", "always", "never"]),
+        None,
+        "Whether reads go past the page cache (`O_DIRECT`): those of large files that only one client asks for, so that \
+         they push nothing out; all that the disk is asked for; or none.",
+    )
+};
 const LISTING: Key = key(
     "listing",
     Kind::Boolean,
@@ -344,6 +390,11 @@ impl Table {
     /// Everything that may stand in this table.
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.keys.iter().map(|key| key.name).chain(self.children())
+    }
+
+    /// The key that other servers call `name`.
+    pub(super) fn key_also(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.also.contains(&name))
     }
 
     pub(super) fn key(&self, name: &str) -> &'static Key {
@@ -419,10 +470,13 @@ impl Kind {
     }
 }
 
-/// Whether `disk.engine` may be `name`.
+/// What `disk.engine` becomes when it is `name`: engines have other names too.
 #[must_use]
-pub fn engine_is_known(name: &str) -> bool {
-    ENGINES.contains(&name) || name == ENGINE_FOR_TESTS
+pub fn engine_named(name: &str) -> Option<&'static str> {
+    match levity_disk::engine::find(name) {
+        Some(engine) => Some(engine.name),
+        None => (name == levity_disk::engine::AUTO).then_some(levity_disk::engine::AUTO),
+    }
 }
 
 /// The candidate that `word` is most likely a misspelling of, if any is close.
@@ -510,8 +564,8 @@ mod tests {
                 key.kind.quantity(max).unwrap(),
             );
             assert!(min < max, "{}", key.name);
-            if !key.is_auto() {
-                let default = key.kind.quantity(key.default.unwrap()).unwrap();
+            if let Some(default) = key.default.filter(|_| !key.is_auto()) {
+                let default = key.kind.quantity(default).unwrap();
                 assert!((min..=max).contains(&default), "{}", key.name);
             }
         }

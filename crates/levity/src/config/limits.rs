@@ -16,6 +16,7 @@ macro_rules! limits {
         }
 
         pub(super) const KEYS: &[Key] = &[$(Key {
+            also: &[],
             name: stringify!($name),
             kind: Kind::$kind(Bounds { min: $min, max: $max }),
             default: Some($default),

@@ -28,6 +28,8 @@ pub use limits::Limits;
 pub use pattern::Pattern;
 pub use problem::{Errors, Place, Problem};
 
+use levity_disk::Direct;
+
 use crate::address::{Address, AddressError};
 use reader::{Fields, Reader, Text};
 
@@ -52,6 +54,8 @@ pub struct Config {
     pub listen: Vec<Address>,
     /// In the order of the file.
     pub sites: Vec<Site>,
+    /// What is no mistake but worth a line, such as a key by another server's name.
+    pub notes: Vec<String>,
 }
 
 /// `[server]`: the process.
@@ -74,6 +78,8 @@ pub struct Disk {
     pub depth: Option<usize>,
     /// Bytes per read, a multiple of [`CHUNK_STEP_BYTES`].
     pub chunk_bytes: Option<usize>,
+    /// Whether reads go past the page cache.
+    pub direct: Direct,
     /// Memory for small bodies that are asked for often; 0 is off.
     pub cache_bytes: usize,
     /// Memory for chunks in flight; at least `chunk_bytes`.
@@ -97,6 +103,17 @@ impl Disk {
             buffer_bytes_max: self.buffer_bytes,
         }
     }
+}
+
+/// `[site.disk]` and `[site.route.disk]`: how files are read there. `None` is what is said above it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlaceDisk {
+    /// One of [`ENGINES`], or [`keys::ENGINE_FOR_TESTS`].
+    pub engine: Option<String>,
+    /// Bytes per read, a multiple of [`CHUNK_STEP_BYTES`].
+    pub chunk_bytes: Option<usize>,
+    /// Whether reads go past the page cache.
+    pub direct: Option<Direct>,
 }
 
 /// Reads with `O_DIRECT` start and end at multiples of the largest logical block in use.
@@ -148,6 +165,8 @@ pub struct Site {
     /// Serves this one file of `root`, at `/` and under its own name, and nothing else. No key of the
     /// file sets it; `levity serve FILE` does.
     pub only: Option<std::ffi::OsString>,
+    /// How files are read.
+    pub disk: PlaceDisk,
     /// In the order of the file: the first that matches wins.
     pub routes: Vec<Route>,
 }
@@ -177,6 +196,8 @@ pub struct Route {
     pub index: Option<Vec<String>>,
     /// Which symbolic links are followed.
     pub symlinks: Option<Symlinks>,
+    /// How files are read.
+    pub disk: PlaceDisk,
     /// Changes to the header fields of responses.
     pub headers: Headers,
 }
@@ -247,7 +268,8 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     let mut reader = Reader::new(text, base);
     reader.syntax(document.get_ref(), errors);
     let root = Fields::root(&reader, document.get_ref());
-    let config = config(&root, site::sites(&root));
+    let mut config = config(&root, site::sites(&root));
+    config.notes = reader.take_notes();
     let problems = reader.into_problems();
     if problems.is_empty() {
         Ok(config)
@@ -268,6 +290,7 @@ fn config(root: &Fields<'_>, sites: Vec<Site>) -> Config {
         limits: limits::read(&root.child("limits")),
         listen,
         sites,
+        notes: Vec::new(),
     }
 }
 
@@ -336,15 +359,18 @@ fn admin(fields: &Fields<'_>, listen: &[Address]) -> Option<Address> {
 fn disk(fields: &Fields<'_>) -> Disk {
     fields.less_than("stat_threads", "threads");
     fields.at_most("chunk", "buffer_bytes");
+    let PlaceDisk {
+        engine,
+        chunk_bytes,
+        direct,
+    } = place_disk(fields);
     let disk = Disk {
-        engine: fields
-            .word("engine", Some(keys::ENGINE_FOR_TESTS))
-            .unwrap_or("auto")
-            .to_owned(),
+        engine: engine.unwrap_or_else(|| levity_disk::engine::AUTO.to_owned()),
         threads: fields.auto_count("threads"),
         stat_threads: fields.auto_count("stat_threads"),
         depth: fields.auto_count("depth"),
-        chunk_bytes: chunk_bytes(fields),
+        chunk_bytes,
+        direct: direct.unwrap_or_default(),
         cache_bytes: fields.size("cache_bytes"),
         buffer_bytes: fields.size("buffer_bytes"),
         queue: fields.count("queue"),
@@ -362,6 +388,21 @@ fn disk(fields: &Fields<'_>) -> Disk {
     disk
 }
 
+/// What `[disk]`, `[site.disk]` and `[site.route.disk]` have in common.
+fn place_disk(fields: &Fields<'_>) -> PlaceDisk {
+    PlaceDisk {
+        engine: fields
+            .word_or("engine", keys::engine_named)
+            .map(str::to_owned),
+        chunk_bytes: chunk_bytes(fields),
+        direct: fields.word("direct").map(|word| match word {
+            "always" => Direct::Always,
+            "never" => Direct::Never,
+            _ => Direct::Auto,
+        }),
+    }
+}
+
 fn chunk_bytes(fields: &Fields<'_>) -> Option<usize> {
     let bytes = fields.auto_size("chunk")?;
     if !bytes.is_multiple_of(CHUNK_STEP_BYTES) {
@@ -377,7 +418,7 @@ fn chunk_bytes(fields: &Fields<'_>) -> Option<usize> {
 fn log(fields: &Fields<'_>) -> Log {
     Log {
         access: access(fields),
-        format: match fields.word("format", None) {
+        format: match fields.word("format") {
             Some("json") => LogFormat::Json,
             _ => LogFormat::Combined,
         },

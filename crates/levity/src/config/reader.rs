@@ -23,6 +23,8 @@ pub(super) struct Reader<'t> {
     /// Lines with a syntax error: what else is found there is only its echo.
     broken: BTreeSet<usize>,
     problems: RefCell<Vec<Problem>>,
+    /// What is no mistake but worth a line.
+    notes: RefCell<Vec<String>>,
 }
 
 impl<'t> Reader<'t> {
@@ -32,6 +34,7 @@ impl<'t> Reader<'t> {
             base,
             broken: BTreeSet::new(),
             problems: RefCell::default(),
+            notes: RefCell::default(),
         }
     }
 
@@ -51,6 +54,11 @@ impl<'t> Reader<'t> {
                 self.report(&span, message, help);
             }
         }
+    }
+
+    /// The notes in the order of the file.
+    pub(super) fn take_notes(&self) -> Vec<String> {
+        self.notes.take()
     }
 
     /// The problems in the order of the file.
@@ -159,13 +167,29 @@ impl<'r> Fields<'r> {
             entries: Some(entries),
         };
         for (name, value) in entries {
-            if !table.names().any(|known| known == name.as_ref())
+            if let Some(key) = table.key_also(name.as_ref()) {
+                fields.renamed(key, name.as_ref(), &name.span());
+            } else if !table.names().any(|known| known == name.as_ref())
                 && !fields.is_damaged(&name.span(), value)
             {
                 fields.unknown(name.as_ref(), &name.span());
             }
         }
         fields
+    }
+
+    fn renamed(&self, key: &Key, name: &str, span: &Range<usize>) {
+        if self
+            .entries
+            .is_some_and(|entries| entries.contains_key(key.name))
+        {
+            let message = format!("`{name}` is `{}`, which is given too", key.name);
+            self.reader.report(span, message, None);
+        } else {
+            let line = self.reader.line(span);
+            let note = format!("line {line}: `{name}` is called `{}` here", key.name);
+            self.reader.notes.borrow_mut().push(note);
+        }
     }
 
     fn unknown(&self, name: &str, span: &Range<usize>) {
@@ -196,14 +220,27 @@ impl<'r> Fields<'r> {
     }
 
     fn value(&self, name: &str) -> Option<&'r Spanned<DeValue<'r>>> {
-        let (key, value) = self.entries?.get_key_value(name)?;
+        let entries = self.entries?;
+        let also = || {
+            self.also(name)
+                .iter()
+                .find_map(|also| entries.get_key_value(*also))
+        };
+        let (key, value) = entries.get_key_value(name).or_else(also)?;
         (!self.is_damaged(&key.span(), value)).then_some(value)
     }
 
     /// Whether the file has the key, even with a wrong value.
     pub(super) fn has(&self, name: &str) -> bool {
+        let mut names = self.also(name).iter().chain([&name]);
         self.entries
-            .is_some_and(|entries| entries.contains_key(name))
+            .is_some_and(|entries| names.any(|name| entries.contains_key(*name)))
+    }
+
+    /// What other servers call the key `name`; nothing for a table.
+    fn also(&self, name: &str) -> &'static [&'static str] {
+        let key = self.table.keys.iter().find(|key| key.name == name);
+        key.map_or(&[], |key| key.also)
     }
 
     /// Where the value of `name` stands, or the table when it is absent.
@@ -421,14 +458,22 @@ impl<'r> Fields<'r> {
         })
     }
 
-    /// A word out of the key's list, or `unlisted`; `None` when the key is absent or wrong.
-    pub(super) fn word(&self, name: &str, unlisted: Option<&str>) -> Option<&'r str> {
+    /// A word out of the key's list, or what `unlisted` makes of another one; `None` when the key is
+    /// absent or wrong.
+    pub(super) fn word_or(
+        &self,
+        name: &str,
+        unlisted: fn(&str) -> Option<&'static str>,
+    ) -> Option<&'r str> {
         let Kind::Word(words) = self.table.key(name).kind else {
             unreachable!("`{name}` is a word")
         };
         let given = self.text(name)?;
-        if words.contains(&given.text) || unlisted == Some(given.text) {
+        if words.contains(&given.text) {
             return Some(given.text);
+        }
+        if let Some(word) = unlisted(given.text) {
+            return Some(word);
         }
         let help = match keys::nearest(given.text, words.iter().copied()) {
             Some(nearest) => format!("did you mean \"{nearest}\"?"),
@@ -440,6 +485,11 @@ impl<'r> Fields<'r> {
             Some(help),
         );
         None
+    }
+
+    /// A word out of the key's list; `None` when the key is absent or wrong.
+    pub(super) fn word(&self, name: &str) -> Option<&'r str> {
+        self.word_or(name, |_| None)
     }
 
     /// A path, taken from the folder of the file; `None` when the key is absent or wrong.

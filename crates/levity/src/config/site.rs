@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::pattern::Pattern;
 use super::reader::{Fields, Reader, Text};
-use super::{Headers, Route, Site, Symlinks};
+use super::{Headers, PlaceDisk, Route, Site, Symlinks};
 
 /// Fields that frame a message or that only the server can know: a changed one would break the
 /// connection or lie about the time (RFC 9112 section 6, RFC 9110 section 6.6.1).
@@ -47,6 +47,7 @@ fn site(fields: &Fields<'_>, names: &mut Names) -> Site {
         index: index(fields).unwrap_or_else(|| vec!["index.html".to_owned()]),
         symlinks: symlinks(fields).unwrap_or(Symlinks::Beneath),
         only: None,
+        disk: disk(fields),
         routes: routes(fields),
     }
 }
@@ -183,10 +184,14 @@ fn index(fields: &Fields<'_>) -> Option<Vec<String>> {
 }
 
 fn symlinks(fields: &Fields<'_>) -> Option<Symlinks> {
-    fields.word("symlinks", None).map(|word| match word {
+    fields.word("symlinks").map(|word| match word {
         "follow" => Symlinks::Follow,
         _ => Symlinks::Beneath,
     })
+}
+
+fn disk(fields: &Fields<'_>) -> PlaceDisk {
+    super::place_disk(&fields.child("disk"))
 }
 
 // ---- routes ----
@@ -221,6 +226,7 @@ fn route(fields: &Fields<'_>) -> Option<Route> {
     let listing = fields.boolean("listing");
     let index = index(fields);
     let symlinks = symlinks(fields);
+    let disk = disk(fields);
     let headers = headers(&fields.child("headers"));
     Some(Route {
         path: path?,
@@ -229,6 +235,7 @@ fn route(fields: &Fields<'_>) -> Option<Route> {
         listing,
         index,
         symlinks,
+        disk,
         headers,
     })
 }

@@ -127,6 +127,7 @@ fn every_key_of_the_table_is_read() {
             let line = format!("{} = 1979-05-27", key.name);
             let text = match table.path {
                 "site" => format!("[[site]]\n{line}\n"),
+                "site.disk" => format!("{SITE}[site.disk]\n{line}\n"),
                 path if path.starts_with("site.") => format!(
                     "{SITE}[[site.route]]\npath = \"/a\"\n{}",
                     below(path, &line)
@@ -148,10 +149,10 @@ fn every_key_of_the_table_is_read() {
 }
 
 fn below(path: &str, line: &str) -> String {
-    if path.ends_with(".headers") {
-        format!("[site.route.headers]\n{line}\n")
-    } else {
+    if path == "site.route" {
         format!("{line}\n")
+    } else {
+        format!("[{path}]\n{line}\n")
     }
 }
 
@@ -166,6 +167,7 @@ threads = 64
 stat_threads = 2
 depth = 32
 chunk = \"512KiB\"
+direct = \"always\"
 cache_bytes = 0
 buffer_bytes = \"1GiB\"
 queue = 1_000
@@ -195,6 +197,7 @@ strip_prefix = \"/static\"
 listing = false
 index = [\"a.htm\", \"b.htm\"]
 symlinks = \"beneath\"
+disk = { engine = \"gthread-aio\", chunk = \"1MiB\", direct = \"never\" }
 headers = { set = { \"X-B\" = \"1\", \"X-A\" = \"2\" }, remove = [\"ETag\"] }
 [[site]]
 root = \"/srv/b\"
@@ -207,6 +210,7 @@ root = \"/srv/b\"
         stat_threads: Some(2),
         depth: Some(32),
         chunk_bytes: Some(512 << 10),
+        direct: Direct::Always,
         cache_bytes: 0,
         buffer_bytes: 1 << 30,
         queue: 1000,
@@ -240,6 +244,11 @@ root = \"/srv/b\"
         listing: Some(false),
         index: Some(vec!["a.htm".to_owned(), "b.htm".to_owned()]),
         symlinks: Some(Symlinks::Beneath),
+        disk: PlaceDisk {
+            engine: Some("threads".to_owned()),
+            chunk_bytes: Some(1 << 20),
+            direct: Some(Direct::Never),
+        },
         headers: Headers {
             set: vec![pair("X-B", "1"), pair("X-A", "2")],
             remove: vec!["ETag".to_owned()],
@@ -257,7 +266,41 @@ fn the_engine_for_tests_is_accepted() {
     );
 }
 
+#[test]
+fn names_of_other_servers_are_taken_with_a_note() {
+    let config = all(
+        "[disk]\nengine = \"linux-sendfile\"\nmax-read-threads = 50\nmax-stat-threads = 2\n\
+         directio = \"always\"",
+    );
+    let disk = &config.disk;
+    assert_eq!(disk.engine, "sendfile");
+    assert_eq!((disk.threads, disk.stat_threads), (Some(50), Some(2)));
+    assert_eq!(disk.direct, Direct::Always);
+    let line = config
+        .notes
+        .iter()
+        .position(|note| note.contains("`max-read-threads` is called `threads`"));
+    assert_eq!(
+        (line, config.notes.len()),
+        (Some(1), 3),
+        "{:?}",
+        config.notes
+    );
+    assert!(Config::default().notes.is_empty());
+}
+
 // ---- what is wrong, where, and what to do ----
+
+#[test]
+fn a_key_by_two_names_is_given_twice() {
+    assert_told_in(
+        "[disk]\nthreads = 50\nmax-read-threads = 40\ndirectio = \"4m\"",
+        &[
+            "3:1 `max-read-threads` is `threads`, which is given too",
+            "4:12 `4m` is no value of `direct` [one of `auto`, `always`, `never`]",
+        ],
+    );
+}
 
 #[test]
 fn unknown_keys_name_the_nearest() {
@@ -266,7 +309,7 @@ fn unknown_keys_name_the_nearest() {
         &[
             "1:1 unknown key `enigne` [did you mean `engine` of `[disk]`?]",
             "3:1 unknown key `thread` [did you mean `threads`?]",
-            "4:1 unknown key `try` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, \
+            "4:1 unknown key `try` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, \
              `cache_bytes`, `buffer_bytes`, `queue`, `entry_ttl`]",
             "5:1 unknown key `workers` [`workers` is a key of `[server]`]",
             "8:7 unknown key `rout` [did you mean `route`?]",
@@ -508,7 +551,7 @@ fn a_bracket_without_its_end_is_shown_where_it_opens() {
     assert_told(
         "[disk]\nx = 1\n[[site]]\nindex = [\"a\",\n[limits]\nq = 1\n",
         &[
-            "2:1 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `cache_bytes`, \
+            "2:1 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
          `buffer_bytes`, `queue`, `entry_ttl`]",
             &format!("4:9 {unclosed}"),
         ],
@@ -546,7 +589,7 @@ fn tabs_byte_order_mark_and_crlf() {
         "\u{feff}[disk]\r\n\tx\t= \"\u{e9}\"\r\n",
         &[
             "- no site is configured [add `[[site]]` with a `root`]",
-            "2:2 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `cache_bytes`, \
+            "2:2 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
          `buffer_bytes`, `queue`, `entry_ttl`]",
         ],
     );

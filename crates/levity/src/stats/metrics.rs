@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::cells::{Counter, Histogram, HistogramFigures};
 use super::text::Samples;
 use super::worker::WorkerStats;
-use super::{DeviceFigures, DiskFigures, Stats};
+use super::{DeviceFigures, DiskFigures, EngineFigures, Stats};
 use crate::access_log::{End, Source};
 use crate::diagnostics;
 
@@ -65,6 +65,13 @@ impl Scrape<'_> {
         }
     }
 
+    /// Calls `give` with each engine and its label.
+    fn each_engine(&self, mut give: impl FnMut(&EngineFigures, &[(&str, &str)])) {
+        for engine in self.disk.iter().flat_map(|disk| &disk.engines) {
+            give(engine, &[("engine", engine.name)]);
+        }
+    }
+
     fn each_device(&self, samples: &mut Samples, value: impl Fn(&DeviceFigures) -> u64) {
         for device in self.disk.iter().flat_map(|disk| &disk.devices) {
             samples.value(&[("device", &device.device)], value(device));
@@ -109,12 +116,11 @@ fn ends(scrape: &Scrape, samples: &mut Samples) {
 fn reads(scrape: &Scrape, samples: &mut Samples) {
     let Some(disk) = &scrape.disk else { return };
     let cached = scrape.sum(|worker| worker.reads_cached.get());
-    for (how, count) in [
-        ("cached", cached),
-        ("async", disk.reads_async),
-        ("sync", disk.reads_sync),
-    ] {
-        samples.value(&[("engine", &disk.engine), ("how", how)], count);
+    samples.value(&[("engine", disk.own_engine), ("how", "cached")], cached);
+    for engine in &disk.engines {
+        for (how, count) in [("async", engine.reads_async), ("sync", engine.reads_sync)] {
+            samples.value(&[("engine", engine.name), ("how", how)], count);
+        }
     }
 }
 
@@ -243,7 +249,7 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "reads",
         labels: &["engine", "how"],
-        help: "Reads: cached (by the loop, from the page cache, without waiting), async (by the engine), sync (by the loop, which may wait: only the sendfile engine).",
+        help: "Reads: cached (by the loop, from the page cache, without waiting; always under the name of `disk.engine`), async (by the engine), sync (by the loop, which may wait: only the sendfile engine).",
         grows: "The share of `async` is the share of reads that would have stalled a server without an engine. `sync` is 0 unless the engine is sendfile.",
         samples: reads,
     },
@@ -269,28 +275,22 @@ pub(super) const METRICS: &[Metric] = &[
         name: "levity_disk_queue_seconds",
         kind: Kind::Histogram,
         unit: "seconds",
-        labels: &[],
+        labels: &["engine"],
         help: "Time that an operation waited before the device got it.",
         grows: "As levity_disk_queue_depth.",
         samples: |scrape, samples| {
-            scrape
-                .disk
-                .iter()
-                .for_each(|disk| samples.histogram(&[], &disk.queue));
+            scrape.each_engine(|engine, labels| samples.histogram(labels, &engine.queue));
         },
     },
     Metric {
         name: "levity_disk_service_seconds",
         kind: Kind::Histogram,
         unit: "seconds",
-        labels: &[],
+        labels: &["engine"],
         help: "Time that an operation took in the kernel and on the device.",
         grows: "The device is slower: a failing disk, another program that uses it, a throttled cloud volume, a network mount. Compare with `iostat -x`.",
         samples: |scrape, samples| {
-            scrape
-                .disk
-                .iter()
-                .for_each(|disk| samples.histogram(&[], &disk.service));
+            scrape.each_engine(|engine, labels| samples.histogram(labels, &engine.service));
         },
     },
     Metric {

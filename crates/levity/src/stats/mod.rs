@@ -21,8 +21,19 @@ use text::Samples;
 /// What the disk side counts, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskFigures {
-    /// The engine's name, as in `disk.engine`.
-    pub engine: String,
+    /// The engine of places that name none.
+    pub own_engine: &'static str,
+    /// Each engine at work.
+    pub engines: Vec<EngineFigures>,
+    /// Each device that files were read from.
+    pub devices: Vec<DeviceFigures>,
+}
+
+/// What one engine has done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineFigures {
+    /// As in `disk.engine`.
+    pub name: &'static str,
     /// Reads that the engine did away from the loop.
     pub reads_async: u64,
     /// Reads that the loop did and may have waited for.
@@ -31,8 +42,6 @@ pub struct DiskFigures {
     pub queue: HistogramFigures,
     /// Time between start and end.
     pub service: HistogramFigures,
-    /// Each device that files were read from.
-    pub devices: Vec<DeviceFigures>,
 }
 
 /// What one device has to do, at one moment.
@@ -149,11 +158,14 @@ mod tests {
             sum: Duration::from_millis(1),
         };
         DiskFigures {
-            engine: "threads".into(),
-            reads_async: 5,
-            reads_sync: 0,
-            queue: histogram.clone(),
-            service: histogram,
+            own_engine: "threads",
+            engines: vec![EngineFigures {
+                name: "threads",
+                reads_async: 5,
+                reads_sync: 0,
+                queue: histogram.clone(),
+                service: histogram,
+            }],
             devices: vec![DeviceFigures {
                 device: "259:0".into(),
                 queued: 2,

@@ -8,6 +8,7 @@ mod clients;
 mod conditional;
 mod config;
 mod docs;
+mod engines;
 mod files;
 mod fresh;
 mod http1;
