@@ -202,19 +202,43 @@ pub(crate) struct Reservation {
     bytes: usize,
 }
 
+/// Bytes of memory that it takes to read `len` bytes from `offset` past the page cache: whole blocks
+/// of [`ALIGNMENT`], in which these lie.
+pub(crate) const fn span(offset: u64, len: usize) -> usize {
+    if len == 0 {
+        return 0;
+    }
+    let skip = (offset % ALIGNMENT as u64) as usize;
+    skip.saturating_add(len).next_multiple_of(ALIGNMENT)
+}
+
 impl Reservation {
     /// Turns the reservation into an empty buffer with room for `len` bytes, and gives the rest back.
     ///
     /// # Panics
     /// When less was reserved than `len` takes.
-    pub(crate) fn buffer(mut self, len: usize) -> Buffer {
-        let bytes = Budget::cost(len);
+    pub(crate) fn buffer(self, len: usize) -> Buffer {
+        self.buffer_behind(0, len)
+    }
+
+    /// The same, for `len` bytes from `offset` of a file that are read in whole blocks: see
+    /// [`Buffer::blocks`].
+    ///
+    /// # Panics
+    /// When less was reserved than their [`span`] takes.
+    pub(crate) fn blocks(self, offset: u64, len: usize) -> Buffer {
+        self.buffer_behind((offset % ALIGNMENT as u64) as usize, len)
+    }
+
+    fn buffer_behind(mut self, skip: usize, len: usize) -> Buffer {
+        let bytes = Budget::cost(skip + len);
         assert!(bytes <= self.bytes, "a buffer larger than its reservation");
         if bytes == 0 {
             return Buffer::from(Vec::new());
         }
         self.bytes -= bytes;
         Buffer {
+            skip,
             len: 0,
             limit: len,
             memory: Memory::Pooled {
@@ -235,6 +259,8 @@ impl Drop for Reservation {
 
 /// Bytes of a file in our memory. Dereferences to those that have been read.
 pub struct Buffer {
+    /// Bytes of the memory that lie before the first: only a read of whole blocks has such.
+    skip: usize,
     len: usize,
     /// How many bytes were asked for; the memory behind may hold more.
     limit: usize,
@@ -258,13 +284,38 @@ impl Buffer {
 
     /// The part that has not been read yet.
     pub(crate) fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
-        let (len, room) = (self.len, self.room());
+        let (start, room) = (self.skip + self.len, self.room());
         match &mut self.memory {
             Memory::Pooled {
                 block: Some(block), ..
-            } => &mut block.as_mut_slice()[len..len + room],
+            } => &mut block.as_mut_slice()[start..start + room],
             _ => &mut [],
         }
+    }
+
+    /// The memory behind the first `filled` bytes of it, in whole blocks: for a read of the blocks
+    /// around the bytes that are wanted, which begins at [`Buffer::blocks_offset`].
+    pub(crate) fn blocks(&mut self, filled: usize) -> &mut [MaybeUninit<u8>] {
+        let end = span(self.skip as u64, self.limit);
+        match &mut self.memory {
+            Memory::Pooled {
+                block: Some(block), ..
+            } => &mut block.as_mut_slice()[filled..end],
+            _ => &mut [],
+        }
+    }
+
+    /// Where a read of whole blocks begins, when the wanted bytes begin at `offset`.
+    pub(crate) fn blocks_offset(&self, offset: u64) -> u64 {
+        offset - self.skip as u64
+    }
+
+    /// Says that the first `filled` bytes of [`Buffer::blocks`]`(0)` have been written.
+    ///
+    /// # Safety
+    /// They must have been.
+    pub(crate) unsafe fn filled_blocks(&mut self, filled: usize) {
+        self.len = filled.saturating_sub(self.skip).min(self.limit);
     }
 
     /// Says that the first `count` bytes of [`Buffer::spare`] have been written.
@@ -301,7 +352,7 @@ impl Deref for Buffer {
         match &self.memory {
             Memory::Pooled {
                 block: Some(block), ..
-            } => block.written(self.len),
+            } => block.written(self.skip, self.len),
             Memory::Pooled { block: None, .. } => &[],
             Memory::Owned(bytes) => &bytes[..self.len],
         }
@@ -318,6 +369,7 @@ impl AsRef<[u8]> for Buffer {
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Buffer {
         Buffer {
+            skip: 0,
             len: bytes.len(),
             limit: bytes.len(),
             memory: Memory::Owned(bytes),
@@ -384,12 +436,12 @@ impl Block {
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.bytes) }
     }
 
-    /// The first `len` bytes, which the caller knows to have been written: `Buffer::advance` is the
-    /// only way to raise a buffer's length.
-    fn written(&self, len: usize) -> &[u8] {
-        assert!(len <= self.bytes);
-        // SAFETY: within the block, and initialised up to `len` by the contract of `Buffer::advance`.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), len) }
+    /// `len` bytes behind the first `skip`, which the caller knows to have been written:
+    /// `Buffer::advance` and `Buffer::filled_blocks` are the only ways to raise a buffer's length.
+    fn written(&self, skip: usize, len: usize) -> &[u8] {
+        assert!(skip + len <= self.bytes);
+        // SAFETY: within the block, and initialised by the contract of those two.
+        unsafe { slice::from_raw_parts(self.start.as_ptr().add(skip), len) }
     }
 }
 
@@ -521,6 +573,31 @@ mod tests {
             buffer.truncate(2);
             assert_eq!(&*buffer, b"tw");
         }
+    }
+
+    #[test]
+    fn whole_blocks_around_the_wanted_bytes() {
+        assert_eq!([span(0, 0), span(0, 1), span(4095, 2)], [0, 4096, 8192]);
+        assert_eq!([span(8192, 4096), span(1, 4096)], [4096, 8192]);
+        let budget = Budget::new(8192);
+        let reservation = budget.reserve(span(4099, 4096)).unwrap();
+        let mut buffer = reservation.blocks(4099, 4096);
+        assert_eq!(buffer.blocks_offset(4099), 4096);
+        let blocks = buffer.blocks(0);
+        assert_eq!(blocks.len(), 8192);
+        for (at, byte) in blocks.iter_mut().enumerate() {
+            byte.write(at as u8);
+        }
+        // SAFETY: the loop has written them all.
+        unsafe { buffer.filled_blocks(2) };
+        assert!(buffer.is_empty());
+        // SAFETY: as above.
+        unsafe { buffer.filled_blocks(5) };
+        assert_eq!(&*buffer, [3, 4]);
+        assert_eq!(buffer.blocks(4096).len(), 4096);
+        // SAFETY: as above.
+        unsafe { buffer.filled_blocks(8192) };
+        assert_eq!((buffer.len(), buffer.room()), (4096, 0));
     }
 
     #[test]

@@ -102,6 +102,7 @@ impl Engines {
         counters.service_time.add(completion.service);
         let count_read = |ready: &Ready| {
             stats::add(&counters.reads, 1);
+            stats::add(&counters.reads_direct, u64::from(completion.direct));
             stats::add(&counters.bytes_read, ready.len() as u64);
         };
         match &completion.result {

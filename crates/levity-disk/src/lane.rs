@@ -82,7 +82,7 @@ impl Lane {
     /// Bytes that the next job of a class reads.
     pub(crate) fn len_of_next(&mut self, class: Class) -> usize {
         let next = self.queue(class).front();
-        next.map_or(0, |waiting| waiting.job.op.len())
+        next.map_or(0, |waiting| waiting.job.op.memory())
     }
 
     pub(crate) fn pop(&mut self, class: Class) -> Option<Waiting> {

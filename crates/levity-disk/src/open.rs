@@ -11,14 +11,15 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Advice, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::atime;
 use crate::closer;
+use crate::direct::DirectFile;
 use crate::probe::{self, FileSystem};
 use crate::syscall;
 
@@ -224,6 +225,8 @@ impl Root {
             access: atime::Access::new(atime),
             nonblocking: AtomicBool::new(true),
             random: AtomicBool::new(false),
+            direct: OnceLock::new(),
+            direct_refused: AtomicBool::new(false),
         }
     }
 
@@ -406,6 +409,9 @@ pub struct OpenFile {
     access: atime::Access,
     nonblocking: AtomicBool,
     random: AtomicBool,
+    /// `None` inside when it cannot be had.
+    direct: OnceLock<Option<DirectFile>>,
+    direct_refused: AtomicBool,
 }
 
 /// Where a directory was found: its links must be judged by the root's rules.
@@ -485,6 +491,22 @@ impl OpenFile {
     /// waits: the root's own file system, and that one passed the probe.
     pub(crate) fn is_local(&self) -> bool {
         self.local
+    }
+
+    /// The same file, to be read past the page cache in whole blocks; opened by the first call. `None`
+    /// where that does not work. Not for event loops.
+    pub(crate) fn direct(&self) -> Option<BorrowedFd<'_>> {
+        if self.direct_refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        let open = || DirectFile::open(self.as_fd(), self.meta.device);
+        let direct = self.direct.get_or_init(open).as_ref();
+        direct.map(DirectFile::as_fd)
+    }
+
+    /// A read past the page cache was refused: there will be no other.
+    pub(crate) fn refuse_direct(&self) {
+        self.direct_refused.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn place(&self) -> Option<&Place> {

@@ -30,6 +30,7 @@ use crate::closer::Closer;
 use crate::disk::Bounds;
 use crate::engine::{Class, Completion, EngineId, Full, Job, Ticket, Work};
 use crate::engines::Engines;
+use crate::ghosts::Ghosts;
 use crate::intake::{Arrival, Intake, Refused, Waiting};
 use crate::lane::Lane;
 use crate::loads::Loads;
@@ -46,6 +47,7 @@ pub(crate) struct Scheduler {
     /// For the owner and the threads of the engine; for an event loop only where that blocks anyway.
     lanes: Mutex<Lanes>,
     loads: Loads,
+    ghosts: Ghosts,
     /// The last job in flight has finished.
     idle: Condvar,
     counters: Counters,
@@ -63,6 +65,7 @@ impl Scheduler {
             intake,
             lanes: Mutex::default(),
             loads: Loads::default(),
+            ghosts: Ghosts::default(),
             idle: Condvar::new(),
             counters: Counters::default(),
         }
@@ -74,6 +77,10 @@ impl Scheduler {
 
     pub(crate) fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    pub(crate) fn ghosts(&self) -> &Ghosts {
+        &self.ghosts
     }
 
     /// See [`Disk::has_room`](crate::Disk::has_room).
@@ -105,7 +112,7 @@ impl Scheduler {
     }
 
     pub(crate) fn submit(self: &Arc<Self>, job: Job) {
-        if Budget::cost(job.op.len()) > self.budget.bytes_max() {
+        if Budget::cost(job.op.memory()) > self.budget.bytes_max() {
             return self.refuse(job, Errno::INVAL.into());
         }
         let since = Instant::now();
@@ -156,10 +163,9 @@ impl Scheduler {
     }
 
     fn start(self: &Arc<Self>, device: u64, waiting: Waiting, memory: Reservation) {
-        let Waiting { job, since } = waiting;
-        let engine = self.engine_of(&job);
-        let ticket = Ticket::new(Arc::clone(self), device, engine, job.reply, memory, since);
-        self.engines.get(engine).submit(Work::new(job.op, ticket));
+        let engine = self.engine_of(&waiting.job);
+        let (op, ticket) = Ticket::new(Arc::clone(self), device, engine, waiting, memory);
+        self.engines.get(engine).submit(Work::new(op, ticket));
     }
 
     fn engine_of(&self, job: &Job) -> EngineId {
@@ -196,6 +202,7 @@ impl Scheduler {
             result: Err(error),
             queued: Duration::ZERO,
             service: Duration::ZERO,
+            direct: false,
         });
     }
 
@@ -291,7 +298,7 @@ impl Lanes {
             return Offered::Queued;
         }
         // An engine that works in place reads into no buffer, and its caller cannot wait in a queue.
-        let len = if inline { 0 } else { waiting.job.op.len() };
+        let len = if inline { 0 } else { waiting.job.op.memory() };
         match self.memory(device, len, &scheduler.budget) {
             Some(memory) => {
                 self.started(device);

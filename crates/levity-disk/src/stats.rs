@@ -41,6 +41,8 @@ pub struct EngineStats {
     pub reads_async: u64,
     /// Reads that the submitting thread did, or will do by `sendfile`.
     pub reads_sync: u64,
+    /// Of these, reads past the page cache (`O_DIRECT`).
+    pub reads_direct: u64,
     /// Bytes handed over.
     pub bytes_read: u64,
     /// Opens that succeeded.
@@ -96,6 +98,7 @@ pub(crate) struct Counters {
 #[derive(Debug, Default)]
 pub(crate) struct EngineCounters {
     pub(crate) reads: AtomicU64,
+    pub(crate) reads_direct: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) opens: AtomicU64,
     pub(crate) queue_time: Timer,
@@ -113,6 +116,7 @@ impl EngineCounters {
             name,
             reads_async,
             reads_sync,
+            reads_direct: get(&self.reads_direct),
             bytes_read: get(&self.bytes_read),
             opens: get(&self.opens),
             queue_time: self.queue_time.snapshot(),

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use levity_disk::buffer::ALIGNMENT;
 use levity_disk::{Class, Ready, transmit};
 use levity_wire::http1::{Method, Version};
 use rustix::net::SendFlags;
@@ -25,6 +26,13 @@ use crate::trip::{Read, Trips};
 
 /// The smallest read from the page cache, for a client that takes little at a time.
 const WINDOW_BYTES_MIN: usize = 16 * 1024;
+
+/// A file of as many bytes may be read past the page cache. A probe that misses makes the kernel read
+/// into it, so the first one asks for little.
+const LARGE_BYTES: u64 = 1 << 20;
+
+/// In bytes: a page on most machines.
+const PROBE_BYTES: usize = 4096;
 
 /// The largest chunk asked of an engine, when the configuration names none.
 const CHUNK_BYTES_MAX: usize = 512 * 1024;
@@ -281,6 +289,8 @@ impl Sender {
     /// [`HOLD_MAX`], else about what it took.
     async fn chunk(&mut self, file: &FileBody, trips: &mut Trips<'_>) -> Result<Read, Cut> {
         let bytes_max = trips.chunk_bytes.unwrap_or(self.chunk_bytes);
+        // A chunk ends where a block does, so that reads past the page cache share none.
+        let bytes_max = bytes_max - (file.offset % ALIGNMENT as u64) as usize;
         let bytes = bytes_max.min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
         let class = if self.untouched() {
             Class::First
@@ -419,9 +429,11 @@ impl Sender {
     /// buffer of their own, and those that the client does not take now are read again.
     async fn cached(&mut self, conn: &mut Conn, file: &FileBody) -> Result<Cached, Cut> {
         let worker = conn.worker.clone();
-        let wanted = self
-            .window_bytes
-            .min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
+        let window_bytes = match file.hot.warm.get() || file.hot.entry.meta.size < LARGE_BYTES {
+            true => self.window_bytes,
+            false => PROBE_BYTES,
+        };
+        let wanted = window_bytes.min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
         let head = &self.head[self.head_bytes..];
         let head_bytes = head.len();
         let pushed = patiently(conn, |conn, context| {
@@ -444,7 +456,9 @@ impl Sender {
         worker.stats.read_cached();
         self.count(conn, written).await;
         let left = written.saturating_sub(head_bytes);
-        self.window_bytes = (left * 2).clamp(WINDOW_BYTES_MIN, TURN_BYTES_MAX);
+        if window_bytes == self.window_bytes {
+            self.window_bytes = (left * 2).clamp(WINDOW_BYTES_MIN, TURN_BYTES_MAX);
+        }
         Ok(Cached::Left(left))
     }
 

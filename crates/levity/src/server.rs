@@ -41,6 +41,9 @@ use crate::{accept::Socket, admin};
 /// Files that the cache keeps open at most; fewer where the process may open few.
 const CACHED_DESCRIPTORS_MAX: u64 = 4096;
 
+/// Files that are read past the page cache at once, at most; fewer where the process may open few.
+const DIRECT_DESCRIPTORS_MAX: u64 = 1024;
+
 /// Descriptors that `"auto"` counts on at most: the kernel's table for them has 8 bytes each, and some
 /// containers allow a thousand million.
 const DESCRIPTORS_MAX: u64 = 1 << 20;
@@ -167,6 +170,8 @@ fn make_service(plan: &Plan, disk: &Disk) -> Result<Service, Refused> {
 /// Limits that follow from how many files the process may open.
 struct Descriptors {
     cached_max: usize,
+    /// Second ones, for files that are read past the page cache.
+    direct_max: usize,
     connections_max: usize,
 }
 
@@ -174,7 +179,8 @@ struct Descriptors {
 /// grow, the kernel waits for every processor to pass a quiet state (`synchronize_rcu` in
 /// `expand_files`): an accept or open on a loop was seen to wait 20 ms for that.
 fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
-    let needed = 2 * descriptors.connections_max + descriptors.cached_max;
+    let kept = descriptors.cached_max + descriptors.direct_max;
+    let needed = 2 * descriptors.connections_max + kept;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let last = (needed as u64 + OWN_DESCRIPTORS)
         .min(limit)
@@ -195,9 +201,11 @@ impl Descriptors {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let files = files.min(DESCRIPTORS_MAX);
         let cached = CACHED_DESCRIPTORS_MAX.min(files / 4);
-        let connections = files.saturating_sub(cached + OWN_DESCRIPTORS) / 2;
+        let direct = DIRECT_DESCRIPTORS_MAX.min(files / 16);
+        let connections = files.saturating_sub(cached + direct + OWN_DESCRIPTORS) / 2;
         Self {
             cached_max: cached as usize,
+            direct_max: direct as usize,
             connections_max: configured.unwrap_or(connections.max(16) as usize),
         }
     }
@@ -231,6 +239,7 @@ impl Server {
         let count = config.server.workers.unwrap_or_else(cores);
         let descriptors = Descriptors::share(config.limits.connections);
         widen_descriptor_table(&descriptors)?;
+        levity_disk::direct::set_files_max(descriptors.direct_max);
         let disk = Disk::start(config.disk.settings()).map_err(io::Error::other)?;
         let service = Arc::new(Service::new(config.clone(), &disk)?);
         let cache = Arc::new(Shared::new(
@@ -501,6 +510,7 @@ fn disk_figures(own_engine: &'static str, stats: &levity_disk::Stats) -> DiskFig
         name: engine.name,
         reads_async: engine.reads_async,
         reads_sync: engine.reads_sync,
+        reads_direct: engine.reads_direct,
         queue: histogram(&engine.queue_time),
         service: histogram(&engine.service_time),
     };

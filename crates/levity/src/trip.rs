@@ -119,7 +119,7 @@ impl<'a> Trips<'a> {
     ) -> io::Result<Read> {
         let file = file.clone();
         let completion = self.make(Op::Read { file, offset, len }, class).await?;
-        let was_cached = completion.service < CACHED_READ_MAX;
+        let was_cached = !completion.direct && completion.service < CACHED_READ_MAX;
         match completion.result? {
             Done::Read(ready) => Ok(Read { ready, was_cached }),
             other => unreachable!("a read was answered with {other:?}"),

@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use super::operation::{self, fill, opened, with_first, within};
 use super::pool::{Pool, Queue};
 use super::{Description, Engine, Given, Op, Started, Ticket, Unavailable, Work, threads};
-use crate::buffer::Buffer;
+use crate::buffer::{ALIGNMENT, Buffer};
 use crate::disk::StartError;
 use crate::lock::lock;
 use crate::open::OpenFile;
@@ -128,7 +128,18 @@ struct Read {
     buffer: Buffer,
     /// Where the buffer begins in the file.
     offset: u64,
+    /// How much of the whole blocks has been read, past the page cache; `None`: through it.
+    filled: Option<usize>,
     ticket: Ticket,
+}
+
+/// What there is to do after a completion.
+enum Next {
+    /// The rest on the ring.
+    ReadOn,
+    /// The rest, if there is any, in the pool: through the page cache.
+    Fill,
+    Finish,
 }
 
 /// Whose bytes are read.
@@ -191,12 +202,7 @@ fn perform(op: Op, mut ticket: Ticket, ring: &Inbox) {
         return ticket.finish(Ok(opened(file)));
     };
     let local = file.is_local();
-    let read = Read {
-        buffer: ticket.buffer(len),
-        file: Target::Opened(file),
-        offset,
-        ticket,
-    };
+    let read = Read::new(Target::Opened(file), offset, len, ticket);
     if local {
         ring.push(Letter::Read(read));
     } else {
@@ -207,27 +213,81 @@ fn perform(op: Op, mut ticket: Ticket, ring: &Inbox) {
 impl Read {
     /// `None` when nobody waits for it any more.
     fn begin(work: Work) -> Option<Read> {
-        let (op, mut ticket) = work.begin()?;
+        let (op, ticket) = work.begin()?;
         let Op::Read { file, offset, len } = op else {
             unreachable!("only reads are sent to the ring");
         };
-        Some(Read {
-            buffer: ticket.buffer(len),
-            file: Target::Shared(file),
+        Some(Read::new(Target::Shared(file), offset, len, ticket))
+    }
+
+    fn new(file: Target, offset: u64, len: usize, mut ticket: Ticket) -> Read {
+        let direct = ticket.direct(file.get(), offset, len).is_some();
+        Read {
+            buffer: match direct {
+                true => ticket.blocks(offset, len),
+                false => ticket.buffer(len),
+            },
+            filled: direct.then_some(0),
+            file,
             offset,
             ticket,
-        })
+        }
     }
 
     /// The request for what is still missing.
     fn entry(&mut self) -> squeue::Entry {
-        let fd = types::Fd(self.file.get().as_fd().as_raw_fd());
-        let at = self.offset.saturating_add(self.buffer.len() as u64);
-        let room = self.buffer.spare();
+        if self.filled.is_some() && self.file.get().direct().is_none() {
+            // Another read of the file has been refused meanwhile.
+            self.refused();
+        }
+        let file = self.file.get();
+        let (fd, at, room) = match (self.filled, file.direct()) {
+            (Some(filled), Some(fd)) => {
+                let start = self.buffer.blocks_offset(self.offset);
+                (fd, start + filled as u64, self.buffer.blocks(filled))
+            }
+            _ => {
+                let at = self.offset.saturating_add(self.buffer.len() as u64);
+                (file.as_fd(), at, self.buffer.spare())
+            }
+        };
         let len = u32::try_from(room.len()).unwrap_or(u32::MAX);
-        opcode::Read::new(fd, room.as_mut_ptr().cast(), len)
+        opcode::Read::new(types::Fd(fd.as_raw_fd()), room.as_mut_ptr().cast(), len)
             .offset(at)
             .build()
+    }
+
+    /// The kernel has written `count` bytes where [`Read::entry`] told it to. What there is to do next.
+    ///
+    /// # Safety
+    /// It must have.
+    unsafe fn written(&mut self, count: usize) -> Next {
+        let Some(filled) = self.filled else {
+            // SAFETY: `count` bytes at the start of the spare part, by the contract of this function.
+            unsafe { self.buffer.advance(count) };
+            return match count > 0 && self.buffer.room() > 0 {
+                true => Next::ReadOn,
+                false => Next::Finish,
+            };
+        };
+        let filled = filled + count;
+        // SAFETY: `count` bytes behind those that were there, by the contract of this function.
+        unsafe { self.buffer.filled_blocks(filled) };
+        self.filled = Some(filled);
+        if self.buffer.room() == 0 {
+            Next::Finish
+        } else if count > 0 && filled.is_multiple_of(ALIGNMENT) {
+            Next::ReadOn
+        } else {
+            Next::Fill
+        }
+    }
+
+    /// The page cache it is, then.
+    fn refused(&mut self) {
+        self.file.get().refuse_direct();
+        self.ticket.not_direct();
+        self.filled = None;
     }
 
     /// Waits for what is still missing: in a thread of the pool.
@@ -242,6 +302,7 @@ impl Read {
             buffer,
             offset,
             ticket,
+            ..
         } = self;
         ticket.finish(result.and_then(|()| match file {
             Target::Shared(file) => operation::read(&file, buffer, offset),
@@ -431,19 +492,21 @@ impl Owner {
         let Ok(count) = usize::try_from(result) else {
             return self.failed(read, Errno::from_raw_os_error(-result));
         };
-        // SAFETY: the kernel has written `count` bytes where `Read::entry` told it to, at the start
-        // of the spare part.
-        unsafe { read.buffer.advance(count) };
-        if count > 0 && read.buffer.room() > 0 {
+        // SAFETY: the completion of the request that `Read::entry` made says so.
+        match unsafe { read.written(count) } {
             // Short, perhaps where the cached part ended: before the others, as it has waited longest.
-            self.waiting.push_front(read);
-        } else {
-            read.finish(Ok(()));
+            Next::ReadOn => self.waiting.push_front(read),
+            Next::Fill => self.pool.submit(Queue::Read, || read.fill()),
+            Next::Finish => read.finish(Ok(())),
         }
     }
 
-    fn failed(&mut self, read: Read, errno: Errno) {
+    fn failed(&mut self, mut read: Read, errno: Errno) {
         match errno {
+            Errno::INVAL if read.filled.is_some() => {
+                read.refused();
+                self.waiting.push_front(read);
+            }
             Errno::AGAIN | Errno::INTR => self.pool.submit(Queue::Read, || read.fill()),
             errno => read.finish(Err(errno.into())),
         }

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::buffer::Buffer;
+use crate::buffer::{self, Buffer};
 use crate::disk::StartError;
 use crate::open::{OpenFile, Root};
 
@@ -144,6 +144,8 @@ pub struct Completion {
     pub queued: Duration,
     /// In the kernel, opening and reading.
     pub service: Duration,
+    /// The bytes came past the page cache.
+    pub direct: bool,
 }
 
 /// Whether an error means that the job was not taken: as many wait for its device, or are on their way
@@ -248,11 +250,11 @@ impl Job {
 }
 
 impl Op {
-    /// Bytes to read at most.
-    pub(crate) fn len(&self) -> usize {
+    /// Bytes of memory that it needs at most: those to read, with the whole blocks around them.
+    pub(crate) fn memory(&self) -> usize {
         match self {
-            Op::Open { first, .. } => first.map_or(0, |(_, len)| len),
-            Op::Read { len, .. } => *len,
+            Op::Open { first, .. } => first.map_or(0, |(offset, len)| buffer::span(offset, len)),
+            Op::Read { offset, len, .. } => buffer::span(*offset, *len),
             Op::List { .. } => 0,
         }
     }

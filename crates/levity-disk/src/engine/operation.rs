@@ -2,13 +2,13 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use super::{Done, Op, Ready, Ticket};
-use crate::buffer::Buffer;
+use crate::buffer::{ALIGNMENT, Buffer};
 use crate::listing;
 use crate::open::{Kind, Meta, OpenFile, Root};
 use crate::syscall;
@@ -18,8 +18,7 @@ pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
     match op {
         Op::Open { root, path, first } => open(&root, &path, first, ticket),
         Op::Read { file, offset, len } => {
-            let mut buffer = ticket.buffer(len);
-            fill(&file, &mut buffer, offset)?;
+            let buffer = read_from(&file, offset, len, ticket)?;
             read(&file, buffer, offset)
         }
         Op::List {
@@ -40,8 +39,7 @@ fn open(
     let Some((offset, len)) = within(&file, first) else {
         return Ok(opened(file));
     };
-    let mut buffer = ticket.buffer(len);
-    fill(&file, &mut buffer, offset)?;
+    let buffer = read_from(&file, offset, len, ticket)?;
     with_first(file, buffer, offset)
 }
 
@@ -96,6 +94,45 @@ fn cut(buffer: &mut Buffer, offset: u64, before: &Meta, now: &Meta) {
         let held = now.size.saturating_sub(offset);
         buffer.truncate(usize::try_from(held).unwrap_or(usize::MAX));
     }
+}
+
+/// Reads `len` bytes from `offset`, through the page cache or past it.
+fn read_from(file: &OpenFile, offset: u64, len: usize, ticket: &mut Ticket) -> io::Result<Buffer> {
+    let Some(fd) = ticket.direct(file, offset, len) else {
+        let mut buffer = ticket.buffer(len);
+        fill(file, &mut buffer, offset)?;
+        return Ok(buffer);
+    };
+    let mut buffer = ticket.blocks(offset, len);
+    match fill_blocks(fd, &mut buffer, offset) {
+        Ok(()) => {}
+        Err(Errno::INVAL) => {
+            file.refuse_direct();
+            ticket.not_direct();
+        }
+        Err(errno) => return Err(errno.into()),
+    }
+    // Nothing is left to read, unless that was refused or came back short.
+    fill(file, &mut buffer, offset)?;
+    Ok(buffer)
+}
+
+/// Reads the whole blocks around the bytes that `buffer` is for, as far as whole blocks come. EINVAL
+/// when the device wants other blocks than ours, or the file system none at all.
+fn fill_blocks(fd: BorrowedFd<'_>, buffer: &mut Buffer, offset: u64) -> Result<(), Errno> {
+    let start = buffer.blocks_offset(offset);
+    let mut filled = 0_usize;
+    while filled.is_multiple_of(ALIGNMENT) && !buffer.blocks(filled).is_empty() {
+        match syscall::pread(fd, buffer.blocks(filled), start + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    // SAFETY: the calls say that they have written this much, one behind the other.
+    unsafe { buffer.filled_blocks(filled) };
+    Ok(())
 }
 
 /// Reads until the buffer has no more room or the file ends. `offset` is where the buffer begins; it

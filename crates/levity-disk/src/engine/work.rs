@@ -3,14 +3,20 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::{Completion, Done, EngineId, Op, Reply};
+use super::{Class, Completion, Direct, Done, EngineId, Op, Reply};
 use crate::buffer::{Buffer, Reservation};
+use crate::intake::Waiting;
+use crate::open::{Kind, OpenFile};
 use crate::scheduler::Scheduler;
+
+/// Smaller files, in bytes, are always read through the page cache: what they push out is little.
+const DIRECT_BYTES_MIN: u64 = 1 << 20;
 
 /// A job that has its place and its memory, and may start.
 #[derive(Debug)]
@@ -41,6 +47,11 @@ impl Work {
 pub struct Ticket {
     /// `None` once answered.
     reply: Option<Box<dyn Reply>>,
+    class: Class,
+    stream: u64,
+    policy: Direct,
+    /// What is read comes past the page cache.
+    direct: bool,
     /// `None` once turned into a buffer.
     memory: Option<Reservation>,
     submitted: Instant,
@@ -51,32 +62,83 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// For a job that starts now, of which the operation comes back.
     pub(crate) fn new(
         scheduler: Arc<Scheduler>,
         device: u64,
         engine: EngineId,
-        reply: Box<dyn Reply>,
+        waiting: Waiting,
         memory: Reservation,
-        submitted: Instant,
-    ) -> Ticket {
-        Ticket {
-            reply: Some(reply),
+    ) -> (Op, Ticket) {
+        let Waiting { job, since } = waiting;
+        let ticket = Ticket {
+            reply: Some(job.reply),
+            class: job.class,
+            stream: job.stream,
+            policy: job.terms.direct,
+            direct: false,
             memory: Some(memory),
-            submitted,
-            started: submitted,
+            submitted: since,
+            started: since,
             device,
             engine,
             scheduler,
+        };
+        (job.op, ticket)
+    }
+
+    /// The descriptor to read `len` bytes from `offset` of `file` with, past the page cache, if that is
+    /// how this job is to be done and if it can be; the bytes then belong into [`Ticket::blocks`]. Call
+    /// it once, in a thread that may wait, before the read.
+    pub(crate) fn direct<'f>(
+        &mut self,
+        file: &'f OpenFile,
+        offset: u64,
+        len: usize,
+    ) -> Option<BorrowedFd<'f>> {
+        let fd = self.wants_direct(file, offset, len).then(|| file.direct());
+        self.direct = fd.is_some_and(|fd| fd.is_some());
+        fd.flatten()
+    }
+
+    /// A first chunk fills the page cache also where it is the first touch: others may be about to ask
+    /// for the same, and it is small.
+    fn wants_direct(&self, file: &OpenFile, offset: u64, len: usize) -> bool {
+        match self.policy {
+            Direct::Never => false,
+            Direct::Always => file.meta.kind == Kind::Regular,
+            Direct::Auto if file.meta.size < DIRECT_BYTES_MIN || !file.is_local() => false,
+            Direct::Auto => {
+                let ghosts = self.scheduler.ghosts();
+                ghosts.touch(&file.meta, self.stream, offset, len) && self.class != Class::First
+            }
         }
     }
 
-    /// A buffer with room for `len` bytes, out of what was reserved. Call it once at most.
+    /// The read past the page cache that [`Ticket::direct`] led to is one through it after all.
+    pub(crate) fn not_direct(&mut self) {
+        self.direct = false;
+    }
+
+    /// A buffer with room for `len` bytes, out of what was reserved. Call it or [`Ticket::blocks`],
+    /// and once at most.
     ///
     /// # Panics
     /// When `len` is more than the operation asked for.
     pub fn buffer(&mut self, len: usize) -> Buffer {
-        let memory = self.memory.take().expect("an operation reads once");
-        memory.buffer(len)
+        self.memory().buffer(len)
+    }
+
+    /// A buffer for `len` bytes from `offset`, with room for the whole blocks around them.
+    ///
+    /// # Panics
+    /// When they are other bytes than the operation asked for.
+    pub(crate) fn blocks(&mut self, offset: u64, len: usize) -> Buffer {
+        self.memory().blocks(offset, len)
+    }
+
+    fn memory(&mut self) -> Reservation {
+        self.memory.take().expect("an operation reads once")
     }
 
     /// Answers, and frees the slot for the next job.
@@ -96,6 +158,7 @@ impl Ticket {
             result,
             queued: self.started - self.submitted,
             service: self.started.elapsed(),
+            direct: self.direct,
         };
         self.scheduler.count(self.engine, &completion);
         reply.send(completion);

@@ -1,5 +1,6 @@
 //! Files with known contents, disks, and jobs whose answers can be waited for.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine;
 use levity_disk::{
-    Budget, Class, Completion, Disk, Done, Job, Listing, Op, OpenFile, Ready, Reply, Root,
+    Budget, Class, Completion, Direct, Disk, Done, Job, Listing, Op, OpenFile, Ready, Reply, Root,
     Settings, Symlinks,
 };
 use tempfile::TempDir;
@@ -40,6 +41,15 @@ macro_rules! for_every_engine {
             fn simulated() {
                 crate::harness::run("simulated:seed=5", super::cases::$case);
             }
+            /// Past the page cache, wherever an engine can.
+            #[test]
+            fn threads_direct() {
+                crate::harness::run_direct("threads", super::cases::$case);
+            }
+            #[test]
+            fn io_uring_direct() {
+                crate::harness::run_direct("io_uring", super::cases::$case);
+            }
         })*
     };
 }
@@ -56,6 +66,17 @@ pub fn run(engine: &'static str, case: fn(&Rig)) {
             eprintln!("{name} cannot run here: {unavailable}");
         }
     }
+}
+
+thread_local! {
+    /// How the jobs of this test are to be done.
+    static DIRECT: Cell<Direct> = const { Cell::new(Direct::Auto) };
+}
+
+/// The same, with all reads past the page cache.
+pub fn run_direct(engine: &'static str, case: fn(&Rig)) {
+    DIRECT.set(Direct::Always);
+    run(engine, case);
 }
 
 /// An engine to try, and a tree to try it on.
@@ -81,6 +102,13 @@ impl Rig {
         let path = self.path(name);
         fs::write(&path, pattern(0, len)).unwrap();
         path
+    }
+
+    /// Drops a file's pages from the page cache.
+    pub fn evict(&self, name: &str) {
+        let file = File::open(self.path(name)).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     }
 
     pub fn root(&self) -> Arc<Root> {
@@ -174,7 +202,14 @@ pub fn job(op: Op, class: Class) -> (Job, Waiting) {
         to,
         wanted: Arc::clone(&wanted),
     });
-    (Job::new(op, class, reply), Waiting { from, wanted })
+    (job_for(op, class, reply), Waiting { from, wanted })
+}
+
+/// With the terms of this test.
+pub fn job_for(op: Op, class: Class, reply: Box<dyn Reply>) -> Job {
+    let mut job = Job::new(op, class, reply);
+    job.terms.direct = DIRECT.get();
+    job
 }
 
 pub fn submit(disk: &Disk, op: Op, class: Class) -> Waiting {
@@ -324,7 +359,7 @@ impl Held {
             reached: Arc::clone(&reached),
             release: Arc::clone(&release),
         });
-        disk.submit(Job::new(op, class, reply));
+        disk.submit(job_for(op, class, reply));
         reached.wait();
         Held { reached, release }
     }

@@ -2,6 +2,7 @@
 
 mod canceling;
 mod changing;
+mod direct;
 mod harness;
 mod listing;
 mod opening;

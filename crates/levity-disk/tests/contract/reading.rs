@@ -171,7 +171,7 @@ mod cases {
             } else {
                 Class::First
             };
-            disk.submit(Job::new(op, class, reply));
+            disk.submit(job_for(op, class, reply));
         }
         drop(answers);
         let mut seen = vec![0; JOBS];

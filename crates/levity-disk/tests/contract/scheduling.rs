@@ -71,7 +71,7 @@ mod cases {
         let add = |name, class| {
             let reply = Box::new(Named(name, Arc::clone(&order)));
             let op = read_op(&file, 0, 10);
-            disk.submit(Job::new(op, class, reply));
+            disk.submit(job_for(op, class, reply));
         };
         if disk.blocks_on_loop() {
             add("first", Class::First);

@@ -254,6 +254,17 @@ pub(super) const METRICS: &[Metric] = &[
         samples: reads,
     },
     Metric {
+        name: "levity_disk_direct_reads_total",
+        kind: Kind::Counter,
+        unit: "reads",
+        labels: &["engine"],
+        help: "Reads past the page cache, of large files that only one client has asked for, or where `direct = \"always\"`. They are among the reads of levity_disk_reads_total.",
+        grows: "Large files that are wanted once. When the same files come again and again from one connection each, `direct = \"never\"` lets them fill the page cache.",
+        samples: |scrape, samples| {
+            scrape.each_engine(|engine, labels| samples.value(labels, engine.reads_direct));
+        },
+    },
+    Metric {
         name: "levity_disk_queue_depth",
         kind: Kind::Gauge,
         unit: "operations",

@@ -38,6 +38,8 @@ pub struct EngineFigures {
     pub reads_async: u64,
     /// Reads that the loop did and may have waited for.
     pub reads_sync: u64,
+    /// Reads past the page cache, which are among those.
+    pub reads_direct: u64,
     /// Time between submission and start.
     pub queue: HistogramFigures,
     /// Time between start and end.
@@ -163,6 +165,7 @@ mod tests {
                 name: "threads",
                 reads_async: 5,
                 reads_sync: 0,
+                reads_direct: 1,
                 queue: histogram.clone(),
                 service: histogram,
             }],
@@ -279,6 +282,7 @@ mod tests {
             "levity_sent_bytes_total 2000",
             "levity_disk_reads_total{engine=\"threads\",how=\"cached\"} 2",
             "levity_disk_reads_total{engine=\"threads\",how=\"async\"} 5",
+            "levity_disk_direct_reads_total{engine=\"threads\"} 1",
             "levity_disk_queue_depth{device=\"259:0\"} 2",
             "levity_loop_stall_seconds_bucket{worker=\"1\",le=\"0.002\"} 1",
             "levity_loop_stall_seconds_count{worker=\"1\"} 2",

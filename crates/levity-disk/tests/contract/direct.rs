@@ -1,0 +1,134 @@
+//! What goes past the page cache, and what fills it.
+
+use crate::harness::for_every_engine;
+
+for_every_engine![
+    first_touch_leaves_nothing,
+    second_touch_stays,
+    never_means_never,
+    small_files_stay,
+    refused_by_the_file_system,
+    after_eviction,
+];
+
+mod cases {
+    use std::sync::Arc;
+
+    use levity_disk::{Class, Direct, Disk, OpenFile};
+
+    use crate::harness::*;
+
+    const LARGE: usize = 3 << 20;
+    const CHUNK: usize = 256 << 10;
+
+    /// Reads it all as the chunks of one answer: the first as a first one. Whether any came directly.
+    fn stream(disk: &Disk, file: &Arc<OpenFile>, stream: u64, direct: Direct) -> bool {
+        let mut any = false;
+        for offset in (0..file.meta().size).step_by(CHUNK) {
+            let class = if offset == 0 {
+                Class::First
+            } else {
+                Class::Next
+            };
+            let (mut job, waiting) = job(read_op(file, offset, CHUNK), class);
+            job.stream = stream;
+            job.terms.direct = direct;
+            disk.submit(job);
+            let completion = waiting.completion();
+            any |= completion.direct;
+            let levity_disk::Done::Read(ready) = completion.result.unwrap() else {
+                panic!("not a read");
+            };
+            assert!(is_pattern(&bytes(disk, ready).unwrap(), offset), "{offset}");
+        }
+        any
+    }
+
+    /// A file of which nothing is in the page cache, unless it cannot be asked without waiting.
+    fn cold(rig: &Rig, disk: &Disk, len: usize) -> Option<Arc<OpenFile>> {
+        rig.write("large", len);
+        rig.evict("large");
+        let file = open(disk, &rig.root(), "large");
+        let local = rig.root().file_system().nowait;
+        (local && engine_reads(disk)).then_some(file)
+    }
+
+    /// Under `sendfile` it is the kernel that reads, when the file is sent.
+    fn engine_reads(disk: &Disk) -> bool {
+        disk.engine() != "sendfile"
+    }
+
+    fn is_cached(file: &OpenFile, offset: usize) -> bool {
+        file.read_cached(&mut Vec::new(), 1, offset as u64).is_ok()
+    }
+
+    pub fn first_touch_leaves_nothing(rig: &Rig) {
+        let disk = rig.disk();
+        let Some(file) = cold(rig, &disk, LARGE) else {
+            return;
+        };
+        assert!(stream(&disk, &file, 1, Direct::Auto));
+        assert!(is_cached(&file, 0), "a first chunk is for everyone");
+        assert!(!is_cached(&file, LARGE / 2));
+    }
+
+    pub fn second_touch_stays(rig: &Rig) {
+        let disk = rig.disk();
+        let Some(file) = cold(rig, &disk, LARGE) else {
+            return;
+        };
+        assert!(stream(&disk, &file, 1, Direct::Auto));
+        assert!(!stream(&disk, &file, 2, Direct::Auto));
+        assert!(is_cached(&file, LARGE / 2) && is_cached(&file, LARGE - 1));
+    }
+
+    pub fn never_means_never(rig: &Rig) {
+        let disk = rig.disk();
+        let Some(file) = cold(rig, &disk, LARGE) else {
+            return;
+        };
+        assert!(!stream(&disk, &file, 1, Direct::Never));
+        assert!(is_cached(&file, LARGE / 2));
+    }
+
+    pub fn small_files_stay(rig: &Rig) {
+        let disk = rig.disk();
+        let Some(file) = cold(rig, &disk, (1 << 20) - 1) else {
+            return;
+        };
+        assert!(!stream(&disk, &file, 1, Direct::Auto));
+        assert!(is_cached(&file, 900_000));
+    }
+
+    /// procfs knows no `O_DIRECT`: its files are read all the same.
+    pub fn refused_by_the_file_system(rig: &Rig) {
+        let disk = rig.disk();
+        let root = levity_disk::Root::open("/proc".as_ref(), levity_disk::Symlinks::Beneath);
+        let file = open(&disk, &root.unwrap(), "version");
+        let (mut job, waiting) = job(read_op(&file, 0, 4096), Class::Next);
+        job.terms.direct = Direct::Always;
+        disk.submit(job);
+        let completion = waiting.completion();
+        assert!(!completion.direct);
+        if engine_reads(&disk) {
+            let levity_disk::Done::Read(ready) = completion.result.unwrap() else {
+                panic!("not a read");
+            };
+            assert!(bytes(&disk, ready).unwrap().starts_with(b"Linux version"));
+        }
+    }
+
+    /// What was pushed out of the page cache is read again, and into it: it was wanted twice.
+    pub fn after_eviction(rig: &Rig) {
+        let disk = rig.disk();
+        let Some(file) = cold(rig, &disk, LARGE) else {
+            return;
+        };
+        stream(&disk, &file, 1, Direct::Auto);
+        stream(&disk, &file, 2, Direct::Auto);
+        rig.evict("large");
+        assert!(!is_cached(&file, LARGE / 2));
+        assert!(!stream(&disk, &file, 3, Direct::Auto));
+        assert!(is_cached(&file, LARGE / 2));
+    }
+}
