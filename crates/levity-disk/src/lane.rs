@@ -51,7 +51,7 @@ impl Lane {
     pub(crate) fn queue(&mut self, class: Class) -> &mut VecDeque<Waiting> {
         match class {
             Class::First => &mut self.first,
-            Class::Next => &mut self.next,
+            Class::Next | Class::Prefetch => &mut self.next,
         }
     }
 
@@ -88,7 +88,7 @@ impl Lane {
     pub(crate) fn pop(&mut self, class: Class) -> Option<Waiting> {
         match class {
             Class::First => self.first_in_a_row += 1,
-            Class::Next => self.first_in_a_row = 0,
+            Class::Next | Class::Prefetch => self.first_in_a_row = 0,
         }
         self.queue(class).pop_front()
     }

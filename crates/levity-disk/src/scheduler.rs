@@ -292,7 +292,7 @@ impl Lanes {
             return Offered::Refused(Refused::Full(waiting));
         }
         let starts = inline || (lane.queued() == 0 && lane.in_flight < bounds.depth);
-        if !starts || (waiting.job.class == Class::Next && !inline) {
+        if !starts || (waiting.job.class != Class::First && !inline) {
             lane.queue(waiting.job.class).push_back(waiting);
             lane.tell();
             return Offered::Queued;

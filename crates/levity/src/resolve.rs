@@ -220,7 +220,12 @@ impl Search<'_> {
             let hot = Hot::new(Arc::new(entry), self.now);
             return Ok(Found::File(hot, Some((0, ready))));
         }
-        let body = Box::from(&ready.into_bytes(self.worker.disk.budget())?[..]);
+        if !matches!(ready, Ready::Bytes(_)) {
+            self.worker.stats.copied(ready.len());
+        }
+        let bytes = ready.into_bytes(self.worker.disk.budget())?;
+        self.worker.stats.copied(bytes.len());
+        let body = Box::from(&bytes[..]);
         let content = Content::Memory(body, opened.file);
         let entry = Arc::new(file::entry(name, meta, true, content));
         Ok(Found::File(self.keep(entry), None))

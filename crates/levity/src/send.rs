@@ -22,7 +22,7 @@ use crate::diagnostics;
 use crate::request::Request;
 use crate::resolve::FIRST_BYTES;
 use crate::respond::{Body, FileBody, Response, error::reason};
-use crate::trip::{Read, Trips};
+use crate::trip::{Read, ReadAhead, Trips};
 
 /// The smallest read from the page cache, for a client that takes little at a time.
 const WINDOW_BYTES_MIN: usize = 16 * 1024;
@@ -36,6 +36,9 @@ const PROBE_BYTES: usize = 4096;
 
 /// The largest chunk asked of an engine, when the configuration names none.
 const CHUNK_BYTES_MAX: usize = 512 * 1024;
+
+/// A chunk is read ahead for a client that takes at most so many times as long for a chunk as the disk.
+const AHEAD_RATIO: u32 = 4;
 
 /// A client that takes longer does not keep a chunk in memory: what is left of it is read again.
 const HOLD_MAX: Duration = Duration::from_secs(1);
@@ -151,6 +154,10 @@ struct Sender {
     window_bytes: usize,
     /// How much to ask of an engine next.
     chunk_bytes: usize,
+    /// How long the disk took for the last chunk that an engine read.
+    read_in: Duration,
+    /// How long the client took for the last chunk that an engine handed over.
+    sent_in: Option<Duration>,
 }
 
 /// What came of a read from the page cache.
@@ -174,6 +181,8 @@ impl Sender {
             first_byte: None,
             window_bytes: FIRST_BYTES,
             chunk_bytes: FIRST_BYTES,
+            read_in: Duration::ZERO,
+            sent_in: None,
         }
     }
 
@@ -246,6 +255,7 @@ impl Sender {
         trips: &mut Trips<'_>,
     ) -> Result<(), Cut> {
         let mut probe = file.probe && file.ready.is_none();
+        let mut ahead = None;
         while file.remaining > 0 {
             let ready = match file.ready.take() {
                 Some(ready) => ready,
@@ -257,7 +267,7 @@ impl Sender {
                     continue;
                 }
                 None => {
-                    let read = self.chunk(file, trips).await?;
+                    let read = self.chunk(file, ahead.take(), trips).await?;
                     // While the disk is slower than memory another probe would only miss again.
                     probe = file.probe && read.was_cached;
                     read.ready
@@ -269,7 +279,10 @@ impl Sender {
                 )));
             }
             let wanted = file.remaining.min(ready.len() as u64);
-            let bytes = self.ready(conn, ready, file.remaining).await?;
+            if !probe {
+                ahead = self.ahead(file, wanted, trips);
+            }
+            let bytes = self.timed(conn, ready, file.remaining).await?;
             file.advance(bytes);
             if (bytes as u64) < wanted {
                 // What the client did not take is in the page cache now.
@@ -285,13 +298,39 @@ impl Sender {
         file.hot.warm.get() || conn.worker.disk.has_room(file.file.meta().device)
     }
 
-    /// Asks an engine for the next chunk: larger than the last if the client took that within
-    /// [`HOLD_MAX`], else about what it took.
-    async fn chunk(&mut self, file: &FileBody, trips: &mut Trips<'_>) -> Result<Read, Cut> {
-        let bytes_max = trips.chunk_bytes.unwrap_or(self.chunk_bytes);
+    /// Asks for the chunk behind the `bytes` that are about to leave, if the disk would otherwise hold
+    /// up a client that takes what it gets about as fast as the disk gives it. How fast that is shows
+    /// with the second chunk.
+    fn ahead(&self, file: &FileBody, bytes: u64, trips: &Trips<'_>) -> Option<ReadAhead> {
+        let keeps_up = self.sent_in? <= self.read_in * AHEAD_RATIO;
+        let offset = file.offset + bytes;
+        let bytes = self.next_bytes(trips, offset, file.remaining - bytes, 2 * self.chunk_bytes);
+        (keeps_up && bytes > 0).then(|| trips.read_ahead(&file.file, offset, bytes))
+    }
+
+    /// How much to ask for at `offset`.
+    fn next_bytes(&self, trips: &Trips<'_>, offset: u64, remaining: u64, auto: usize) -> usize {
+        let bytes_max = trips.chunk_bytes.unwrap_or(auto.min(CHUNK_BYTES_MAX));
         // A chunk ends where a block does, so that reads past the page cache share none.
-        let bytes_max = bytes_max - (file.offset % ALIGNMENT as u64) as usize;
-        let bytes = bytes_max.min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
+        let bytes_max = bytes_max - (offset % ALIGNMENT as u64) as usize;
+        bytes_max.min(usize::try_from(remaining).unwrap_or(usize::MAX))
+    }
+
+    /// The next chunk: what was asked for ahead, or else what an engine is asked for now. Larger than
+    /// the last if the client took that within [`HOLD_MAX`], else about what it took.
+    async fn chunk(
+        &mut self,
+        file: &FileBody,
+        ahead: Option<ReadAhead>,
+        trips: &mut Trips<'_>,
+    ) -> Result<Read, Cut> {
+        if let Some(ahead) = ahead.filter(|ahead| ahead.offset == file.offset)
+            && let Some(read) = trips.fetch(ahead).await.map_err(Cut::Unreadable)?
+        {
+            self.read_in = read.service;
+            return self.checked(read, 1);
+        }
+        let bytes = self.next_bytes(trips, file.offset, file.remaining, self.chunk_bytes);
         let class = if self.untouched() {
             Class::First
         } else {
@@ -299,11 +338,24 @@ impl Sender {
         };
         let read = trips.read(&file.file, file.offset, bytes, class).await;
         let read = read.map_err(Cut::Unreadable)?;
+        self.read_in = read.service;
         let enough = if self.untouched() { bytes } else { 1 };
-        if read.ready.len() < enough {
-            return Err(Cut::Unreadable(io::ErrorKind::UnexpectedEof.into()));
+        self.checked(read, enough)
+    }
+
+    fn checked(&self, read: Read, enough: usize) -> Result<Read, Cut> {
+        match read.ready.len() >= enough {
+            true => Ok(read),
+            false => Err(Cut::Unreadable(io::ErrorKind::UnexpectedEof.into())),
         }
-        Ok(read)
+    }
+
+    /// [`Sender::ready`], with a look at the clock before and after.
+    async fn timed(&mut self, conn: &mut Conn, ready: Ready, bytes_max: u64) -> Result<usize, Cut> {
+        let start = Instant::now();
+        let sent = self.ready(conn, ready, bytes_max).await;
+        self.sent_in = Some(start.elapsed());
+        sent
     }
 
     /// Sends what an engine handed over, at most `bytes_max` of it; tells how much left.

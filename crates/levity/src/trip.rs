@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time;
 
 use crate::route::Place;
+use crate::stats::{Ahead, WorkerStats};
 use crate::worker::Worker;
 
 /// How soon a later chunk asks again for a place in a full queue.
@@ -49,6 +50,25 @@ pub struct Read {
     pub ready: Ready,
     /// They were in memory already: an inline probe may work again.
     pub was_cached: bool,
+    /// How long the kernel and the device took.
+    pub service: Duration,
+}
+
+/// A chunk asked for before it is needed. Dropped, it is not read if that has not begun.
+pub struct ReadAhead {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// `None` once it has been fetched.
+    answer: Option<oneshot::Receiver<Completion>>,
+    stats: Arc<WorkerStats>,
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        if self.answer.is_some() {
+            self.stats.read_ahead(Ahead::Unused);
+        }
+    }
 }
 
 /// Opens and reads on behalf of one request, and adds up the time that it waited.
@@ -119,10 +139,39 @@ impl<'a> Trips<'a> {
     ) -> io::Result<Read> {
         let file = file.clone();
         let completion = self.make(Op::Read { file, offset, len }, class).await?;
-        let was_cached = !completion.direct && completion.service < CACHED_READ_MAX;
-        match completion.result? {
-            Done::Read(ready) => Ok(Read { ready, was_cached }),
-            other => unreachable!("a read was answered with {other:?}"),
+        read_of(completion)
+    }
+
+    /// Asks for a range of a file that will be needed next. Does not wait.
+    pub fn read_ahead(&self, file: &Arc<OpenFile>, offset: u64, len: usize) -> ReadAhead {
+        let file = file.clone();
+        let answer = self.submit(Op::Read { file, offset, len }, Class::Prefetch);
+        ReadAhead {
+            offset,
+            answer: Some(answer),
+            stats: self.worker.stats.clone(),
+        }
+    }
+
+    /// What was asked for ahead; `None` when it was refused, and must be read after all.
+    pub async fn fetch(&mut self, mut ahead: ReadAhead) -> io::Result<Option<Read>> {
+        let Some(answer) = ahead.answer.take() else {
+            return Ok(None);
+        };
+        let start = Instant::now();
+        let completion = time::timeout(self.timeout, answer).await;
+        self.waited += start.elapsed();
+        self.count += 1;
+        let completion = completion.map_err(|_| timed_out())?;
+        match completion.map_err(|_| io::Error::from(Errno::CANCELED))? {
+            refused if refused.result.as_ref().is_err_and(engine::is_full) => {
+                ahead.stats.read_ahead(Ahead::Refused);
+                Ok(None)
+            }
+            completion => {
+                ahead.stats.read_ahead(Ahead::Used);
+                read_of(completion).map(Some)
+            }
         }
     }
 
@@ -147,16 +196,14 @@ impl<'a> Trips<'a> {
         let completion = time::timeout(self.timeout, self.queue(op, class)).await;
         self.waited += start.elapsed();
         self.count += 1;
-        completion.unwrap_or_else(|_| {
-            let message = "the disk did not answer within limits.io_timeout";
-            Err(io::Error::new(io::ErrorKind::TimedOut, message))
-        })
+        completion.unwrap_or_else(|_| Err(timed_out()))
     }
 
     /// A full queue refuses what no client has seen anything of yet; later chunks ask again.
     async fn queue(&self, op: Op, class: Class) -> io::Result<Completion> {
         loop {
-            let completion = self.submit(op.clone(), class).await?;
+            let answer = self.submit(op.clone(), class);
+            let completion = answer.await.map_err(|_| io::Error::from(Errno::CANCELED))?;
             match &completion.result {
                 Err(error) if engine::is_full(error) && class == Class::First => {
                     return Err(Errno::CANCELED.into());
@@ -167,7 +214,7 @@ impl<'a> Trips<'a> {
         }
     }
 
-    async fn submit(&self, op: Op, class: Class) -> io::Result<Completion> {
+    fn submit(&self, op: Op, class: Class) -> oneshot::Receiver<Completion> {
         let (sender, receiver) = oneshot::channel();
         let reply = Box::new(Answer(sender));
         self.worker.disk.submit(Job {
@@ -177,6 +224,24 @@ impl<'a> Trips<'a> {
             terms: self.terms,
             reply,
         });
-        receiver.await.map_err(|_| Errno::CANCELED.into())
+        receiver
     }
+}
+
+fn read_of(completion: Completion) -> io::Result<Read> {
+    let was_cached = !completion.direct && completion.service < CACHED_READ_MAX;
+    let service = completion.service;
+    match completion.result? {
+        Done::Read(ready) => Ok(Read {
+            ready,
+            was_cached,
+            service,
+        }),
+        other => unreachable!("a read was answered with {other:?}"),
+    }
+}
+
+fn timed_out() -> io::Error {
+    let message = "the disk did not answer within limits.io_timeout";
+    io::Error::new(io::ErrorKind::TimedOut, message)
 }

@@ -192,6 +192,9 @@ pub enum Class {
     First,
     /// Later chunks: a client is already receiving.
     Next,
+    /// Chunks that a client has not come to yet. May be refused as if the queue were full, when others
+    /// need the room.
+    Prefetch,
 }
 
 /// One operation on its way to an engine.

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::cells::{Counter, Histogram, HistogramFigures};
 use super::text::Samples;
 use super::worker::WorkerStats;
-use super::{DeviceFigures, DiskFigures, EngineFigures, Stats};
+use super::{Ahead, DeviceFigures, DiskFigures, EngineFigures, Stats};
 use crate::access_log::{End, Source};
 use crate::diagnostics;
 
@@ -252,6 +252,31 @@ pub(super) const METRICS: &[Metric] = &[
         help: "Reads: cached (by the loop, from the page cache, without waiting; always under the name of `disk.engine`), async (by the engine), sync (by the loop, which may wait: only the sendfile engine).",
         grows: "The share of `async` is the share of reads that would have stalled a server without an engine. `sync` is 0 unless the engine is sendfile.",
         samples: reads,
+    },
+    Metric {
+        name: "levity_reads_ahead_total",
+        kind: Kind::Counter,
+        unit: "reads",
+        labels: &["outcome"],
+        help: "Chunks asked for while the one before was on its way to the client: used, refused for want of room, or unused because the client went away or became slow.",
+        grows: "Many `unused` are reads for nothing: clients that break off downloads. Many `refused`: the device or the memory (`disk.buffer_bytes`) is full.",
+        samples: |scrape, samples| {
+            for outcome in Ahead::ALL {
+                let count = scrape.sum(|worker| worker.reads_ahead[outcome as usize].get());
+                samples.value(&[("outcome", outcome.label())], count);
+            }
+        },
+    },
+    Metric {
+        name: "levity_body_copied_bytes_total",
+        kind: Kind::Counter,
+        unit: "bytes",
+        labels: &[],
+        help: "Bytes of bodies that were copied from one place in memory to another: a small file's into the cache, once. Chunks of large files never are: they go from the buffer that they were read into to the socket.",
+        grows: "Small files enter the cache. With every request for the same files: `disk.cache_bytes` is too small for them.",
+        samples: |scrape, samples| {
+            samples.value(&[], scrape.sum(|worker| worker.copied_bytes.get()));
+        },
     },
     Metric {
         name: "levity_disk_direct_reads_total",

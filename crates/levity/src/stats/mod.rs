@@ -13,7 +13,7 @@ use std::time::SystemTime;
 
 pub use cells::HistogramFigures;
 pub use docs::markdown;
-pub use worker::WorkerStats;
+pub use worker::{Ahead, WorkerStats};
 
 use metrics::{METRICS, Scrape};
 use text::Samples;
@@ -187,6 +187,8 @@ mod tests {
             worker.accept_paused();
             worker.sent(1_000);
             worker.read_cached();
+            worker.read_ahead(Ahead::Unused);
+            worker.copied(100);
             worker.log_dropped(4);
             worker.request(&record(200, Source::Memory));
             worker.run_queue_waited(Duration::from_millis(1_500));
@@ -282,6 +284,8 @@ mod tests {
             "levity_sent_bytes_total 2000",
             "levity_disk_reads_total{engine=\"threads\",how=\"cached\"} 2",
             "levity_disk_reads_total{engine=\"threads\",how=\"async\"} 5",
+            "levity_reads_ahead_total{outcome=\"unused\"} 2",
+            "levity_body_copied_bytes_total 200",
             "levity_disk_direct_reads_total{engine=\"threads\"} 1",
             "levity_disk_queue_depth{device=\"259:0\"} 2",
             "levity_loop_stall_seconds_bucket{worker=\"1\",le=\"0.002\"} 1",

@@ -22,6 +22,31 @@ const STATUS_MIN: u16 = 100;
 const STATUS_MAX: u16 = 599;
 const STATUSES: usize = (STATUS_MAX - STATUS_MIN) as usize + 1;
 
+/// What became of a chunk that was asked for before it was needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ahead {
+    /// It was sent.
+    Used,
+    /// There was no room for it.
+    Refused,
+    /// The client went away, or was too slow for it to be kept.
+    Unused,
+}
+
+impl Ahead {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Used, Self::Refused, Self::Unused];
+
+    /// As on metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Used => "used",
+            Self::Refused => "refused",
+            Self::Unused => "unused",
+        }
+    }
+}
+
 /// What one worker counts. Only that worker's thread may call the methods that count, with the
 /// exception of [`WorkerStats::run_queue_waited`], which is the watchdog's; none of them blocks.
 // Aligned, so that two workers never write to one cache line.
@@ -41,6 +66,8 @@ pub struct WorkerStats {
     pub(super) accept_pauses: Counter,
     pub(super) sent_bytes: Counter,
     pub(super) reads_cached: Counter,
+    pub(super) reads_ahead: [Counter; Ahead::ALL.len()],
+    pub(super) copied_bytes: Counter,
     pub(super) log_dropped: Counter,
     pub(super) stall: Histogram,
     pub(super) stall_max_ns: Counter,
@@ -65,6 +92,8 @@ impl WorkerStats {
             accept_pauses: Counter::default(),
             sent_bytes: Counter::default(),
             reads_cached: Counter::default(),
+            reads_ahead: Default::default(),
+            copied_bytes: Counter::default(),
             log_dropped: Counter::default(),
             stall: Histogram::new(POLL_BOUNDS_US),
             stall_max_ns: Counter::default(),
@@ -97,6 +126,16 @@ impl WorkerStats {
     /// A chunk was read on the loop from the page cache.
     pub fn read_cached(&self) {
         self.reads_cached.add(1);
+    }
+
+    /// What became of a chunk that was asked for ahead.
+    pub fn read_ahead(&self, what: Ahead) {
+        self.reads_ahead[what as usize].add(1);
+    }
+
+    /// Bytes of a body were copied from one place in our memory to another.
+    pub fn copied(&self, bytes: usize) {
+        self.copied_bytes.add(bytes as u64);
     }
 
     /// A request is finished.

@@ -3,6 +3,7 @@
 
 mod support;
 
+mod chunks;
 mod cli;
 mod clients;
 mod conditional;
