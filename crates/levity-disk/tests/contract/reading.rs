@@ -21,7 +21,7 @@ mod cases {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, mpsc};
 
-    use levity_disk::{Class, Completion, Done, Job, Kind, Reply, Root, Symlinks};
+    use levity_disk::{Class, Completion, Done, Kind, Reply, Root, Symlinks};
 
     use crate::harness::*;
 

@@ -17,7 +17,7 @@ mod cases {
     use std::sync::{Arc, Mutex};
 
     use levity_disk::engine::is_full;
-    use levity_disk::{Class, Completion, Job, Reply, Root, Symlinks};
+    use levity_disk::{Class, Completion, Reply, Root, Symlinks};
 
     use crate::harness::*;
 

@@ -103,7 +103,7 @@ fn body(
             return Body::Memory(hot, start..start + bytes);
         }
     };
-    Body::File(FileBody {
+    Body::File(Box::new(FileBody {
         hot,
         file,
         probe: file_system.nowait,
@@ -113,7 +113,7 @@ fn body(
         ready: ready
             .filter(|(at, _)| *at == offset)
             .map(|(_, ready)| ready),
-    })
+    }))
 }
 
 /// The facts of a file that was just opened.

@@ -62,7 +62,7 @@ pub enum Body {
     /// A part of a file that the cache holds.
     Memory(Rc<Hot>, Range<usize>),
     /// A part of a file that is read while it is sent.
-    File(FileBody),
+    File(Box<FileBody>),
 }
 
 /// A part of a file on its way.
