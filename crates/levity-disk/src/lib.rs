@@ -26,6 +26,7 @@ mod listing;
 mod loads;
 mod lock;
 pub mod open;
+mod pace;
 pub mod probe;
 mod scheduler;
 pub mod stats;

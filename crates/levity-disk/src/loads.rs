@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::pace::Pace;
 use crate::stats::DeviceStats;
 
 /// Devices that are listed. Work on any more is scheduled all the same, but not told of.
@@ -19,6 +20,7 @@ pub(crate) struct Load {
     /// Jobs that wait in the upper half, jobs in flight in the lower: one value, so that a job on its
     /// way from one to the other is never missed.
     jobs: AtomicU64,
+    pace: Arc<Pace>,
 }
 
 impl Default for Loads {
@@ -33,6 +35,7 @@ impl Loads {
         let load = Arc::new(Load {
             device,
             jobs: AtomicU64::new(0),
+            pace: Arc::new(Pace::new()),
         });
         if let Some(place) = self.0.iter().find(|place| place.get().is_none()) {
             place.get_or_init(|| Arc::clone(&load));
@@ -45,15 +48,21 @@ impl Loads {
     pub(crate) fn has_room(&self, device: u64, arriving: usize, depth: usize) -> bool {
         match self.listed().find(|load| load.device == device) {
             Some(load) => {
-                let now = load.now();
-                now.queued == 0 && now.in_flight.saturating_add(arriving) < depth
+                let (queued, in_flight) = load.jobs();
+                queued == 0 && in_flight.saturating_add(arriving) < depth
             }
             None => self.0[DEVICES_MAX - 1].get().is_none() && arriving < depth,
         }
     }
 
-    pub(crate) fn now(&self) -> Vec<DeviceStats> {
-        self.listed().map(Load::now).collect()
+    pub(crate) fn now(&self, depth: usize) -> Vec<DeviceStats> {
+        self.listed().map(|load| load.now(depth)).collect()
+    }
+
+    /// None for a device that found no place on the list.
+    pub(crate) fn pace(&self, device: u64) -> Option<Arc<Pace>> {
+        let load = self.listed().find(|load| load.device == device)?;
+        Some(Arc::clone(&load.pace))
     }
 
     fn listed(&self) -> impl Iterator<Item = &Load> {
@@ -67,12 +76,23 @@ impl Load {
         self.jobs.store(jobs, Ordering::Release);
     }
 
-    fn now(&self) -> DeviceStats {
+    /// Those that wait, and those in flight.
+    fn jobs(&self) -> (usize, usize) {
         let jobs = self.jobs.load(Ordering::Acquire);
+        ((jobs >> 32) as usize, (jobs & u64::from(u32::MAX)) as usize)
+    }
+
+    fn now(&self, depth: usize) -> DeviceStats {
+        let (queued, in_flight) = self.jobs();
         DeviceStats {
             device: self.device,
-            queued: (jobs >> 32) as usize,
-            in_flight: (jobs & u64::from(u32::MAX)) as usize,
+            queued,
+            in_flight,
+            depth,
+            oldest: self.pace.oldest(),
+            bytes_read: self.pace.bytes_read(),
+            queue_time: self.pace.queue_time(),
+            service_time: self.pace.service_time(),
         }
     }
 }
@@ -90,7 +110,7 @@ mod tests {
         assert!(loads.has_room(7, 0, 2) && !loads.has_room(7, 1, 2));
         load.set(1, 0);
         assert!(!loads.has_room(7, 0, 2));
-        assert_eq!(loads.now()[0].queued, 1);
+        assert_eq!(loads.now(2)[0].queued, 1);
     }
 
     #[test]
@@ -103,6 +123,7 @@ mod tests {
         assert!(!loads.has_room(1000, 0, 1) && loads.has_room(0, 0, 1));
         loads.add(1000).set(0, 1);
         assert!(!loads.has_room(1000, 0, 1));
-        assert_eq!(loads.now().len(), DEVICES_MAX);
+        assert_eq!(loads.now(1).len(), DEVICES_MAX);
+        assert!(loads.pace(0).is_some() && loads.pace(1000).is_none());
     }
 }

@@ -35,6 +35,7 @@ use crate::intake::{Arrival, Intake, Refused, Waiting};
 use crate::lane::Lane;
 use crate::loads::Loads;
 use crate::lock::lock;
+use crate::pace::{Flight, Pace};
 use crate::stats::{self, Counters, Stats};
 
 /// What [`Disk`] and the tickets of its jobs share.
@@ -81,6 +82,11 @@ impl Scheduler {
 
     pub(crate) fn ghosts(&self) -> &Ghosts {
         &self.ghosts
+    }
+
+    /// A job of `device` begins. None for a device that is not told of.
+    pub(crate) fn flight(&self, device: u64) -> Option<Flight> {
+        self.loads.pace(device).map(Pace::begin)
     }
 
     /// See [`Disk::has_room`](crate::Disk::has_room).
@@ -243,7 +249,7 @@ impl Scheduler {
             threads: self.engines.threads(),
             // Before the devices: a job counts there before it stops counting here.
             arriving: self.intake.arriving(),
-            devices: self.loads.now(),
+            devices: self.loads.now(self.bounds.depth),
             errors: stats::get(&counters.errors),
             canceled: stats::get(&counters.canceled),
             full: stats::get(&counters.full),

@@ -60,8 +60,8 @@ impl Stats {
     }
 }
 
-/// One device's load at this moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One device's load at this moment, and what it has done since its first job.
+#[derive(Debug, Clone, PartialEq)]
 pub struct DeviceStats {
     /// `st_dev`.
     pub device: u64,
@@ -69,6 +69,17 @@ pub struct DeviceStats {
     pub queued: usize,
     /// Jobs that the engine has.
     pub in_flight: usize,
+    /// Jobs that it may have at once.
+    pub depth: usize,
+    /// How long the engine has had the job that it has had for longest; none when nothing is in flight.
+    /// Told of 64 jobs of a device at most, those that were begun first.
+    pub oldest: Option<Duration>,
+    /// Bytes handed over.
+    pub bytes_read: u64,
+    /// Time from submission to a thread.
+    pub queue_time: Histogram,
+    /// Time in the kernel.
+    pub service_time: Histogram,
 }
 
 /// How long something took, how often.

@@ -37,6 +37,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     let arrived = Instant::now();
     conn.timer.clear();
     let worker = conn.worker.clone();
+    worker.stats.request_begun();
     let service = worker.service();
     let mut trips = Trips::new(&worker, conn.stream_number());
 
@@ -61,6 +62,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
         sent = send::send(conn, request, failure, &mut trips).await;
     }
     let finished = Instant::now();
+    worker.stats.request_answered();
     record(conn, request, arrived, finished, &sent, &trips);
     after(conn, &sent, close, finished).await
 }

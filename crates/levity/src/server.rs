@@ -491,11 +491,12 @@ fn same_disk(new: &config::Disk, old: &config::Disk) -> bool {
 
 fn gather(workers: &[Arc<WorkerStats>], disk: Arc<Disk>, unwritten: &Arc<AtomicU64>) -> Stats {
     Stats::new(workers.to_vec())
-        .with_disk(move || disk_figures(disk.engine(), &disk.stats()))
+        .with_disk(move || disk_figures(&disk))
         .with_log_unwritten(unwritten.clone())
 }
 
-fn disk_figures(own_engine: &'static str, stats: &levity_disk::Stats) -> DiskFigures {
+fn disk_figures(disk: &Disk) -> DiskFigures {
+    let stats = disk.stats();
     let histogram = |histogram: &levity_disk::stats::Histogram| HistogramFigures {
         bounds_us: levity_disk::stats::BOUNDS_US,
         counts: histogram.counts.to_vec(),
@@ -505,17 +506,31 @@ fn disk_figures(own_engine: &'static str, stats: &levity_disk::Stats) -> DiskFig
         device: format!("{}:{}", major(device.device), minor(device.device)),
         queued: device.queued as u64,
         in_flight: device.in_flight as u64,
+        number: device.device,
+        depth: device.depth as u64,
+        oldest: device.oldest,
+        bytes_read: device.bytes_read,
+        queue: histogram(&device.queue_time),
+        service: histogram(&device.service_time),
     };
     let engine = |engine: &levity_disk::stats::EngineStats| EngineFigures {
         name: engine.name,
         reads_async: engine.reads_async,
         reads_sync: engine.reads_sync,
         reads_direct: engine.reads_direct,
+        bytes_read: engine.bytes_read,
+        opens: engine.opens,
         queue: histogram(&engine.queue_time),
         service: histogram(&engine.service_time),
     };
     DiskFigures {
-        own_engine,
+        own_engine: disk.engine(),
+        reason: disk.reason().to_owned(),
+        threads: stats.threads as u64,
+        arriving: stats.arriving as u64,
+        errors: stats.errors,
+        canceled: stats.canceled,
+        full: stats.full,
         engines: stats.engines.iter().map(engine).collect(),
         devices: stats.devices.iter().map(device).collect(),
     }

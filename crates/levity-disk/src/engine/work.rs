@@ -13,6 +13,7 @@ use super::{Class, Completion, Direct, Done, EngineId, Op, Reply};
 use crate::buffer::{Buffer, Reservation};
 use crate::intake::Waiting;
 use crate::open::{Kind, OpenFile};
+use crate::pace::Flight;
 use crate::scheduler::Scheduler;
 
 /// Smaller files, in bytes, are always read through the page cache: what they push out is little.
@@ -59,6 +60,8 @@ pub struct Ticket {
     device: u64,
     engine: EngineId,
     scheduler: Arc<Scheduler>,
+    /// `None` once landed, and for a device that has no place on the list of loads.
+    flight: Option<Flight>,
 }
 
 impl Ticket {
@@ -82,6 +85,7 @@ impl Ticket {
             started: since,
             device,
             engine,
+            flight: scheduler.flight(device),
             scheduler,
         };
         (job.op, ticket)
@@ -161,6 +165,9 @@ impl Ticket {
             direct: self.direct,
         };
         self.scheduler.count(self.engine, &completion);
+        if let Some(flight) = &self.flight {
+            flight.count(&completion);
+        }
         reply.send(completion);
     }
 }
@@ -174,6 +181,7 @@ impl Drop for Ticket {
             drop(unwanted);
         }
         drop(self.memory.take());
+        drop(self.flight.take());
         self.scheduler.finished(self.device);
     }
 }

@@ -43,10 +43,18 @@ mod cases {
         }
         let stats = disk.stats();
         assert_eq!((stats.full, stats.devices[0].queued), (2, 3));
-        assert_eq!(stats.devices[0].in_flight, 1);
+        assert_eq!((stats.devices[0].in_flight, stats.devices[0].depth), (1, 1));
+        let oldest = stats.devices[0].oldest.expect("one in flight");
+        let later = disk.stats().devices[0].oldest.expect("the same one");
+        assert!(later > oldest);
         held.release();
         assert!(queued.iter().all(|waiting| waiting.result().is_ok()));
         assert_eq!(read(&disk, &file, 7, 5), pattern(7, 5));
+        settle(&disk);
+        let device = &disk.stats().devices[0];
+        assert_eq!((device.oldest, device.bytes_read), (None, 4 * 100 + 5));
+        // Opening it was one more.
+        assert_eq!(device.service_time.count(), 6);
     }
 
     /// Writes down its name.
@@ -210,6 +218,7 @@ mod cases {
             let devices = disk.stats().devices;
             let stuck = devices.iter().find(|d| d.device == root.device()).unwrap();
             assert_eq!((stuck.in_flight, stuck.queued), (4, 6));
+            assert!(stuck.oldest.is_some());
             assert!(!disk.has_room(root.device()));
             assert!(frozen.iter().all(|waiting| waiting.is_silent()));
             thaw("iceberg");

@@ -74,6 +74,37 @@ pub struct HistogramFigures {
 }
 
 impl HistogramFigures {
+    /// How many values there are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// What has come since `earlier`, which was taken from the same histogram.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let counts = self.counts.iter().zip(&earlier.counts);
+        Self {
+            bounds_us: self.bounds_us,
+            counts: counts
+                .map(|(now, then)| now.saturating_sub(*then))
+                .collect(),
+            sum: self.sum.saturating_sub(earlier.sum),
+        }
+    }
+
+    /// What a `share` (0 to 1) of the values do not exceed, rounded up to a bound; the last bound stands
+    /// for everything above it. `None` without values.
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        let rank = (self.count() as f64 * share).ceil().max(1.0) as u64;
+        let mut below = 0;
+        let bucket = self.counts.iter().position(|count| {
+            below += count;
+            below >= rank
+        })?;
+        let bound = self.bounds_us.get(bucket).or(self.bounds_us.last())?;
+        Some(Duration::from_micros(*bound))
+    }
+
     pub(super) fn total(parts: impl Iterator<Item = Self>) -> Option<Self> {
         parts.reduce(|mut total, part| {
             debug_assert_eq!(total.bounds_us, part.bounds_us);
@@ -99,6 +130,32 @@ mod tests {
             histogram.observe(Duration::from_nanos(nanos));
         }
         assert_eq!(histogram.figures().counts, [2, 2, 2]);
+    }
+
+    #[test]
+    fn quantiles_are_bounds() {
+        let histogram = Histogram::new(&[50, 100, 1_000]);
+        assert_eq!(histogram.figures().quantile(0.5), None);
+        for micros in [20, 60, 60, 5_000] {
+            histogram.observe(Duration::from_micros(micros));
+        }
+        let figures = histogram.figures();
+        let at = |share| figures.quantile(share).map(|time| time.as_micros());
+        assert_eq!(
+            [0.0, 0.25, 0.5, 0.75, 0.99].map(at),
+            [50, 50, 100, 100, 1_000].map(Some)
+        );
+    }
+
+    #[test]
+    fn a_difference_has_what_came_between() {
+        let histogram = Histogram::new(&[50]);
+        histogram.observe(Duration::from_micros(20));
+        let earlier = histogram.figures();
+        histogram.observe(Duration::from_micros(70));
+        let between = histogram.figures().since(&earlier);
+        assert_eq!(between.counts, [0, 1]);
+        assert_eq!(between.sum, Duration::from_micros(70));
     }
 
     #[test]

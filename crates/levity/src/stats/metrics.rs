@@ -125,8 +125,7 @@ fn reads(scrape: &Scrape, samples: &mut Samples) {
 }
 
 fn log_dropped(scrape: &Scrape, samples: &mut Samples) {
-    let access = scrape.sum(|worker| worker.log_dropped.get()) + scrape.stats.log_unwritten();
-    samples.value(&[("log", "access")], access);
+    samples.value(&[("log", "access")], scrape.stats.access_log_dropped());
     samples.value(&[("log", "diagnostics")], diagnostics::dropped());
 }
 

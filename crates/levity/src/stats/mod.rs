@@ -9,11 +9,11 @@ mod worker;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub use cells::HistogramFigures;
 pub use docs::markdown;
-pub use worker::{Ahead, WorkerStats};
+pub use worker::{Ahead, WorkerFigures, WorkerStats};
 
 use metrics::{METRICS, Scrape};
 use text::Samples;
@@ -23,6 +23,18 @@ use text::Samples;
 pub struct DiskFigures {
     /// The engine of places that name none.
     pub own_engine: &'static str,
+    /// Why it is this one.
+    pub reason: String,
+    /// Threads of the pool.
+    pub threads: u64,
+    /// Operations on their way to a device's queue.
+    pub arriving: u64,
+    /// Operations that failed; a missing file is one too.
+    pub errors: u64,
+    /// Operations dropped before they started, because nobody waited any more.
+    pub canceled: u64,
+    /// Operations not taken, because a queue or the memory was full.
+    pub full: u64,
     /// Each engine at work.
     pub engines: Vec<EngineFigures>,
     /// Each device that files were read from.
@@ -40,6 +52,10 @@ pub struct EngineFigures {
     pub reads_sync: u64,
     /// Reads past the page cache, which are among those.
     pub reads_direct: u64,
+    /// Bytes handed over.
+    pub bytes_read: u64,
+    /// Opens that succeeded.
+    pub opens: u64,
     /// Time between submission and start.
     pub queue: HistogramFigures,
     /// Time between start and end.
@@ -49,12 +65,24 @@ pub struct EngineFigures {
 /// What one device has to do, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceFigures {
-    /// Such as `259:0` or `nvme0n1`.
+    /// Such as `259:0`.
     pub device: String,
+    /// `st_dev`.
+    pub number: u64,
     /// Operations that wait.
     pub queued: u64,
     /// Operations that were begun.
     pub in_flight: u64,
+    /// Operations that may be in flight at once.
+    pub depth: u64,
+    /// Since when the one has been in flight that was begun first.
+    pub oldest: Option<Duration>,
+    /// Bytes that were read from it.
+    pub bytes_read: u64,
+    /// Time between submission and start.
+    pub queue: HistogramFigures,
+    /// Time between start and end.
+    pub service: HistogramFigures,
 }
 
 /// Takes the disk figures; called once per scrape, from the control thread.
@@ -98,12 +126,28 @@ impl Stats {
         &self.workers
     }
 
+    /// When the process started.
+    pub fn started(&self) -> SystemTime {
+        self.started
+    }
+
+    /// What the disk has counted; `None` without one. Blocks as the disk source does.
+    pub fn disk(&self) -> Option<DiskFigures> {
+        self.disk.as_ref().map(|disk| disk())
+    }
+
+    /// Lines of the access log that are lost: dropped by workers, or not written.
+    pub fn access_log_dropped(&self) -> u64 {
+        let dropped = self.workers.iter().map(|worker| worker.log_dropped.get());
+        dropped.sum::<u64>() + self.log_unwritten()
+    }
+
     /// Appends every metric in the Prometheus text format 0.0.4. Does not block, except as the disk
     /// source does.
     pub fn render(&self, out: &mut String) {
         let scrape = Scrape {
             stats: self,
-            disk: self.disk.as_ref().map(|disk| disk()),
+            disk: self.disk(),
         };
         for metric in METRICS {
             Samples::family(out, metric, |samples| (metric.samples)(&scrape, samples));
@@ -127,11 +171,9 @@ impl fmt::Debug for Stats {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-    use std::time::Duration;
-
     use super::*;
     use crate::access_log::{End, Record, Source};
+    use std::collections::{BTreeMap, BTreeSet};
 
     fn record(status: u16, source: Source) -> Record<'static> {
         Record {
@@ -166,14 +208,28 @@ mod tests {
                 reads_async: 5,
                 reads_sync: 0,
                 reads_direct: 1,
+                bytes_read: 0,
+                opens: 0,
                 queue: histogram.clone(),
-                service: histogram,
+                service: histogram.clone(),
             }],
             devices: vec![DeviceFigures {
                 device: "259:0".into(),
+                number: 0x10300,
                 queued: 2,
                 in_flight: 3,
+                depth: 16,
+                oldest: None,
+                bytes_read: 0,
+                queue: histogram.clone(),
+                service: histogram,
             }],
+            reason: "chosen by name".into(),
+            threads: 4,
+            errors: 0,
+            canceled: 0,
+            full: 0,
+            arriving: 0,
         }
     }
 

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-#[cfg(test)]
-use super::cells::HistogramFigures;
-use super::cells::{Counter, Histogram};
+use super::cells::{Counter, Histogram, HistogramFigures};
 use crate::access_log::{End, Record, Source};
 use crate::stall::Pulse;
 
@@ -62,6 +60,8 @@ pub struct WorkerStats {
     pub(super) ttfb: Histogram,
     pub(super) io_wait: Histogram,
     pub(super) accepted: Counter,
+    begun: Counter,
+    answered: Counter,
     ends: [Counter; End::ALL.len()],
     pub(super) accept_pauses: Counter,
     pub(super) sent_bytes: Counter,
@@ -88,6 +88,8 @@ impl WorkerStats {
             ttfb: Histogram::new(REQUEST_BOUNDS_US),
             io_wait: Histogram::new(REQUEST_BOUNDS_US),
             accepted: Counter::default(),
+            begun: Counter::default(),
+            answered: Counter::default(),
             ends: Default::default(),
             accept_pauses: Counter::default(),
             sent_bytes: Counter::default(),
@@ -106,6 +108,16 @@ impl WorkerStats {
     /// A connection was accepted.
     pub fn connection_opened(&self) {
         self.accepted.add(1);
+    }
+
+    /// A connection has a request in hand.
+    pub fn request_begun(&self) {
+        self.begun.add(1);
+    }
+
+    /// It has been answered; once for each that was begun.
+    pub fn request_answered(&self) {
+        self.answered.add(1);
     }
 
     /// A connection is gone; once for each that was opened.
@@ -204,6 +216,34 @@ impl WorkerStats {
         self.accepted.get().saturating_sub(ended)
     }
 
+    /// What it has counted, at this moment.
+    pub fn figures(&self) -> WorkerFigures {
+        let mut requests = [0; 6];
+        for (status, count) in self.requests() {
+            let class = status.map_or(0, |status| usize::from(status / 100));
+            requests[class] += count;
+        }
+        // As with `open`: the ends first.
+        let answered = self.answered.get();
+        WorkerFigures {
+            worker: self.pulse.worker(),
+            open: self.open(),
+            busy: self.begun.get().saturating_sub(answered),
+            accepted: self.accepted.get(),
+            ended: End::ALL.map(|end| self.ended(end)),
+            accept_pauses: self.accept_pauses.get(),
+            requests,
+            sources: Source::ALL.map(|source| self.source(source)),
+            sent_bytes: self.sent_bytes.get(),
+            reads_cached: self.reads_cached.get(),
+            stall: self.stall.figures(),
+            stall_max: Duration::from_nanos(self.stall_max_ns.get()),
+            hog: self.hog.figures(),
+            preempted: self.preempted.figures(),
+            run_queue_wait: Duration::from_nanos(self.run_queue_wait_ns.get()),
+        }
+    }
+
     /// The stall and the hog histogram.
     #[cfg(test)]
     pub(crate) fn poll_figures(&self) -> (HistogramFigures, HistogramFigures) {
@@ -215,4 +255,40 @@ impl WorkerStats {
     pub(crate) fn run_queue_wait(&self) -> Duration {
         Duration::from_nanos(self.run_queue_wait_ns.get())
     }
+}
+
+/// What a worker had counted at one moment.
+#[derive(Debug, Clone)]
+pub struct WorkerFigures {
+    /// Its number, counted from 0.
+    pub worker: usize,
+    /// Connections open.
+    pub open: u64,
+    /// Connections with a request in hand.
+    pub busy: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections ended, in the order of [`End::ALL`].
+    pub ended: [u64; End::ALL.len()],
+    /// Times that it stopped accepting.
+    pub accept_pauses: u64,
+    /// Requests finished, by the first digit of their status; at 0 those with a status that HTTP does
+    /// not know.
+    pub requests: [u64; 6],
+    /// Requests finished, in the order of [`Source::ALL`].
+    pub sources: [u64; Source::ALL.len()],
+    /// Bytes that sockets took.
+    pub sent_bytes: u64,
+    /// Reads from the page cache on the loop.
+    pub reads_cached: u64,
+    /// Polls that slept.
+    pub stall: HistogramFigures,
+    /// The longest of them.
+    pub stall_max: Duration,
+    /// Polls that computed for long.
+    pub hog: HistogramFigures,
+    /// Polls during which others had the processor.
+    pub preempted: HistogramFigures,
+    /// Time that its thread waited for a processor.
+    pub run_queue_wait: Duration,
 }
