@@ -1,4 +1,4 @@
-//! The admin listener: `/metrics`, `/health` and an index, read-only.
+//! The admin listener: `/status`, `/metrics`, `/health` and a live page, read-only.
 //!
 //! It runs on the control thread, so that a scrape never takes a worker's time, and answers one
 //! request per connection. Everything about it is bounded: connections, bytes of a head, time.
@@ -12,9 +12,9 @@ use levity_wire::http1::{Limits, Method, RequestHead, parse_request};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::stats::Stats;
+use crate::status::{self, Status};
 
 /// Connections at once; more wait in the listener's backlog.
 const CONNECTIONS_MAX: usize = 16;
@@ -27,7 +27,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
-const INDEX: &str = "levity admin\n\n/metrics  figures for Prometheus\n/health   says ok\n";
+const JSON: &str = "application/json";
+const HTML: &str = "text/html; charset=utf-8";
 
 /// Where the admin listener listens.
 #[derive(Debug)]
@@ -53,11 +54,24 @@ impl Listener {
 
 /// Answers requests until it is dropped, which ends its connections too. For the control thread's
 /// runtime, which must have I/O and time enabled.
-pub async fn serve(listener: Listener, stats: Arc<Stats>) {
-    serve_within(listener, stats, CONNECTION_TIME_MAX).await;
+pub async fn serve(listener: Listener, status: Arc<Status>) {
+    tokio::join!(
+        sample(&status),
+        serve_within(listener, status.clone(), CONNECTION_TIME_MAX)
+    );
 }
 
-async fn serve_within(listener: Listener, stats: Arc<Stats>, time_max: Duration) {
+/// Samples as long as somebody may ask.
+async fn sample(status: &Status) {
+    let mut ticks = interval(status::INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        status.sample();
+    }
+}
+
+async fn serve_within(listener: Listener, status: Arc<Status>, time_max: Duration) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -66,7 +80,7 @@ async fn serve_within(listener: Listener, stats: Arc<Stats>, time_max: Duration)
         }
         match listener.accept().await {
             Ok(stream) => {
-                connections.spawn(timeout(time_max, exchange(stream, stats.clone())));
+                connections.spawn(timeout(time_max, exchange(stream, status.clone())));
             }
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
@@ -74,13 +88,13 @@ async fn serve_within(listener: Listener, stats: Arc<Stats>, time_max: Duration)
 }
 
 /// A client that breaks off is of no interest, so the error goes nowhere.
-async fn exchange(mut stream: Box<dyn Stream>, stats: Arc<Stats>) -> io::Result<()> {
+async fn exchange(mut stream: Box<dyn Stream>, status: Arc<Status>) -> io::Result<()> {
     let mut bytes = [0; HEAD_BYTES_MAX];
     let mut head = RequestHead::default();
     let answer = match read_head(&mut stream, &mut bytes, &mut head).await? {
         Head::Closed => return Ok(()),
         Head::Refused(answer) => answer,
-        Head::Complete => answer(head.path.of(&bytes), head.method, &stats),
+        Head::Complete => answer(head.path.of(&bytes), head.method, &status).await,
     };
     write_all(&mut stream, &answer.bytes(head.method == Method::Head)).await?;
     std::future::poll_fn(|cx| Pin::new(&mut stream).poll_shutdown(cx)).await?;
@@ -127,6 +141,8 @@ struct Answer {
     status: u16,
     reason: &'static str,
     content_type: &'static str,
+    /// Content-Security-Policy; empty where there is nothing to allow.
+    policy: String,
     body: String,
 }
 
@@ -136,7 +152,16 @@ impl Answer {
             status: 200,
             reason: "OK",
             content_type,
+            policy: String::new(),
             body,
+        }
+    }
+
+    fn page() -> Self {
+        let (body, policy) = status::page();
+        Self {
+            policy,
+            ..Self::ok(HTML, body)
         }
     }
 
@@ -145,6 +170,7 @@ impl Answer {
             status,
             reason,
             content_type: TEXT,
+            policy: String::new(),
             body: format!("{status} {reason}\n"),
         }
     }
@@ -156,9 +182,14 @@ impl Answer {
         } else {
             ""
         };
+        let policy = match self.policy.as_str() {
+            "" => "default-src 'none'; frame-ancestors 'none'",
+            policy => policy,
+        };
         let mut out = format!(
             "HTTP/1.1 {} {}\r\nDate: {}\r\n{allow}Content-Type: {}\r\nContent-Length: {}\r\n\
-             Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+             Content-Security-Policy: {policy}\r\nX-Content-Type-Options: nosniff\r\n\
+             Referrer-Policy: no-referrer\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
             self.status,
             self.reason,
             httpdate::fmt_http_date(SystemTime::now()),
@@ -172,23 +203,47 @@ impl Answer {
     }
 }
 
-fn answer(path: &[u8], method: Method, stats: &Stats) -> Answer {
-    if !matches!(path, b"/" | b"/health" | b"/metrics") {
-        return Answer::refused(404, "Not Found");
-    }
-    if !matches!(method, Method::Get | Method::Head) {
-        return Answer::refused(405, "Method Not Allowed");
-    }
-    match path {
-        b"/metrics" => Answer::ok(PROMETHEUS, metrics(stats)),
-        b"/health" => Answer::ok(TEXT, "ok\n".into()),
-        _ => Answer::ok(TEXT, INDEX.into()),
+/// What a path stands for.
+enum Page {
+    Live,
+    Text,
+    Json,
+    Metrics,
+    Health,
+}
+
+impl Page {
+    fn of(path: &[u8]) -> Option<Self> {
+        Some(match path {
+            b"/" | b"/status.html" => Self::Live,
+            b"/status" => Self::Text,
+            b"/status.json" => Self::Json,
+            b"/metrics" => Self::Metrics,
+            b"/health" => Self::Health,
+            _ => return None,
+        })
     }
 }
 
-fn metrics(stats: &Stats) -> String {
+async fn answer(path: &[u8], method: Method, status: &Status) -> Answer {
+    let Some(page) = Page::of(path) else {
+        return Answer::refused(404, "Not Found");
+    };
+    if !matches!(method, Method::Get | Method::Head) {
+        return Answer::refused(405, "Method Not Allowed");
+    }
+    match page {
+        Page::Live => Answer::page(),
+        Page::Text => Answer::ok(TEXT, status::text(&status.json().await)),
+        Page::Json => Answer::ok(JSON, format!("{}\n", status.json().await)),
+        Page::Metrics => Answer::ok(PROMETHEUS, metrics(status)),
+        Page::Health => Answer::ok(TEXT, "ok\n".into()),
+    }
+}
+
+fn metrics(status: &Status) -> String {
     let mut out = String::with_capacity(16 * 1024);
-    stats.render(&mut out);
+    status.stats().render(&mut out);
     out
 }
 
@@ -219,7 +274,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::stats::WorkerStats;
+    use crate::stats::{Stats, WorkerStats};
 
     /// A server on a control thread of its own; ends when dropped.
     struct Server<A> {
@@ -240,8 +295,9 @@ mod tests {
                     let (address, listener) = bind();
                     bound.send(address).expect("the test waits");
                     let stats = Arc::new(Stats::new(vec![Arc::new(WorkerStats::new(0))]));
+                    let status = Arc::new(Status::new(stats, Vec::new(), 7));
                     tokio::select! {
-                        () = serve_within(listener, stats, time_max) => {}
+                        () = serve_within(listener, status, time_max) => {}
                         _ = stopped => {}
                     }
                 });
@@ -316,10 +372,40 @@ mod tests {
     }
 
     #[test]
-    fn health_and_index() {
+    fn health() {
+        assert_eq!(body(&get(&server(), "/health")), "ok\n");
+    }
+
+    #[test]
+    fn the_live_page_may_load_itself_only() {
         let server = server();
-        assert_eq!(body(&get(&server, "/health")), "ok\n");
-        assert_eq!(body(&get(&server, "/?x=1")), INDEX);
+        for path in ["/", "/status.html?x=1"] {
+            let response = get(&server, path);
+            assert!(response.contains("\r\nContent-Type: text/html; charset=utf-8\r\n"));
+            assert!(
+                response.contains(
+                    "\r\nContent-Security-Policy: default-src 'none'; script-src 'nonce-"
+                )
+            );
+            assert!(body(&response).starts_with("<!doctype html>"), "{response}");
+        }
+    }
+
+    #[test]
+    fn status_is_text_or_json() {
+        let server = server();
+        let response = get(&server, "/status");
+        assert!(response.contains("\r\nContent-Type: text/plain; charset=utf-8\r\n"));
+        assert!(
+            body(&response).contains("\nserver.connections.max: 7\n"),
+            "{response}"
+        );
+        let response = get(&server, "/status.json");
+        assert!(response.contains("\r\nContent-Type: application/json\r\n"));
+        assert!(response.contains("\r\nX-Content-Type-Options: nosniff\r\n"));
+        let json: serde_json::Value = serde_json::from_str(body(&response)).expect("JSON");
+        assert_eq!(json["connections"]["max"], 7);
+        assert!(json["io"].is_null(), "there is no disk");
     }
 
     #[test]
@@ -345,7 +431,7 @@ mod tests {
     #[test]
     fn other_paths_are_not_found() {
         let server = server();
-        for path in ["/metrics/", "/..", "/Metrics"] {
+        for path in ["/metrics/", "/..", "/Metrics", "/status/", "/status.xml"] {
             assert!(get(&server, path).starts_with("HTTP/1.1 404 "), "{path}");
         }
     }

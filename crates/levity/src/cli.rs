@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use serde_json::json;
 
 use crate::address::Address;
 use crate::config::{self, Config, Errors, PlaceDisk, Site, Symlinks, keys};
+use crate::top;
 
 /// Exit status when something fails while running.
 pub const EXIT_FAILURE: u8 = 1;
@@ -17,6 +19,9 @@ pub const EXIT_FAILURE: u8 = 1;
 pub const EXIT_USAGE: u8 = 2;
 /// Exit status for a configuration with errors: `EX_CONFIG` of sysexits(3).
 pub const EXIT_CONFIG: u8 = 78;
+
+/// Where `levity top` asks when nothing says otherwise: the address of the examples.
+const ADMIN_USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
 
 const EXAMPLES: &str = "\
 levity serve                  serve this folder at http://127.0.0.1:8080
@@ -32,6 +37,8 @@ levity --help says more.
 pub enum Step {
     /// Run a server.
     Serve(Box<Plan>),
+    /// Show the figures of a running server.
+    Top(top::Options),
     /// Nothing is left to do: exit with this status.
     Exit(u8),
 }
@@ -124,6 +131,23 @@ enum Command {
         /// Print JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Show what a running server does, each second; q or Ctrl-C ends it
+    Top {
+        /// Its admin listener: ADDRESS:PORT or unix:PATH [default: 127.0.0.1:9180]
+        #[arg(value_name = "ADDR")]
+        address: Option<Address>,
+        /// Take the address from this configuration file
+        #[arg(
+            short,
+            long = "config",
+            value_name = "FILE",
+            conflicts_with = "address"
+        )]
+        config: Option<PathBuf>,
+        /// Print one frame without colour and end; so it is when standard output is no terminal
+        #[arg(long)]
+        once: bool,
     },
 }
 
@@ -235,6 +259,11 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
             with(&flags, streams, |streams| run(config, &flags, streams))
         }
         Some(Command::Check { config, json }) => Step::Exit(check(&config, json, streams)),
+        Some(Command::Top {
+            address,
+            config,
+            once,
+        }) => top(address, config.as_deref(), once, streams),
         None => {
             streams.err(EXAMPLES);
             Step::Exit(EXIT_USAGE)
@@ -370,6 +399,39 @@ fn check(file: &Path, json: bool, streams: &mut Streams<'_>) -> u8 {
     status
 }
 
+fn top(
+    address: Option<Address>,
+    file: Option<&Path>,
+    once: bool,
+    streams: &mut Streams<'_>,
+) -> Step {
+    let address = match (address, file) {
+        (Some(address), _) => address,
+        (None, None) => Address::Tcp(ADMIN_USUAL),
+        (None, Some(file)) => match admin(file, streams) {
+            Ok(address) => address,
+            Err(status) => return Step::Exit(status),
+        },
+    };
+    Step::Top(top::Options { address, once })
+}
+
+/// The admin listener of a configuration; an exit status when there is none.
+fn admin(file: &Path, streams: &mut Streams<'_>) -> Result<Address, u8> {
+    let config = config::load(file).map_err(|errors| {
+        streams.err(&errors.render(streams.colour));
+        EXIT_CONFIG
+    })?;
+    config.admin.ok_or_else(|| {
+        let file = file.display();
+        streams.err(&format!(
+            "error: {file} has no admin listener; add `[admin]` with `listen = \"{ADMIN_USUAL}\"` and \
+             reload the server\n"
+        ));
+        EXIT_FAILURE
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -385,6 +447,7 @@ mod tests {
         fn plan(self) -> Plan {
             match self.step {
                 Step::Serve(plan) => *plan,
+                Step::Top(_) => panic!("no server"),
                 Step::Exit(status) => panic!("exit {status}: {}", self.err),
             }
         }
@@ -625,6 +688,46 @@ mod tests {
         let plan = levity(&["run", "--config", &file]).plan();
         assert_eq!(plan.config.server.workers, Some(7));
         assert_eq!(plan.config.sites[0].root, Path::new(folder.path()));
+    }
+
+    fn topped(args: &[&str]) -> top::Options {
+        match levity(args).step {
+            Step::Top(options) => options,
+            step => panic!("{step:?}"),
+        }
+    }
+
+    #[test]
+    fn top_asks_where_it_is_told() {
+        let folder = Folder::new();
+        let file = folder.write(
+            "levity.toml",
+            "[admin]\nlisten = \"unix:admin\"\n[[site]]\nroot = \".\"\n",
+        );
+        let beside = format!("unix:{}/admin", folder.path());
+        for (args, address, once) in [
+            (&["top"][..], "127.0.0.1:9180", false),
+            (&["top", "--once"], "127.0.0.1:9180", true),
+            (&["top", "[::1]:7"], "[::1]:7", false),
+            (&["top", "unix:x"], "unix:x", false),
+            (&["top", "-c", &file], &beside, false),
+        ] {
+            let address = address.parse().unwrap();
+            assert_eq!(topped(args), top::Options { address, once });
+        }
+    }
+
+    #[test]
+    fn top_says_what_it_lacks() {
+        let folder = Folder::new();
+        let file = folder.write("levity.toml", "[[site]]\nroot = \".\"\n");
+        let ran = levity(&["top", "-c", &file]);
+        ran.exits(EXIT_FAILURE);
+        assert!(ran.err.contains("no admin listener"), "{}", ran.err);
+        folder.write("levity.toml", "nonsense");
+        levity(&["top", "-c", &file]).exits(EXIT_CONFIG);
+        levity(&["top", "-c", &file, "unix:x"]).exits(EXIT_USAGE);
+        levity(&["top", "example.org:9180"]).exits(EXIT_USAGE);
     }
 
     #[test]

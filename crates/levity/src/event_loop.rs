@@ -4,15 +4,17 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use levity_disk::guard;
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task;
 
 use crate::accept::{self, Socket};
 use crate::access_log::Log;
 use crate::address::Address;
+use crate::popular::Lately;
 use crate::route::Service;
 use crate::stall::Watch;
 use crate::worker::{Given, Worker};
@@ -33,6 +35,8 @@ pub enum Message {
     },
     /// Write access log lines here from now on.
     Log(Option<Log>),
+    /// Tell which files are asked for.
+    Popular(oneshot::Sender<Lately>),
     /// Take no more connections, finish what is in hand, then end.
     Drain,
 }
@@ -93,6 +97,11 @@ async fn live(parts: Parts) {
             }
             Message::Log(log) => {
                 worker.set_log(log);
+            }
+            Message::Popular(reply) => {
+                let lately = worker.popular.borrow().lately(Instant::now());
+                // Whoever asked may have given up.
+                let _ = reply.send(lately);
             }
             Message::Drain => {
                 listeners.close_all().await;

@@ -222,6 +222,10 @@ fn record(
         user_agent: request.header("user-agent").unwrap_or(b""),
     };
     conn.worker.finished(&record);
+    if matches!(sent.status, 200 | 206 | 304) {
+        let mut popular = conn.worker.popular.borrow_mut();
+        popular.count(request.host(), &request.path, sent.bytes);
+    }
 }
 
 /// Counts and logs an answer to something that was no request.

@@ -1,4 +1,4 @@
-//! The `levity` binary: the command line, then the server.
+//! The `levity` binary: the command line, then the server or what shows it.
 #![forbid(unsafe_code)]
 
 use std::io::IsTerminal as _;
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
     };
     match cli::step(std::env::args_os(), &mut streams) {
         Step::Serve(plan) => levity::server::run(*plan),
+        Step::Top(options) => levity::top::run(&options),
         Step::Exit(status) => ExitCode::from(status),
     }
 }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::future;
 use std::io;
 use std::mem;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -35,6 +36,7 @@ use crate::stall::Watchdog;
 use crate::stats::{
     DeviceFigures, DiskFigures, EngineFigures, HistogramFigures, Stats, WorkerStats,
 };
+use crate::status::Status;
 use crate::worker::Given;
 use crate::{accept::Socket, admin};
 
@@ -215,7 +217,7 @@ struct Server {
     plan: Plan,
     service: Arc<Service>,
     disk: Arc<Disk>,
-    stats: Arc<Stats>,
+    status: Arc<Status>,
     workers: Vec<mpsc::UnboundedSender<Message>>,
     /// Closes when the last worker has ended.
     ended: mpsc::Receiver<io::Result<()>>,
@@ -260,11 +262,15 @@ impl Server {
             .collect();
         let stats = Arc::new(gather(&worker_stats, disk.clone(), &unwritten));
         let watchdog = Watchdog::start(worker_stats.clone())?;
-        let admin = start_admin(config.admin.as_ref(), &stats)?;
+        let (workers, told): (Vec<_>, Vec<_>) =
+            (0..count).map(|_| mpsc::unbounded_channel()).unzip();
+        let connections_max = descriptors.connections_max.div_ceil(count);
+        let status = Status::new(stats, workers.clone(), connections_max * count);
+        status.set_roots(devices_of(&service));
+        let status = Arc::new(status);
+        let admin = start_admin(config.admin.as_ref(), &status)?;
         let (end, ended) = mpsc::channel(count);
-        let mut workers = Vec::with_capacity(count);
-        for (number, stats) in worker_stats.into_iter().enumerate() {
-            let (messages, told) = mpsc::unbounded_channel();
+        for (number, (stats, messages)) in worker_stats.into_iter().zip(told).enumerate() {
             let parts = Parts {
                 worker: Given {
                     service: service.clone(),
@@ -272,20 +278,19 @@ impl Server {
                     cache: cache.clone(),
                     stats,
                     log: log.as_ref().map(Writer::log),
-                    connections_max: descriptors.connections_max.div_ceil(count),
+                    connections_max,
                 },
                 listen: take_sockets(&mut bound),
-                messages: told,
+                messages,
                 guard: plan.guard,
             };
             start_worker(number, parts, end.clone())?;
-            workers.push(messages);
         }
         Ok(Self {
             plan,
             service,
             disk,
-            stats,
+            status,
             workers,
             ended,
             listening: bound,
@@ -305,7 +310,10 @@ impl Server {
             }
         }
         if let Some(admin) = &self.admin {
-            say(format_args!("metrics on {}", admin.bound.actual.url()));
+            say(format_args!(
+                "status and metrics on {}",
+                admin.bound.actual.url()
+            ));
         }
         for note in &self.service.config.notes {
             say(format_args!("configuration: {note}"));
@@ -421,7 +429,7 @@ impl Server {
             .then(|| log_writer(&config.log, &self.unwritten))
             .transpose()?;
         let admin = (config.admin != old.admin)
-            .then(|| start_admin(config.admin.as_ref(), &self.stats))
+            .then(|| start_admin(config.admin.as_ref(), &self.status))
             .transpose()?;
 
         // From here on nothing fails: a bad reload changes nothing.
@@ -440,6 +448,7 @@ impl Server {
         if let Some(admin) = admin {
             self.replace_admin(admin);
         }
+        self.status.set_roots(devices_of(&service));
         self.service = service;
         Ok(())
     }
@@ -487,6 +496,14 @@ fn same_disk(new: &config::Disk, old: &config::Disk) -> bool {
     new.chunk_bytes = old.chunk_bytes;
     new.direct = old.direct;
     new == *old
+}
+
+/// What tells the devices that files come from by name.
+fn devices_of(service: &Service) -> Vec<(u64, PathBuf)> {
+    let roots = service.roots().into_iter();
+    roots
+        .map(|root| (root.device(), root.path().to_owned()))
+        .collect()
 }
 
 fn gather(workers: &[Arc<WorkerStats>], disk: Arc<Disk>, unwritten: &Arc<AtomicU64>) -> Stats {
@@ -557,7 +574,7 @@ fn log_writer(log: &config::Log, unwritten: &Arc<AtomicU64>) -> io::Result<Optio
         .map_err(named)
 }
 
-fn start_admin(address: Option<&Address>, stats: &Arc<Stats>) -> io::Result<Option<Admin>> {
+fn start_admin(address: Option<&Address>, status: &Arc<Status>) -> io::Result<Option<Admin>> {
     let Some(address) = address else {
         return Ok(None);
     };
@@ -568,7 +585,7 @@ fn start_admin(address: Option<&Address>, stats: &Arc<Stats>) -> io::Result<Opti
     };
     Ok(Some(Admin {
         bound,
-        serving: tokio::spawn(admin::serve(listener, stats.clone())),
+        serving: tokio::spawn(admin::serve(listener, status.clone())),
     }))
 }
 

@@ -13,6 +13,7 @@ use tokio::time;
 
 use crate::access_log::{Log, Record};
 use crate::cache::{Cache, Shared};
+use crate::popular::Popular;
 use crate::request::Request;
 use crate::route::Service;
 use crate::stats::WorkerStats;
@@ -62,6 +63,8 @@ pub struct Worker {
     #[expect(clippy::vec_box, reason = "they travel in and out in their boxes")]
     requests: RefCell<Vec<Box<Request>>>,
     log: RefCell<Option<Log>>,
+    /// Which files are asked for.
+    pub popular: RefCell<Popular>,
     time: Cell<Time>,
     draining: Cell<bool>,
     /// One permit for each connection that may be open.
@@ -103,6 +106,7 @@ impl Worker {
             service: RefCell::new(Rc::new(given.service)),
             requests: RefCell::default(),
             log: RefCell::new(given.log),
+            popular: RefCell::new(Popular::new(Instant::now())),
             time: Cell::new(Time::now()),
             draining: Cell::new(false),
             places: Arc::new(Semaphore::new(given.connections_max)),
@@ -193,6 +197,7 @@ impl Worker {
             }
             let ttl = self.service().config.disk.entry_ttl;
             self.cache.expire(Instant::now(), ttl);
+            self.popular.borrow_mut().sweep(Instant::now());
             self.time.set(Time::now());
             self.flush_log();
         }

@@ -20,4 +20,5 @@ mod names;
 mod range;
 mod refused;
 mod signals;
+mod status;
 mod timeouts;

@@ -1,0 +1,152 @@
+//! Which files are asked for most, as the workers tell it.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{Mutex, oneshot};
+use tokio::time;
+
+use super::shown::shown;
+use crate::event_loop::Message;
+use crate::popular::{Counted, Lately, Listed, merge};
+
+/// Files that are told of.
+const FILES_MAX: usize = 20;
+
+/// How long a worker may take to answer; one that takes longer is told of as it was before.
+const ANSWER_MAX: Duration = Duration::from_millis(200);
+
+/// One line to each worker. Those who ask take turns, so that a worker which does not answer never has
+/// more than one question to answer.
+pub struct Files(Mutex<Vec<Line>>);
+
+struct Line {
+    worker: UnboundedSender<Message>,
+    asked: Option<oneshot::Receiver<Lately>>,
+    latest: Option<Lately>,
+}
+
+impl Files {
+    pub fn new(workers: Vec<UnboundedSender<Message>>) -> Self {
+        let line = |worker| Line {
+            worker,
+            asked: None,
+            latest: None,
+        };
+        Self(Mutex::new(workers.into_iter().map(line).collect()))
+    }
+
+    /// The files by requests and by bytes. Waits for the workers, [`ANSWER_MAX`] at most.
+    pub async fn json(&self) -> Value {
+        let mut lines = self.0.lock().await;
+        lines.iter_mut().for_each(Line::ask);
+        let deadline = Instant::now() + ANSWER_MAX;
+        for line in lines.iter_mut() {
+            let answer = time::timeout_at(deadline.into(), line.answer()).await;
+            line.take(answer.ok());
+        }
+        let all: Vec<_> = lines
+            .iter()
+            .filter_map(|line| line.latest.as_ref())
+            .collect();
+        told(&all)
+    }
+}
+
+impl Line {
+    fn ask(&mut self) {
+        if self.asked.is_some() {
+            return;
+        }
+        let (reply, answer) = oneshot::channel();
+        // A worker that has ended drops the question, and so the answer.
+        let _ = self.worker.send(Message::Popular(reply));
+        self.asked = Some(answer);
+    }
+
+    /// `None` from a worker that has ended.
+    async fn answer(&mut self) -> Option<Lately> {
+        self.asked.as_mut()?.await.ok()
+    }
+
+    /// What came of waiting; nothing when that took too long.
+    fn take(&mut self, answer: Option<Option<Lately>>) {
+        if let Some(answer) = answer {
+            self.asked = None;
+            self.latest = answer;
+        }
+    }
+}
+
+fn told(all: &[&Lately]) -> Value {
+    let time = all.iter().map(|lately| lately.time).max();
+    let requests = all.iter().flat_map(|lately| &lately.requests);
+    let bytes = all.iter().flat_map(|lately| &lately.bytes);
+    json!({
+        "seconds": super::seconds(time.unwrap_or_default()),
+        "by_requests": list(requests, |file| json!({
+            "file": shown(&file.name),
+            "requests": file.least,
+            "requests_max": file.most,
+        })),
+        "by_bytes": list(bytes, |file| json!({
+            "file": shown(&file.name),
+            "sent_bytes": file.least,
+            "sent_bytes_max": file.most,
+        })),
+    })
+}
+
+fn list<'l>(
+    lists: impl Iterator<Item = &'l Listed> + Clone,
+    json: impl Fn(&Counted) -> Value,
+) -> Vec<Value> {
+    merge(lists, FILES_MAX).iter().map(json).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::popular::Popular;
+
+    fn lately(path: &str) -> Lately {
+        let now = Instant::now();
+        let mut popular = Popular::new(now);
+        popular.count(b"h", path.as_bytes(), 5);
+        popular.lately(now)
+    }
+
+    fn reply(told: &mut mpsc::UnboundedReceiver<Message>, path: &str) {
+        match told.try_recv() {
+            Ok(Message::Popular(reply)) => reply.send(lately(path)).expect("somebody waits"),
+            _ => panic!("nothing was asked"),
+        }
+    }
+
+    #[test]
+    fn a_worker_that_does_not_answer_is_asked_once() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("runtime");
+        runtime.block_on(async {
+            let (quick, mut by_quick) = mpsc::unbounded_channel();
+            let (stuck, mut by_stuck) = mpsc::unbounded_channel();
+            let files = Files::new(vec![stuck, quick]);
+            let (json, ()) = tokio::join!(files.json(), async { reply(&mut by_quick, "/<b>\n") });
+            assert_eq!(json["by_requests"][0]["file"], r"h/<b>\x0a");
+            assert_eq!(json["by_bytes"][0]["sent_bytes"], 5);
+            let (json, ()) = tokio::join!(files.json(), async { reply(&mut by_quick, "/later") });
+            assert_eq!(json["by_requests"][0]["file"], "h/later");
+            assert_eq!(by_stuck.len(), 1);
+            // It comes back, and what it says was asked long ago.
+            reply(&mut by_stuck, "/stuck");
+            let (json, ()) = tokio::join!(files.json(), async { reply(&mut by_quick, "/later") });
+            let listed = json["by_requests"].as_array().expect("a list");
+            assert_eq!(listed.len(), 2, "{json}");
+        });
+    }
+}

@@ -1,0 +1,302 @@
+//! What the server does at this moment: everything that `/status` and `levity top` show.
+//!
+//! Gathered on the control thread when somebody asks, as one JSON value; the text is made from it, and
+//! the page and `levity top` read it. Its keys are promised in `docs/status.md`.
+
+mod files;
+mod history;
+mod mounts;
+mod page;
+mod shown;
+mod text;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::access_log::{End, Source};
+use crate::diagnostics;
+use crate::event_loop::Message;
+use crate::stats::{
+    DeviceFigures, DiskFigures, EngineFigures, HistogramFigures, Stats, WorkerFigures,
+};
+
+pub use history::INTERVAL;
+pub use page::page;
+pub use shown::is_plain;
+pub use text::text;
+
+use files::Files;
+use history::History;
+use mounts::Mounts;
+use shown::shown;
+
+/// Where the figures come from. Its locks are the control thread's own: a worker never waits for one.
+pub struct Status {
+    stats: Arc<Stats>,
+    files: Files,
+    connections_max: usize,
+    /// Devices and paths of the roots that are served now.
+    roots: Mutex<Vec<(u64, PathBuf)>>,
+    history: Mutex<History>,
+}
+
+impl Status {
+    /// Of these counters, and of workers that are told things through these channels.
+    pub fn new(
+        stats: Arc<Stats>,
+        workers: Vec<UnboundedSender<Message>>,
+        connections_max: usize,
+    ) -> Self {
+        Self {
+            stats,
+            files: Files::new(workers),
+            connections_max,
+            roots: Mutex::default(),
+            history: Mutex::default(),
+        }
+    }
+
+    /// These are served from now on.
+    pub fn set_roots(&self, roots: Vec<(u64, PathBuf)>) {
+        *lock(&self.roots) = roots;
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Remembers what it is like now. Call it every [`INTERVAL`].
+    pub fn sample(&self) {
+        let workers = self.workers();
+        let connections = workers.iter().map(|worker| worker.open).sum();
+        let stall = workers.iter().map(|worker| worker.stall.sum).sum();
+        let devices = self.stats.disk().map(|disk| disk.devices);
+        let devices = devices.unwrap_or_default();
+        lock(&self.history).add(Instant::now(), connections, stall, devices);
+    }
+
+    /// All figures. Waits for workers that are busy, for a moment.
+    pub async fn json(&self) -> Value {
+        let files = self.files.json().await;
+        let workers = self.workers();
+        let history = lock(&self.history);
+        let disk = self.stats.disk();
+        let now = SystemTime::now();
+        let started = self.stats.started();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "start_time_seconds": since_epoch(started),
+            "time_seconds": since_epoch(now),
+            "uptime_seconds": seconds(now.duration_since(started).unwrap_or_default()),
+            "connections": self.connections(&workers),
+            "requests": requests(&workers),
+            "sent_bytes": sum(&workers, |worker| worker.sent_bytes),
+            "io": disk.as_ref().map(|disk| io(disk, &workers)),
+            "devices": disk.map(|disk| self.devices(&disk.devices, &history)),
+            "workers": workers.iter().map(worker).collect::<Vec<_>>(),
+            "files": files,
+            "log": {
+                "access_dropped": self.stats.access_log_dropped(),
+                "diagnostics_dropped": diagnostics::dropped(),
+            },
+            "history": {
+                "interval_seconds": seconds(INTERVAL),
+                "connections": history.connections().collect::<Vec<_>>(),
+                "stall_seconds": history.stall().map(seconds).collect::<Vec<_>>(),
+            },
+        })
+    }
+
+    fn workers(&self) -> Vec<WorkerFigures> {
+        let workers = self.stats.workers().iter();
+        workers.map(|worker| worker.figures()).collect()
+    }
+
+    fn connections(&self, workers: &[WorkerFigures]) -> Value {
+        let open = sum(workers, |worker| worker.open);
+        let busy = sum(workers, |worker| worker.busy).min(open);
+        let ended = End::ALL.into_iter().enumerate();
+        let ended = ended.map(|(at, end)| (end.label(), sum(workers, |worker| worker.ended[at])));
+        json!({
+            "open": open,
+            "busy": busy,
+            "idle": open - busy,
+            "max": self.connections_max,
+            "accepted": sum(workers, |worker| worker.accepted),
+            "accept_pauses": sum(workers, |worker| worker.accept_pauses),
+            "ended": object(ended),
+        })
+    }
+
+    /// Each device, the slowest first.
+    fn devices(&self, devices: &[DeviceFigures], history: &History) -> Vec<Value> {
+        let roots = lock(&self.roots);
+        // Without /proc the names are missing, and nothing else.
+        let mounts = Mounts::read().unwrap_or_default();
+        let mut slow: Vec<_> = (0..)
+            .zip(devices)
+            .map(|(place, device)| (Recent::of(device, history.before(place)), place, device))
+            .collect();
+        slow.sort_by(|(a, _, one), (b, _, two)| {
+            let pain = b.pain(two).cmp(&a.pain(one));
+            pain.then_with(|| two.queued.cmp(&one.queued))
+        });
+        let told = |(recent, place, device): (Recent, usize, &DeviceFigures)| {
+            let roots = roots.iter().map(|(device, path)| (*device, path.as_path()));
+            let mount = mounts.of(device.number, roots);
+            json!({
+                "device": device.device,
+                "mount": mount.map(|mount| shown(mount.path.as_os_str().as_encoded_bytes())),
+                "file_system": mount.map(|mount| shown(mount.file_system.as_bytes())),
+                "pain_seconds": seconds(recent.pain(device)),
+                "queued": device.queued,
+                "in_flight": device.in_flight,
+                "depth": device.depth,
+                "oldest_seconds": device.oldest.map(seconds),
+                "jobs": device.service.count(),
+                "read_bytes": device.bytes_read,
+                "recent": recent.json(),
+                "history": history.jobs(place).collect::<Vec<_>>(),
+            })
+        };
+        slow.into_iter().map(told).collect()
+    }
+}
+
+/// What a device has done in the last seconds.
+struct Recent {
+    time: Duration,
+    read_bytes: u64,
+    queue: HistogramFigures,
+    service: HistogramFigures,
+}
+
+impl Recent {
+    /// Since `before`; a device that was not known then has done all that it has done since.
+    fn of(now: &DeviceFigures, before: Option<(Instant, &DeviceFigures)>) -> Self {
+        match before {
+            Some((at, before)) => Self {
+                time: at.elapsed(),
+                read_bytes: now.bytes_read.saturating_sub(before.bytes_read),
+                queue: now.queue.since(&before.queue),
+                service: now.service.since(&before.service),
+            },
+            None => Self {
+                time: Duration::ZERO,
+                read_bytes: now.bytes_read,
+                queue: now.queue.clone(),
+                service: now.service.clone(),
+            },
+        }
+    }
+
+    /// How long a client has to wait for this device if it is unlucky.
+    fn pain(&self, now: &DeviceFigures) -> Duration {
+        let unlucky = |times: &HistogramFigures| times.quantile(0.99).unwrap_or_default();
+        let oldest = now.oldest.unwrap_or_default();
+        oldest.max(unlucky(&self.queue) + unlucky(&self.service))
+    }
+
+    fn json(&self) -> Value {
+        let quantile = |times: &HistogramFigures, share| times.quantile(share).map(seconds);
+        let elapsed = self.time.as_secs_f64();
+        json!({
+            "seconds": seconds(self.time),
+            "jobs": self.service.count(),
+            "read_bytes_per_second": (elapsed > 0.0).then(|| (self.read_bytes as f64 / elapsed).round()),
+            "queue_p50_seconds": quantile(&self.queue, 0.5),
+            "queue_p99_seconds": quantile(&self.queue, 0.99),
+            "service_p50_seconds": quantile(&self.service, 0.5),
+            "service_p99_seconds": quantile(&self.service, 0.99),
+        })
+    }
+}
+
+fn requests(workers: &[WorkerFigures]) -> Value {
+    let classes = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"].into_iter();
+    let by_status = classes.enumerate();
+    let by_status = by_status.map(|(at, name)| (name, sum(workers, |worker| worker.requests[at])));
+    let by_source = Source::ALL.into_iter().enumerate().map(|(at, source)| {
+        let name = match source {
+            Source::None => "none",
+            source => source.label(),
+        };
+        (name, sum(workers, |worker| worker.sources[at]))
+    });
+    json!({
+        "finished": sum(workers, |worker| worker.requests.iter().sum()),
+        "by_status": object(by_status),
+        "by_source": object(by_source),
+    })
+}
+
+fn io(disk: &DiskFigures, workers: &[WorkerFigures]) -> Value {
+    let cached = sum(workers, |worker| worker.reads_cached);
+    let engine = |engine: &EngineFigures| {
+        json!({
+            "engine": engine.name,
+            "async_read": engine.reads_async,
+            "sync_read": engine.reads_sync,
+            "direct_read": engine.reads_direct,
+            // No engine has a part in these; one of them must be counted for.
+            "cached_read": if engine.name == disk.own_engine { cached } else { 0 },
+            "read_bytes": engine.bytes_read,
+            "opens": engine.opens,
+        })
+    };
+    json!({
+        "engine": disk.own_engine,
+        "reason": disk.reason,
+        "threads": disk.threads,
+        "arriving": disk.arriving,
+        "errors": disk.errors,
+        "canceled": disk.canceled,
+        "full": disk.full,
+        "engines": disk.engines.iter().map(engine).collect::<Vec<_>>(),
+    })
+}
+
+fn worker(worker: &WorkerFigures) -> Value {
+    json!({
+        "worker": worker.worker,
+        "open": worker.open,
+        "busy": worker.busy,
+        "requests": worker.requests.iter().sum::<u64>(),
+        "sent_bytes": worker.sent_bytes,
+        "stall_count": worker.stall.count(),
+        "stall_seconds": seconds(worker.stall.sum),
+        "stall_max_seconds": seconds(worker.stall_max),
+        "hog_count": worker.hog.count(),
+        "hog_seconds": seconds(worker.hog.sum),
+        "preempted_seconds": seconds(worker.preempted.sum),
+        "run_queue_wait_seconds": seconds(worker.run_queue_wait),
+    })
+}
+
+fn object(members: impl Iterator<Item = (&'static str, u64)>) -> Map<String, Value> {
+    members
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect()
+}
+
+fn sum(workers: &[WorkerFigures], value: impl Fn(&WorkerFigures) -> u64) -> u64 {
+    workers.iter().map(value).sum()
+}
+
+/// To the microsecond.
+fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e6
+}
+
+fn since_epoch(time: SystemTime) -> f64 {
+    seconds(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

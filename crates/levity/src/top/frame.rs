@@ -1,0 +1,461 @@
+//! One frame of `levity top`: lines of text from the figures, and rates from two of them.
+
+use serde_json::Value;
+
+use crate::status::is_plain;
+
+/// Files that are shown of each list.
+const FILES_MAX: usize = 10;
+
+/// A line and how it looks.
+pub struct Line {
+    pub text: String,
+    pub tone: Tone,
+}
+
+/// How a line looks, where that may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    Plain,
+    /// A heading.
+    Strong,
+    /// Something that should not be so.
+    Bad,
+}
+
+/// The figures `now`, with rates since `before` if that is of the same run of the server. A figure that
+/// is missing is `-`. Contains no control character, whatever the server said.
+pub fn frame(now: &Value, before: Option<&Value>, address: &str) -> Vec<Line> {
+    let key = "start_time_seconds";
+    let before = before.filter(|before| before[key] == now[key]);
+    let view = View { now, before };
+    let mut lines = view.head(address);
+    lines.extend(view.devices());
+    lines.extend(view.workers());
+    lines.extend(view.files());
+    for line in &mut lines {
+        line.text.retain(is_plain);
+    }
+    lines
+}
+
+/// A line about something bad.
+pub fn bad(text: String) -> Line {
+    Line {
+        text: text.replace(|c| !is_plain(c), " "),
+        tone: Tone::Bad,
+    }
+}
+
+fn plain(text: String) -> Line {
+    let tone = Tone::Plain;
+    Line { text, tone }
+}
+
+fn strong(text: impl Into<String>) -> Line {
+    Line {
+        text: text.into(),
+        tone: Tone::Strong,
+    }
+}
+
+struct View<'v> {
+    now: &'v Value,
+    before: Option<&'v Value>,
+}
+
+impl View<'_> {
+    fn head(&self, address: &str) -> Vec<Line> {
+        let Value::Object(_) = self.now else {
+            return Vec::new();
+        };
+        let now = self.now;
+        let (connections, requests, io) = (&now["connections"], &now["requests"], &now["io"]);
+        let title = format!(
+            "levity {} at {address}, up {}, engine {}",
+            text(&now["version"]),
+            time(&now["uptime_seconds"]),
+            text(&io["engine"]),
+        );
+        let of_connections = format!(
+            "connections {} open, {} busy, {} idle, at most {}; {} accepted",
+            count(&connections["open"]),
+            count(&connections["busy"]),
+            count(&connections["idle"]),
+            count(&connections["max"]),
+            per_second(self.rate("/connections/accepted")),
+        );
+        let of_requests = format!(
+            "requests    {}, {} sent; 4xx {}, 5xx {}, {} in all",
+            per_second(self.rate("/requests/finished")),
+            bytes_per_second(self.rate("/sent_bytes")),
+            per_second(self.rate("/requests/by_status/4xx")),
+            per_second(self.rate("/requests/by_status/5xx")),
+            count(&requests["finished"]),
+        );
+        let of_reads = format!(
+            "reads       cached {}, async {}, sync {}; {} from the disk",
+            per_second(self.rate_of_engines("cached_read")),
+            per_second(self.rate_of_engines("async_read")),
+            per_second(self.rate_of_engines("sync_read")),
+            bytes_per_second(self.rate_of_engines("read_bytes")),
+        );
+        let mut lines = vec![
+            strong(title),
+            plain(of_connections),
+            plain(of_requests),
+            plain(of_reads),
+        ];
+        lines.extend(self.trouble());
+        lines
+    }
+
+    /// What should not be so, and is.
+    fn trouble(&self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let log = &self.now["log"];
+        let lost = number(&log["access_dropped"]) + number(&log["diagnostics_dropped"]);
+        if lost > 0.0 {
+            lines.push(bad(format!("{lost} log lines lost")));
+        }
+        let full = number(&self.now["io"]["full"]);
+        if full > 0.0 {
+            lines.push(bad(format!(
+                "{full} operations refused: a queue or the memory was full"
+            )));
+        }
+        lines
+    }
+
+    fn devices(&self) -> Vec<Line> {
+        let heads = [
+            "mount", "kind", "queued", "flying", "oldest", "p50", "p99", "in queue", "read",
+        ];
+        let row = |device: &Value| {
+            let recent = &device["recent"];
+            [
+                text(&device["mount"]),
+                text(&device["file_system"]),
+                count(&device["queued"]),
+                format!(
+                    "{}/{}",
+                    count(&device["in_flight"]),
+                    count(&device["depth"])
+                ),
+                time(&device["oldest_seconds"]),
+                time(&recent["service_p50_seconds"]),
+                time(&recent["service_p99_seconds"]),
+                time(&recent["queue_p99_seconds"]),
+                bytes_per_second(recent["read_bytes_per_second"].as_f64()),
+            ]
+        };
+        let is_bad = |device: &Value| number(&device["oldest_seconds"]) > 1.0;
+        table(heads, 2, list(&self.now["devices"]), row, is_bad)
+    }
+
+    fn workers(&self) -> Vec<Line> {
+        let heads = [
+            "worker", "open", "busy", "requests", "sent", "stalls", "longest", "hogs", "cpu wait",
+        ];
+        let row = |worker: &Value| {
+            let of = |key| self.rate_of(worker, key);
+            [
+                text(&worker["worker"]),
+                count(&worker["open"]),
+                count(&worker["busy"]),
+                per_second(of("requests")),
+                bytes_per_second(of("sent_bytes")),
+                count(&worker["stall_count"]),
+                time(&worker["stall_max_seconds"]),
+                count(&worker["hog_count"]),
+                share(of("run_queue_wait_seconds")),
+            ]
+        };
+        let is_bad = |worker: &Value| self.rate_of(worker, "stall_count") > Some(0.0);
+        table(heads, 1, list(&self.now["workers"]), row, is_bad)
+    }
+
+    fn files(&self) -> Vec<Line> {
+        let files = &self.now["files"];
+        let by_requests = list(&files["by_requests"]).iter();
+        let by_bytes = list(&files["by_bytes"]).iter();
+        if by_requests.len() == 0 {
+            return Vec::new();
+        }
+        let lately = time(&files["seconds"]);
+        let mut lines = vec![
+            plain(String::new()),
+            strong(format!("requests  file, in the last {lately}")),
+        ];
+        lines.extend(by_requests.take(FILES_MAX).map(|file| {
+            plain(format!(
+                "{:>8}  {}",
+                count(&file["requests"]),
+                text(&file["file"])
+            ))
+        }));
+        lines.extend([
+            plain(String::new()),
+            strong(format!("    sent  file, in the last {lately}")),
+        ]);
+        lines.extend(by_bytes.take(FILES_MAX).map(|file| {
+            let sent = file["sent_bytes"].as_f64();
+            plain(format!(
+                "{:>8}  {}",
+                sent.map_or("-".to_owned(), bytes),
+                text(&file["file"])
+            ))
+        }));
+        lines
+    }
+
+    /// Per second, of the figure at this place.
+    fn rate(&self, pointer: &str) -> Option<f64> {
+        let now = self.now.pointer(pointer)?.as_f64()?;
+        let before = self.before?.pointer(pointer)?.as_f64()?;
+        self.per_second(now, before)
+    }
+
+    /// Per second, of a figure of all engines.
+    fn rate_of_engines(&self, key: &str) -> Option<f64> {
+        let sum = |status: &Value| {
+            let engines = list(&status["io"]["engines"]).iter();
+            engines.map(|engine| number(&engine[key])).sum()
+        };
+        self.per_second(sum(self.now), sum(self.before?))
+    }
+
+    /// Per second, of a figure of a worker.
+    fn rate_of(&self, worker: &Value, key: &str) -> Option<f64> {
+        let mut workers = list(&self.before?["workers"]).iter();
+        let same = workers.find(|before| before["worker"] == worker["worker"])?;
+        self.per_second(worker[key].as_f64()?, same[key].as_f64()?)
+    }
+
+    fn per_second(&self, now: f64, before: f64) -> Option<f64> {
+        let at = |status: &Value| status["time_seconds"].as_f64();
+        let elapsed = at(self.now)? - at(self.before?)?;
+        (elapsed > 0.0 && now >= before).then(|| (now - before) / elapsed)
+    }
+}
+
+/// A heading and rows, each column as wide as its widest cell. The first `left` columns begin at the
+/// left, the others end at the right. Nothing without rows.
+fn table<const N: usize>(
+    heads: [&str; N],
+    left: usize,
+    members: &[Value],
+    row: impl Fn(&Value) -> [String; N],
+    is_bad: impl Fn(&Value) -> bool,
+) -> Vec<Line> {
+    if members.is_empty() {
+        return Vec::new();
+    }
+    let rows: Vec<_> = members.iter().map(row).collect();
+    let len = |text: &str| text.chars().count();
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        let cells = rows.iter().map(|row| len(&row[column]));
+        cells.fold(len(heads[column]), usize::max)
+    });
+    let aligned = |cells: [&str; N]| {
+        let cells = cells.iter().zip(widths).enumerate();
+        let cells = cells.map(|(column, (cell, width))| match column < left {
+            true => format!("{cell:<width$}"),
+            false => format!("{cell:>width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    let mut lines = vec![plain(String::new()), strong(aligned(heads))];
+    lines.extend(rows.iter().zip(members).map(|(row, member)| Line {
+        text: aligned(std::array::from_fn(|column| row[column].as_str())),
+        tone: if is_bad(member) {
+            Tone::Bad
+        } else {
+            Tone::Plain
+        },
+    }));
+    lines
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(0.0)
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn count(value: &Value) -> String {
+    text(value)
+}
+
+fn per_second(rate: Option<f64>) -> String {
+    match rate {
+        Some(rate) if rate > 0.0 && rate < 9.5 => format!("{rate:.1}/s"),
+        Some(rate) => format!("{rate:.0}/s"),
+        None => "-/s".to_owned(),
+    }
+}
+
+fn bytes_per_second(rate: Option<f64>) -> String {
+    match rate {
+        Some(rate) => format!("{}/s", bytes(rate)),
+        None => "-".to_owned(),
+    }
+}
+
+fn share(rate: Option<f64>) -> String {
+    match rate {
+        Some(rate) => format!("{:.0} %", rate * 100.0),
+        None => "-".to_owned(),
+    }
+}
+
+fn bytes(mut value: f64) -> String {
+    let mut units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].into_iter();
+    let mut unit = units.next();
+    while value >= 1023.5
+        && let Some(larger) = units.next()
+    {
+        value /= 1024.0;
+        unit = Some(larger);
+    }
+    let unit = unit.unwrap_or("B");
+    match unit != "B" && value < 99.5 {
+        true => format!("{value:.1} {unit}"),
+        false => format!("{value:.0} {unit}"),
+    }
+}
+
+fn time(value: &Value) -> String {
+    let Some(seconds) = value.as_f64() else {
+        return "-".to_owned();
+    };
+    match seconds {
+        0.0 => "0".to_owned(),
+        s if s < 0.001 => format!("{:.0} us", s * 1e6),
+        s if s < 0.01 => format!("{:.1} ms", s * 1e3),
+        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7_200.0 => format!("{:.0} min", (s / 60.0).floor()),
+        s if s < 172_800.0 => format!("{:.0} h", (s / 3_600.0).floor()),
+        s => format!("{:.0} days", (s / 86_400.0).floor()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(time: f64, requests: u64) -> Value {
+        json!({
+            "version": "9.9", "start_time_seconds": 5.0, "time_seconds": time, "uptime_seconds": 90.0,
+            "connections": { "open": 3, "busy": 1, "idle": 2, "max": 100, "accepted": 7 },
+            "requests": { "finished": requests, "by_status": { "4xx": 0, "5xx": 0 } },
+            "sent_bytes": requests * 1024,
+            "io": { "engine": "threads", "full": 0, "engines": [
+                { "async_read": 5, "sync_read": 0, "cached_read": 9 * requests, "read_bytes": 0 },
+                { "async_read": 5, "sync_read": 0, "cached_read": requests, "read_bytes": 0 },
+            ] },
+            "devices": [{ "device": "8:1", "mount": "/srv", "file_system": "ext4", "queued": 4,
+                "in_flight": 16, "depth": 16, "oldest_seconds": 31.2,
+                "recent": { "service_p50_seconds": 0.005, "service_p99_seconds": null,
+                            "queue_p99_seconds": 0.0005, "read_bytes_per_second": 3e6 } }],
+            "workers": [{ "worker": 0, "open": 3, "busy": 1, "requests": requests, "sent_bytes": 0,
+                "stall_count": 0, "stall_max_seconds": 0.0, "hog_count": 0,
+                "run_queue_wait_seconds": time / 10.0 }],
+            "files": { "seconds": 61.5,
+                "by_requests": [{ "file": "h/a\u{1b}[2J\u{202e}", "requests": 12 }],
+                "by_bytes": [{ "file": "h/b", "sent_bytes": 1536 }] },
+            "log": { "access_dropped": 0, "diagnostics_dropped": 0 },
+        })
+    }
+
+    fn text_of(lines: &[Line]) -> String {
+        lines
+            .iter()
+            .map(|line| format!("{}\n", line.text))
+            .collect()
+    }
+
+    #[test]
+    fn rates_come_from_two_looks() {
+        let lines = frame(&status(12.0, 300), Some(&status(10.0, 100)), "unix:s");
+        let text = text_of(&lines);
+        for part in [
+            "levity 9.9 at unix:s, up 90 s, engine threads\n",
+            "connections 3 open, 1 busy, 2 idle, at most 100; 0/s accepted\n",
+            "requests    100/s, 100 KiB/s sent; 4xx 0/s, 5xx 0/s, 300 in all\n",
+            "reads       cached 1000/s, async 0/s, sync 0/s; 0 B/s from the disk\n",
+            "/srv   ext4       4   16/16    31 s  5.0 ms    -    500 us  2.9 MiB/s\n",
+            "10 %\n",
+            "      12  h/a[2J\n",
+            " 1.5 KiB  h/b\n",
+        ] {
+            assert!(text.contains(part), "{part:?} in {text}");
+        }
+        let of = |part: &str| {
+            lines
+                .iter()
+                .find(|line| line.text.contains(part))
+                .unwrap()
+                .tone
+        };
+        assert_eq!(
+            (of("/srv"), of("worker"), of("h/a")),
+            (Tone::Bad, Tone::Strong, Tone::Plain)
+        );
+    }
+
+    #[test]
+    fn another_run_of_the_server_has_no_rates() {
+        let mut before = status(10.0, 100);
+        before["start_time_seconds"] = json!(4.0);
+        for before in [None, Some(&before)] {
+            let text = text_of(&frame(&status(12.0, 300), before, ""));
+            assert!(text.contains("requests    -/s, - sent"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_does_no_harm() {
+        for odd in [
+            json!({}),
+            json!(null),
+            json!({ "devices": 3, "workers": [null] }),
+        ] {
+            frame(&odd, Some(&odd), "");
+        }
+    }
+
+    #[test]
+    fn units() {
+        for (seconds, shown) in [
+            (0.0, "0"),
+            (0.00005, "50 us"),
+            (0.0025, "2.5 ms"),
+            (0.25, "250 ms"),
+            (2.5, "2.5 s"),
+            (119.0, "119 s"),
+            (3_601.0, "60 min"),
+            (90_000.0, "25 h"),
+            (200_000.0, "2 days"),
+        ] {
+            assert_eq!(time(&json!(seconds)), shown);
+        }
+        for (count, shown) in [(1023.0, "1023 B"), (1024.0, "1.0 KiB"), (5e8, "477 MiB")] {
+            assert_eq!(bytes(count), shown);
+        }
+    }
+}

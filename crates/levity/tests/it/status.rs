@@ -1,0 +1,377 @@
+//! `/status` in its forms: what they say, and what is promised of them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{Answer, Client, Launch, Server, Tree, per_engine, wait_until};
+
+const TABLES: &str = "[log]\naccess = \"off\"\n[admin]\nlisten = \"unix:{own}/admin\"\n";
+
+fn server(tree: &Tree, engine: &str) -> Server {
+    Launch::site(tree.path(), TABLES, "")
+        .engine(engine)
+        .workers(2)
+        .start()
+}
+
+#[track_caller]
+fn ask(server: &Server, path: &str) -> Answer {
+    let answer = Client::unix(&server.own("admin")).get(path);
+    answer.assert_status(200);
+    answer
+}
+
+#[track_caller]
+fn json(server: &Server) -> Value {
+    serde_json::from_slice(&ask(server, "/status.json").body).expect("JSON")
+}
+
+/// The figure of a line of the text.
+#[track_caller]
+fn figure(text: &str, name: &str) -> String {
+    let lines = text.lines().filter_map(|line| line.split_once(": "));
+    let mut named = lines.filter(|(line, _)| *line == name);
+    let found = named.next().map(|(_, value)| value.to_owned());
+    found.unwrap_or_else(|| panic!("no {name} in {text}"))
+}
+
+/// Something of everything: a hit, a miss, a file from the disk.
+fn work(tree: &Tree, server: &Server) {
+    let bytes = tree.filled("dir/large", 700_000);
+    tree.evict("dir/large");
+    assert!(server.get("/dir/large").body == bytes);
+    server.get("/none").assert_status(404);
+}
+
+fn file(tree: &Tree) {
+    fs::create_dir(tree.at("dir")).expect("mkdir");
+}
+
+per_engine! {
+    fn text_and_json_agree(engine) {
+        let tree = Tree::new();
+        file(&tree);
+        let server = server(&tree, engine);
+        work(&tree, &server);
+        wait_until("the connections are gone", || json(&server)["connections"]["open"] == 0);
+        let text = ask(&server, "/status").text();
+        let json = json(&server);
+        let engine = json["io"]["engine"].as_str().expect("an engine");
+        for (line, pointer) in [
+            ("server.requests.finished", "/requests/finished"),
+            ("server.requests.by-status.4xx", "/requests/by_status/4xx"),
+            ("server.connections.accepted", "/connections/accepted"),
+            ("server.sent-bytes", "/sent_bytes"),
+            (&format!("server.io.{engine}.async-read"), "/io/engines/0/async_read"),
+            (&format!("server.io.{engine}.sync-read"), "/io/engines/0/sync_read"),
+            (&format!("server.io.{engine}.cached-read"), "/io/engines/0/cached_read"),
+            ("server.io.reason", "/io/reason"),
+        ] {
+            let value = json.pointer(pointer).expect(pointer);
+            let value = value.as_str().map_or(value.to_string(), str::to_owned);
+            assert_eq!(figure(&text, line), value, "{line}");
+        }
+        assert_eq!(json["requests"]["finished"], 2);
+        assert_eq!(json["requests"]["by_status"]["4xx"], 1);
+        assert!(json["sent_bytes"].as_u64() >= Some(700_000));
+        let reads = ["async_read", "sync_read", "cached_read"].map(|how| json["io"]["engines"][0][how].as_u64());
+        assert!(reads.into_iter().flatten().sum::<u64>() > 0, "{reads:?}");
+        assert_eq!(json["workers"].as_array().map(Vec::len), Some(2));
+        let device = &json["devices"][0];
+        assert_eq!(device["queued"], 0);
+        assert!(device["jobs"].as_u64() > Some(0), "{device}");
+        assert!(device["mount"].as_str().is_some_and(|mount| mount.starts_with('/')), "{device}");
+    }
+}
+
+#[test]
+fn a_request_in_hand_makes_its_connection_busy() {
+    let tree = Tree::new();
+    tree.filled("large", 40_000_000);
+    let server = server(&tree, "threads");
+    let idle = server.client();
+    let mut busy = Client::narrow(server.address());
+    busy.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_until("one is busy and one is idle", || {
+        let connections = &json(&server)["connections"];
+        (&connections["busy"], &connections["idle"]) == (&1.into(), &1.into())
+    });
+    drop((idle, busy));
+    wait_until("both are gone", || {
+        json(&server)["connections"]["open"] == 0
+    });
+}
+
+#[test]
+fn a_device_that_does_not_answer_leads_the_list() {
+    let tree = Tree::new();
+    tree.filled("glacier", 200_000);
+    let server = Launch::site(tree.path(), TABLES, "")
+        .engine("simulated")
+        .environment("LEVITY_SIMULATED", "freeze=glacier")
+        .start();
+    tree.evict("glacier");
+    let mut waiting = server.client();
+    waiting.send("GET /glacier HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_until("its job is the oldest", || {
+        let device = &json(&server)["devices"][0];
+        let oldest = device["oldest_seconds"].as_f64();
+        let pain = device["pain_seconds"].as_f64();
+        device["in_flight"] == 1 && oldest > Some(0.05) && pain >= oldest
+    });
+    drop(waiting);
+}
+
+/// The `file` of each member, with its figure.
+fn files(json: &Value, list: &str, figure: &str) -> Vec<(String, u64)> {
+    let list = json["files"][list].as_array().expect("a list").iter();
+    list.map(|file| {
+        let name = file["file"].as_str().expect("a name").to_owned();
+        (name, file[figure].as_u64().expect("a number"))
+    })
+    .collect()
+}
+
+#[test]
+fn the_files_that_are_asked_for_most() {
+    let tree = Tree::new();
+    tree.file("often", "1234567");
+    tree.filled("large", 100_000);
+    let server = server(&tree, "threads");
+    for _ in 0..5 {
+        server.get("/often?x=1").assert_status(200);
+    }
+    server.get("/large").assert_status(200);
+    server.get("/none").assert_status(404);
+    wait_until("every request is counted", || {
+        json(&server)["requests"]["finished"] == 7
+    });
+    let json = json(&server);
+    assert_eq!(
+        files(&json, "by_requests", "requests"),
+        [
+            ("localhost/often".to_owned(), 5),
+            ("localhost/large".to_owned(), 1)
+        ]
+    );
+    assert_eq!(
+        files(&json, "by_bytes", "sent_bytes"),
+        [
+            ("localhost/large".to_owned(), 100_000),
+            ("localhost/often".to_owned(), 35)
+        ]
+    );
+}
+
+/// A name that is markup, an escape sequence or a line of its own is none of these where it is shown.
+#[test]
+fn names_of_files_are_harmless() {
+    let tree = Tree::new();
+    let name = "<img src=x onerror=alert(1)>\x1b[2J\nserver.version: 0\u{202e}";
+    tree.file(name, "x");
+    let server = server(&tree, "threads");
+    let path = "/%3Cimg%20src=x%20onerror=alert(1)%3E%1b%5b2J%0aserver.version:%200%E2%80%AE";
+    server.get(path).assert_status(200);
+    let shown = r"localhost/<img src=x onerror=alert(1)>\x1b[2J\x0aserver.version: 0\xe2\x80\xae";
+    wait_until("it is counted", || {
+        files(&json(&server), "by_requests", "requests") == [(shown.to_owned(), 1)]
+    });
+    let text = ask(&server, "/status");
+    assert!(text.field("content-type").starts_with("text/plain"));
+    assert_eq!(text.field("x-content-type-options"), "nosniff");
+    let text = text.text();
+    assert_eq!(figure(&text, "server.files.by-requests.1.file"), shown);
+    assert!(
+        text.lines().all(|line| line.starts_with("server.")),
+        "{text}"
+    );
+    // The page is the same whatever is asked for: its script gets names as JSON and writes them as text.
+    let page = ask(&server, "/").text();
+    assert!(!page.contains("alert(1)"));
+    for unsafe_way in [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+    ] {
+        assert!(!page.contains(unsafe_way), "{unsafe_way}");
+    }
+}
+
+#[test]
+fn the_page_stands_alone() {
+    let tree = Tree::new();
+    let server = server(&tree, "threads");
+    let answer = ask(&server, "/status.html");
+    assert_eq!(answer.field("content-type"), "text/html; charset=utf-8");
+    let policy = answer.field("content-security-policy").to_owned();
+    assert!(policy.starts_with("default-src 'none';"), "{policy}");
+    assert!(
+        !policy.contains("unsafe-inline") && !policy.contains('*'),
+        "{policy}"
+    );
+    let page = answer.text();
+    assert!(!page.contains("http://") && !page.contains("https://"));
+    assert_eq!(open_elements(&page), Vec::<String>::new());
+    assert_ne!(
+        policy,
+        ask(&server, "/status.html").field("content-security-policy")
+    );
+}
+
+/// Names of elements that are not closed, or closed in another order than they were opened.
+fn open_elements(page: &str) -> Vec<String> {
+    const EMPTY: [&str; 3] = ["!doctype", "meta", "link"];
+    let mut open: Vec<String> = Vec::new();
+    let mut rest = page;
+    while let Some((_, tag)) = rest.split_once('<') {
+        let (inside, after) = tag.split_once('>').expect("a tag ends");
+        rest = after;
+        let name: String = inside.chars().take_while(|c| !c.is_whitespace()).collect();
+        match name.strip_prefix('/') {
+            Some(closed) if open.last().is_some_and(|last| last == closed) => drop(open.pop()),
+            Some(closed) => return vec![format!("/{closed} in {open:?}")],
+            None if EMPTY.contains(&name.as_str()) => {}
+            None => open.push(name.clone()),
+        }
+        if ["style", "script"].contains(&name.as_str()) {
+            let end = format!("</{name}>");
+            let at = rest.find(&end).expect("it is closed");
+            rest = &rest[at..];
+        }
+    }
+    open
+}
+
+/// Paths of all figures: `connections.open`, `devices[].queued`, `history.connections[]`.
+fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                let dot = if path.is_empty() { "" } else { "." };
+                paths(value, &format!("{path}{dot}{key}"), found);
+            }
+        }
+        Value::Array(list) => {
+            for member in list {
+                paths(member, &format!("{path}[]"), found);
+            }
+        }
+        _ => {
+            found.insert(path.to_owned());
+        }
+    }
+}
+
+/// First cells of the tables of the page.
+fn documented() -> BTreeSet<String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/status.md");
+    let page = fs::read_to_string(file).expect("docs/status.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.filter_map(|row| row.split_once('`'))
+        .map(|(key, _)| key.to_owned())
+        .collect()
+}
+
+#[test]
+fn every_key_is_documented_and_every_documented_key_is_there() {
+    let tree = Tree::new();
+    file(&tree);
+    let server = server(&tree, "threads");
+    work(&tree, &server);
+    let mut there = BTreeSet::new();
+    wait_until("everything has been sampled", || {
+        there.clear();
+        paths(&json(&server), "", &mut there);
+        [
+            "devices[].history[]",
+            "history.connections[]",
+            "files.by_bytes[].file",
+        ]
+        .iter()
+        .all(|key| there.contains(*key))
+    });
+    let documented = documented();
+    let missing: Vec<_> = there.difference(&documented).collect();
+    let gone: Vec<_> = documented.difference(&there).collect();
+    assert!(
+        missing.is_empty() && gone.is_empty(),
+        "not documented: {missing:?}; gone: {gone:?}"
+    );
+}
+
+#[test]
+fn a_reload_changes_what_is_named() {
+    let tree = Tree::new();
+    tree.file("a", "A");
+    let server = server(&tree, "threads");
+    server.get("/a").assert_status(200);
+    let mount = json(&server)["devices"][0]["mount"].clone();
+    server.signal(rustix::process::Signal::HUP);
+    server.says("configuration reloaded");
+    server.get("/a").assert_status(200);
+    assert_eq!(json(&server)["devices"][0]["mount"], mount);
+}
+
+fn top(address: &str) -> crate::support::Ran {
+    Launch::levity(["top", "--once", address]).ran()
+}
+
+#[test]
+fn top_prints_one_frame() {
+    let tree = Tree::new();
+    tree.file("often", "1234567");
+    let server = server(&tree, "threads");
+    for _ in 0..3 {
+        server.get("/often").assert_status(200);
+    }
+    let address = format!("unix:{}", server.own("admin").display());
+    let ran = top(&address);
+    assert_eq!((ran.status, ran.stderr.as_str()), (0, ""));
+    for part in [
+        "levity ",
+        "engine threads",
+        "requests    0/s",
+        "3 in all",
+        "worker",
+        "       3  localhost/often",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+    assert!(
+        !ran.stdout.contains('\x1b'),
+        "{}",
+        ran.stdout.escape_debug()
+    );
+    // Standard output is no terminal, so it is the same without the flag; a configuration has the address.
+    let file = server.config();
+    let file = file.to_str().expect("a path in UTF-8");
+    let ran = Launch::levity(["top", "-c", file]).ran();
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    assert!(ran.stdout.contains("localhost/often"), "{}", ran.stdout);
+}
+
+#[test]
+fn top_says_what_is_wrong() {
+    let tree = Tree::new();
+    let none = format!("unix:{}", tree.at("none").display());
+    let ran = top(&none);
+    assert_eq!((ran.status, ran.stdout.as_str()), (1, ""));
+    assert!(
+        ran.stderr.contains("is the server running"),
+        "{}",
+        ran.stderr
+    );
+    // Clients are answered here, not operators.
+    let server = server(&tree, "threads");
+    let ran = top(&server.address().to_string());
+    assert_eq!((ran.status, ran.stdout.as_str()), (1, ""));
+    assert!(
+        ran.stderr.contains("not the admin listener"),
+        "{}",
+        ran.stderr
+    );
+}
