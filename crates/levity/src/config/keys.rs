@@ -203,7 +203,7 @@ pub const TABLES: &[Table] = &[
     Table {
         path: "admin",
         repeated: false,
-        doc: "Read-only pages about the running server: `/metrics` and `/health`. Off unless `listen` is given.",
+        doc: "Read-only pages about the running server: `/status`, `/metrics` and `/health`. Off unless `listen` is given.",
         keys: &[key(
             "listen",
             ADDRESS,
