@@ -67,11 +67,12 @@ impl History {
         levels.map(move |level| level.jobs.get(place).copied().unwrap_or(0))
     }
 
-    /// What was known of the device at this place about ten seconds ago, and when that was.
-    pub fn before(&self, place: usize) -> Option<(Instant, &DeviceFigures)> {
-        let samples = self.recent.iter();
-        let mut of_device = samples.filter_map(|(at, devices)| Some((*at, devices.get(place)?)));
-        of_device.next()
+    /// About ten seconds ago, and what was known of the devices then.
+    pub fn before(&self) -> (Option<Instant>, &[DeviceFigures]) {
+        match self.recent.front() {
+            Some((at, devices)) => (Some(*at), devices),
+            None => (None, &[]),
+        }
     }
 }
 
@@ -123,8 +124,8 @@ mod tests {
         );
         let jobs: Vec<_> = history.jobs(0).collect();
         assert_eq!((jobs[0], jobs[SAMPLES_MAX - 1]), (0, 300));
-        let (at, before) = history.before(0).unwrap();
-        assert_eq!((at - start, before.queued), (INTERVAL * 290, 290));
-        assert!(history.before(1).is_none());
+        let (at, before) = history.before();
+        assert_eq!(at, Some(start + INTERVAL * 290));
+        assert_eq!((before.len(), before[0].queued), (1, 290));
     }
 }

@@ -138,10 +138,12 @@ impl Status {
         let roots = lock(&self.roots);
         // Without /proc the names are missing, and nothing else.
         let mounts = Mounts::read().unwrap_or_default();
-        let mut slow: Vec<_> = (0..)
-            .zip(devices)
-            .map(|(place, device)| (Recent::of(device, history.before(place)), place, device))
-            .collect();
+        let (since, before) = history.before();
+        let recent = |(place, device)| {
+            let recent = Recent::of(device, since, before.get(place));
+            (recent, place, device)
+        };
+        let mut slow: Vec<_> = devices.iter().enumerate().map(recent).collect();
         slow.sort_by(|(a, _, one), (b, _, two)| {
             let pain = b.pain(two).cmp(&a.pain(one));
             pain.then_with(|| two.queued.cmp(&one.queued))
@@ -177,17 +179,18 @@ struct Recent {
 }
 
 impl Recent {
-    /// Since `before`; a device that was not known then has done all that it has done since.
-    fn of(now: &DeviceFigures, before: Option<(Instant, &DeviceFigures)>) -> Self {
+    /// Since `since`, when the device had done what `before` says; nothing if it was not known.
+    fn of(now: &DeviceFigures, since: Option<Instant>, before: Option<&DeviceFigures>) -> Self {
+        let time = since.map(|since| since.elapsed()).unwrap_or_default();
         match before {
-            Some((at, before)) => Self {
-                time: at.elapsed(),
+            Some(before) => Self {
+                time,
                 read_bytes: now.bytes_read.saturating_sub(before.bytes_read),
                 queue: now.queue.since(&before.queue),
                 service: now.service.since(&before.service),
             },
             None => Self {
-                time: Duration::ZERO,
+                time,
                 read_bytes: now.bytes_read,
                 queue: now.queue.clone(),
                 service: now.service.clone(),
@@ -252,7 +255,7 @@ fn io(disk: &DiskFigures, workers: &[WorkerFigures]) -> Value {
     json!({
         "engine": disk.own_engine,
         "reason": disk.reason,
-        "threads": disk.threads,
+        "pool_threads": disk.threads,
         "arriving": disk.arriving,
         "errors": disk.errors,
         "canceled": disk.canceled,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read, Write};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -83,6 +85,7 @@ per_engine! {
         let device = &json["devices"][0];
         assert_eq!(device["queued"], 0);
         assert!(device["jobs"].as_u64() > Some(0), "{device}");
+        assert_eq!(device["jobs"], device["recent"]["jobs"], "{device}");
         assert!(device["mount"].as_str().is_some_and(|mount| mount.starts_with('/')), "{device}");
     }
 }
@@ -373,5 +376,40 @@ fn top_says_what_is_wrong() {
         ran.stderr.contains("not the admin listener"),
         "{}",
         ran.stderr
+    );
+}
+
+/// `script` of util-linux gives it a terminal.
+#[test]
+fn top_gives_the_terminal_back() {
+    let tree = Tree::new();
+    let server = server(&tree, "threads");
+    let address = format!("unix:{}", server.own("admin").display());
+    let top = format!("{} top {address}", env!("CARGO_BIN_EXE_levity"));
+    let mut script = Command::new("script")
+        .args(["--quiet", "--return", "--command", &top, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("script of util-linux");
+    let mut screen = script.stdout.take().expect("stdout");
+    let mut shown = Vec::new();
+    while !shown.windows(3).any(|end| end == b"\x1b[J") {
+        let mut piece = [0; 4096];
+        let read = screen.read(&mut piece).expect("a frame");
+        assert!(read > 0, "it ended: {}", shown.escape_ascii());
+        shown.extend_from_slice(&piece[..read]);
+    }
+    let mut keys = script.stdin.take().expect("stdin");
+    keys.write_all(b"xq").expect("write");
+    keys.flush().expect("flush");
+    screen.read_to_end(&mut shown).expect("the rest");
+    assert!(script.wait().expect("wait").success());
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(shown.starts_with("\x1b[?1049h"), "{shown:?}");
+    assert!(shown.contains("engine threads"), "{shown:?}");
+    assert!(
+        shown.trim_end().ends_with("\x1b[?25h\x1b[?1049l"),
+        "{shown:?}"
     );
 }
