@@ -285,7 +285,10 @@ impl Sender {
             let bytes = self.timed(conn, ready, file.remaining).await?;
             file.advance(bytes);
             if (bytes as u64) < wanted {
-                // What the client did not take is in the page cache now.
+                // A slow client: it keeps no memory while it is waited for.
+                ahead = None;
+                self.writable(conn).await?;
+                // What it did not take is in the page cache now, unless it was read past it.
                 probe = file.probe;
             }
         }
@@ -365,52 +368,55 @@ impl Sender {
             .min(usize::try_from(bytes_max).unwrap_or(usize::MAX));
         match ready {
             Ready::Bytes(buffer) => {
-                let sent = self.held(conn, &buffer[..bytes]).await?;
-                drop(buffer);
+                let push = async |sender: &mut Self, conn: &mut Conn| {
+                    sender.bytes(conn, &buffer[..bytes]).await
+                };
+                let sent = self.held(conn, push).await?;
                 self.chunk_bytes = match sent < bytes {
                     true => sent.next_power_of_two().max(WINDOW_BYTES_MIN),
                     false => (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX),
                 };
-                if sent < bytes {
-                    self.writable(conn).await?;
-                }
                 Ok(sent)
             }
             Ready::Pipe { pipe, .. } => {
-                self.moved(conn, bytes, |socket, at| {
-                    transmit::splice(pipe.as_fd(), socket, bytes - at)
-                })
-                .await
+                let splice = async |sender: &mut Self, conn: &mut Conn| {
+                    let call = |socket: BorrowedFd<'_>, at| {
+                        transmit::splice(pipe.as_fd(), socket, bytes - at)
+                    };
+                    sender.moved(conn, bytes, call).await
+                };
+                self.held(conn, splice).await
             }
             Ready::Shared { memory, offset, .. } => {
-                self.moved(conn, bytes, |socket, at| {
-                    transmit::send_shared(socket, &memory, offset + at as u64, bytes - at)
-                })
-                .await
+                let send = async |sender: &mut Self, conn: &mut Conn| {
+                    let call = |socket: BorrowedFd<'_>, at| {
+                        transmit::send_shared(socket, &memory, offset + at as u64, bytes - at)
+                    };
+                    sender.moved(conn, bytes, call).await
+                };
+                self.held(conn, send).await
             }
             Ready::PageCache { file, offset, .. } => {
                 self.moved(conn, bytes, |socket, at| {
                     let turn = (bytes - at).min(TURN_BYTES_MAX);
                     transmit::sendfile(socket, &file, offset + at as u64, turn)
                 })
-                .await
+                .await?;
+                Ok(bytes)
             }
         }
     }
 
-    /// Sends from a chunk buffer for at most [`HOLD_MAX`]; tells how much left by then.
-    async fn held(&mut self, conn: &mut Conn, bytes: &[u8]) -> Result<usize, Cut> {
+    /// Sends a chunk that takes memory or pipes, for at most [`HOLD_MAX`]; tells how much left by then.
+    async fn held(
+        &mut self,
+        conn: &mut Conn,
+        send: impl AsyncFnOnce(&mut Self, &mut Conn) -> Result<(), Cut>,
+    ) -> Result<usize, Cut> {
         let before = self.body_bytes;
-        let pushing = async {
-            while self.body_bytes - before < bytes.len() as u64 {
-                let sent = (self.body_bytes - before) as usize;
-                self.push(conn, &bytes[sent..]).await?;
-            }
-            Ok(())
-        };
         // What left is counted where it leaves: the end may fall between a write and its return.
-        match time::timeout(HOLD_MAX, pushing).await {
-            Ok(pushed) => pushed?,
+        match time::timeout(HOLD_MAX, send(self, conn)).await {
+            Ok(sent) => sent?,
             Err(_) => conn.timer.clear(),
         }
         Ok((self.body_bytes - before) as usize)
@@ -422,7 +428,7 @@ impl Sender {
         conn: &mut Conn,
         bytes: usize,
         mut call: impl FnMut(BorrowedFd<'_>, usize) -> io::Result<usize>,
-    ) -> Result<usize, Cut> {
+    ) -> Result<(), Cut> {
         self.head_with_more(conn).await?;
         let mut sent = 0;
         while sent < bytes {
@@ -439,7 +445,7 @@ impl Sender {
                 Err(error) => return Err(Cut::Unreadable(error)),
             }
         }
-        Ok(sent)
+        Ok(())
     }
 
     /// Sends the head so that the kernel waits for body bytes to fill the packet.
