@@ -130,9 +130,13 @@ fn cold_disk(rig: &Rig) -> String {
             "{} on the machine's disk",
             file_system(&rig.docroot.join("cold"))
         ),
-        Disk::Slow => format!(
+        Disk::Delay => format!(
             "ext4 on an emulated disk of {} ms and {} spindles",
-            rig.setup.read_delay_ms, rig.setup.spindles
+            rig.setup.read_delay_ms, rig.spindles
+        ),
+        Disk::Seek => format!(
+            "ext4 on an emulated disk with {} heads that travel",
+            rig.spindles
         ),
     }
 }

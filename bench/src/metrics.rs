@@ -9,6 +9,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 struct Sample {
     name: String,
+    /// As they stand between the braces; empty without.
+    labels: String,
     /// The upper edge, for a histogram's bucket.
     le: Option<f64>,
     value: f64,
@@ -52,6 +54,21 @@ impl Metrics {
             below = grown;
         }
         highest
+    }
+
+    /// How much the samples of this name have grown since `before`, over all workers; of those only
+    /// whose labels contain `label`.
+    #[must_use]
+    pub fn growth_since(&self, before: &Self, name: &str, label: &str) -> f64 {
+        self.sum(name, label) - before.sum(name, label)
+    }
+
+    fn sum(&self, name: &str, label: &str) -> f64 {
+        self.0
+            .iter()
+            .filter(|s| s.name == name && s.labels.contains(label))
+            .map(|s| s.value)
+            .sum()
     }
 
     fn edges(&self, name: &str) -> Vec<f64> {
@@ -98,6 +115,7 @@ fn parse_line(line: &str) -> Option<Sample> {
         .find_map(|label| label.strip_prefix("le=\"")?.strip_suffix('"'));
     Some(Sample {
         name: name.into(),
+        labels: labels.trim_end_matches('}').into(),
         le: le.and_then(edge),
         value: value.parse().ok()?,
     })
@@ -122,6 +140,20 @@ mod tests {
              s_count{{worker=\"0\"}} {all}\nup 1"
         );
         Metrics(text.lines().filter_map(parse_line).collect())
+    }
+
+    #[test]
+    fn growth_of_the_samples_with_a_label() {
+        let page = |disk: u32| {
+            let text = format!("r{{source=\"disk\"}} {disk}\nr{{source=\"memory\"}} 5\nr_sum 9");
+            Metrics(text.lines().filter_map(parse_line).collect())
+        };
+        assert_eq!(page(7).growth_since(&page(3), "r", "source=\"disk\""), 4.0);
+        assert_eq!(page(7).growth_since(&page(3), "r", ""), 4.0);
+        assert_eq!(
+            page(7).growth_since(&page(3), "r", "source=\"memory\""),
+            0.0
+        );
     }
 
     #[test]

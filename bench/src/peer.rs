@@ -12,7 +12,7 @@ use crate::rig::tree::ColdSet;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a server may take until it listens.
@@ -43,6 +43,9 @@ pub struct Row {
     pub name: String,
     program: Program,
     template: &'static str,
+    workers: usize,
+    /// More lines of Levity's configuration; empty for a peer.
+    settings: String,
 }
 
 #[derive(Clone, Debug)]
@@ -70,6 +73,8 @@ impl Row {
             name: name.into(),
             program,
             template,
+            workers: 1,
+            settings: String::new(),
         })
     }
 
@@ -84,6 +89,26 @@ impl Row {
             name: format!("levity {engine}"),
             program,
             template: LEVITY,
+            workers: 1,
+            settings: String::new(),
+        }
+    }
+
+    /// The same with this many event loops, on any CPU where there are several.
+    #[must_use]
+    pub fn with_workers(&self, workers: usize) -> Self {
+        Self {
+            workers,
+            ..self.clone()
+        }
+    }
+
+    /// The same with this many bytes per read, which only Levity can be told.
+    #[must_use]
+    pub fn with_chunk(&self, bytes: usize) -> Self {
+        Self {
+            settings: format!("[disk]\nchunk = {bytes}\n"),
+            ..self.clone()
         }
     }
 
@@ -97,6 +122,10 @@ impl Row {
     #[must_use]
     pub fn is_filled(&self) -> bool {
         self.name == NGINX_BEST_FILLED
+    }
+
+    fn cpu(&self, rig: &Rig) -> Option<usize> {
+        rig.server_cpu().filter(|_| self.workers == 1)
     }
 
     fn command_line(&self, dir: &Path, configuration: &Path) -> Vec<String> {
@@ -114,20 +143,32 @@ impl Row {
             Program::Lighttpd => vec!["/usr/sbin/lighttpd", "-D", "-f", &configuration],
             Program::Levity { binary, engine } => {
                 let binary = binary.to_str().unwrap_or_default();
-                vec![
-                    binary,
-                    "run",
-                    "-c",
-                    &configuration,
-                    "--engine",
-                    engine,
-                    "--workers",
-                    "1",
-                ]
+                vec![binary, "run", "-c", &configuration, "--engine", engine]
             }
         };
         words.into_iter().map(str::to_owned).collect()
     }
+}
+
+/// The engines that this binary knows, in its own order.
+///
+/// # Errors
+/// It cannot be started, or is not Levity.
+pub fn engines_of(levity: &Path) -> Result<Vec<String>> {
+    let output = Command::new(levity)
+        .args(["run", "--engine", "?"])
+        .output()
+        .context(|| format!("start {}", levity.display()))?;
+    engines_in(&String::from_utf8_lossy(&output.stderr))
+}
+
+/// From the message about an engine that does not exist.
+fn engines_in(message: &str) -> Result<Vec<String>> {
+    let known = message
+        .lines()
+        .find_map(|line| Some(line.split_once("one of ")?.1));
+    let known = known.ok_or_else(|| Failure::new(format!("no list of engines: {message}")))?;
+    Ok(known.split(", ").map(str::to_owned).collect())
 }
 
 fn peer_names() -> String {
@@ -160,7 +201,7 @@ impl Server {
         create_dir_for_nobody(&dir)?;
         let (address, admin) = (free_address()?, free_address()?);
         let configuration = dir.join("configuration");
-        let text = fill_in(row.template, &dir, &rig.docroot, address, admin);
+        let text = fill_in(row, &dir, &rig.docroot, address, admin);
         fs::write(&configuration, text).context(|| format!("write {}", configuration.display()))?;
         let group = Group::create(rig.journal(), "server", rig.memory_bytes_max())?;
         let log = dir.join("output.log");
@@ -170,7 +211,7 @@ impl Server {
             .context(|| "duplicate a descriptor".into())?;
         let child = confine::server(
             &group.paths(),
-            rig.server_cpu(),
+            row.cpu(rig),
             &row.command_line(&dir, &configuration),
         )
         .stdin(Stdio::null())
@@ -221,6 +262,27 @@ impl Server {
         load.measure(rig.load_cpu()).map(drop)
     }
 
+    /// The threads that must not wait for a disk: Levity's workers, and the first thread of each
+    /// process of a peer.
+    ///
+    /// # Errors
+    /// The control group is gone.
+    pub fn loops(&self) -> Result<Vec<i32>> {
+        if !self.row.is_levity() {
+            return self.group.processes();
+        }
+        let is_worker = |thread: &i32| {
+            fs::read_to_string(format!("/proc/{thread}/comm"))
+                .is_ok_and(|name| name.starts_with("worker-"))
+        };
+        Ok(self
+            .group
+            .threads()?
+            .into_iter()
+            .filter(is_worker)
+            .collect())
+    }
+
     /// Its metrics, where it has any: None for a peer.
     ///
     /// # Errors
@@ -266,14 +328,15 @@ fn anonymous_bytes_of(pid: i32) -> Option<u64> {
         .map(|kilobytes| kilobytes * 1024)
 }
 
-fn fill_in(
-    template: &str,
-    dir: &Path,
-    root: &Path,
-    address: SocketAddr,
-    admin: SocketAddr,
-) -> String {
-    template
+fn fill_in(row: &Row, dir: &Path, root: &Path, address: SocketAddr, admin: SocketAddr) -> String {
+    // lighttpd counts the processes beside its first one.
+    let workers = match row.program {
+        Program::Lighttpd if row.workers == 1 => 0,
+        _ => row.workers,
+    };
+    row.template
+        .replace("{workers}", &workers.to_string())
+        .replace("{settings}", &row.settings)
         .replace("{dir}", &dir.to_string_lossy())
         .replace("{root}", &root.to_string_lossy())
         .replace("{address}", &address.to_string())
@@ -296,14 +359,27 @@ mod tests {
     #[test]
     fn no_placeholder_is_left_in_a_configuration() {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
-        for template in PEERS.iter().map(|(_, template)| *template).chain([LEVITY]) {
-            let text = fill_in(template, Path::new("/d"), Path::new("/r"), address, address);
+        let peers = PEERS.iter().map(|(name, _)| Row::peer(name).unwrap());
+        for row in peers.chain([Row::levity(Path::new("/l"), "threads")]) {
+            let row = row.with_workers(2);
+            let text = fill_in(&row, Path::new("/d"), Path::new("/r"), address, address);
             let left = text
                 .lines()
                 .find(|line| line.contains('{') && line.contains('}') && !line.contains(" = "));
             assert_eq!(left, None);
             assert!(text.contains("8080") && text.contains("/r"));
+            assert!(text.contains(['2']), "{text}");
         }
+    }
+
+    #[test]
+    fn the_engines_are_those_that_the_binary_knows() {
+        let message = "error: invalid value '?' for '--engine <NAME>': one of auto, threads, sendfile\n\nFor more";
+        assert_eq!(
+            engines_in(message).unwrap(),
+            ["auto", "threads", "sendfile"]
+        );
+        assert!(engines_in("error: no such option").is_err());
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::load::Report;
 use crate::load::histogram::Histogram;
 use crate::rig::confine::pinned;
 use std::fs::File;
-use std::io::Read;
-use std::path::PathBuf;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,6 +33,9 @@ pub struct Walk {
     /// At most this many files a second, evenly spaced.
     #[arg(long)]
     pub rate: Option<f64>,
+    /// A file that does not exist counts as one of no bytes.
+    #[arg(long)]
+    pub missing_ok: bool,
 }
 
 #[derive(Default)]
@@ -42,6 +45,19 @@ struct Tally {
 }
 
 impl Walk {
+    /// As many threads as it takes to keep a disk busy, each file once, until the end of the list.
+    #[must_use]
+    pub fn new(root: &Path, list: &Path) -> Self {
+        Self {
+            root: root.into(),
+            list: list.into(),
+            threads: 64,
+            seconds: 600.0,
+            rate: None,
+            missing_ok: false,
+        }
+    }
+
     /// Runs here and prints the report as JSON on standard output. Blocks on the disk.
     ///
     /// # Errors
@@ -97,10 +113,11 @@ impl Walk {
             }
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             let opened = Instant::now();
-            let read = read_file(
-                &self.root.join(paths[index].trim_start_matches('/')),
-                &mut buffer,
-            );
+            let path = self.root.join(paths[index].trim_start_matches('/'));
+            let read = match read_file(&path, &mut buffer) {
+                Err(error) if self.missing_ok && error.kind() == ErrorKind::NotFound => Ok(0),
+                read => read,
+            };
             if let Ok(mut tally) = tally.lock() {
                 tally.count(&read, opened.elapsed());
             }
@@ -120,6 +137,7 @@ impl Walk {
             format!("--seconds={}", self.seconds),
         ];
         arguments.extend(self.rate.map(|rate| format!("--rate={rate}")));
+        arguments.extend(self.missing_ok.then(|| "--missing-ok".to_owned()));
         let child = pinned(cpu, &arguments)?
             .stdout(Stdio::piped())
             .spawn()
@@ -163,7 +181,7 @@ impl Tally {
     }
 }
 
-fn read_file(path: &std::path::Path, buffer: &mut Vec<u8>) -> std::io::Result<u64> {
+fn read_file(path: &Path, buffer: &mut Vec<u8>) -> std::io::Result<u64> {
     let mut file = File::open(path)?;
     let bytes = file.metadata()?.len();
     buffer.resize(usize::try_from(bytes).unwrap_or(usize::MAX), 0);
@@ -175,7 +193,7 @@ fn read_file(path: &std::path::Path, buffer: &mut Vec<u8>) -> std::io::Result<u6
 mod tests {
     use super::*;
 
-    fn walk_of(names: &str, rate: Option<f64>) -> Report {
+    fn walk_of(names: &str, rate: Option<f64>, missing_ok: bool) -> Report {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a"), [1; 10]).unwrap();
         std::fs::write(dir.path().join("b"), [1; 20]).unwrap();
@@ -187,6 +205,7 @@ mod tests {
             threads: 2,
             seconds: 60.0,
             rate,
+            missing_ok,
         }
         .walk()
         .unwrap()
@@ -194,15 +213,20 @@ mod tests {
 
     #[test]
     fn reads_each_file_once_and_counts_what_fails() {
-        let report = walk_of("/a\n/b\n/missing\n", None);
+        let report = walk_of("/a\n/b\n/missing\n", None, false);
         assert_eq!(
             (report.requests, report.body_bytes, report.errors),
             (2, 30, 1)
+        );
+        let report = walk_of("/a\n/b\n/missing\n", None, true);
+        assert_eq!(
+            (report.requests, report.body_bytes, report.errors),
+            (3, 30, 0)
         );
     }
 
     #[test]
     fn a_rate_spaces_the_files() {
-        assert!(walk_of("/a\n/b\n/a\n", Some(100.0)).seconds >= 0.02);
+        assert!(walk_of("/a\n/b\n/a\n", Some(100.0), false).seconds >= 0.02);
     }
 }

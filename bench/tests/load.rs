@@ -60,6 +60,7 @@ fn client_of(address: SocketAddr, connections: usize, paths: &[&str]) -> Client 
         method: "GET".into(),
         paths,
         body_bytes: Some(5),
+        missing_ok: false,
     };
     Client::connect(target, connections).unwrap()
 }

@@ -28,6 +28,8 @@ pub struct Target {
     pub paths: Vec<String>,
     /// The only length that counts as success, where it is known.
     pub body_bytes: Option<u64>,
+    /// Whether 404 is a good answer too.
+    pub missing_ok: bool,
 }
 
 impl Target {
@@ -62,6 +64,7 @@ struct Connection {
 struct Tally {
     requests: u64,
     body_bytes: u64,
+    wire_bytes: u64,
     errors: u64,
     first_error: Option<String>,
     unfinished: u64,
@@ -187,6 +190,7 @@ impl Client {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return self.fail(index, &format!("receive: {error}")),
         };
+        self.tally.wire_bytes += read as u64;
         match connection.decoder.feed(&self.scratch[..read]) {
             Ok(Some(response)) => self.finish(index, response),
             Ok(None) => Ok(()),
@@ -265,6 +269,9 @@ impl Client {
 
 /// Why a response is not the expected one.
 fn complaint(target: &Target, response: Response) -> Option<String> {
+    if target.missing_ok && response.status == 404 {
+        return None;
+    }
     if response.status != 200 {
         return Some(format!("status {}", response.status));
     }
@@ -298,6 +305,7 @@ impl Tally {
             requests: self.requests,
             seconds: elapsed.as_secs_f64(),
             body_bytes: self.body_bytes,
+            wire_bytes: self.wire_bytes,
             errors: self.errors,
             first_error: self.first_error.clone(),
             unfinished: self.unfinished,

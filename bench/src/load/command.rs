@@ -3,7 +3,7 @@
 
 use super::Report;
 use super::client::{Client, Target};
-use super::plan::{Closed, EachOnce, Open, Plan};
+use super::plan::{Closed, EachOnce, Open, Plan, Rounds};
 use crate::failure::{Context, Failure, Result};
 use crate::rig::confine::pinned;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -39,12 +39,21 @@ pub struct Load {
     /// A file of paths, one per line, each asked for once; instead of --path.
     #[arg(long)]
     pub list: Option<PathBuf>,
+    /// Starts the list again at its end.
+    #[arg(long, requires = "list")]
+    pub repeat: bool,
     /// Requests per second, at fixed times (open loop); without it the loop is closed.
     #[arg(long)]
     pub rate: Option<u32>,
     /// The body length that every response must have.
     #[arg(long)]
     pub body_bytes: Option<u64>,
+    /// 404 is a good answer too.
+    #[arg(long)]
+    pub missing_ok: bool,
+    /// Ends with the measurement, without the responses that are under way.
+    #[arg(long)]
+    pub abandon: bool,
     /// One request on each connection, then keep all of them open until standard input ends.
     #[arg(long)]
     pub hold: bool,
@@ -62,8 +71,11 @@ impl Load {
             method: "GET".into(),
             path: path.into(),
             list: None,
+            repeat: false,
             rate: None,
             body_bytes: None,
+            missing_ok: false,
+            abandon: false,
             hold: false,
         }
     }
@@ -88,6 +100,9 @@ impl Load {
         if self.hold {
             return hold();
         }
+        if self.abandon {
+            return Ok(());
+        }
         client.drain(DRAIN_MAX)
     }
 
@@ -97,6 +112,7 @@ impl Load {
             method: self.method.clone(),
             paths: self.paths()?,
             body_bytes: self.body_bytes,
+            missing_ok: self.missing_ok,
         })
     }
 
@@ -113,6 +129,7 @@ impl Load {
 
     fn plan(&self) -> Result<Box<dyn Plan>> {
         Ok(match self.rate {
+            _ if self.repeat => Box::new(Rounds::new(self.paths()?.len())),
             _ if self.hold || self.list.is_some() => Box::new(EachOnce::new(self.paths()?.len())),
             Some(rate) => Box::new(Open::new(rate, Instant::now())),
             None => Box::new(Closed),
@@ -136,7 +153,14 @@ impl Load {
         );
         arguments.extend(self.rate.map(|rate| format!("--rate={rate}")));
         arguments.extend(self.body_bytes.map(|bytes| format!("--body-bytes={bytes}")));
-        arguments.extend(self.hold.then(|| "--hold".to_owned()));
+        let switches = [
+            (self.repeat, "--repeat"),
+            (self.missing_ok, "--missing-ok"),
+            (self.abandon, "--abandon"),
+            (self.hold, "--hold"),
+        ];
+        let given = switches.into_iter().filter(|(given, _)| *given);
+        arguments.extend(given.map(|(_, switch)| switch.to_owned()));
         arguments
     }
 

@@ -21,6 +21,10 @@ pub struct Report {
     pub seconds: f64,
     /// Body bytes of those responses.
     pub body_bytes: u64,
+    /// All bytes that arrived, with heads and with what came of unfinished responses: the measure of
+    /// streams that outlast the run. 0 for a walker.
+    #[serde(default)]
+    pub wire_bytes: u64,
     /// Requests that failed: wrong status, wrong length, a broken connection.
     pub errors: u64,
     /// The first failure, in words.
@@ -37,6 +41,12 @@ impl Report {
     #[must_use]
     pub fn requests_per_second(&self) -> f64 {
         per_second(self.requests, self.seconds)
+    }
+
+    /// All bytes that arrived per second.
+    #[must_use]
+    pub fn wire_bytes_per_second(&self) -> f64 {
+        per_second(self.wire_bytes, self.seconds)
     }
 
     /// Body bytes per second.

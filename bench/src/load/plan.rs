@@ -108,6 +108,34 @@ impl Plan for EachOnce {
     }
 }
 
+/// Every rendered request in turn, again and again, as soon as a connection is free.
+pub struct Rounds {
+    next: usize,
+    count: usize,
+}
+
+impl Rounds {
+    /// The requests 0 to `count` - 1; none when `count` is 0.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        Self { next: 0, count }
+    }
+}
+
+impl Plan for Rounds {
+    fn next(&mut self, now: Instant) -> Next {
+        if self.count == 0 {
+            return Next::Finished;
+        }
+        let index = self.next % self.count;
+        self.next = index + 1;
+        Next::Send(Request {
+            index,
+            intended: now,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +156,20 @@ mod tests {
             plan.next(late),
             Next::WaitUntil(start + Duration::from_millis(3))
         );
+    }
+
+    #[test]
+    fn rounds_start_again() {
+        let now = Instant::now();
+        let mut plan = Rounds::new(2);
+        let sent: Vec<_> = (0..5)
+            .map(|_| match plan.next(now) {
+                Next::Send(request) => request.index,
+                Next::WaitUntil(_) | Next::Finished => usize::MAX,
+            })
+            .collect();
+        assert_eq!(sent, [0, 1, 0, 1, 0]);
+        assert_eq!(Rounds::new(0).next(now), Next::Finished);
     }
 
     #[test]

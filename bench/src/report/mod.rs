@@ -1,5 +1,6 @@
-//! Results: JSON with every pass, a Markdown table, and the picture of HUC.
+//! Results: JSON with every pass, a Markdown table, and a picture.
 
+pub mod bar;
 pub mod picture;
 pub mod spread;
 pub mod table;
@@ -14,7 +15,7 @@ use table::Table;
 /// A finished scenario.
 pub struct Outcome {
     /// Part of the file name, for example `huc`.
-    pub name: &'static str,
+    pub name: String,
     /// What the table shows, and what it does not.
     pub caption: String,
     /// Medians and spreads.
@@ -54,7 +55,7 @@ impl Outcome {
         fs::create_dir_all(dir).context(|| format!("create {}", dir.display()))?;
         let stem = format!("{}-{}-{}", machine.date, machine.commit, self.name);
         let record = Record {
-            name: self.name,
+            name: &self.name,
             machine,
             options,
             rows: &self.passes,

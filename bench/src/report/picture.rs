@@ -3,30 +3,30 @@
 use super::table::number;
 use std::fmt::Write;
 
-/// One server's pair of bars, in requests per second.
+/// One server's pair of bars.
 pub struct Pair {
     /// The server.
     pub name: String,
-    /// Nobody asks for cold files.
-    pub alone: f64,
-    /// Cold files are being fetched.
-    pub under_cold: f64,
+    /// What could be had.
+    pub limit: f64,
+    /// What it gave.
+    pub measured: f64,
 }
 
 const WIDTH: f64 = 860.0;
-const LABEL_WIDTH: f64 = 150.0;
+const LABEL_WIDTH: f64 = 220.0;
 const NUMBER_WIDTH: f64 = 80.0;
 const TOP: f64 = 74.0;
 const ROW_HEIGHT: f64 = 46.0;
 const BAR_HEIGHT: f64 = 15.0;
 /// Middle tones: enough contrast on a light and on a dark page.
 const TEXT: &str = "#7d8590";
-const ALONE: &str = "#8c959f";
-const UNDER_COLD: &str = "#2f81f7";
+const LIMIT: &str = "#8c959f";
+const MEASURED: &str = "#2f81f7";
 
 /// The whole picture.
 #[must_use]
-pub fn svg(title: &str, pairs: &[Pair]) -> String {
+pub fn svg(title: &str, legend: [&str; 2], pairs: &[Pair]) -> String {
     let height = TOP + ROW_HEIGHT * pairs.len() as f64 + 26.0;
     let scale = Scale::over(pairs);
     let mut svg = format!(
@@ -41,7 +41,7 @@ pub fn svg(title: &str, pairs: &[Pair]) -> String {
         "font-size=\"16\" font-weight=\"600\"",
         title,
     );
-    legend(&mut svg);
+    self::legend(&mut svg, legend);
     grid(&mut svg, &scale, height);
     for (index, pair) in pairs.iter().enumerate() {
         row(&mut svg, &scale, TOP + ROW_HEIGHT * index as f64, pair);
@@ -59,7 +59,7 @@ impl Scale {
     fn over(pairs: &[Pair]) -> Self {
         let highest = pairs
             .iter()
-            .flat_map(|pair| [pair.alone, pair.under_cold])
+            .flat_map(|pair| [pair.limit, pair.measured])
             .fold(10.0, f64::max);
         Self {
             decades: highest.log10().ceil(),
@@ -71,23 +71,11 @@ impl Scale {
     }
 }
 
-fn legend(svg: &mut String) {
-    rect(svg, 8.0, 36.0, 12.0, 12.0, ALONE);
-    text(
-        svg,
-        26.0,
-        47.0,
-        "",
-        "hot file, while another process reads the slow disk",
-    );
-    rect(svg, 368.0, 36.0, 12.0, 12.0, UNDER_COLD);
-    text(
-        svg,
-        386.0,
-        47.0,
-        "",
-        "hot file, while 100 clients fetch cold files from the same server",
-    );
+fn legend(svg: &mut String, [limit, measured]: [&str; 2]) {
+    rect(svg, 8.0, 36.0, 12.0, 12.0, LIMIT);
+    text(svg, 26.0, 47.0, "", limit);
+    rect(svg, 368.0, 36.0, 12.0, 12.0, MEASURED);
+    text(svg, 386.0, 47.0, "", measured);
 }
 
 fn grid(svg: &mut String, scale: &Scale, height: f64) {
@@ -126,14 +114,8 @@ fn row(svg: &mut String, scale: &Scale, y: f64, pair: &Pair) {
         "text-anchor=\"end\"",
         &pair.name,
     );
-    bar(svg, scale, y, pair.alone, ALONE);
-    bar(
-        svg,
-        scale,
-        y + BAR_HEIGHT + 2.0,
-        pair.under_cold,
-        UNDER_COLD,
-    );
+    bar(svg, scale, y, pair.limit, LIMIT);
+    bar(svg, scale, y + BAR_HEIGHT + 2.0, pair.measured, MEASURED);
 }
 
 fn bar(svg: &mut String, scale: &Scale, y: f64, value: f64, colour: &str) {
@@ -174,11 +156,11 @@ fn escape(words: &str) -> String {
 mod tests {
     use super::*;
 
-    fn pair(name: &str, alone: f64, under_cold: f64) -> Pair {
+    fn pair(name: &str, limit: f64, measured: f64) -> Pair {
         Pair {
             name: name.into(),
-            alone,
-            under_cold,
+            limit,
+            measured,
         }
     }
 
@@ -192,9 +174,10 @@ mod tests {
 
     #[test]
     fn names_and_numbers_are_shown_escaped() {
-        let svg = svg("a & b", &[pair("x<y", 64_479.0, 2.7)]);
+        let svg = svg("a & b", ["one", "two"], &[pair("x<y", 64_479.0, 2.7)]);
         assert!(svg.contains("x&lt;y") && svg.contains("a &amp; b"));
         assert!(svg.contains(">64 500<") && svg.contains(">2.70<"));
+        assert!(svg.contains(">one<") && svg.contains(">two<"));
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
     }
 }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -35,8 +35,17 @@ pub enum Step {
         /// Field 22 of `/proc/PID/stat`.
         started: u64,
     },
+    /// Let the process go on that was stopped, if the one with this number still has this start time.
+    Resume {
+        /// Process number.
+        pid: i32,
+        /// Field 22 of `/proc/PID/stat`.
+        started: u64,
+    },
     /// Kill what runs in the control group and remove it.
     RemoveGroup(PathBuf),
+    /// Remove the file.
+    RemoveFile(PathBuf),
     /// Write the old value back, as for a setting under `/sys`.
     Restore(PathBuf, String),
 }
@@ -195,7 +204,17 @@ impl Step {
             Self::Unmount(path) => until_done(|| unmount(path)),
             Self::DetachLoops(file) => until_done(|| detach_loops(file)),
             Self::Kill { pid, started } => until_done(|| end_process(*pid, *started)),
+            Self::Resume { pid, started } => {
+                resume(*pid, *started);
+                Ok(())
+            }
             Self::RemoveGroup(path) => until_done(|| remove_group(path)),
+            Self::RemoveFile(path) => match std::fs::remove_file(path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    Err(error).context(|| format!("remove {}", path.display()))
+                }
+                _ => Ok(()),
+            },
             Self::Restore(path, value) => {
                 std::fs::write(path, value).context(|| format!("restore {}", path.display()))
             }
@@ -211,6 +230,17 @@ impl Step {
         let started =
             start_time(pid).ok_or_else(|| Failure::new(format!("process {pid} ended at once")))?;
         Ok(Self::Kill { pid, started })
+    }
+
+    /// The step that lets this child go on.
+    ///
+    /// # Errors
+    /// The child is gone already.
+    pub fn resume(child: &Child) -> Result<Self> {
+        Self::kill(child).map(|step| match step {
+            Self::Kill { pid, started } => Self::Resume { pid, started },
+            other => other,
+        })
     }
 }
 
@@ -274,7 +304,7 @@ fn end_process(pid: i32, started: u64) -> Result<bool> {
     if start_time(pid) != Some(started) {
         return Ok(true);
     }
-    send_kill(pid);
+    send(pid, Signal::KILL);
     Ok(false)
 }
 
@@ -291,10 +321,16 @@ fn start_time(pid: i32) -> Option<u64> {
     }
 }
 
-fn send_kill(pid: i32) {
+fn resume(pid: i32, started: u64) {
+    if start_time(pid) == Some(started) {
+        send(pid, Signal::CONT);
+    }
+}
+
+fn send(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         // ESRCH: it has ended in between.
-        let _ = kill_process(pid, Signal::KILL);
+        let _ = kill_process(pid, signal);
     }
 }
 
@@ -305,7 +341,7 @@ fn remove_group(path: &Path) -> Result<bool> {
     processes
         .lines()
         .filter_map(|line| line.parse().ok())
-        .for_each(send_kill);
+        .for_each(|pid| send(pid, Signal::KILL));
     std::fs::remove_dir(path).context(|| format!("remove {}", path.display()))?;
     Ok(true)
 }
@@ -392,7 +428,8 @@ mod tests {
         let absent = dir.path().join("absent");
         Step::Unmount(absent.clone()).undo().unwrap();
         Step::DetachLoops(absent.clone()).undo().unwrap();
-        Step::RemoveGroup(absent).undo().unwrap();
+        Step::RemoveGroup(absent.clone()).undo().unwrap();
+        Step::RemoveFile(absent).undo().unwrap();
         undo_leftovers(dir.path()).unwrap();
     }
 }

@@ -5,6 +5,8 @@
 pub mod cgroup;
 pub mod confine;
 pub mod device;
+pub mod file_systems;
+pub mod fio;
 pub mod journal;
 pub mod slow_disk;
 pub mod tree;
@@ -13,18 +15,20 @@ use crate::failure::{Context, Failure, Result};
 use device::Device;
 use journal::{Guard, Journal};
 use serde::Serialize;
-use slow_disk::{Calibration, READ_AHEAD_KB, SlowDisk, Slowness};
+use slow_disk::{Calibration, Frozen, READ_AHEAD_KB, SlowDisk, Slowness};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tree::{COLD_SETS, ColdSet};
+use tree::ColdSet;
 
 /// Where the cold files are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Disk {
-    /// On the emulated slow disk.
-    Slow,
+    /// On an emulated disk with the same delay for each read.
+    Delay,
+    /// On an emulated disk with heads that travel and a queue served nearest first.
+    Seek,
     /// On the disk that the rig's directory is on.
     Native,
 }
@@ -36,14 +40,14 @@ pub struct Setup {
     #[arg(long, default_value = "/var/tmp/levity-bench")]
     pub dir: PathBuf,
     /// Where the cold files are.
-    #[arg(long, value_enum, default_value_t = Disk::Slow)]
+    #[arg(long, value_enum, default_value_t = Disk::Delay)]
     pub disk: Disk,
-    /// Milliseconds for each read of the slow disk.
+    /// Milliseconds for each read of the disk with a delay.
     #[arg(long, default_value_t = 6)]
     pub read_delay_ms: u32,
-    /// Reads that the slow disk can do at once.
-    #[arg(long, default_value_t = 2)]
-    pub spindles: u32,
+    /// Reads that the emulated disk can do at once; of several numbers, one run for each.
+    #[arg(long, value_delimiter = ',', default_value = "2")]
+    pub spindles: Vec<u32>,
     /// Memory of the server with its page cache, in MiB.
     #[arg(long, default_value_t = 512)]
     pub memory_mib: u64,
@@ -60,24 +64,26 @@ pub struct Rig {
     pub docroot: PathBuf,
     /// The device that holds the cold files.
     pub device: Device,
+    /// Reads that the emulated disk can do at once.
+    pub spindles: u32,
     /// The device's speed, where it is the emulated one.
     pub calibration: Vec<Calibration>,
-    _cold: Cold,
+    cold: Cold,
     journal: Rc<Journal>,
 }
 
 /// What keeps the cold files in place.
 enum Cold {
-    Slow { _disk: Box<SlowDisk> },
+    Slow(Box<SlowDisk>),
     Native { _read_ahead: Guard },
 }
 
 impl Rig {
-    /// Sets everything up; fills the cold disk on the first run, which takes a minute.
+    /// Sets everything up with these cold files; fills their disk on the first run, which takes a minute.
     ///
     /// # Errors
     /// Not root, a tool is missing, or another benchmark is at work.
-    pub fn set_up(setup: Setup) -> Result<Self> {
+    pub fn set_up(setup: Setup, sets: &[ColdSet], spindles: u32) -> Result<Self> {
         require_root()?;
         let docroot = setup.dir.join("docroot");
         for dir in [docroot.join("cold"), setup.dir.join("lists")] {
@@ -87,19 +93,20 @@ impl Rig {
         tree::write_hot(&docroot)?;
         let load_cpu = cpus(&setup).1;
         let (cold, device) = match setup.disk {
-            Disk::Slow => mount_slow(&journal, &setup, &docroot)?,
-            Disk::Native => fill_native(&journal, &docroot)?,
+            Disk::Delay | Disk::Seek => mount_slow(&journal, &setup, sets, spindles, &docroot)?,
+            Disk::Native => fill_native(&journal, sets, &docroot)?,
         };
         let calibration = match setup.disk {
-            Disk::Slow => slow_disk::calibrate(&device, load_cpu)?,
+            Disk::Delay | Disk::Seek => slow_disk::calibrate(&device, load_cpu)?,
             Disk::Native => Vec::new(),
         };
         Ok(Self {
             setup,
             docroot,
             device,
+            spindles,
             calibration,
-            _cold: cold,
+            cold,
             journal,
         })
     }
@@ -133,14 +140,34 @@ impl Rig {
     /// # Errors
     /// The list cannot be written.
     pub fn list(&self, set: &ColdSet, seed: u64, count: usize) -> Result<PathBuf> {
-        let path = self
-            .setup
-            .dir
-            .join("lists")
-            .join(format!("{}-{seed}", set.bytes));
-        fs::write(&path, set.shuffled(seed, count).join("\n"))
-            .context(|| format!("write {}", path.display()))?;
+        self.list_of(&format!("{}-{seed}", set.bytes), &set.shuffled(seed, count))
+    }
+
+    /// Writes a list of these URL paths.
+    ///
+    /// # Errors
+    /// The list cannot be written.
+    pub fn list_of(&self, name: &str, paths: &[String]) -> Result<PathBuf> {
+        let path = self.setup.dir.join("lists").join(name);
+        fs::write(&path, paths.join("\n")).context(|| format!("write {}", path.display()))?;
         Ok(path)
+    }
+
+    /// Whether the cold files are on an emulated disk.
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        matches!(self.cold, Cold::Slow(_))
+    }
+
+    /// Stops the emulated disk; reads wait until the value is dropped.
+    ///
+    /// # Errors
+    /// The cold files are on a real disk, which cannot be stopped.
+    pub fn freeze_disk(&self) -> Result<Frozen> {
+        match &self.cold {
+            Cold::Slow(disk) => disk.freeze(&self.journal),
+            Cold::Native { .. } => Err(Failure::new("only an emulated disk can be frozen")),
+        }
     }
 
     /// Empties the page cache and the caches of directory entries and inodes.
@@ -153,30 +180,35 @@ impl Rig {
     }
 }
 
-fn mount_slow(journal: &Rc<Journal>, setup: &Setup, docroot: &Path) -> Result<(Cold, Device)> {
-    let slowness = Slowness {
-        read_delay_ms: setup.read_delay_ms,
-        spindles: setup.spindles,
+fn mount_slow(
+    journal: &Rc<Journal>,
+    setup: &Setup,
+    sets: &[ColdSet],
+    spindles: u32,
+    docroot: &Path,
+) -> Result<(Cold, Device)> {
+    let slowness = match setup.disk {
+        Disk::Seek => Slowness::Seek { spindles },
+        Disk::Delay | Disk::Native => Slowness::Delay {
+            read_ms: setup.read_delay_ms,
+            spindles,
+        },
     };
     let disk = SlowDisk::mount(
         journal,
         &setup.dir,
+        sets,
         &docroot.join("cold"),
         slowness,
         cpus(setup).1,
     )?;
     let device = disk.device.clone();
-    Ok((
-        Cold::Slow {
-            _disk: Box::new(disk),
-        },
-        device,
-    ))
+    Ok((Cold::Slow(Box::new(disk)), device))
 }
 
-fn fill_native(journal: &Rc<Journal>, docroot: &Path) -> Result<(Cold, Device)> {
+fn fill_native(journal: &Rc<Journal>, sets: &[ColdSet], docroot: &Path) -> Result<(Cold, Device)> {
     let cold = docroot.join("cold");
-    COLD_SETS.iter().try_for_each(|set| set.fill(&cold))?;
+    sets.iter().try_for_each(|set| set.fill(&cold))?;
     let device = Device::holding(&cold)?;
     let read_ahead = device.set_read_ahead_kb(journal, READ_AHEAD_KB)?;
     Ok((

@@ -1,15 +1,18 @@
-//! A slow disk made of user-space parts: an image file behind `nbdkit` with a delay for each read
-//! and as many threads as the disk has spindles, shown as a file by `nbdfuse`, as a block device by
-//! a loop device with direct I/O, and as a directory by ext4.
+//! A slow disk made of user-space parts: an image file behind `nbdkit`, shown as a file by `nbdfuse`,
+//! as a block device by a loop device with direct I/O, and as a directory by ext4.
 //!
-//! The delay filter has no head to move: it models the time of an access and how many can be under
-//! way at once, not the gain of a good order. What it cannot show, it cannot flatter.
+//! There are two kinds. One has a delay for each read and as many threads as the disk has spindles:
+//! it models the time of an access and how many can be under way at once, not the gain of a good
+//! order. What it cannot show, it cannot flatter. The other, `seek_disk.c`, has heads that travel and
+//! a queue that is served nearest first.
 
 use super::confine::{NOBODY, tool};
 use super::device::Device;
+use super::fio;
 use super::journal::{Guard, Journal, Step, run_quietly};
-use super::tree::{COLD_SETS, ColdSet};
+use super::tree::ColdSet;
 use crate::failure::{Context, Failure, Result};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -23,13 +26,28 @@ pub const READ_AHEAD_KB: u32 = 128;
 /// How long a tool may take to be ready.
 const START_MAX: Duration = Duration::from_secs(10);
 
+/// The plugin with heads, compiled by nbdkit when it starts.
+const SEEK_DISK: &str = include_str!("seek_disk.c");
+/// The library must be named before the source that needs it.
+const SEEK_DISK_FLAGS: &str = "CFLAGS=-fPIC -shared -O2 -Wl,--no-as-needed -lm";
+/// Requests that the disk with heads can choose from.
+const SEEK_QUEUE: u32 = 64;
+
 /// How slow it is.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub struct Slowness {
-    /// Milliseconds that each read takes.
-    pub read_delay_ms: u32,
-    /// Reads that can be under way at once.
-    pub spindles: u32,
+#[derive(Clone, Copy, Debug)]
+pub enum Slowness {
+    /// The same time for each read.
+    Delay {
+        /// Milliseconds that each read takes.
+        read_ms: u32,
+        /// Reads that can be under way at once.
+        spindles: u32,
+    },
+    /// As far as a head must travel.
+    Seek {
+        /// How many heads there are.
+        spindles: u32,
+    },
 }
 
 /// Random reads per second of the device at one queue depth, as fio sees them.
@@ -50,13 +68,19 @@ pub struct SlowDisk {
     _loop: Guard,
     _fuse: Guard,
     _nbdfuse: Daemon,
-    _nbdkit: Daemon,
+    nbdkit: Daemon,
 }
 
 /// A tool that runs until its guard is dropped.
 struct Daemon {
     guard: Option<Guard>,
     child: Child,
+}
+
+/// The disk does not answer; it goes on when this is dropped.
+#[must_use]
+pub struct Frozen {
+    _resume: Guard,
 }
 
 impl Drop for Daemon {
@@ -74,11 +98,12 @@ impl SlowDisk {
     pub fn mount(
         journal: &Rc<Journal>,
         dir: &Path,
+        sets: &[ColdSet],
         mount_point: &Path,
         slowness: Slowness,
         cpu: Option<usize>,
     ) -> Result<Self> {
-        let image = image(journal, dir)?;
+        let image = image(journal, dir, sets)?;
         let socket = dir.join("nbdkit.sock");
         let nbdkit = start_nbdkit(journal, dir, &image, &socket, slowness, cpu)?;
         let fuse_point = dir.join("nbd");
@@ -96,8 +121,19 @@ impl SlowDisk {
             _loop: loop_guard,
             _fuse: fuse,
             _nbdfuse: nbdfuse,
-            _nbdkit: nbdkit,
+            nbdkit,
         })
+    }
+
+    /// Stops the process that is the disk.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn freeze(&self, journal: &Rc<Journal>) -> Result<Frozen> {
+        let nbdkit = &self.nbdkit.child;
+        let resume = journal.note(Step::resume(nbdkit)?)?;
+        kill_process(Pid::from_child(nbdkit), Signal::STOP).context(|| "stop the disk".into())?;
+        Ok(Frozen { _resume: resume })
     }
 }
 
@@ -113,50 +149,33 @@ pub fn calibrate(device: &Device, cpu: Option<usize>) -> Result<Vec<Calibration>
 }
 
 fn calibrate_at(device: &Device, depth: u32, cpu: Option<usize>) -> Result<Calibration> {
-    let mut fio = tool(cpu, "fio");
-    fio.args([
-        "--name=calibrate",
-        "--readonly",
-        "--direct=1",
-        "--rw=randread",
-        "--bs=4k",
-        "--ioengine=libaio",
-    ]);
-    fio.args(["--time_based", "--runtime=1", "--output-format=json"]);
-    fio.arg(format!("--iodepth={depth}"))
-        .arg(format!("--filename={}", device.node().display()));
-    let output = run_quietly(&mut fio)?;
-    let report: serde_json::Value =
-        serde_json::from_str(&output).context(|| "read fio's report".into())?;
-    let reads_per_second = report["jobs"][0]["read"]["iops"].as_f64();
-    let reads_per_second = reads_per_second.ok_or_else(|| Failure::new("fio reports no reads"))?;
     Ok(Calibration {
         depth,
-        reads_per_second,
+        reads_per_second: fio::random_reads(&device.node(), depth, cpu)?,
     })
 }
 
 /// The file system image with all cold files, made on the first run and kept.
-fn image(journal: &Rc<Journal>, dir: &Path) -> Result<PathBuf> {
-    let sets: Vec<_> = COLD_SETS
+fn image(journal: &Rc<Journal>, dir: &Path, sets: &[ColdSet]) -> Result<PathBuf> {
+    let names: Vec<_> = sets
         .iter()
         .map(|set| format!("{}x{}", set.files, set.bytes))
         .collect();
-    let complete = dir.join(format!("cold-{}.img", sets.join("-")));
+    let complete = dir.join(format!("cold-{}.img", names.join("-")));
     if complete.exists() {
         return Ok(complete);
     }
     let partial = dir.join("cold.img.partial");
-    make_image(journal, dir, &partial)?;
+    make_image(journal, dir, sets, &partial)?;
     fs::rename(&partial, &complete).context(|| format!("rename {}", partial.display()))?;
     Ok(complete)
 }
 
 /// Fills the image at the speed of the disk below it, before anything is slow.
-fn make_image(journal: &Rc<Journal>, dir: &Path, image: &Path) -> Result<()> {
+fn make_image(journal: &Rc<Journal>, dir: &Path, sets: &[ColdSet], image: &Path) -> Result<()> {
     eprintln!("levity-bench: filling the image of the slow disk (once)");
     let file = File::create(image).context(|| format!("create {}", image.display()))?;
-    file.set_len(image_bytes())
+    file.set_len(image_bytes(sets))
         .context(|| format!("size {}", image.display()))?;
     run_quietly(
         Command::new("mkfs.ext4")
@@ -167,13 +186,13 @@ fn make_image(journal: &Rc<Journal>, dir: &Path, image: &Path) -> Result<()> {
     let mount_point = dir.join("fill");
     create_dir(&mount_point)?;
     let _mount = mount(journal, &device, &mount_point, "rw")?;
-    COLD_SETS.iter().try_for_each(|set| set.fill(&mount_point))
+    sets.iter().try_for_each(|set| set.fill(&mount_point))
 }
 
 /// The files, rounded up to blocks, and a quarter more for the file system.
-fn image_bytes() -> u64 {
+fn image_bytes(sets: &[ColdSet]) -> u64 {
     let set_bytes = |set: &ColdSet| (set.bytes as u64).next_multiple_of(4096) * set.files as u64;
-    COLD_SETS.iter().map(set_bytes).sum::<u64>() / 4 * 5
+    sets.iter().map(set_bytes).sum::<u64>() / 4 * 5
 }
 
 fn start_nbdkit(
@@ -188,16 +207,25 @@ fn start_nbdkit(
     let _ = fs::remove_file(socket);
     let mut nbdkit = tool(cpu, "nbdkit");
     nbdkit
-        .args(["--foreground", "--readonly", "--filter=delay", "--unix"])
+        .args(["--foreground", "--readonly", "--unix"])
         .arg(socket);
-    nbdkit
-        .arg(format!("--threads={}", slowness.spindles))
-        .arg("file")
-        .arg(image);
-    // Twice in the page cache, the image would take memory from nothing but the figures.
-    nbdkit
-        .arg("cache=none")
-        .arg(format!("delay-read={}ms", slowness.read_delay_ms));
+    match slowness {
+        Slowness::Delay { read_ms, spindles } => {
+            nbdkit.arg("--filter=delay");
+            nbdkit.arg(format!("--threads={spindles}")).arg("file");
+            // Twice in the page cache, the image would take memory from nothing but the figures.
+            nbdkit.arg(image).arg("cache=none");
+            nbdkit.arg(format!("delay-read={read_ms}ms"));
+        }
+        Slowness::Seek { spindles } => {
+            let source = dir.join("seek_disk.c");
+            fs::write(&source, SEEK_DISK).context(|| format!("write {}", source.display()))?;
+            nbdkit.arg(format!("--threads={SEEK_QUEUE}")).arg("cc");
+            nbdkit.arg(source).arg(SEEK_DISK_FLAGS);
+            nbdkit.arg(format!("image={}", image.display()));
+            nbdkit.arg(format!("heads={spindles}"));
+        }
+    }
     Daemon::start(journal, nbdkit, &dir.join("nbdkit.log"), || socket.exists())
 }
 
@@ -261,7 +289,11 @@ fn wait_until_ready(child: &mut Child, log: &Path, ready: impl Fn() -> bool) -> 
     Ok(())
 }
 
-fn attach_loop(journal: &Rc<Journal>, file: &Path, options: &[&str]) -> Result<(Guard, Device)> {
+pub(super) fn attach_loop(
+    journal: &Rc<Journal>,
+    file: &Path,
+    options: &[&str],
+) -> Result<(Guard, Device)> {
     let guard = journal.note(Step::DetachLoops(file.into()))?;
     let node = run_quietly(
         Command::new("losetup")
@@ -281,17 +313,28 @@ fn mount(
     mount_point: &Path,
     options: &str,
 ) -> Result<Guard> {
+    mount_as(journal, "ext4", &device.node(), mount_point, options)
+}
+
+/// Mounts a source of any kind.
+pub(super) fn mount_as(
+    journal: &Rc<Journal>,
+    kind: &str,
+    source: &Path,
+    mount_point: &Path,
+    options: &str,
+) -> Result<Guard> {
     let guard = journal.note(Step::Unmount(mount_point.into()))?;
     run_quietly(
         Command::new("mount")
-            .args(["-t", "ext4", "-o", options])
-            .arg(device.node())
+            .args(["-t", kind, "-o", options])
+            .arg(source)
             .arg(mount_point),
     )?;
     Ok(guard)
 }
 
-fn create_dir(path: &Path) -> Result<()> {
+pub(super) fn create_dir(path: &Path) -> Result<()> {
     fs::create_dir_all(path).context(|| format!("create {}", path.display()))
 }
 

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 
 /// The sizes of the hot files.
 pub const HOT_BYTES: [usize; 3] = [1024, 4096, 16384];
+/// The sizes of hot files that no server keeps in its own memory whole.
+pub const HOT_LARGE_BYTES: [usize; 3] = [65_536, 1 << 20, 4 << 20];
 /// Files in one directory: few, so that a cold open has a directory and an inode to read as well.
 const FILES_PER_DIRECTORY: usize = 32;
 
 /// Files of one size.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColdSet {
     /// How many.
     pub files: usize,
@@ -31,6 +33,34 @@ pub const COLD_SETS: [ColdSet; 2] = [
     },
 ];
 
+/// Where a file's metadata costs more than its content.
+pub const TINY: ColdSet = ColdSet {
+    files: 100_000,
+    bytes: 1000,
+};
+/// One block each.
+pub const BLOCKS: ColdSet = ColdSet {
+    files: 20_000,
+    bytes: 4096,
+};
+/// A few chunks each.
+pub const MEGABYTES: ColdSet = ColdSet {
+    files: 1000,
+    bytes: 1_000_000,
+};
+/// Short streams.
+pub const STREAMS: ColdSet = ColdSet {
+    files: 200,
+    bytes: 10_000_000,
+};
+/// Long streams: more together than the server's memory.
+pub const LONG_STREAMS: ColdSet = ColdSet {
+    files: 10,
+    bytes: 100_000_000,
+};
+/// What the workloads need that do not use [`COLD_SETS`]: 4.5 GB.
+pub const MIXED_SETS: [ColdSet; 5] = [TINY, BLOCKS, MEGABYTES, STREAMS, LONG_STREAMS];
+
 /// Writes `hot/SIZE.bin` for each hot size.
 ///
 /// # Errors
@@ -38,7 +68,7 @@ pub const COLD_SETS: [ColdSet; 2] = [
 pub fn write_hot(docroot: &Path) -> Result<()> {
     let dir = docroot.join("hot");
     fs::create_dir_all(&dir).context(|| format!("create {}", dir.display()))?;
-    for bytes in HOT_BYTES {
+    for bytes in HOT_BYTES.into_iter().chain(HOT_LARGE_BYTES) {
         let path = dir.join(format!("{bytes}.bin"));
         fs::write(&path, noise(bytes)).context(|| format!("write {}", path.display()))?;
     }
@@ -77,6 +107,12 @@ impl ColdSet {
         Ok(())
     }
 
+    /// The URL path of one file.
+    #[must_use]
+    pub fn path(&self, index: usize) -> String {
+        format!("/cold/{}/{}", self.bytes, file(index).display())
+    }
+
     /// The URL paths of `count` files in an order drawn from `seed`.
     #[must_use]
     pub fn shuffled(&self, seed: u64, count: usize) -> Vec<String> {
@@ -86,10 +122,7 @@ impl ColdSet {
             order.swap(last, random.below(last + 1));
         }
         order.truncate(count);
-        order
-            .into_iter()
-            .map(|index| format!("/cold/{}/{}", self.bytes, file(index).display()))
-            .collect()
+        order.into_iter().map(|index| self.path(index)).collect()
     }
 }
 

@@ -35,7 +35,7 @@ impl Pass {
 pub fn run(rig: &Rig, rows: &[Row]) -> Result<Outcome> {
     let measured = interleaved(rows, 1, |row, _| measure(rig, row))?;
     Ok(Outcome {
-        name: "idle",
+        name: "idle".into(),
         caption: format!(
             "User memory (anonymous, resident) that {CONNECTIONS} idle keep-alive connections cost, each after one \
              request for a 4 KB file. Bar: {BYTES_PER_CONNECTION_MAX} bytes per connection."

@@ -1,15 +1,28 @@
 //! The workloads: each takes the rig and the rows, and gives an outcome.
 
+mod cold;
+pub mod hot;
 pub mod huc;
 pub mod idle;
 pub mod w1;
+pub mod w13;
+pub mod w14;
 pub mod w3;
+pub mod w4;
+pub mod w5;
+pub mod w6;
+pub mod w7;
+pub mod w8;
+pub mod w9;
 
 use crate::failure::{Context, Failure, Result};
 use crate::machine::{self, Machine};
-use crate::peer::{PEERS, Row, Server};
+use crate::peer::{PEERS, Row, Server, engines_of};
 use crate::report::Outcome;
-use crate::rig::{Rig, Setup};
+use crate::report::spread::Spread;
+use crate::rig::tree::{COLD_SETS, ColdSet, MIXED_SETS};
+use crate::rig::{Disk, Rig, Setup};
+use clap::ValueEnum;
 use serde::Serialize;
 use std::fs;
 use std::path::PathBuf;
@@ -23,6 +36,24 @@ pub enum Scenario {
     W1,
     /// Cold files, each once, against the walker.
     W3,
+    /// Cold files of 4 KB and 1 MB for a thousand connections, with one worker and with two.
+    W4,
+    /// Streams, by their number and by the chunk.
+    W5,
+    /// One large hot file and many cold ones.
+    W6,
+    /// Small hot files while streams pass through a memory that cannot hold them.
+    W7,
+    /// Small files of which nothing is in memory, and some do not exist.
+    W8,
+    /// The disk stands still.
+    W9,
+    /// Many clients want one cold file at once.
+    W13,
+    /// File systems of several kinds.
+    W14,
+    /// Throughput of files in memory, each engine against the baseline.
+    Hot,
     /// Memory of idle connections.
     Idle,
     /// All of them.
@@ -35,6 +66,9 @@ pub struct Run {
     /// The workload.
     #[arg(value_enum)]
     pub scenario: Scenario,
+    /// A look whether it works: one pass of one second, and fewer steps. Its figures say little.
+    #[arg(long)]
+    pub quick: bool,
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 5.0)]
     pub seconds: f64,
@@ -44,12 +78,8 @@ pub struct Run {
     /// Requests per second of the open loop.
     #[arg(long, default_value_t = 2000)]
     pub rate: u32,
-    /// Levity's engines; empty for none.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "auto,threads,io_uring,sendfile"
-    )]
+    /// Levity's engines; `all` are those that the binary knows; empty for none.
+    #[arg(long, value_delimiter = ',', default_value = "all")]
     pub engines: Vec<String>,
     /// Peers; empty for none.
     #[arg(long, value_delimiter = ',', default_values_t = PEERS.map(|(name, _)| name.to_owned()))]
@@ -79,36 +109,66 @@ struct Options {
 }
 
 impl Run {
-    /// Sets up the rig, runs the workload and writes the results.
+    /// Sets up the rig, runs the workloads and writes the results.
     ///
     /// # Errors
     /// The rig cannot be set up, a server does not start, or the results cannot be written.
     pub fn execute(&self) -> Result<()> {
+        let mut run = self.clone();
+        if run.quick {
+            (run.seconds, run.passes) = (1.0, 1);
+        }
         let load_average = machine::load_average();
-        let rig = Rig::set_up(self.setup.clone())?;
-        let machine = Machine::of(&rig, load_average);
+        for sets in [&COLD_SETS[..], &MIXED_SETS[..]] {
+            let scenarios = run.scenario.each_on(sets);
+            for &spindles in run.spindles().iter().filter(|_| !scenarios.is_empty()) {
+                let rig = Rig::set_up(run.setup.clone(), sets, spindles)?;
+                run.on(&rig, &scenarios, load_average.clone())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A real disk has as many as it has.
+    fn spindles(&self) -> &[u32] {
+        match self.setup.disk {
+            Disk::Native => &self.setup.spindles[..1],
+            Disk::Delay | Disk::Seek => &self.setup.spindles,
+        }
+    }
+
+    fn on(&self, rig: &Rig, scenarios: &[Scenario], load_average: String) -> Result<()> {
+        let machine = Machine::of(rig, load_average);
         eprintln!("levity-bench: {}", machine.sentence());
-        let (rows, left_out) = startable(&rig, self.rows()?)?;
+        let (rows, left_out) = startable(rig, self.rows()?)?;
         let options = Options {
             seconds: self.seconds,
             passes: self.passes,
             rate: self.rate,
             left_out,
         };
-        for scenario in self.scenario.each() {
-            let mut outcome = self.outcome(scenario, &rig, &rows)?;
+        for &scenario in scenarios {
+            let mut outcome = self.outcome(scenario, rig, &rows)?;
             for server in &options.left_out {
                 outcome.caption.push_str(&format!("\n\nLeft out: {server}"));
             }
+            if self.quick {
+                outcome
+                    .caption
+                    .push_str("\n\nA quick look: too short to mean much.");
+            }
+            outcome
+                .name
+                .push_str(&variant(self.setup.disk, rig.spindles));
             println!("{}", outcome.markdown(&machine));
             outcome.write(&self.results, &machine, &to_json(&options)?)?;
-            self.copy_picture(&outcome)?;
+            self.copy_picture(scenario, &outcome)?;
         }
         Ok(())
     }
 
     fn outcome(&self, scenario: Scenario, rig: &Rig, rows: &[Row]) -> Result<Outcome> {
-        // Without cold files a filled cache is the same row twice.
+        // Where a filled cache of open files is not the question, it is the same row twice.
         let unfilled: Vec<Row> = rows
             .iter()
             .filter(|row| !row.is_filled())
@@ -118,25 +178,30 @@ impl Run {
             Scenario::Huc => huc::run(rig, rows, self),
             Scenario::W1 => w1::run(rig, &unfilled, self),
             Scenario::W3 => w3::run(rig, rows, self),
+            Scenario::W4 => w4::run(rig, &unfilled, self),
+            Scenario::W5 => w5::run(rig, &unfilled, self),
+            Scenario::W6 => w6::run(rig, &unfilled, self),
+            Scenario::W7 => w7::run(rig, &unfilled, self),
+            Scenario::W8 => w8::run(rig, &unfilled, self),
+            Scenario::W9 => w9::run(rig, rows, self),
+            Scenario::W13 => w13::run(rig, &unfilled, self),
+            Scenario::W14 => w14::run(rig, &unfilled, self),
+            Scenario::Hot => hot::run(rig, &unfilled, self),
             Scenario::Idle => idle::run(rig, &unfilled),
             Scenario::All => Err(Failure::new("not a single workload")),
         }
     }
 
     fn rows(&self) -> Result<Vec<Row>> {
-        let engines: Vec<&String> = self
-            .engines
-            .iter()
-            .filter(|engine| !engine.is_empty())
-            .collect();
         let mut rows = Vec::new();
-        if !engines.is_empty() {
+        if self.engines.iter().any(|engine| !engine.is_empty()) {
             let binary = self.copy_levity()?;
-            rows.extend(
-                engines
-                    .into_iter()
-                    .map(|engine| Row::levity(&binary, engine)),
-            );
+            let engines = if self.engines == ["all"] {
+                engines_of(&binary)?
+            } else {
+                self.engines.clone()
+            };
+            rows.extend(engines.iter().map(|engine| Row::levity(&binary, engine)));
         }
         for peer in self.peers.iter().filter(|peer| !peer.is_empty()) {
             rows.push(Row::peer(peer)?);
@@ -158,21 +223,44 @@ impl Run {
         Ok(copy)
     }
 
-    fn copy_picture(&self, outcome: &Outcome) -> Result<()> {
+    fn copy_picture(&self, scenario: Scenario, outcome: &Outcome) -> Result<()> {
         let (Some(path), Some(svg)) = (&self.picture, &outcome.picture) else {
             return Ok(());
         };
+        if scenario != Scenario::Huc {
+            return Ok(());
+        }
         fs::write(path, svg).context(|| format!("write {}", path.display()))
     }
 }
 
 impl Scenario {
-    fn each(self) -> Vec<Self> {
-        if self == Self::All {
-            vec![Self::Huc, Self::W1, Self::W3, Self::Idle]
-        } else {
-            vec![self]
+    /// Those of the workloads meant that read these cold files.
+    fn each_on(self, sets: &[ColdSet]) -> Vec<Self> {
+        let all = Self::value_variants()
+            .iter()
+            .filter(|scenario| **scenario != Self::All);
+        all.copied()
+            .filter(|scenario| self == Self::All || self == *scenario)
+            .filter(|scenario| scenario.sets() == sets)
+            .collect()
+    }
+
+    fn sets(self) -> &'static [ColdSet] {
+        match self {
+            Self::W4 | Self::W5 | Self::W6 | Self::W7 | Self::W8 | Self::W13 => &MIXED_SETS,
+            _ => &COLD_SETS,
         }
+    }
+}
+
+/// What a result is called beside its workload: nothing for the disk that most are taken on.
+fn variant(disk: Disk, spindles: u32) -> String {
+    match disk {
+        Disk::Delay if spindles == 2 => String::new(),
+        Disk::Delay => format!("-{spindles}-spindles"),
+        Disk::Seek => format!("-seek-{spindles}-spindles"),
+        Disk::Native => "-native".into(),
     }
 }
 
@@ -229,11 +317,68 @@ fn interleaved<P>(
 
 impl<P> Measured<P> {
     /// Median and spread of one figure.
-    fn spread(&self, figure: impl Fn(&P) -> f64) -> crate::report::spread::Spread {
-        crate::report::spread::Spread::of(self.passes.iter().map(figure))
+    fn spread(&self, figure: impl Fn(&P) -> f64) -> Spread {
+        Spread::of(self.passes.iter().map(figure))
     }
+
+    /// Median and spread of one figure as a share of the other row's in the same pass.
+    fn spread_of_ratio(&self, to: &Self, figure: impl Fn(&P) -> f64) -> Spread {
+        let pairs = self.passes.iter().zip(&to.passes);
+        Spread::of(pairs.map(|(own, other)| figure(own) / figure(other)))
+    }
+
+    /// The sum of a count over all passes.
+    fn total(&self, count: impl Fn(&P) -> u64) -> u64 {
+        self.passes.iter().map(count).sum()
+    }
+}
+
+/// The baseline among the rows: Levity with the engine that waits on the loop.
+fn baseline<'a, P>(measured: &'a [Measured<P>]) -> Option<&'a Measured<P>> {
+    measured.iter().find(|row| row.server == "levity sendfile")
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
 }
 
 fn to_json(rows: &impl Serialize) -> Result<serde_json::Value> {
     serde_json::to_value(rows).context(|| "result".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_workloads_are_run_once_each() {
+        let all = [&COLD_SETS[..], &MIXED_SETS[..]].map(|sets| Scenario::All.each_on(sets));
+        let count = all[0].len() + all[1].len();
+        assert_eq!(count, Scenario::value_variants().len() - 1);
+        assert!(all[0].contains(&Scenario::Huc) && all[1].contains(&Scenario::W5));
+        assert_eq!(Scenario::W5.each_on(&MIXED_SETS), [Scenario::W5]);
+        assert_eq!(Scenario::W5.each_on(&COLD_SETS), []);
+    }
+
+    #[test]
+    fn results_of_other_disks_have_other_names() {
+        assert_eq!(variant(Disk::Delay, 2), "");
+        assert_eq!(variant(Disk::Delay, 4), "-4-spindles");
+        assert_eq!(variant(Disk::Seek, 2), "-seek-2-spindles");
+        assert_eq!(variant(Disk::Native, 2), "-native");
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_pass() {
+        let row = |server: &str, passes: [f64; 3]| Measured {
+            server: server.into(),
+            passes: passes.to_vec(),
+        };
+        let rows = [
+            row("levity sendfile", [1.0, 10.0, 100.0]),
+            row("levity auto", [2.0, 10.0, 50.0]),
+        ];
+        let ratio = rows[1].spread_of_ratio(baseline(&rows).unwrap(), |figure| *figure);
+        assert_eq!((ratio.median, ratio.low, ratio.high), (1.0, 0.5, 2.0));
+    }
 }

@@ -58,7 +58,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
         all.extend(measured);
     }
     Ok(Outcome {
-        name: "w1",
+        name: "w1".into(),
         caption: format!(
             "A file in memory, {CONNECTIONS} keep-alive connections in a closed loop, one worker. CPU time is that of the \
              server's control group, all threads and kernel work included. Bar: {CPU_RATIO_MAX} of the best peer. System \

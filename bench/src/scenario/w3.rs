@@ -1,15 +1,14 @@
 //! W3: cold files of 100 000 and 100 001 bytes, each once, 64 at a time, against the walker.
 
+use super::cold::Side;
 use super::{Measured, Run, interleaved, to_json};
 use crate::failure::Result;
-use crate::load::Report;
 use crate::load::command::Load;
 use crate::peer::{Row, Server};
 use crate::report::Outcome;
 use crate::report::table::{Table, number, time_us};
-use crate::rig::device::Activity;
+use crate::rig::Rig;
 use crate::rig::tree::{COLD_SETS, ColdSet};
-use crate::rig::{Disk, Rig};
 use crate::walk::Walk;
 use serde::Serialize;
 
@@ -21,12 +20,6 @@ const SECONDS_MAX: f64 = 600.0;
 const FILES_PER_SECOND: f64 = 260.0;
 /// The bar of the design.
 const E_MIN: f64 = 0.95;
-
-#[derive(Serialize)]
-struct Side {
-    report: Report,
-    device: Activity,
-}
 
 /// One row in one pass and with one file size.
 #[derive(Serialize)]
@@ -70,7 +63,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
         all.extend(measured);
     }
     Ok(Outcome {
-        name: "w3",
+        name: "w3".into(),
         caption: format!(
             "Cold files, each once, {CLIENTS} at a time, caches dropped before each pass. E: the server's body bytes/s over \
              those of a walker that opens, stats, reads and closes the same files with {CLIENTS} threads right before. \
@@ -85,16 +78,10 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
 }
 
 fn measure(rig: &Rig, row: &Row, set: ColdSet, pass: u64, seconds: f64) -> Result<Pass> {
-    let count = files_of_a_pass(rig.setup.disk, set, seconds);
+    let count = files_of_a_pass(rig, set, seconds);
     let list = rig.list(&set, pass, count)?;
-    let walk = Walk {
-        root: rig.docroot.clone(),
-        list: list.clone(),
-        threads: CLIENTS,
-        seconds: SECONDS_MAX,
-        rate: None,
-    };
-    let walker = cold(rig, || walk.start(rig.load_cpu())?.report())?;
+    let walk = Walk::new(&rig.docroot, &list);
+    let walker = Side::measure(rig, || walk.start(rig.load_cpu())?.report())?;
     let server = Server::start(rig, row)?;
     if row.is_filled() {
         server.fill_cache_of_open_files(rig, &set)?;
@@ -102,7 +89,7 @@ fn measure(rig: &Rig, row: &Row, set: ColdSet, pass: u64, seconds: f64) -> Resul
     let mut load = Load::new(server.address, "", CLIENTS, SECONDS_MAX);
     load.list = Some(list);
     load.body_bytes = Some(set.bytes as u64);
-    let server = cold(rig, || load.measure(rig.load_cpu()))?;
+    let server = Side::measure(rig, || load.measure(rig.load_cpu()))?;
     Ok(Pass {
         bytes: set.bytes,
         server,
@@ -111,21 +98,11 @@ fn measure(rig: &Rig, row: &Row, set: ColdSet, pass: u64, seconds: f64) -> Resul
 }
 
 /// The whole set on a real disk, where even that is a matter of a second.
-fn files_of_a_pass(disk: Disk, set: ColdSet, seconds: f64) -> usize {
-    match disk {
-        Disk::Native => set.files,
-        Disk::Slow => ((seconds * FILES_PER_SECOND) as usize).clamp(CLIENTS, set.files),
+fn files_of_a_pass(rig: &Rig, set: ColdSet, seconds: f64) -> usize {
+    if !rig.is_slow() {
+        return set.files;
     }
-}
-
-fn cold(rig: &Rig, read: impl FnOnce() -> Result<Report>) -> Result<Side> {
-    rig.drop_caches()?;
-    let before = rig.device.sample()?;
-    let report = read()?;
-    Ok(Side {
-        report,
-        device: rig.device.activity_since(&before)?,
-    })
+    ((seconds * FILES_PER_SECOND) as usize).clamp(CLIENTS, set.files)
 }
 
 fn cells(row: &Measured<Pass>, set: ColdSet) -> Vec<String> {
@@ -135,8 +112,6 @@ fn cells(row: &Measured<Pass>, set: ColdSet) -> Vec<String> {
         .iter()
         .map(|pass| pass.server.report.errors)
         .sum();
-    let over_read =
-        |pass: &Pass| pass.server.device.bytes as f64 / pass.server.report.body_bytes as f64;
     vec![
         row.server.clone(),
         set.bytes.to_string(),
@@ -153,7 +128,7 @@ fn cells(row: &Measured<Pass>, set: ColdSet) -> Vec<String> {
             .show(time_us),
         row.spread(|pass| pass.server.device.utilisation * 100.0)
             .show(|percent| format!("{percent:.0} %")),
-        row.spread(over_read).show(number),
+        row.spread(|pass| pass.server.over_read()).show(number),
         match (errors, e.median >= E_MIN) {
             (0, true) => "pass".into(),
             (0, false) => "missed".into(),

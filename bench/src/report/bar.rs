@@ -1,0 +1,54 @@
+//! The last column of a table: whether the bars were passed.
+
+/// `pass`, or which bars were missed; one is missed when its condition holds.
+#[must_use]
+pub fn verdict(bars: &[(bool, &str)], errors: u64) -> String {
+    let mut missed: Vec<String> = bars
+        .iter()
+        .filter(|(is_missed, _)| *is_missed)
+        .map(|(_, bar)| (*bar).to_owned())
+        .collect();
+    if errors > 0 {
+        missed.push(format!("{errors} errors"));
+    }
+    if missed.is_empty() {
+        "pass".into()
+    } else {
+        format!("missed: {}", missed.join(", "))
+    }
+}
+
+/// Whether a figure does not reach its bar. One that could not be measured (NaN) does not.
+#[must_use]
+pub fn is_below(figure: f64, bar: f64) -> bool {
+    !matches!(
+        figure.partial_cmp(&bar),
+        Some(std::cmp::Ordering::Greater | std::cmp::Ordering::Equal)
+    )
+}
+
+/// Whether a figure exceeds its bar. One that could not be measured (NaN) does.
+#[must_use]
+pub fn is_above(figure: f64, bar: f64) -> bool {
+    is_below(-figure, -bar)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_missed_is_named() {
+        assert_eq!(verdict(&[(false, "E"), (false, "p99")], 0), "pass");
+        assert_eq!(
+            verdict(&[(true, "E"), (false, "p99")], 3),
+            "missed: E, 3 errors"
+        );
+    }
+
+    #[test]
+    fn a_figure_at_its_bar_has_passed_and_no_figure_has_not() {
+        assert!(!is_below(0.9, 0.9) && is_below(0.89, 0.9) && is_below(f64::NAN, 0.9));
+        assert!(!is_above(1.2, 1.2) && is_above(1.21, 1.2) && is_above(f64::NAN, 1.2));
+    }
+}

@@ -1,0 +1,154 @@
+//! W13: five hundred clients want one cold file at once. The disk must read it once.
+
+use super::cold::Side;
+use super::{Measured, Run, interleaved, to_json};
+use crate::failure::Result;
+use crate::load::command::Load;
+use crate::peer::{Row, Server};
+use crate::report::Outcome;
+use crate::report::bar::{is_above, verdict};
+use crate::report::picture::{self, Pair};
+use crate::report::table::{Table, number};
+use crate::rig::Rig;
+use crate::rig::tree::{ColdSet, LONG_STREAMS, MEGABYTES, STREAMS};
+use serde::Serialize;
+
+const CLIENTS: usize = 500;
+/// Five hundred times 100 MB would measure the loopback for a minute; this is as much as for 10 MB.
+const CLIENTS_OF_A_LONG_STREAM: usize = 50;
+/// Longer than any pass takes.
+const SECONDS_MAX: f64 = 600.0;
+/// The bar of the design.
+const READ_MAX: f64 = 1.05;
+
+/// One row in one pass and with one file size.
+#[derive(Serialize)]
+pub struct Pass {
+    bytes: usize,
+    clients: usize,
+    one: Side,
+    /// Another file of the same size.
+    herd: Side,
+}
+
+impl Pass {
+    /// Bytes read from the disk for each byte of the file.
+    fn read(&self, side: fn(&Self) -> &Side) -> f64 {
+        side(self).device.bytes as f64 / self.bytes as f64
+    }
+
+    fn slowdown(&self) -> f64 {
+        self.herd.report.seconds / self.one.report.seconds
+    }
+}
+
+/// Runs the workload.
+///
+/// # Errors
+/// The rig or a server fails.
+pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
+    let mut table = Table::new(&[
+        "server",
+        "file MB",
+        "clients",
+        "disk / file",
+        "disk / file, one client",
+        "seconds to the last",
+        "of one client",
+        "bar",
+    ]);
+    let (mut all, mut pairs) = (Vec::new(), Vec::new());
+    for (set, clients) in herds(run.quick) {
+        let measured = interleaved(rows, run.passes, |row, pass| {
+            measure(rig, row, (*set, *clients), pass)
+        })?;
+        measured
+            .iter()
+            .for_each(|row| table.push(cells(row, *set, *clients)));
+        pairs.extend(measured.iter().map(|row| pair(row, *set)));
+        all.extend(measured);
+    }
+    Ok(Outcome {
+        name: "w13".into(),
+        caption: format!(
+            "Many clients ask for one cold file at the same time. Disk / file: bytes that the device read (blocks of names and \
+             of metadata included) over the length of the file. Bar: {READ_MAX}. One client: the same for another file of this \
+             size. Of one client: time until the last client has all of it, against the time of one. The file of {} MB has \
+             {CLIENTS_OF_A_LONG_STREAM} clients. Median of {} interleaved passes (lowest to highest).",
+            LONG_STREAMS.bytes / 1_000_000,
+            run.passes
+        ),
+        table,
+        passes: to_json(&all)?,
+        picture: Some(picture::svg(
+            "Kilobytes read from the disk (log scale)",
+            ["the file", "for all clients"],
+            &pairs,
+        )),
+    })
+}
+
+fn herds(quick: bool) -> &'static [(ColdSet, usize)] {
+    const HERDS: [(ColdSet, usize); 3] = [
+        (MEGABYTES, CLIENTS),
+        (STREAMS, CLIENTS),
+        (LONG_STREAMS, CLIENTS_OF_A_LONG_STREAM),
+    ];
+    if quick { &HERDS[..2] } else { &HERDS }
+}
+
+fn measure(rig: &Rig, row: &Row, (set, clients): (ColdSet, usize), pass: u64) -> Result<Pass> {
+    let server = Server::start(rig, row)?;
+    let files = set.shuffled(pass, 2);
+    let ask = |path: &String, clients: usize| {
+        let list = rig.list_of("herd", &vec![path.clone(); clients])?;
+        let mut load = Load::new(server.address, "", clients, SECONDS_MAX);
+        load.list = Some(list);
+        load.body_bytes = Some(set.bytes as u64);
+        Side::measure(rig, || load.measure(rig.load_cpu()))
+    };
+    Ok(Pass {
+        bytes: set.bytes,
+        clients,
+        one: ask(&files[0], 1)?,
+        herd: ask(&files[1], clients)?,
+    })
+}
+
+fn cells(row: &Measured<Pass>, set: ColdSet, clients: usize) -> Vec<String> {
+    let read = row.spread(|pass| pass.read(|pass| &pass.herd));
+    let errors = row.total(|pass| pass.one.report.errors + pass.herd.report.errors);
+    vec![
+        row.server.clone(),
+        (set.bytes / 1_000_000).to_string(),
+        clients.to_string(),
+        read.show(number),
+        row.spread(|pass| pass.read(|pass| &pass.one)).show(number),
+        row.spread(|pass| pass.herd.report.seconds).show(number),
+        row.spread(Pass::slowdown).show(number),
+        verdict(&[(is_above(read.median, READ_MAX), "disk")], errors),
+    ]
+}
+
+fn pair(row: &Measured<Pass>, set: ColdSet) -> Pair {
+    Pair {
+        name: format!("{}, {} MB", row.server, set.bytes / 1_000_000),
+        limit: set.bytes as f64 / 1e3,
+        measured: row
+            .spread(|pass| pass.herd.device.bytes as f64 / 1e3)
+            .median,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_herd_takes_more_than_five_gigabytes_through_the_loopback() {
+        for (set, clients) in herds(false) {
+            assert!(set.bytes * clients <= 5_000_000_000);
+            assert!(set.files >= 2, "one client and the herd have a file each");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! W4: cold files of 4 KB and 1 MB for a thousand connections, with one worker and with two.
+
+use super::cold::Side;
+use super::{Measured, Run, interleaved, percent, to_json};
+use crate::failure::Result;
+use crate::load::command::Load;
+use crate::peer::{Row, Server};
+use crate::report::Outcome;
+use crate::report::bar::{is_below, verdict};
+use crate::report::picture::{self, Pair};
+use crate::report::table::{Table, number, time_us};
+use crate::rig::Rig;
+use crate::rig::tree::{BLOCKS, ColdSet, MEGABYTES};
+use crate::walk::Walk;
+use serde::Serialize;
+
+const CONNECTIONS: usize = 1000;
+const WORKERS: [usize; 2] = [1, 2];
+/// Longer than any pass takes.
+const SECONDS_MAX: f64 = 600.0;
+/// What the emulated disks can do, so that a pass takes about as long as was asked for.
+const READS_PER_SECOND: f64 = 260.0;
+const BYTES_PER_SECOND: f64 = 40e6;
+/// The bar of the design.
+const E_MIN: f64 = 0.9;
+
+/// One row in one pass, with one file size and one number of workers.
+#[derive(Serialize)]
+pub struct Pass {
+    bytes: usize,
+    workers: usize,
+    server: Side,
+    /// Right before, on the same files.
+    walker: Side,
+}
+
+impl Pass {
+    fn e(&self) -> f64 {
+        self.server.report.bytes_per_second() / self.walker.report.bytes_per_second()
+    }
+}
+
+/// Runs the workload.
+///
+/// # Errors
+/// The rig or a server fails.
+pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
+    let mut table = Table::new(&[
+        "server",
+        "file bytes",
+        "workers",
+        "E",
+        "MB/s",
+        "walker MB/s",
+        "p50",
+        "p99",
+        "disk busy",
+        "read / sent",
+        "bar",
+    ]);
+    let (mut all, mut pairs) = (Vec::new(), Vec::new());
+    for (set, workers) in [BLOCKS, MEGABYTES]
+        .into_iter()
+        .flat_map(|set| WORKERS.map(|workers| (set, workers)))
+    {
+        let measured = interleaved(rows, run.passes, |row, pass| {
+            measure(rig, &row.with_workers(workers), (set, workers), pass, run)
+        })?;
+        measured
+            .iter()
+            .for_each(|row| table.push(cells(row, set, workers)));
+        pairs.extend(measured.iter().map(|row| pair(row, set, workers)));
+        all.extend(measured);
+    }
+    Ok(Outcome {
+        name: "w4".into(),
+        caption: caption(rig, run),
+        table,
+        passes: to_json(&all)?,
+        picture: Some(picture::svg(
+            "Kilobytes per second of cold files, each once (log scale)",
+            ["a walker with 64 threads", "the server, 1000 connections"],
+            &pairs,
+        )),
+    })
+}
+
+fn caption(rig: &Rig, run: &Run) -> String {
+    let files = |set| files_of_a_pass(rig.is_slow(), set, run.seconds);
+    format!(
+        "Cold files, each once, {CONNECTIONS} connections ({} and {} files in a pass; where there are fewer files than \
+         connections, the others stay idle), caches dropped before each pass. E: the server's body bytes/s over those of \
+         a walker that opens, stats, reads and closes the same files with 64 threads right before. Bar: E >= {E_MIN}. \
+         With two workers the server is on any CPU. Median of {} interleaved passes (lowest to highest).",
+        files(BLOCKS),
+        files(MEGABYTES),
+        run.passes
+    )
+}
+
+fn measure(
+    rig: &Rig,
+    row: &Row,
+    (set, workers): (ColdSet, usize),
+    pass: u64,
+    run: &Run,
+) -> Result<Pass> {
+    let count = files_of_a_pass(rig.is_slow(), set, run.seconds);
+    let list = rig.list(&set, pass, count)?;
+    let walk = Walk::new(&rig.docroot, &list);
+    let walker = Side::measure(rig, || walk.start(rig.load_cpu())?.report())?;
+    let server = Server::start(rig, row)?;
+    let mut load = Load::new(server.address, "", CONNECTIONS, SECONDS_MAX);
+    load.list = Some(list);
+    load.body_bytes = Some(set.bytes as u64);
+    let server = Side::measure(rig, || load.measure(rig.load_cpu()))?;
+    Ok(Pass {
+        bytes: set.bytes,
+        workers,
+        server,
+        walker,
+    })
+}
+
+/// The whole set on a real disk; on an emulated one what it can read in the time of a pass.
+fn files_of_a_pass(is_slow: bool, set: ColdSet, seconds: f64) -> usize {
+    if !is_slow {
+        return set.files;
+    }
+    let seconds_of_a_file = 1.0 / READS_PER_SECOND + set.bytes as f64 / BYTES_PER_SECOND;
+    ((seconds / seconds_of_a_file) as usize).clamp(1, set.files)
+}
+
+fn cells(row: &Measured<Pass>, set: ColdSet, workers: usize) -> Vec<String> {
+    let e = row.spread(Pass::e);
+    let errors = row.total(|pass| pass.server.report.errors);
+    vec![
+        row.server.clone(),
+        set.bytes.to_string(),
+        workers.to_string(),
+        e.show(number),
+        row.spread(|pass| pass.server.report.bytes_per_second() / 1e6)
+            .show(number),
+        row.spread(|pass| pass.walker.report.bytes_per_second() / 1e6)
+            .show(number),
+        row.spread(|pass| pass.server.report.latency.p50_us)
+            .show(time_us),
+        row.spread(|pass| pass.server.report.latency.p99_us)
+            .show(time_us),
+        row.spread(|pass| pass.server.device.utilisation)
+            .show(percent),
+        row.spread(|pass| pass.server.over_read()).show(number),
+        verdict(&[(is_below(e.median, E_MIN), "E")], errors),
+    ]
+}
+
+fn pair(row: &Measured<Pass>, set: ColdSet, workers: usize) -> Pair {
+    let kilobytes = |side: fn(&Pass) -> &Side| {
+        row.spread(|pass| side(pass).report.bytes_per_second() / 1e3)
+            .median
+    };
+    Pair {
+        name: format!("{}, {} B, {workers} w", row.server, set.bytes),
+        limit: kilobytes(|pass| &pass.walker),
+        measured: kilobytes(|pass| &pass.server),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_on_a_slow_disk_takes_about_as_long_as_asked_for() {
+        assert_eq!(files_of_a_pass(true, MEGABYTES, 10.0), 346);
+        assert_eq!(files_of_a_pass(true, MEGABYTES, 0.001), 1);
+        assert_eq!(files_of_a_pass(true, BLOCKS, 1e9), BLOCKS.files);
+        assert_eq!(files_of_a_pass(false, BLOCKS, 1.0), BLOCKS.files);
+    }
+}

@@ -1,0 +1,220 @@
+//! W9: the disk stands still, again and again, while hot files are asked for at a fixed rate and a
+//! hundred clients wait for cold ones. It is the promise itself.
+
+use super::{Measured, Run, interleaved, to_json};
+use crate::failure::Result;
+use crate::load::Report;
+use crate::load::command::Load;
+use crate::peer::{Row, Server};
+use crate::report::Outcome;
+use crate::report::bar::{is_above, verdict};
+use crate::report::picture::{self, Pair};
+use crate::report::table::{Table, number, time_us};
+use crate::rig::Rig;
+use crate::rig::tree::COLD_SETS;
+use serde::Serialize;
+use std::time::Duration;
+
+const HOT_PATH: &str = "/hot/4096.bin";
+const HOT_BYTES: u64 = 4096;
+const HOT_CONNECTIONS: usize = 32;
+const COLD_CLIENTS: usize = 100;
+/// How long the disk answers before each freeze.
+const THAWED: Duration = Duration::from_millis(500);
+/// The bars of the design.
+const SLOWEST_US_MAX: f64 = 10_000.0;
+const STALLED_SECONDS_MAX: f64 = 0.001;
+
+/// How often the disk stands still, and how long.
+struct Freezes {
+    count: u32,
+    each: Duration,
+}
+
+impl Freezes {
+    fn of(run: &Run) -> Self {
+        if run.quick {
+            return Self {
+                count: 2,
+                each: Duration::from_secs(1),
+            };
+        }
+        Self {
+            count: 10,
+            each: Duration::from_secs(2),
+        }
+    }
+
+    fn total(&self) -> Duration {
+        (THAWED + self.each) * self.count + THAWED
+    }
+}
+
+/// One row in one pass.
+#[derive(Serialize)]
+pub struct Pass {
+    alone: Report,
+    frozen: Report,
+    cold: Report,
+    /// Sleep of the event loop where it should not; Levity only.
+    stalled_seconds: Option<f64>,
+    /// Time in which other threads had its CPU, which is no fault of a server; Levity only.
+    preempted_seconds: Option<f64>,
+}
+
+/// Runs the workload.
+///
+/// # Errors
+/// The cold files are on a disk that cannot be frozen; the rig or a server fails.
+pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
+    let measured = interleaved(rows, run.passes, |row, _| measure(rig, row, run))?;
+    let mut table = Table::new(&[
+        "server",
+        "p99 alone",
+        "p99.9 frozen",
+        "slowest alone",
+        "slowest frozen",
+        "unanswered",
+        "cold requests",
+        "cold errors",
+        "loop stalled ms",
+        "loop preempted ms",
+        "bar",
+    ]);
+    for (row, measured) in rows.iter().zip(&measured) {
+        table.push(cells(row, measured));
+    }
+    Ok(Outcome {
+        name: "w9".into(),
+        caption: caption(run),
+        table,
+        picture: Some(picture::svg(
+            "Slowest request for a 4 KB file in memory, in microseconds (log scale)",
+            ["alone", "while the disk stands still"],
+            &measured.iter().map(pair).collect::<Vec<_>>(),
+        )),
+        passes: to_json(&measured)?,
+    })
+}
+
+fn measure(rig: &Rig, row: &Row, run: &Run) -> Result<Pass> {
+    let server = Server::start(rig, row)?;
+    if row.is_filled() {
+        server.fill_cache_of_open_files(rig, &COLD_SETS[0])?;
+    }
+    let hot = |seconds| {
+        let mut load = Load::new(server.address, HOT_PATH, HOT_CONNECTIONS, seconds);
+        load.rate = Some(run.rate);
+        load.body_bytes = Some(HOT_BYTES);
+        load
+    };
+    let alone = hot(run.seconds).measure(rig.load_cpu())?;
+    let freezes = Freezes::of(run);
+    let seconds = freezes.total().as_secs_f64();
+    let mut cold = Load::new(server.address, "", COLD_CLIENTS, seconds);
+    cold.list = Some(rig.list(&COLD_SETS[0], 1, COLD_SETS[0].files)?);
+    rig.drop_caches()?;
+    Load::new(server.address, HOT_PATH, 1, 0.01).measure(rig.load_cpu())?;
+    let before = server.metrics()?;
+    let mut cold = cold.start(rig.load_cpu())?;
+    let mut hot = hot(seconds).start(rig.load_cpu())?;
+    for _ in 0..freezes.count {
+        std::thread::sleep(THAWED);
+        let frozen = rig.freeze_disk()?;
+        std::thread::sleep(freezes.each);
+        drop(frozen);
+    }
+    let (frozen, cold_report) = (hot.report()?, cold.report()?);
+    cold.drained()?;
+    let growth = server.metrics()?.zip(before).map(|(after, before)| {
+        [
+            "levity_loop_stall_seconds_sum",
+            "levity_loop_preempted_seconds_sum",
+        ]
+        .map(|name| after.growth_since(&before, name, ""))
+    });
+    Ok(Pass {
+        alone,
+        frozen,
+        cold: cold_report,
+        stalled_seconds: growth.map(|[stalled, _]| stalled),
+        preempted_seconds: growth.map(|[_, preempted]| preempted),
+    })
+}
+
+fn caption(run: &Run) -> String {
+    let freezes = Freezes::of(run);
+    format!(
+        "A 4 KB file from memory in an open loop at {} requests/s on {HOT_CONNECTIONS} connections, while {COLD_CLIENTS} \
+         clients fetch cold files and the disk stands still {} times for {} s, with {} s between. Latency counts from the \
+         intended start. Bars: no hot request over 10 ms; Levity's loop sleeps less than 1 ms in all where it should not \
+         (by its own measure, sleeps of less than 1 ms not counted). Preempted: other threads had its CPU, which slows a request \
+         down but is not waiting for a disk. One worker each; median of {} interleaved passes (lowest to highest).",
+        run.rate,
+        freezes.count,
+        freezes.each.as_secs_f64(),
+        THAWED.as_secs_f64(),
+        run.passes
+    )
+}
+
+fn cells(row: &Row, measured: &Measured<Pass>) -> Vec<String> {
+    let slowest = measured.spread(|pass| pass.frozen.latency.max_us);
+    let stalled = measured.spread(|pass| pass.stalled_seconds.unwrap_or(f64::NAN));
+    let has_stalled = row.is_levity() && !(stalled.high < STALLED_SECONDS_MAX);
+    let bars = [
+        (is_above(slowest.median, SLOWEST_US_MAX), "10 ms"),
+        (has_stalled, "stall"),
+    ];
+    let ms = |seconds: f64| number(seconds * 1000.0);
+    vec![
+        measured.server.clone(),
+        measured
+            .spread(|pass| pass.alone.latency.p99_us)
+            .show(time_us),
+        measured
+            .spread(|pass| pass.frozen.latency.p999_us)
+            .show(time_us),
+        measured
+            .spread(|pass| pass.alone.latency.max_us)
+            .show(time_us),
+        slowest.show(time_us),
+        measured
+            .spread(|pass| pass.frozen.unfinished as f64)
+            .show(number),
+        measured
+            .spread(|pass| pass.cold.requests as f64)
+            .show(number),
+        measured.spread(|pass| pass.cold.errors as f64).show(number),
+        stalled.show(ms),
+        measured
+            .spread(|pass| pass.preempted_seconds.unwrap_or(f64::NAN))
+            .show(ms),
+        verdict(
+            &bars,
+            measured.total(|pass| pass.alone.errors + pass.frozen.errors),
+        ),
+    ]
+}
+
+fn pair(row: &Measured<Pass>) -> Pair {
+    Pair {
+        name: row.server.clone(),
+        limit: row.spread(|pass| pass.alone.latency.max_us).median,
+        measured: row.spread(|pass| pass.frozen.latency.max_us).median,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_load_lasts_longer_than_the_freezes() {
+        let freezes = Freezes {
+            count: 10,
+            each: Duration::from_secs(2),
+        };
+        assert_eq!(freezes.total(), Duration::from_millis(25_500));
+    }
+}
