@@ -232,7 +232,13 @@ impl Server {
 
     fn wait_until_it_accepts(&mut self, log: &Path) -> Result<()> {
         let end = Instant::now() + START_MAX;
-        while TcpStream::connect(self.address).is_err() {
+        // Levity listens for clients a moment before it listens for its administrator.
+        let accepts = |server: &Self| {
+            let admin = Some(server.admin).filter(|_| server.row.is_levity());
+            let connects = |address| TcpStream::connect(address).is_ok();
+            connects(server.address) && admin.is_none_or(connects)
+        };
+        while !accepts(self) {
             let ended = self
                 .child
                 .try_wait()

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The peers, and what the rig is made of.
-const TOOLS: [Tool; 11] = [
+const TOOLS: [Tool; 14] = [
     Tool {
         program: "nginx",
         package: "nginx-light",
@@ -38,6 +38,19 @@ const TOOLS: [Tool; 11] = [
     Tool {
         program: "mkfs.ext4",
         package: "e2fsprogs",
+    },
+    Tool {
+        program: "mkfs.btrfs",
+        package: "btrfs-progs",
+    },
+    // The disk with heads is compiled when it starts; its header is looked for as if it were a program.
+    Tool {
+        program: "cc",
+        package: "gcc",
+    },
+    Tool {
+        program: "/usr/include/nbdkit-plugin.h",
+        package: "nbdkit-plugin-dev",
     },
     Tool {
         program: "losetup",

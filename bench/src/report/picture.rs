@@ -14,7 +14,8 @@ pub struct Pair {
 }
 
 const WIDTH: f64 = 860.0;
-const LABEL_WIDTH: f64 = 220.0;
+/// Of a letter, on average.
+const LETTER_WIDTH: f64 = 7.0;
 const NUMBER_WIDTH: f64 = 80.0;
 const TOP: f64 = 74.0;
 const ROW_HEIGHT: f64 = 46.0;
@@ -53,6 +54,8 @@ pub fn svg(title: &str, legend: [&str; 2], pairs: &[Pair]) -> String {
 /// From one request per second to the power of ten above the highest bar.
 struct Scale {
     decades: f64,
+    /// Where the bars begin: right of the longest name.
+    left: f64,
 }
 
 impl Scale {
@@ -61,13 +64,15 @@ impl Scale {
             .iter()
             .flat_map(|pair| [pair.limit, pair.measured])
             .fold(10.0, f64::max);
+        let letters = pairs.iter().map(|pair| pair.name.chars().count()).max();
         Self {
             decades: highest.log10().ceil(),
+            left: LETTER_WIDTH * letters.unwrap_or(0) as f64 + 30.0,
         }
     }
 
     fn width(&self, value: f64) -> f64 {
-        value.max(1.0).log10() / self.decades * (WIDTH - LABEL_WIDTH - NUMBER_WIDTH)
+        value.max(1.0).log10() / self.decades * (WIDTH - self.left - NUMBER_WIDTH)
     }
 }
 
@@ -81,7 +86,7 @@ fn legend(svg: &mut String, [limit, measured]: [&str; 2]) {
 fn grid(svg: &mut String, scale: &Scale, height: f64) {
     for decade in 0..=scale.decades as i32 {
         let value = 10f64.powi(decade);
-        let x = LABEL_WIDTH + scale.width(value);
+        let x = scale.left + scale.width(value);
         let bottom = height - 22.0;
         let _ = writeln!(
             svg,
@@ -109,7 +114,7 @@ fn number_of_decade(value: f64) -> String {
 fn row(svg: &mut String, scale: &Scale, y: f64, pair: &Pair) {
     text(
         svg,
-        LABEL_WIDTH - 10.0,
+        scale.left - 10.0,
         y + 20.0,
         "text-anchor=\"end\"",
         &pair.name,
@@ -120,10 +125,10 @@ fn row(svg: &mut String, scale: &Scale, y: f64, pair: &Pair) {
 
 fn bar(svg: &mut String, scale: &Scale, y: f64, value: f64, colour: &str) {
     let width = scale.width(value).max(2.0);
-    rect(svg, LABEL_WIDTH, y, width, BAR_HEIGHT, colour);
+    rect(svg, scale.left, y, width, BAR_HEIGHT, colour);
     text(
         svg,
-        LABEL_WIDTH + width + 6.0,
+        scale.left + width + 6.0,
         y + 12.0,
         "font-size=\"12\"",
         &number(value),
