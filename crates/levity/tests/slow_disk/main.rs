@@ -1,5 +1,5 @@
-//! The promise itself, on a disk that is slow and on one that does not answer: what is in memory is
-//! served as if there were no disk. A suite of its own, because its tests run one at a time.
+//! The promise itself, on a disk that is slow, on one that does not answer and on one that fails: what is in
+//! memory is served as if there were no disk. A suite of its own, because its tests run one at a time.
 
 #[path = "../it/support/mod.rs"]
 #[allow(
@@ -10,6 +10,7 @@
 )]
 mod support;
 
+mod failing;
 mod rig;
 
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! A slow disk, and one that can be frozen.
+//! A slow disk, and one that can be frozen or made to fail.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
@@ -72,11 +72,27 @@ impl SlowDisk {
         512 * sectors.expect("sectors read")
     }
 
+    /// Until the value is dropped, every read of what is not in memory fails with EIO.
+    pub fn fail(&self) -> Failing {
+        let trigger = self.tree.at("failing");
+        std::fs::write(&trigger, "").expect("the trigger");
+        Failing(trigger)
+    }
+
     /// Until the value is dropped, nothing that is not in memory is answered. Drop it before the
     /// server: a process that waits for a disk cannot be killed.
     pub fn freeze(&self) -> Frozen {
         kill_process(self.nbdkit, Signal::STOP).expect("SIGSTOP");
         Frozen(self.nbdkit)
+    }
+}
+
+/// A disk that answers every read with an error.
+pub struct Failing(PathBuf);
+
+impl Drop for Failing {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).expect("the trigger");
     }
 }
 

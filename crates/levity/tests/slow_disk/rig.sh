@@ -5,8 +5,9 @@
 # usage: rig.sh FOLDER DELAY READS_AT_ONCE
 #
 # FOLDER has the content in FOLDER/content and gets the mount at FOLDER/disk. Once that is there, the
-# process number of nbdkit is printed: stopped, it freezes the disk. When standard input ends, because
-# the test is over or was killed, everything is undone.
+# process number of nbdkit is printed: stopped, it freezes the disk. While there is a file
+# FOLDER/failing, every read of it fails with EIO. When standard input ends, because the test is over or
+# was killed, everything is undone.
 set -eu
 folder=$1 delay=$2 reads_at_once=$3
 nbdkit='' nbdfuse='' loop=''
@@ -36,8 +37,9 @@ trap 'exit 1' HUP INT TERM
 
 mkdir "$folder/nbd" "$folder/disk"
 mkfs.ext4 -q -F -m 0 -d "$folder/content" "$folder/image" 256M >/dev/null
-nbdkit --foreground --readonly --filter=delay --unix "$folder/socket" --threads "$reads_at_once" \
-    file "$folder/image" "delay-read=$delay" </dev/null >/dev/null &
+nbdkit --foreground --readonly --filter=error --filter=delay --unix "$folder/socket" \
+    --threads "$reads_at_once" file "$folder/image" "delay-read=$delay" \
+    error-pread=EIO error-pread-rate=100% "error-pread-file=$folder/failing" </dev/null >/dev/null &
 nbdkit=$!
 persist test -S "$folder/socket"
 nbdfuse --readonly --connections 1 "$folder/nbd/image" --unix "$folder/socket" </dev/null >/dev/null &
