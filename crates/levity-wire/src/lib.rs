@@ -9,6 +9,7 @@
 
 pub mod condition;
 pub mod date;
+pub mod encoding;
 pub mod http1;
 pub mod mime;
 pub mod path;

@@ -1,11 +1,12 @@
 //! Replays the seeds of the fuzz targets. The first word of a seed's name is what must come of it:
-//! `ok`, `more` for input that is not complete, or a status. Names without such a word, as a fuzzer
+//! `ok`, `more` for input that is not complete, a status, or the coding chosen. Names without such a word, as a fuzzer
 //! gives them, are checked for their properties only.
 
 use std::fs;
 use std::path::PathBuf;
 
 use levity_wire::condition::Verdict;
+use levity_wire::encoding::{Accepted, Coding};
 use levity_wire::http1::{Chunked, Limits, Reject, RequestHead, parse_request};
 use levity_wire::path;
 use levity_wire::range::{self, Range};
@@ -13,7 +14,8 @@ use levity_wire::range::{self, Range};
 mod properties;
 
 const OUTCOMES: &[&str] = &[
-    "ok", "more", "200", "206", "304", "400", "412", "414", "416", "431", "501", "505",
+    "ok", "more", "200", "206", "304", "400", "412", "414", "416", "431", "501", "505", "zstd",
+    "br", "gzip", "identity",
 ];
 
 fn replay(target: &str, property: fn(&[u8]), outcome: fn(&[u8]) -> String) {
@@ -78,6 +80,18 @@ fn range() {
             Range::Unsatisfiable => 416,
         };
         status.to_string()
+    });
+}
+
+#[test]
+fn encoding() {
+    replay("encoding", properties::encoding, |bytes| {
+        let accepted = Accepted::parse(bytes.split(|&byte| byte == b'\n'));
+        let choices = accepted.choices(&Coding::ALL);
+        choices
+            .first()
+            .map_or("identity", |coding| coding.name())
+            .to_owned()
     });
 }
 

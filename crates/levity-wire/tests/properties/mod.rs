@@ -2,6 +2,7 @@
 //! `tests/corpus.rs` replays what is known; each function panics when its property is broken.
 
 use levity_wire::condition::{self, Validators, Verdict};
+use levity_wire::encoding::{Accepted, Coding};
 use levity_wire::http1::{
     Chunked, Framing, Limits, Method, Reject, RequestHead, Target, Version, host_name,
     parse_request,
@@ -177,6 +178,26 @@ pub fn range(bytes: &[u8]) {
         );
         assert!(!value.contains(&b','));
     }
+}
+
+/// What is chosen was offered and is not refused; it is the same in whatever order and lines the
+/// elements come, and whatever else is offered.
+pub fn encoding(bytes: &[u8]) {
+    let accepted = Accepted::parse(bytes.split(|&byte| byte == b'\n'));
+    let choices = accepted.choices(&Coding::ALL);
+    for pair in choices.windows(2) {
+        assert!(accepted.weight(pair[0]) >= accepted.weight(pair[1]));
+    }
+    for coding in Coding::ALL {
+        let alone = accepted.choices(&[coding]);
+        assert_eq!(alone.contains(&coding), choices.contains(&coding));
+        assert!(alone.is_empty() || accepted.weight(coding) > 0);
+    }
+    let mut elements: Vec<&[u8]> = bytes.split(|byte| b",\n".contains(byte)).collect();
+    elements.reverse();
+    assert_eq!(Accepted::parse(elements.iter().copied()), accepted);
+    assert_eq!(Accepted::parse([&elements.join(&b',')[..]]), accepted);
+    assert!(accepted.choices(&[]).is_empty());
 }
 
 /// The first line is the size in decimal; the rest is the value.
