@@ -37,7 +37,7 @@ pub mod usage;
 pub use buffer::{Budget, Buffer};
 pub use disk::{Disk, Settings, StartError};
 pub use engine::{
-    Class, Completion, Direct, Done, EngineId, Entry, Job, Listing, Op, Ready, Reply, Terms,
+    Class, Completion, Direct, Done, EngineId, Entry, Job, Listing, Op, Ready, Reply, Terms, Variants,
 };
 pub use open::{Kind, Meta, OpenFile, Root, Symlinks};
 pub use probe::FileSystem;

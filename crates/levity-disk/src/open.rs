@@ -4,6 +4,7 @@
 //! (Linux 5.6). With `RESOLVE_CACHED` (Linux 5.12) the same call answers from memory or says that it
 //! would have to wait; that form is the only one that an event loop may use.
 
+use std::borrow::Borrow;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs;
 use std::io;
@@ -332,6 +333,42 @@ pub fn left_root(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EXDEV)
 }
 
+/// What came of opening a variant of `original`, if it may stand in for it. One that is absent or may not
+/// be opened is none.
+///
+/// # Errors
+/// Those that say nothing of the variant: the disk fails, or the process has too many files open.
+pub fn standing_in<F: Borrow<OpenFile>>(
+    opened: io::Result<F>,
+    original: &Meta,
+) -> io::Result<Option<F>> {
+    match opened {
+        Ok(variant) => {
+            let fits = variant.borrow().meta.may_stand_in_for(original);
+            Ok(fits.then_some(variant))
+        }
+        Err(error) if is_out_of_reach(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether an error means that nothing can be read under a name, now and at the next try: it is absent,
+/// or may not be opened. Others pass: of a disk that fails, or of a process that has too many files open.
+fn is_out_of_reach(error: &io::Error) -> bool {
+    const FINAL: &[Errno] = &[
+        Errno::NOENT,
+        Errno::NOTDIR,
+        Errno::NAMETOOLONG,
+        Errno::ACCESS,
+        Errno::PERM,
+        Errno::LOOP,
+        Errno::XDEV,
+        Errno::NXIO,
+        Errno::NODEV,
+    ];
+    Errno::from_io_error(error).is_some_and(|errno| FINAL.contains(&errno))
+}
+
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -372,6 +409,14 @@ impl Meta {
     pub fn same_version(&self, other: &Meta) -> bool {
         let version = |meta: &Meta| Meta { links: 0, ..*meta };
         version(self) == version(other)
+    }
+
+    /// Whether a file may be sent in place of `original`, from which it was made: a regular file that was
+    /// not written in an earlier second. An older one shows what `original` was before its last change.
+    /// Seconds, because not every tool that copies a time copies all of it.
+    pub fn may_stand_in_for(&self, original: &Meta) -> bool {
+        let regular = self.kind == Kind::Regular && original.kind == Kind::Regular;
+        regular && self.mtime_s >= original.mtime_s
     }
 }
 
@@ -438,7 +483,8 @@ impl OpenFile {
     /// Appends up to `len` bytes from `offset` to `buffer`, if they are in the page cache
     /// (`preadv2(RWF_NOWAIT)`). Returns how many: fewer than `len` when a later page is missing or the
     /// file has become shorter; 0 only at or beyond the size in `meta`. What a truncation cuts off in
-    /// the meantime is never among them: an `fstat` after the read (0.3 us) tells the end.
+    /// the meantime is never among them: an `fstat` after the read (0.3 us) tells the end. What it said
+    /// comes along.
     ///
     /// Call it only where [`FileSystem::nowait`] holds: neither call waits there. From Linux 6.12 on a miss
     /// starts a disk read of `len` bytes on the calling thread (34 to 102 us were measured).
@@ -448,7 +494,12 @@ impl OpenFile {
     /// read would set the time of last access, which may wait for the journal: an engine's read sets
     /// it. That is so for files of other owners, whose time is due (once a day and after a change;
     /// always on a `strictatime` mount). The others are those of `preadv2` and `fstat`.
-    pub fn read_cached(&self, buffer: &mut Vec<u8>, len: usize, offset: u64) -> io::Result<usize> {
+    pub fn read_cached(
+        &self,
+        buffer: &mut Vec<u8>,
+        len: usize,
+        offset: u64,
+    ) -> io::Result<(usize, Meta)> {
         if self.would_set_atime()? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -457,8 +508,10 @@ impl OpenFile {
             // Linux 5.9 and 5.10 may say 0 at the edge of a missing page (fixed by 06c0444290 in
             // 5.11), so the end of the file is only believed where it is expected. A file that has
             // shrunk costs a trip to the pool.
-            Ok(0) if len > 0 && offset < self.meta.size => Err(io::ErrorKind::WouldBlock.into()),
-            Ok(count) => Ok(count),
+            Ok((0, _)) if len > 0 && offset < self.meta.size => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+            Ok(read) => Ok(read),
             Err(Errno::OPNOTSUPP | Errno::INTR) => Err(io::ErrorKind::WouldBlock.into()),
             Err(errno) => {
                 buffer.truncate(start);
@@ -477,14 +530,19 @@ impl OpenFile {
     }
 
     /// Appends cached bytes, and cuts them where the file ends afterwards.
-    fn append_cached(&self, buffer: &mut Vec<u8>, len: usize, offset: u64) -> Result<usize, Errno> {
+    fn append_cached(
+        &self,
+        buffer: &mut Vec<u8>,
+        len: usize,
+        offset: u64,
+    ) -> Result<(usize, Meta), Errno> {
         let start = buffer.len();
         let count = syscall::append_cached(self.as_fd(), buffer, len, offset)?;
-        let size = u64::try_from(rustix::fs::fstat(self)?.st_size).unwrap_or(0);
-        let held = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let now = Meta::from(rustix::fs::fstat(self)?);
+        let held = usize::try_from(now.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let count = count.min(held);
         buffer.truncate(start + count);
-        Ok(count)
+        Ok((count, now))
     }
 
     /// Whether a ring can read it without falling back to kernel worker threads, and `fstat` never

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use levity_disk::buffer::ALIGNMENT;
-use levity_disk::{Class, Ready, transmit};
+use levity_disk::{Class, Meta, Ready, transmit};
 use levity_wire::http1::{Method, Version};
 use rustix::net::SendFlags;
 use tokio::time;
@@ -499,7 +499,7 @@ impl Sender {
             let mut scratch = worker.outbound.borrow_mut();
             scratch.clear();
             match file.file.read_cached(&mut scratch, wanted, file.offset) {
-                Ok(read) if read > 0 && !file.is_rewritten() => {}
+                Ok((read, now)) if read > 0 && !file.is_rewritten_in(&now) => {}
                 // The engine finds out what is the matter.
                 _ => return Poll::Ready(Ok(None)),
             }
@@ -538,12 +538,17 @@ impl FileBody {
     /// Whether the content was written over since the head was made. A file that only grew is sent up
     /// to the length announced; names and permissions may change as they like.
     fn is_rewritten(&self) -> bool {
-        let then = &self.hot.entry.meta;
         self.local
-            && self.file.refresh().is_ok_and(|now| {
-                now.size == then.size
-                    && (now.mtime_s, now.mtime_ns) != (then.mtime_s, then.mtime_ns)
-            })
+            && self
+                .file
+                .refresh()
+                .is_ok_and(|now| self.is_rewritten_in(&now))
+    }
+
+    /// The same, when it is known what the file is `now`.
+    fn is_rewritten_in(&self, now: &Meta) -> bool {
+        let then = &self.hot.entry.meta;
+        now.size == then.size && (now.mtime_s, now.mtime_ns) != (then.mtime_s, then.mtime_ns)
     }
 
     fn advance(&mut self, bytes: usize) {

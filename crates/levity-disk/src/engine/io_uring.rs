@@ -23,7 +23,7 @@ use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
-use super::operation::{self, fill, opened, with_first, within};
+use super::operation::{self, Opening, fill};
 use super::pool::{Pool, Queue};
 use super::{Description, Engine, Given, Op, Started, Ticket, Unavailable, Work, threads};
 use crate::buffer::{ALIGNMENT, Buffer};
@@ -147,7 +147,7 @@ enum Target {
     /// Of [`Op::Read`].
     Shared(Arc<OpenFile>),
     /// Of [`Op::Open`]: nobody else has it yet.
-    Opened(OpenFile),
+    Opening(Opening),
 }
 
 impl Ring {
@@ -189,20 +189,25 @@ fn in_pool(work: Work, ring: &Inbox) {
 }
 
 fn perform(op: Op, mut ticket: Ticket, ring: &Inbox) {
-    let Op::Open { root, path, first } = op else {
+    let Op::Open {
+        root,
+        path,
+        first,
+        variants,
+    } = op
+    else {
         let result = operation::perform(op, &mut ticket);
         return ticket.finish(result);
     };
-    let file = match root.open_waiting(&path) {
-        Ok(file) => file,
+    let opening = match Opening::open(&root, &path, &variants) {
+        Ok(opening) => opening,
         Err(error) => return ticket.finish(Err(error)),
     };
-    file.read_ahead_ourselves();
-    let Some((offset, len)) = within(&file, first) else {
-        return ticket.finish(Ok(opened(file)));
+    let Some((offset, len)) = opening.within(first) else {
+        return ticket.finish(Ok(opening.unread()));
     };
-    let local = file.is_local();
-    let read = Read::new(Target::Opened(file), offset, len, ticket);
+    let local = opening.chosen().is_local();
+    let read = Read::new(Target::Opening(opening), offset, len, ticket);
     if local {
         ring.push(Letter::Read(read));
     } else {
@@ -306,7 +311,7 @@ impl Read {
         } = self;
         ticket.finish(result.and_then(|()| match file {
             Target::Shared(file) => operation::read(&file, buffer, offset),
-            Target::Opened(file) => with_first(file, buffer, offset),
+            Target::Opening(opening) => opening.read(buffer, offset),
         }));
     }
 }
@@ -315,7 +320,7 @@ impl Target {
     fn get(&self) -> &OpenFile {
         match self {
             Target::Shared(file) => file,
-            Target::Opened(file) => file,
+            Target::Opening(opening) => opening.chosen(),
         }
     }
 }

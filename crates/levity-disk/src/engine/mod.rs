@@ -42,6 +42,8 @@ pub enum Op {
         path: CString,
         /// Offset and bytes to read at once; cut at the end of the file. `None` reads nothing.
         first: Option<(u64, usize)>,
+        /// What may stand in for the file, opened on the same trip.
+        variants: Variants,
     },
     /// Read `len` bytes from `offset`. Fewer come back only at the end of the file, see [`Done::Read`].
     Read {
@@ -59,6 +61,15 @@ pub enum Op {
         /// Names to return at most; `Listing::truncated` says whether there were more.
         entries_max: usize,
     },
+}
+
+/// Other forms of a file that lie beside it.
+#[derive(Debug, Clone, Default)]
+pub struct Variants {
+    /// Relative to the root, like the path of the file itself.
+    pub paths: Vec<CString>,
+    /// How many of them, from the start, are wanted more than the file itself.
+    pub preferred: usize,
 }
 
 /// One name in a directory.
@@ -117,9 +128,15 @@ pub enum Ready {
 pub enum Done {
     /// Of [`Op::Open`].
     Opened {
-        /// The open file, directory or other thing; its `meta` was read after the data.
+        /// The open file, directory or other thing; its `meta` was read after the data, if there is
+        /// any of it.
         file: Arc<OpenFile>,
-        /// The bytes asked for: `None` when none were, or when it is no regular file.
+        /// For each path of [`Op::Open`]'s `variants` the file there, if it may stand in for `file`
+        /// ([`Meta::may_stand_in_for`](crate::Meta::may_stand_in_for)). All `None` when `file` is no
+        /// regular file.
+        variants: Vec<Option<Arc<OpenFile>>>,
+        /// The bytes asked for, of the first preferred variant that is there or else of `file`: `None`
+        /// when none were, or when it is no regular file.
         first: Option<Ready>,
         /// `fstat` before and after the read agreed: the bytes are those of one version, as far as
         /// the steps of the file system's clock can tell. Also true when nothing has been read yet

@@ -7,16 +7,28 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{Done, Op, Ready, Ticket};
+use super::{Done, Op, Ready, Ticket, Variants};
 use crate::buffer::{ALIGNMENT, Buffer};
 use crate::listing;
-use crate::open::{Kind, Meta, OpenFile, Root};
+use crate::open::{self, Kind, Meta, OpenFile, Root};
 use crate::syscall;
 
 /// Does all of `op` on the calling thread.
 pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
     match op {
-        Op::Open { root, path, first } => open(&root, &path, first, ticket),
+        Op::Open {
+            root,
+            path,
+            first,
+            variants,
+        } => {
+            let opening = Opening::open(&root, &path, &variants)?;
+            let Some((offset, len)) = opening.within(first) else {
+                return Ok(opening.unread());
+            };
+            let buffer = read_from(opening.chosen(), offset, len, ticket)?;
+            opening.read(buffer, offset)
+        }
         Op::Read { file, offset, len } => {
             let buffer = read_from(&file, offset, len, ticket)?;
             read(&file, buffer, offset)
@@ -28,48 +40,100 @@ pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
     }
 }
 
-fn open(
-    root: &Arc<Root>,
-    path: &CStr,
-    first: Option<(u64, usize)>,
-    ticket: &mut Ticket,
-) -> io::Result<Done> {
-    let file = root.open_waiting(path)?;
-    file.read_ahead_ourselves();
-    let Some((offset, len)) = within(&file, first) else {
-        return Ok(opened(file));
-    };
-    let buffer = read_from(&file, offset, len, ticket)?;
-    with_first(file, buffer, offset)
+/// An open on its way: everything is open, and nothing read yet.
+pub(super) struct Opening {
+    file: OpenFile,
+    variants: Vec<Option<OpenFile>>,
+    /// Which of the variants is read from; `None` is the file itself.
+    choice: Option<usize>,
 }
 
-/// What to read of a file that has just been opened: `first`, cut at its end.
-pub(super) fn within(file: &OpenFile, first: Option<(u64, usize)>) -> Option<(u64, usize)> {
-    let (offset, len) = first.filter(|_| file.meta.kind == Kind::Regular)?;
-    let left = file.meta.size.saturating_sub(offset);
-    Some((offset, usize::try_from(left).unwrap_or(len).min(len)))
-}
+impl Opening {
+    /// Opens the file and those of its variants that may stand in for it.
+    pub(super) fn open(
+        root: &Arc<Root>,
+        path: &CStr,
+        variants: &Variants,
+    ) -> io::Result<Opening> {
+        let file = root.open_waiting(path)?;
+        file.read_ahead_ourselves();
+        let opened = variants.paths.iter().map(|path| variant(root, path, &file));
+        let opened = opened.collect::<io::Result<Vec<_>>>()?;
+        Ok(Opening {
+            choice: opened
+                .iter()
+                .take(variants.preferred)
+                .position(Option::is_some),
+            variants: opened,
+            file,
+        })
+    }
 
-/// The outcome of an open that has read nothing.
-pub(super) fn opened(file: OpenFile) -> Done {
-    Done::Opened {
-        file: Arc::new(file),
-        first: None,
-        stable: true,
+    /// The file to read from.
+    pub(super) fn chosen(&self) -> &OpenFile {
+        let variant = self.choice.and_then(|number| self.variants[number].as_ref());
+        variant.unwrap_or(&self.file)
+    }
+
+    fn chosen_mut(&mut self) -> &mut OpenFile {
+        let variant = self.choice.and_then(|number| self.variants[number].as_mut());
+        variant.unwrap_or(&mut self.file)
+    }
+
+    /// What to read of it: `first`, cut at its end.
+    pub(super) fn within(&self, first: Option<(u64, usize)>) -> Option<(u64, usize)> {
+        let meta = self.chosen().meta;
+        let (offset, len) = first.filter(|_| meta.kind == Kind::Regular)?;
+        let left = meta.size.saturating_sub(offset);
+        Some((offset, usize::try_from(left).unwrap_or(len).min(len)))
+    }
+
+    /// The outcome when nothing was read.
+    pub(super) fn unread(self) -> Done {
+        self.done(|_| None, true)
+    }
+
+    /// The outcome when the file itself is handed over instead of its bytes.
+    pub(super) fn handed_over(self, first: impl FnOnce(&Arc<OpenFile>) -> Ready) -> Done {
+        self.done(|file| Some(first(file)), true)
+    }
+
+    /// The outcome when `buffer` was read from `offset`: asks once more what the file is now.
+    pub(super) fn read(mut self, mut buffer: Buffer, offset: u64) -> io::Result<Done> {
+        let file = self.chosen_mut();
+        file.was_read();
+        let before = file.meta;
+        file.meta = file.refresh()?;
+        cut(&mut buffer, offset, &before, &file.meta);
+        let stable = file.meta.same_version(&before);
+        Ok(self.done(|_| Some(Ready::Bytes(buffer)), stable))
+    }
+
+    fn done(self, first: impl FnOnce(&Arc<OpenFile>) -> Option<Ready>, stable: bool) -> Done {
+        let file = Arc::new(self.file);
+        let variants: Vec<_> = self
+            .variants
+            .into_iter()
+            .map(|variant| variant.map(Arc::new))
+            .collect();
+        let chosen = self.choice.and_then(|number| variants[number].as_ref());
+        Done::Opened {
+            first: first(chosen.unwrap_or(&file)),
+            file,
+            variants,
+            stable,
+        }
     }
 }
 
-/// The outcome of an open that has read `buffer` from `offset`: asks once more what the file is now.
-pub(super) fn with_first(mut file: OpenFile, mut buffer: Buffer, offset: u64) -> io::Result<Done> {
-    file.was_read();
-    let before = file.meta;
-    file.meta = file.refresh()?;
-    cut(&mut buffer, offset, &before, &file.meta);
-    Ok(Done::Opened {
-        stable: file.meta.same_version(&before),
-        file: Arc::new(file),
-        first: Some(Ready::Bytes(buffer)),
-    })
+/// The file at `path`, if it may stand in for `file`.
+fn variant(root: &Arc<Root>, path: &CStr, file: &OpenFile) -> io::Result<Option<OpenFile>> {
+    if file.meta.kind != Kind::Regular {
+        return Ok(None);
+    }
+    let variant = open::standing_in(root.open_waiting(path), &file.meta)?;
+    variant.iter().for_each(OpenFile::read_ahead_ourselves);
+    Ok(variant)
 }
 
 /// The outcome of a read into `buffer` from `offset`.

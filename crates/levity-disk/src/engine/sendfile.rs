@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::operation::{opened, within};
+use super::operation::Opening;
 use super::{Description, Done, Engine, Given, Op, Ready, Started, Unavailable, Work};
 use crate::listing;
 use crate::open::OpenFile;
@@ -44,16 +44,16 @@ impl Engine for Inline {
 
 fn perform(op: Op) -> io::Result<Done> {
     match op {
-        Op::Open { root, path, first } => {
-            let file = root.open_waiting(&path)?;
-            let Some((offset, len)) = within(&file, first) else {
-                return Ok(opened(file));
-            };
-            let file = Arc::new(file);
-            Ok(Done::Opened {
-                first: Some(page_cache(&file, offset, len)),
-                file,
-                stable: true,
+        Op::Open {
+            root,
+            path,
+            first,
+            variants,
+        } => {
+            let opening = Opening::open(&root, &path, &variants)?;
+            Ok(match opening.within(first) {
+                None => opening.unread(),
+                Some((offset, len)) => opening.handed_over(|file| page_cache(file, offset, len)),
             })
         }
         Op::Read { file, offset, len } => {

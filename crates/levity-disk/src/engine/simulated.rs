@@ -175,11 +175,13 @@ impl Simulation {
             Done::Read(ready) => Done::Read(self.tamper(ready, offset, job)?),
             Done::Opened {
                 file,
+                variants,
                 first: Some(ready),
                 stable,
             } => Done::Opened {
                 first: Some(self.tamper(ready, offset, job)?),
                 file,
+                variants,
                 stable,
             },
             done => done,
