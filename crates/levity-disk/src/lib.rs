@@ -33,12 +33,15 @@ pub mod stats;
 mod syscall;
 pub mod transmit;
 pub mod usage;
+pub mod watch;
 
 pub use buffer::{Budget, Buffer};
 pub use disk::{Disk, Settings, StartError};
 pub use engine::{
-    Class, Completion, Direct, Done, EngineId, Entry, Job, Listing, Op, Ready, Reply, Terms, Variants,
+    Class, Completion, Direct, Done, EngineId, Entry, Job, Listing, Op, Ready, Reply, Terms,
+    Variants,
 };
 pub use open::{Kind, Meta, OpenFile, Root, Symlinks};
 pub use probe::FileSystem;
 pub use stats::Stats;
+pub use watch::{Watch, Watcher};

@@ -122,6 +122,25 @@ impl Root {
         &self.file_system
     }
 
+    /// Whether changes beneath it can be watched: a directory, on a file system that learns of every
+    /// change. A remote one changes without this machine being told.
+    pub fn can_be_watched(&self) -> bool {
+        self.cached && self.single.is_none()
+    }
+
+    /// A directory beneath the root, for [`Watcher`](crate::Watcher): not through a link or into a mount,
+    /// and only from memory.
+    pub(crate) fn open_directory_cached(&self, path: &CStr) -> Result<OwnedFd, Errno> {
+        if !self.can_be_watched() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let resolve = ResolveFlags::BENEATH
+            | ResolveFlags::NO_SYMLINKS
+            | ResolveFlags::NO_XDEV
+            | ResolveFlags::CACHED;
+        self.openat2(path, HANDLE.union(OFlags::DIRECTORY), resolve)
+    }
+
     /// Opens `path` if that needs no disk. Never blocks. What is no file or directory comes back as
     /// [`Kind::Other`] with a descriptor that can only be asked for its metadata.
     ///
@@ -137,7 +156,7 @@ impl Root {
         let name = self.name(path)?;
         // Crossing into a mount is left to the pool: it may be a remote one.
         let resolve = self.resolve() | ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
-        let (fd, atime) = match self.open_to_read(name, resolve) {
+        let (fd, how) = match self.open_to_read(name, resolve) {
             Err(Errno::XDEV) => return Err(io::ErrorKind::WouldBlock.into()),
             Err(Errno::NXIO | Errno::NODEV) => return Ok(self.cached_handle(name, resolve)?),
             result => result?,
@@ -148,7 +167,7 @@ impl Root {
             closer::close(meta.device, fd);
             return Ok(self.cached_handle(name, resolve)?);
         }
-        let file = self.file(fd, meta, name, atime);
+        let file = self.file(fd, meta, name, how);
         file.read_ahead_ourselves();
         Ok(Arc::new(file))
     }
@@ -164,7 +183,7 @@ impl Root {
     /// has been asked to give it up (`fcntl(F_SETLEASE)`, Samba).
     pub(crate) fn open_waiting(self: &Arc<Root>, path: &CStr) -> io::Result<OpenFile> {
         let name = self.name(path)?;
-        let (fd, atime) = match settled(|| self.open_to_read(name, self.resolve())) {
+        let (fd, how) = match settled(|| self.open_to_read(name, self.resolve())) {
             Err(Errno::NXIO | Errno::NODEV) => return self.open_handle(name),
             result => result?,
         };
@@ -173,7 +192,7 @@ impl Root {
             drop(fd);
             return self.open_handle(name);
         }
-        Ok(self.file(fd, meta, name, atime))
+        Ok(self.file(fd, meta, name, how))
     }
 
     /// The metadata of what a path leads to, without opening it for reading. Blocks.
@@ -204,16 +223,14 @@ impl Root {
             kind: Kind::Other,
             ..Meta::from(rustix::fs::fstat(&fd)?)
         };
-        Ok(self.file(fd, meta, name, atime::Policy::Never))
+        let how = How {
+            atime: atime::Policy::Never,
+            straight: false,
+        };
+        Ok(self.file(fd, meta, name, how))
     }
 
-    fn file(
-        self: &Arc<Root>,
-        fd: OwnedFd,
-        meta: Meta,
-        name: &CStr,
-        atime: atime::Policy,
-    ) -> OpenFile {
+    fn file(self: &Arc<Root>, fd: OwnedFd, meta: Meta, name: &CStr, how: How) -> OpenFile {
         let place = (meta.kind == Kind::Directory).then(|| Place {
             root: Arc::clone(self),
             path: name.to_owned(),
@@ -223,7 +240,8 @@ impl Root {
             fd: ManuallyDrop::new(fd),
             place,
             local: meta.device == self.device && self.file_system.nowait,
-            access: atime::Access::new(atime),
+            straight: how.straight,
+            access: atime::Access::new(how.atime),
             nonblocking: AtomicBool::new(true),
             random: AtomicBool::new(false),
             direct: OnceLock::new(),
@@ -254,9 +272,23 @@ impl Root {
         settled(|| self.openat2(name, HANDLE, self.resolve()))
     }
 
+    /// Without a symbolic link on the way where there is none: a watch needs to know.
+    fn open_to_read(&self, name: &CStr, resolve: ResolveFlags) -> Result<(OwnedFd, How), Errno> {
+        match self.open_as_owner(name, resolve | ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => self.open_as_owner(name, resolve).map(|(fd, atime)| {
+                let straight = false;
+                (fd, How { atime, straight })
+            }),
+            result => result.map(|(fd, atime)| {
+                let straight = true;
+                (fd, How { atime, straight })
+            }),
+        }
+    }
+
     /// With `O_NOATIME` where that is granted: to the owner of the file. Whether it is depends on
     /// the file, so it is tried each time (2 us more where it is refused).
-    fn open_to_read(
+    fn open_as_owner(
         &self,
         name: &CStr,
         resolve: ResolveFlags,
@@ -270,6 +302,13 @@ impl Root {
     fn openat2(&self, name: &CStr, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
         retry_on_intr(|| syscall::openat2(&self.directory, name, flags, resolve))
     }
+}
+
+/// How a file was opened.
+struct How {
+    atime: atime::Policy,
+    /// No symbolic link was on the way.
+    straight: bool,
 }
 
 /// Opens until no rename interferes.
@@ -451,6 +490,7 @@ pub struct OpenFile {
     fd: ManuallyDrop<OwnedFd>,
     place: Option<Place>,
     local: bool,
+    straight: bool,
     access: atime::Access,
     nonblocking: AtomicBool,
     random: AtomicBool,
@@ -543,6 +583,12 @@ impl OpenFile {
         let count = count.min(held);
         buffer.truncate(start + count);
         Ok((count, now))
+    }
+
+    /// Whether a watch on its directory tells of every change of its content and of what its path leads
+    /// to: it has no other name, and there was no symbolic link on the way.
+    pub fn can_be_watched(&self) -> bool {
+        self.straight && self.meta.links == 1
     }
 
     /// Whether a ring can read it without falling back to kernel worker threads, and `fstat` never

@@ -169,7 +169,7 @@ impl Stage {
         assert_eq!(file.refresh().unwrap().size, 100_000);
         let mut bytes = Vec::new();
         match file.read_cached(&mut bytes, 100, 0) {
-            Ok(count) => assert_eq!(count, 100),
+            Ok((count, _)) => assert_eq!(count, 100),
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
         }
         // One in each form.

@@ -1,8 +1,13 @@
 //! What is known of files: the worker's own cache in front of one that all workers share.
 //!
-//! An [`Entry`] is immutable. Freshness is a date beside it: within `disk.entry_ttl` it is served
-//! as it is; after that the file is opened anew, and the entry goes on only if the file is still
-//! the same version.
+//! A path's [`Family`] is the file and its precompressed variants. It is immutable, and so is each
+//! [`Entry`] in it. Freshness is a date beside it: within `disk.entry_ttl` it is served as it is; after
+//! that the files are opened anew, and an entry goes on only if its file is still the same version.
+//!
+//! Under a watch (`disk.watch`) a family is believed until something changes in its directory.
+//!
+//! That there is no file is remembered apart from those that are, in little memory: names that somebody
+//! makes up cannot push out what others ask for.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,7 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use levity_disk::{Meta, OpenFile};
+use levity_disk::{Meta, OpenFile, Watch};
+use levity_wire::encoding::Coding;
 use quick_cache::{Weighter, sync, unsync};
 
 /// Bodies up to this size, in bytes, are kept in memory and leave in one write with their head.
@@ -20,8 +26,21 @@ pub const BODY_BYTES_MAX: u64 = 64 * 1024;
 /// extra memory.
 const WORKER_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
+/// Names known to be absent, in bytes: some 10,000 of usual length.
+const ABSENCE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What the cache needs for one of them, besides the name.
+const ABSENCE_BYTES: u64 = 64;
+
+/// Directories known to have no index, which are kept open: this part of all files that are.
+const DIRECTORIES_PART: usize = 32;
+
 /// An entry that was not found true again for so long goes, and its file is closed.
 const ENTRY_AGE_MAX: Duration = Duration::from_secs(30);
+
+/// A watched entry is looked at again after so long, for what a watch does not tell: stores to mapped
+/// memory, a hard link made later. Less than [`ENTRY_AGE_MAX`], so that what is asked for stays.
+const WATCHED_AGE_MAX: Duration = Duration::from_secs(20);
 
 /// How often a cache is looked through for such entries: some 100 microseconds for 4096 of them.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -35,8 +54,13 @@ pub struct Entry {
     pub etag: String,
     /// The version can be told from every other by its ETag alone, so it may be reused.
     pub strong: bool,
-    /// Header lines that depend on the file only, each with its CRLF.
+    /// Header lines that depend on the file only, each with its CRLF; without `Content-Encoding`, which
+    /// an answer without content does not have.
     pub fields: Vec<u8>,
+    /// The coding of the content, of a variant.
+    pub coding: Option<Coding>,
+    /// The file has variants, or is one: which is sent depends on Accept-Encoding.
+    pub varies: bool,
     /// Where the content is.
     pub content: Content,
 }
@@ -60,6 +84,105 @@ impl Entry {
     }
 }
 
+/// A file and those of its variants that may stand in for it, as one look found them.
+#[derive(Debug)]
+pub struct Family {
+    /// The file itself.
+    pub file: Arc<Entry>,
+    /// The others, each with its coding.
+    pub variants: Vec<Arc<Entry>>,
+    /// What tells of changes to any of them.
+    pub watched: Option<Watched>,
+}
+
+/// A watch, and what it said before the files were opened.
+#[derive(Debug, Clone)]
+pub struct Watched {
+    /// On their directory.
+    pub watch: Arc<Watch>,
+    /// Its number then; `None` when it was not in place yet.
+    pub generation: Option<u64>,
+}
+
+impl Family {
+    /// The entry whose content has `coding`.
+    pub fn entry(&self, coding: Option<Coding>) -> Option<&Arc<Entry>> {
+        self.entries().find(|entry| entry.coding == coding)
+    }
+
+    /// Whether it may still be believed `age` after it was checked.
+    fn is_fresh(&self, age: Duration, ttl: Duration) -> bool {
+        let Some(Watched { watch, generation }) = &self.watched else {
+            return age < ttl;
+        };
+        match (generation, watch.generation()) {
+            (None, None) => age < ttl,
+            // Now that the watch is there, another look puts the files under it.
+            (None, Some(_)) => false,
+            (then, now) => *then == now && age < ttl.max(WATCHED_AGE_MAX),
+        }
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        std::iter::once(&self.file).chain(&self.variants)
+    }
+
+    /// The first of `choices` that is there, or else the file itself.
+    fn chosen(&self, choices: &[Coding]) -> &Arc<Entry> {
+        let mut variants = choices
+            .iter()
+            .filter_map(|&coding| self.entry(Some(coding)));
+        variants.next().unwrap_or(&self.file)
+    }
+}
+
+/// What a request is about to send.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// The codings that go before the file itself, the best first.
+    pub choices: &'a [Coding],
+    /// Whether there will be a body.
+    pub body: bool,
+}
+
+/// Why there is no file under a name.
+#[derive(Debug, Clone)]
+pub enum Missing {
+    /// There is nothing.
+    Name,
+    /// There is this directory, and no index in it.
+    Index(Arc<OpenFile>),
+}
+
+/// A family in one worker's hands.
+#[derive(Debug)]
+pub struct Kept {
+    family: Arc<Family>,
+    checked: Instant,
+    /// In the order of [`Family::entries`].
+    hots: Vec<Rc<Hot>>,
+}
+
+impl Kept {
+    /// A family as found at `checked`.
+    pub fn new(family: Arc<Family>, checked: Instant) -> Rc<Self> {
+        let hots = family.entries().map(|entry| Hot::new(entry.clone()));
+        Rc::new(Self {
+            hots: hots.collect(),
+            checked,
+            family,
+        })
+    }
+
+    /// The first of `choices` that is there, or else the file itself.
+    pub fn chosen(&self, choices: &[Coding]) -> Rc<Hot> {
+        let chosen = self.family.chosen(choices);
+        let mut hots = self.hots.iter();
+        let hot = hots.find(|hot| Arc::ptr_eq(&hot.entry, chosen));
+        hot.expect("each entry has its own").clone()
+    }
+}
+
 /// An entry in one worker's hands; cloning it touches no memory that other workers use.
 #[derive(Debug)]
 pub struct Hot {
@@ -68,16 +191,13 @@ pub struct Hot {
     /// The page cache held what was last read of the file, so a probe is worth its price even while
     /// the disk is busy.
     pub warm: Cell<bool>,
-    checked: Instant,
 }
 
 impl Hot {
-    /// An entry as found at `checked`.
-    pub fn new(entry: Arc<Entry>, checked: Instant) -> Rc<Self> {
+    fn new(entry: Arc<Entry>) -> Rc<Self> {
         Rc::new(Self {
             entry,
             warm: Cell::new(false),
-            checked,
         })
     }
 }
@@ -92,31 +212,42 @@ struct Weight {
 }
 
 impl Weight {
-    fn of(&self, key: &Key, entry: &Entry) -> u64 {
-        let content = match &entry.content {
+    fn of(&self, key: &Key, family: &Family) -> u64 {
+        let content = |entry: &Arc<Entry>| match &entry.content {
             Content::Memory(body, _) => self.descriptor_bytes.max(body.len() as u64),
             Content::File(_) => self.descriptor_bytes,
         };
-        512 + key.len() as u64 + content
+        512 + key.len() as u64 + family.entries().map(content).sum::<u64>()
     }
 }
 
-impl Weighter<Key, (Arc<Entry>, Instant)> for Weight {
-    fn weight(&self, key: &Key, (entry, _): &(Arc<Entry>, Instant)) -> u64 {
-        self.of(key, entry)
+impl Weighter<Key, (Arc<Family>, Instant)> for Weight {
+    fn weight(&self, key: &Key, (family, _): &(Arc<Family>, Instant)) -> u64 {
+        self.of(key, family)
     }
 }
 
-impl Weighter<Key, Rc<Hot>> for Weight {
-    fn weight(&self, key: &Key, hot: &Rc<Hot>) -> u64 {
-        self.of(key, &hot.entry)
+impl Weighter<Key, Rc<Kept>> for Weight {
+    fn weight(&self, key: &Key, kept: &Rc<Kept>) -> u64 {
+        self.of(key, &kept.family)
+    }
+}
+
+#[derive(Clone)]
+struct AbsenceWeight;
+
+impl Weighter<Key, Instant> for AbsenceWeight {
+    fn weight(&self, key: &Key, _: &Instant) -> u64 {
+        ABSENCE_BYTES + key.len() as u64
     }
 }
 
 /// The cache that all workers share. Its shard locks are taken by loops only, and held for a look-up,
 /// never across a system call or an await.
 pub struct Shared {
-    entries: sync::Cache<Key, (Arc<Entry>, Instant), Weight>,
+    families: sync::Cache<Key, (Arc<Family>, Instant), Weight>,
+    absences: sync::Cache<Key, Instant, AbsenceWeight>,
+    directories: sync::Cache<Key, (Arc<OpenFile>, Instant)>,
     weight: Weight,
     /// Of each worker's own cache.
     own_bytes_max: u64,
@@ -130,6 +261,8 @@ impl Shared {
     /// `descriptors_max` files open: a quarter of them only in a worker's own cache.
     pub fn new(bytes_max: usize, descriptors_max: usize, workers: usize) -> Self {
         let bytes_max = bytes_max as u64;
+        let directories_max = (descriptors_max / DIRECTORIES_PART).max(1);
+        let descriptors_max = descriptors_max.saturating_sub(directories_max).max(1);
         let own_descriptors = (descriptors_max / 4 / workers).max(1) as u64;
         let shared_descriptors = (descriptors_max - descriptors_max / 4).max(1) as u64;
         let weight = Weight {
@@ -137,7 +270,9 @@ impl Shared {
         };
         let items = (bytes_max / 4096).max(64) as usize;
         Self {
-            entries: sync::Cache::with_weighter(items, bytes_max, weight.clone()),
+            families: sync::Cache::with_weighter(items, bytes_max, weight.clone()),
+            absences: sync::Cache::with_weighter(1024, ABSENCE_BYTES_MAX, AbsenceWeight),
+            directories: sync::Cache::new(directories_max),
             own_bytes_max: WORKER_BYTES_MAX.min(own_descriptors * weight.descriptor_bytes),
             weight,
             born: Instant::now(),
@@ -159,7 +294,7 @@ impl Shared {
 
 /// One worker's view: its own cache, then the shared one.
 pub struct Cache {
-    own: RefCell<unsync::Cache<Key, Rc<Hot>, Weight>>,
+    own: RefCell<unsync::Cache<Key, Rc<Kept>, Weight>>,
     expired: Cell<Instant>,
     shared: Arc<Shared>,
 }
@@ -184,63 +319,93 @@ impl Cache {
         if now.saturating_duration_since(self.expired.get()) >= EXPIRY_INTERVAL {
             self.expired.set(now);
             let mut own = self.own.borrow_mut();
-            own.retain(|_, hot| is_young(hot.checked));
+            own.retain(|_, kept| is_young(kept.checked));
         }
         if self.shared.is_due(now) {
-            let entries = &self.shared.entries;
-            entries.retain(|_, (_, checked)| is_young(*checked));
+            let shared = &self.shared;
+            shared.families.retain(|_, (_, checked)| is_young(*checked));
+            shared.absences.retain(|_, checked| is_young(*checked));
+            let directories = &shared.directories;
+            directories.retain(|_, (_, checked)| is_young(*checked));
         }
     }
 
     /// Forgets everything: what was known of places that a reload has replaced is of no use.
     pub fn clear(&self) {
         self.own.borrow_mut().clear();
-        self.shared.entries.clear();
+        self.shared.families.clear();
+        self.shared.absences.clear();
+        self.shared.directories.clear();
     }
 
-    /// An entry that was checked less than `ttl` before `now`.
+    /// What to send as `wanted`, if the files were checked less than `ttl` before `now`.
     pub fn fresh(
         &self,
         key: &[u8],
-        needs_body: bool,
+        wanted: Wanted<'_>,
         now: Instant,
         ttl: Duration,
     ) -> Option<Rc<Hot>> {
-        let usable = |checked: Instant, entry: &Entry| {
-            now.saturating_duration_since(checked) < ttl && entry.suffices(needs_body)
+        let usable = |checked: Instant, family: &Family| {
+            family.is_fresh(now.saturating_duration_since(checked), ttl)
+                && family.chosen(wanted.choices).suffices(wanted.body)
         };
-        if let Some(hot) = self.own.borrow().get(key)
-            && usable(hot.checked, &hot.entry)
+        if let Some(kept) = self.own.borrow().get(key)
+            && usable(kept.checked, &kept.family)
         {
-            return Some(hot.clone());
+            return Some(kept.chosen(wanted.choices));
         }
-        let (entry, checked) = self.shared.entries.get(key)?;
-        usable(checked, &entry).then(|| self.keep_own(key, entry, checked))
+        let (family, checked) = self.shared.families.get(key)?;
+        let kept = usable(checked, &family).then(|| self.keep_own(key, family, checked))?;
+        Some(kept.chosen(wanted.choices))
     }
 
-    /// An entry of any age: good only if the file proves to be the same version.
-    pub fn stale(&self, key: &[u8]) -> Option<Arc<Entry>> {
-        self.shared.entries.get(key).map(|(entry, _)| entry)
+    /// Why there is no file, if that was found less than `ttl` before `now`.
+    pub fn missing(&self, key: &[u8], now: Instant, ttl: Duration) -> Option<Missing> {
+        if ttl.is_zero() {
+            return None;
+        }
+        let is_fresh = |checked: Instant| now.saturating_duration_since(checked) < ttl;
+        if self.shared.absences.get(key).is_some_and(is_fresh) {
+            return Some(Missing::Name);
+        }
+        let (directory, checked) = self.shared.directories.get(key)?;
+        is_fresh(checked).then_some(Missing::Index(directory))
     }
 
-    /// Keeps `entry`, found true at `checked`, for all workers.
-    pub fn keep(&self, key: &[u8], entry: Arc<Entry>, checked: Instant) -> Rc<Hot> {
-        self.shared
-            .entries
-            .insert(key.into(), (entry.clone(), checked));
-        self.keep_own(key, entry, checked)
+    /// Remembers what was found `missing` at `checked`.
+    pub fn keep_missing(&self, key: &[u8], missing: Missing, checked: Instant) {
+        let shared = &self.shared;
+        match missing {
+            Missing::Name => shared.absences.insert(key.into(), checked),
+            Missing::Index(directory) => {
+                shared.directories.insert(key.into(), (directory, checked));
+            }
+        }
     }
 
-    /// Forgets what is known under `key`.
+    /// A family of any age: an entry of it is good only if its file proves to be the same version.
+    pub fn stale(&self, key: &[u8]) -> Option<Arc<Family>> {
+        self.shared.families.get(key).map(|(family, _)| family)
+    }
+
+    /// Keeps `family`, found true at `checked`, for all workers.
+    pub fn keep(&self, key: &[u8], family: Arc<Family>, checked: Instant) -> Rc<Kept> {
+        let families = &self.shared.families;
+        families.insert(key.into(), (family.clone(), checked));
+        self.keep_own(key, family, checked)
+    }
+
+    /// Forgets the files that are known under `key`.
     pub fn forget(&self, key: &[u8]) {
         self.own.borrow_mut().remove(key);
-        self.shared.entries.remove(key);
+        self.shared.families.remove(key);
     }
 
-    fn keep_own(&self, key: &[u8], entry: Arc<Entry>, checked: Instant) -> Rc<Hot> {
-        let hot = Hot::new(entry, checked);
-        self.own.borrow_mut().insert(key.into(), hot.clone());
-        hot
+    fn keep_own(&self, key: &[u8], family: Arc<Family>, checked: Instant) -> Rc<Kept> {
+        let kept = Kept::new(family, checked);
+        self.own.borrow_mut().insert(key.into(), kept.clone());
+        kept
     }
 }
 
@@ -252,10 +417,19 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn entry() -> Arc<Entry> {
-        let file = levity_disk::Root::open("/".as_ref(), levity_disk::Symlinks::Beneath)
+    const PLAIN: Wanted<'static> = Wanted {
+        choices: &[],
+        body: false,
+    };
+
+    fn directory() -> Arc<OpenFile> {
+        levity_disk::Root::open("/".as_ref(), levity_disk::Symlinks::Beneath)
             .and_then(|root| root.open_cached(c"."))
-            .expect("the root of the file system is in memory");
+            .expect("the root of the file system is in memory")
+    }
+
+    fn entry(coding: Option<Coding>) -> Arc<Entry> {
+        let file = directory();
         let mut meta = file.meta();
         meta.kind = Kind::Regular;
         Arc::new(Entry {
@@ -263,8 +437,68 @@ mod tests {
             etag: String::new(),
             strong: true,
             fields: Vec::new(),
+            coding,
+            varies: coding.is_some(),
             content: Content::File(file),
         })
+    }
+
+    fn family(codings: &[Coding]) -> Arc<Family> {
+        Arc::new(Family {
+            file: entry(None),
+            variants: codings.iter().map(|&coding| entry(Some(coding))).collect(),
+            watched: None,
+        })
+    }
+
+    fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < 30 * SECOND, "waited in vain: {what}");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn under_a_watch_an_entry_is_fresh_until_something_changes() {
+        let tree = tempfile::tempdir().expect("a folder");
+        let root = levity_disk::Root::open(tree.path(), levity_disk::Symlinks::Beneath);
+        let root = root.expect("it was just made");
+        let watcher = levity_disk::Watcher::start(|line| panic!("{line}")).expect("inotify");
+        let watch = watcher.watch(&root, b"");
+        let under = |generation| Family {
+            file: entry(None),
+            variants: Vec::new(),
+            watched: Some(Watched {
+                watch: watch.clone(),
+                generation,
+            }),
+        };
+        let (early, long) = (under(None), WATCHED_AGE_MAX - Duration::from_nanos(1));
+        until("the watch is there", || watch.generation().is_some());
+        assert!(
+            !early.is_fresh(Duration::ZERO, SECOND),
+            "it was found before"
+        );
+        let family = under(watch.generation());
+        assert!(family.is_fresh(long, Duration::ZERO));
+        assert!(!family.is_fresh(WATCHED_AGE_MAX, SECOND));
+        std::fs::write(tree.path().join("new"), "x").expect("write");
+        until("the change shows", || {
+            !family.is_fresh(Duration::ZERO, SECOND)
+        });
+        let family = under(watch.generation());
+        drop(tree);
+        until("the end shows", || !family.is_fresh(Duration::ZERO, SECOND));
+        let refused = Family {
+            watched: Some(Watched {
+                watch: Arc::default(),
+                generation: None,
+            }),
+            ..under(None)
+        };
+        let last = SECOND - Duration::from_nanos(1);
+        assert!(refused.is_fresh(last, SECOND) && !refused.is_fresh(SECOND, SECOND));
     }
 
     fn cache() -> Cache {
@@ -274,17 +508,65 @@ mod tests {
     #[test]
     fn an_entry_is_fresh_for_its_time_to_live() {
         let (cache, now) = (cache(), Instant::now());
-        cache.keep(b"key", entry(), now);
+        cache.keep(b"key", family(&[]), now);
         let last = now + SECOND - Duration::from_nanos(1);
-        assert!(cache.fresh(b"key", false, last, SECOND).is_some());
-        assert!(cache.fresh(b"key", false, now + SECOND, SECOND).is_none());
+        assert!(cache.fresh(b"key", PLAIN, last, SECOND).is_some());
+        assert!(cache.fresh(b"key", PLAIN, now + SECOND, SECOND).is_none());
         assert!(cache.stale(b"key").is_some());
+    }
+
+    #[test]
+    fn the_best_variant_that_is_there_is_chosen() {
+        use Coding::{Brotli, Gzip, Zstd};
+        let (cache, now) = (cache(), Instant::now());
+        cache.keep(b"key", family(&[Gzip, Brotli]), now);
+        for (choices, coding) in [
+            (&[Zstd, Gzip, Brotli][..], Some(Gzip)),
+            (&[Brotli, Gzip], Some(Brotli)),
+            (&[Zstd], None),
+            (&[], None),
+        ] {
+            let wanted = Wanted { choices, ..PLAIN };
+            let hot = cache
+                .fresh(b"key", wanted, now, SECOND)
+                .expect("it is fresh");
+            assert_eq!(hot.entry.coding, coding, "{choices:?}");
+        }
+    }
+
+    #[test]
+    fn absence_is_remembered_for_its_time_to_live() {
+        let (cache, now) = (cache(), Instant::now());
+        cache.keep_missing(b"name", Missing::Name, now);
+        cache.keep_missing(b"directory", Missing::Index(directory()), now);
+        let is_name = |missing| matches!(missing, Some(Missing::Name));
+        assert!(is_name(cache.missing(b"name", now, SECOND)));
+        assert!(cache.missing(b"name", now + SECOND, SECOND).is_none());
+        assert!(cache.missing(b"name", now, Duration::ZERO).is_none());
+        assert!(cache.missing(b"other", now, SECOND).is_none());
+        let index = cache.missing(b"directory", now, SECOND);
+        assert!(matches!(index, Some(Missing::Index(_))));
+        cache.expire(now + 2 * ENTRY_AGE_MAX, SECOND);
+        assert!(cache.shared.directories.is_empty() && cache.shared.absences.is_empty());
+    }
+
+    /// However many names somebody makes up, what others ask for stays, and memory is bounded.
+    #[test]
+    fn absence_pushes_nothing_out() {
+        let (cache, now) = (cache(), Instant::now());
+        cache.keep(b"key", family(&[]), now);
+        for number in 0..100_000_u32 {
+            cache.keep_missing(&number.to_le_bytes(), Missing::Name, now);
+        }
+        assert!(cache.fresh(b"key", PLAIN, now, SECOND).is_some());
+        assert!(cache.shared.absences.weight() <= ABSENCE_BYTES_MAX);
+        assert!(cache.shared.absences.len() > 1000);
     }
 
     #[test]
     fn what_nobody_asks_for_is_let_go() {
         let (cache, now) = (cache(), Instant::now());
-        cache.keep(b"key", entry(), now);
+        cache.keep(b"key", family(&[]), now);
         cache.expire(now + ENTRY_AGE_MAX - SECOND, SECOND);
         assert!(cache.stale(b"key").is_some());
         cache.expire(now + 2 * ENTRY_AGE_MAX, 3 * ENTRY_AGE_MAX);
@@ -299,10 +581,14 @@ mod tests {
 
     #[test]
     fn the_files_kept_open_are_bounded() {
-        let (cache, now, entry) = (cache(), Instant::now(), entry());
+        let (cache, now, directory) = (cache(), Instant::now(), directory());
+        let family = family(&Coding::ALL);
         for number in 0..1000_u32 {
-            cache.keep(&number.to_le_bytes(), entry.clone(), now);
+            let key = number.to_le_bytes();
+            cache.keep(&key, family.clone(), now);
+            cache.keep_missing(&key, Missing::Index(directory.clone()), now);
         }
-        assert!(cache.own.borrow().len() + cache.shared.entries.len() <= 64);
+        let families = cache.own.borrow().len() + cache.shared.families.len();
+        assert!(families * (1 + Coding::ALL.len()) + cache.shared.directories.len() <= 64);
     }
 }

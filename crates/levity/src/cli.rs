@@ -345,6 +345,7 @@ fn site(what: &Path) -> Result<Site, String> {
         root,
         listing: only.is_none(),
         index: vec!["index.html".to_owned()],
+        precompressed: Vec::new(),
         // One file was asked for by name, wherever a link of that name leads.
         symlinks: if only.is_some() {
             Symlinks::Follow

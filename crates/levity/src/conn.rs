@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task;
 
+use crate::absences::Absences;
 use crate::stream::Stream;
 use crate::timer::Timer;
 use crate::worker::Worker;
@@ -34,6 +35,8 @@ pub struct Conn {
     pub peer: Option<IpAddr>,
     /// Bytes that arrived and are not parsed yet; no allocation while idle.
     pub inbox: Vec<u8>,
+    /// Trips to the disk that found nothing.
+    pub absences: Absences,
     /// Bounds every wait for the client.
     pub timer: Rc<Timer>,
     /// Moved since it last gave way.
@@ -60,6 +63,7 @@ impl Conn {
             stream,
             peer,
             inbox: Vec::new(),
+            absences: Absences::default(),
             timer,
             turn_bytes: 0,
             number,

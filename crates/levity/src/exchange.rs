@@ -39,7 +39,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     let worker = conn.worker.clone();
     worker.stats.request_begun();
     let service = worker.service();
-    let mut trips = Trips::new(&worker, conn.stream_number());
+    let mut trips = Trips::new(&worker, conn.stream_number(), conn.absences);
 
     Step::Route.enter();
     let routed = route(&service, request);
@@ -52,6 +52,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
         (routed, Err(refusal)) => (routed.ok(), refusal),
         (Err(response), Ok(())) => (None, response),
     };
+    conn.absences = trips.absences;
     let response = finish(conn, request, place, response);
     Step::Send.enter();
     let mut close = response.close;

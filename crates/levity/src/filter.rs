@@ -16,7 +16,10 @@ pub fn filter(response: &mut Response, place: &Place) {
         response.fields.remove(name);
     }
     for (name, value) in &place.headers.set {
-        response.fields.remove(name);
+        // A cache must be told all that an answer depends on, ours and theirs (RFC 9110, 12.5.5).
+        if !name.eq_ignore_ascii_case("vary") {
+            response.fields.remove(name);
+        }
         response.fields.add(name, value.as_bytes());
     }
 }

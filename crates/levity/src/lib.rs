@@ -3,7 +3,8 @@
 //! Start with [`exchange`]: it lists the seven steps that carry every request.
 #![forbid(unsafe_code)]
 
-pub mod accept;
+pub mod absences;
+mod accept;
 pub mod access_log;
 pub mod address;
 pub mod admin;

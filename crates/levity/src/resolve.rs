@@ -3,18 +3,20 @@
 //! What is known and fresh costs no system call. What the kernel knows costs an open that cannot
 //! block. Only the rest travels to a disk engine, in one trip for open, `fstat` and first bytes.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use levity_disk::{Class, Kind, Meta, OpenFile, Ready};
+use levity_disk::open::standing_in;
+use levity_disk::{Class, Kind, Meta, OpenFile, Ready, Variants};
+use levity_wire::encoding::{Accepted, Coding};
 use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
 use rustix::io::Errno;
 
-use crate::cache::{BODY_BYTES_MAX, Content, Entry, Hot};
+use crate::cache::{BODY_BYTES_MAX, Content, Entry, Family, Hot, Kept, Missing, Wanted, Watched};
 use crate::request::Request;
 use crate::respond::file;
 use crate::route::Place;
@@ -49,26 +51,38 @@ pub async fn resolve(
     trips: &mut Trips<'_>,
 ) -> io::Result<Found> {
     let ttl = worker.service().config.disk.entry_ttl;
-    let needs_body = request.head.method == Method::Get;
-    if let Some(hot) = worker.cache.fresh(&request.key, needs_body, now, ttl)
-        && still_names(&hot, place)
-    {
-        return Ok(Found::File(hot, None));
-    }
-    let search = Search {
+    let mut search = Search {
         worker,
         place,
         key: &request.key,
         now,
-        first: needs_body.then(|| (likely_offset(request), FIRST_BYTES)),
+        codings: Codings::of(place, request),
+        watched: None,
+        first: (request.head.method == Method::Get).then(|| (likely_offset(request), FIRST_BYTES)),
     };
+    if let Some(hot) = worker.cache.fresh(&request.key, search.wanted(), now, ttl)
+        && still_names(&hot, place)
+    {
+        return Ok(Found::File(hot, None));
+    }
+    match worker.cache.missing(&request.key, now, ttl) {
+        Some(Missing::Name) => return Err(Errno::NOENT.into()),
+        Some(Missing::Index(directory)) => return Ok(Found::Directory(directory)),
+        None => {}
+    }
+    let trips_before = trips.count;
     let path = place.beneath(&request.path);
+    search.look_at_watch();
     let mut found = search.find(path, trips).await;
     if found.as_ref().is_err_and(is_torn) {
+        search.look_at_watch();
         found = search.find(path, trips).await;
     }
     if found.is_err() {
         worker.cache.forget(&request.key);
+    }
+    if trips.count > trips_before {
+        search.remember_missing(&found, trips);
     }
     found
 }
@@ -103,17 +117,142 @@ fn likely_offset(request: &Request) -> u64 {
     }
 }
 
+/// The codings of a place, as one request wants them.
+struct Codings {
+    /// Those that go before the file itself, the best first; then the others.
+    all: Vec<Coding>,
+    /// How many go before it.
+    preferred: usize,
+}
+
+impl Codings {
+    fn of(place: &Place, request: &Request) -> Self {
+        let offered = &place.precompressed;
+        if offered.is_empty() {
+            return Self {
+                all: Vec::new(),
+                preferred: 0,
+            };
+        }
+        let mut all = Accepted::parse(request.headers_named("accept-encoding")).choices(offered);
+        let preferred = all.len();
+        let others = offered.iter().filter(|coding| !all.contains(coding));
+        let others: Vec<_> = others.copied().collect();
+        all.extend(others);
+        Self { all, preferred }
+    }
+
+    fn choices(&self) -> &[Coding] {
+        &self.all[..self.preferred]
+    }
+
+    /// Where the variants of `path` would be.
+    fn variants(&self, path: &[u8]) -> Variants {
+        let beside = |coding: &Coding| CString::new([path, suffix(*coding)].concat());
+        Variants {
+            // A path with a NUL in it is not opened at all.
+            paths: self
+                .all
+                .iter()
+                .filter_map(|coding| beside(coding).ok())
+                .collect(),
+            preferred: self.preferred,
+        }
+    }
+}
+
+/// What the tools that compress append to a name.
+fn suffix(coding: Coding) -> &'static [u8] {
+    match coding {
+        Coding::Zstd => b".zst",
+        Coding::Brotli => b".br",
+        Coding::Gzip => b".gz",
+    }
+}
+
 /// One look at the file system.
 struct Search<'a> {
     worker: &'a Worker,
     place: &'a Place,
     key: &'a [u8],
     now: Instant,
+    codings: Codings,
+    /// What its files are under already, as it was before any of them was opened.
+    watched: Option<Watched>,
     /// Offset and bytes to bring along; `None` when the answer has no body.
     first: Option<(u64, usize)>,
 }
 
+/// A file or a variant on its way to an entry.
+struct Candidate {
+    coding: Option<Coding>,
+    file: Arc<OpenFile>,
+    /// The entry that it had, if that is still true.
+    known: Option<Arc<Entry>>,
+}
+
+/// What will be sent.
+struct Chosen {
+    entry: Arc<Entry>,
+    /// Bytes that were read on the way, with their offset.
+    ready: Option<(u64, Ready)>,
+    /// Others may be sent it too.
+    keep: bool,
+}
+
 impl Search<'_> {
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            choices: self.codings.choices(),
+            body: self.first.is_some(),
+        }
+    }
+
+    /// To be called before the files are opened: a change after this shows in another number.
+    fn look_at_watch(&mut self) {
+        let stale = self.worker.cache.stale(self.key);
+        let watched = stale.and_then(|family| family.watched.clone());
+        let watched = watched.filter(|watched| !watched.watch.is_over());
+        self.watched = watched.map(|Watched { watch, .. }| Watched {
+            generation: watch.generation(),
+            watch,
+        });
+    }
+
+    /// What will tell of changes to the file called `name` and its variants, if that can be told.
+    fn watched(&self, name: &[u8], candidates: &[Candidate]) -> Option<Watched> {
+        let watcher = self.worker.watcher.as_ref()?;
+        let can_be_watched = |candidate: &Candidate| candidate.file.can_be_watched();
+        if !self.place.root.can_be_watched() || !candidates.iter().all(can_be_watched) {
+            return None;
+        }
+        Some(self.watched.clone().unwrap_or_else(|| {
+            let slash = name.iter().rposition(|&byte| byte == b'/');
+            let directory = &name[..slash.unwrap_or(0)];
+            Watched {
+                watch: watcher.watch(&self.place.root, directory),
+                generation: None,
+            }
+        }))
+    }
+
+    /// What is missing was looked for in a trip, so it is worth remembering; what the kernel itself
+    /// remembers is not.
+    fn remember_missing(&self, found: &io::Result<Found>, trips: &mut Trips<'_>) {
+        let missing = match found {
+            Ok(Found::Directory(directory)) => Missing::Index(directory.clone()),
+            Err(error) if is_absent(error) => {
+                trips.found_nothing();
+                Missing::Name
+            }
+            _ => return,
+        };
+        if !self.worker.service().config.disk.entry_ttl.is_zero() {
+            let cache = &self.worker.cache;
+            cache.keep_missing(self.key, missing, self.now);
+        }
+    }
+
     async fn find(&self, path: &[u8], trips: &mut Trips<'_>) -> io::Result<Found> {
         let (name, opened) = self.open_named(path, trips).await?;
         match opened.file.meta().kind {
@@ -130,11 +269,14 @@ impl Search<'_> {
         trips: &mut Trips<'_>,
     ) -> io::Result<(Vec<u8>, Opened)> {
         if !path.is_empty() && !path.ends_with(b"/") {
-            return Ok((path.to_vec(), self.open(path, self.first, trips).await?));
+            let variants = self.codings.variants(path);
+            let opened = self.open(path, variants, self.first, trips).await?;
+            return Ok((path.to_vec(), opened));
         }
         for index in &self.place.index {
             let name = [path, index.as_slice()].concat();
-            match self.open(&name, self.first, trips).await {
+            let variants = self.codings.variants(&name);
+            match self.open(&name, variants, self.first, trips).await {
                 Ok(opened) if opened.file.meta().kind != Kind::Directory => {
                     return Ok((name, opened));
                 }
@@ -143,92 +285,198 @@ impl Search<'_> {
             }
         }
         let directory = path.strip_suffix(b"/").unwrap_or(b".");
-        let opened = self.open(directory, None, trips).await?;
+        let none = Variants::default();
+        let opened = self.open(directory, none, None, trips).await?;
         if opened.file.meta().kind != Kind::Directory {
             return Err(Errno::NOTDIR.into());
         }
         Ok((path.to_vec(), opened))
     }
 
-    /// Opens inline what the kernel has in memory; the rest in an engine.
+    /// Opens inline what the kernel has in memory; if that is not all, everything in an engine.
     async fn open(
         &self,
         path: &[u8],
+        variants: Variants,
         first: Option<(u64, usize)>,
         trips: &mut Trips<'_>,
     ) -> io::Result<Opened> {
         let path = CString::new(path).map_err(|_| io::Error::from(Errno::NOENT))?;
-        match self.place.root.open_cached(&path) {
-            Ok(file) => Ok(Opened {
-                file,
-                first: None,
-                stable: true,
-            }),
+        match self.open_cached(&path, &variants) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                trips.open(&self.place.root, path, first).await
+                let root = &self.place.root;
+                trips.open(root, path, variants, first).await
             }
-            Err(error) => Err(error),
+            result => result,
         }
     }
 
-    /// Makes an entry of an open file, with its content if that is small.
+    fn open_cached(&self, path: &CStr, variants: &Variants) -> io::Result<Opened> {
+        let root = &self.place.root;
+        let file = root.open_cached(path)?;
+        let meta = file.meta();
+        let paths = variants.paths.iter().filter(|_| meta.kind == Kind::Regular);
+        let opened = paths.map(|path| standing_in(root.open_cached(path), &meta));
+        Ok(Opened {
+            variants: opened.collect::<io::Result<_>>()?,
+            file,
+            first: None,
+            stable: true,
+        })
+    }
+
+    /// Makes entries of an open file and its variants, with the content of the one that is wanted if
+    /// that is small.
     async fn regular(
         &self,
         name: &[u8],
         opened: Opened,
         trips: &mut Trips<'_>,
     ) -> io::Result<Found> {
-        let meta = opened.file.meta();
-        if let Some(entry) = self.worker.cache.stale(self.key)
-            && self.still_true(&entry, &meta)
-        {
-            return Ok(Found::File(self.keep(entry), None));
+        let Opened {
+            file,
+            variants,
+            first,
+            stable,
+        } = opened;
+        let preferred = variants.iter().take(self.codings.preferred);
+        let wanted = preferred.zip(&self.codings.all).find(|(v, _)| v.is_some());
+        let wanted = wanted.map(|(_, &coding)| coding);
+        let varies = variants.iter().any(Option::is_some);
+        let form = |coding| file::Form {
+            name,
+            coding,
+            varies,
+        };
+        let mut entries = Vec::with_capacity(1);
+        let mut chosen = None;
+        let mut read = Some((first, stable));
+        let candidates = self.candidates(file, variants, varies);
+        let watched = self.watched(name, &candidates);
+        for candidate in candidates {
+            let form = form(candidate.coding);
+            if candidate.coding == wanted
+                && let Some((first, stable)) = read.take()
+            {
+                let made = self.chosen(form, candidate, first, stable, trips).await?;
+                entries.push(made.entry.clone());
+                chosen = Some(made);
+            } else {
+                entries.push(unread(form, candidate));
+            }
         }
-        if self.first.is_some() && meta.size <= BODY_BYTES_MAX {
-            return self.small(name, opened, trips).await;
-        }
-        let settled = opened.stable && is_settled(&meta);
-        let content = Content::File(opened.file);
-        let entry = Arc::new(file::entry(name, meta, settled, content));
-        let ready = self.first.map(|(offset, _)| offset).zip(opened.first);
-        Ok(Found::File(self.keep(entry), ready))
+        let chosen = chosen.expect("what is wanted is among those that are there");
+        let family = Arc::new(Family {
+            file: entries.remove(0),
+            variants: entries,
+            watched,
+        });
+        let kept = match chosen.keep {
+            true => self.worker.cache.keep(self.key, family, self.now),
+            false => Kept::new(family, self.now),
+        };
+        Ok(Found::File(
+            kept.chosen(self.codings.choices()),
+            chosen.ready,
+        ))
     }
 
-    fn still_true(&self, entry: &Entry, meta: &Meta) -> bool {
-        entry.strong && entry.meta.same_version(meta) && entry.suffices(self.first.is_some())
+    /// The file first, then the variants that are there.
+    fn candidates(
+        &self,
+        file: Arc<OpenFile>,
+        variants: Vec<Option<Arc<OpenFile>>>,
+        varies: bool,
+    ) -> Vec<Candidate> {
+        let stale = self.worker.cache.stale(self.key);
+        let candidate = |coding, file: Arc<OpenFile>| {
+            let known = stale.as_ref().and_then(|family| family.entry(coding));
+            let meta = file.meta();
+            let still_true = |entry: &&Arc<Entry>| {
+                entry.strong && entry.varies == varies && entry.meta.same_version(&meta)
+            };
+            Candidate {
+                coding,
+                known: known.filter(still_true).cloned(),
+                file,
+            }
+        };
+        let mut candidates = vec![candidate(None, file)];
+        let variants = self.codings.all.iter().zip(variants);
+        let there = variants.filter_map(|(&coding, file)| Some((coding, file?)));
+        candidates.extend(there.map(|(coding, file)| candidate(Some(coding), file)));
+        candidates
     }
 
-    fn keep(&self, entry: Arc<Entry>) -> Rc<Hot> {
-        self.worker.cache.keep(self.key, entry, self.now)
+    /// Makes the entry of what is wanted: `first` was read of it, and `stable` tells whether it stayed
+    /// the same meanwhile.
+    async fn chosen(
+        &self,
+        form: file::Form<'_>,
+        candidate: Candidate,
+        first: Option<Ready>,
+        stable: bool,
+        trips: &mut Trips<'_>,
+    ) -> io::Result<Chosen> {
+        let Candidate { file, known, .. } = candidate;
+        let meta = file.meta();
+        let needs_body = self.first.is_some();
+        if let Some(entry) = known.filter(|entry| entry.suffices(needs_body)) {
+            return Ok(Chosen {
+                entry,
+                ready: None,
+                keep: true,
+            });
+        }
+        if needs_body && meta.size <= BODY_BYTES_MAX {
+            return self.small(form, file, first, stable, trips).await;
+        }
+        let settled = stable && is_settled(&meta);
+        let content = Content::File(file);
+        Ok(Chosen {
+            entry: Arc::new(file::entry(form, meta, settled, content)),
+            ready: self.first.map(|(offset, _)| offset).zip(first),
+            keep: true,
+        })
     }
 
     /// Reads all of a small file and keeps it if it is settled.
-    async fn small(&self, name: &[u8], opened: Opened, trips: &mut Trips<'_>) -> io::Result<Found> {
-        let meta = opened.file.meta();
-        let (ready, stable) = match opened.first {
-            Some(ready) if self.first.is_some_and(|(offset, _)| offset == 0) => {
-                (ready, opened.stable)
-            }
-            _ => self.read_whole(&opened.file, trips).await?,
+    async fn small(
+        &self,
+        form: file::Form<'_>,
+        file: Arc<OpenFile>,
+        first: Option<Ready>,
+        stable: bool,
+        trips: &mut Trips<'_>,
+    ) -> io::Result<Chosen> {
+        let meta = file.meta();
+        let (ready, stable) = match first {
+            Some(ready) if self.first.is_some_and(|(offset, _)| offset == 0) => (ready, stable),
+            _ => self.read_whole(&file, trips).await?,
         };
         if (ready.len() as u64) < meta.size {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let settled = stable && is_settled(&meta);
         if !settled || matches!(ready, Ready::PageCache { .. }) {
-            let entry = file::entry(name, meta, settled, Content::File(opened.file));
-            let hot = Hot::new(Arc::new(entry), self.now);
-            return Ok(Found::File(hot, Some((0, ready))));
+            let entry = file::entry(form, meta, settled, Content::File(file));
+            return Ok(Chosen {
+                entry: Arc::new(entry),
+                ready: Some((0, ready)),
+                keep: false,
+            });
         }
         if !matches!(ready, Ready::Bytes(_)) {
             self.worker.stats.copied(ready.len());
         }
         let bytes = ready.into_bytes(self.worker.disk.budget())?;
         self.worker.stats.copied(bytes.len());
-        let body = Box::from(&bytes[..]);
-        let content = Content::Memory(body, opened.file);
-        let entry = Arc::new(file::entry(name, meta, true, content));
-        Ok(Found::File(self.keep(entry), None))
+        let content = Content::Memory(Box::from(&bytes[..]), file);
+        Ok(Chosen {
+            entry: Arc::new(file::entry(form, meta, true, content)),
+            ready: None,
+            keep: true,
+        })
     }
 
     /// From the page cache when that cannot block, else by an engine; and whether the file was the
@@ -242,21 +490,31 @@ impl Search<'_> {
         let size = usize::try_from(meta.size).expect("small");
         let mut bytes = Vec::with_capacity(size);
         let file_system = self.place.root.file_system();
-        let hit = size == 0
-            || file_system.nowait
-                && self.worker.disk.has_room(meta.device)
-                && file
-                    .read_cached(&mut bytes, size, 0)
-                    .is_ok_and(|read| read == size);
-        let ready = if hit {
-            Ready::Bytes(bytes.into())
-        } else {
-            trips.read(file, 0, size, Class::First).await?.ready
+        if file_system.nowait
+            && (size == 0 || self.worker.disk.has_room(meta.device))
+            && let Ok((count, now)) = file.read_cached(&mut bytes, size, 0)
+            && count == size
+        {
+            return Ok((Ready::Bytes(bytes.into()), now.same_version(&meta)));
+        }
+        let ready = match size {
+            0 => Ready::Bytes(Vec::new().into()),
+            _ => trips.read(file, 0, size, Class::First).await?.ready,
         };
         // On a remote file system even `fstat` may wait.
         let stable = !file_system.remote && file.refresh()?.same_version(&meta);
         Ok((ready, stable))
     }
+}
+
+/// The entry of a file or a variant that this request does not want.
+fn unread(form: file::Form<'_>, candidate: Candidate) -> Arc<Entry> {
+    let Candidate { file, known, .. } = candidate;
+    known.unwrap_or_else(|| {
+        let meta = file.meta();
+        let content = Content::File(file);
+        Arc::new(file::entry(form, meta, is_settled(&meta), content))
+    })
 }
 
 fn is_absent(error: &io::Error) -> bool {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use levity_disk::{Disk, Root, Terms};
+use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
 use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
@@ -20,6 +21,8 @@ pub struct Place {
     pub root: Arc<Root>,
     /// Names tried in a directory.
     pub index: Vec<Vec<u8>>,
+    /// The codings in which files may be kept beside themselves, the best first.
+    pub precompressed: Vec<Coding>,
     /// Whether a directory without an index shows its names.
     pub listing: bool,
     /// Taken off the start of a path; with its leading slash.
@@ -262,6 +265,10 @@ fn place(
             .iter()
             .map(|name| name.clone().into_bytes())
             .collect(),
+        precompressed: route
+            .and_then(|route| route.precompressed.as_ref())
+            .unwrap_or(&site.precompressed)
+            .clone(),
         listing: route
             .and_then(|route| route.listing)
             .unwrap_or(site.listing),

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
-use levity_disk::Disk;
+use levity_disk::{Disk, Watcher};
 use rustix::fs::{major, minor};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -217,6 +217,7 @@ struct Server {
     plan: Plan,
     service: Arc<Service>,
     disk: Arc<Disk>,
+    watcher: Option<Arc<Watcher>>,
     status: Arc<Status>,
     workers: Vec<mpsc::UnboundedSender<Message>>,
     /// Closes when the last worker has ended.
@@ -249,6 +250,7 @@ impl Server {
             descriptors.cached_max,
             count,
         ));
+        let watcher = start_watcher(config.disk.watch)?;
         let unwritten = Arc::default();
         let log = log_writer(&config.log, &unwritten)?;
         let mut bound = config
@@ -260,7 +262,12 @@ impl Server {
         let worker_stats: Vec<_> = (0..count)
             .map(|number| Arc::new(WorkerStats::new(number)))
             .collect();
-        let stats = Arc::new(gather(&worker_stats, disk.clone(), &unwritten));
+        let stats = Arc::new(gather(
+            &worker_stats,
+            disk.clone(),
+            watcher.clone(),
+            &unwritten,
+        ));
         let watchdog = Watchdog::start(worker_stats.clone())?;
         let (workers, told): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::unbounded_channel()).unzip();
@@ -276,6 +283,7 @@ impl Server {
                     service: service.clone(),
                     disk: disk.clone(),
                     cache: cache.clone(),
+                    watcher: watcher.clone(),
                     stats,
                     log: log.as_ref().map(Writer::log),
                     connections_max,
@@ -290,6 +298,7 @@ impl Server {
             plan,
             service,
             disk,
+            watcher,
             status,
             workers,
             ended,
@@ -324,6 +333,19 @@ impl Server {
             let file_system = root.file_system();
             let (path, name) = (root.path().display(), &file_system.name);
             say(format_args!("{path} on {name}: {}", file_system.reason));
+        }
+        self.say_what_is_unwatched();
+    }
+
+    fn say_what_is_unwatched(&self) {
+        let mut roots = self.service.roots();
+        roots.retain(|root| self.watcher.is_some() && !root.can_be_watched());
+        for root in roots {
+            let (path, name) = (root.path().display(), &root.file_system().name);
+            say(format_args!(
+                "{path} on {name} cannot be watched, because changes there may come from elsewhere or \
+                 its directories cannot be opened from memory: its files stay on disk.entry_ttl"
+            ));
         }
     }
 
@@ -450,6 +472,7 @@ impl Server {
         }
         self.status.set_roots(devices_of(&service));
         self.service = service;
+        self.say_what_is_unwatched();
         Ok(())
     }
 
@@ -506,8 +529,26 @@ fn devices_of(service: &Service) -> Vec<(u64, PathBuf)> {
         .collect()
 }
 
-fn gather(workers: &[Arc<WorkerStats>], disk: Arc<Disk>, unwritten: &Arc<AtomicU64>) -> Stats {
+fn start_watcher(watch: config::Watch) -> io::Result<Option<Arc<Watcher>>> {
+    match watch {
+        config::Watch::Off => Ok(None),
+        config::Watch::Inotify => Watcher::start(|line| say(format_args!("{line}")))
+            .map(|watcher| Some(Arc::new(watcher)))
+            .map_err(|error| {
+                let help = "the sysctls fs.inotify.* bound what one user may have";
+                io::Error::new(error.kind(), format!("disk.watch: {error}: {help}"))
+            }),
+    }
+}
+
+fn gather(
+    workers: &[Arc<WorkerStats>],
+    disk: Arc<Disk>,
+    watcher: Option<Arc<Watcher>>,
+    unwritten: &Arc<AtomicU64>,
+) -> Stats {
     Stats::new(workers.to_vec())
+        .with_watch(move || watcher.as_ref().map(|watcher| watcher.stats()))
         .with_disk(move || disk_figures(&disk))
         .with_log_unwritten(unwritten.clone())
 }

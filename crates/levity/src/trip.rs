@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levity_disk::engine::{self, Listing};
-use levity_disk::{Class, Completion, Done, Job, Op, OpenFile, Ready, Reply, Root, Terms};
+use levity_disk::{
+    Class, Completion, Done, Job, Op, OpenFile, Ready, Reply, Root, Terms, Variants,
+};
 use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tokio::time;
 
+use crate::absences::Absences;
 use crate::route::Place;
 use crate::stats::{Ahead, WorkerStats};
 use crate::worker::Worker;
@@ -38,7 +41,9 @@ impl Reply for Answer {
 pub struct Opened {
     /// The file, directory or other thing.
     pub file: Arc<OpenFile>,
-    /// The bytes asked for.
+    /// For each variant asked for the file, if it is there and may stand in for the other.
+    pub variants: Vec<Option<Arc<OpenFile>>>,
+    /// The bytes asked for, of the first preferred variant that is there or else of the file.
     pub first: Option<Ready>,
     /// The bytes are those of one version.
     pub stable: bool,
@@ -83,11 +88,15 @@ pub struct Trips<'a> {
     pub waited: Duration,
     /// Trips made.
     pub count: u32,
+    /// Those of the connection that were for nothing.
+    pub absences: Absences,
+    /// How many of these may be made per second.
+    absent_trips_max: u32,
 }
 
 impl<'a> Trips<'a> {
     /// No trip yet, for the connection that is `stream`; each may last `limits.io_timeout`.
-    pub fn new(worker: &'a Worker, stream: u64) -> Self {
+    pub fn new(worker: &'a Worker, stream: u64, absences: Absences) -> Self {
         let config = &worker.service().config;
         Self {
             worker,
@@ -97,6 +106,8 @@ impl<'a> Trips<'a> {
             chunk_bytes: None,
             waited: Duration::ZERO,
             count: 0,
+            absences,
+            absent_trips_max: config.limits.absent_trips as u32,
         }
     }
 
@@ -106,27 +117,44 @@ impl<'a> Trips<'a> {
         self.chunk_bytes = place.chunk_bytes;
     }
 
-    /// Opens beneath `root` and reads `first` in one trip.
+    /// Opens beneath `root`, with `variants`, and reads `first`, in one trip. Waits before it when too
+    /// many trips of this connection have found nothing.
     pub async fn open(
         &mut self,
         root: &Arc<Root>,
         path: CString,
+        variants: Variants,
         first: Option<(u64, usize)>,
     ) -> io::Result<Opened> {
-        let root = root.clone();
-        let op = Op::Open { root, path, first };
+        if let Some(wait) = self.absences.wait(Instant::now(), self.absent_trips_max) {
+            self.worker.stats.absences_waited();
+            time::sleep(wait).await;
+        }
+        let op = Op::Open {
+            root: root.clone(),
+            path,
+            first,
+            variants,
+        };
         match self.make(op, Class::First).await?.result? {
             Done::Opened {
                 file,
+                variants,
                 first,
                 stable,
             } => Ok(Opened {
                 file,
+                variants,
                 first,
                 stable,
             }),
             other => unreachable!("an open was answered with {other:?}"),
         }
+    }
+
+    /// A trip was made for a name that does not exist.
+    pub fn found_nothing(&mut self) {
+        self.absences.add(Instant::now(), self.absent_trips_max);
     }
 
     /// Reads a range of a file.

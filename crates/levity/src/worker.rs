@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use levity_disk::Disk;
+use levity_disk::{Disk, Watcher};
 use levity_wire::date;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task;
@@ -33,6 +33,8 @@ pub struct Given {
     pub disk: Arc<Disk>,
     /// The common cache.
     pub cache: Arc<Shared>,
+    /// What tells of changes to files, if anything does.
+    pub watcher: Option<Arc<Watcher>>,
     /// Its counters.
     pub stats: Arc<WorkerStats>,
     /// Its end of the access log.
@@ -47,6 +49,8 @@ pub struct Worker {
     pub disk: Arc<Disk>,
     /// What is known of files.
     pub cache: Cache,
+    /// What tells of changes to files, if anything does.
+    pub watcher: Option<Arc<Watcher>>,
     /// Counters.
     pub stats: Arc<WorkerStats>,
     /// Deadlines of all connections.
@@ -99,6 +103,7 @@ impl Worker {
         Self {
             disk: given.disk,
             cache: Cache::new(given.cache),
+            watcher: given.watcher,
             stats: given.stats,
             timers: Timers::default(),
             inbound: RefCell::new(vec![0; INBOUND_BYTES].into_boxed_slice()),

@@ -50,11 +50,7 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Opens the file and those of its variants that may stand in for it.
-    pub(super) fn open(
-        root: &Arc<Root>,
-        path: &CStr,
-        variants: &Variants,
-    ) -> io::Result<Opening> {
+    pub(super) fn open(root: &Arc<Root>, path: &CStr, variants: &Variants) -> io::Result<Opening> {
         let file = root.open_waiting(path)?;
         file.read_ahead_ourselves();
         let opened = variants.paths.iter().map(|path| variant(root, path, &file));
@@ -71,12 +67,16 @@ impl Opening {
 
     /// The file to read from.
     pub(super) fn chosen(&self) -> &OpenFile {
-        let variant = self.choice.and_then(|number| self.variants[number].as_ref());
+        let variant = self
+            .choice
+            .and_then(|number| self.variants[number].as_ref());
         variant.unwrap_or(&self.file)
     }
 
     fn chosen_mut(&mut self) -> &mut OpenFile {
-        let variant = self.choice.and_then(|number| self.variants[number].as_mut());
+        let variant = self
+            .choice
+            .and_then(|number| self.variants[number].as_mut());
         variant.unwrap_or(&mut self.file)
     }
 

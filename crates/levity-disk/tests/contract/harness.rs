@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use levity_disk::engine;
 use levity_disk::{
     Budget, Class, Completion, Direct, Disk, Done, Job, Listing, Op, OpenFile, Ready, Reply, Root,
-    Settings, Symlinks,
+    Settings, Symlinks, Variants,
 };
 use tempfile::TempDir;
 
@@ -227,6 +227,7 @@ pub fn open_op(root: &Arc<Root>, path: &str, first: Option<(u64, usize)>) -> Op 
         root: Arc::clone(root),
         path: CString::new(path).unwrap(),
         first,
+        variants: Variants::default(),
     }
 }
 
@@ -254,13 +255,17 @@ pub fn try_open(
     match ask(disk, open_op(root, path, first))? {
         Done::Opened {
             file,
+            variants,
             first,
             stable,
-        } => Ok(Opened {
-            file,
-            first,
-            stable,
-        }),
+        } => {
+            assert!(variants.is_empty());
+            Ok(Opened {
+                file,
+                first,
+                stable,
+            })
+        }
         other => panic!("an open was answered with {other:?}"),
     }
 }

@@ -14,9 +14,13 @@ for_every_engine![
     permission_denied,
     single_file,
     write_lease,
+    variants,
+    variants_of_nothing,
+    variants_out_of_reach,
 ];
 
 mod cases {
+    use std::ffi::CString;
     use std::fs::{self, File};
     use std::io;
     use std::os::fd::AsRawFd;
@@ -24,9 +28,10 @@ mod cases {
     use std::os::unix::net::UnixListener;
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
+    use std::time::{Duration, SystemTime};
 
     use levity_disk::open::left_root;
-    use levity_disk::{Disk, Kind, Root, Symlinks};
+    use levity_disk::{Disk, Done, Kind, Op, OpenFile, Root, Symlinks, Variants};
 
     use crate::harness::*;
 
@@ -191,5 +196,119 @@ mod cases {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
+    }
+
+    /// What came of an open with variants: the file, which of them are there, and the first bytes.
+    struct WithVariants {
+        file: Arc<OpenFile>,
+        variants: Vec<Option<Arc<OpenFile>>>,
+        first: Option<Vec<u8>>,
+    }
+
+    fn open_with(
+        disk: &Disk,
+        root: &Arc<Root>,
+        paths: &[&str],
+        preferred: usize,
+        first: Option<(u64, usize)>,
+    ) -> io::Result<WithVariants> {
+        let paths = paths.iter().map(|path| CString::new(*path).unwrap());
+        let op = Op::Open {
+            root: Arc::clone(root),
+            path: CString::new("file").unwrap(),
+            first,
+            variants: Variants {
+                paths: paths.collect(),
+                preferred,
+            },
+        };
+        match ask(disk, op)? {
+            Done::Opened {
+                file,
+                variants,
+                first,
+                stable,
+            } => {
+                assert!(stable);
+                let first = first.map(|ready| bytes(disk, ready).unwrap());
+                Ok(WithVariants {
+                    file,
+                    variants,
+                    first,
+                })
+            }
+            other => panic!("an open was answered with {other:?}"),
+        }
+    }
+
+    /// A file last written so many seconds after 2001.
+    fn dated(rig: &Rig, name: &str, content: &str, seconds: u64) {
+        let path = rig.path(name);
+        fs::write(&path, content).unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + seconds);
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_modified(time).unwrap();
+    }
+
+    pub fn variants(rig: &Rig) {
+        let (disk, root) = (rig.disk(), rig.root());
+        dated(rig, "file", "itself", 100);
+        dated(rig, "file.same", "as old", 100);
+        dated(rig, "file.new", "newer", 101);
+        dated(rig, "file.old", "older", 99);
+        let names = ["file.absent", "file.old", "file.new", "file.same"];
+        for (preferred, content) in [(0, "itself"), (2, "itself"), (3, "newer"), (4, "newer")] {
+            let got = open_with(&disk, &root, &names, preferred, Some((0, 100))).unwrap();
+            assert_eq!(
+                got.first.as_deref(),
+                Some(content.as_bytes()),
+                "{preferred}"
+            );
+            assert_eq!(got.file.meta().size, "itself".len() as u64);
+            let there: Vec<_> = got.variants.iter().map(Option::is_some).collect();
+            assert_eq!(there, [false, false, true, true]);
+            let newer = got.variants[2].as_ref().unwrap();
+            assert_eq!(newer.meta().size, "newer".len() as u64);
+        }
+        let got = open_with(&disk, &root, &names, 4, None).unwrap();
+        assert!(got.first.is_none() && got.variants[3].is_some());
+        let got = open_with(&disk, &root, &names[3..], 1, Some((3, 100))).unwrap();
+        assert_eq!(got.first.as_deref(), Some(&b"old"[..]));
+        let opens: u64 = disk.stats().engines.iter().map(|engine| engine.opens).sum();
+        assert_eq!(opens, 6, "a variant is no open of its own");
+    }
+
+    /// Variants alone are nothing, and a directory has none.
+    pub fn variants_of_nothing(rig: &Rig) {
+        let (disk, root) = (rig.disk(), rig.root());
+        dated(rig, "file.gz", "alone", 100);
+        let error = open_with(&disk, &root, &["file.gz"], 1, Some((0, 9)))
+            .err()
+            .unwrap();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+        fs::create_dir(rig.path("file")).unwrap();
+        let got = open_with(&disk, &root, &["file.gz"], 1, Some((0, 9))).unwrap();
+        assert_eq!(got.file.meta().kind, Kind::Directory);
+        assert!(got.first.is_none() && got.variants[0].is_none());
+    }
+
+    /// What is no file, leaves the root or has too long a name does not stand in for anything.
+    pub fn variants_out_of_reach(rig: &Rig) {
+        let (disk, root) = (rig.disk(), rig.root());
+        dated(rig, "file", "itself", 100);
+        fs::create_dir(rig.path("file.directory")).unwrap();
+        symlink("/etc/passwd", rig.path("file.leaving")).unwrap();
+        symlink("file.loop", rig.path("file.loop")).unwrap();
+        let long = "x".repeat(300);
+        let names = [
+            "file.directory",
+            "file.leaving",
+            "file.loop",
+            &long,
+            "file/below",
+        ];
+        let got = open_with(&disk, &root, &names, 5, Some((0, 100))).unwrap();
+        assert!(got.variants.iter().all(Option::is_none));
+        assert_eq!(got.first.as_deref(), Some(&b"itself"[..]));
     }
 }

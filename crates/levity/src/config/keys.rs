@@ -179,6 +179,14 @@ pub const TABLES: &[Table] = &[
                 "How long an open file, its size and its times are trusted before they are looked at again. `0s` looks \
                  every time, as `levity serve` does.",
             ),
+            key(
+                "watch",
+                Kind::Word(&["off", "inotify"]),
+                Some("off"),
+                "What tells of changes. `\"inotify\"` watches the directories of files that are kept open: such a file is \
+                 trusted until something changes there, for 20 s at most, whatever `entry_ttl` is. Not on network file \
+                 systems, nor for files behind a symbolic link or with a second name: these stay on `entry_ttl`.",
+            ),
         ],
     },
     Table {
@@ -250,6 +258,7 @@ pub const TABLES: &[Table] = &[
             ),
             LISTING,
             INDEX,
+            PRECOMPRESSED,
             SYMLINKS,
         ],
     },
@@ -286,6 +295,10 @@ pub const TABLES: &[Table] = &[
             Key {
                 default: None,
                 ..INDEX
+            },
+            Key {
+                default: None,
+                ..PRECOMPRESSED
             },
             Key {
                 default: None,
@@ -359,6 +372,14 @@ const INDEX: Key = key(
     Kind::Names,
     Some("[\"index.html\"]"),
     "Names of the file that stands for its folder; the first that exists is served. An empty list turns that off.",
+);
+const PRECOMPRESSED: Key = key(
+    "precompressed",
+    Kind::Names,
+    Some("[]"),
+    "Codings in which a file may be kept beside itself, the one preferred first: `\"zstd\"` is NAME.zst, `\"br\"` NAME.br, \
+     `\"gzip\"` NAME.gz. Such a variant is sent to clients that accept the coding, unless it is older than the file by \
+     a second. The file itself must exist.",
 );
 const SYMLINKS: Key = key(
     "symlinks",

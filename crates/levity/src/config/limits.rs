@@ -57,6 +57,9 @@ limits! {
     /// Open client connections of the process. `"auto"` takes what `RLIMIT_NOFILE` leaves after the
     /// files that the server itself keeps open.
     connections: Option<usize> = auto_count(Count, "auto", "1".."10000000"),
+    /// Trips to the disk per second that one connection may make for names that do not exist; a request
+    /// beyond that waits until it is within. Names that the kernel remembers as absent do not count.
+    absent_trips: usize = count(Count, "100", "1".."1000000"),
     /// Names in one directory listing, which also ends at 4 MiB; it says when there are more.
     listing_entries: usize = count(Count, "10000", "1".."1000000"),
 }

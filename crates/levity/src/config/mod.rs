@@ -29,6 +29,7 @@ pub use pattern::Pattern;
 pub use problem::{Errors, Place, Problem};
 
 use levity_disk::Direct;
+use levity_wire::encoding::Coding;
 
 use crate::address::{Address, AddressError};
 use reader::{Fields, Reader, Text};
@@ -88,6 +89,17 @@ pub struct Disk {
     pub queue: usize,
     /// How long an open file and its metadata are trusted.
     pub entry_ttl: Duration,
+    /// What tells of changes before that.
+    pub watch: Watch,
+}
+
+/// What tells of changes to files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    /// Nothing: files are looked at again.
+    Off,
+    /// The kernel.
+    Inotify,
 }
 
 impl Disk {
@@ -160,6 +172,8 @@ pub struct Site {
     pub listing: bool,
     /// Names of index files, the first that exists is served.
     pub index: Vec<String>,
+    /// The codings in which files may be kept beside themselves, the best first, each once.
+    pub precompressed: Vec<Coding>,
     /// Which symbolic links are followed.
     pub symlinks: Symlinks,
     /// Serves this one file of `root`, at `/` and under its own name, and nothing else. No key of the
@@ -194,6 +208,8 @@ pub struct Route {
     pub listing: Option<bool>,
     /// Names of index files.
     pub index: Option<Vec<String>>,
+    /// The codings in which files may be kept beside themselves.
+    pub precompressed: Option<Vec<Coding>>,
     /// Which symbolic links are followed.
     pub symlinks: Option<Symlinks>,
     /// How files are read.
@@ -375,6 +391,10 @@ fn disk(fields: &Fields<'_>) -> Disk {
         buffer_bytes: fields.size("buffer_bytes"),
         queue: fields.count("queue"),
         entry_ttl: fields.duration("entry_ttl"),
+        watch: match fields.word("watch") {
+            Some("inotify") => Watch::Inotify,
+            _ => Watch::Off,
+        },
     };
     let fits = disk.threads > disk.stat_threads || disk.stat_threads.is_none();
     if fits && let Err(error) = disk.settings().check() {

@@ -5,6 +5,8 @@ use std::net::Ipv6Addr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use levity_wire::encoding::Coding;
+
 use super::pattern::Pattern;
 use super::reader::{Fields, Reader, Text};
 use super::{Headers, PlaceDisk, Route, Site, Symlinks};
@@ -45,6 +47,7 @@ fn site(fields: &Fields<'_>, names: &mut Names) -> Site {
         root: root(fields).unwrap_or_default(),
         listing: fields.boolean("listing").unwrap_or(false),
         index: index(fields).unwrap_or_else(|| vec!["index.html".to_owned()]),
+        precompressed: precompressed(fields).unwrap_or_default(),
         symlinks: symlinks(fields).unwrap_or(Symlinks::Beneath),
         only: None,
         disk: disk(fields),
@@ -183,6 +186,27 @@ fn index(fields: &Fields<'_>) -> Option<Vec<String>> {
     Some(files)
 }
 
+fn precompressed(fields: &Fields<'_>) -> Option<Vec<Coding>> {
+    let mut codings = Vec::new();
+    for Text { text, span } in fields.names("precompressed")? {
+        let Some(coding) = Coding::ALL.into_iter().find(|coding| coding.name() == text) else {
+            let names = Coding::ALL.map(|coding| format!("\"{}\"", coding.name()));
+            let help = format!("one of {}", names.join(", "));
+            fields
+                .reader
+                .report(&span, format!("`{text}` is not a coding"), Some(help));
+            continue;
+        };
+        if codings.contains(&coding) {
+            fields
+                .reader
+                .report(&span, format!("`{text}` is given twice"), None);
+        }
+        codings.push(coding);
+    }
+    Some(codings)
+}
+
 fn symlinks(fields: &Fields<'_>) -> Option<Symlinks> {
     fields.word("symlinks").map(|word| match word {
         "follow" => Symlinks::Follow,
@@ -225,6 +249,7 @@ fn route(fields: &Fields<'_>) -> Option<Route> {
     let root = root(fields);
     let listing = fields.boolean("listing");
     let index = index(fields);
+    let precompressed = precompressed(fields);
     let symlinks = symlinks(fields);
     let disk = disk(fields);
     let headers = headers(&fields.child("headers"));
@@ -234,6 +259,7 @@ fn route(fields: &Fields<'_>) -> Option<Route> {
         strip_prefix,
         listing,
         index,
+        precompressed,
         symlinks,
         disk,
         headers,

@@ -685,3 +685,56 @@ fn files_that_are_no_text() {
             .starts_with("cannot read the file: ")
     );
 }
+
+#[test]
+fn codings_of_precompressed_files() {
+    use levity_wire::encoding::Coding::{Brotli, Gzip, Zstd};
+    let route = "[[site.route]]\npath = \"/a\"\nprecompressed = []\n[[site.route]]\npath = \"/b\"";
+    let text = format!("{SITE}precompressed = [\"br\", \"zstd\", \"gzip\"]\n{route}");
+    let site = &parse(&text).unwrap().sites[0];
+    assert_eq!(site.precompressed, [Brotli, Zstd, Gzip]);
+    assert_eq!(site.routes[0].precompressed, Some(Vec::new()));
+    assert_eq!(site.routes[1].precompressed, None);
+    assert!(parse(SITE).unwrap().sites[0].precompressed.is_empty());
+}
+
+#[test]
+fn what_is_no_coding() {
+    assert_told(
+        &format!("{SITE}precompressed = [\"gzip\", \"deflate\", \"gzip\"]"),
+        &[
+            "3:26 `deflate` is not a coding [one of \"zstd\", \"br\", \"gzip\"]",
+            "3:37 `gzip` is given twice",
+        ],
+    );
+    assert_told(
+        &format!("{SITE}precompressed = \"gzip\""),
+        &["3:17 expected an array of strings, found a string"],
+    );
+    assert_told(
+        &format!("{SITE}[[site.route]]\npath = \"/a\"\nprecompressed = [\"\"]"),
+        &["5:18 `` is not a coding [one of \"zstd\", \"br\", \"gzip\"]"],
+    );
+}
+
+#[test]
+fn trips_for_nothing_are_limited() {
+    assert_eq!(all("").limits.absent_trips, 100);
+    assert_told_in(
+        "[limits]\nabsent_trips = 0",
+        &["2:16 `absent_trips` must be from 1 to 1000000"],
+    );
+}
+
+#[test]
+fn watching() {
+    assert_eq!(all("").disk.watch, Watch::Off);
+    assert_eq!(
+        all("[disk]\nwatch = \"inotify\"").disk.watch,
+        Watch::Inotify
+    );
+    assert_told_in(
+        "[disk]\nwatch = \"inotifi\"",
+        &["2:9 `inotifi` is not a value of `watch` [did you mean \"inotify\"?]"],
+    );
+}

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use levity_disk::{FileSystem, Meta, Ready};
 use levity_wire::condition::{self, Validators, Verdict};
+use levity_wire::encoding::Coding;
 use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
 use levity_wire::{date, mime};
@@ -26,7 +27,7 @@ pub fn file(
     };
     match condition::evaluate(true, |name| request.headers_named(name), &validators) {
         Verdict::Proceed => {}
-        Verdict::Failed => return error(412, ""),
+        Verdict::Failed => return without_content(412, entry),
         Verdict::NotModified => {
             let mut response = Response::new(304);
             response.fields.add_lines(&entry.fields);
@@ -37,13 +38,24 @@ pub fn file(
         Range::Whole => whole(hot, ready, file_system),
         Range::Part { first, last } => part(hot, ready, file_system, first, last),
         Range::Unsatisfiable => {
-            let mut response = error(416, "");
+            let mut response = without_content(416, entry);
             let range = format!("bytes */{}", entry.meta.size);
             response.fields.add("Content-Range", range.as_bytes());
             response
         }
     }
 }
+
+fn without_content(status: u16, entry: &Entry) -> Response {
+    let mut response = error(status, "");
+    if entry.varies {
+        response.fields.add("Vary", VARY);
+    }
+    response
+}
+
+/// What an answer depends on besides the path (RFC 9110, 12.5.5).
+const VARY: &[u8] = b"Accept-Encoding";
 
 /// RFC 9110, 14.2: only GET, and only while If-Range holds.
 fn requested_range(request: &Request, entry: &Entry, validators: &Validators<'_>) -> Range {
@@ -66,10 +78,19 @@ fn requested_range(request: &Request, entry: &Entry, validators: &Validators<'_>
 }
 
 fn whole(hot: Rc<Hot>, ready: Option<(u64, Ready)>, file_system: &FileSystem) -> Response {
-    let mut response = Response::new(200);
-    response.fields.add_lines(&hot.entry.fields);
+    let mut response = with_content(200, &hot.entry);
     let bytes = hot.entry.meta.size;
     response.body = body(hot, ready, file_system, 0, bytes);
+    response
+}
+
+fn with_content(status: u16, entry: &Entry) -> Response {
+    let mut response = Response::new(status);
+    response.fields.add_lines(&entry.fields);
+    if let Some(coding) = entry.coding {
+        let name = coding.name().as_bytes();
+        response.fields.add("Content-Encoding", name);
+    }
     response
 }
 
@@ -80,8 +101,7 @@ fn part(
     first: u64,
     last: u64,
 ) -> Response {
-    let mut response = Response::new(206);
-    response.fields.add_lines(&hot.entry.fields);
+    let mut response = with_content(206, &hot.entry);
     let range = format!("bytes {first}-{last}/{}", hot.entry.meta.size);
     response.fields.add("Content-Range", range.as_bytes());
     response.body = body(hot, ready, file_system, first, last - first + 1);
@@ -116,33 +136,51 @@ fn body(
     }))
 }
 
+/// What a file is to those who ask for it.
+#[derive(Debug, Clone, Copy)]
+pub struct Form<'a> {
+    /// Its name, or that of the file that it is a variant of: the type of the content comes from it.
+    pub name: &'a [u8],
+    /// Of a variant.
+    pub coding: Option<Coding>,
+    /// There are variants.
+    pub varies: bool,
+}
+
 /// The facts of a file that was just opened.
 ///
 /// `settled`: the content read is that of one version, and it was last written long enough ago
 /// that another write would have changed its time. Only then is the ETag strong.
-pub fn entry(name: &[u8], meta: Meta, settled: bool, content: Content) -> Entry {
-    let etag = etag(&meta, settled);
+pub fn entry(form: Form<'_>, meta: Meta, settled: bool, content: Content) -> Entry {
+    let etag = etag(&meta, form.coding, settled);
     let mut fields = Fields::default();
-    fields.add("Content-Type", mime::of(name).as_bytes());
+    fields.add("Content-Type", mime::of(form.name).as_bytes());
     if let Some(seconds) = modified(&meta) {
         fields.add("Last-Modified", &date::format(seconds));
     }
     fields.add("ETag", etag.as_bytes());
     fields.add("Accept-Ranges", b"bytes");
+    if form.varies {
+        fields.add("Vary", VARY);
+    }
     Entry {
         meta,
         etag,
         strong: settled,
         fields: fields.as_bytes().to_vec(),
+        coding: form.coding,
+        varies: form.varies,
         content,
     }
 }
 
-/// Size and time, not the inode: two machines with the same tree must agree.
-fn etag(meta: &Meta, strong: bool) -> String {
+/// Size and time, not the inode: two machines with the same tree must agree. With the coding, since a
+/// variant may have the size and the time of its file by chance (RFC 9110, 8.8.3.3).
+fn etag(meta: &Meta, coding: Option<Coding>, strong: bool) -> String {
     let weak = if strong { "" } else { "W/" };
     let time = i128::from(meta.mtime_s) * 1_000_000_000 + i128::from(meta.mtime_ns);
-    format!("{weak}\"{time:x}-{:x}\"", meta.size)
+    let (dash, coding) = coding.map_or(("", ""), |coding| ("-", coding.name()));
+    format!("{weak}\"{time:x}-{:x}{dash}{coding}\"", meta.size)
 }
 
 /// Times before 1970 have no HTTP date worth sending.

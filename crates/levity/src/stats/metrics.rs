@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
+use levity_disk::watch::WatchStats;
+
 use super::cells::{Counter, Histogram, HistogramFigures};
 use super::text::Samples;
 use super::worker::WorkerStats;
@@ -44,6 +46,7 @@ pub(super) struct Metric {
 pub(super) struct Scrape<'a> {
     pub(super) stats: &'a Stats,
     pub(super) disk: Option<DiskFigures>,
+    pub(super) watch: Option<WatchStats>,
 }
 
 impl Scrape<'_> {
@@ -122,6 +125,13 @@ fn reads(scrape: &Scrape, samples: &mut Samples) {
             samples.value(&[("engine", engine.name), ("how", how)], count);
         }
     }
+}
+
+fn watch(scrape: &Scrape, samples: &mut Samples, value: impl Fn(&WatchStats) -> u64) {
+    scrape
+        .watch
+        .iter()
+        .for_each(|watch| samples.value(&[], value(watch)));
 }
 
 fn log_dropped(scrape: &Scrape, samples: &mut Samples) {
@@ -385,6 +395,53 @@ pub(super) const METRICS: &[Metric] = &[
             scrape.each_worker(|worker, label| {
                 samples.value(label, seconds(&worker.run_queue_wait_ns))
             });
+        },
+    },
+    Metric {
+        name: "levity_watches",
+        kind: Kind::Gauge,
+        unit: "directories",
+        labels: &[],
+        help: "Directories that are watched, under `disk.watch`.",
+        grows: "More directories are in demand. At 8192, or at the sysctl fs.inotify.max_user_watches, further ones stay on `disk.entry_ttl`.",
+        samples: |scrape, samples| watch(scrape, samples, |watch| watch.watches),
+    },
+    Metric {
+        name: "levity_watch_events_total",
+        kind: Kind::Counter,
+        unit: "events",
+        labels: &[],
+        help: "Changes in watched directories that the kernel told of.",
+        grows: "Something writes beneath a root. Each event makes the files of one directory be looked at again; keep logs and uploads out of the directories that are served.",
+        samples: |scrape, samples| watch(scrape, samples, |watch| watch.events),
+    },
+    Metric {
+        name: "levity_watch_overflows_total",
+        kind: Kind::Counter,
+        unit: "overflows",
+        labels: &[],
+        help: "Times that the kernel had more events than it keeps, and every watch was begun anew.",
+        grows: "Too many changes at once. Raise the sysctl fs.inotify.max_queued_events, or set `disk.watch` to off.",
+        samples: |scrape, samples| watch(scrape, samples, |watch| watch.overflows),
+    },
+    Metric {
+        name: "levity_watch_refused_total",
+        kind: Kind::Counter,
+        unit: "requests",
+        labels: &[],
+        help: "Requests to watch a directory that were refused: no watch left, no right to read it, a symbolic link or a mount on the way.",
+        grows: "Standard error says when no watch was left: raise the sysctl fs.inotify.max_user_watches. Links and mounts are no fault; their files stay on `disk.entry_ttl`.",
+        samples: |scrape, samples| watch(scrape, samples, |watch| watch.refused),
+    },
+    Metric {
+        name: "levity_absence_waits_total",
+        kind: Kind::Counter,
+        unit: "requests",
+        labels: &[],
+        help: "Requests that waited because their connection had the disk look for more names that do not exist than `limits.absent_trips` allows.",
+        grows: "Somebody tries names at random: the access log's 404s say who. A proxy in front whose connections carry many clients needs a higher limit.",
+        samples: |scrape, samples| {
+            samples.value(&[], scrape.sum(|worker| worker.absence_waits.get()));
         },
     },
     Metric {

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use levity_disk::watch::WatchStats;
+
 pub use cells::HistogramFigures;
 pub use docs::markdown;
 pub use worker::{Ahead, WorkerFigures, WorkerStats};
@@ -88,11 +90,15 @@ pub struct DeviceFigures {
 /// Takes the disk figures; called once per scrape, from the control thread.
 type DiskSource = Box<dyn Fn() -> DiskFigures + Send + Sync>;
 
+/// Takes what the watcher has done; `None` without one.
+type WatchSource = Box<dyn Fn() -> Option<WatchStats> + Send + Sync>;
+
 /// Everything that `/metrics` tells.
 pub struct Stats {
     workers: Vec<Arc<WorkerStats>>,
     started: SystemTime,
     disk: Option<DiskSource>,
+    watch: Option<WatchSource>,
     log_unwritten: Option<Arc<AtomicU64>>,
 }
 
@@ -103,6 +109,7 @@ impl Stats {
             workers,
             started: SystemTime::now(),
             disk: None,
+            watch: None,
             log_unwritten: None,
         }
     }
@@ -111,6 +118,16 @@ impl Stats {
     #[must_use]
     pub fn with_disk(mut self, disk: impl Fn() -> DiskFigures + Send + Sync + 'static) -> Self {
         self.disk = Some(Box::new(disk));
+        self
+    }
+
+    /// Adds the watcher.
+    #[must_use]
+    pub fn with_watch(
+        mut self,
+        watch: impl Fn() -> Option<WatchStats> + Send + Sync + 'static,
+    ) -> Self {
+        self.watch = Some(Box::new(watch));
         self
     }
 
@@ -148,6 +165,7 @@ impl Stats {
         let scrape = Scrape {
             stats: self,
             disk: self.disk(),
+            watch: self.watch.as_ref().and_then(|watch| watch()),
         };
         for metric in METRICS {
             Samples::family(out, metric, |samples| (metric.samples)(&scrape, samples));
@@ -257,6 +275,14 @@ mod tests {
         workers[1].preempted(Duration::from_millis(1));
         Stats::new(workers.into())
             .with_disk(disk)
+            .with_watch(|| {
+                Some(WatchStats {
+                    watches: 3,
+                    events: 20,
+                    overflows: 1,
+                    refused: 2,
+                })
+            })
             .with_log_unwritten(Arc::new(3.into()))
     }
 
@@ -350,6 +376,10 @@ mod tests {
             "levity_loop_stall_max_seconds{worker=\"1\"} 0.003",
             "levity_worker_run_queue_wait_seconds_total{worker=\"0\"} 1.5",
             "levity_log_dropped_total{log=\"access\"} 11",
+            "levity_watches 3",
+            "levity_watch_events_total 20",
+            "levity_watch_overflows_total 1",
+            "levity_watch_refused_total 2",
         ] {
             assert!(
                 out.lines().any(|found| found == line),
@@ -361,7 +391,9 @@ mod tests {
     #[test]
     fn without_a_disk_there_are_no_disk_metrics() {
         let stats = Stats::new(vec![Arc::new(WorkerStats::new(0))]);
-        assert!(!rendered(&stats).contains("levity_disk_"));
+        let out = rendered(&stats);
+        assert!(!out.contains("levity_disk_"));
+        assert!(!out.lines().any(|line| line.starts_with("levity_watch")));
     }
 
     #[test]

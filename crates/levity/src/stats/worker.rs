@@ -68,6 +68,7 @@ pub struct WorkerStats {
     pub(super) reads_cached: Counter,
     pub(super) reads_ahead: [Counter; Ahead::ALL.len()],
     pub(super) copied_bytes: Counter,
+    pub(super) absence_waits: Counter,
     pub(super) log_dropped: Counter,
     pub(super) stall: Histogram,
     pub(super) stall_max_ns: Counter,
@@ -96,6 +97,7 @@ impl WorkerStats {
             reads_cached: Counter::default(),
             reads_ahead: Default::default(),
             copied_bytes: Counter::default(),
+            absence_waits: Counter::default(),
             log_dropped: Counter::default(),
             stall: Histogram::new(POLL_BOUNDS_US),
             stall_max_ns: Counter::default(),
@@ -148,6 +150,11 @@ impl WorkerStats {
     /// Bytes of a body were copied from one place in our memory to another.
     pub fn copied(&self, bytes: usize) {
         self.copied_bytes.add(bytes as u64);
+    }
+
+    /// A request had to wait because its connection asks for too many names that do not exist.
+    pub fn absences_waited(&self) {
+        self.absence_waits.add(1);
     }
 
     /// A request is finished.

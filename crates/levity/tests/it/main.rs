@@ -17,6 +17,7 @@ mod idle;
 mod listing;
 mod log;
 mod names;
+mod precompressed;
 mod range;
 mod refused;
 mod signals;

@@ -1,0 +1,670 @@
+//! Being told of changes: inotify, on the directories of files that are kept open.
+//!
+//! One thread owns the inotify instance. It asks nothing of a disk (directories are opened from memory
+//! only, or not at all), so a frozen file system cannot keep it from what it is told of the others.
+//! Whoever keeps a file holds a [`Watch`] and compares two numbers; there is no lock.
+//!
+//! A directory is watched together with all directories above it, up to the root: when one of them
+//! is renamed or removed, the paths of everything beneath lead somewhere else. They are watched from
+//! the root down, each before the next is opened, so that no rename in between goes unnoticed.
+//!
+//! What inotify does not tell: changes made by other machines (remote roots are not watched), stores to
+//! mapped memory, and changes of a file by another of its names. Who relies on a watch must look at
+//! the file itself from time to time.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fmt;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::SegQueue;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+
+use crate::lock::lock;
+use crate::open::Root;
+
+/// Directories watched at once. The kernel has a bound of its own per user,
+/// `fs.inotify.max_user_watches`; each takes about 1 KiB of its memory.
+const WATCHES_MAX: usize = 8192;
+
+/// Requests that may wait for the thread; one more stays unwatched.
+const REQUESTS_MAX: usize = 4096;
+
+/// How often directories are let go that nobody asks about any more.
+const RELEASE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// In bytes, per read: some 200 events.
+const EVENTS_BYTES: usize = 16 * 1024;
+
+/// The generation of a directory that is not watched any more.
+const OVER: u64 = u64::MAX;
+
+const EVENTS: WatchFlags = WatchFlags::MODIFY
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::CREATE)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::ONLYDIR);
+
+/// Whether a directory is watched, and how often something in it has changed.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Set once the watch is in place; shared by all who asked for the same directory.
+    generation: OnceLock<Arc<AtomicU64>>,
+    /// It was refused for a reason that passes.
+    again: AtomicBool,
+}
+
+impl Watch {
+    /// A number that changes with every change in the directory, and in the way to it from the root;
+    /// `None` while it is not watched. What was found out about a file after a call holds as long as
+    /// later calls give the same number, but for the time that an event is on its way: milliseconds.
+    pub fn generation(&self) -> Option<u64> {
+        let generation = self.generation.get()?.load(Ordering::Acquire);
+        (generation != OVER).then_some(generation)
+    }
+
+    /// It will never give a number again: ask for another one.
+    pub fn is_over(&self) -> bool {
+        let is_over = |generation: &Arc<AtomicU64>| generation.load(Ordering::Acquire) == OVER;
+        self.again.load(Ordering::Relaxed) || self.generation.get().is_some_and(is_over)
+    }
+}
+
+/// What a watcher has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WatchStats {
+    /// Directories watched now.
+    pub watches: u64,
+    /// Events read.
+    pub events: u64,
+    /// Times that the kernel had more events than it keeps, and everything was taken for changed.
+    pub overflows: u64,
+    /// Requests that were refused: no watches left, a symbolic link or a mount on the way.
+    pub refused: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    watches: AtomicU64,
+    events: AtomicU64,
+    overflows: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// The thread that is told of changes.
+pub struct Watcher {
+    inbox: Arc<Inbox>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How other threads reach it.
+struct Inbox {
+    requests: SegQueue<Request>,
+    waiting: AtomicUsize,
+    /// An eventfd.
+    wake: OwnedFd,
+    stop: AtomicBool,
+    counters: Counters,
+}
+
+struct Request {
+    root: Arc<Root>,
+    directory: Vec<u8>,
+    watch: Arc<Watch>,
+}
+
+impl Watcher {
+    /// Starts the thread. `say` is called from it, at most once: when there are no watches left. Call
+    /// it before a guard is installed, which threads would inherit.
+    ///
+    /// # Errors
+    /// Those of `inotify_init1`: EMFILE when the user has too many instances
+    /// (`fs.inotify.max_user_instances`); and of starting a thread.
+    pub fn start(say: impl Fn(&str) + Send + 'static) -> io::Result<Watcher> {
+        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let inbox = Arc::new(Inbox {
+            requests: SegQueue::new(),
+            waiting: AtomicUsize::new(0),
+            wake: rustix::event::eventfd(0, flags)?,
+            stop: AtomicBool::new(false),
+            counters: Counters::default(),
+        });
+        let tree = Tree::new(inotify, Arc::clone(&inbox), Box::new(say));
+        let builder = thread::Builder::new().name("disk-watch".to_owned());
+        let thread = builder.spawn(move || tree.run())?;
+        Ok(Watcher {
+            inbox,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Asks to be told of changes in `directory`, relative to a root that
+    /// [can be watched](Root::can_be_watched). Never waits: the answer shows in the [`Watch`], which
+    /// stays without a number if it is no.
+    pub fn watch(&self, root: &Arc<Root>, directory: &[u8]) -> Arc<Watch> {
+        let watch = Arc::new(Watch::default());
+        if self.inbox.waiting.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
+            self.inbox.waiting.fetch_sub(1, Ordering::Relaxed);
+            watch.again.store(true, Ordering::Relaxed);
+            return watch;
+        }
+        self.inbox.requests.push(Request {
+            root: Arc::clone(root),
+            directory: directory.to_vec(),
+            watch: Arc::clone(&watch),
+        });
+        self.inbox.wake();
+        watch
+    }
+
+    /// What has been done so far. Takes no lock.
+    pub fn stats(&self) -> WatchStats {
+        let counters = &self.inbox.counters;
+        WatchStats {
+            watches: counters.watches.load(Ordering::Relaxed),
+            events: counters.events.load(Ordering::Relaxed),
+            overflows: counters.overflows.load(Ordering::Relaxed),
+            refused: counters.refused.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.inbox.stop.store(true, Ordering::Relaxed);
+        self.inbox.wake();
+        if let Some(thread) = lock(&self.thread).take() {
+            thread.join().expect("the watcher does not panic");
+        }
+    }
+}
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Watcher({:?})", self.stats())
+    }
+}
+
+impl Inbox {
+    fn wake(&self) {
+        // Fails only when the counter is at its end, and then the thread is awake already.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+}
+
+/// What is watched, as trees of directories beneath roots. Only the thread has it.
+struct Tree {
+    inotify: Arc<OwnedFd>,
+    nodes: HashMap<usize, Node>,
+    next_node: usize,
+    roots: Vec<(Weak<Root>, usize)>,
+    /// The kernel has one watch for a directory, and a directory may lie beneath several roots.
+    by_watch: HashMap<i32, Vec<usize>>,
+    inbox: Arc<Inbox>,
+    /// Taken when it is called.
+    say: Option<Box<dyn Fn(&str) + Send>>,
+}
+
+struct Node {
+    watch: i32,
+    /// Its parent and its name there; `None` for a root.
+    place: Option<(usize, Vec<u8>)>,
+    children: HashMap<Vec<u8>, usize>,
+    generation: Arc<AtomicU64>,
+}
+
+impl Tree {
+    fn new(inotify: OwnedFd, inbox: Arc<Inbox>, say: Box<dyn Fn(&str) + Send>) -> Tree {
+        Tree {
+            inotify: Arc::new(inotify),
+            nodes: HashMap::new(),
+            next_node: 0,
+            roots: Vec::new(),
+            by_watch: HashMap::new(),
+            inbox,
+            say: Some(say),
+        }
+    }
+
+    fn run(mut self) {
+        let mut released = Instant::now();
+        while !self.inbox.stop.load(Ordering::Relaxed) {
+            self.wait();
+            self.read_events();
+            self.answer_requests();
+            if released.elapsed() >= RELEASE_INTERVAL {
+                self.release();
+                released = Instant::now();
+            }
+            let watches = self.by_watch.len() as u64;
+            let counters = &self.inbox.counters;
+            counters.watches.store(watches, Ordering::Relaxed);
+        }
+    }
+
+    fn wait(&self) {
+        let mut fds = [
+            PollFd::new(&*self.inotify, PollFlags::IN),
+            PollFd::new(&self.inbox.wake, PollFlags::IN),
+        ];
+        let interval = Timespec::try_from(RELEASE_INTERVAL).expect("less than a minute");
+        // Woken early by a signal, it looks and waits again.
+        let _ = rustix::event::poll(&mut fds, Some(&interval));
+        // Empty unless somebody has written.
+        let _ = rustix::io::read(&self.inbox.wake, &mut [0; 8]);
+    }
+
+    /// Those of one read, so that requests get their turn.
+    fn read_events(&mut self) {
+        let inotify = Arc::clone(&self.inotify);
+        let mut memory = [MaybeUninit::uninit(); EVENTS_BYTES];
+        let mut reader = Reader::new(&*inotify, &mut memory);
+        while let Ok(event) = reader.next() {
+            let name = event.file_name().map(|name| name.to_bytes());
+            self.happened(event.wd(), event.events(), name);
+            if reader.is_buffer_empty() {
+                break;
+            }
+        }
+    }
+
+    fn happened(&mut self, watch: i32, events: ReadFlags, name: Option<&[u8]>) {
+        let counters = &self.inbox.counters;
+        counters.events.fetch_add(1, Ordering::Relaxed);
+        if events.contains(ReadFlags::QUEUE_OVERFLOW) {
+            counters.overflows.fetch_add(1, Ordering::Relaxed);
+            return self.end_all();
+        }
+        for id in self.by_watch.get(&watch).cloned().unwrap_or_default() {
+            let Some(name) = name else {
+                // It was moved, removed or unmounted, or has other permissions.
+                self.end(id);
+                continue;
+            };
+            let Some(node) = self.nodes.get(&id) else {
+                continue;
+            };
+            node.generation.fetch_add(1, Ordering::Release);
+            let child = node.children.get(name).copied();
+            if let Some(child) = child.filter(|_| events.contains(ReadFlags::ISDIR)) {
+                self.end(child);
+            }
+        }
+    }
+
+    fn answer_requests(&mut self) {
+        while let Some(request) = self.inbox.requests.pop() {
+            self.inbox.waiting.fetch_sub(1, Ordering::Relaxed);
+            let Request {
+                root,
+                directory,
+                watch,
+            } = request;
+            match self.directory(&root, &directory) {
+                Ok(generation) => {
+                    watch.generation.get_or_init(|| generation);
+                }
+                Err(Errno::AGAIN) => watch.again.store(true, Ordering::Relaxed),
+                Err(errno) => self.refuse(errno),
+            }
+        }
+    }
+
+    fn refuse(&mut self, errno: Errno) {
+        let counters = &self.inbox.counters;
+        counters.refused.fetch_add(1, Ordering::Relaxed);
+        if errno == Errno::NOSPC
+            && let Some(say) = self.say.take()
+        {
+            say(&format!(
+                "no watch is left: {} directories are watched, of {WATCHES_MAX} and the sysctl \
+                 fs.inotify.max_user_watches; other files stay on disk.entry_ttl",
+                self.by_watch.len()
+            ));
+        }
+    }
+
+    /// The generation of a directory, which is watched from now on if it was not. `path` has no empty
+    /// name and no `..` in it.
+    fn directory(&mut self, root: &Arc<Root>, path: &[u8]) -> Result<Arc<AtomicU64>, Errno> {
+        let names = || {
+            path.split(|&byte| byte == b'/')
+                .filter(|name| !name.is_empty())
+        };
+        // Here, and not on the way: a directory without a child yet would be let go.
+        if self.nodes.len() + names().count() >= WATCHES_MAX {
+            self.release();
+        }
+        let mut id = self.root(root)?;
+        let mut walked = Vec::new();
+        for name in names() {
+            if !walked.is_empty() {
+                walked.push(b'/');
+            }
+            walked.extend_from_slice(name);
+            id = match self.nodes[&id].children.get(name) {
+                Some(&child) => child,
+                None => self.add(root, &walked, Some((id, name.to_vec())))?,
+            };
+        }
+        Ok(Arc::clone(&self.nodes[&id].generation))
+    }
+
+    fn root(&mut self, root: &Arc<Root>) -> Result<usize, Errno> {
+        let is_it = |known: &Weak<Root>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(root));
+        if let Some((_, id)) = self.roots.iter().find(|(known, _)| is_it(known)) {
+            return Ok(*id);
+        }
+        let id = self.add(root, b".", None)?;
+        self.roots.push((Arc::downgrade(root), id));
+        Ok(id)
+    }
+
+    fn add(
+        &mut self,
+        root: &Root,
+        path: &[u8],
+        place: Option<(usize, Vec<u8>)>,
+    ) -> Result<usize, Errno> {
+        if self.nodes.len() >= WATCHES_MAX {
+            return Err(Errno::NOSPC);
+        }
+        let path = CString::new(path).map_err(|_| Errno::NOENT)?;
+        let directory = root.open_directory_cached(&path)?;
+        // A link of the kernel's own to the open directory: it is not looked up again.
+        let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        let watch = inotify::add_watch(&*self.inotify, link, EVENTS)?;
+        let id = self.next_node;
+        self.next_node += 1;
+        if let Some((parent, name)) = &place {
+            let parent = self.nodes.get_mut(parent).expect("it was just walked");
+            parent.children.insert(name.clone(), id);
+        }
+        self.by_watch.entry(watch).or_default().push(id);
+        self.nodes.insert(
+            id,
+            Node {
+                watch,
+                place,
+                children: HashMap::new(),
+                generation: Arc::new(AtomicU64::new(0)),
+            },
+        );
+        Ok(id)
+    }
+
+    /// Stops watching a directory and everything beneath: what was known of them is not any more.
+    fn end(&mut self, id: usize) {
+        let Some(node) = self.nodes.remove(&id) else {
+            return;
+        };
+        node.generation.store(OVER, Ordering::Release);
+        for child in node.children.into_values() {
+            self.end(child);
+        }
+        match node.place {
+            None => self.roots.retain(|(_, root)| *root != id),
+            Some((parent, name)) => {
+                if let Some(parent) = self.nodes.get_mut(&parent) {
+                    parent.children.remove(&name);
+                }
+            }
+        }
+        if let Some(users) = self.by_watch.get_mut(&node.watch) {
+            users.retain(|user| *user != id);
+            if users.is_empty() {
+                self.by_watch.remove(&node.watch);
+                // It fails when the kernel has ended the watch itself.
+                let _ = inotify::remove_watch(&*self.inotify, node.watch);
+            }
+        }
+    }
+
+    fn end_all(&mut self) {
+        let roots: Vec<usize> = self.roots.iter().map(|(_, id)| *id).collect();
+        roots.into_iter().for_each(|id| self.end(id));
+    }
+
+    /// Lets go of directories that nobody asks about, those at the end of paths first.
+    fn release(&mut self) {
+        loop {
+            let is_unused =
+                |node: &Node| node.children.is_empty() && Arc::strong_count(&node.generation) == 1;
+            let unused = self.nodes.iter().filter(|(_, node)| is_unused(node));
+            let unused: Vec<usize> = unused.map(|(id, _)| *id).collect();
+            if unused.is_empty() {
+                return;
+            }
+            unused.into_iter().for_each(|id| self.end(id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::Write;
+    use std::path::Path;
+
+    use super::*;
+    use crate::open::Symlinks;
+
+    fn root(path: &Path) -> Arc<Root> {
+        Root::open(path, Symlinks::Beneath).unwrap()
+    }
+
+    fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !is_so() {
+            assert!(Instant::now() < deadline, "waited in vain: {what}");
+            thread::yield_now();
+        }
+    }
+
+    /// A tree with `a/b/file`, and a watch on `a/b`.
+    struct Rig {
+        tree: tempfile::TempDir,
+        root: Arc<Root>,
+        watcher: Watcher,
+        watch: Arc<Watch>,
+    }
+
+    impl Rig {
+        fn new() -> Rig {
+            let tree = tempfile::tempdir().unwrap();
+            fs::create_dir_all(tree.path().join("a/b")).unwrap();
+            fs::write(tree.path().join("a/b/file"), "x").unwrap();
+            let watcher = Watcher::start(|line| panic!("{line}")).unwrap();
+            let root = root(tree.path());
+            let watch = watched(&watcher, &root, "a/b");
+            Rig {
+                tree,
+                root,
+                watcher,
+                watch,
+            }
+        }
+
+        fn at(&self, name: &str) -> std::path::PathBuf {
+            self.tree.path().join(name)
+        }
+
+        fn changes(&self, what: &str, change: impl FnOnce()) {
+            let before = self.watch.generation().expect(what);
+            change();
+            until(what, || {
+                self.watch.generation().is_some_and(|now| now != before)
+            });
+        }
+
+        fn ends(&self, what: &str, change: impl FnOnce()) {
+            assert!(self.watch.generation().is_some());
+            change();
+            until(what, || self.watch.is_over());
+            assert_eq!(self.watch.generation(), None);
+        }
+    }
+
+    fn watched(watcher: &Watcher, root: &Arc<Root>, directory: &str) -> Arc<Watch> {
+        let watch = watcher.watch(root, directory.as_bytes());
+        until("it is watched", || watch.generation().is_some());
+        watch
+    }
+
+    #[test]
+    fn every_kind_of_change_shows() {
+        let rig = Rig::new();
+        let file = rig.at("a/b/file");
+        rig.changes("a write", || {
+            let mut file = File::options().append(true).open(&file).unwrap();
+            file.write_all(b"y").unwrap();
+        });
+        rig.changes("a truncation", || {
+            let file = File::options().write(true).open(&file).unwrap();
+            file.set_len(0).unwrap();
+        });
+        rig.changes("other times", || {
+            let file = File::options().write(true).open(&file).unwrap();
+            file.set_modified(std::time::SystemTime::UNIX_EPOCH)
+                .unwrap();
+        });
+        rig.changes("a new name", || fs::write(rig.at("a/b/new"), "x").unwrap());
+        rig.changes("a rename over", || {
+            fs::rename(rig.at("a/b/new"), &file).unwrap();
+        });
+        rig.changes("a name moved in", || {
+            fs::write(rig.at("other"), "x").unwrap();
+            fs::rename(rig.at("other"), rig.at("a/b/other")).unwrap();
+        });
+        rig.changes("a removal", || fs::remove_file(&file).unwrap());
+        assert!(rig.watcher.stats().events >= 7);
+        assert_eq!(rig.watcher.stats().watches, 3);
+    }
+
+    #[test]
+    fn reading_is_no_change() {
+        let rig = Rig::new();
+        let before = rig.watch.generation();
+        assert_eq!(fs::read(rig.at("a/b/file")).unwrap(), b"x");
+        // Events come in order: when this one is here, one of the read would be too.
+        let above = watched(&rig.watcher, &rig.root, "a");
+        let then = above.generation();
+        fs::write(rig.at("a/marker"), "").unwrap();
+        until("the marker", || above.generation() != then);
+        assert_eq!(rig.watch.generation(), before);
+    }
+
+    #[test]
+    fn a_renamed_ancestor_ends_the_watch() {
+        let rig = Rig::new();
+        rig.ends("a rename", || fs::rename(rig.at("a"), rig.at("c")).unwrap());
+        fs::create_dir_all(rig.at("a/b")).unwrap();
+        let again = watched(&rig.watcher, &rig.root, "a/b");
+        let before = again.generation();
+        fs::write(rig.at("c/b/file"), "of the old one").unwrap();
+        fs::write(rig.at("a/b/file"), "of the new one").unwrap();
+        until("the new one", || again.generation() != before);
+    }
+
+    #[test]
+    fn a_removed_directory_ends_the_watch() {
+        let rig = Rig::new();
+        rig.ends("a removal", || fs::remove_dir_all(rig.at("a")).unwrap());
+    }
+
+    #[test]
+    fn other_permissions_above_end_the_watch() {
+        use std::os::unix::fs::PermissionsExt;
+        let rig = Rig::new();
+        rig.ends("a chmod", || {
+            fs::set_permissions(rig.at("a"), fs::Permissions::from_mode(0o700)).unwrap();
+        });
+    }
+
+    /// Two roots, one beneath the other: the kernel has one watch for what both see.
+    #[test]
+    fn one_directory_beneath_two_roots() {
+        let rig = Rig::new();
+        let inner = root(&rig.at("a"));
+        let second = watched(&rig.watcher, &inner, "b");
+        let (first_before, second_before) = (rig.watch.generation(), second.generation());
+        fs::write(rig.at("a/b/file"), "changed").unwrap();
+        until("both see it", || {
+            rig.watch.generation() != first_before && second.generation() != second_before
+        });
+        assert_eq!(rig.watcher.stats().watches, 3);
+    }
+
+    #[test]
+    fn links_and_absent_directories_are_refused() {
+        let rig = Rig::new();
+        std::os::unix::fs::symlink("a", rig.at("link")).unwrap();
+        let refused = [&b"link/b"[..], b"link", b"a/absent", b"a/b/file"];
+        let watches = refused.map(|path| rig.watcher.watch(&rig.root, path));
+        // Requests are answered in order.
+        watched(&rig.watcher, &rig.root, "a/b");
+        assert!(watches.iter().all(|watch| watch.generation().is_none()));
+        let stats = rig.watcher.stats();
+        let again = watches.iter().filter(|watch| watch.is_over()).count();
+        assert_eq!(stats.refused as usize + again, refused.len());
+    }
+
+    #[test]
+    fn an_overflow_ends_everything() {
+        let rig = Rig::new();
+        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
+        let said = Box::new(|_: &str| {});
+        let mut tree = Tree::new(inotify, Arc::clone(&rig.watcher.inbox), said);
+        let generation = tree.directory(&rig.root, b"a/b").unwrap();
+        tree.happened(-1, ReadFlags::QUEUE_OVERFLOW, None);
+        assert_eq!(generation.load(Ordering::Relaxed), OVER);
+        assert!(tree.nodes.is_empty() && tree.by_watch.is_empty() && tree.roots.is_empty());
+        assert_eq!(rig.watcher.stats().overflows, 1);
+    }
+
+    #[test]
+    fn what_nobody_asks_about_is_let_go() {
+        let rig = Rig::new();
+        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
+        let mut tree = Tree::new(inotify, Arc::clone(&rig.watcher.inbox), Box::new(|_| {}));
+        let kept = tree.directory(&rig.root, b"a").unwrap();
+        drop(tree.directory(&rig.root, b"a/b").unwrap());
+        assert_eq!(tree.nodes.len(), 3);
+        tree.release();
+        assert_eq!(tree.nodes.len(), 2);
+        drop(kept);
+        tree.release();
+        assert!(tree.nodes.is_empty() && tree.by_watch.is_empty() && tree.roots.is_empty());
+    }
+
+    #[test]
+    fn want_of_watches_is_said_once() {
+        let rig = Rig::new();
+        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
+        let (said, lines) = std::sync::mpsc::channel();
+        let say = Box::new(move |line: &str| said.send(line.to_owned()).unwrap());
+        let mut tree = Tree::new(inotify, Arc::clone(&rig.watcher.inbox), say);
+        tree.refuse(Errno::NOSPC);
+        tree.refuse(Errno::NOSPC);
+        drop(tree);
+        let lines: Vec<String> = lines.iter().collect();
+        assert!(
+            matches!(&lines[..], [one] if one.contains("max_user_watches")),
+            "{lines:?}"
+        );
+        assert_eq!(rig.watcher.stats().refused, 2);
+    }
+}
