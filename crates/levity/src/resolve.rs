@@ -210,6 +210,9 @@ impl Search<'_> {
 
     /// To be called before the files are opened: a change after this shows in another number.
     fn look_at_watch(&mut self) {
+        if self.worker.watcher.is_none() {
+            return;
+        }
         let stale = self.worker.cache.stale(self.key);
         let watched = stale.and_then(|family| family.watched.clone());
         let watched = watched.filter(|watched| !watched.watch.is_over());

@@ -185,7 +185,8 @@ pub const TABLES: &[Table] = &[
                 Some("off"),
                 "What tells of changes. `\"inotify\"` watches the directories of files that are kept open: such a file is \
                  trusted until something changes there, for 20 s at most, whatever `entry_ttl` is. Not on network file \
-                 systems, nor for files behind a symbolic link or with a second name: these stay on `entry_ttl`.",
+                 systems, nor for files behind a symbolic link or with a second name: these stay on `entry_ttl`, and so does \
+                 what was not found.",
             ),
         ],
     },

@@ -172,6 +172,7 @@ cache_bytes = 0
 buffer_bytes = \"1GiB\"
 queue = 1_000
 entry_ttl = \"0s\"
+watch = \"inotify\"
 [log]
 access = \"./access.log\"
 format = \"json\"
@@ -196,6 +197,7 @@ root = \"/srv/static\"
 strip_prefix = \"/static\"
 listing = false
 index = [\"a.htm\", \"b.htm\"]
+precompressed = [\"br\"]
 symlinks = \"beneath\"
 disk = { engine = \"gthread-aio\", chunk = \"1MiB\", direct = \"never\" }
 headers = { set = { \"X-B\" = \"1\", \"X-A\" = \"2\" }, remove = [\"ETag\"] }
@@ -215,6 +217,7 @@ root = \"/srv/b\"
         buffer_bytes: 1 << 30,
         queue: 1000,
         entry_ttl: Duration::ZERO,
+        watch: Watch::Inotify,
     };
     assert_eq!(config.disk, expected);
     assert_eq!(
@@ -243,6 +246,7 @@ root = \"/srv/b\"
         strip_prefix: Some("/static".to_owned()),
         listing: Some(false),
         index: Some(vec!["a.htm".to_owned(), "b.htm".to_owned()]),
+        precompressed: Some(vec![Coding::Brotli]),
         symlinks: Some(Symlinks::Beneath),
         disk: PlaceDisk {
             engine: Some("threads".to_owned()),
@@ -310,7 +314,7 @@ fn unknown_keys_name_the_nearest() {
             "1:1 unknown key `enigne` [did you mean `engine` of `[disk]`?]",
             "3:1 unknown key `thread` [did you mean `threads`?]",
             "4:1 unknown key `try` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, \
-             `cache_bytes`, `buffer_bytes`, `queue`, `entry_ttl`]",
+             `cache_bytes`, `buffer_bytes`, `queue`, `entry_ttl`, `watch`]",
             "5:1 unknown key `workers` [`workers` is a key of `[server]`]",
             "8:7 unknown key `rout` [did you mean `route`?]",
             "9:2 unknown key `zzz` [known here: `server`, `disk`, `log`, `admin`, `limits`, `listen`, `site`]",
@@ -552,7 +556,7 @@ fn a_bracket_without_its_end_is_shown_where_it_opens() {
         "[disk]\nx = 1\n[[site]]\nindex = [\"a\",\n[limits]\nq = 1\n",
         &[
             "2:1 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
-         `buffer_bytes`, `queue`, `entry_ttl`]",
+         `buffer_bytes`, `queue`, `entry_ttl`, `watch`]",
             &format!("4:9 {unclosed}"),
         ],
     );
@@ -590,7 +594,7 @@ fn tabs_byte_order_mark_and_crlf() {
         &[
             "- no site is configured [add `[[site]]` with a `root`]",
             "2:2 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
-         `buffer_bytes`, `queue`, `entry_ttl`]",
+         `buffer_bytes`, `queue`, `entry_ttl`, `watch`]",
         ],
     );
     assert!(parse(&format!("\u{feff}{}", SITE.replace('\n', "\r\n"))).is_ok());
@@ -688,7 +692,7 @@ fn files_that_are_no_text() {
 
 #[test]
 fn codings_of_precompressed_files() {
-    use levity_wire::encoding::Coding::{Brotli, Gzip, Zstd};
+    use Coding::{Brotli, Gzip, Zstd};
     let route = "[[site.route]]\npath = \"/a\"\nprecompressed = []\n[[site.route]]\npath = \"/b\"";
     let text = format!("{SITE}precompressed = [\"br\", \"zstd\", \"gzip\"]\n{route}");
     let site = &parse(&text).unwrap().sites[0];
@@ -709,7 +713,7 @@ fn what_is_no_coding() {
     );
     assert_told(
         &format!("{SITE}precompressed = \"gzip\""),
-        &["3:17 expected an array of strings, found a string"],
+        &["3:17 expected an array of strings, found string [write [\"gzip\"]]"],
     );
     assert_told(
         &format!("{SITE}[[site.route]]\npath = \"/a\"\nprecompressed = [\"\"]"),
@@ -735,6 +739,6 @@ fn watching() {
     );
     assert_told_in(
         "[disk]\nwatch = \"inotifi\"",
-        &["2:9 `inotifi` is not a value of `watch` [did you mean \"inotify\"?]"],
+        &["2:9 `inotifi` is no value of `watch` [did you mean \"inotify\"?]"],
     );
 }

@@ -3,6 +3,7 @@
 
 mod support;
 
+mod absent;
 mod chunks;
 mod cli;
 mod clients;
@@ -23,3 +24,4 @@ mod refused;
 mod signals;
 mod status;
 mod timeouts;
+mod watch;
