@@ -205,6 +205,9 @@ impl Inbox {
     }
 }
 
+/// Says a line to the operator.
+type Say = Box<dyn Fn(&str) + Send>;
+
 /// What is watched, as trees of directories beneath roots. Only the thread has it.
 struct Tree {
     inotify: Arc<OwnedFd>,
@@ -215,7 +218,7 @@ struct Tree {
     by_watch: HashMap<i32, Vec<usize>>,
     inbox: Arc<Inbox>,
     /// Taken when it is called.
-    say: Option<Box<dyn Fn(&str) + Send>>,
+    say: Option<Say>,
 }
 
 struct Node {
@@ -227,7 +230,7 @@ struct Node {
 }
 
 impl Tree {
-    fn new(inotify: OwnedFd, inbox: Arc<Inbox>, say: Box<dyn Fn(&str) + Send>) -> Tree {
+    fn new(inotify: OwnedFd, inbox: Arc<Inbox>, say: Say) -> Tree {
         Tree {
             inotify: Arc::new(inotify),
             nodes: HashMap::new(),

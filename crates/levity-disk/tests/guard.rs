@@ -203,6 +203,7 @@ impl Stage {
             root: Arc::clone(&self.root),
             path: CString::new("file").unwrap(),
             first: Some((0, 65_536)),
+            variants: Box::default(),
         };
         let reply = Box::new(Answer(to));
         self.disk.submit(Job::new(op, Class::First, reply));

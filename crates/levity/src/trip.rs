@@ -134,7 +134,7 @@ impl<'a> Trips<'a> {
             root: root.clone(),
             path,
             first,
-            variants,
+            variants: Box::new(variants),
         };
         match self.make(op, Class::First).await?.result? {
             Done::Opened {

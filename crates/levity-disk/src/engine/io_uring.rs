@@ -147,7 +147,7 @@ enum Target {
     /// Of [`Op::Read`].
     Shared(Arc<OpenFile>),
     /// Of [`Op::Open`]: nobody else has it yet.
-    Opening(Opening),
+    Opening(Box<Opening>),
 }
 
 impl Ring {
@@ -207,7 +207,7 @@ fn perform(op: Op, mut ticket: Ticket, ring: &Inbox) {
         return ticket.finish(Ok(opening.unread()));
     };
     let local = opening.chosen().is_local();
-    let read = Read::new(Target::Opening(opening), offset, len, ticket);
+    let read = Read::new(Target::Opening(Box::new(opening)), offset, len, ticket);
     if local {
         ring.push(Letter::Read(read));
     } else {

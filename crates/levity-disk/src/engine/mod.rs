@@ -42,8 +42,8 @@ pub enum Op {
         path: CString,
         /// Offset and bytes to read at once; cut at the end of the file. `None` reads nothing.
         first: Option<(u64, usize)>,
-        /// What may stand in for the file, opened on the same trip.
-        variants: Variants,
+        /// What may stand in for the file, opened on the same trip. Boxed, because most have none.
+        variants: Box<Variants>,
     },
     /// Read `len` bytes from `offset`. Fewer come back only at the end of the file, see [`Done::Read`].
     Read {

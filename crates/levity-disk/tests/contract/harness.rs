@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use levity_disk::engine;
 use levity_disk::{
     Budget, Class, Completion, Direct, Disk, Done, Job, Listing, Op, OpenFile, Ready, Reply, Root,
-    Settings, Symlinks, Variants,
+    Settings, Symlinks,
 };
 use tempfile::TempDir;
 
@@ -227,7 +227,7 @@ pub fn open_op(root: &Arc<Root>, path: &str, first: Option<(u64, usize)>) -> Op 
         root: Arc::clone(root),
         path: CString::new(path).unwrap(),
         first,
-        variants: Variants::default(),
+        variants: Box::default(),
     }
 }
 

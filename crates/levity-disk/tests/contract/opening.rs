@@ -217,10 +217,10 @@ mod cases {
             root: Arc::clone(root),
             path: CString::new("file").unwrap(),
             first,
-            variants: Variants {
+            variants: Box::new(Variants {
                 paths: paths.collect(),
                 preferred,
-            },
+            }),
         };
         match ask(disk, op)? {
             Done::Opened {
