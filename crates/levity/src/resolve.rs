@@ -58,7 +58,7 @@ pub async fn resolve(
         now,
         codings: Codings::of(place, request),
         watched: None,
-        first: (request.head.method == Method::Get).then(|| (likely_offset(request), FIRST_BYTES)),
+        first: (request.head.method == Method::Get).then_some((0, FIRST_BYTES)),
     };
     if let Some(hot) = worker.cache.fresh(&request.key, search.wanted(), now, ttl)
         && still_names(&hot, place)
@@ -69,6 +69,9 @@ pub async fn resolve(
         Some(Missing::Name) => return Err(Errno::NOENT.into()),
         Some(Missing::Index(directory)) => return Ok(Found::Directory(directory)),
         None => {}
+    }
+    if let Some((offset, _)) = &mut search.first {
+        *offset = likely_offset(request);
     }
     let trips_before = trips.count;
     let path = place.beneath(&request.path);
@@ -222,11 +225,10 @@ impl Search<'_> {
         });
     }
 
-    /// What will tell of changes to the file called `name` and its variants, if that can be told.
-    fn watched(&self, name: &[u8], candidates: &[Candidate]) -> Option<Watched> {
+    /// What will tell of changes to the file called `name` and its variants.
+    fn watched(&self, name: &[u8]) -> Option<Watched> {
         let watcher = self.worker.watcher.as_ref()?;
-        let can_be_watched = |candidate: &Candidate| candidate.file.can_be_watched();
-        if !self.place.root.can_be_watched() || !candidates.iter().all(can_be_watched) {
+        if !self.place.root.can_be_watched() {
             return None;
         }
         Some(self.watched.clone().unwrap_or_else(|| {
@@ -244,7 +246,7 @@ impl Search<'_> {
     fn remember_missing(&self, found: &io::Result<Found>, trips: &mut Trips<'_>) {
         let missing = match found {
             Ok(Found::Directory(directory)) => Missing::Index(directory.clone()),
-            Err(error) if is_absent(error) => {
+            Err(error) if names_nothing(error) => {
                 trips.found_nothing();
                 Missing::Name
             }
@@ -355,7 +357,8 @@ impl Search<'_> {
         let mut chosen = None;
         let mut read = Some((first, stable));
         let candidates = self.candidates(file, variants, varies);
-        let watched = self.watched(name, &candidates);
+        let can_be_watched = |candidate: &Candidate| candidate.file.can_be_watched();
+        let can_be_watched = candidates.iter().all(can_be_watched);
         for candidate in candidates {
             let form = form(candidate.coding);
             if candidate.coding == wanted
@@ -372,7 +375,10 @@ impl Search<'_> {
         let family = Arc::new(Family {
             file: entries.remove(0),
             variants: entries,
-            watched,
+            watched: match chosen.keep && can_be_watched {
+                true => self.watched(name),
+                false => None,
+            },
         });
         let kept = match chosen.keep {
             true => self.worker.cache.keep(self.key, family, self.now),
@@ -522,6 +528,17 @@ fn unread(form: file::Form<'_>, candidate: Candidate) -> Arc<Entry> {
 
 fn is_absent(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
+}
+
+/// Nobody could be served under that name, whatever is there: each of these is answered 404.
+fn names_nothing(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| {
+        matches!(
+            errno,
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP
+        )
+    })
 }
 
 fn is_settled(meta: &Meta) -> bool {

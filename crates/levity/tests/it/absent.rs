@@ -115,6 +115,21 @@ per_engine! {
         assert!((waits() - before).abs() < 0.5);
     }
 
+    /// So does whoever makes up names that are too long for a file.
+    fn floods_of_long_names_wait(engine) {
+        let tables = "[limits]\nabsent_trips = 1";
+        let Some((_tree, server)) = on_tmpfs(engine, |_| {}, tables) else {
+            return;
+        };
+        let mut client = server.client();
+        for number in 0..2 {
+            let name = format!("/{number}{}", "x".repeat(300));
+            client.get(&name).assert_status(404);
+        }
+        let metrics = server.metrics(&server.own("admin"));
+        assert!(metrics.sum("levity_absence_waits_total") >= 1.0);
+    }
+
     /// What exists costs nothing of the share.
     fn files_never_wait(engine) {
         let fill = |tree: &Tree| {

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{Client, Launch, Server, Tree, age, content, per_engine, wait_until};
+use crate::support::{
+    Client, Launch, Server, Tree, age, content, per_engine, wait_until, wait_within,
+};
 
 /// Nothing is looked at again because of its age.
 const WATCHED: &str =
@@ -75,6 +77,29 @@ per_engine! {
             fs::write(&path, &new).expect("write");
             age(&path, Duration::from_secs(60));
             until_body(&mut client, "/file", &new);
+        }
+    }
+
+    /// However a change falls between the looks, the last version is the one that stays.
+    fn many_changes(engine) {
+        let tree = Tree::new();
+        tree.file("d/file", "0");
+        let server = site(engine, tree.path());
+        let mut client = server.client();
+        until_watched(&server, &mut client, "/d/file", 2.0);
+        for round in 0..200 {
+            let text = format!("{round}");
+            tree.file("d/new", &text);
+            fs::rename(tree.at("d/new"), tree.at("d/file")).expect("rename");
+            for _ in 0..round % 4 {
+                client.get("/d/file").assert_status(200);
+            }
+            if round % 20 == 0 {
+                // Long before a watched file is looked at again because of its age.
+                wait_within(Duration::from_secs(10), "the last version", || {
+                    client.get("/d/file").text() == text
+                });
+            }
         }
     }
 
