@@ -10,6 +10,7 @@ pub mod address;
 pub mod admin;
 pub mod cache;
 pub mod cli;
+pub mod codings;
 pub mod config;
 pub mod conn;
 pub mod diagnostics;

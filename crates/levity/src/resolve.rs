@@ -11,12 +11,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use levity_disk::open::standing_in;
 use levity_disk::{Class, Kind, Meta, OpenFile, Ready, Variants};
-use levity_wire::encoding::{Accepted, Coding};
+use levity_wire::encoding::Coding;
 use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
 use rustix::io::Errno;
 
 use crate::cache::{BODY_BYTES_MAX, Content, Entry, Family, Hot, Kept, Missing, Wanted, Watched};
+use crate::codings::Codings;
 use crate::request::Request;
 use crate::respond::file;
 use crate::route::Place;
@@ -117,59 +118,6 @@ fn likely_offset(request: &Request) -> u64 {
     {
         Some(Range::Part { first, .. }) if i64::try_from(first).is_ok() => first,
         _ => 0,
-    }
-}
-
-/// The codings of a place, as one request wants them.
-struct Codings {
-    /// Those that go before the file itself, the best first; then the others.
-    all: Vec<Coding>,
-    /// How many go before it.
-    preferred: usize,
-}
-
-impl Codings {
-    fn of(place: &Place, request: &Request) -> Self {
-        let offered = &place.precompressed;
-        if offered.is_empty() {
-            return Self {
-                all: Vec::new(),
-                preferred: 0,
-            };
-        }
-        let mut all = Accepted::parse(request.headers_named("accept-encoding")).choices(offered);
-        let preferred = all.len();
-        let others = offered.iter().filter(|coding| !all.contains(coding));
-        let others: Vec<_> = others.copied().collect();
-        all.extend(others);
-        Self { all, preferred }
-    }
-
-    fn choices(&self) -> &[Coding] {
-        &self.all[..self.preferred]
-    }
-
-    /// Where the variants of `path` would be.
-    fn variants(&self, path: &[u8]) -> Variants {
-        let beside = |coding: &Coding| CString::new([path, suffix(*coding)].concat());
-        Variants {
-            // A path with a NUL in it is not opened at all.
-            paths: self
-                .all
-                .iter()
-                .filter_map(|coding| beside(coding).ok())
-                .collect(),
-            preferred: self.preferred,
-        }
-    }
-}
-
-/// What the tools that compress append to a name.
-fn suffix(coding: Coding) -> &'static [u8] {
-    match coding {
-        Coding::Zstd => b".zst",
-        Coding::Brotli => b".br",
-        Coding::Gzip => b".gz",
     }
 }
 

@@ -1,6 +1,7 @@
 //! Files that are kept compressed beside themselves.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::support::{Answer, Client, Launch, Server, Tree, age, assert_same, content, per_engine};
@@ -220,6 +221,30 @@ per_engine! {
         let server = site(engine, &tree, KEYS);
         let answer = accepting(&mut server.client(), "/a", "br, gzip");
         assert_eq!(answer.text(), "linked");
+    }
+}
+
+/// Each name by itself would be a trip: tmpfs answers nothing about absent names from memory.
+#[test]
+fn one_trip_finds_all() {
+    let folder = Path::new("/dev/shm");
+    if !folder.is_dir() {
+        println!("left out: no {}", folder.display());
+        return;
+    }
+    for engine in ["threads", "simulated"] {
+        let tree = Tree::inside(folder);
+        tree.file("a", "itself");
+        tree.file("a.gz", "small");
+        let admin = "[admin]\nlisten = \"unix:{own}/admin\"";
+        let server = Launch::site(tree.path(), admin, KEYS)
+            .engine(engine)
+            .start();
+        let answer = accepting(&mut server.client(), "/a", BROWSER);
+        assert_eq!(answer.text(), "small");
+        let metrics = server.metrics(&server.own("admin"));
+        let trips = metrics.sum("levity_disk_service_seconds_count");
+        assert!((trips - 1.0).abs() < 0.5, "{trips} trips on {engine}");
     }
 }
 
