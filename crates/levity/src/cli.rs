@@ -352,6 +352,7 @@ fn site(what: &Path) -> Result<Site, String> {
         } else {
             Symlinks::Beneath
         },
+        server_timing: false,
         only,
         disk: PlaceDisk::default(),
         routes: Vec::new(),

@@ -1,6 +1,7 @@
 //! One client's connection.
 
 use std::io;
+use std::mem;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -10,6 +11,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task;
 
 use crate::absences::Absences;
+use crate::stall::Watch;
+use crate::steps::Steps;
 use crate::stream::Stream;
 use crate::timer::Timer;
 use crate::worker::Worker;
@@ -39,6 +42,12 @@ pub struct Conn {
     pub absences: Absences,
     /// Bounds every wait for the client.
     pub timer: Rc<Timer>,
+    /// When the last response ended, or else when the connection was accepted.
+    since: Instant,
+    /// No request has been taken from it.
+    is_new: bool,
+    /// When the first byte of the request in hand came.
+    head_since: Option<Instant>,
     /// Moved since it last gave way.
     turn_bytes: usize,
     /// Unique among the connections that are open on the loop.
@@ -65,6 +74,9 @@ impl Conn {
             inbox: Vec::new(),
             absences: Absences::default(),
             timer,
+            since: Instant::now(),
+            is_new: true,
+            head_since: None,
             turn_bytes: 0,
             number,
             _place: place,
@@ -92,6 +104,36 @@ impl Conn {
             }
             read => read,
         }
+    }
+
+    /// When the last response ended, or else when the connection was accepted.
+    pub fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// A response has ended at `now`.
+    pub fn response_ended(&mut self, now: Instant) {
+        self.since = now;
+    }
+
+    /// Notes that bytes of the next request are here. The poll that found them began with them, unless
+    /// it has answered another request before.
+    pub fn head_arrives(&mut self) {
+        let since = self.since;
+        self.head_since
+            .get_or_insert_with(|| Watch::poll_began().max(since));
+    }
+
+    /// When the first byte of the request in hand came; now, when there is none.
+    pub fn take_arrival(&mut self) -> Instant {
+        self.head_since.take().unwrap_or_else(Instant::now)
+    }
+
+    /// A stopwatch for the request that has just been parsed.
+    pub fn take_steps(&mut self) -> Steps {
+        let arrived = self.take_arrival();
+        let is_new = mem::take(&mut self.is_new);
+        Steps::new(arrived, is_new.then(|| arrived - self.since))
     }
 
     /// Counts bytes moved for this client, and gives way to the others in time.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use levity_wire::http1::{Method, Target, Version};
 
-use crate::access_log::{End, Record};
+use crate::access_log::{End, Record, Timing};
 use crate::conn::Conn;
 use crate::diagnostics;
 use crate::filter::filter;
@@ -21,6 +21,7 @@ use crate::respond::{self, Response};
 use crate::route::{Place, Service};
 use crate::send::{self, Sent};
 use crate::stall::Step;
+use crate::steps::Steps;
 use crate::trip::Trips;
 use crate::worker::Worker;
 
@@ -34,63 +35,79 @@ pub enum After {
 
 /// Answers one request.
 pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
-    let arrived = Instant::now();
+    let mut steps = conn.take_steps();
+    steps.enter(Step::Route);
     conn.timer.clear();
     let worker = conn.worker.clone();
     worker.stats.request_begun();
     let service = worker.service();
-    let mut trips = Trips::new(&worker, conn.stream_number(), conn.absences);
+    let mut trips = Trips::new(
+        &worker,
+        conn.stream_number(),
+        conn.absences,
+        steps.arrived(),
+    );
 
-    Step::Route.enter();
     let routed = route(&service, request);
-    let accepted = receive(conn, request).await;
+    let accepted = receive(conn, request, &mut steps).await;
     let (place, response) = match (routed, accepted) {
         (Ok(place), Ok(())) => {
-            let answer = answer(&worker, place, request, arrived, &mut trips).await;
+            let answer = answer(&worker, place, request, &mut steps, &mut trips).await;
             (Some(place), answer)
         }
         (routed, Err(refusal)) => (routed.ok(), refusal),
         (Err(response), Ok(())) => (None, response),
     };
     conn.absences = trips.absences;
-    let response = finish(conn, request, place, response);
-    Step::Send.enter();
+    let response = finish(conn, request, place, response, &mut steps);
     let mut close = response.close;
     let mut sent = send::send(conn, request, response, &mut trips).await;
     if let Some(error) = sent.unsent.take() {
-        let failure = finish(conn, request, place, respond::error::of_io(&error));
+        let failure = respond::error::of_io(&error);
+        let failure = finish(conn, request, place, failure, &mut steps);
         close = failure.close;
         sent = send::send(conn, request, failure, &mut trips).await;
     }
-    let finished = Instant::now();
     worker.stats.request_answered();
-    record(conn, request, arrived, finished, &sent, &trips);
-    after(conn, &sent, close, finished).await
+    if sent.bytes > 0 && trips.write.is_zero() {
+        // All but a file's body leaves in one go, in the step in hand.
+        trips.wrote(trips.brought(), steps.began(), sent.ended, sent.bytes);
+    }
+    steps.end(sent.ended);
+    conn.response_ended(sent.ended);
+    record(conn, request, &steps, &sent, &trips);
+    after(conn, &sent, close).await
 }
 
-/// What every answer goes through before it is sent.
+/// What every answer goes through before it is sent; sending begins with its end.
 fn finish(
     conn: &Conn,
     request: &Request,
     place: Option<&Place>,
     mut response: Response,
+    steps: &mut Steps,
 ) -> Response {
-    Step::Filter.enter();
+    steps.enter(Step::Filter);
     if let Some(place) = place {
         filter(&mut response, place);
     }
     response.close |= !request.head.keep_alive || conn.worker.is_draining();
+    steps.enter(Step::Send);
+    if place.is_some_and(|place| place.server_timing) {
+        response.server_timing = Some(steps.server_timing());
+    }
     response
 }
 
 /// Takes the body in and refuses methods that files do not have.
-async fn receive(conn: &mut Conn, request: &Request) -> Result<(), Response> {
+async fn receive(conn: &mut Conn, request: &Request, steps: &mut Steps) -> Result<(), Response> {
     let refusal = match request.head.method {
         Method::Get | Method::Head | Method::Options => None,
         Method::Unknown => Some(respond::error(501, "unknown method")),
         _ => Some(respond::error(405, "")),
     };
     if parse::has_body(&request.head) {
+        steps.enter(Step::Parse);
         parse::check_body_length(conn, &request.head)
             .map_err(|error| closing(without_body(&error)))?;
         if request.head.expect_continue {
@@ -143,20 +160,20 @@ async fn answer(
     worker: &Worker,
     place: &Place,
     request: &Request,
-    arrived: Instant,
+    steps: &mut Steps,
     trips: &mut Trips<'_>,
 ) -> Response {
     if request.head.method == Method::Options {
         return respond::options();
     }
-    Step::Resolve.enter();
+    steps.enter(Step::Resolve);
     trips.are_for(place);
     let found = if place.shows(place.beneath(&request.path)) {
-        resolve::resolve(worker, place, request, arrived, trips).await
+        resolve::resolve(worker, place, request, steps.began(), trips).await
     } else {
         return respond::error(404, "");
     };
-    Step::Respond.enter();
+    steps.enter(Step::Respond);
     match found {
         Ok(Found::File(hot, ready)) => {
             respond::file::file(request, hot, ready, place.root.file_system())
@@ -193,15 +210,9 @@ fn failed(place: &Place, request: &Request, error: &io::Error) -> Response {
     response
 }
 
-fn record(
-    conn: &Conn,
-    request: &Request,
-    arrived: Instant,
-    finished: Instant,
-    sent: &Sent,
-    trips: &Trips<'_>,
-) {
-    let duration = finished - arrived;
+fn record(conn: &Conn, request: &Request, steps: &Steps, sent: &Sent, trips: &Trips<'_>) {
+    let arrived = steps.arrived();
+    let duration = sent.ended - arrived;
     let record = Record {
         peer: conn.peer,
         arrived: conn.worker.wall_time(arrived),
@@ -217,6 +228,15 @@ fn record(
         duration,
         ttfb: sent.first_byte.map_or(duration, |at| at - arrived),
         io_wait: trips.waited,
+        timing: Timing {
+            steps: steps.times(),
+            trips: trips.count,
+            queue: trips.queue,
+            read: trips.read,
+            write: trips.write,
+            engine: trips.engine(),
+            chunks: trips.chunks(),
+        },
         source: sent.source,
         end: sent.end,
         referer: request.header("referer").unwrap_or(b""),
@@ -230,11 +250,11 @@ fn record(
 }
 
 /// Counts and logs an answer to something that was no request.
-pub fn record_refused(conn: &Conn, since: Instant, sent: &Sent) {
-    let duration = since.elapsed();
+pub fn record_refused(conn: &Conn, arrived: Instant, sent: &Sent) {
+    let duration = sent.ended - arrived;
     conn.worker.finished(&Record {
         peer: conn.peer,
-        arrived: conn.worker.wall_time(since),
+        arrived: conn.worker.wall_time(arrived),
         host: b"",
         method: b"",
         target: b"",
@@ -242,8 +262,9 @@ pub fn record_refused(conn: &Conn, since: Instant, sent: &Sent) {
         status: sent.status,
         bytes: sent.bytes,
         duration,
-        ttfb: sent.first_byte.map_or(duration, |at| at - since),
+        ttfb: sent.first_byte.map_or(duration, |at| at - arrived),
         io_wait: Duration::ZERO,
+        timing: Timing::default(),
         source: sent.source,
         end: sent.end,
         referer: b"",
@@ -251,11 +272,11 @@ pub fn record_refused(conn: &Conn, since: Instant, sent: &Sent) {
     });
 }
 
-async fn after(conn: &mut Conn, sent: &Sent, close: bool, finished: Instant) -> After {
+async fn after(conn: &mut Conn, sent: &Sent, close: bool) -> After {
     let end = match sent.end {
         End::Complete if !close && !conn.worker.is_draining() => {
             let idle_timeout = conn.worker.service().config.limits.idle_timeout;
-            conn.timer.set_idle(finished + idle_timeout);
+            conn.timer.set_idle(sent.ended + idle_timeout);
             return After::KeepAlive;
         }
         End::Complete => {

@@ -37,6 +37,7 @@ pub async fn next_request(conn: &mut Conn) -> Result<Box<Request>, NoRequest> {
     let service = worker.service();
     if !conn.inbox.is_empty() {
         let inbox = std::mem::take(&mut conn.inbox);
+        conn.head_arrives();
         if let Some(request) = take_head(conn, &service, &inbox)? {
             return Ok(request);
         }
@@ -71,6 +72,7 @@ fn take_arrival(
         if is_between_requests(arrived) {
             return Ok(None);
         }
+        conn.head_arrives();
         let request = take_head(conn, service, arrived)?;
         if request.is_none() {
             conn.wait_for_more(arrived.to_vec());

@@ -35,6 +35,8 @@ pub struct Place {
     pub chunk_bytes: Option<usize>,
     /// Headers to set and remove.
     pub headers: config::Headers,
+    /// Whether answers tell how long they took to make.
+    pub server_timing: bool,
 }
 
 impl Place {
@@ -277,5 +279,8 @@ fn place(
         terms: resources.terms(&reading)?,
         chunk_bytes: reading.chunk_bytes,
         headers: route.map(|route| route.headers.clone()).unwrap_or_default(),
+        server_timing: route
+            .and_then(|route| route.server_timing)
+            .unwrap_or(site.server_timing),
     })
 }

@@ -22,6 +22,7 @@ use crate::diagnostics;
 use crate::request::Request;
 use crate::resolve::FIRST_BYTES;
 use crate::respond::{Body, FileBody, Response, error::reason};
+use crate::steps::server_timing_metric;
 use crate::trip::{Read, ReadAhead, Trips};
 
 /// The smallest read from the page cache, for a client that takes little at a time.
@@ -51,6 +52,8 @@ pub struct Sent {
     pub bytes: u64,
     /// When the first byte left.
     pub first_byte: Option<Instant>,
+    /// When it was over.
+    pub ended: Instant,
     /// Where the body came from.
     pub source: Source,
     /// How it ended.
@@ -80,6 +83,8 @@ pub async fn send(
 ) -> Sent {
     let head_only = request.head.method == Method::Head;
     let mut sender = Sender::new(conn, &response, request.head.version);
+    sender.server_timing = response.server_timing.take();
+    sender.tell_timing(trips);
     let outcome = sender
         .response(conn, &mut response.body, head_only, trips)
         .await;
@@ -150,6 +155,12 @@ struct Sender {
     head_bytes: usize,
     body_bytes: u64,
     first_byte: Option<Instant>,
+    /// When the last byte so far left.
+    last_byte: Option<Instant>,
+    /// What a `Server-Timing` field says, before the disk's part of it.
+    server_timing: Option<String>,
+    /// Where the fields end in a head that has no such field.
+    fields_end: usize,
     /// How much to read from the page cache at once: about what the client takes at once.
     window_bytes: usize,
     /// How much to ask of an engine next.
@@ -175,10 +186,13 @@ impl Sender {
 
     fn of_head(head: Vec<u8>) -> Self {
         Self {
+            fields_end: head.len().saturating_sub(b"\r\n".len()),
             head,
             head_bytes: 0,
             body_bytes: 0,
             first_byte: None,
+            last_byte: None,
+            server_timing: None,
             window_bytes: FIRST_BYTES,
             chunk_bytes: FIRST_BYTES,
             read_in: Duration::ZERO,
@@ -193,6 +207,8 @@ impl Sender {
             Err(Cut::Timeout) => End::Timeout,
             Err(Cut::Unreadable(_)) => End::Error,
         };
+        // A response that is cut off ends later than with its last byte.
+        let ended = self.last_byte.filter(|_| outcome.is_ok());
         let unsent = match outcome {
             Err(Cut::Unreadable(error)) if self.untouched() => Some(error),
             _ => None,
@@ -201,6 +217,7 @@ impl Sender {
             status,
             bytes: self.body_bytes,
             first_byte: self.first_byte,
+            ended: ended.unwrap_or_else(Instant::now),
             source,
             end,
             unsent,
@@ -209,6 +226,20 @@ impl Sender {
 
     fn untouched(&self) -> bool {
         self.first_byte.is_none()
+    }
+
+    /// Adds what is known of the time so far to a head of which nothing has left.
+    fn tell_timing(&mut self, trips: &Trips<'_>) {
+        let Some(metrics) = self.server_timing.as_ref().filter(|_| self.untouched()) else {
+            return;
+        };
+        let mut metrics = metrics.clone();
+        if trips.count > 0 {
+            server_timing_metric(&mut metrics, "disk-queue", trips.queue);
+            server_timing_metric(&mut metrics, "disk-read", trips.read);
+        }
+        self.head.truncate(self.fields_end);
+        let _ = write!(self.head, "Server-Timing: {metrics}\r\n\r\n");
     }
 
     async fn response(
@@ -257,11 +288,16 @@ impl Sender {
         let mut probe = file.probe && file.ready.is_none();
         let mut ahead = None;
         while file.remaining > 0 {
-            let ready = match file.ready.take() {
-                Some(ready) => ready,
+            let (ready, chunk) = match file.ready.take() {
+                Some(ready) => (ready, trips.brought()),
                 None if probe && self.may_probe(conn, file) => {
+                    let from = Instant::now();
                     match self.cached(conn, file).await? {
-                        Cached::Left(bytes) => file.advance(bytes),
+                        Cached::Left(bytes) => {
+                            let to = self.last_byte.unwrap_or(from);
+                            trips.wrote(None, from, to, bytes as u64);
+                            file.advance(bytes);
+                        }
                         Cached::Miss => probe = false,
                     }
                     continue;
@@ -270,7 +306,8 @@ impl Sender {
                     let read = self.chunk(file, ahead.take(), trips).await?;
                     // While the disk is slower than memory another probe would only miss again.
                     probe = file.probe && read.was_cached;
-                    read.ready
+                    self.tell_timing(trips);
+                    (read.ready, read.chunk)
                 }
             };
             if file.is_rewritten() {
@@ -282,7 +319,7 @@ impl Sender {
             if !probe {
                 ahead = self.ahead(file, wanted, trips);
             }
-            let bytes = self.timed(conn, ready, file.remaining).await?;
+            let bytes = self.timed(conn, ready, chunk, file, trips).await?;
             file.advance(bytes);
             if (bytes as u64) < wanted {
                 // A slow client: it keeps no memory while it is waited for.
@@ -353,11 +390,24 @@ impl Sender {
         }
     }
 
-    /// [`Sender::ready`], with a look at the clock before and after.
-    async fn timed(&mut self, conn: &mut Conn, ready: Ready, bytes_max: u64) -> Result<usize, Cut> {
-        let start = Instant::now();
-        let sent = self.ready(conn, ready, bytes_max).await;
-        self.sent_in = Some(start.elapsed());
+    /// [`Sender::ready`] of `chunk`, with a look at the clock before and after.
+    async fn timed(
+        &mut self,
+        conn: &mut Conn,
+        ready: Ready,
+        chunk: Option<usize>,
+        file: &FileBody,
+        trips: &mut Trips<'_>,
+    ) -> Result<usize, Cut> {
+        let wanted = file.remaining.min(ready.len() as u64);
+        let (from, before) = (Instant::now(), self.body_bytes);
+        let sent = self.ready(conn, ready, file.remaining).await;
+        let now = Instant::now();
+        self.sent_in = Some(now - from);
+        // A client that did not take all was waited for after its last byte.
+        let took_all = matches!(&sent, Ok(bytes) if *bytes as u64 == wanted);
+        let to = self.last_byte.filter(|_| took_all).unwrap_or(now);
+        trips.wrote(chunk, from, to, self.body_bytes - before);
         sent
     }
 
@@ -526,7 +576,9 @@ impl Sender {
 
     /// Counts bytes that left, head first, and gives way to others in time.
     async fn count(&mut self, conn: &mut Conn, bytes: usize) {
-        self.first_byte.get_or_insert_with(Instant::now);
+        let now = Instant::now();
+        self.first_byte.get_or_insert(now);
+        self.last_byte = Some(now);
         let of_head = bytes.min(self.head.len() - self.head_bytes);
         self.head_bytes += of_head;
         self.body_bytes += (bytes - of_head) as u64;

@@ -1,7 +1,5 @@
 //! A connection's requests, one after the other.
 
-use std::time::Instant;
-
 use crate::access_log::End;
 use crate::conn::Conn;
 use crate::exchange::{self, After};
@@ -38,7 +36,7 @@ pub async fn serve(mut conn: Conn) {
 /// what has arrived already counts.
 fn wait_for_first(conn: &Conn) {
     let header_timeout = conn.worker.service().config.limits.header_timeout;
-    let now = Instant::now();
+    let now = conn.since();
     let draining = conn.worker.is_draining();
     conn.timer
         .set_idle(if draining { now } else { now + header_timeout });
@@ -62,7 +60,7 @@ async fn without_request(conn: &mut Conn, none: NoRequest) -> End {
 }
 
 async fn refuse(conn: &mut Conn, response: Response) {
-    let since = Instant::now();
+    let arrived = conn.take_arrival();
     let sent = Box::pin(send::refuse(conn, response)).await;
-    exchange::record_refused(conn, since, &sent);
+    exchange::record_refused(conn, arrived, &sent);
 }

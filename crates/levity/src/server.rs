@@ -27,7 +27,7 @@ use crate::access_log::{self, Writer};
 use crate::address::Address;
 use crate::cache::Shared;
 use crate::cli::Plan;
-use crate::config::{self, AccessLog, Errors, LogFormat};
+use crate::config::{self, AccessLog, Errors, LogFormat, LogTiming};
 use crate::diagnostics;
 use crate::event_loop::{self, Message, Parts};
 use crate::listen::{self, Bound};
@@ -602,7 +602,9 @@ fn log_writer(log: &config::Log, unwritten: &Arc<AtomicU64>) -> io::Result<Optio
     };
     let format = match log.format {
         LogFormat::Combined => access_log::Format::Combined,
-        LogFormat::Json => access_log::Format::Json,
+        LogFormat::Json => access_log::Format::Json {
+            timing: log.timing != LogTiming::Off,
+        },
     };
     let named = |error: io::Error| {
         io::Error::new(

@@ -12,7 +12,7 @@
 //! of short polls lies between the two samples; what is blamed on a poll is therefore never more than
 //! the poll took.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -64,6 +64,17 @@ pub enum Step {
 }
 
 impl Step {
+    /// The steps of a request, in their order.
+    pub const TIMED: [Self; 7] = [
+        Self::Accept,
+        Self::Parse,
+        Self::Route,
+        Self::Resolve,
+        Self::Respond,
+        Self::Filter,
+        Self::Send,
+    ];
+
     const ALL: [Self; 8] = [
         Self::Idle,
         Self::Accept,
@@ -74,6 +85,11 @@ impl Step {
         Self::Filter,
         Self::Send,
     ];
+
+    /// Its place among [`Self::TIMED`].
+    pub fn place(self) -> Option<usize> {
+        (self as usize).checked_sub(Self::Accept as usize)
+    }
 
     /// The word in the log.
     pub fn label(self) -> &'static str {
@@ -239,6 +255,8 @@ fn with_watch(act: impl FnOnce(&Watch)) {
 pub struct Watch {
     stats: Arc<WorkerStats>,
     base: RefCell<Sample>,
+    /// When the poll that runs, or else the last one, began.
+    began: Cell<Instant>,
 }
 
 impl Watch {
@@ -253,8 +271,19 @@ impl Watch {
             watch.get_or_init(|| Self {
                 stats,
                 base: RefCell::new(Sample::take()),
+                began: Cell::new(Instant::now()),
             });
         });
+    }
+
+    /// When the poll began that the calling task is in; now, on a thread without a watch. Saves a look
+    /// at the clock.
+    pub fn poll_began() -> Instant {
+        WATCH.with(|watch| {
+            watch
+                .get()
+                .map_or_else(Instant::now, |watch| watch.began.get())
+        })
     }
 
     /// To be called each time the loop has waited for events, through `on_thread_unpark` of the
@@ -270,6 +299,7 @@ impl Watch {
         if began.saturating_duration_since(self.base.borrow().at) > BASE_AGE_MAX {
             self.base.replace(Sample::take());
         }
+        self.began.set(began);
         self.stats.pulse.begin(began, task, step);
         Polling { watch: self, began }
     }

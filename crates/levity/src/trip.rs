@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine::{self, Listing};
 use levity_disk::{
-    Class, Completion, Done, Job, Op, OpenFile, Ready, Reply, Root, Terms, Variants,
+    Class, Completion, Done, EngineId, Job, Op, OpenFile, Ready, Reply, Root, Terms, Variants,
 };
 use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tokio::time;
 
 use crate::absences::Absences;
+use crate::chunks::{Chunks, Trip};
 use crate::route::Place;
 use crate::stats::{Ahead, WorkerStats};
 use crate::worker::Worker;
@@ -57,12 +58,15 @@ pub struct Read {
     pub was_cached: bool,
     /// How long the kernel and the device took.
     pub service: Duration,
+    /// What [`Trips::wrote`] is told when they have left.
+    pub chunk: Option<usize>,
 }
 
 /// A chunk asked for before it is needed. Dropped, it is not read if that has not begun.
 pub struct ReadAhead {
     /// Where it begins in the file.
     pub offset: u64,
+    asked: Instant,
     /// `None` once it has been fetched.
     answer: Option<oneshot::Receiver<Completion>>,
     stats: Arc<WorkerStats>,
@@ -76,7 +80,7 @@ impl Drop for ReadAhead {
     }
 }
 
-/// Opens and reads on behalf of one request, and adds up the time that it waited.
+/// Opens and reads on behalf of one request, and adds up where the time went.
 pub struct Trips<'a> {
     worker: &'a Worker,
     stream: u64,
@@ -92,11 +96,21 @@ pub struct Trips<'a> {
     pub absences: Absences,
     /// How many of these may be made per second.
     absent_trips_max: u32,
+    /// From the request for a trip to its start in the engine, of those that were answered.
+    pub queue: Duration,
+    /// In the engine: in the kernel, opening and reading.
+    pub read: Duration,
+    /// Giving bytes to the client, which includes waiting for it.
+    pub write: Duration,
+    chunks: Option<Chunks>,
+    /// The last chunk that an engine brought.
+    brought: Option<usize>,
 }
 
 impl<'a> Trips<'a> {
-    /// No trip yet, for the connection that is `stream`; each may last `limits.io_timeout`.
-    pub fn new(worker: &'a Worker, stream: u64, absences: Absences) -> Self {
+    /// No trip yet, for the connection that is `stream` and a request that came at `arrived`; each may
+    /// last `limits.io_timeout`.
+    pub fn new(worker: &'a Worker, stream: u64, absences: Absences, arrived: Instant) -> Self {
         let config = &worker.service().config;
         Self {
             worker,
@@ -108,6 +122,38 @@ impl<'a> Trips<'a> {
             count: 0,
             absences,
             absent_trips_max: config.limits.absent_trips as u32,
+            queue: Duration::ZERO,
+            read: Duration::ZERO,
+            write: Duration::ZERO,
+            chunks: config.log.tells_chunks().then(|| Chunks::new(arrived)),
+            brought: None,
+        }
+    }
+
+    /// The engine that was asked; none when no trip was made.
+    pub fn engine(&self) -> Option<&'a str> {
+        let engine = || {
+            let own = self.worker.disk.engine();
+            self.terms.engine.map_or(own, EngineId::name)
+        };
+        (self.count > 0).then(engine)
+    }
+
+    /// The chunks, where they are asked for.
+    pub fn chunks(&self) -> Option<&Chunks> {
+        self.chunks.as_ref()
+    }
+
+    /// The chunk that an engine brought last: it came with the open of a file, or is the file.
+    pub fn brought(&self) -> Option<usize> {
+        self.brought
+    }
+
+    /// Notes that `bytes` were given to the client: those of a chunk that an engine brought, or others.
+    pub fn wrote(&mut self, chunk: Option<usize>, from: Instant, to: Instant, bytes: u64) {
+        self.write += to - from;
+        if let Some(chunks) = &mut self.chunks {
+            chunks.wrote(chunk, from, to, bytes);
         }
     }
 
@@ -167,15 +213,17 @@ impl<'a> Trips<'a> {
     ) -> io::Result<Read> {
         let file = file.clone();
         let completion = self.make(Op::Read { file, offset, len }, class).await?;
-        read_of(completion)
+        read_of(completion, self.brought)
     }
 
     /// Asks for a range of a file that will be needed next. Does not wait.
     pub fn read_ahead(&self, file: &Arc<OpenFile>, offset: u64, len: usize) -> ReadAhead {
         let file = file.clone();
+        let asked = Instant::now();
         let answer = self.submit(Op::Read { file, offset, len }, Class::Prefetch);
         ReadAhead {
             offset,
+            asked,
             answer: Some(answer),
             stats: self.worker.stats.clone(),
         }
@@ -186,9 +234,9 @@ impl<'a> Trips<'a> {
         let Some(answer) = ahead.answer.take() else {
             return Ok(None);
         };
-        let start = Instant::now();
+        let since = Instant::now();
         let completion = time::timeout(self.timeout, answer).await;
-        self.waited += start.elapsed();
+        self.waited += since.elapsed();
         self.count += 1;
         let completion = completion.map_err(|_| timed_out())?;
         match completion.map_err(|_| io::Error::from(Errno::CANCELED))? {
@@ -198,7 +246,8 @@ impl<'a> Trips<'a> {
             }
             completion => {
                 ahead.stats.read_ahead(Ahead::Used);
-                read_of(completion).map(Some)
+                self.note(ahead.asked, ahead.asked, since, &completion);
+                read_of(completion, self.brought).map(Some)
             }
         }
     }
@@ -220,16 +269,46 @@ impl<'a> Trips<'a> {
     }
 
     async fn make(&mut self, op: Op, class: Class) -> io::Result<Completion> {
-        let start = Instant::now();
-        let completion = time::timeout(self.timeout, self.queue(op, class)).await;
-        self.waited += start.elapsed();
+        let asked = Instant::now();
+        let answer = time::timeout(self.timeout, self.ask(op, class)).await;
+        self.waited += asked.elapsed();
         self.count += 1;
-        completion.unwrap_or_else(|_| Err(timed_out()))
+        let (submitted, completion) = answer.unwrap_or_else(|_| Err(timed_out()))?;
+        self.note(asked, submitted, asked, &completion);
+        Ok(completion)
     }
 
-    /// A full queue refuses what no client has seen anything of yet; later chunks ask again.
-    async fn queue(&self, op: Op, class: Class) -> io::Result<Completion> {
+    /// Notes a trip that was asked for at `asked`, taken by the disk at `submitted` and waited for from
+    /// `since` on. What passed before that held nobody up.
+    fn note(
+        &mut self,
+        asked: Instant,
+        submitted: Instant,
+        since: Instant,
+        completion: &Completion,
+    ) {
+        let read_start = submitted + completion.queued;
+        let read_end = read_start + completion.service;
+        self.queue += read_start.saturating_duration_since(since);
+        self.read += read_end.saturating_duration_since(read_start.max(since));
+        let bytes = brought_bytes(completion);
+        let trip = Trip {
+            asked,
+            read_start,
+            read_end,
+            bytes,
+        };
+        let chunk = self.chunks.as_mut().and_then(|chunks| chunks.read(&trip));
+        if bytes > 0 {
+            self.brought = chunk;
+        }
+    }
+
+    /// A full queue refuses what no client has seen anything of yet; later chunks ask again. Tells when
+    /// the disk took the job, too.
+    async fn ask(&self, op: Op, class: Class) -> io::Result<(Instant, Completion)> {
         loop {
+            let submitted = Instant::now();
             let answer = self.submit(op.clone(), class);
             let completion = answer.await.map_err(|_| io::Error::from(Errno::CANCELED))?;
             match &completion.result {
@@ -237,7 +316,7 @@ impl<'a> Trips<'a> {
                     return Err(Errno::CANCELED.into());
                 }
                 Err(error) if engine::is_full(error) => time::sleep(FULL_RETRY_INTERVAL).await,
-                _ => return Ok(completion),
+                _ => return Ok((submitted, completion)),
             }
         }
     }
@@ -256,7 +335,7 @@ impl<'a> Trips<'a> {
     }
 }
 
-fn read_of(completion: Completion) -> io::Result<Read> {
+fn read_of(completion: Completion, chunk: Option<usize>) -> io::Result<Read> {
     let was_cached = !completion.direct && completion.service < CACHED_READ_MAX;
     let service = completion.service;
     match completion.result? {
@@ -264,6 +343,7 @@ fn read_of(completion: Completion) -> io::Result<Read> {
             ready,
             was_cached,
             service,
+            chunk,
         }),
         other => unreachable!("a read was answered with {other:?}"),
     }
@@ -272,4 +352,14 @@ fn read_of(completion: Completion) -> io::Result<Read> {
 fn timed_out() -> io::Error {
     let message = "the disk did not answer within limits.io_timeout";
     io::Error::new(io::ErrorKind::TimedOut, message)
+}
+
+fn brought_bytes(completion: &Completion) -> u64 {
+    match &completion.result {
+        Ok(Done::Read(ready))
+        | Ok(Done::Opened {
+            first: Some(ready), ..
+        }) => ready.len() as u64,
+        _ => 0,
+    }
 }

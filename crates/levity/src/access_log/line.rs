@@ -11,6 +11,9 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::chunks::Chunks;
+use crate::steps::Times;
+
 /// Where the bytes of a response came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
@@ -97,6 +100,8 @@ pub struct Record<'a> {
     pub ttfb: Duration,
     /// Time in which the request waited for an engine.
     pub io_wait: Duration,
+    /// Where the time went.
+    pub timing: Timing<'a>,
     /// Where the body came from.
     pub source: Source,
     /// How it ended.
@@ -107,13 +112,35 @@ pub struct Record<'a> {
     pub user_agent: &'a [u8],
 }
 
-/// How a line is written: `log.format`.
+/// Where the time of a request went.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Timing<'a> {
+    /// Of each step.
+    pub steps: Times,
+    /// Trips made to the disk.
+    pub trips: u32,
+    /// Their time before the engine took them up, where it answered.
+    pub queue: Duration,
+    /// Their time in the engine.
+    pub read: Duration,
+    /// Giving bytes to the client, which includes waiting for it.
+    pub write: Duration,
+    /// The engine that was asked; none when no trip was made.
+    pub engine: Option<&'a str>,
+    /// What became of each chunk, where that is noted.
+    pub chunks: Option<&'a Chunks>,
+}
+
+/// How a line is written: `log.format` and `log.timing`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Apache's combined format, then `bytes= dur= ttfb= io_wait= src= end=`.
     Combined,
     /// One JSON object per line.
-    Json,
+    Json {
+        /// With the time of each step, and the chunks that were noted.
+        timing: bool,
+    },
 }
 
 /// Writes lines of one format; remembers the text of the current second.
@@ -142,7 +169,13 @@ impl Formatter {
         self.stamp(arrived.as_secs());
         match self.format {
             Format::Combined => self.combined(out, record),
-            Format::Json => self.json(out, record, arrived.subsec_micros()),
+            Format::Json { timing } => {
+                self.json(out, record, arrived.subsec_micros());
+                if timing {
+                    json_timing(out, &record.timing);
+                }
+                out.extend_from_slice(b"}\n");
+            }
         }
     }
 
@@ -155,7 +188,7 @@ impl Formatter {
         let date = Date::from_unix(second);
         match self.format {
             Format::Combined => date.apache(&mut self.stamp),
-            Format::Json => date.iso(&mut self.stamp),
+            Format::Json { .. } => date.iso(&mut self.stamp),
         }
     }
 
@@ -200,7 +233,6 @@ impl Formatter {
         json_text(out, "end", record.end.label().as_bytes());
         json_text(out, "referer", record.referer);
         json_text(out, "user_agent", record.user_agent);
-        out.extend_from_slice(b"}\n");
     }
 }
 
@@ -255,6 +287,61 @@ fn timings(out: &mut Vec<u8>, record: &Record) {
     out.extend_from_slice(record.source.label().as_bytes());
     out.extend_from_slice(b" end=");
     out.extend_from_slice(record.end.label().as_bytes());
+}
+
+fn json_timing(out: &mut Vec<u8>, timing: &Timing) {
+    json_key(out, "timing_us");
+    let steps = timing.steps.iter().map(|(step, time)| (step.label(), time));
+    let inside = [
+        ("queue", timing.queue),
+        ("read", timing.read),
+        ("write", timing.write),
+    ];
+    for (place, (name, time)) in steps.chain(inside).enumerate() {
+        out.extend_from_slice(if place == 0 { b"{\"" } else { b",\"" });
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":");
+        microseconds(out, time);
+    }
+    out.push(b'}');
+    json_number(out, "trips", timing.trips.into());
+    match timing.engine {
+        Some(engine) => json_text(out, "engine", engine.as_bytes()),
+        None => json_null(out, "engine"),
+    }
+    if let Some(chunks) = timing.chunks {
+        json_chunks(out, chunks);
+    }
+}
+
+/// Each as `[queued, read start, read end, write start, write end, bytes]`.
+fn json_chunks(out: &mut Vec<u8>, chunks: &Chunks) {
+    json_key(out, "chunks_us");
+    out.push(b'[');
+    for (place, chunk) in chunks.noted().iter().enumerate() {
+        out.extend_from_slice(if place == 0 { b"[" } else { b",[" });
+        moments(out, chunk.disk);
+        moments(out, chunk.write);
+        decimal(out, chunk.bytes);
+        out.push(b']');
+    }
+    out.push(b']');
+    json_number(out, "chunks_omitted", chunks.omitted());
+}
+
+fn moments<const COUNT: usize>(out: &mut Vec<u8>, moments: Option<[u64; COUNT]>) {
+    for place in 0..COUNT {
+        match moments {
+            Some(moments) => decimal(out, moments[place]),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.push(b',');
+    }
+}
+
+fn json_null(out: &mut Vec<u8>, key: &str) {
+    json_key(out, key);
+    out.extend_from_slice(b"null");
 }
 
 fn json_peer(out: &mut Vec<u8>, address: Option<IpAddr>) {
@@ -376,6 +463,14 @@ fn seconds(out: &mut Vec<u8>, value: Duration) {
     six_digits(out, value.subsec_micros());
 }
 
+fn microseconds(out: &mut Vec<u8>, value: Duration) {
+    let ns = u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
+    decimal(out, ns / 1000);
+    out.push(b'.');
+    let rest = ns % 1000;
+    out.extend([rest / 100, rest / 10 % 10, rest % 10].map(|digit| b'0' + digit as u8));
+}
+
 fn six_digits(out: &mut Vec<u8>, mut value: u32) {
     let mut digits = [b'0'; 6];
     for digit in digits.iter_mut().rev() {
@@ -462,6 +557,7 @@ pub(super) mod tests {
             duration: Duration::from_micros(12_345_678),
             ttfb: Duration::from_micros(123),
             io_wait: Duration::ZERO,
+            timing: Timing::default(),
             source: Source::Memory,
             end: End::Complete,
             referer: b"",
@@ -476,7 +572,8 @@ pub(super) mod tests {
     }
 
     fn json(record: &Record) -> serde_json::Value {
-        serde_json::from_str(&line(Format::Json, record)).expect("a line is JSON")
+        let format = Format::Json { timing: false };
+        serde_json::from_str(&line(format, record)).expect("a line is JSON")
     }
 
     /// Undoes the escapes of a decoded JSON string, as the module's text says.
@@ -562,6 +659,54 @@ pub(super) mod tests {
                 ..record()
             })["peer"],
             serde_json::Value::Null
+        );
+    }
+
+    #[test]
+    fn json_line_with_timing() {
+        use crate::chunks::Trip;
+        use crate::stall::Step;
+        let arrived = std::time::Instant::now();
+        let at = |us| arrived + Duration::from_micros(us);
+        let mut chunks = Chunks::new(arrived);
+        let read = chunks.read(&Trip {
+            asked: at(10),
+            read_start: at(200),
+            read_end: at(3_000),
+            bytes: 512,
+        });
+        chunks.wrote(read, at(3_050), at(3_070), 500);
+        chunks.wrote(None, at(3_100), at(3_200), 7);
+        let mut steps = Times::default();
+        steps.add(Step::Parse, Duration::from_nanos(2_045));
+        steps.add(Step::Send, Duration::from_micros(3_200));
+        let timing = Timing {
+            steps,
+            trips: 1,
+            queue: Duration::from_micros(190),
+            read: Duration::from_micros(2_800),
+            write: Duration::from_micros(120),
+            engine: Some("threads"),
+            chunks: Some(&chunks),
+        };
+        let of = |timing| {
+            let format = Format::Json { timing: true };
+            let line = line(format, &Record { timing, ..record() });
+            line.split_once("\"user_agent\"")
+                .expect("before")
+                .1
+                .to_owned()
+        };
+        assert_eq!(
+            of(timing),
+            ":\"curl/8.14.1\",\"timing_us\":{\"parse\":2.045,\"send\":3200.000,\"queue\":190.000,\
+             \"read\":2800.000,\"write\":120.000},\"trips\":1,\"engine\":\"threads\",\
+             \"chunks_us\":[[10,200,3000,3050,3070,500],[null,null,null,3100,3200,7]],\"chunks_omitted\":0}\n"
+        );
+        assert_eq!(
+            of(Timing::default()),
+            ":\"curl/8.14.1\",\"timing_us\":{\"queue\":0.000,\"read\":0.000,\"write\":0.000},\
+             \"trips\":0,\"engine\":null}\n"
         );
     }
 

@@ -205,7 +205,14 @@ pub const TABLES: &[Table] = &[
                 "format",
                 Kind::Word(&["combined", "json"]),
                 Some("combined"),
-                "The form of a line: the Combined Log Format, or one JSON object.",
+                "The form of a line: the Combined Log Format, or one JSON object; see [log.md](log.md).",
+            ),
+            key(
+                "timing",
+                Kind::Word(&["off", "request", "chunk"]),
+                Some("off"),
+                "What a JSON line says besides the totals: the time of each step (`\"request\"`), and when each chunk was \
+                 queued, read and written (`\"chunk\"`). `levity timing` makes a table and a picture of it.",
             ),
         ],
     },
@@ -261,6 +268,7 @@ pub const TABLES: &[Table] = &[
             INDEX,
             PRECOMPRESSED,
             SYMLINKS,
+            SERVER_TIMING,
         ],
     },
     Table {
@@ -304,6 +312,10 @@ pub const TABLES: &[Table] = &[
             Key {
                 default: None,
                 ..SYMLINKS
+            },
+            Key {
+                default: None,
+                ..SERVER_TIMING
             },
         ],
     },
@@ -387,6 +399,14 @@ const SYMLINKS: Key = key(
     Kind::Word(&["beneath", "follow"]),
     Some("beneath"),
     "Which symbolic links are followed: those that stay beneath the root, or every one.",
+);
+
+const SERVER_TIMING: Key = key(
+    "server_timing",
+    Kind::Boolean,
+    Some("false"),
+    "Whether responses say in a `Server-Timing` field how long their making took, which browsers show. Everyone who \
+     asks may then know what was in memory.",
 );
 
 impl Table {

@@ -138,6 +138,16 @@ pub struct Log {
     pub access: AccessLog,
     /// What a line looks like.
     pub format: LogFormat,
+    /// What a line says of where the time went; more than the totals only in JSON.
+    pub timing: LogTiming,
+}
+
+impl Log {
+    /// Whether lines tell of each chunk.
+    #[must_use]
+    pub fn tells_chunks(&self) -> bool {
+        self.timing == LogTiming::Chunk && self.access != AccessLog::Off
+    }
 }
 
 /// Where the lines of the access log go.
@@ -160,6 +170,17 @@ pub enum LogFormat {
     Json,
 }
 
+/// What a line of the access log says of where the time went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogTiming {
+    /// The totals that every line has.
+    Off,
+    /// The time of each step.
+    Request,
+    /// That, and what became of each chunk.
+    Chunk,
+}
+
 /// `[[site]]`: what is served under which names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
@@ -176,6 +197,8 @@ pub struct Site {
     pub precompressed: Vec<Coding>,
     /// Which symbolic links are followed.
     pub symlinks: Symlinks,
+    /// Whether responses have a `Server-Timing` field.
+    pub server_timing: bool,
     /// Serves this one file of `root`, at `/` and under its own name, and nothing else. No key of the
     /// file sets it; `levity serve FILE` does.
     pub only: Option<std::ffi::OsString>,
@@ -212,6 +235,8 @@ pub struct Route {
     pub precompressed: Option<Vec<Coding>>,
     /// Which symbolic links are followed.
     pub symlinks: Option<Symlinks>,
+    /// Whether responses have a `Server-Timing` field.
+    pub server_timing: Option<bool>,
     /// How files are read.
     pub disk: PlaceDisk,
     /// Changes to the header fields of responses.
@@ -436,13 +461,29 @@ fn chunk_bytes(fields: &Fields<'_>) -> Option<usize> {
 }
 
 fn log(fields: &Fields<'_>) -> Log {
+    let format = fields.word("format");
     Log {
         access: access(fields),
-        format: match fields.word("format") {
+        format: match format {
             Some("json") => LogFormat::Json,
             _ => LogFormat::Combined,
         },
+        timing: timing(fields, format),
     }
+}
+
+fn timing(fields: &Fields<'_>, format: Option<&str>) -> LogTiming {
+    let timing = match fields.word("timing") {
+        Some("request") => LogTiming::Request,
+        Some("chunk") => LogTiming::Chunk,
+        _ => LogTiming::Off,
+    };
+    let is_combined = format == Some("combined") || !fields.has("format");
+    if timing != LogTiming::Off && is_combined {
+        let help = "write `format = \"json\"` beside it".to_owned();
+        fields.report("timing", "only lines in JSON have room for it", Some(help));
+    }
+    timing
 }
 
 fn access(fields: &Fields<'_>) -> AccessLog {

@@ -49,6 +49,7 @@ fn site(fields: &Fields<'_>, names: &mut Names) -> Site {
         index: index(fields).unwrap_or_else(|| vec!["index.html".to_owned()]),
         precompressed: precompressed(fields).unwrap_or_default(),
         symlinks: symlinks(fields).unwrap_or(Symlinks::Beneath),
+        server_timing: fields.boolean("server_timing").unwrap_or(false),
         only: None,
         disk: disk(fields),
         routes: routes(fields),
@@ -252,6 +253,7 @@ fn route(fields: &Fields<'_>) -> Option<Route> {
     let precompressed = precompressed(fields);
     let symlinks = symlinks(fields);
     let disk = disk(fields);
+    let server_timing = fields.boolean("server_timing");
     let headers = headers(&fields.child("headers"));
     Some(Route {
         path: path?,
@@ -262,6 +264,7 @@ fn route(fields: &Fields<'_>) -> Option<Route> {
         precompressed,
         symlinks,
         disk,
+        server_timing,
         headers,
     })
 }

@@ -86,7 +86,8 @@ fn defaults() {
         log,
         Log {
             access: AccessLog::Stdout,
-            format: LogFormat::Combined
+            format: LogFormat::Combined,
+            timing: LogTiming::Off
         }
     );
     assert_eq!(admin, None);
@@ -176,6 +177,7 @@ watch = \"inotify\"
 [log]
 access = \"./access.log\"
 format = \"json\"
+timing = \"chunk\"
 [admin]
 listen = \"unix:admin.sock\"
 [limits]
@@ -191,6 +193,7 @@ root = \"/srv/a\"
 listing = true
 index = []
 symlinks = \"follow\"
+server_timing = true
 [[site.route]]
 path = \"/static/*\"
 root = \"/srv/static\"
@@ -200,6 +203,7 @@ index = [\"a.htm\", \"b.htm\"]
 precompressed = [\"br\"]
 symlinks = \"beneath\"
 disk = { engine = \"gthread-aio\", chunk = \"1MiB\", direct = \"never\" }
+server_timing = false
 headers = { set = { \"X-B\" = \"1\", \"X-A\" = \"2\" }, remove = [\"ETag\"] }
 [[site]]
 root = \"/srv/b\"
@@ -224,7 +228,8 @@ root = \"/srv/b\"
         config.log,
         Log {
             access: AccessLog::File("./access.log".into()),
-            format: LogFormat::Json
+            format: LogFormat::Json,
+            timing: LogTiming::Chunk
         }
     );
     assert_eq!(config.admin, Some(Address::Unix("admin.sock".into())));
@@ -253,12 +258,14 @@ root = \"/srv/b\"
             chunk_bytes: Some(1 << 20),
             direct: Some(Direct::Never),
         },
+        server_timing: Some(false),
         headers: Headers {
             set: vec![pair("X-B", "1"), pair("X-A", "2")],
             remove: vec!["ETag".to_owned()],
         },
     };
     assert_eq!(first.routes, [route]);
+    assert!(first.server_timing && !second.server_timing);
     assert_eq!(second.root, Path::new("/srv/b"));
 }
 
@@ -370,6 +377,27 @@ fn words() {
             "8:12 `Follow` is no value of `symlinks` [did you mean \"follow\"?]",
         ],
     );
+}
+
+#[test]
+fn timing_needs_json() {
+    let told = [
+        "2:10 `timing`: only lines in JSON have room for it [write `format = \"json\"` beside it]",
+    ];
+    assert_told_in("[log]\ntiming = \"chunk\"", &told);
+    assert_told_in("[log]\ntiming = \"request\"\nformat = \"combined\"", &told);
+    assert_told_in(
+        "[log]\ntiming = \"chunks\"\nformat = \"jsn\"",
+        &[
+            "2:10 `chunks` is no value of `timing` [did you mean \"chunk\"?]",
+            "3:10 `jsn` is no value of `format` [did you mean \"json\"?]",
+        ],
+    );
+    assert_told_in(
+        "[log]\ntiming = \"chunk\"\nformat = \"jsn\"",
+        &["3:10 `jsn` is no value of `format` [did you mean \"json\"?]"],
+    );
+    all("[log]\ntiming = \"off\"");
 }
 
 #[test]

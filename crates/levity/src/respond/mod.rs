@@ -113,6 +113,8 @@ pub struct Response {
     pub body: Body,
     /// The connection cannot go on after this.
     pub close: bool,
+    /// Metrics of a `Server-Timing` field, where the place wants one.
+    pub server_timing: Option<String>,
 }
 
 impl Response {
@@ -123,6 +125,7 @@ impl Response {
             fields: Fields::default(),
             body: Body::None,
             close: false,
+            server_timing: None,
         }
     }
 }

@@ -11,6 +11,7 @@ use super::worker::WorkerStats;
 use super::{Ahead, DeviceFigures, DiskFigures, EngineFigures, Stats};
 use crate::access_log::{End, Source};
 use crate::diagnostics;
+use crate::stall::Step;
 
 /// Prometheus' kinds of metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +105,16 @@ fn sources(scrape: &Scrape, samples: &mut Samples) {
             &[("source", source.label())],
             scrape.sum(|worker| worker.source(source)),
         );
+    }
+}
+
+fn steps(scrape: &Scrape, samples: &mut Samples) {
+    for step in Step::TIMED {
+        let workers = scrape.stats.workers.iter();
+        let parts = workers.filter_map(|worker| Some(worker.step(step)?.figures()));
+        if let Some(total) = HistogramFigures::total(parts) {
+            samples.histogram(&[("step", step.label())], &total);
+        }
     }
 }
 
@@ -201,6 +212,18 @@ pub(super) const METRICS: &[Metric] = &[
         help: "Time in which a request waited for a disk engine.",
         grows: "See whether levity_disk_queue_seconds (too many reads for the device) or levity_disk_service_seconds (a slow device) makes it up.",
         samples: |scrape, samples| scrape.histogram(samples, |worker| &worker.io_wait),
+    },
+    Metric {
+        name: "levity_step_duration_seconds",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &["step"],
+        help: "Time that a request spent in each step: accept (from the connection to its first request, only once per connection), parse, route, \
+               resolve, respond, filter, send. Waiting for the disk and for the client is included: in resolve and send.",
+        grows: "`resolve`: files that are not open yet wait for the disk; compare with levity_disk_queue_seconds and levity_disk_service_seconds. \
+                `send`: the same for the content, or slow clients. `accept` and `parse`: clients that are slow to ask, or a busy loop. `respond`: \
+                large listings. `log.timing` and `levity timing` show which requests.",
+        samples: steps,
     },
     Metric {
         name: "levity_connections",
@@ -322,7 +345,8 @@ pub(super) const METRICS: &[Metric] = &[
         unit: "seconds",
         labels: &["engine"],
         help: "Time that an operation waited before the device got it.",
-        grows: "As levity_disk_queue_depth.",
+        grows: "As levity_disk_queue_depth. Much more of it than of levity_disk_service_seconds means too few readers (`disk.depth`) or more \
+                requests than the device can serve; `levity timing` tells which.",
         samples: |scrape, samples| {
             scrape.each_engine(|engine, labels| samples.histogram(labels, &engine.queue));
         },

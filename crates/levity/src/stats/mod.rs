@@ -190,7 +190,9 @@ impl fmt::Debug for Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access_log::{End, Record, Source};
+    use crate::access_log::{End, Record, Source, Timing};
+    use crate::stall::Step;
+    use crate::steps::Times;
     use std::collections::{BTreeMap, BTreeSet};
 
     fn record(status: u16, source: Source) -> Record<'static> {
@@ -206,11 +208,22 @@ mod tests {
             duration: Duration::from_millis(3),
             ttfb: Duration::from_micros(80),
             io_wait: Duration::ZERO,
+            timing: Timing {
+                steps: steps(),
+                ..Timing::default()
+            },
             source,
             end: End::Complete,
             referer: b"",
             user_agent: b"",
         }
+    }
+
+    fn steps() -> Times {
+        let mut times = Times::default();
+        times.add(Step::Route, Duration::from_nanos(300));
+        times.add(Step::Send, Duration::from_micros(70));
+        times
     }
 
     fn disk() -> DiskFigures {
@@ -360,6 +373,12 @@ mod tests {
             "levity_request_duration_seconds_bucket{le=\"0.0025\"} 0",
             "levity_request_duration_seconds_bucket{le=\"0.005\"} 4",
             "levity_request_duration_seconds_sum 0.012",
+            "levity_step_duration_seconds_bucket{step=\"route\",le=\"0.000001\"} 4",
+            "levity_step_duration_seconds_bucket{step=\"send\",le=\"0.000064\"} 0",
+            "levity_step_duration_seconds_bucket{step=\"send\",le=\"0.000256\"} 4",
+            "levity_step_duration_seconds_sum{step=\"send\"} 0.00028",
+            "levity_step_duration_seconds_count{step=\"resolve\"} 0",
+            "levity_disk_queue_seconds_count{engine=\"threads\"} 5",
             "levity_connections{state=\"open\"} 2",
             "levity_connections_accepted_total 4",
             "levity_connection_ends_total{end=\"timeout\"} 2",

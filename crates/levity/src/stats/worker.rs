@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::cells::{Counter, Histogram, HistogramFigures};
+use super::cells::{Counter, Fourfold, Histogram, HistogramFigures};
 use crate::access_log::{End, Record, Source};
-use crate::stall::Pulse;
+use crate::stall::{Pulse, Step};
 
 /// Of requests, in microseconds: 50 us to 60 s.
 pub(super) const REQUEST_BOUNDS_US: &[u64] = &[
@@ -59,6 +59,7 @@ pub struct WorkerStats {
     pub(super) duration: Histogram,
     pub(super) ttfb: Histogram,
     pub(super) io_wait: Histogram,
+    steps: [Fourfold; Step::TIMED.len()],
     pub(super) accepted: Counter,
     begun: Counter,
     answered: Counter,
@@ -88,6 +89,7 @@ impl WorkerStats {
             duration: Histogram::new(REQUEST_BOUNDS_US),
             ttfb: Histogram::new(REQUEST_BOUNDS_US),
             io_wait: Histogram::new(REQUEST_BOUNDS_US),
+            steps: Default::default(),
             accepted: Counter::default(),
             begun: Counter::default(),
             answered: Counter::default(),
@@ -164,6 +166,9 @@ impl WorkerStats {
         self.duration.observe(record.duration);
         self.ttfb.observe(record.ttfb);
         self.io_wait.observe(record.io_wait);
+        for (step, time) in record.timing.steps.iter() {
+            self.step(step).iter().for_each(|times| times.observe(time));
+        }
     }
 
     /// Sets the number of lines that this worker's access log has dropped.
@@ -198,6 +203,11 @@ impl WorkerStats {
         place
             .and_then(|place| self.statuses.get(place))
             .unwrap_or(&self.status_other)
+    }
+
+    /// The times of a step; `None` for what is none of a request's.
+    pub(super) fn step(&self, step: Step) -> Option<&Fourfold> {
+        self.steps.get(step.place()?)
     }
 
     /// Requests by status, and those with a status that HTTP does not know.

@@ -24,4 +24,5 @@ mod refused;
 mod signals;
 mod status;
 mod timeouts;
+mod timing;
 mod watch;

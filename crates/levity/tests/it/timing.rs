@@ -1,0 +1,193 @@
+//! Where the time of a request goes: log fields, `Server-Timing`, histograms, and `levity timing`.
+
+use serde_json::Value;
+
+use crate::support::{Launch, Server, Tree, per_engine, wait_until};
+
+/// The steps that a request for a file takes, as the log and the metrics name them.
+const STEPS: [&str; 6] = ["parse", "route", "resolve", "respond", "filter", "send"];
+
+/// A server that writes JSON lines with `timing` to a file of its own.
+fn logging(tree: &Tree, engine: &str, timing: &str) -> Server {
+    let tables = format!(
+        "[log]\naccess = \"{{own}}/log\"\nformat = \"json\"\ntiming = \"{timing}\"\n\
+         [admin]\nlisten = \"unix:{{own}}/admin\"\n"
+    );
+    // One worker, so that lines are in the order of the requests.
+    Launch::site(tree.path(), &tables, "")
+        .engine(engine)
+        .workers(1)
+        .start()
+}
+
+/// Waits until the log has `count` lines.
+#[track_caller]
+fn lines(server: &Server, count: usize) -> Vec<Value> {
+    let mut lines = Vec::new();
+    wait_until("lines in the log", || {
+        let text = std::fs::read_to_string(server.own("log")).unwrap_or_default();
+        lines = text.lines().map(str::to_owned).collect();
+        lines.len() >= count
+    });
+    assert_eq!(lines.len(), count, "{lines:?}");
+    let parsed = lines.iter().map(|line| serde_json::from_str(line));
+    parsed.map(|line| line.expect("JSON")).collect()
+}
+
+fn us(line: &Value, key: &str) -> f64 {
+    let value = line["timing_us"][key].as_f64();
+    value.unwrap_or_else(|| panic!("no {key}: {line}"))
+}
+
+/// What a chunk says: queued, read start, read end, write start, write end, bytes.
+fn chunks(line: &Value) -> Vec<Vec<Option<u64>>> {
+    let chunks = line["chunks_us"].as_array().expect("chunks");
+    let of = |chunk: &Value| {
+        let fields = chunk.as_array().expect("a chunk");
+        assert_eq!(fields.len(), 6, "{line}");
+        fields.iter().map(Value::as_u64).collect()
+    };
+    chunks.iter().map(of).collect()
+}
+
+per_engine! {
+    fn steps_add_up(engine) {
+        let tree = Tree::new();
+        tree.filled("large", 3_000_000);
+        let server = logging(&tree, engine, "request");
+        tree.evict("large");
+        let mut client = server.client();
+        client.get("/large").assert_status(200);
+        client.get("/none").assert_status(404);
+        let lines = lines(&server, 2);
+        for line in &lines {
+            let steps: f64 = STEPS.iter().map(|step| line["timing_us"][step].as_f64().unwrap_or(0.0)).sum();
+            let duration = line["dur"].as_f64().expect("dur") * 1e6;
+            assert!((steps - duration).abs() < 2.0, "{steps} {duration}: {line}");
+            assert!(line["chunks_us"].is_null(), "{line}");
+        }
+        let [large, none] = &lines[..] else { panic!("two lines") };
+        assert!(us(large, "accept") > 0.0, "{large}");
+        assert!(none["timing_us"]["accept"].is_null(), "not the first request: {none}");
+        for step in STEPS {
+            assert!(us(large, step) > 0.0, "{step}: {large}");
+        }
+        assert!(large["trips"].as_u64() > Some(0), "{large}");
+        let disk = us(large, "queue") + us(large, "read");
+        let waited = large["io_wait"].as_f64().expect("io_wait") * 1e6;
+        assert!(disk > 0.0 && disk <= waited + 1.0, "{large}");
+        assert!(us(large, "write") > 0.0 && us(large, "write") <= us(large, "send"), "{large}");
+        if engine != "auto" {
+            assert_eq!(large["engine"], engine);
+        }
+    }
+
+    fn chunks_are_in_order(engine) {
+        let tree = Tree::new();
+        tree.filled("small", 5_000);
+        tree.filled("large", 3_000_000);
+        let server = logging(&tree, engine, "chunk");
+        tree.evict("small");
+        tree.evict("large");
+        for path in ["/small", "/small", "/large"] {
+            server.get(path).assert_status(200);
+        }
+        let lines = lines(&server, 3);
+        for line in &lines {
+            let chunks = chunks(line);
+            let bytes: u64 = chunks.iter().filter(|chunk| chunk[4].is_some()).filter_map(|chunk| chunk[5]).sum();
+            assert_eq!(Some(bytes), line["bytes"].as_u64(), "{line}");
+            let duration = (line["dur"].as_f64().expect("dur") * 1e6).ceil() as u64;
+            for chunk in &chunks {
+                let moments: Vec<_> = chunk[..5].iter().flatten().copied().collect();
+                assert!(moments.is_sorted() && !moments.is_empty(), "{line}");
+                assert!(moments.iter().all(|moment| *moment <= duration), "{line}");
+            }
+            assert_eq!(line["chunks_omitted"], 0);
+        }
+        let of_large = chunks(&lines[2]);
+        assert!(of_large.iter().any(|chunk| chunk.iter().all(Option::is_some)), "{}", lines[2]);
+    }
+
+    fn server_timing(engine) {
+        let tree = Tree::new();
+        tree.filled("large", 300_000);
+        let route = "[[site.route]]\npath = \"/off/*\"\nstrip_prefix = \"/off\"\nserver_timing = false\n";
+        let server = Launch::site(tree.path(), "", &format!("server_timing = true\n{route}"))
+            .engine(engine)
+            .start();
+        tree.evict("large");
+        let mut client = server.client();
+        let cold = client.get("/large");
+        cold.assert_status(200);
+        let metrics = metrics(cold.header("server-timing").expect("a field"));
+        let names: Vec<_> = metrics.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["accept", "parse", "route", "resolve", "respond", "filter", "disk-queue", "disk-read"]
+        );
+        let again = client.get_with("/large", &[("Range", "bytes=0-9")]);
+        again.assert_status(206);
+        let again = again.header("server-timing").expect("a field").to_owned();
+        assert!(again.starts_with("parse;dur="), "no longer the first request: {again}");
+        assert!(client.get("/none").header("server-timing").is_some());
+        assert!(client.get("/off/large").header("server-timing").is_none());
+    }
+}
+
+/// `name;dur=ms` separated by commas: what the field's grammar (W3C Server Timing, 3.1) has of it here.
+fn metrics(field: &str) -> Vec<(String, f64)> {
+    let metric = |text: &str| {
+        let (name, ms) = text.split_once(";dur=").expect("a duration");
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        assert!(!name.is_empty() && name.bytes().all(token), "{field}");
+        let ms: f64 = ms.parse().expect("a number");
+        assert!(ms >= 0.0, "{field}");
+        (name.to_owned(), ms)
+    };
+    field.split(", ").map(metric).collect()
+}
+
+#[test]
+fn chunks_of_one_request_are_bounded() {
+    let tree = Tree::new();
+    tree.filled("large", 2_000_000);
+    let tables = "[disk]\nchunk = \"4KiB\"\n[log]\naccess = \"{own}/log\"\nformat = \"json\"\ntiming = \"chunk\"\n";
+    // This engine's reads are not in the page cache, as far as the probe knows.
+    let server = Launch::site(tree.path(), tables, "")
+        .engine("sendfile")
+        .start();
+    server.get("/large").assert_status(200);
+    let line = &lines(&server, 1)[0];
+    let noted = chunks(line).len() as u64;
+    let trips = line["trips"].as_u64().expect("trips");
+    assert!(noted <= 128, "{noted}");
+    if trips > 128 {
+        assert!(
+            line["chunks_omitted"].as_u64() >= Some(trips - 128),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn every_step_has_a_histogram() {
+    let tree = Tree::new();
+    tree.filled("small", 5_000);
+    let server = logging(&tree, "auto", "off");
+    let mut client = server.client();
+    for _ in 0..3 {
+        client.get("/small").assert_status(200);
+    }
+    let count = |step: &str| {
+        let series = format!("levity_step_duration_seconds_count{{step=\"{step}\"}}");
+        server.metrics(&server.own("admin")).sum(&series)
+    };
+    wait_until("all are counted", || count("send") == 3.0);
+    for step in STEPS {
+        assert_eq!(count(step), 3.0, "{step}");
+    }
+    assert_eq!(count("accept"), 1.0, "one connection");
+    let line = &lines(&server, 3)[0];
+    assert!(line["timing_us"].is_null(), "{line}");
+}
