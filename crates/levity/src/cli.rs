@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::address::Address;
 use crate::config::{self, Config, Errors, PlaceDisk, Site, Symlinks, keys};
+use crate::timing;
 use crate::top;
 
 /// Exit status when something fails while running.
@@ -149,6 +150,18 @@ enum Command {
         #[arg(long)]
         once: bool,
     },
+    /// Tell from a JSON access log where the time of its requests went
+    Timing {
+        /// The log; - is standard input. `format = "json"` and `timing = "chunk"` under [log] make one
+        #[arg(value_name = "LOG")]
+        log: PathBuf,
+        /// Draw every wait, read and write over time into a picture
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Args)]
@@ -264,6 +277,9 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
             config,
             once,
         }) => top(address, config.as_deref(), once, streams),
+        Some(Command::Timing { log, svg, json }) => {
+            Step::Exit(timing::run(&timing::Options { log, svg, json }, streams))
+        }
         None => {
             streams.err(EXAMPLES);
             Step::Exit(EXIT_USAGE)

@@ -60,11 +60,13 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     };
     conn.absences = trips.absences;
     let response = finish(conn, request, place, response, &mut steps);
+    trips.tell_client(place, &steps);
     let mut close = response.close;
     let mut sent = send::send(conn, request, response, &mut trips).await;
     if let Some(error) = sent.unsent.take() {
         let failure = respond::error::of_io(&error);
         let failure = finish(conn, request, place, failure, &mut steps);
+        trips.tell_client(place, &steps);
         close = failure.close;
         sent = send::send(conn, request, failure, &mut trips).await;
     }
@@ -93,9 +95,6 @@ fn finish(
     }
     response.close |= !request.head.keep_alive || conn.worker.is_draining();
     steps.enter(Step::Send);
-    if place.is_some_and(|place| place.server_timing) {
-        response.server_timing = Some(steps.server_timing());
-    }
     response
 }
 

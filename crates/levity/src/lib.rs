@@ -34,6 +34,7 @@ pub mod status;
 pub mod steps;
 pub mod stream;
 pub mod timer;
+pub mod timing;
 pub mod top;
 pub mod trip;
 pub mod worker;

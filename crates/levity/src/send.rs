@@ -22,7 +22,6 @@ use crate::diagnostics;
 use crate::request::Request;
 use crate::resolve::FIRST_BYTES;
 use crate::respond::{Body, FileBody, Response, error::reason};
-use crate::steps::server_timing_metric;
 use crate::trip::{Read, ReadAhead, Trips};
 
 /// The smallest read from the page cache, for a client that takes little at a time.
@@ -83,7 +82,6 @@ pub async fn send(
 ) -> Sent {
     let head_only = request.head.method == Method::Head;
     let mut sender = Sender::new(conn, &response, request.head.version);
-    sender.server_timing = response.server_timing.take();
     sender.tell_timing(trips);
     let outcome = sender
         .response(conn, &mut response.body, head_only, trips)
@@ -157,8 +155,6 @@ struct Sender {
     first_byte: Option<Instant>,
     /// When the last byte so far left.
     last_byte: Option<Instant>,
-    /// What a `Server-Timing` field says, before the disk's part of it.
-    server_timing: Option<String>,
     /// Where the fields end in a head that has no such field.
     fields_end: usize,
     /// How much to read from the page cache at once: about what the client takes at once.
@@ -192,7 +188,6 @@ impl Sender {
             body_bytes: 0,
             first_byte: None,
             last_byte: None,
-            server_timing: None,
             window_bytes: FIRST_BYTES,
             chunk_bytes: FIRST_BYTES,
             read_in: Duration::ZERO,
@@ -230,14 +225,9 @@ impl Sender {
 
     /// Adds what is known of the time so far to a head of which nothing has left.
     fn tell_timing(&mut self, trips: &Trips<'_>) {
-        let Some(metrics) = self.server_timing.as_ref().filter(|_| self.untouched()) else {
+        let Some(metrics) = trips.server_timing().filter(|_| self.untouched()) else {
             return;
         };
-        let mut metrics = metrics.clone();
-        if trips.count > 0 {
-            server_timing_metric(&mut metrics, "disk-queue", trips.queue);
-            server_timing_metric(&mut metrics, "disk-read", trips.read);
-        }
         self.head.truncate(self.fields_end);
         let _ = write!(self.head, "Server-Timing: {metrics}\r\n\r\n");
     }

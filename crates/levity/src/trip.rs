@@ -17,6 +17,7 @@ use crate::absences::Absences;
 use crate::chunks::{Chunks, Trip};
 use crate::route::Place;
 use crate::stats::{Ahead, WorkerStats};
+use crate::steps::{Steps, server_timing_metric};
 use crate::worker::Worker;
 
 /// How soon a later chunk asks again for a place in a full queue.
@@ -102,6 +103,8 @@ pub struct Trips<'a> {
     pub read: Duration,
     /// Giving bytes to the client, which includes waiting for it.
     pub write: Duration,
+    /// The steps as metrics of a `Server-Timing` field, where the client is told.
+    steps: Option<String>,
     chunks: Option<Chunks>,
     /// The last chunk that an engine brought.
     brought: Option<usize>,
@@ -125,6 +128,7 @@ impl<'a> Trips<'a> {
             queue: Duration::ZERO,
             read: Duration::ZERO,
             write: Duration::ZERO,
+            steps: None,
             chunks: config.log.tells_chunks().then(|| Chunks::new(arrived)),
             brought: None,
         }
@@ -137,6 +141,23 @@ impl<'a> Trips<'a> {
             self.terms.engine.map_or(own, EngineId::name)
         };
         (self.count > 0).then(engine)
+    }
+
+    /// Has the client told how long the steps before sending took, where the place wants that.
+    pub fn tell_client(&mut self, place: Option<&Place>, steps: &Steps) {
+        if place.is_some_and(|place| place.server_timing) {
+            self.steps = Some(steps.server_timing());
+        }
+    }
+
+    /// The value of a `Server-Timing` field as of now; `None` where there is none.
+    pub fn server_timing(&self) -> Option<String> {
+        let mut metrics = self.steps.clone()?;
+        if self.count > 0 {
+            server_timing_metric(&mut metrics, "disk-queue", self.queue);
+            server_timing_metric(&mut metrics, "disk-read", self.read);
+        }
+        Some(metrics)
     }
 
     /// The chunks, where they are asked for.

@@ -113,8 +113,6 @@ pub struct Response {
     pub body: Body,
     /// The connection cannot go on after this.
     pub close: bool,
-    /// Metrics of a `Server-Timing` field, where the place wants one.
-    pub server_timing: Option<String>,
 }
 
 impl Response {
@@ -125,7 +123,6 @@ impl Response {
             fields: Fields::default(),
             body: Body::None,
             close: false,
-            server_timing: None,
         }
     }
 }

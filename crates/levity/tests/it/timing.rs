@@ -1,8 +1,11 @@
 //! Where the time of a request goes: log fields, `Server-Timing`, histograms, and `levity timing`.
 
+use std::ffi::OsStr;
+use std::thread;
+
 use serde_json::Value;
 
-use crate::support::{Launch, Server, Tree, per_engine, wait_until};
+use crate::support::{Launch, Ran, Server, Tree, per_engine, wait_until};
 
 /// The steps that a request for a file takes, as the log and the metrics name them.
 const STEPS: [&str; 6] = ["parse", "route", "resolve", "respond", "filter", "send"];
@@ -190,4 +193,150 @@ fn every_step_has_a_histogram() {
     assert_eq!(count("accept"), 1.0, "one connection");
     let line = &lines(&server, 3)[0];
     assert!(line["timing_us"].is_null(), "{line}");
+}
+
+/// Clients that ask at once, each for a cold file of its own.
+const CROWD: usize = 12;
+
+/// A log of a crowd on a disk whose reads take some 30 ms, of which `depth` may be under way at once.
+fn crowded(tree: &Tree, depth: usize, timing: &str) -> Server {
+    let tables = format!(
+        "[disk]\ndepth = {depth}\n[log]\naccess = \"{{own}}/log\"\nformat = \"json\"\ntiming = \"{timing}\"\n"
+    );
+    let server = Launch::site(tree.path(), &tables, "")
+        .engine("simulated")
+        .environment("LEVITY_SIMULATED", "delay_ms=60")
+        .start();
+    let names: Vec<_> = (0..CROWD).map(|number| format!("cold{number}")).collect();
+    for name in &names {
+        tree.filled(name, 100_000);
+        tree.evict(name);
+    }
+    thread::scope(|scope| {
+        for name in &names {
+            let server = &server;
+            scope.spawn(move || server.get(&format!("/{name}")).assert_status(200));
+        }
+    });
+    lines(&server, CROWD);
+    server
+}
+
+fn timing(arguments: &[&OsStr]) -> Ran {
+    Launch::levity([OsStr::new("timing")])
+        .arguments(arguments)
+        .ran()
+}
+
+/// What `levity timing --json` says of a server's log.
+#[track_caller]
+fn told(server: &Server) -> Value {
+    let ran = timing(&[server.own("log").as_os_str(), OsStr::new("--json")]);
+    assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    serde_json::from_str(&ran.stdout).expect("JSON")
+}
+
+fn mean_us(told: &Value, name: &str) -> f64 {
+    let times = told["times"].as_array().expect("times");
+    let row = times.iter().find(|row| row["name"] == name);
+    let row = row.unwrap_or_else(|| panic!("no {name}: {told}"));
+    row["mean_us"].as_f64().expect("a mean")
+}
+
+/// The lesson of lighttpd's timing: too few readers show as queue wait, not as slow reads.
+#[test]
+fn too_few_readers_show_as_queue_wait() {
+    for timing in ["request", "chunk"] {
+        let tree = Tree::new();
+        let few = told(&crowded(&tree, 1, timing));
+        let enough = told(&crowded(&tree, 16, timing));
+        assert_eq!(few["dominant"]["part"], "queue", "{few}");
+        let sentence = few["dominant"]["sentence"].as_str().expect("a sentence");
+        assert!(sentence.contains("Raise `disk.depth`"), "{sentence}");
+        assert!(
+            mean_us(&few, "disk queue") > 2.0 * mean_us(&few, "disk read"),
+            "{few}"
+        );
+        assert_eq!(enough["dominant"]["part"], "read", "{enough}");
+        assert!(
+            mean_us(&enough, "disk queue") < mean_us(&enough, "disk read"),
+            "{enough}"
+        );
+        let readers = |told: &Value| {
+            told["readers"]
+                .as_array()
+                .and_then(|all| all.last().cloned())
+        };
+        match timing {
+            "chunk" => assert_eq!(readers(&few).expect("readers")["in_flight_to"], 1, "{few}"),
+            _ => assert_eq!(readers(&few), None),
+        }
+        assert_eq!(few["requests"], CROWD);
+        assert_eq!(few["sources"][0]["engine"], "simulated");
+    }
+}
+
+#[test]
+fn a_table_and_a_picture() {
+    let tree = Tree::new();
+    let server = crowded(&tree, 4, "chunk");
+    let picture = server.own("timing.svg");
+    let log = server.own("log");
+    let ran = timing(&[log.as_os_str(), OsStr::new("--svg"), picture.as_os_str()]);
+    assert_eq!((ran.status, ran.stderr.as_str()), (0, ""));
+    assert!(ran.stdout.starts_with("12 requests in "), "{}", ran.stdout);
+    for row in [
+        "request",
+        "resolve",
+        "send",
+        "disk queue",
+        "disk read",
+        "write",
+        "in flight",
+    ] {
+        let is_there = ran.stdout.lines().any(|line| line.starts_with(row));
+        assert!(is_there, "{row}: {}", ran.stdout);
+    }
+    let svg = std::fs::read_to_string(picture).expect("a picture");
+    assert!(
+        svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n"),
+        "{svg}"
+    );
+    assert_eq!(
+        svg.matches("<path ").count(),
+        3,
+        "one for each of queue, read and write"
+    );
+}
+
+#[test]
+fn what_is_no_log_is_refused() {
+    let tree = Tree::new();
+    tree.filled("small", 100);
+    let server = Launch::site(tree.path(), "[log]\naccess = \"{own}/log\"\n", "").start();
+    server.get("/small").assert_status(200);
+    let log = server.own("log");
+    wait_until("a line", || {
+        std::fs::metadata(&log).is_ok_and(|meta| meta.len() > 0)
+    });
+    let ran = timing(&[log.as_os_str()]);
+    assert_eq!((ran.status, ran.stdout.as_str()), (1, ""));
+    assert!(
+        ran.stderr.contains("combined format") && ran.stderr.contains("timing = \"chunk\""),
+        "{}",
+        ran.stderr
+    );
+    let ran = timing(&[OsStr::new("/none/at/all")]);
+    assert!(
+        ran.status == 1 && ran.stderr.starts_with("error: cannot read /none/at/all: "),
+        "{}",
+        ran.stderr
+    );
+    // Standard input is empty.
+    let ran = timing(&[OsStr::new("-")]);
+    assert!(
+        ran.status == 1 && ran.stderr.contains("has no lines"),
+        "{}",
+        ran.stderr
+    );
 }

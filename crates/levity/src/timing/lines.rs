@@ -1,0 +1,287 @@
+//! From the lines of a JSON access log to requests.
+
+use std::fmt;
+use std::io::{self, BufRead, Read as _};
+
+use serde_json::Value;
+
+use crate::chunks::Chunk;
+use crate::stall::Step;
+
+/// A longer line, in bytes, is no line of ours.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// Bad lines of which the place is kept.
+const TROUBLES_KEPT_MAX: usize = 10;
+
+/// What a line says. Times are in microseconds.
+#[derive(Debug, Default)]
+pub(super) struct Request {
+    /// When it came, since 1970.
+    pub(super) arrived_us: i64,
+    pub(super) duration_us: f64,
+    pub(super) ttfb_us: f64,
+    pub(super) io_wait_us: f64,
+    pub(super) bytes: u64,
+    /// `src`.
+    pub(super) source: String,
+    /// The engine that was asked; empty when none was.
+    pub(super) engine: String,
+    pub(super) timing: Option<Timing>,
+    pub(super) chunks: Vec<Chunk>,
+    pub(super) chunks_omitted: u64,
+}
+
+/// `timing_us` of a line, and `trips` beside it.
+#[derive(Debug, Default)]
+pub(super) struct Timing {
+    /// In the order of [`Step::TIMED`].
+    pub(super) steps: [Option<f64>; Step::TIMED.len()],
+    pub(super) queue: f64,
+    pub(super) read: f64,
+    pub(super) write: f64,
+    pub(super) trips: u64,
+}
+
+/// What is wrong with a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// It is one of the combined format.
+    Combined,
+    NotJson,
+    TooLong,
+    /// This key is absent, or has no value of its kind.
+    Key(&'static str),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Combined => f.write_str("in the combined format"),
+            Self::NotJson => f.write_str("not JSON"),
+            Self::TooLong => write!(f, "longer than {LINE_BYTES_MAX} bytes"),
+            Self::Key(key) => write!(f, "no `{key}`, or not as the access log writes it"),
+        }
+    }
+}
+
+/// The lines that were left out.
+#[derive(Debug, Default)]
+pub(super) struct Troubles {
+    pub(super) count: u64,
+    /// The first of them, by their number, counted from 1.
+    pub(super) kept: Vec<(u64, Trouble)>,
+}
+
+impl Troubles {
+    fn add(&mut self, line: u64, trouble: Trouble) {
+        self.count += 1;
+        if self.kept.len() < TROUBLES_KEPT_MAX {
+            self.kept.push((line, trouble));
+        }
+    }
+
+    pub(super) fn first(&self) -> Option<&(u64, Trouble)> {
+        self.kept.first()
+    }
+
+    /// For people; nothing when nothing was left out.
+    pub(super) fn told(&self, log: &str) -> String {
+        if self.count == 0 {
+            return String::new();
+        }
+        let mut text = match self.count {
+            1 => "1 line was left out:\n".to_owned(),
+            count => format!("{count} lines were left out:\n"),
+        };
+        for (line, trouble) in &self.kept {
+            text += &format!("{log} line {line}: {trouble}\n");
+        }
+        let more = self.count - self.kept.len() as u64;
+        if more > 0 {
+            text += &format!("and {more} more\n");
+        }
+        text
+    }
+}
+
+/// Gives each line to `take`; empty ones are passed over.
+///
+/// # Errors
+/// Those of reading.
+pub(super) fn read(log: &mut dyn BufRead, mut take: impl FnMut(Request)) -> io::Result<Troubles> {
+    let mut troubles = Troubles::default();
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        if log.take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        if line.len() as u64 == LINE_BYTES_MAX && !line.ends_with(b"\n") {
+            log.skip_until(b'\n')?;
+            troubles.add(number, Trouble::TooLong);
+        } else if !line.trim_ascii().is_empty() {
+            match request(&line) {
+                Ok(request) => take(request),
+                Err(trouble) => troubles.add(number, trouble),
+            }
+        }
+    }
+    Ok(troubles)
+}
+
+fn request(line: &[u8]) -> Result<Request, Trouble> {
+    let value: Value = serde_json::from_slice(line).map_err(|_| not_json(line))?;
+    let arrived_us = value["time"].as_str().and_then(unix_us);
+    Ok(Request {
+        arrived_us: arrived_us.ok_or(Trouble::Key("time"))?,
+        duration_us: seconds_in_us(&value, "dur")?,
+        ttfb_us: seconds_in_us(&value, "ttfb")?,
+        io_wait_us: seconds_in_us(&value, "io_wait")?,
+        bytes: value["bytes"].as_u64().ok_or(Trouble::Key("bytes"))?,
+        source: value["src"].as_str().ok_or(Trouble::Key("src"))?.to_owned(),
+        engine: value["engine"].as_str().unwrap_or("").to_owned(),
+        timing: timing(&value)?,
+        chunks: chunks(&value["chunks_us"])?,
+        chunks_omitted: value["chunks_omitted"].as_u64().unwrap_or(0),
+    })
+}
+
+fn not_json(line: &[u8]) -> Trouble {
+    let is_combined = line.windows(4).any(|part| part == b" - [");
+    match is_combined && !line.starts_with(b"{") {
+        true => Trouble::Combined,
+        false => Trouble::NotJson,
+    }
+}
+
+/// A time that is neither negative nor longer than any process lives.
+fn time(value: &Value) -> Option<f64> {
+    value.as_f64().filter(|time| (0.0..1e15).contains(time))
+}
+
+fn seconds_in_us(value: &Value, key: &'static str) -> Result<f64, Trouble> {
+    let seconds = time(&value[key]).ok_or(Trouble::Key(key))?;
+    Ok(seconds * 1e6)
+}
+
+fn timing(value: &Value) -> Result<Option<Timing>, Trouble> {
+    let object = &value["timing_us"];
+    if object.is_null() {
+        return Ok(None);
+    }
+    let of = |key| time(&object[key]).ok_or(Trouble::Key("timing_us"));
+    Ok(Some(Timing {
+        steps: Step::TIMED.map(|step| time(&object[step.label()])),
+        queue: of("queue")?,
+        read: of("read")?,
+        write: of("write")?,
+        trips: value["trips"].as_u64().ok_or(Trouble::Key("trips"))?,
+    }))
+}
+
+fn chunks(value: &Value) -> Result<Vec<Chunk>, Trouble> {
+    let chunks = value.as_array().map_or(&[][..], Vec::as_slice);
+    let chunk = |chunk: &Value| {
+        let fields = chunk.as_array()?;
+        let moment = |place: usize| fields.get(place)?.as_u64().filter(|us| *us < 1 << 50);
+        let disk = || Some([moment(0)?, moment(1)?, moment(2)?]);
+        let write = || Some([moment(3)?, moment(4)?]);
+        let (disk, write) = (disk(), write());
+        let in_order =
+            disk.is_none_or(|disk| disk.is_sorted()) && write.is_none_or(|write| write.is_sorted());
+        in_order.then_some(Chunk {
+            disk,
+            write,
+            bytes: fields.get(5)?.as_u64()?,
+        })
+    };
+    let all = chunks.iter().map(chunk);
+    all.collect::<Option<_>>().ok_or(Trouble::Key("chunks_us"))
+}
+
+/// Microseconds since 1970, from `2026-11-20T19:42:07.000042Z`.
+fn unix_us(text: &str) -> Option<i64> {
+    let bytes = text.as_bytes();
+    let shape = b"0000-00-00T00:00:00.000000Z";
+    let fits = |(byte, form): (&u8, &u8)| match form {
+        b'0' => byte.is_ascii_digit(),
+        _ => byte == form,
+    };
+    if bytes.len() != shape.len() || !bytes.iter().zip(shape).all(fits) {
+        return None;
+    }
+    let number = |from: usize, to: usize| text[from..to].parse::<i64>().ok();
+    let days = days_since_1970(number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let seconds = days * 86_400 + number(11, 13)? * 3_600 + number(14, 16)? * 60 + number(17, 19)?;
+    Some(seconds * 1_000_000 + number(20, 26)?)
+}
+
+/// Counts in years that begin on the first of March, so that the leap day comes last (Howard Hinnant,
+/// "chrono-compatible low-level date algorithms", `days_from_civil`).
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (text, seconds) in [
+            ("1970-01-01T00:00:00.000000Z", 0),
+            ("2000-02-29T23:59:59.000000Z", 951_868_799),
+            ("2026-11-20T19:42:07.000042Z", 1_795_203_727),
+            ("2100-03-01T00:00:00.000000Z", 4_107_542_400),
+        ] {
+            let us = if text.contains("42Z") { 42 } else { 0 };
+            assert_eq!(unix_us(text), Some(seconds * 1_000_000 + us), "{text}");
+        }
+        for text in [
+            "",
+            "2026-11-20",
+            "2026-11-20T19:42:07.00004Z",
+            "2026-11-20t19:42:07.000042Z",
+        ] {
+            assert_eq!(unix_us(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn chunks_are_read_as_they_are_written() {
+        let value = serde_json::json!([
+            [1, 2, 3, 4, 5, 600],
+            [null, null, null, 7, 9, 8],
+            [1, 2, 3, null, null, 0]
+        ]);
+        let chunks = chunks(&value).unwrap();
+        assert_eq!(chunks[0].disk, Some([1, 2, 3]));
+        assert_eq!((chunks[1].disk, chunks[1].write), (None, Some([7, 9])));
+        assert_eq!((chunks[2].write, chunks[2].bytes), (None, 0));
+        for wrong in [
+            serde_json::json!([1]),
+            serde_json::json!([[1, 2, 3, 4, 5]]),
+            serde_json::json!([[3, 2, 1, 4, 5, 0]]),
+        ] {
+            assert!(super::chunks(&wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_passed_over_in_bounded_memory() {
+        let mut log = vec![b'{'; LINE_BYTES_MAX as usize * 3];
+        log.push(b'\n');
+        log.extend_from_slice(b"also not\n");
+        let troubles = read(&mut log.as_slice(), |_| panic!("a request")).unwrap();
+        assert_eq!(
+            troubles.kept,
+            [(1, Trouble::TooLong), (2, Trouble::NotJson)]
+        );
+    }
+}

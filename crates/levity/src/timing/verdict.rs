@@ -1,0 +1,239 @@
+//! What made up most of a run's time, in a plain sentence, and what to do about it.
+
+use super::readers::{self, Level};
+use super::run::Run;
+use super::table::{rate, time};
+
+/// More readers that do not finish this much more in a second are too many.
+const GAIN_MIN: f64 = 1.1;
+
+/// Where time can have gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Waiting for a turn at the disk.
+    Queue,
+    /// At the disk.
+    Read,
+    /// Waiting for the disk, when the log does not tell queue and read apart.
+    Disk,
+    /// Between the disk and the loop.
+    Handover,
+    /// Giving bytes to clients.
+    Write,
+    /// Everything else.
+    Server,
+}
+
+impl Part {
+    /// The word in JSON.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Read => "read",
+            Self::Disk => "disk",
+            Self::Handover => "handover",
+            Self::Write => "write",
+            Self::Server => "server",
+        }
+    }
+}
+
+/// What dominates, and what that means.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub(super) part: Part,
+    /// Of the time of all requests, from 0 to 1.
+    pub(super) share: f64,
+    pub(super) sentence: String,
+}
+
+pub(super) fn verdict(run: &Run) -> Verdict {
+    let total = run.requests.total_us().max(1e-3);
+    let (part, us) = dominant(run);
+    let share = (us / total).min(1.0);
+    Verdict {
+        part,
+        share,
+        sentence: sentence(run, part, share),
+    }
+}
+
+/// The parts have no time in common.
+fn dominant(run: &Run) -> (Part, f64) {
+    let total = run.requests.total_us();
+    let disk = run.io_wait.total_us();
+    if run.timed == 0 {
+        let parts = [(Part::Disk, disk), (Part::Server, total - disk)];
+        return largest(&parts);
+    }
+    let (queue, read) = (run.queue.total_us(), run.read.total_us());
+    let write = run.write.total_us();
+    largest(&[
+        (Part::Queue, queue),
+        (Part::Read, read),
+        (Part::Handover, run.handover.total_us()),
+        (Part::Write, write),
+        (Part::Server, total - disk - write),
+    ])
+}
+
+fn largest(parts: &[(Part, f64)]) -> (Part, f64) {
+    let largest = parts.iter().max_by(|one, other| one.1.total_cmp(&other.1));
+    *largest.expect("there are parts")
+}
+
+fn sentence(run: &Run, part: Part, share: f64) -> String {
+    let percent = share * 100.0;
+    let crowd = readers::extremes(&readers::levels(run)).filter(|(calm, busy)| !gains(calm, busy));
+    match (part, crowd) {
+        (Part::Queue | Part::Read, Some((calm, busy))) => too_many(part, percent, &calm, &busy),
+        (Part::Queue, None) => too_few(run, percent),
+        (Part::Read, None) => format!(
+            "Reading itself dominates: {percent:.0} % of the time, {} per trip, while waiting for a turn took {}. \
+             There are enough readers. Keep more of the content in memory, spread it over more disks, or get faster ones; \
+             compare with `iostat -x`.",
+            time(per_trip(run, run.read.total_us())),
+            time(per_trip(run, run.queue.total_us())),
+        ),
+        (Part::Disk, _) => format!(
+            "Waiting for the disk dominates: {percent:.0} % of the time. The log does not tell waiting for a turn and \
+             reading apart: write `timing = \"chunk\"` under [log]."
+        ),
+        (Part::Handover, _) => format!(
+            "Waiting for the event loop dominates: {percent:.0} % of the time lay between the end of a read and the loop that \
+             took it up, or reads were given up after limits.io_timeout. Look at levity_loop_hog_seconds and \
+             levity_worker_run_queue_wait_seconds_total, and for 5xx in the log."
+        ),
+        (Part::Write, _) => format!(
+            "Giving bytes to clients dominates: {percent:.0} % of the time, waiting for them included. The disk is not the \
+             limit; the network or slow clients are."
+        ),
+        (Part::Server, _) if run.timed == 0 => format!(
+            "The disk does not dominate: {:.0} % of the time was spent waiting for it. What the rest was the log does not tell: \
+             write `timing = \"chunk\"` under [log].",
+            100.0 - percent
+        ),
+        (Part::Server, _) => format!(
+            "Neither disk nor clients dominate: {percent:.0} % of the time went into the steps of the server, or into waiting for \
+             a turn on a loop or for a processor. Look at the steps above, and at levity_loop_hog_seconds."
+        ),
+    }
+}
+
+fn gains(calm: &Level, busy: &Level) -> bool {
+    busy.per_second() >= calm.per_second() * GAIN_MIN
+}
+
+fn per_trip(run: &Run, us: f64) -> f64 {
+    us / run.trips.max(1) as f64
+}
+
+fn too_few(run: &Run, percent: f64) -> String {
+    let (queue, read) = (run.queue.total_us(), run.read.total_us());
+    let times = queue / read.max(1e-3);
+    let at_once = match readers::levels(run).last() {
+        Some(Level { to: 1, .. }) => ", with one read in flight at a time".to_owned(),
+        Some(level) => format!(", with up to {} reads in flight", level.to),
+        None => String::new(),
+    };
+    format!(
+        "Waiting for a turn at the disk dominates: {percent:.0} % of the time, {} per trip, {times:.1} times as long as the \
+         reads themselves ({}){at_once}. There are too few readers, or more requests than the disk can serve. Raise \
+         `disk.depth` (and `disk.threads`) and compare two runs: there are enough readers when reads take longer and no more \
+         of them are finished per second. Then only more memory or more disks help.",
+        time(per_trip(run, queue)),
+        time(per_trip(run, read)),
+    )
+}
+
+fn too_many(part: Part, percent: f64, calm: &Level, busy: &Level) -> String {
+    let what = match part {
+        Part::Queue => "Waiting for a turn at the disk",
+        _ => "Reading itself",
+    };
+    format!(
+        "{what} dominates: {percent:.0} % of the time; and the disk is at its limit. A read took {} with about {:.0} in flight \
+         and {} with about {:.0}, which is {} and {} reads per second: more readers only make each read slower. There are too \
+         many: lower `disk.depth` towards {:.0}. To serve more, keep more of the content in memory or spread it over more disks.",
+        time(calm.mean_read_us),
+        calm.mean_in_flight,
+        time(busy.mean_read_us),
+        busy.mean_in_flight,
+        rate(calm.per_second()),
+        rate(busy.per_second()),
+        (calm.mean_in_flight * 2.0).max(1.0),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lines::{Request, Timing};
+    use super::super::readers::tests::reads;
+    use super::*;
+
+    #[test]
+    fn too_few_readers_show_as_queue_wait() {
+        let mut run = Run::default();
+        reads(&mut run, 1, 100, 90_000, 10_000);
+        let verdict = verdict(&run);
+        assert_eq!(verdict.part, Part::Queue);
+        assert!((0.85..0.95).contains(&verdict.share), "{verdict:?}");
+        let sentence = verdict.sentence;
+        assert!(
+            sentence.contains("9.0 times as long") && sentence.contains("too few readers"),
+            "{sentence}"
+        );
+        assert!(
+            sentence.contains("one read in flight") && sentence.contains("Raise `disk.depth`"),
+            "{sentence}"
+        );
+    }
+
+    #[test]
+    fn too_many_readers_show_as_reads_that_grow_with_them() {
+        for queue_us in [0, 500_000] {
+            let mut run = Run::default();
+            reads(&mut run, 1, 50, 0, 10_000);
+            reads(&mut run, 16, 50, queue_us, 170_000);
+            let sentence = verdict(&run).sentence;
+            assert!(sentence.contains("There are too many"), "{sentence}");
+            assert!(sentence.contains("lower `disk.depth`"), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn more_readers_that_read_more_are_not_too_many() {
+        let mut run = Run::default();
+        reads(&mut run, 1, 50, 0, 10_000);
+        reads(&mut run, 16, 50, 0, 12_000);
+        let verdict = verdict(&run);
+        assert_eq!(verdict.part, Part::Read);
+        assert!(
+            verdict.sentence.contains("enough readers"),
+            "{}",
+            verdict.sentence
+        );
+    }
+
+    #[test]
+    fn clients_the_loop_and_the_server_can_dominate_too() {
+        for (write, io_wait, part) in [
+            (900.0, 0.0, Part::Write),
+            (0.0, 900.0, Part::Handover),
+            (100.0, 100.0, Part::Server),
+        ] {
+            let mut run = Run::default();
+            run.add(&Request {
+                duration_us: 1_000.0,
+                io_wait_us: io_wait,
+                timing: Some(Timing {
+                    write,
+                    trips: 1,
+                    ..Timing::default()
+                }),
+                ..Request::default()
+            });
+            assert_eq!(verdict(&run).part, part);
+        }
+    }
+}
