@@ -710,6 +710,56 @@ pub(super) mod tests {
         );
     }
 
+    /// The first cells of the table beneath a heading of `docs/log.md`.
+    fn documented(heading: &str) -> Vec<String> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/log.md");
+        let page = std::fs::read_to_string(path).expect("docs/log.md");
+        let (_, section) = page
+            .split_once(&format!("\n## {heading}\n"))
+            .expect("the section");
+        let section = section.split("\n## ").next().expect("some text");
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        rows.map(|row| row.split('`').next().expect("a cell").to_owned())
+            .collect()
+    }
+
+    /// The keys of an object on a line, in their order.
+    fn keys(object: &str) -> Vec<String> {
+        let mut depth = 0;
+        let parts = object.split('"').collect::<Vec<_>>();
+        let mut keys = Vec::new();
+        for pair in parts.windows(2).step_by(2) {
+            for byte in pair[0].bytes() {
+                depth += i32::from(matches!(byte, b'{' | b'['));
+                depth -= i32::from(matches!(byte, b'}' | b']'));
+            }
+            if depth == 1 && pair[0].ends_with(['{', ',']) {
+                keys.push(pair[1].to_owned());
+            }
+        }
+        keys
+    }
+
+    #[test]
+    fn the_documentation_has_every_key_in_order() {
+        let chunks = Chunks::new(std::time::Instant::now());
+        let mut steps = Times::default();
+        for step in crate::stall::Step::TIMED {
+            steps.add(step, Duration::from_micros(1));
+        }
+        let timing = Timing {
+            steps,
+            chunks: Some(&chunks),
+            ..Timing::default()
+        };
+        let format = Format::Json { timing: true };
+        let line = line(format, &Record { timing, ..record() });
+        assert_eq!(keys(&line), documented("JSON"));
+        let (_, timing) = line.split_once("\"timing_us\":").expect("the key");
+        let (timing, _) = timing.split_once('}').expect("its end");
+        assert_eq!(keys(timing), documented("Timing"));
+    }
+
     #[test]
     fn json_holds_any_bytes_without_loss() {
         let every: Vec<u8> = (0..=255).collect();

@@ -205,7 +205,7 @@ pub const TABLES: &[Table] = &[
                 "format",
                 Kind::Word(&["combined", "json"]),
                 Some("combined"),
-                "The form of a line: the Combined Log Format, or one JSON object; see [log.md](log.md).",
+                "The form of a line: the Combined Log Format, or one JSON object; [log.md](log.md) has every key of it.",
             ),
             key(
                 "timing",

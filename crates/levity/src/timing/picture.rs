@@ -31,7 +31,13 @@ const WRITE: &str = "#2da44e";
 
 /// The whole picture.
 pub(super) fn svg(run: &Run) -> String {
-    let title = "Where the time went";
+    let of = if run.knows_reads() {
+        "chunk"
+    } else {
+        "request"
+    };
+    let title =
+        &format!("Where the time went: how long each {of} waited, was read and was written");
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"system-ui, sans-serif\" \
          font-size=\"13\" fill=\"{TEXT}\" role=\"img\" aria-label=\"{title}\">\n"
@@ -44,7 +50,7 @@ pub(super) fn svg(run: &Run) -> String {
         title,
     );
     let scale = Scale::over(run);
-    legend(&mut svg, run);
+    legend(&mut svg);
     durations(&mut svg, &scale);
     moments(&mut svg, &scale);
     // What matters most is drawn last, over the others.
@@ -85,31 +91,18 @@ impl Scale {
     }
 }
 
-fn legend(svg: &mut String, run: &Run) {
-    let unit = if run.knows_reads() {
-        "chunk"
-    } else {
-        "request"
-    };
+fn legend(svg: &mut String) {
     let entries = [
-        (QUEUE, "waited for a turn at the disk"),
-        (READ, "was read"),
-        (WRITE, "was written to the client"),
+        (8.0, QUEUE, "waiting for a turn at the disk"),
+        (308.0, READ, "reading"),
+        (428.0, WRITE, "giving the bytes to the client"),
     ];
-    let mut x = 8.0;
-    for (colour, words) in entries {
+    for (x, colour, words) in entries {
         let _ = writeln!(
             svg,
             "<rect x=\"{x:.0}\" y=\"38\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{colour}\"/>"
         );
-        text(
-            svg,
-            x + 18.0,
-            49.0,
-            "",
-            &format!("how long a {unit} {words}"),
-        );
-        x += 310.0;
+        text(svg, x + 18.0, 49.0, "", words);
     }
 }
 
@@ -254,7 +247,7 @@ mod tests {
             ">0 us<",
             ">5 s<",
             "time since the first request",
-            "how long a chunk was read",
+            "how long each chunk waited",
         ] {
             assert!(svg.contains(words), "{words}: {svg}");
         }
