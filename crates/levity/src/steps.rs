@@ -8,83 +8,105 @@ use std::time::{Duration, Instant};
 
 use crate::stall::Step;
 
-/// The time of each step so far; `None` for one that the request did not take. A step that was taken
-/// twice has both times.
+/// The time of each step so far. A step that was taken twice has both times.
+// In nanoseconds, 0 for a step that was not taken: every request counts these several times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Times([Option<Duration>; Step::TIMED.len()]);
+pub struct Times([u64; Step::TIMED.len()]);
 
 impl Times {
     /// Each step that was taken, in the order of the steps.
     pub fn iter(&self) -> impl Iterator<Item = (Step, Duration)> {
-        let of = |(step, time): (Step, Option<Duration>)| Some((step, time?));
+        let of = |(step, ns)| (ns > 0).then(|| (step, Duration::from_nanos(ns)));
         Step::TIMED.into_iter().zip(self.0).filter_map(of)
     }
 
-    /// Adds `time` to a step that has a place among [`Step::TIMED`].
+    /// In nanoseconds, by the order of [`Step::TIMED`]; 0 for a step that was not taken.
+    pub fn as_nanos(&self) -> &[u64; Step::TIMED.len()] {
+        &self.0
+    }
+
+    /// Adds `time` to a step that has a place among [`Step::TIMED`]; where the clock is too coarse to tell,
+    /// a nanosecond.
     pub fn add(&mut self, step: Step, time: Duration) {
+        let ns = time.as_secs() * 1_000_000_000 + u64::from(time.subsec_nanos());
         if let Some(place) = step.place() {
-            *self.0[place].get_or_insert_default() += time;
+            self.0[place] += ns.max(1);
         }
     }
 }
 
-/// A stopwatch that goes from step to step.
+/// Beginnings of steps at most: a request takes the seven, receives a body between two, filters and
+/// sends a failure in place of what it could not send, and ends.
+const MARKS_MAX: usize = 11;
+
+/// A stopwatch that goes from step to step. It only notes when each begins: to subtract between two
+/// looks at the clock would cost half as much as looking.
 pub struct Steps {
-    arrived: Instant,
-    /// When the step in hand began.
-    began: Instant,
-    step: Step,
-    times: Times,
+    waited: Option<Duration>,
+    began: [Instant; MARKS_MAX],
+    steps: [Step; MARKS_MAX],
+    count: usize,
 }
 
 impl Steps {
     /// Of a request whose first byte came at `arrived`: parsing has begun. `waited` is what lay between
     /// the connection and its first request.
     pub fn new(arrived: Instant, waited: Option<Duration>) -> Self {
-        let mut times = Times::default();
-        if let Some(waited) = waited {
-            times.add(Step::Accept, waited);
-        }
         Self {
-            arrived,
-            began: arrived,
-            step: Step::Parse,
-            times,
+            waited,
+            began: [arrived; MARKS_MAX],
+            steps: [Step::Parse; MARKS_MAX],
+            count: 1,
         }
     }
 
     /// Ends the step in hand and begins `step`, here and for the watchdog.
     pub fn enter(&mut self, step: Step) {
-        self.end(Instant::now());
-        self.step = step;
+        self.mark(step, Instant::now());
         step.enter();
     }
 
-    /// Ends the step in hand at `now`.
+    /// Ends the last step at `now`.
     pub fn end(&mut self, now: Instant) {
-        self.times.add(self.step, now - self.began);
-        self.began = now;
+        self.mark(Step::Idle, now);
+    }
+
+    fn mark(&mut self, step: Step, now: Instant) {
+        // One too many would count to the step before it.
+        if self.count < MARKS_MAX {
+            self.began[self.count] = now;
+            self.steps[self.count] = step;
+            self.count += 1;
+        }
     }
 
     /// When the first byte of the request came.
     pub fn arrived(&self) -> Instant {
-        self.arrived
+        self.began[0]
     }
 
     /// When the step in hand began, or the last one ended.
     pub fn began(&self) -> Instant {
-        self.began
+        self.began[self.count - 1]
     }
 
     /// Of the steps that have ended.
     pub fn times(&self) -> Times {
-        self.times
+        let mut times = Times::default();
+        if let Some(waited) = self.waited {
+            times.add(Step::Accept, waited);
+        }
+        let began = &self.began[..self.count];
+        for (step, pair) in self.steps.iter().zip(began.windows(2)) {
+            times.add(*step, pair[1] - pair[0]);
+        }
+        times
     }
 
     /// The steps that have ended, as metrics of a `Server-Timing` field (W3C Server Timing, 3.1).
     pub fn server_timing(&self) -> String {
         let mut text = String::new();
-        for (step, time) in self.times.iter() {
+        for (step, time) in self.times().iter() {
             server_timing_metric(&mut text, step.label(), time);
         }
         text
@@ -117,6 +139,18 @@ mod tests {
         assert_eq!(total, end - arrived);
         let taken: Vec<_> = times.iter().map(|(step, _)| step.label()).collect();
         assert_eq!(taken, ["parse", "route", "resolve", "filter", "send"]);
+    }
+
+    #[test]
+    fn one_step_too_many_loses_no_time() {
+        let arrived = Instant::now();
+        let mut steps = Steps::new(arrived, None);
+        for _ in 0..2 * MARKS_MAX {
+            steps.enter(Step::Filter);
+        }
+        steps.end(Instant::now());
+        let total: Duration = steps.times().iter().map(|(_, time)| time).sum();
+        assert_eq!(total, steps.began() - arrived);
     }
 
     #[test]

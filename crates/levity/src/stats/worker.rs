@@ -166,8 +166,10 @@ impl WorkerStats {
         self.duration.observe(record.duration);
         self.ttfb.observe(record.ttfb);
         self.io_wait.observe(record.io_wait);
-        for (step, time) in record.timing.steps.iter() {
-            self.step(step).iter().for_each(|times| times.observe(time));
+        for (times, nanos) in self.steps.iter().zip(record.timing.steps.as_nanos()) {
+            if *nanos > 0 {
+                times.observe(*nanos);
+            }
         }
     }
 
