@@ -88,13 +88,7 @@ fn sentence(run: &Run, part: Part, share: f64) -> String {
     match (part, crowd) {
         (Part::Queue | Part::Read, Some((calm, busy))) => too_many(part, percent, &calm, &busy),
         (Part::Queue, None) => too_few(run, percent),
-        (Part::Read, None) => format!(
-            "Reading itself dominates: {percent:.0} % of the time, {} per trip, while waiting for a turn took {}. \
-             There are enough readers. Keep more of the content in memory, spread it over more disks, or get faster ones; \
-             compare with `iostat -x`.",
-            time(per_trip(run, run.read.total_us())),
-            time(per_trip(run, run.queue.total_us())),
-        ),
+        (Part::Read, None) => reading(run, percent),
         (Part::Disk, _) => format!(
             "Waiting for the disk dominates: {percent:.0} % of the time. The log does not tell waiting for a turn and \
              reading apart: write `timing = \"chunk\"` under [log]."
@@ -126,6 +120,22 @@ fn gains(calm: &Level, busy: &Level) -> bool {
 
 fn per_trip(run: &Run, us: f64) -> f64 {
     us / run.trips.max(1) as f64
+}
+
+fn reading(run: &Run, percent: f64) -> String {
+    let (queue, read) = (run.queue.total_us(), run.read.total_us());
+    let readers = match queue * 2.0 < read {
+        true => "There are enough readers.",
+        false => {
+            "A higher `disk.depth` may shorten that, as long as it does not make reads longer."
+        }
+    };
+    format!(
+        "Reading itself dominates: {percent:.0} % of the time, {} per trip, while waiting for a turn took {}. {readers} Keep \
+         more of the content in memory, spread it over more disks, or get faster ones; compare with `iostat -x`.",
+        time(per_trip(run, read)),
+        time(per_trip(run, queue)),
+    )
 }
 
 fn too_few(run: &Run, percent: f64) -> String {
@@ -213,6 +223,15 @@ mod tests {
             "{}",
             verdict.sentence
         );
+    }
+
+    #[test]
+    fn reads_that_are_nearly_as_long_as_their_wait_may_want_more_readers() {
+        let mut run = Run::default();
+        reads(&mut run, 4, 50, 9_000, 10_000);
+        let sentence = verdict(&run).sentence;
+        assert!(sentence.contains("Reading itself"), "{sentence}");
+        assert!(sentence.contains("A higher `disk.depth` may"), "{sentence}");
     }
 
     #[test]
