@@ -6,6 +6,8 @@
 //!
 //! - `seed=N`: another order and other delays; 0 by default
 //! - `delay_ms=N`: each answer is held back for up to that long; 1 by default
+//! - `seek_ms=N`: the disk has one head, which takes that long for each answer, one after the other; 0 by
+//!   default
 //! - `eio_at=BYTES`: the byte there in every file cannot be read
 //! - `freeze=NAME`: what has NAME in its path does not answer until [`thaw`]; may be given repeatedly
 
@@ -61,6 +63,7 @@ fn start(given: &Given<'_>) -> Started {
         faults,
         interrupted: AtomicBool::new(false),
         jobs: AtomicU64::new(0),
+        head: Mutex::new(()),
     });
     let pool = Arc::clone(given.pool);
     Ok(Box::new(Simulated { pool, simulation }))
@@ -71,6 +74,7 @@ fn start(given: &Given<'_>) -> Started {
 struct Faults {
     seed: u64,
     delay_ms: u64,
+    seek_ms: u64,
     eio_at: Option<u64>,
     freeze: Vec<String>,
 }
@@ -80,6 +84,7 @@ impl Faults {
         let mut faults = Faults {
             seed: 0,
             delay_ms: 1,
+            seek_ms: 0,
             eio_at: None,
             freeze: Vec::new(),
         };
@@ -101,6 +106,7 @@ impl Faults {
         match key {
             "seed" => self.seed = number()?,
             "delay_ms" => self.delay_ms = number()?,
+            "seek_ms" => self.seek_ms = number()?,
             "eio_at" => self.eio_at = Some(number()?),
             "freeze" if value.is_empty() => {
                 return Err(format!("{VARIABLE}: freeze needs a part of a path"));
@@ -108,7 +114,7 @@ impl Faults {
             "freeze" => self.freeze.push(value.to_owned()),
             _ => {
                 return Err(format!(
-                    "{VARIABLE}: no key is called \"{key}\"; there are seed, delay_ms, eio_at, freeze"
+                    "{VARIABLE}: no key is called \"{key}\"; there are seed, delay_ms, seek_ms, eio_at, freeze"
                 ));
             }
         }
@@ -151,6 +157,8 @@ struct Simulation {
     faults: Faults,
     interrupted: AtomicBool,
     jobs: AtomicU64,
+    /// Held by whoever moves the disk's only head.
+    head: Mutex<()>,
 }
 
 impl Simulation {
@@ -159,7 +167,10 @@ impl Simulation {
             return;
         };
         let job = self.jobs.fetch_add(1, Ordering::Relaxed);
+        let head = (self.faults.seek_ms > 0).then(|| lock(&self.head));
         let result = self.perform(op, &mut ticket, job);
+        thread::sleep(Duration::from_millis(self.faults.seek_ms));
+        drop(head);
         thread::sleep(self.delay(job));
         ticket.finish(result);
     }
@@ -294,12 +305,14 @@ mod tests {
 
     #[test]
     fn faults_are_parsed() {
-        let faults = Faults::parse("seed=7,eio_at=65536,delay_ms=2,freeze=a,freeze=b").unwrap();
+        let faults =
+            Faults::parse("seed=7,eio_at=65536,delay_ms=2,seek_ms=3,freeze=a,freeze=b").unwrap();
         assert_eq!(
             faults,
             Faults {
                 seed: 7,
                 delay_ms: 2,
+                seek_ms: 3,
                 eio_at: Some(65536),
                 freeze: vec!["a".to_owned(), "b".to_owned()],
             }

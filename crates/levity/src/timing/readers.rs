@@ -5,6 +5,9 @@ use super::run::{Mark, Run};
 /// With fewer reads a level says nothing.
 const READS_MIN: u64 = 20;
 
+/// The share of the most reads per second that is nearly all of them.
+const NEARLY: f64 = 0.8;
+
 /// Reads that began while about as many were in flight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Level {
@@ -113,12 +116,16 @@ impl Moments {
     }
 }
 
-/// The calmest and the busiest level that say something, if they lie far enough apart to compare.
-pub(super) fn extremes(levels: &[Level]) -> Option<(Level, Level)> {
+/// Where more readers stop to read more: the calmest level that reads nearly as much as any, and the
+/// busiest, if that has twice as many readers at least.
+pub(super) fn crowd(levels: &[Level]) -> Option<(Level, Level)> {
     let mut telling = levels.iter().filter(|level| level.reads >= READS_MIN);
-    let calm = *telling.next()?;
-    let busy = *telling.next_back()?;
-    (busy.mean_in_flight >= 2.0 * calm.mean_in_flight).then_some((calm, busy))
+    let most = telling.clone().map(Level::per_second).fold(0.0, f64::max);
+    let enough = *telling
+        .clone()
+        .find(|level| level.per_second() >= most * NEARLY)?;
+    let busiest = *telling.next_back()?;
+    (busiest.mean_in_flight >= 2.0 * enough.mean_in_flight).then_some((enough, busiest))
 }
 
 #[cfg(test)]
@@ -171,21 +178,34 @@ pub(super) mod tests {
         reads(&mut run, 1, 50, 0, 1_000);
         reads(&mut run, 8, 50, 0, 2_000);
         let levels = levels(&run);
-        let (calm, busy) = extremes(&levels).expect("far apart");
+        let [calm, busy] = levels[..] else {
+            panic!("two levels: {levels:?}")
+        };
         assert_eq!((calm.from, calm.to, calm.mean_read_us), (1, 1, 1_000.0));
         assert_eq!((busy.from, busy.to, busy.mean_read_us), (5, 8, 2_000.0));
         assert!((7.9..=8.0).contains(&busy.mean_in_flight), "{busy:?}");
         assert!((calm.per_second() - 1_000.0).abs() < 1.0);
         assert!((3_950.0..=4_000.0).contains(&busy.per_second()), "{busy:?}");
+        assert_eq!(crowd(&levels), None, "more readers read more");
         let counted: u64 = levels.iter().map(|level| level.reads).sum();
         assert_eq!(counted, 50 + 8 * 50);
     }
 
     #[test]
-    fn levels_that_lie_near_are_not_compared() {
+    fn a_crowd_begins_where_more_readers_read_no_more() {
+        let mut run = Run::default();
+        for (lanes, read_us) in [(1, 10_000), (4, 16_000), (16, 60_000)] {
+            reads(&mut run, lanes, 30, 0, read_us);
+        }
+        let (enough, busiest) = crowd(&levels(&run)).expect("a crowd");
+        assert_eq!((enough.to, busiest.to), (4, 16));
+    }
+
+    #[test]
+    fn levels_that_lie_near_are_no_crowd() {
         let mut run = Run::default();
         reads(&mut run, 1, 50, 0, 1_000);
-        assert_eq!(extremes(&levels(&run)), None);
-        assert_eq!(extremes(&[]), None);
+        assert_eq!(crowd(&levels(&run)), None);
+        assert_eq!(crowd(&[]), None);
     }
 }

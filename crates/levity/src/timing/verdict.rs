@@ -4,9 +4,6 @@ use super::readers::{self, Level};
 use super::run::Run;
 use super::table::{rate, time};
 
-/// More readers that do not finish this much more in a second are too many.
-const GAIN_MIN: f64 = 1.1;
-
 /// Where time can have gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
@@ -84,9 +81,11 @@ fn largest(parts: &[(Part, f64)]) -> (Part, f64) {
 
 fn sentence(run: &Run, part: Part, share: f64) -> String {
     let percent = share * 100.0;
-    let crowd = readers::extremes(&readers::levels(run)).filter(|(calm, busy)| !gains(calm, busy));
+    let crowd = readers::crowd(&readers::levels(run));
     match (part, crowd) {
-        (Part::Queue | Part::Read, Some((calm, busy))) => too_many(part, percent, &calm, &busy),
+        (Part::Queue | Part::Read, Some((enough, busiest))) => {
+            too_many(part, percent, &enough, &busiest)
+        }
         (Part::Queue, None) => too_few(run, percent),
         (Part::Read, None) => reading(run, percent),
         (Part::Disk, _) => format!(
@@ -112,10 +111,6 @@ fn sentence(run: &Run, part: Part, share: f64) -> String {
              a turn on a loop or for a processor. Look at the steps above, and at levity_loop_hog_seconds."
         ),
     }
-}
-
-fn gains(calm: &Level, busy: &Level) -> bool {
-    busy.per_second() >= calm.per_second() * GAIN_MIN
 }
 
 fn per_trip(run: &Run, us: f64) -> f64 {
@@ -156,7 +151,7 @@ fn too_few(run: &Run, percent: f64) -> String {
     )
 }
 
-fn too_many(part: Part, percent: f64, calm: &Level, busy: &Level) -> String {
+fn too_many(part: Part, percent: f64, enough: &Level, busiest: &Level) -> String {
     let what = match part {
         Part::Queue => "Waiting for a turn at the disk",
         _ => "Reading itself",
@@ -164,14 +159,14 @@ fn too_many(part: Part, percent: f64, calm: &Level, busy: &Level) -> String {
     format!(
         "{what} dominates: {percent:.0} % of the time; and the disk is at its limit. A read took {} with about {:.0} in flight \
          and {} with about {:.0}, which is {} and {} reads per second: more readers only make each read slower. There are too \
-         many: lower `disk.depth` towards {:.0}. To serve more, keep more of the content in memory or spread it over more disks.",
-        time(calm.mean_read_us),
-        calm.mean_in_flight,
-        time(busy.mean_read_us),
-        busy.mean_in_flight,
-        rate(calm.per_second()),
-        rate(busy.per_second()),
-        (calm.mean_in_flight * 2.0).max(1.0),
+         many: lower `disk.depth` to {}. To serve more, keep more of the content in memory or spread it over more disks.",
+        time(enough.mean_read_us),
+        enough.mean_in_flight,
+        time(busiest.mean_read_us),
+        busiest.mean_in_flight,
+        rate(enough.per_second()),
+        rate(busiest.per_second()),
+        enough.to,
     )
 }
 

@@ -1,6 +1,7 @@
 //! Where the time of a request goes: log fields, `Server-Timing`, histograms, and `levity timing`.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::thread;
 
 use serde_json::Value;
@@ -274,6 +275,37 @@ fn too_few_readers_show_as_queue_wait() {
         assert_eq!(few["requests"], CROWD);
         assert_eq!(few["sources"][0]["engine"], "simulated");
     }
+}
+
+/// The other half of it: too many readers only make each read slower.
+#[test]
+fn too_many_readers_show_as_slower_reads() {
+    const FILES: usize = 4 * CROWD;
+    // In memory, where only the simulated head takes time; and there every read is an engine's.
+    let tree = Tree::inside(Path::new("/dev/shm"));
+    let tables = "[disk]\ndepth = 16\n[log]\naccess = \"{own}/log\"\nformat = \"json\"\ntiming = \"chunk\"\n";
+    let server = Launch::site(tree.path(), tables, "")
+        .engine("simulated")
+        .environment("LEVITY_SIMULATED", "delay_ms=0,seek_ms=8")
+        .start();
+    let get = |number| server.get(&format!("/file{number}")).assert_status(200);
+    for number in 0..FILES {
+        tree.filled(&format!("file{number}"), 100_000);
+    }
+    (0..FILES / 2).for_each(get);
+    thread::scope(|scope| {
+        for client in 0..CROWD {
+            scope.spawn(move || (client * 4..client * 4 + 4).for_each(get));
+        }
+    });
+    lines(&server, FILES + FILES / 2);
+    let told = told(&server);
+    assert_eq!(told["dominant"]["part"], "read", "{told}");
+    let sentence = told["dominant"]["sentence"].as_str().expect("a sentence");
+    assert!(
+        sentence.contains("lower `disk.depth` to"),
+        "{sentence} {told}"
+    );
 }
 
 #[test]
