@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
 /// Wakes one thread, its sleeper.
 ///
@@ -40,11 +41,20 @@ impl Bell {
     /// Sleeps until the bell rings, unless `has_work`. May return early; look for work either way.
     /// Always from the same thread.
     pub(crate) fn sleep_unless(&self, has_work: impl FnOnce() -> bool) {
+        self.park_unless(has_work, thread::park);
+    }
+
+    /// The same, for at most `time`.
+    pub(crate) fn doze_unless(&self, time: Duration, has_work: impl FnOnce() -> bool) {
+        self.park_unless(has_work, || thread::park_timeout(time));
+    }
+
+    fn park_unless(&self, has_work: impl FnOnce() -> bool, park: impl FnOnce()) {
         self.sleeper.get_or_init(thread::current);
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if !has_work() {
-            thread::park();
+            park();
         }
         self.asleep.store(false, Ordering::Relaxed);
     }
@@ -86,6 +96,13 @@ mod tests {
         let bell = Bell::new();
         assert!(!bell.ring());
         bell.sleep_unless(|| true);
+        assert!(!bell.ring());
+    }
+
+    #[test]
+    fn a_doze_ends_by_itself() {
+        let bell = Bell::new();
+        bell.doze_unless(Duration::from_millis(1), || false);
         assert!(!bell.ring());
     }
 

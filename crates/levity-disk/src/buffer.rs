@@ -9,7 +9,7 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::array;
 use std::fmt;
 use std::mem::MaybeUninit;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -259,7 +259,8 @@ impl Drop for Reservation {
 
 /// Bytes of a file in our memory. Dereferences to those that have been read.
 pub struct Buffer {
-    /// Bytes of the memory that lie before the first: only a read of whole blocks has such.
+    /// Bytes of the memory that lie before the first: only a read of whole blocks and a part of
+    /// another buffer have such.
     skip: usize,
     len: usize,
     /// How many bytes were asked for; the memory behind may hold more.
@@ -274,9 +275,36 @@ enum Memory {
         budget: Budget,
     },
     Owned(Vec<u8>),
+    /// Part of another buffer.
+    Shared(Arc<Buffer>),
 }
 
 impl Buffer {
+    /// The bytes `range`, as far as there are as many, without a copy: both share the memory, which is
+    /// given back when the last of them is dropped. From now on there is no room to read more.
+    pub(crate) fn part(&mut self, range: Range<usize>) -> Buffer {
+        if !matches!(self.memory, Memory::Shared(_)) {
+            let whole = std::mem::replace(self, Buffer::from(Vec::new()));
+            *self = Buffer {
+                skip: 0,
+                len: whole.len,
+                limit: whole.len,
+                memory: Memory::Shared(Arc::new(whole)),
+            };
+        }
+        let Memory::Shared(of) = &self.memory else {
+            unreachable!("it has just been made so");
+        };
+        let (from, to) = (range.start.min(self.len), range.end.min(self.len));
+        let len = to.saturating_sub(from);
+        Buffer {
+            skip: self.skip + from,
+            len,
+            limit: len,
+            memory: Memory::Shared(Arc::clone(of)),
+        }
+    }
+
     /// Bytes that still fit.
     pub(crate) fn room(&self) -> usize {
         self.limit - self.len
@@ -355,6 +383,7 @@ impl Deref for Buffer {
             } => block.written(self.skip, self.len),
             Memory::Pooled { block: None, .. } => &[],
             Memory::Owned(bytes) => &bytes[..self.len],
+            Memory::Shared(of) => &of[self.skip..self.skip + self.len],
         }
     }
 }
@@ -598,6 +627,26 @@ mod tests {
         // SAFETY: as above.
         unsafe { buffer.filled_blocks(8192) };
         assert_eq!((buffer.len(), buffer.room()), (4096, 0));
+    }
+
+    #[test]
+    fn parts_share_the_memory() {
+        let budget = Budget::new(4096);
+        let mut whole = budget.buffer(100).unwrap();
+        whole.extend_from_slice(b"shared bytes");
+        let address = whole.as_ptr();
+        let mut bytes = whole.part(7..1000);
+        let last = bytes.part(4..5);
+        let none = bytes.part(50..60);
+        assert_eq!((&*whole, &*bytes), (&b"shared bytes"[..], &b"bytes"[..]));
+        assert_eq!((&*last, &*none), (&b"s"[..], &b""[..]));
+        assert_eq!(whole.as_ptr(), address);
+        bytes.truncate(1);
+        assert_eq!(&*bytes, b"b");
+        drop((whole, bytes, none));
+        assert_eq!(budget.in_use(), 4096);
+        drop(last);
+        assert_eq!(budget.in_use(), 0);
     }
 
     #[test]

@@ -4,20 +4,22 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::buffer::Budget;
 use crate::closer::Closer;
+use crate::depth::{DEPTH_MAX, Depth};
 use crate::engine::{self, Description, EngineId, Job, Threads, Unavailable};
 use crate::engines::Engines;
 use crate::lock::lock;
 use crate::scheduler::Scheduler;
 use crate::stats::Stats;
 
-/// Reads in flight per device unless told otherwise.
-const DEPTH_DEFAULT: usize = 16;
-
 /// More threads than this are a mistake.
 const THREADS_MAX: usize = 1024;
+
+/// Less time than this is a mistake: a disk that spins up takes seconds.
+const DEAD_AFTER_MIN: Duration = Duration::from_millis(10);
 
 /// In bytes: less memory than this is a mistake.
 const BUFFER_BYTES_MIN: usize = 1 << 20;
@@ -27,17 +29,22 @@ const BUFFER_BYTES_MIN: usize = 1 << 20;
 pub struct Settings {
     /// One of [`engine::names`].
     pub engine: String,
-    /// Threads in the pool at most; at least 2. They are started as they are needed. By default twice `depth`, and `stat_threads` more.
+    /// Threads in the pool at most; at least 2. They are started as they are needed. By
+    /// default twice `depth`, or twice the most that it can become, and `stat_threads` more.
     pub threads: Option<usize>,
     /// How many of them only open and list. By default a quarter of `depth`, or an eighth of `threads`.
     pub stat_threads: Option<usize>,
-    /// Jobs in flight per device. By default 16, or half of the threads that read.
+    /// Jobs in flight per device. By default what makes the device do most, found out by trying: up to
+    /// 32, or half of the threads that read.
     pub depth: Option<usize>,
     /// Jobs that wait, per device.
     pub queue_max: usize,
     /// Bytes of all buffers together, at least 1 MiB. It should be more than `depth` times the largest
     /// chunk, or a frozen device can hold all of it.
     pub buffer_bytes_max: usize,
+    /// A device that has jobs in flight and finishes none of them for so long is taken for dead: jobs
+    /// for it that no client has seen anything of are refused until it answers. At least 10 ms.
+    pub dead_after: Duration,
 }
 
 impl Default for Settings {
@@ -49,6 +56,7 @@ impl Default for Settings {
             depth: None,
             queue_max: 4096,
             buffer_bytes_max: 64 << 20,
+            dead_after: Duration::from_secs(5),
         }
     }
 }
@@ -66,15 +74,16 @@ impl Settings {
     fn bounds(&self) -> Result<Bounds, StartError> {
         let (depth, threads) = self.sizes();
         let readers = threads.total.saturating_sub(threads.stat);
+        let depth_max = depth.max();
         let refused = |text: String| Err(StartError::Setting(text));
         if threads.total > THREADS_MAX {
             refused(format!("threads must be at most {THREADS_MAX}"))
-        } else if depth == 0 {
+        } else if depth_max == 0 {
             refused("depth must be at least 1".to_owned())
-        } else if readers <= depth {
+        } else if readers <= depth_max {
             refused(format!(
-                "threads ({}) less stat_threads ({}) must be more than depth ({depth}), or one disk \
-                 that freezes stops all the others",
+                "threads ({}) less stat_threads ({}) must be more than depth ({depth_max}), or one \
+                 disk that freezes stops all the others",
                 threads.total, threads.stat
             ))
         } else if self.queue_max == 0 {
@@ -83,34 +92,65 @@ impl Settings {
             refused(format!(
                 "buffer_bytes_max must be at least {BUFFER_BYTES_MIN}"
             ))
+        } else if self.dead_after < DEAD_AFTER_MIN {
+            refused(format!("dead_after must be at least {DEAD_AFTER_MIN:?}"))
         } else {
             Ok(Bounds {
                 depth,
                 queue_max: self.queue_max,
                 threads,
+                dead_after: self.dead_after,
             })
         }
     }
 
-    fn sizes(&self) -> (usize, Threads) {
+    fn sizes(&self) -> (DepthBound, Threads) {
+        let depth = |max| match self.depth {
+            Some(depth) => DepthBound::Fixed(depth),
+            None => DepthBound::UpTo(max),
+        };
         if let Some(total) = self.threads {
             let stat = self.stat_threads.unwrap_or(total / 8);
             let half = total.saturating_sub(stat) / 2;
-            let depth = self.depth.unwrap_or(half.clamp(1, DEPTH_DEFAULT));
-            return (depth, Threads { total, stat });
+            return (depth(half.clamp(1, DEPTH_MAX)), Threads { total, stat });
         }
-        let depth = self.depth.unwrap_or(DEPTH_DEFAULT);
-        let stat = self.stat_threads.unwrap_or(depth.div_ceil(4));
-        let total = depth.saturating_mul(2).saturating_add(stat);
+        let depth = depth(DEPTH_MAX);
+        let stat = self.stat_threads.unwrap_or(depth.max().div_ceil(4));
+        let total = depth.max().saturating_mul(2).saturating_add(stat);
         (depth, Threads { total, stat })
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    pub(crate) depth: usize,
+    pub(crate) depth: DepthBound,
     pub(crate) queue_max: usize,
     pub(crate) threads: Threads,
+    pub(crate) dead_after: Duration,
+}
+
+/// How many jobs may be in flight per device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DepthBound {
+    Fixed(usize),
+    /// What is best, but not more than this.
+    UpTo(usize),
+}
+
+impl DepthBound {
+    /// For a device of which nothing is known.
+    pub(crate) fn start(self) -> Depth {
+        match self {
+            DepthBound::Fixed(depth) => Depth::fixed(depth),
+            DepthBound::UpTo(max) => Depth::adaptive(max),
+        }
+    }
+
+    fn max(self) -> usize {
+        match self {
+            DepthBound::Fixed(max) | DepthBound::UpTo(max) => max,
+        }
+    }
 }
 
 /// Why a disk could not be started.
@@ -202,12 +242,20 @@ impl Disk {
     ///   it is of class `First`, nobody waits before it and there is no memory: better a quick refusal
     ///   than a client kept waiting before its first byte. A job of class `Next` waits for memory in
     ///   the queue;
+    /// - an error that [`engine::is_dead`] knows, when its device has not answered anything for
+    ///   [`Settings::dead_after`] and it is not of class `Next`, which may also come while it is in flight;
     /// - `InvalidInput`, when it needs more memory than there will ever be;
     /// - ECANCELED, when it comes after [`Disk::shutdown`] or has not started by then.
     ///
-    /// An answer of these three kinds may come before this call returns.
+    /// An answer of these kinds may come before this call returns.
     pub fn submit(&self, job: Job) {
         self.scheduler.submit(job);
+    }
+
+    /// Lets an open go along with one of the same name that began up to `age` before it: what it is told
+    /// is then as old as that. Zero at first.
+    pub fn set_open_age_max(&self, age: Duration) {
+        self.scheduler.set_open_age_max(age);
     }
 
     /// The engine for jobs that name none, never `auto`.
@@ -314,8 +362,8 @@ mod tests {
                     ..Settings::default()
                 };
                 let Bounds { depth, threads, .. } = settings.bounds().unwrap();
-                assert!(threads.total - threads.stat > depth, "{settings:?}");
-                assert!((1..=DEPTH_DEFAULT).contains(&depth), "{settings:?}");
+                assert!(threads.total - threads.stat > depth.max(), "{settings:?}");
+                assert!((1..=DEPTH_MAX).contains(&depth.max()), "{settings:?}");
             }
         }
     }

@@ -1,7 +1,7 @@
 //! How jobs get from event loops to the scheduler: without a lock, and without waiting for it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
 
@@ -22,6 +22,8 @@ pub(crate) struct Waiting {
 pub(crate) enum Refused {
     Closed(Waiting),
     Full(Waiting),
+    /// Its device does not answer.
+    Dead(Waiting),
 }
 
 /// What the scheduler is to see to.
@@ -29,6 +31,8 @@ pub(crate) enum Arrival {
     Job(Waiting),
     /// Bytes have come back for which a job waits.
     Memory,
+    /// Nothing came for as long as it could wait.
+    Nothing,
     /// The intake is closed, and no job is on its way.
     End,
 }
@@ -91,13 +95,21 @@ impl Intake {
         self.bell.ring();
     }
 
-    /// Waits for something to see to. Only for the scheduler's thread.
-    pub(crate) fn next(&self) -> Arrival {
+    /// Waits for something to see to, at most for `patience` if there is such a bound. Only for the
+    /// scheduler's thread.
+    pub(crate) fn next(&self, patience: Option<Duration>) -> Arrival {
         loop {
             if let Some(arrival) = self.look() {
                 return arrival;
             }
-            self.bell.sleep_unless(|| self.has_something());
+            let has_something = || self.has_something();
+            match patience {
+                None => self.bell.sleep_unless(has_something),
+                Some(time) => {
+                    self.bell.doze_unless(time, has_something);
+                    return self.look().unwrap_or(Arrival::Nothing);
+                }
+            }
         }
     }
 

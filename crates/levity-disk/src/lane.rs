@@ -1,95 +1,253 @@
-//! The queue of one device: whose turn it is.
+//! One device: what waits for it, what it works on, and whose turn it is.
 
-use std::collections::VecDeque;
-use std::mem;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use crate::engine::Class;
+use crate::depth::{Depth, Sample};
+use crate::engine::{Class, Op};
+use crate::fair::FairQueue;
+use crate::flight::{Flight, Planned};
 use crate::intake::Waiting;
 use crate::loads::Load;
+use crate::pulse::Pulse;
 
 /// Jobs of class `First` in a row before one of class `Next` gets its turn.
 const FIRST_IN_A_ROW_MAX: usize = 3;
+
+/// Flights of one file that a new job is compared with: the youngest. A search among thousands, under
+/// the lock, would cost more than it saves.
+const COMPARED_MAX: usize = 32;
 
 /// The queue of one device. Kept once made: their number is that of the mounts ever seen.
 pub(crate) struct Lane {
     /// Where others read how full it is.
     load: Arc<Load>,
-    first: VecDeque<Waiting>,
-    next: VecDeque<Waiting>,
-    pub(crate) in_flight: usize,
+    depth: Depth,
+    pub(crate) pulse: Pulse,
+    first: FairQueue<Planned>,
+    next: FairQueue<Planned>,
+    /// All that wait or are in flight, by what they are about; see [`about`].
+    flights: HashMap<u64, Vec<Arc<Flight>>>,
+    in_flight: usize,
+    /// Of these, of class `First`.
+    first_in_flight: usize,
+    /// That those in flight may read.
+    bytes_in_flight: usize,
     /// Jobs of class `First` started since the last of class `Next`.
     first_in_a_row: usize,
 }
+
 impl Lane {
-    pub(crate) fn new(load: Arc<Load>) -> Lane {
-        Lane {
+    pub(crate) fn new(load: Arc<Load>, depth: Depth) -> Lane {
+        let lane = Lane {
             load,
-            first: VecDeque::new(),
-            next: VecDeque::new(),
+            depth,
+            pulse: Pulse::default(),
+            first: FairQueue::default(),
+            next: FairQueue::default(),
+            flights: HashMap::new(),
             in_flight: 0,
+            first_in_flight: 0,
+            bytes_in_flight: 0,
             first_in_a_row: 0,
-        }
+        };
+        lane.tell();
+        lane
     }
 
     /// Call it after every change, before the lock is let go.
     pub(crate) fn tell(&self) {
         self.load.set(self.queued(), self.in_flight);
-    }
-
-    pub(crate) fn empty(&mut self) -> VecDeque<Waiting> {
-        let mut all = mem::take(&mut self.first);
-        all.append(&mut self.next);
-        self.tell();
-        all
+        self.load.set_depth(self.depth.limit());
+        self.load.set_dead(self.pulse.is_dead());
     }
 
     pub(crate) fn queued(&self) -> usize {
         self.first.len() + self.next.len()
     }
 
-    pub(crate) fn queue(&mut self, class: Class) -> &mut VecDeque<Waiting> {
+    /// Whether a job that reads `len` bytes may start besides those in flight.
+    pub(crate) fn has_slot(&self, len: usize) -> bool {
+        let (jobs, bytes) = (self.in_flight, self.bytes_in_flight);
+        self.depth.admits(jobs, bytes, len) && self.pulse.may_start()
+    }
+
+    /// Whether a prefetch may start: when nothing else wants the device, and in the half of its slots
+    /// that is not for clients who have seen nothing yet.
+    pub(crate) fn has_slot_for_prefetch(&self, len: usize) -> bool {
+        let others = self.in_flight - self.first_in_flight;
+        self.queued() == 0
+            && others < self.depth.limit() / 2
+            && self.has_slot(len)
+            && !self.pulse.is_dead()
+    }
+
+    /// Whether the device is dead, and nothing better than that will be known soon.
+    pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
+        let room = self.depth.admits(self.in_flight, self.bytes_in_flight, 0);
+        self.pulse.is_hopeless(now, room)
+    }
+
+    /// Lets a job go along with one that brings what it asks for. On a dead device it would only be
+    /// held up by that.
+    pub(crate) fn join(
+        &self,
+        mut waiting: Waiting,
+        open_age_max: Duration,
+        others_max: usize,
+    ) -> Result<(), Waiting> {
+        let flights = self.flights.get(&about(&waiting.job.op));
+        let Some(flights) = flights.filter(|_| !self.pulse.is_dead()) else {
+            return Err(waiting);
+        };
+        for flight in flights.iter().rev().take(COMPARED_MAX) {
+            match flight.join(waiting, open_age_max, others_max) {
+                Ok(()) => return Ok(()),
+                Err(refused) => waiting = refused,
+            }
+        }
+        Err(waiting)
+    }
+
+    pub(crate) fn push(&mut self, planned: Planned) {
+        self.list(&planned.flight);
+        let (stream, len) = (planned.job.stream, planned.job.op.memory());
+        self.queue(planned.job.class).push(stream, len, planned);
+        self.tell();
+    }
+
+    /// From now on others can find a flight and join it.
+    pub(crate) fn list(&mut self, flight: &Arc<Flight>) {
+        let flights = self.flights.entry(about(&flight.op)).or_default();
+        flights.push(Arc::clone(flight));
+    }
+
+    fn unlist(&mut self, flight: &Arc<Flight>) {
+        let about = about(&flight.op);
+        if let Some(flights) = self.flights.get_mut(&about) {
+            flights.retain(|listed| !Arc::ptr_eq(listed, flight));
+            if flights.is_empty() {
+                self.flights.remove(&about);
+            }
+        }
+    }
+
+    fn queue(&mut self, class: Class) -> &mut FairQueue<Planned> {
         match class {
             Class::First => &mut self.first,
-            Class::Next | Class::Prefetch => &mut self.next,
+            Class::Next => &mut self.next,
+            Class::Prefetch => unreachable!("a prefetch starts at once or never"),
         }
     }
 
     /// Takes the jobs that nobody waits for off the heads of both queues.
-    pub(crate) fn drop_unwanted(&mut self, unwanted: &mut Vec<Waiting>) {
-        for queue in [&mut self.first, &mut self.next] {
-            while queue.front().is_some_and(|head| !head.job.reply.wanted()) {
-                unwanted.extend(queue.pop_front());
+    pub(crate) fn drop_unwanted(&mut self, unwanted: &mut Vec<Planned>) {
+        for class in [Class::First, Class::Next] {
+            let is_unwanted = |head: &Planned| !head.job.reply.wanted();
+            while self.queue(class).front().is_some_and(is_unwanted) {
+                let head = self.queue(class).pop();
+                head.iter().for_each(|head| self.unlist(&head.flight));
+                unwanted.extend(head);
             }
         }
         self.tell();
     }
 
-    /// Whose turn it is, if there is a slot.
-    pub(crate) fn next_class(&self, depth: usize) -> Option<Class> {
-        if self.in_flight >= depth {
-            return None;
-        }
-        match (self.first.is_empty(), self.next.is_empty()) {
-            (true, true) => None,
-            (true, false) => Some(Class::Next),
-            (false, true) => Some(Class::First),
-            (false, false) if self.first_in_a_row < FIRST_IN_A_ROW_MAX => Some(Class::First),
-            (false, false) => Some(Class::Next),
-        }
+    /// The class whose turn it is, and the bytes that its job reads, if it may start.
+    ///
+    /// Jobs of class `First` get at least half of the slots as long as any wait: not more than every
+    /// fourth that starts is of class `Next` then, and none while those have half. Where none wait the
+    /// others have all of them.
+    pub(crate) fn next(&self) -> Option<(Class, usize)> {
+        let others = self.in_flight - self.first_in_flight;
+        let others_turn =
+            self.first_in_a_row >= FIRST_IN_A_ROW_MAX && others < (self.depth.limit() / 2).max(1);
+        let (class, head) = match (self.first.front(), self.next.front()) {
+            (Some(_), Some(next)) if others_turn => (Class::Next, next),
+            (Some(first), _) => (Class::First, first),
+            (None, next) => (Class::Next, next?),
+        };
+        let len = head.job.op.memory();
+        self.has_slot(len).then_some((class, len))
     }
 
-    /// Bytes that the next job of a class reads.
-    pub(crate) fn len_of_next(&mut self, class: Class) -> usize {
-        let next = self.queue(class).front();
-        next.map_or(0, |waiting| waiting.job.op.memory())
-    }
-
-    pub(crate) fn pop(&mut self, class: Class) -> Option<Waiting> {
+    /// Takes the job whose turn it is.
+    pub(crate) fn pop(&mut self, class: Class) -> Option<Planned> {
         match class {
             Class::First => self.first_in_a_row += 1,
-            Class::Next | Class::Prefetch => self.first_in_a_row = 0,
+            _ => self.first_in_a_row = 0,
         }
-        self.queue(class).pop_front()
+        self.queue(class).pop()
+    }
+
+    /// `flight` is on its way to the engine.
+    pub(crate) fn started(&mut self, flight: &Arc<Flight>, now: Instant) {
+        flight.started(now);
+        self.pulse.started(now);
+        self.in_flight += 1;
+        self.first_in_flight += usize::from(flight.class == Class::First);
+        self.bytes_in_flight += flight.op.memory();
+        self.tell();
+    }
+
+    /// `flight` has been answered, or dropped by the engine.
+    pub(crate) fn finished(&mut self, flight: &Arc<Flight>, now: Instant) {
+        self.unlist(flight);
+        self.in_flight -= 1;
+        self.first_in_flight -= usize::from(flight.class == Class::First);
+        self.bytes_in_flight -= flight.op.memory();
+        self.pulse.came_back(now, self.in_flight == 0);
+        let sample = Sample {
+            latency: flight.latency(now),
+            bytes: flight.delivered(),
+            limited: self.queued() > 0,
+        };
+        self.depth.came_back(now, sample);
+        self.tell();
+    }
+
+    /// Looks at the clock. If the device is dead, the jobs of class `First` that wait are taken out when
+    /// there is no hope for them, and the flights are given that may hold others up.
+    pub(crate) fn check(
+        &mut self,
+        now: Instant,
+        dead_after: Duration,
+    ) -> (Vec<Planned>, Vec<Arc<Flight>>) {
+        let dead = self.pulse.check(now, dead_after);
+        let hopeless: Vec<_> = match dead && self.is_hopeless(now) {
+            true => self.first.drain().collect(),
+            false => Vec::new(),
+        };
+        hopeless
+            .iter()
+            .for_each(|planned| self.unlist(&planned.flight));
+        let flights = self.flights.values().flatten().filter(|_| dead);
+        let flights = flights.map(Arc::clone).collect();
+        self.tell();
+        (hopeless, flights)
+    }
+
+    /// All that wait.
+    pub(crate) fn empty(&mut self) -> Vec<Planned> {
+        let all: Vec<_> = self.first.drain().chain(self.next.drain()).collect();
+        all.iter().for_each(|planned| self.unlist(&planned.flight));
+        self.tell();
+        all
+    }
+}
+
+/// What an operation is about, as a number: those for one file or one name have the same. Others may
+/// have it too.
+fn about(op: &Op) -> u64 {
+    match op {
+        Op::Read { file, .. } => file.meta.inode,
+        Op::List { directory, .. } => directory.meta.inode,
+        Op::Open { root, path, .. } => {
+            let mut hasher = DefaultHasher::new();
+            (Arc::as_ptr(root), path).hash(&mut hasher);
+            hasher.finish()
+        }
     }
 }

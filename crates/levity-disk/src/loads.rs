@@ -1,6 +1,6 @@
 //! How busy each device is, for threads that may not wait for the scheduler's lock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::pace::Pace;
@@ -20,6 +20,10 @@ pub(crate) struct Load {
     /// Jobs that wait in the upper half, jobs in flight in the lower: one value, so that a job on its
     /// way from one to the other is never missed.
     jobs: AtomicU64,
+    /// Jobs that may be in flight.
+    depth: AtomicUsize,
+    /// It does not answer.
+    dead: AtomicBool,
     pace: Arc<Pace>,
 }
 
@@ -35,6 +39,8 @@ impl Loads {
         let load = Arc::new(Load {
             device,
             jobs: AtomicU64::new(0),
+            depth: AtomicUsize::new(0),
+            dead: AtomicBool::new(false),
             pace: Arc::new(Pace::new()),
         });
         if let Some(place) = self.0.iter().find(|place| place.get().is_none()) {
@@ -43,20 +49,21 @@ impl Loads {
         load
     }
 
-    /// Whether `arriving` jobs and one more could start on `device` at once. No for a device that
-    /// found no place on the list.
-    pub(crate) fn has_room(&self, device: u64, arriving: usize, depth: usize) -> bool {
+    /// Whether `arriving` jobs and one more could start on `device` at once; one that is not known yet
+    /// begins with `depth_start` slots. No for a device that found no place on the list.
+    pub(crate) fn has_room(&self, device: u64, arriving: usize, depth_start: usize) -> bool {
         match self.listed().find(|load| load.device == device) {
             Some(load) => {
                 let (queued, in_flight) = load.jobs();
-                queued == 0 && in_flight.saturating_add(arriving) < depth
+                let busy = in_flight.saturating_add(arriving);
+                !load.is_dead() && queued == 0 && busy < load.depth()
             }
-            None => self.0[DEVICES_MAX - 1].get().is_none() && arriving < depth,
+            None => self.0[DEVICES_MAX - 1].get().is_none() && arriving < depth_start,
         }
     }
 
-    pub(crate) fn now(&self, depth: usize) -> Vec<DeviceStats> {
-        self.listed().map(|load| load.now(depth)).collect()
+    pub(crate) fn now(&self) -> Vec<DeviceStats> {
+        self.listed().map(Load::now).collect()
     }
 
     /// None for a device that found no place on the list.
@@ -76,19 +83,36 @@ impl Load {
         self.jobs.store(jobs, Ordering::Release);
     }
 
+    pub(crate) fn set_depth(&self, depth: usize) {
+        self.depth.store(depth, Ordering::Relaxed);
+    }
+
+    fn depth(&self) -> usize {
+        self.depth.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_dead(&self, dead: bool) {
+        self.dead.store(dead, Ordering::Relaxed);
+    }
+
+    fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
+    }
+
     /// Those that wait, and those in flight.
     fn jobs(&self) -> (usize, usize) {
         let jobs = self.jobs.load(Ordering::Acquire);
         ((jobs >> 32) as usize, (jobs & u64::from(u32::MAX)) as usize)
     }
 
-    fn now(&self, depth: usize) -> DeviceStats {
+    fn now(&self) -> DeviceStats {
         let (queued, in_flight) = self.jobs();
         DeviceStats {
             device: self.device,
             queued,
             in_flight,
-            depth,
+            depth: self.depth(),
+            dead: self.is_dead(),
             oldest: self.pace.oldest(),
             bytes_read: self.pace.bytes_read(),
             queue_time: self.pace.queue_time(),
@@ -106,11 +130,16 @@ mod tests {
         let loads = Loads::default();
         assert!(loads.has_room(7, 1, 2) && !loads.has_room(7, 2, 2));
         let load = loads.add(7);
+        load.set_depth(2);
         load.set(0, 1);
         assert!(loads.has_room(7, 0, 2) && !loads.has_room(7, 1, 2));
         load.set(1, 0);
         assert!(!loads.has_room(7, 0, 2));
-        assert_eq!(loads.now(2)[0].queued, 1);
+        assert_eq!(loads.now()[0].queued, 1);
+        load.set(0, 0);
+        assert!(loads.has_room(7, 0, 2));
+        load.set_dead(true);
+        assert!(!loads.has_room(7, 0, 2));
     }
 
     #[test]
@@ -118,12 +147,12 @@ mod tests {
         let loads = Loads::default();
         for device in 0..DEVICES_MAX as u64 {
             assert!(loads.has_room(1000, 0, 1));
-            loads.add(device);
+            loads.add(device).set_depth(1);
         }
         assert!(!loads.has_room(1000, 0, 1) && loads.has_room(0, 0, 1));
         loads.add(1000).set(0, 1);
         assert!(!loads.has_room(1000, 0, 1));
-        assert_eq!(loads.now(1).len(), DEVICES_MAX);
+        assert_eq!(loads.now().len(), DEVICES_MAX);
         assert!(loads.pace(0).is_some() && loads.pace(1000).is_none());
     }
 }

@@ -21,6 +21,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::atime;
 use crate::closer;
 use crate::direct::DirectFile;
+use crate::mounts::Mounts;
 use crate::probe::{self, FileSystem};
 use crate::syscall;
 
@@ -54,6 +55,8 @@ pub struct Root {
     cached: bool,
     /// When reads set the time of last access, unless `O_NOATIME` is granted.
     atime: atime::Policy,
+    /// Other mounts beneath it.
+    mounts: Mounts,
 }
 
 impl Root {
@@ -90,6 +93,7 @@ impl Root {
             )?),
         }?;
         Ok(Arc::new(Root {
+            mounts: Mounts::beneath(&resolved),
             path: resolved,
             cached: cached && !file_system.remote,
             directory,
@@ -111,10 +115,15 @@ impl Root {
         self.single.as_deref()
     }
 
-    /// `st_dev` of the root. A mount beneath it has another, and opens through this root still count
-    /// as this device's work: give a mount that may freeze a root of its own.
+    /// `st_dev` of the root. A mount beneath it has another.
     pub fn device(&self) -> u64 {
         self.device
+    }
+
+    /// `st_dev` of the mount that `path` is in, as far as its name tells: links are not followed, and
+    /// mounts that came after the root was opened are not known. Work there counts as this device's.
+    pub(crate) fn device_of(&self, path: &CStr) -> u64 {
+        self.mounts.device(path.to_bytes()).unwrap_or(self.device)
     }
 
     /// What the root's file system can do.

@@ -10,7 +10,7 @@ use crate::stats::{self, Histogram, Timer};
 
 /// Jobs in flight whose start is known, per device. One that finds no place is younger than those that
 /// have one, so the oldest is missed only until they are through.
-const FLIGHTS_MAX: usize = 64;
+const BEGUN_MAX: usize = 64;
 
 /// Written by the threads of an engine and by the scheduler's, read by anyone. Takes no lock: those who
 /// ask must not keep the ones from waiting who work.
@@ -18,14 +18,14 @@ const FLIGHTS_MAX: usize = 64;
 pub(crate) struct Pace {
     epoch: Instant,
     /// When jobs in flight were begun, in nanoseconds since `epoch` and never 0; 0 is a free place.
-    began_ns: [AtomicU64; FLIGHTS_MAX],
+    began_ns: [AtomicU64; BEGUN_MAX],
     bytes_read: AtomicU64,
     queue_time: Timer,
     service_time: Timer,
 }
 
-/// One job in flight; it has landed when this is dropped.
-pub(crate) struct Flight {
+/// One job in flight; it has come back when this is dropped.
+pub(crate) struct Begun {
     pace: Arc<Pace>,
     place: Option<usize>,
 }
@@ -42,14 +42,14 @@ impl Pace {
     }
 
     /// A job has been given to the engine.
-    pub(crate) fn begin(self: Arc<Pace>) -> Flight {
+    pub(crate) fn begin(self: Arc<Pace>) -> Begun {
         let now = self.now_ns();
         let free = |place: &AtomicU64| {
             let taken = place.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
             taken.is_ok()
         };
         let place = self.began_ns.iter().position(free);
-        Flight { pace: self, place }
+        Begun { pace: self, place }
     }
 
     /// How long the job has been in flight that was begun first.
@@ -77,7 +77,7 @@ impl Pace {
     }
 }
 
-impl Flight {
+impl Begun {
     /// What came of it.
     pub(crate) fn count(&self, completion: &Completion) {
         self.pace.queue_time.add(completion.queued);
@@ -86,7 +86,7 @@ impl Flight {
     }
 }
 
-impl Drop for Flight {
+impl Drop for Begun {
     fn drop(&mut self) {
         if let Some(place) = self.place {
             self.pace.began_ns[place].store(0, Ordering::Relaxed);
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn more_than_have_a_place_do_no_harm() {
         let pace = Arc::new(Pace::new());
-        let flights: Vec<_> = (0..FLIGHTS_MAX + 3)
+        let flights: Vec<_> = (0..BEGUN_MAX + 3)
             .map(|_| Arc::clone(&pace).begin())
             .collect();
         assert!(pace.oldest().is_some());

@@ -17,8 +17,8 @@
 //! `threads - stat_threads > depth` times the number of frozen devices; [`Settings`] refuses values
 //! that would not survive one.
 
-use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -28,15 +28,22 @@ use rustix::io::Errno;
 use crate::buffer::{Budget, Reservation};
 use crate::closer::Closer;
 use crate::disk::Bounds;
-use crate::engine::{Class, Completion, EngineId, Full, Job, Ticket, Work};
+use crate::engine::{Completion, Dead, EngineId, Full, Job, Reply, Ticket, Work};
 use crate::engines::Engines;
+use crate::flight::{Flight, Planned};
 use crate::ghosts::Ghosts;
 use crate::intake::{Arrival, Intake, Refused, Waiting};
-use crate::lane::Lane;
+use crate::lanes::{GivenUp, Lanes, Offered};
 use crate::loads::Loads;
 use crate::lock::lock;
-use crate::pace::{Flight, Pace};
+use crate::pace::{Begun, Pace};
 use crate::stats::{self, Counters, Stats};
+
+/// How often the clock is looked at while jobs are in flight: this often until a device is dead.
+const CHECKS_PER_DEATH: u32 = 8;
+
+/// But at least so often.
+const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(250);
 
 /// What [`Disk`] and the tickets of its jobs share.
 pub(crate) struct Scheduler {
@@ -49,6 +56,8 @@ pub(crate) struct Scheduler {
     lanes: Mutex<Lanes>,
     loads: Loads,
     ghosts: Ghosts,
+    /// See [`Disk::set_open_age_max`](crate::Disk::set_open_age_max), in nanoseconds.
+    open_age_max_ns: AtomicU64,
     /// The last job in flight has finished.
     idle: Condvar,
     counters: Counters,
@@ -67,6 +76,7 @@ impl Scheduler {
             lanes: Mutex::default(),
             loads: Loads::default(),
             ghosts: Ghosts::default(),
+            open_age_max_ns: AtomicU64::new(0),
             idle: Condvar::new(),
             counters: Counters::default(),
         }
@@ -85,14 +95,32 @@ impl Scheduler {
     }
 
     /// A job of `device` begins. None for a device that is not told of.
-    pub(crate) fn flight(&self, device: u64) -> Option<Flight> {
+    pub(crate) fn begin(&self, device: u64) -> Option<Begun> {
         self.loads.pace(device).map(Pace::begin)
+    }
+
+    pub(crate) fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    pub(crate) fn loads(&self) -> &Loads {
+        &self.loads
+    }
+
+    pub(crate) fn open_age_max(&self) -> Duration {
+        Duration::from_nanos(self.open_age_max_ns.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_open_age_max(&self, age: Duration) {
+        let ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        self.open_age_max_ns.store(ns, Ordering::Relaxed);
     }
 
     /// See [`Disk::has_room`](crate::Disk::has_room).
     pub(crate) fn has_room(&self, device: u64) -> bool {
         let arriving = self.intake.arriving();
-        self.loads.has_room(device, arriving, self.bounds.depth)
+        let depth_start = self.bounds.depth.start().limit();
+        self.loads.has_room(device, arriving, depth_start)
     }
 
     pub(crate) fn start_threads(self: &Arc<Self>) -> io::Result<(JoinHandle<()>, Closer)> {
@@ -105,16 +133,41 @@ impl Scheduler {
 
     /// On the thread that owns the lanes. Ends when the intake is closed and empty.
     fn serve(self: &Arc<Self>) {
+        let interval = (self.bounds.dead_after / CHECKS_PER_DEATH).min(CHECK_INTERVAL_MAX);
+        let mut checked = Instant::now();
         loop {
-            match self.intake.next() {
+            // Where nothing is in flight nothing can be overdue, and what starts comes by here.
+            let busy = self.lock().in_flight() > 0;
+            match self.intake.next(busy.then_some(interval)) {
                 Arrival::Job(waiting) => {
                     self.admit(waiting);
                     self.intake.arrived();
                 }
                 Arrival::Memory => self.pump(None),
+                Arrival::Nothing => {}
                 Arrival::End => return,
             }
+            if checked.elapsed() >= interval {
+                self.check();
+                checked = Instant::now();
+            }
         }
+    }
+
+    /// Finds out which devices are dead, and answers those who would wait for them in vain.
+    fn check(self: &Arc<Self>) {
+        let mut to_pump = Vec::new();
+        let GivenUp { jobs, replies } = self.lock().check(self, &mut to_pump);
+        for planned in jobs {
+            self.turn_away(Refused::Dead(planned.into_waiting()));
+        }
+        for reply in replies {
+            stats::add(&self.counters.dead, 1);
+            self.answer(reply, Dead.into());
+        }
+        to_pump
+            .into_iter()
+            .for_each(|device| self.pump(Some(device)));
     }
 
     pub(crate) fn submit(self: &Arc<Self>, job: Job) {
@@ -131,13 +184,14 @@ impl Scheduler {
         }
     }
 
-    /// Starts a job, or puts it in the lane of its device.
-    fn admit(self: &Arc<Self>, waiting: Waiting) {
+    /// Starts a job, lets it join another one, or puts it in the lane of its device.
+    pub(crate) fn admit(self: &Arc<Self>, waiting: Waiting) {
         let device = waiting.job.op.device();
-        let offered = self.lock().offer(device, waiting, self);
+        let offered = self.lock().offer(waiting, self);
         match offered {
-            Offered::Start(waiting, memory) => self.start(device, waiting, memory),
+            Offered::Start(planned, memory) => self.start(planned, memory),
             Offered::Queued => self.pump(Some(device)),
+            Offered::Joined => stats::add(&self.counters.coalesced, 1),
             Offered::Refused(refused) => self.turn_away(refused),
         }
     }
@@ -149,17 +203,21 @@ impl Scheduler {
                 stats::add(&self.counters.full, 1);
                 self.refuse(waiting.job, Full.into());
             }
+            Refused::Dead(waiting) => {
+                stats::add(&self.counters.dead, 1);
+                self.refuse(waiting.job, Dead.into());
+            }
         }
     }
 
     /// Starts all that can start: on `device`, and for those who stand in line for memory.
     fn pump(self: &Arc<Self>, device: Option<u64>) {
-        while let Some((device, waiting, memory)) = self.next(device) {
-            self.start(device, waiting, memory);
+        while let Some((planned, memory)) = self.next(device) {
+            self.start(planned, memory);
         }
     }
 
-    fn next(&self, device: Option<u64>) -> Option<(u64, Waiting, Reservation)> {
+    fn next(&self, device: Option<u64>) -> Option<(Planned, Reservation)> {
         let mut unwanted = Vec::new();
         let next = self.lock().next(device, self, &mut unwanted);
         self.count_canceled(unwanted.len());
@@ -168,9 +226,10 @@ impl Scheduler {
         next
     }
 
-    fn start(self: &Arc<Self>, device: u64, waiting: Waiting, memory: Reservation) {
-        let engine = self.engine_of(&waiting.job);
-        let (op, ticket) = Ticket::new(Arc::clone(self), device, engine, waiting, memory);
+    fn start(self: &Arc<Self>, planned: Planned, memory: Reservation) {
+        let Planned { job, flight } = planned;
+        let engine = self.engine_of(&job);
+        let (op, ticket) = Ticket::new(Arc::clone(self), flight, engine, job, memory);
         self.engines.get(engine).submit(Work::new(op, ticket));
     }
 
@@ -178,33 +237,33 @@ impl Scheduler {
         job.terms.engine.unwrap_or(self.engines.own())
     }
 
-    fn blocks_on_loop(&self, job: &Job) -> bool {
+    pub(crate) fn blocks_on_loop(&self, job: &Job) -> bool {
         self.engines.get(self.engine_of(job)).blocks_on_loop()
     }
 
     /// A job has been answered, or dropped: its slot is free.
-    pub(crate) fn finished(self: &Arc<Self>, device: u64) {
+    pub(crate) fn finished(self: &Arc<Self>, flight: &Arc<Flight>) {
         {
             let mut lanes = self.lock();
-            lanes.in_flight -= 1;
-            if let Some(lane) = lanes.by_device.get_mut(&device) {
-                lane.in_flight -= 1;
-                lane.tell();
-            }
-            if lanes.in_flight == 0 {
+            lanes.finished(flight);
+            if lanes.in_flight() == 0 {
                 self.idle.notify_all();
             }
         }
-        self.pump(Some(device));
+        self.pump(Some(flight.device));
     }
 
     /// Answers a job that will not be started.
     fn refuse(&self, job: Job, error: io::Error) {
-        if !job.reply.wanted() {
-            return self.count_canceled(1);
+        match job.reply.wanted() {
+            true => self.answer(job.reply, error),
+            false => self.count_canceled(1),
         }
+    }
+
+    fn answer(&self, reply: Box<dyn Reply>, error: io::Error) {
         stats::add(&self.counters.errors, 1);
-        job.reply.send(Completion {
+        reply.send(Completion {
             result: Err(error),
             queued: Duration::ZERO,
             service: Duration::ZERO,
@@ -217,15 +276,15 @@ impl Scheduler {
     pub(crate) fn close(&self) {
         self.intake.close();
         let waiting = self.lock().close();
-        for Waiting { job, .. } in waiting {
-            self.refuse(job, Errno::CANCELED.into());
+        for planned in waiting {
+            self.refuse(planned.job, Errno::CANCELED.into());
         }
     }
 
     /// Waits for the jobs in flight, and ends the engines.
     pub(crate) fn finish(&self) {
         self.engines.interrupt();
-        let in_flight = |lanes: &mut Lanes| lanes.in_flight > 0;
+        let in_flight = |lanes: &mut Lanes| lanes.in_flight() > 0;
         let idle = self.idle.wait_while(self.lock(), in_flight);
         drop(idle.unwrap_or_else(PoisonError::into_inner));
         self.engines.shutdown();
@@ -249,152 +308,16 @@ impl Scheduler {
             threads: self.engines.threads(),
             // Before the devices: a job counts there before it stops counting here.
             arriving: self.intake.arriving(),
-            devices: self.loads.now(self.bounds.depth),
+            devices: self.loads.now(),
             errors: stats::get(&counters.errors),
             canceled: stats::get(&counters.canceled),
             full: stats::get(&counters.full),
+            coalesced: stats::get(&counters.coalesced),
+            dead: stats::get(&counters.dead),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Lanes> {
         lock(&self.lanes)
-    }
-}
-
-/// The queues of all devices.
-#[derive(Default)]
-struct Lanes {
-    by_device: HashMap<u64, Lane>,
-    /// Devices whose next job found no memory, the longest waiting first.
-    starved: VecDeque<u64>,
-    in_flight: usize,
-    closed: bool,
-}
-/// What came of a new job.
-enum Offered {
-    Start(Waiting, Reservation),
-    Queued,
-    Refused(Refused),
-}
-
-/// What came of looking for a job to start.
-enum Taken {
-    Start(Waiting, Reservation),
-    /// Nothing waits, or no slot is free.
-    Nothing,
-    NoMemory,
-}
-
-impl Lanes {
-    fn offer(&mut self, device: u64, waiting: Waiting, scheduler: &Scheduler) -> Offered {
-        if self.closed {
-            return Offered::Refused(Refused::Closed(waiting));
-        }
-        let bounds = scheduler.bounds;
-        let inline = scheduler.blocks_on_loop(&waiting.job);
-        let lane = self.by_device.entry(device);
-        let lane = lane.or_insert_with(|| Lane::new(scheduler.loads.add(device)));
-        if lane.queued() >= bounds.queue_max {
-            return Offered::Refused(Refused::Full(waiting));
-        }
-        let starts = inline || (lane.queued() == 0 && lane.in_flight < bounds.depth);
-        if !starts || (waiting.job.class != Class::First && !inline) {
-            lane.queue(waiting.job.class).push_back(waiting);
-            lane.tell();
-            return Offered::Queued;
-        }
-        // An engine that works in place reads into no buffer, and its caller cannot wait in a queue.
-        let len = if inline { 0 } else { waiting.job.op.memory() };
-        match self.memory(device, len, &scheduler.budget) {
-            Some(memory) => {
-                self.started(device);
-                Offered::Start(waiting, memory)
-            }
-            None => Offered::Refused(Refused::Full(waiting)),
-        }
-    }
-
-    /// The next job to start: of `device`, or else of the first in line for memory. Jobs that nobody
-    /// wants any more are put aside.
-    fn next(
-        &mut self,
-        device: Option<u64>,
-        scheduler: &Scheduler,
-        unwanted: &mut Vec<Waiting>,
-    ) -> Option<(u64, Waiting, Reservation)> {
-        if let Some(device) = device
-            && let Taken::Start(waiting, memory) = self.take(device, scheduler, unwanted)
-        {
-            return Some((device, waiting, memory));
-        }
-        while let Some(device) = self.starved.front().copied() {
-            match self.take(device, scheduler, unwanted) {
-                Taken::Start(waiting, memory) => return Some((device, waiting, memory)),
-                Taken::NoMemory => return None,
-                Taken::Nothing => {}
-            }
-        }
-        None
-    }
-
-    fn take(&mut self, device: u64, scheduler: &Scheduler, unwanted: &mut Vec<Waiting>) -> Taken {
-        let Some(lane) = self.by_device.get_mut(&device) else {
-            return Taken::Nothing;
-        };
-        lane.drop_unwanted(unwanted);
-        let Some(class) = lane.next_class(scheduler.bounds.depth) else {
-            self.starved.retain(|starved| *starved != device);
-            return Taken::Nothing;
-        };
-        let len = lane.len_of_next(class);
-        let Some(memory) = self.memory(device, len, &scheduler.budget) else {
-            if !self.starved.contains(&device) {
-                self.starved.push_back(device);
-            }
-            return Taken::NoMemory;
-        };
-        self.requeue_for_memory(device);
-        let waiting = self.lane(device).pop(class);
-        self.started(device);
-        match waiting {
-            Some(waiting) => Taken::Start(waiting, memory),
-            None => unreachable!("the class was chosen because a job waits in it"),
-        }
-    }
-
-    /// Whoever has got memory lets the others have theirs before it gets more.
-    fn requeue_for_memory(&mut self, device: u64) {
-        if self.starved.front() == Some(&device) {
-            self.starved.rotate_left(1);
-        }
-    }
-
-    /// Memory for a job, unless others stand in line for it.
-    fn memory(&self, device: u64, len: usize, budget: &Budget) -> Option<Reservation> {
-        let others_first = self.starved.front().is_some_and(|first| *first != device);
-        if others_first && len > 0 {
-            return None;
-        }
-        budget.reserve(len)
-    }
-
-    fn started(&mut self, device: u64) {
-        self.in_flight += 1;
-        let lane = self.lane(device);
-        lane.in_flight += 1;
-        lane.tell();
-    }
-
-    /// The lane of a device that has had a job.
-    fn lane(&mut self, device: u64) -> &mut Lane {
-        let lane = self.by_device.get_mut(&device);
-        lane.expect("made when its first job was offered")
-    }
-
-    fn close(&mut self) -> Vec<Waiting> {
-        self.closed = true;
-        self.starved.clear();
-        let lanes = self.by_device.values_mut();
-        lanes.flat_map(Lane::empty).collect()
     }
 }

@@ -30,6 +30,10 @@ pub struct Stats {
     pub canceled: u64,
     /// Jobs not taken because a queue or the memory was full.
     pub full: u64,
+    /// Jobs that were not done because another one brought what they asked for.
+    pub coalesced: u64,
+    /// Jobs answered with an error because their device did not answer.
+    pub dead: u64,
 }
 
 /// What one engine has done.
@@ -65,12 +69,14 @@ impl Stats {
 pub struct DeviceStats {
     /// `st_dev`.
     pub device: u64,
-    /// Jobs that wait for a slot or for memory.
+    /// Jobs that wait for a slot or for memory, without those that go along with another.
     pub queued: usize,
     /// Jobs that the engine has.
     pub in_flight: usize,
-    /// Jobs that it may have at once.
+    /// How many may be in flight, as it was found out to be best or was set.
     pub depth: usize,
+    /// Nothing has come back for so long that it is taken for dead.
+    pub dead: bool,
     /// How long the engine has had the job that it has had for longest; none when nothing is in flight.
     /// Told of 64 jobs of a device at most, those that were begun first.
     pub oldest: Option<Duration>,
@@ -104,6 +110,8 @@ pub(crate) struct Counters {
     pub(crate) errors: AtomicU64,
     pub(crate) canceled: AtomicU64,
     pub(crate) full: AtomicU64,
+    pub(crate) coalesced: AtomicU64,
+    pub(crate) dead: AtomicU64,
 }
 
 #[derive(Debug, Default)]

@@ -190,10 +190,34 @@ impl fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
+/// Whether an error means that the job's device has not answered for so long that it is taken for dead.
+/// Its kind is `TimedOut`.
+pub fn is_dead(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Dead>())
+}
+
+/// Marks the error that [`is_dead`] knows.
+#[derive(Debug)]
+pub(crate) struct Dead;
+
+impl From<Dead> for io::Error {
+    fn from(dead: Dead) -> io::Error {
+        io::Error::new(io::ErrorKind::TimedOut, dead)
+    }
+}
+
+impl fmt::Display for Dead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the disk does not answer")
+    }
+}
+
+impl std::error::Error for Dead {}
+
 /// Where a completion goes.
 pub trait Reply: Send {
     /// Whether anyone still waits. A job that nobody wants is dropped without an answer if it has not
-    /// started. Called under the scheduler's lock: no more than the load of an atomic.
+    /// started. Called under locks of the scheduler: no more than the load of an atomic.
     fn wanted(&self) -> bool;
     /// Hands over the completion. Called at most once, from a thread of the engine or the scheduler,
     /// or from within [`Disk::submit`](crate::Disk::submit) or
@@ -203,14 +227,15 @@ pub trait Reply: Send {
 }
 
 /// How urgent a job is: first chunks and small files go before bulk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Opens, listings and first chunks: a client has seen nothing yet.
     First,
     /// Later chunks: a client is already receiving.
     Next,
-    /// Chunks that a client has not come to yet. May be refused as if the queue were full, when others
-    /// need the room.
+    /// Chunks that nobody waits for yet. They never wait themselves: one that cannot start at once,
+    /// without a job of another class noticing, is refused ([`is_full`]). Whoever asks for the same while
+    /// it is under way goes along with it.
     Prefetch,
 }
 
@@ -282,7 +307,7 @@ impl Op {
     /// `st_dev` of where the work is done.
     pub(crate) fn device(&self) -> u64 {
         match self {
-            Op::Open { root, .. } => root.device(),
+            Op::Open { root, path, .. } => root.device_of(path),
             Op::Read { file, .. } => file.meta.device,
             Op::List { directory, .. } => directory.meta.device,
         }

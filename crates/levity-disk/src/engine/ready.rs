@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -23,6 +24,27 @@ impl Ready {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Up to `len` of these bytes, after `skipped` of them, without a copy. `None` for a pipe: what is
+    /// read from it is gone.
+    pub(crate) fn part(&mut self, skipped: usize, len: usize) -> Option<Ready> {
+        let skipped = skipped.min(self.len());
+        let part = len.min(self.len() - skipped);
+        match self {
+            Ready::Bytes(buffer) => Some(Ready::Bytes(buffer.part(skipped..skipped + part))),
+            Ready::Pipe { .. } => None,
+            Ready::Shared { memory, offset, .. } => Some(Ready::Shared {
+                memory: Arc::clone(memory),
+                offset: *offset + skipped as u64,
+                len: part,
+            }),
+            Ready::PageCache { file, offset, .. } => Some(Ready::PageCache {
+                file: Arc::clone(file),
+                offset: *offset + skipped as u64,
+                len: part,
+            }),
+        }
     }
 
     /// The same bytes in memory. Does not wait, except that a [`Ready::PageCache`] is read from the

@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::{Class, Completion, Direct, Done, EngineId, Op, Reply};
+use super::{Class, Completion, Direct, Done, EngineId, Job, Op, Reply};
 use crate::buffer::{Buffer, Reservation};
-use crate::intake::Waiting;
+use crate::flight::Flight;
 use crate::open::{Kind, OpenFile};
-use crate::pace::Flight;
+use crate::pace::Begun;
 use crate::scheduler::Scheduler;
 
 /// Smaller files, in bytes, are always read through the page cache: what they push out is little.
@@ -55,25 +55,23 @@ pub struct Ticket {
     direct: bool,
     /// `None` once turned into a buffer.
     memory: Option<Reservation>,
-    submitted: Instant,
     started: Instant,
-    device: u64,
+    flight: Arc<Flight>,
     engine: EngineId,
     scheduler: Arc<Scheduler>,
-    /// `None` once landed, and for a device that has no place on the list of loads.
-    flight: Option<Flight>,
+    /// `None` once it has come back, and for a device that has no place on the list of loads.
+    begun: Option<Begun>,
 }
 
 impl Ticket {
     /// For a job that starts now, of which the operation comes back.
     pub(crate) fn new(
         scheduler: Arc<Scheduler>,
-        device: u64,
+        flight: Arc<Flight>,
         engine: EngineId,
-        waiting: Waiting,
+        job: Job,
         memory: Reservation,
     ) -> (Op, Ticket) {
-        let Waiting { job, since } = waiting;
         let ticket = Ticket {
             reply: Some(job.reply),
             class: job.class,
@@ -81,11 +79,10 @@ impl Ticket {
             policy: job.terms.direct,
             direct: false,
             memory: Some(memory),
-            submitted: since,
-            started: since,
-            device,
+            started: flight.since,
+            begun: scheduler.begin(flight.device),
+            flight,
             engine,
-            flight: scheduler.flight(device),
             scheduler,
         };
         (job.op, ticket)
@@ -160,13 +157,13 @@ impl Ticket {
         };
         let completion = Completion {
             result,
-            queued: self.started - self.submitted,
+            queued: self.started - self.flight.since,
             service: self.started.elapsed(),
             direct: self.direct,
         };
         self.scheduler.count(self.engine, &completion);
-        if let Some(flight) = &self.flight {
-            flight.count(&completion);
+        if let Some(begun) = &self.begun {
+            begun.count(&completion);
         }
         reply.send(completion);
     }
@@ -181,13 +178,13 @@ impl Drop for Ticket {
             drop(unwanted);
         }
         drop(self.memory.take());
-        drop(self.flight.take());
-        self.scheduler.finished(self.device);
+        drop(self.begun.take());
+        self.scheduler.finished(&self.flight);
     }
 }
 
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ticket(device {:#x})", self.device)
+        write!(f, "Ticket({:?})", self.flight.op)
     }
 }

@@ -25,7 +25,7 @@ mod cases {
         }
         let held = Held::new(&disk, read_op(&file, 0, 100), Class::First);
         let given_up = submit(&disk, read_op(&file, 0, 100), Class::First);
-        let other = submit(&disk, read_op(&file, 1, 99), Class::First);
+        let other = submit(&disk, read_op(&file, 1, 100), Class::First);
         given_up.give_up();
         assert!(given_up.is_silent() && other.is_silent());
         held.release();

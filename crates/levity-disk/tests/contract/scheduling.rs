@@ -12,6 +12,7 @@ for_every_engine![
 ];
 
 mod cases {
+    use std::cell::Cell;
     use std::fs;
     use std::path::Path;
     use std::sync::{Arc, Mutex};
@@ -36,9 +37,9 @@ mod cases {
         }
         let held = Held::new(&disk, read_op(&file, 0, 100), Class::First);
         let classes = [Class::First, Class::Next, Class::First];
-        let queued = classes.map(|class| submit(&disk, read_op(&file, 0, 100), class));
+        let queued = [0, 1, 2].map(|n| submit(&disk, read_op(&file, n, 50), classes[n as usize]));
         for class in [Class::First, Class::Next] {
-            let full = submit(&disk, read_op(&file, 7, 5), class);
+            let full = submit(&disk, read_op(&file, 77, 5), class);
             assert!(is_full(&full.result().unwrap_err()));
         }
         let stats = disk.stats();
@@ -76,9 +77,11 @@ mod cases {
         let file = open(&disk, &rig.root(), "file");
         settle(&disk);
         let order = Arc::new(Mutex::new(Vec::new()));
+        let next_offset = Cell::new(0);
         let add = |name, class| {
             let reply = Box::new(Named(name, Arc::clone(&order)));
-            let op = read_op(&file, 0, 10);
+            let op = read_op(&file, next_offset.get(), 10);
+            next_offset.set(next_offset.get() + 1);
             disk.submit(job_for(op, class, reply));
         };
         if disk.blocks_on_loop() {
@@ -118,7 +121,7 @@ mod cases {
         assert!(is_full(&refused), "it would have to wait");
         assert_eq!(disk.stats().full, 1);
         let next = submit(&disk, read_op(&file, 0, 100), Class::Next);
-        let behind = submit(&disk, read_op(&file, 0, 100), Class::First);
+        let behind = submit(&disk, read_op(&file, 50, 100), Class::First);
         arrive(&disk);
         assert!(next.is_silent() && behind.is_silent());
         drop(all);
@@ -199,15 +202,12 @@ mod cases {
                 settings.stat_threads = Some(1);
                 settings.depth = Some(4);
             });
-            rig.write("iceberg", 100);
+            (0..10).for_each(|n| drop(rig.write(&format!("iceberg{n}"), 100)));
             let root = rig.root();
             let frozen: Vec<_> = (0..10)
-                .map(|_| {
-                    submit(
-                        &disk,
-                        open_op(&root, "iceberg", Some((0, 100))),
-                        Class::First,
-                    )
+                .map(|n| {
+                    let op = open_op(&root, &format!("iceberg{n}"), Some((0, 100)));
+                    submit(&disk, op, Class::First)
                 })
                 .collect();
             let proc = Root::open(Path::new("/proc"), Symlinks::Beneath).unwrap();

@@ -1,0 +1,544 @@
+//! How many jobs a device gets at a time: found out by trying, or fixed.
+//!
+//! Too few leave the disk idle between two reads, and its elevator without a choice. Too many help
+//! nobody and make urgent jobs wait inside the device, where no class goes before another. What is
+//! right differs by a factor of ten between disks, and `rotational` and the like are often wrong.
+//! So the bound is doubled, and kept if the device then does more; it goes back if the device only
+//! takes longer.
+//!
+//! Latency alone is no reason to lower it: with every job in flight each waits for the others,
+//! also where the disk gets faster by having more to choose from. So a lower bound is a trial too, and
+//! it is kept only if the device does as much as before. Both trials are made again from time to time,
+//! because disks and what is asked of them change.
+//!
+//! No clock here: whoever calls says what time it is.
+
+use std::array;
+use std::time::{Duration, Instant};
+
+/// Jobs in flight on a device of which nothing is known.
+pub(crate) const DEPTH_START: usize = 4;
+
+/// The largest bound that is tried. Beyond it even a disk with many heads gains little.
+pub(crate) const DEPTH_MAX: usize = 32;
+
+/// The smallest: one job would leave the device idle while the next is prepared.
+const DEPTH_MIN: usize = 2;
+
+/// Bytes in flight, unless it is a single job.
+const BYTES_MAX: usize = 16 << 20;
+
+/// A window is judged after this time at least...
+const WINDOW_MIN: Duration = Duration::from_millis(100);
+
+/// ...when this many jobs have come back, or else...
+const WINDOW_JOBS: usize = 96;
+
+/// ...after this time, which a slow device takes.
+const WINDOW_MAX: Duration = Duration::from_secs(1);
+
+/// Fewer jobs than this say nothing.
+const WINDOW_JOBS_MIN: usize = 16;
+
+/// A job counts as much as this many bytes besides its own: small reads are bounded by their number,
+/// large ones by their bytes.
+const JOB_BYTES: f64 = 65_536.0;
+
+/// So much more work in the same time is a gain, more than chance.
+const GAIN: f64 = 1.04;
+
+/// So much is the same.
+const LOSS: f64 = 0.98;
+
+/// A median latency of so many times the best is long.
+const LONG: u32 = 3;
+
+/// The best latency rises by this part with each window: a disk may have become slower for good.
+const BEST_FADES: u32 = 4096;
+
+/// Windows between two trials.
+const REST: u32 = 8;
+
+/// Sizes whose latencies are compared with each other: up to these bytes, and all above.
+const SIZES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
+
+/// The bound of one device.
+#[derive(Debug)]
+pub(crate) struct Depth {
+    limit: usize,
+    max: usize,
+    /// `None` when the bound is fixed.
+    search: Option<Search>,
+}
+
+#[derive(Debug)]
+struct Search {
+    step: Step,
+    /// Windows until the next trial.
+    rest: u32,
+    /// Work per second at the bound that is not on trial.
+    usual: f64,
+    lower_next: bool,
+    /// Jobs that were started under another bound and have not come back.
+    settling: usize,
+    window: Window,
+    best: [Option<Duration>; SIZES.len() + 1],
+}
+
+/// What the window under way tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Nothing,
+    Raised { from: usize },
+    Lowered { from: usize },
+}
+
+/// What has come back since a moment.
+#[derive(Debug)]
+struct Window {
+    since: Option<Instant>,
+    jobs: usize,
+    /// Of these, with others waiting behind them.
+    limited: usize,
+    bytes: u64,
+    latencies: [Latencies; SIZES.len() + 1],
+}
+
+/// A job that has come back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample {
+    /// Since the engine got it.
+    pub(crate) latency: Duration,
+    /// Handed over.
+    pub(crate) bytes: usize,
+    /// Others wait for a slot: the bound is what holds them.
+    pub(crate) limited: bool,
+}
+
+impl Depth {
+    /// Always `limit`.
+    pub(crate) fn fixed(limit: usize) -> Depth {
+        Depth {
+            limit,
+            max: limit,
+            search: None,
+        }
+    }
+
+    /// At most `max`.
+    pub(crate) fn adaptive(max: usize) -> Depth {
+        Depth {
+            limit: DEPTH_START.min(max),
+            max,
+            search: Some(Search::new()),
+        }
+    }
+
+    /// Jobs that may be in flight now.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Whether a job of `len` bytes may start besides `jobs` that read `bytes`.
+    pub(crate) fn admits(&self, jobs: usize, bytes: usize, len: usize) -> bool {
+        jobs == 0 || jobs < self.limit && bytes.saturating_add(len) <= BYTES_MAX
+    }
+
+    /// A job has come back.
+    pub(crate) fn came_back(&mut self, now: Instant, sample: Sample) {
+        let Some(search) = &mut self.search else {
+            return;
+        };
+        if search.settling > 0 {
+            search.settling -= 1;
+            search.window = Window::new();
+            return;
+        }
+        search.window.add(now, sample);
+        let Some(seconds) = search.window.is_over(now) else {
+            return;
+        };
+        let window = std::mem::replace(&mut search.window, Window::new());
+        search.window.since = Some(now);
+        let long = search.took_long(&window);
+        if window.is_limited() {
+            let limit = search.judge(self.limit, self.max, window.work() / seconds, long);
+            search.settling = if limit == self.limit { 0 } else { self.limit };
+            self.limit = limit;
+        }
+    }
+}
+
+impl Search {
+    fn new() -> Search {
+        Search {
+            step: Step::Nothing,
+            rest: 0,
+            usual: 0.0,
+            lower_next: false,
+            settling: 0,
+            window: Window::new(),
+            best: [None; SIZES.len() + 1],
+        }
+    }
+
+    /// The next bound, after a window at `limit` in which the device did `rate` work per second.
+    fn judge(&mut self, limit: usize, max: usize, rate: f64, long: bool) -> usize {
+        match self.step {
+            Step::Nothing => {
+                self.usual = match self.usual {
+                    0.0 => rate,
+                    usual => usual + (rate - usual) / 4.0,
+                };
+                self.rest = self.rest.saturating_sub(1);
+                match self.rest {
+                    0 => self.try_another(limit, max, long),
+                    _ => limit,
+                }
+            }
+            Step::Raised { from } if rate > self.usual * GAIN => {
+                debug_assert!(from < limit);
+                self.usual = rate;
+                match limit < max {
+                    true => self.raise(limit, max),
+                    false => self.keep(limit),
+                }
+            }
+            Step::Raised { from } if long => self.keep(from),
+            Step::Raised { .. } => self.keep(limit),
+            Step::Lowered { from } if rate < self.usual * LOSS => self.keep(from),
+            Step::Lowered { .. } if long => self.lower(limit),
+            Step::Lowered { .. } => self.keep(limit),
+        }
+    }
+
+    fn try_another(&mut self, limit: usize, max: usize, long: bool) -> usize {
+        let lower = self.lower_next && long && limit > DEPTH_MIN;
+        self.lower_next = !self.lower_next;
+        match lower {
+            true => self.lower(limit),
+            false if limit < max => self.raise(limit, max),
+            false => self.keep(limit),
+        }
+    }
+
+    fn raise(&mut self, limit: usize, max: usize) -> usize {
+        self.step = Step::Raised { from: limit };
+        (limit * 2).min(max)
+    }
+
+    fn lower(&mut self, limit: usize) -> usize {
+        self.step = Step::Lowered { from: limit };
+        (limit - (limit / 4).max(1)).max(DEPTH_MIN.min(limit))
+    }
+
+    fn keep(&mut self, limit: usize) -> usize {
+        self.step = Step::Nothing;
+        self.rest = REST;
+        limit
+    }
+
+    /// Whether the device took much longer than it can. Remembers the best of each size.
+    fn took_long(&mut self, window: &Window) -> bool {
+        let mut long = false;
+        for (best, latencies) in self.best.iter_mut().zip(&window.latencies) {
+            let Some(median) = latencies.median() else {
+                continue;
+            };
+            let known = best.map_or(median, |best| best + best / BEST_FADES);
+            *best = Some(known.min(median));
+            long |= median > known * LONG;
+        }
+        long
+    }
+}
+
+impl Window {
+    fn new() -> Window {
+        Window {
+            since: None,
+            jobs: 0,
+            limited: 0,
+            bytes: 0,
+            latencies: array::from_fn(|_| Latencies::default()),
+        }
+    }
+
+    fn add(&mut self, now: Instant, sample: Sample) {
+        // The one that opens a window is not in it: its time was not.
+        if self.since.is_none() {
+            self.since = Some(now);
+            return;
+        }
+        self.jobs += 1;
+        self.limited += usize::from(sample.limited);
+        self.bytes += sample.bytes as u64;
+        let size = SIZES.partition_point(|size| *size < sample.bytes);
+        self.latencies[size].add(sample.latency);
+    }
+
+    /// How long it lasted, in seconds, if it says something by now.
+    fn is_over(&self, now: Instant) -> Option<f64> {
+        let lasted = now.saturating_duration_since(self.since?);
+        let over = lasted >= WINDOW_MAX || (lasted >= WINDOW_MIN && self.jobs >= WINDOW_JOBS);
+        over.then_some(lasted.as_secs_f64())
+    }
+
+    /// The bound was what held jobs back nearly all the time: only then it can be judged.
+    fn is_limited(&self) -> bool {
+        self.jobs >= WINDOW_JOBS_MIN && self.limited >= self.jobs - self.jobs / 8
+    }
+
+    fn work(&self) -> f64 {
+        self.bytes as f64 + self.jobs as f64 * JOB_BYTES
+    }
+}
+
+/// How often a latency was between two powers of two, in microseconds: enough for "three times".
+#[derive(Debug, Default)]
+struct Latencies {
+    counts: [u32; Latencies::STEPS],
+    sums: [Duration; Latencies::STEPS],
+}
+
+impl Latencies {
+    const STEPS: usize = 26;
+
+    fn add(&mut self, latency: Duration) {
+        let us = latency.as_micros().max(1);
+        let step = (us.ilog2() as usize).min(Latencies::STEPS - 1);
+        self.counts[step] += 1;
+        self.sums[step] += latency;
+    }
+
+    /// The mean of the step in which the median is. `None` when there are too few to tell.
+    fn median(&self) -> Option<Duration> {
+        let all: u32 = self.counts.iter().sum();
+        if (all as usize) < WINDOW_JOBS_MIN {
+            return None;
+        }
+        let mut below = 0;
+        let step = self.counts.iter().position(|count| {
+            below += count;
+            below * 2 >= all
+        })?;
+        Some(self.sums[step] / self.counts[step])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+
+    use super::*;
+
+    /// A device with places that work side by side, always with enough to do.
+    #[derive(Debug, Clone, Copy)]
+    struct Device {
+        /// Heads, or channels of flash.
+        places: usize,
+        /// Each file lies behind one of them, as on striped disks; else whichever is free takes it.
+        striped: bool,
+        access_us: u64,
+        bytes_per_us: u64,
+        /// What an elevator saves of the access when it has many jobs to choose from.
+        elevator: bool,
+    }
+
+    struct Run {
+        bytes_per_second: f64,
+        depth: usize,
+    }
+
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0 % bound
+        }
+    }
+
+    impl Device {
+        /// A device under `depth` for `seconds`; what it did after the first two of them.
+        fn run(self, depth: &mut Depth, bytes: usize, seconds: u64, seed: u64) -> Run {
+            let mut random = Random(seed * 0x9E37_79B9 + 1);
+            // A run with a greater seed comes later.
+            let start = Instant::now() + Duration::from_secs(1000 * seed);
+            let mut free_at = vec![0_u64; self.places];
+            let mut queued = vec![0_usize; self.places];
+            let mut ends: BinaryHeap<Reverse<(u64, u64, usize)>> = BinaryHeap::new();
+            let (mut now, mut done) = (0, 0);
+            while now < seconds * 1_000_000 {
+                while depth.admits(ends.len(), ends.len() * bytes, bytes) {
+                    let place = match self.striped {
+                        true => random.below(self.places as u64) as usize,
+                        false => (0..self.places).min_by_key(|at| free_at[*at]).unwrap(),
+                    };
+                    // Half to one and a half times: no two accesses are alike.
+                    let mut access = self.access_us / 2 + random.below(self.access_us + 1);
+                    if self.elevator {
+                        let choice = (queued[place] as f64 + 1.0).log2();
+                        access = (access as f64 / (1.0 + choice / 4.0)) as u64;
+                    }
+                    queued[place] += 1;
+                    let end = free_at[place].max(now) + access + bytes as u64 / self.bytes_per_us;
+                    free_at[place] = end;
+                    ends.push(Reverse((end, now, place)));
+                }
+                let Reverse((end, began, place)) = ends.pop().unwrap();
+                now = end;
+                queued[place] -= 1;
+                done += u64::from(now > 2_000_000);
+                depth.came_back(
+                    start + Duration::from_micros(now),
+                    Sample {
+                        latency: Duration::from_micros(now - began),
+                        bytes,
+                        limited: true,
+                    },
+                );
+            }
+            Run {
+                bytes_per_second: (done * bytes as u64) as f64 / (seconds - 2) as f64,
+                depth: depth.limit(),
+            }
+        }
+
+        fn best(self, bytes: usize) -> f64 {
+            let run = |depth| {
+                self.run(&mut Depth::fixed(depth), bytes, 12, 1)
+                    .bytes_per_second
+            };
+            (1..=DEPTH_MAX).map(run).fold(0.0, f64::max)
+        }
+
+        /// What the search reaches, as a share of what the best fixed depth does, at its worst.
+        fn share(self, bytes: usize) -> (f64, Vec<usize>) {
+            let best = self.best(bytes);
+            let runs =
+                (1..=8).map(|seed| self.run(&mut Depth::adaptive(DEPTH_MAX), bytes, 12, seed));
+            let runs: Vec<_> = runs.collect();
+            let worst = runs.iter().map(|run| run.bytes_per_second / best);
+            let worst = worst.fold(f64::INFINITY, f64::min);
+            (worst, runs.iter().map(|run| run.depth).collect())
+        }
+    }
+
+    const SPINDLE: Device = Device {
+        places: 2,
+        striped: false,
+        access_us: 6_000,
+        bytes_per_us: 100,
+        elevator: false,
+    };
+
+    const FLASH: Device = Device {
+        places: 2,
+        striped: false,
+        access_us: 80,
+        bytes_per_us: 800,
+        elevator: false,
+    };
+
+    fn every_kind_of(device: Device) -> impl Iterator<Item = Device> {
+        let kinds = [1, 2, 4].into_iter().flat_map(|places| {
+            [(false, false), (false, true), (true, false), (true, true)].map(|kind| (places, kind))
+        });
+        kinds.map(move |(places, (striped, elevator))| Device {
+            places,
+            striped,
+            elevator,
+            ..device
+        })
+    }
+
+    #[test]
+    fn spindles_are_kept_busy() {
+        for device in every_kind_of(SPINDLE) {
+            for bytes in [4096, 100_000] {
+                let (share, depths) = device.share(bytes);
+                let what = format!("{device:?} reading {bytes}: {share} at {depths:?}");
+                assert!(share > 0.94, "{what}");
+                assert!(depths.iter().all(|depth| *depth >= 4), "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn flash_is_kept_busy_with_little() {
+        for places in [1, 2, 4] {
+            for bytes in [4096, 100_000, 512_000] {
+                let (share, depths) = Device { places, ..FLASH }.share(bytes);
+                let what = format!("{places} places reading {bytes}: {share} at {depths:?}");
+                assert!(share > 0.98, "{what}");
+                assert!(depths.iter().all(|depth| *depth <= 16), "{what}");
+            }
+        }
+    }
+
+    /// Each job waits for those before it: that must not lower the bound step by step.
+    #[test]
+    fn latency_of_its_own_making_does_not_wear_it_down() {
+        let device = Device {
+            places: 4,
+            striped: true,
+            ..SPINDLE
+        };
+        let mut depth = Depth::adaptive(DEPTH_MAX);
+        device.run(&mut depth, 100_000, 120, 3);
+        let late = device.run(&mut depth, 100_000, 12, 4).bytes_per_second;
+        assert!(late > 0.95 * device.best(100_000), "{late} at {depth:?}");
+    }
+
+    #[test]
+    fn it_follows_a_device_that_changes() {
+        let mut depth = Depth::adaptive(DEPTH_MAX);
+        let wide = Device {
+            places: 16,
+            ..SPINDLE
+        };
+        FLASH.run(&mut depth, 100_000, 4, 1);
+        let grown = wide.run(&mut depth, 100_000, 12, 2);
+        assert!(grown.depth >= 16, "at {}", grown.depth);
+        let shrunk = FLASH.run(&mut depth, 100_000, 12, 3);
+        assert!(shrunk.depth <= 16, "at {}", shrunk.depth);
+    }
+
+    /// Ten clients are not fewer for a bound of sixteen.
+    #[test]
+    fn it_is_judged_only_where_it_was_the_limit() {
+        let mut depth = Depth::adaptive(DEPTH_MAX);
+        let start = Instant::now();
+        for ms in 1..10_000 {
+            let sample = Sample {
+                latency: Duration::from_millis(ms),
+                bytes: 4096,
+                limited: ms % 2 == 0,
+            };
+            depth.came_back(start + Duration::from_millis(ms), sample);
+        }
+        assert_eq!(depth.limit(), DEPTH_START);
+    }
+
+    #[test]
+    fn a_fixed_bound_stays() {
+        let mut depth = Depth::fixed(3);
+        SPINDLE.run(&mut depth, 4096, 5, 1);
+        assert_eq!(depth.limit(), 3);
+    }
+
+    #[test]
+    fn bytes_are_bounded_but_never_to_nothing() {
+        let depth = Depth::fixed(8);
+        assert!(depth.admits(0, 0, BYTES_MAX + 1));
+        assert!(depth.admits(1, BYTES_MAX - 1, 1));
+        assert!(!depth.admits(1, BYTES_MAX, 1));
+        assert!(depth.admits(7, 0, 0) && !depth.admits(8, 0, 0));
+        assert_eq!(Depth::adaptive(2).limit(), 2);
+        assert_eq!(Depth::adaptive(1).limit(), 1);
+    }
+}

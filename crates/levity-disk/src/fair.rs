@@ -1,0 +1,172 @@
+//! A queue that is fair in bytes between connections.
+//!
+//! First come, first served would give a connection that asks for large chunks many times the disk of
+//! one that asks for small ones. Turns with a deficit in bytes, the usual answer, forget a
+//! connection whenever it has nothing queued, and most connections have one job at a time. So this is
+//! start-time fair queueing (Goyal, Vin and Cheng, 1996): each connection has a clock that moves on by
+//! the cost of each of its jobs, and the job with the earliest start goes first. A connection that has
+//! had much is still behind when it comes back; one that was away gains nothing by it.
+
+use std::collections::{BTreeMap, HashMap};
+
+/// What a job costs at least, in bytes: one that reads nothing is work too.
+const COST_MIN: u64 = 4096;
+
+/// Clocks that are kept besides those of waiting jobs, before those that tell nothing are dropped.
+const CLOCKS_SPARE: usize = 64;
+
+/// Jobs in the order of their turns.
+#[derive(Debug)]
+pub(crate) struct FairQueue<T> {
+    /// By start, then by arrival.
+    jobs: BTreeMap<(u64, u64), Costly<T>>,
+    /// When the next job of each connection starts, unless that has passed.
+    clocks: HashMap<u64, u64>,
+    /// Where a connection starts that has had nothing lately.
+    now: u64,
+    arrivals: u64,
+}
+
+#[derive(Debug)]
+struct Costly<T> {
+    job: T,
+    cost: u64,
+}
+
+impl<T> Default for FairQueue<T> {
+    fn default() -> FairQueue<T> {
+        FairQueue {
+            jobs: BTreeMap::new(),
+            clocks: HashMap::new(),
+            now: 0,
+            arrivals: 0,
+        }
+    }
+}
+
+impl<T> FairQueue<T> {
+    pub(crate) fn push(&mut self, stream: u64, bytes: usize, job: T) {
+        let clock = self.clocks.entry(stream).or_insert(0);
+        let start = self.now.max(*clock);
+        let cost = COST_MIN.max(bytes as u64);
+        *clock = start + cost;
+        self.arrivals += 1;
+        self.jobs
+            .insert((start, self.arrivals), Costly { job, cost });
+        if self.clocks.len() > 2 * self.jobs.len() + CLOCKS_SPARE {
+            self.clocks.retain(|_, clock| *clock > self.now);
+        }
+    }
+
+    /// Whose turn it is.
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.jobs.first_key_value().map(|(_, costly)| &costly.job)
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let sharing = self.jobs.len() as u64;
+        let ((start, _), Costly { job, cost }) = self.jobs.pop_first()?;
+        // Half of what each would have had of it: a little late rather than early, or those with small
+        // jobs would lose what they are behind.
+        let worked = self.now + cost / (2 * sharing);
+        self.now = start.max(worked);
+        if self.jobs.is_empty() {
+            self.now += cost;
+            self.clocks.clear();
+        }
+        Some(job)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// All of them, in order.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
+        let jobs = std::mem::take(&mut self.jobs);
+        jobs.into_values().map(|costly| costly.job)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order<T>(queue: &mut FairQueue<T>) -> Vec<T> {
+        std::iter::from_fn(|| queue.pop()).collect()
+    }
+
+    #[test]
+    fn equals_take_turns() {
+        let mut queue = FairQueue::default();
+        for stream in [1, 1, 1, 2, 2, 2] {
+            queue.push(stream, 100_000, stream);
+        }
+        assert_eq!(queue.front(), Some(&1));
+        assert_eq!(order(&mut queue), [1, 2, 1, 2, 1, 2]);
+    }
+
+    #[test]
+    fn one_stream_is_served_in_order() {
+        let mut queue = FairQueue::default();
+        (0..10).for_each(|n| queue.push(7, 1 << (20 - n), n));
+        assert_eq!(order(&mut queue), (0..10).collect::<Vec<_>>());
+    }
+
+    /// Each has one job at a time, and comes back when it has been served.
+    #[test]
+    fn bytes_are_shared_and_not_turns() {
+        let mut queue = FairQueue::default();
+        let sizes = [64 << 10, 128 << 10, 512 << 10, 512 << 10];
+        let mut bytes = [0; 4];
+        (0..4).for_each(|stream| queue.push(stream as u64, sizes[stream], stream));
+        for _ in 0..2000 {
+            let stream = queue.pop().unwrap();
+            bytes[stream] += sizes[stream];
+            queue.push(stream as u64, sizes[stream], stream);
+        }
+        let (least, most) = (bytes.iter().min().unwrap(), bytes.iter().max().unwrap());
+        assert!(*least * 10 > *most * 9, "{bytes:?}");
+    }
+
+    /// As many new connections as the disk can serve, each with one job: the others go on.
+    #[test]
+    fn newcomers_do_not_starve_anyone() {
+        let mut queue = FairQueue::default();
+        (0..3).for_each(|_| queue.push(0, 1 << 19, 0));
+        (1..10).for_each(|stream| queue.push(stream, 1 << 16, stream));
+        let mut turns = 0;
+        for stream in 10..2000 {
+            turns += u32::from(queue.pop() == Some(0));
+            queue.push(stream, 1 << 16, stream);
+        }
+        assert_eq!(turns, 3);
+        assert!(queue.clocks.len() < 200);
+    }
+
+    /// What a connection did not use in its absence is not owed to it.
+    #[test]
+    fn absence_earns_nothing() {
+        let mut queue = FairQueue::default();
+        (0..200).for_each(|turn| queue.push(turn % 2, 1 << 20, turn % 2));
+        assert_eq!((0..100).filter_map(|_| queue.pop()).count(), 100);
+        (0..100).for_each(|_| queue.push(2, 1 << 20, 2));
+        let next: Vec<_> = (0..30).filter_map(|_| queue.pop()).collect();
+        let of = |stream| next.iter().filter(|next| **next == stream).count();
+        assert!((9..=11).contains(&of(2)), "{next:?}");
+        assert!((9..=11).contains(&of(0)) && (9..=11).contains(&of(1)));
+    }
+
+    #[test]
+    fn connections_that_are_gone_are_forgotten() {
+        let mut queue = FairQueue::default();
+        for stream in 0..100_000 {
+            queue.push(stream, 4096, ());
+            queue.pop();
+        }
+        assert!(queue.clocks.len() <= CLOCKS_SPARE + 2);
+        queue.push(1, 1, ());
+        assert_eq!(queue.drain().count(), 1);
+        assert_eq!(queue.len(), 0);
+    }
+}

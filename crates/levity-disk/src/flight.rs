@@ -1,0 +1,330 @@
+//! One operation, however many ask for it.
+//!
+//! A job that a lane takes becomes a [`Flight`]. Another job that asks for the same (a read of bytes
+//! that a read under way covers, an open of the same name) goes along with it instead of being done:
+//! it costs no slot, no thread and no memory, and the disk sees one read. When the flight lands, all are
+//! answered, with the same bytes where they can be shared. Those that cannot be (bytes in a pipe
+//! can be read once) are offered to the lane anew, and the first of them takes the others along.
+//!
+//! An error is shared too: whoever was with a read that failed learns the same as the one who asked
+//! first. A passenger that goes away leaves the flight to the others, and so does the first.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::engine::{Class, Completion, Done, Job, Op, Reply, Terms};
+use crate::intake::Waiting;
+use crate::lock::lock;
+use crate::scheduler::Scheduler;
+
+/// An operation in a lane, waiting or with the engine.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) op: Op,
+    /// Whose lane it is in.
+    pub(crate) device: u64,
+    pub(crate) class: Class,
+    terms: Terms,
+    /// When the first asked.
+    pub(crate) since: Instant,
+    /// Bytes that came back.
+    delivered: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When the engine got it.
+    started: Option<Instant>,
+    /// `None` once it has landed.
+    aboard: Option<Aboard>,
+}
+
+/// Who waits for it.
+#[derive(Default)]
+struct Aboard {
+    /// The one whose job it is, unless answered.
+    first: Option<Box<dyn Reply>>,
+    others: Vec<Waiting>,
+}
+
+impl Flight {
+    /// Turns a job into a flight: it is done in the job's name, and answers to all aboard.
+    pub(crate) fn of(waiting: Waiting, scheduler: &Arc<Scheduler>) -> Planned {
+        let Waiting { mut job, since } = waiting;
+        let flight = Arc::new(Flight {
+            op: job.op.clone(),
+            device: job.op.device(),
+            class: job.class,
+            terms: job.terms,
+            since,
+            delivered: AtomicUsize::new(0),
+            state: Mutex::default(),
+        });
+        let landing = Landing {
+            flight: Arc::clone(&flight),
+            scheduler: Arc::clone(scheduler),
+        };
+        let first = std::mem::replace(&mut job.reply, Box::new(landing));
+        lock(&flight.state).aboard = Some(Aboard {
+            first: Some(first),
+            others: Vec::new(),
+        });
+        Planned { job, flight }
+    }
+
+    /// Whether a job that asks for `op` could be answered with what this brings.
+    fn covers(&self, op: &Op) -> bool {
+        match (&self.op, op) {
+            (
+                Op::Read { file, offset, len },
+                Op::Read {
+                    file: other,
+                    offset: from,
+                    len: wanted,
+                },
+            ) => {
+                // A file that another path, or another moment, has opened: its inode number means
+                // something on local file systems. Of one version, because the read may have begun
+                // before the other looked.
+                let same = Arc::ptr_eq(file, other)
+                    || file.is_local() && other.is_local() && file.meta.same_version(&other.meta);
+                let end = offset.saturating_add(*len as u64);
+                same && from >= offset && from.saturating_add(*wanted as u64) <= end
+            }
+            (
+                Op::Open { root, path, first },
+                Op::Open {
+                    root: other_root,
+                    path: other_path,
+                    first: other_first,
+                },
+            ) => Arc::ptr_eq(root, other_root) && path == other_path && first == other_first,
+            _ => false,
+        }
+    }
+
+    /// Takes `waiting` along if this brings what it wants, is not less urgent, and, being an open, has not
+    /// been under way for longer than `age_max`: what it tells may be as old as that.
+    pub(crate) fn join(
+        &self,
+        waiting: Waiting,
+        age_max: Duration,
+        others_max: usize,
+    ) -> Result<(), Waiting> {
+        if waiting.job.terms != self.terms || !self.covers(&waiting.job.op) {
+            return Err(waiting);
+        }
+        let mut state = lock(&self.state);
+        let fits = match (state.started, &self.op) {
+            (None, _) => waiting.job.class >= self.class,
+            (Some(_), Op::Read { .. }) => true,
+            (Some(started), _) => waiting.since.saturating_duration_since(started) <= age_max,
+        };
+        match &mut state.aboard {
+            Some(aboard) if fits && aboard.others.len() < others_max => {
+                aboard.others.push(waiting);
+                Ok(())
+            }
+            _ => Err(waiting),
+        }
+    }
+
+    pub(crate) fn started(&self, now: Instant) {
+        lock(&self.state).started = Some(now);
+    }
+
+    /// How long the engine has had it by `now`.
+    pub(crate) fn latency(&self, now: Instant) -> Duration {
+        let started = lock(&self.state).started;
+        started.map_or(Duration::ZERO, |started| {
+            now.saturating_duration_since(started)
+        })
+    }
+
+    /// Bytes that it brought.
+    pub(crate) fn delivered(&self) -> usize {
+        self.delivered.load(Ordering::Relaxed)
+    }
+
+    /// Those of class `First` who have waited for `age`, to be told that their device is dead. What the
+    /// engine does then goes to the others.
+    pub(crate) fn give_up(&self, now: Instant, age: Duration) -> Vec<Box<dyn Reply>> {
+        let is_old = |since: Instant| now.saturating_duration_since(since) >= age;
+        let mut state = lock(&self.state);
+        let Some(aboard) = &mut state.aboard else {
+            return Vec::new();
+        };
+        let mut given_up = Vec::new();
+        if self.class == Class::First && is_old(self.since) {
+            given_up.extend(aboard.first.take());
+        }
+        let urgent = |other: &mut Waiting| other.job.class == Class::First && is_old(other.since);
+        let others = aboard.others.extract_if(.., urgent);
+        given_up.extend(others.map(|other| other.job.reply));
+        given_up
+    }
+
+    fn wanted(&self) -> bool {
+        let state = lock(&self.state);
+        state.aboard.as_ref().is_some_and(Aboard::is_wanted)
+    }
+
+    /// From now on nobody can join.
+    fn land(&self) -> Aboard {
+        lock(&self.state).aboard.take().unwrap_or_default()
+    }
+}
+
+impl Aboard {
+    fn is_wanted(&self) -> bool {
+        let first = self.first.iter().any(|reply| reply.wanted());
+        first || self.others.iter().any(|other| other.job.reply.wanted())
+    }
+}
+
+impl std::fmt::Debug for Aboard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Aboard({} others)", self.others.len())
+    }
+}
+
+/// A job whose reply is that of its flight.
+pub(crate) struct Planned {
+    pub(crate) job: Job,
+    pub(crate) flight: Arc<Flight>,
+}
+
+impl Planned {
+    /// To be answered as a whole.
+    pub(crate) fn into_waiting(self) -> Waiting {
+        let since = self.flight.since;
+        Waiting {
+            job: self.job,
+            since,
+        }
+    }
+}
+
+/// Answers all who are aboard.
+struct Landing {
+    flight: Arc<Flight>,
+    scheduler: Arc<Scheduler>,
+}
+
+impl Landing {
+    /// A file that a second stream has asked for is no longer one to keep out of the page cache.
+    fn note_touch(&self, shared: &Completion, other: &Waiting) {
+        if let (true, Op::Read { file, offset, len }) = (shared.direct, &other.job.op) {
+            let ghosts = self.scheduler.ghosts();
+            ghosts.touch(&file.meta, other.job.stream, *offset, *len);
+        }
+    }
+}
+
+impl Reply for Landing {
+    fn wanted(&self) -> bool {
+        self.flight.wanted()
+    }
+
+    fn send(self: Box<Self>, mut completion: Completion) {
+        let flight = &self.flight;
+        flight
+            .delivered
+            .store(bytes(&completion), Ordering::Relaxed);
+        let Aboard { first, others } = flight.land();
+        let mut again = Vec::new();
+        for other in others {
+            match share(&mut completion, &flight.op, &other) {
+                Some(shared) => {
+                    self.note_touch(&shared, &other);
+                    other.job.reply.send(shared);
+                }
+                None => again.push(other),
+            }
+        }
+        if let Some(first) = first {
+            first.send(completion);
+        }
+        again
+            .into_iter()
+            .for_each(|other| self.scheduler.admit(other));
+    }
+}
+
+impl Drop for Landing {
+    /// Nobody wanted it when its turn came. Somebody may have come aboard since.
+    fn drop(&mut self) {
+        for other in self.flight.land().others {
+            match other.job.reply.wanted() {
+                true => self.scheduler.admit(other),
+                false => self.scheduler.count_canceled(1),
+            }
+        }
+    }
+}
+
+fn bytes(completion: &Completion) -> usize {
+    match &completion.result {
+        Ok(Done::Read(ready)) => ready.len(),
+        Ok(Done::Opened { first, .. }) => first.as_ref().map_or(0, |ready| ready.len()),
+        _ => 0,
+    }
+}
+
+/// What `other` is answered when `op` was done. `None` when the bytes cannot be shared.
+fn share(completion: &mut Completion, op: &Op, other: &Waiting) -> Option<Completion> {
+    let result = match &mut completion.result {
+        Err(error) => Err(same(error)),
+        Ok(Done::Read(ready)) => {
+            let (
+                Op::Read { offset, .. },
+                Op::Read {
+                    file,
+                    offset: from,
+                    len,
+                },
+            ) = (op, &other.job.op)
+            else {
+                unreachable!("a read covers reads only");
+            };
+            file.was_read();
+            let skipped = usize::try_from(from - offset).unwrap_or(usize::MAX);
+            Ok(Done::Read(ready.part(skipped, *len)?))
+        }
+        Ok(Done::Opened {
+            file,
+            first,
+            stable,
+        }) => {
+            let first = match first {
+                Some(ready) => Some(ready.part(0, ready.len())?),
+                None => None,
+            };
+            Ok(Done::Opened {
+                file: Arc::clone(file),
+                first,
+                stable: *stable,
+            })
+        }
+        Ok(Done::Listed(_)) => unreachable!("a listing covers nothing"),
+    };
+    // One that came late has waited for less than the disk took, but what it learns is how long the
+    // disk takes.
+    Some(Completion {
+        result,
+        queued: other.since.elapsed().saturating_sub(completion.service),
+        service: completion.service,
+        direct: completion.direct,
+    })
+}
+
+/// The same error once more.
+fn same(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(errno) => io::Error::from_raw_os_error(errno),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
