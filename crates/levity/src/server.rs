@@ -244,6 +244,7 @@ impl Server {
         widen_descriptor_table(&descriptors)?;
         levity_disk::direct::set_files_max(descriptors.direct_max);
         let disk = Disk::start(config.disk.settings()).map_err(io::Error::other)?;
+        disk.set_open_age_max(config.disk.entry_ttl);
         let service = Arc::new(Service::new(config.clone(), &disk)?);
         let cache = Arc::new(Shared::new(
             config.disk.cache_bytes,
@@ -455,6 +456,7 @@ impl Server {
             .transpose()?;
 
         // From here on nothing fails: a bad reload changes nothing.
+        self.disk.set_open_age_max(config.disk.entry_ttl);
         let gone = |bound: &mut Bound| !config.listen.contains(&bound.configured);
         let close: Vec<_> = self.listening.extract_if(.., gone).collect();
         let service = Arc::new(service);
@@ -564,8 +566,9 @@ fn disk_figures(disk: &Disk) -> DiskFigures {
         device: format!("{}:{}", major(device.device), minor(device.device)),
         queued: device.queued as u64,
         in_flight: device.in_flight as u64,
-        number: device.device,
         depth: device.depth as u64,
+        dead: device.dead,
+        number: device.device,
         oldest: device.oldest,
         bytes_read: device.bytes_read,
         queue: histogram(&device.queue_time),
@@ -590,6 +593,7 @@ fn disk_figures(disk: &Disk) -> DiskFigures {
         canceled: stats.canceled,
         full: stats.full,
         engines: stats.engines.iter().map(engine).collect(),
+        coalesced: stats.coalesced,
         devices: stats.devices.iter().map(device).collect(),
     }
 }

@@ -9,3 +9,4 @@ mod opening;
 mod reading;
 mod scheduling;
 mod sending;
+mod sharing;

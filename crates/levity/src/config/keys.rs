@@ -147,7 +147,8 @@ pub const TABLES: &[Table] = &[
                 Kind::Count(bounds("1", "4096")),
                 Some("auto"),
                 "Reads in flight per device; fewer than `threads` less `stat_threads`, so that one frozen device leaves \
-                 threads to the others. `\"auto\"` is 16, or half of the threads that read when `threads` is a number.",
+                 threads to the others. `\"auto\"` finds out what makes each device do most, up to 32, or up to half of the \
+                 threads that read when `threads` is a number.",
             ),
             CHUNK,
             Key {
@@ -171,6 +172,14 @@ pub const TABLES: &[Table] = &[
                 Kind::Count(bounds("16", "1000000")),
                 Some("4096"),
                 "Jobs that may wait per device. When it is full, a new request is answered 503.",
+            ),
+            key(
+                "dead_after",
+                Kind::Duration(bounds("10ms", "1h")),
+                Some("5s"),
+                "When a device has reads in flight and finishes none for so long, new requests that need it are answered \
+                 503 at once, and so are those that wait, until it finishes something. One request at a time still tries. \
+                 Longer than the disk takes to spin up.",
             ),
             key(
                 "entry_ttl",

@@ -87,6 +87,8 @@ pub struct Disk {
     pub buffer_bytes: usize,
     /// Jobs that may wait per device.
     pub queue: usize,
+    /// How long a device may finish nothing before new requests for it are refused.
+    pub dead_after: Duration,
     /// How long an open file and its metadata are trusted.
     pub entry_ttl: Duration,
     /// What tells of changes before that.
@@ -113,6 +115,7 @@ impl Disk {
             depth: self.depth,
             queue_max: self.queue,
             buffer_bytes_max: self.buffer_bytes,
+            dead_after: self.dead_after,
         }
     }
 }
@@ -415,6 +418,7 @@ fn disk(fields: &Fields<'_>) -> Disk {
         cache_bytes: fields.size("cache_bytes"),
         buffer_bytes: fields.size("buffer_bytes"),
         queue: fields.count("queue"),
+        dead_after: fields.duration("dead_after"),
         entry_ttl: fields.duration("entry_ttl"),
         watch: match fields.word("watch") {
             Some("inotify") => Watch::Inotify,

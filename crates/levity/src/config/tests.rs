@@ -82,6 +82,7 @@ fn defaults() {
         (64 << 20, 256 << 20, 4096)
     );
     assert_eq!(disk.entry_ttl, Duration::from_secs(1));
+    assert_eq!(disk.dead_after, Duration::from_secs(5));
     assert_eq!(
         log,
         Log {
@@ -172,6 +173,7 @@ direct = \"always\"
 cache_bytes = 0
 buffer_bytes = \"1GiB\"
 queue = 1_000
+dead_after = \"10s\"
 entry_ttl = \"0s\"
 watch = \"inotify\"
 [log]
@@ -220,6 +222,7 @@ root = \"/srv/b\"
         cache_bytes: 0,
         buffer_bytes: 1 << 30,
         queue: 1000,
+        dead_after: Duration::from_secs(10),
         entry_ttl: Duration::ZERO,
         watch: Watch::Inotify,
     };
@@ -321,7 +324,7 @@ fn unknown_keys_name_the_nearest() {
             "1:1 unknown key `enigne` [did you mean `engine` of `[disk]`?]",
             "3:1 unknown key `thread` [did you mean `threads`?]",
             "4:1 unknown key `try` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, \
-             `cache_bytes`, `buffer_bytes`, `queue`, `entry_ttl`, `watch`]",
+             `cache_bytes`, `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`]",
             "5:1 unknown key `workers` [`workers` is a key of `[server]`]",
             "8:7 unknown key `rout` [did you mean `route`?]",
             "9:2 unknown key `zzz` [known here: `server`, `disk`, `log`, `admin`, `limits`, `listen`, `site`]",
@@ -351,17 +354,18 @@ fn wrong_types() {
 fn wrong_forms_and_bounds() {
     assert_told_in(
         "[server]\nworkers = 0\n[disk]\nqueue = 99999999999999999999\ncache_bytes = -1\nchunk = \"1GiB\"\ndepth = \"many\"\n\
-         [limits]\nidle_timeout = \"30\"\nsend_timeout = \"1.5s\"\nio_timeout = \"2d\"\nheaders = 0xf\nhead_bytes = \"\"",
+         dead_after = \"0s\"\n[limits]\nidle_timeout = \"30\"\nsend_timeout = \"1.5s\"\nio_timeout = \"2d\"\nheaders = 0xf\nhead_bytes = \"\"",
         &[
             "2:11 `workers` must be from 1 to 1024",
             "4:9 `queue` must be from 16 to 1000000",
             "5:15 `cache_bytes` must not be negative",
             "6:9 `chunk` must be from 4KiB to 16MiB",
             "7:9 expected \"auto\" or a whole number, found string",
-            "9:16 `idle_timeout` is not a duration such as \"30s\" [did you mean \"30s\"?]",
-            "10:16 `send_timeout` is not a duration such as \"30s\" [units are ms, s, m, h, d]",
-            "11:14 `io_timeout` must be from 10ms to 1h",
-            "13:14 `head_bytes` is not a size such as \"16KiB\"",
+            "8:14 `dead_after` must be from 10ms to 1h",
+            "10:16 `idle_timeout` is not a duration such as \"30s\" [did you mean \"30s\"?]",
+            "11:16 `send_timeout` is not a duration such as \"30s\" [units are ms, s, m, h, d]",
+            "12:14 `io_timeout` must be from 10ms to 1h",
+            "14:14 `head_bytes` is not a size such as \"16KiB\"",
         ],
     );
 }
@@ -584,7 +588,7 @@ fn a_bracket_without_its_end_is_shown_where_it_opens() {
         "[disk]\nx = 1\n[[site]]\nindex = [\"a\",\n[limits]\nq = 1\n",
         &[
             "2:1 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
-         `buffer_bytes`, `queue`, `entry_ttl`, `watch`]",
+         `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`]",
             &format!("4:9 {unclosed}"),
         ],
     );
@@ -622,7 +626,7 @@ fn tabs_byte_order_mark_and_crlf() {
         &[
             "- no site is configured [add `[[site]]` with a `root`]",
             "2:2 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
-         `buffer_bytes`, `queue`, `entry_ttl`, `watch`]",
+         `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`]",
         ],
     );
     assert!(parse(&format!("\u{feff}{}", SITE.replace('\n', "\r\n"))).is_ok());

@@ -336,8 +336,41 @@ pub(super) const METRICS: &[Metric] = &[
         unit: "operations",
         labels: &["device"],
         help: "Operations that the device works on now.",
-        grows: "It stays at `disk.depth` while the disk is the limit. When levity_disk_queue_depth grows too, the disk is slower than what is asked of it.",
+        grows: "It stays at levity_disk_depth while the disk is the limit. When levity_disk_queue_depth grows too, the disk is slower than what is asked of it.",
         samples: |scrape, samples| scrape.each_device(samples, |device| device.in_flight),
+    },
+    Metric {
+        name: "levity_disk_depth",
+        kind: Kind::Gauge,
+        unit: "operations",
+        labels: &["device"],
+        help: "Operations that the device may work on at a time: `disk.depth`, or what was found to make it do most.",
+        grows: "With `disk.depth = \"auto\"` the device does more when it has more to choose from: a disk with many heads, or a network. \
+                At 4 nothing has ever waited for the device.",
+        samples: |scrape, samples| scrape.each_device(samples, |device| device.depth),
+    },
+    Metric {
+        name: "levity_disk_dead",
+        kind: Kind::Gauge,
+        unit: "0 or 1",
+        labels: &["device"],
+        help: "Whether the device has finished nothing for `disk.dead_after`, though it has work.",
+        grows: "New requests that need the device are answered 503, all others are served. See the kernel's log: a disk that fails, or a \
+                network mount whose server is gone. A disk that spins up for longer than `disk.dead_after` needs a larger one.",
+        samples: |scrape, samples| scrape.each_device(samples, |device| device.dead.into()),
+    },
+    Metric {
+        name: "levity_disk_coalesced_total",
+        kind: Kind::Counter,
+        unit: "operations",
+        labels: &[],
+        help: "Operations that were not made because one under way brought the same.",
+        grows: "Many ask for the same cold file at once, and the disk reads it once. Nothing to do.",
+        samples: |scrape, samples| {
+            if let Some(disk) = &scrape.disk {
+                samples.value(&[], disk.coalesced);
+            }
+        },
     },
     Metric {
         name: "levity_disk_queue_seconds",

@@ -39,6 +39,8 @@ pub struct DiskFigures {
     pub full: u64,
     /// Each engine at work.
     pub engines: Vec<EngineFigures>,
+    /// Operations that were not made because another brought the same.
+    pub coalesced: u64,
     /// Each device that files were read from.
     pub devices: Vec<DeviceFigures>,
 }
@@ -75,8 +77,10 @@ pub struct DeviceFigures {
     pub queued: u64,
     /// Operations that were begun.
     pub in_flight: u64,
-    /// Operations that may be in flight at once.
+    /// How many may be begun at a time.
     pub depth: u64,
+    /// It has not answered for `disk.dead_after`.
+    pub dead: bool,
     /// Since when the one has been in flight that was begun first.
     pub oldest: Option<Duration>,
     /// Bytes that were read from it.
@@ -244,12 +248,14 @@ mod tests {
                 queue: histogram.clone(),
                 service: histogram.clone(),
             }],
+            coalesced: 6,
             devices: vec![DeviceFigures {
                 device: "259:0".into(),
                 number: 0x10300,
                 queued: 2,
                 in_flight: 3,
-                depth: 16,
+                depth: 4,
+                dead: false,
                 oldest: None,
                 bytes_read: 0,
                 queue: histogram.clone(),
@@ -389,6 +395,9 @@ mod tests {
             "levity_body_copied_bytes_total 200",
             "levity_disk_direct_reads_total{engine=\"threads\"} 1",
             "levity_disk_queue_depth{device=\"259:0\"} 2",
+            "levity_disk_depth{device=\"259:0\"} 4",
+            "levity_disk_dead{device=\"259:0\"} 0",
+            "levity_disk_coalesced_total 6",
             "levity_loop_stall_seconds_bucket{worker=\"1\",le=\"0.002\"} 1",
             "levity_loop_stall_seconds_count{worker=\"1\"} 2",
             "levity_loop_stall_seconds_count{worker=\"0\"} 0",
