@@ -7,11 +7,15 @@
 //! What a loop may ask meanwhile ([`Disk::has_room`], [`Disk::stats`]) it reads from atomics. The lock
 //! on the lanes is for the owner and the threads of the engine, which free slots and fill them.
 //!
-//! A job waits in the lane of its device until the device has a slot (`depth`) and the memory for it
-//! is there. First chunks go before later ones, but of four jobs one is a later chunk if there is
-//! any. Within its class no job overtakes one that waits for memory: lanes that found none stand in
-//! line, and bytes that come back go to the first of them. So every job gets its turn, as long as
-//! clients let go of the buffers that they hold.
+//! A job waits in the lane of its device until the device has a slot ([`depth`](crate::depth)) and the
+//! memory for it is there, or goes along with one that brings the same ([`flight`](crate::flight)). First
+//! chunks go before later ones, but of four jobs one is a later chunk if there is any. Within its class
+//! connections take turns by bytes ([`fair`](crate::fair)), and no job overtakes one that waits for
+//! memory: lanes that found none stand in line, and bytes that come back go to the first of them. So
+//! every job gets its turn, as long as clients let go of the buffers that they hold.
+//!
+//! While jobs are in flight the owner also looks at the clock, for devices that answer nothing any more
+//! ([`pulse`](crate::pulse)).
 //!
 //! A device that freezes keeps at most `depth` threads. Others go on as long as
 //! `threads - stat_threads > depth` times the number of frozen devices; [`Settings`] refuses values

@@ -47,9 +47,13 @@ fn fill(tree: &Tree) {
 
 /// A server with one loop on a disk of which nothing but the file `hot` is in memory.
 fn server(disk: &SlowDisk, engine: &str) -> Server {
-    let tables = "[limits]\nio_timeout = \"1s\"\n[log]\naccess = \"off\"\n\
-                  [admin]\nlisten = \"unix:{own}/admin\"\n";
-    let server = Launch::site(&disk.path(), tables, "")
+    server_with(disk, engine, "[limits]\nio_timeout = \"1s\"\n")
+}
+
+/// The same, with these tables in its configuration.
+fn server_with(disk: &SlowDisk, engine: &str, tables: &str) -> Server {
+    let own = "[log]\naccess = \"off\"\n[admin]\nlisten = \"unix:{own}/admin\"\n";
+    let server = Launch::site(&disk.path(), &format!("{tables}{own}"), "")
         .engine(engine)
         .workers(1)
         .start();
@@ -219,6 +223,40 @@ per_engine_that_waits_elsewhere! {
         drop(frozen);
         wait_until("it answers again", || server.get("/cold/21").status == 200);
         cold_requests(&server);
+    }
+
+    /// Long before a read is given up, a disk that answers nothing is known to be dead: who waits for it
+    /// is told so, and who comes later does not wait.
+    fn a_dead_disk(engine) {
+        let Some(disk) = SlowDisk::with(fill) else { return };
+        let server = server_with(&disk, engine, "[disk]\ndead_after = \"500ms\"\n");
+        let frozen = disk.freeze();
+        let mut waiting: Vec<_> = (1..=80).map(|number| ask_cold(&server, number)).collect();
+        let over = AtomicBool::new(false);
+        let times = thread::scope(|scope| {
+            let hot = scope.spawn(|| hot_requests(&server, &over));
+            for client in &mut waiting {
+                let answer = client.receive();
+                answer.assert_status(503);
+                assert!(answer.field("retry-after").parse::<u32>().is_ok());
+            }
+            let start = Instant::now();
+            for number in 81..=90 {
+                server.get(&format!("/cold/{number}")).assert_status(503);
+            }
+            over.store(true, Ordering::Relaxed);
+            let took = start.elapsed();
+            assert!(took < 10 * HOT_MAX, "ten refusals took {took:?}");
+            hot.join().expect("hot requests")
+        });
+        let max = times[times.len() - 1];
+        assert!(max < HOT_MAX, "a hot request took {max:?}");
+        assert_eq!(metrics(&server).sum("levity_disk_dead"), 1.0);
+        assert_eq!(stalls(&server), 0.0, "the loop slept: {}", server.stderr());
+        drop(frozen);
+        wait_until("it answers again", || server.get("/cold/91").status == 200);
+        cold_requests(&server);
+        assert_eq!(metrics(&server).sum("levity_disk_dead"), 0.0);
     }
 
     /// A transfer that the disk holds up in the middle is not completed by other means.
