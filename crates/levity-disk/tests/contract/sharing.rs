@@ -408,7 +408,11 @@ mod cases {
             }
             let device = |disk: &Disk| {
                 let devices = disk.stats().devices;
-                devices.iter().find(|d| d.device == root.device()).unwrap().clone()
+                devices
+                    .iter()
+                    .find(|d| d.device == root.device())
+                    .unwrap()
+                    .clone()
             };
             assert!(device(&disk).dead && !disk.has_room(root.device()));
             assert_eq!(device(&disk).in_flight, 4);

@@ -97,6 +97,7 @@ mod tests {
             device: "8:1".to_owned(),
             number: 0x801,
             queued,
+            dead: false,
             in_flight: 1,
             depth: 16,
             oldest: None,
