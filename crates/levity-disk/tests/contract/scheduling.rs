@@ -53,7 +53,7 @@ mod cases {
         assert_eq!(read(&disk, &file, 7, 5), pattern(7, 5));
         settle(&disk);
         let device = &disk.stats().devices[0];
-        assert_eq!((device.oldest, device.bytes_read), (None, 4 * 100 + 5));
+        assert_eq!((device.oldest, device.bytes_read), (None, 100 + 3 * 50 + 5));
         // Opening it was one more.
         assert_eq!(device.service_time.count(), 6);
     }
