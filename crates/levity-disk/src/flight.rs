@@ -95,13 +95,22 @@ impl Flight {
                 same && from >= offset && from.saturating_add(*wanted as u64) <= end
             }
             (
-                Op::Open { root, path, first },
+                Op::Open {
+                    root,
+                    path,
+                    first,
+                    variants,
+                },
                 Op::Open {
                     root: other_root,
                     path: other_path,
                     first: other_first,
+                    variants: other_variants,
                 },
-            ) => Arc::ptr_eq(root, other_root) && path == other_path && first == other_first,
+            ) => {
+                Arc::ptr_eq(root, other_root)
+                    && (path, first, variants) == (other_path, other_first, other_variants)
+            }
             _ => false,
         }
     }
@@ -296,6 +305,7 @@ fn share(completion: &mut Completion, op: &Op, other: &Waiting) -> Option<Comple
         }
         Ok(Done::Opened {
             file,
+            variants,
             first,
             stable,
         }) => {
@@ -305,6 +315,7 @@ fn share(completion: &mut Completion, op: &Op, other: &Waiting) -> Option<Comple
             };
             Ok(Done::Opened {
                 file: Arc::clone(file),
+                variants: variants.clone(),
                 first,
                 stable: *stable,
             })

@@ -64,7 +64,7 @@ pub enum Op {
 }
 
 /// Other forms of a file that lie beside it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Variants {
     /// Relative to the root, like the path of the file itself.
     pub paths: Vec<CString>,
