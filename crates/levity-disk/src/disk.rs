@@ -297,6 +297,12 @@ impl Disk {
         self.scheduler.engines().any_blocks_on_loop()
     }
 
+    /// Whether a [`guard`](crate::guard) must let `sendfile` through: one of the engines hands over what
+    /// leaves by it.
+    pub fn needs_sendfile(&self) -> bool {
+        self.scheduler.engines().any_needs_sendfile()
+    }
+
     /// What has been done so far. Takes a lock that threads of the pool take, for a moment: not for
     /// event loops.
     pub fn stats(&self) -> Stats {

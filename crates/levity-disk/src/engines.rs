@@ -95,6 +95,11 @@ impl Engines {
             .any(|(_, at_work)| at_work.engine.blocks_on_loop())
     }
 
+    pub(crate) fn any_needs_sendfile(&self) -> bool {
+        self.all()
+            .any(|(_, at_work)| at_work.engine.needs_sendfile())
+    }
+
     /// What an engine has answered.
     pub(crate) fn count(&self, id: EngineId, completion: &Completion) {
         let counters = &self.at_work(id).counters;

@@ -15,8 +15,8 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-/// Installs the guard on the calling thread, for good. `allow_sendfile` is for engines that send from
-/// a file on the loop (`sendfile`) or from shared memory.
+/// Installs the guard on the calling thread, for good. `allow_sendfile` is for engines whose bytes leave
+/// by it: [`Disk::needs_sendfile`](crate::Disk::needs_sendfile).
 ///
 /// Sets `PR_SET_NO_NEW_PRIVS` on the thread, and a handler for SIGSYS in the process. Off in
 /// production: it makes every system call dearer, and aborts where a delay would do. A panic that

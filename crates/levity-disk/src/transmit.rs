@@ -23,7 +23,6 @@ pub fn sendfile(
     offset: u64,
     len: usize,
 ) -> io::Result<usize> {
-    file.let_the_kernel_read_ahead();
     send_from(socket, file.as_fd(), offset, len)
 }
 

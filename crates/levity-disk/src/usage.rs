@@ -21,17 +21,30 @@ pub struct ThreadUsage {
 /// The time is the clock's, because `getrusage` brings its own up to date only at a tick or a switch:
 /// a thread that has spun for 3.4 ms was seen there with 12 us.
 pub fn thread() -> ThreadUsage {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to a `rusage`, which the kernel fills; `RUSAGE_THREAD` is always known.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
-    debug_assert_eq!(result, 0);
-    // SAFETY: all zeroes is a valid `rusage`, and so is what the kernel wrote.
-    let usage = unsafe { usage.assume_init() };
+    let usage = rusage();
     ThreadUsage {
         cpu: cpu(),
         voluntary_switches: usage.ru_nvcsw.unsigned_abs(),
         involuntary_switches: usage.ru_nivcsw.unsigned_abs(),
     }
+}
+
+/// Makes `call`, and tells whether the calling thread slept in it: for a page of a file, a lock, or
+/// memory that the kernel had to find first. Not for a processor. Costs two system calls, which never
+/// wait.
+pub fn slept_during<T>(call: impl FnOnce() -> T) -> (T, bool) {
+    let before = rusage().ru_nvcsw;
+    let outcome = call();
+    (outcome, rusage().ru_nvcsw != before)
+}
+
+fn rusage() -> libc::rusage {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to a `rusage`, which the kernel fills; `RUSAGE_THREAD` is always known.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    debug_assert_eq!(result, 0);
+    // SAFETY: all zeroes is a valid `rusage`, and so is what the kernel wrote.
+    unsafe { usage.assume_init() }
 }
 
 fn cpu() -> Duration {
@@ -91,6 +104,14 @@ mod tests {
         }
         to_thread.send(()).unwrap();
         assert!(sleeper.join().unwrap());
+    }
+
+    #[test]
+    fn a_call_that_sleeps_is_known() {
+        let ((), slept) = slept_during(|| std::thread::sleep(Duration::from_millis(1)));
+        assert!(slept);
+        let calls = |_| slept_during(thread_id).1;
+        assert!(!(0..100).all(calls), "none of them sleeps");
     }
 
     #[test]

@@ -19,9 +19,6 @@ use crate::route::Service;
 use crate::stall::Watch;
 use crate::worker::{Given, Worker};
 
-/// The engine for tests, which sends from memory files: the guard must let it.
-const SIMULATED: &str = "simulated";
-
 /// What the control thread tells a worker.
 pub enum Message {
     /// Answer with this service from now on, and listen on these addresses only.
@@ -72,7 +69,7 @@ fn run(parts: Parts) -> io::Result<()> {
     Watch::install(parts.worker.stats.clone());
     let disk = &parts.worker.disk;
     if parts.guard && !disk.blocks_on_loop() {
-        guard::install(disk.engine() == SIMULATED)?;
+        guard::install(disk.needs_sendfile())?;
     }
     runtime.block_on(live(parts));
     Ok(())

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use levity_disk::buffer::ALIGNMENT;
-use levity_disk::{Class, Meta, Ready, transmit};
+use levity_disk::{Class, Meta, Ready, transmit, usage};
 use levity_wire::http1::{Method, Version};
 use rustix::net::SendFlags;
 use tokio::time;
@@ -437,17 +437,26 @@ impl Sender {
                 self.held(conn, send).await
             }
             Ready::PageCache { file, offset, .. } => {
-                self.moved(conn, bytes, |socket, at| {
-                    let turn = (bytes - at).min(TURN_BYTES_MAX);
-                    transmit::sendfile(socket, &file, offset + at as u64, turn)
-                })
-                .await?;
-                Ok(bytes)
+                let worker = conn.worker.clone();
+                let send = async |sender: &mut Self, conn: &mut Conn| {
+                    let call = |socket: BorrowedFd<'_>, at: usize| {
+                        let (at, turn) = (offset + at as u64, (bytes - at).min(TURN_BYTES_MAX));
+                        let sendfile = || transmit::sendfile(socket, &file, at, turn);
+                        let (sent, slept) = usage::slept_during(sendfile);
+                        if slept {
+                            worker.stats.sendfile_waited();
+                        }
+                        sent
+                    };
+                    sender.moved(conn, bytes, call).await
+                };
+                self.held(conn, send).await
             }
         }
     }
 
-    /// Sends a chunk that takes memory or pipes, for at most [`HOLD_MAX`]; tells how much left by then.
+    /// Sends a chunk that takes memory or pipes, or that may not stay in the page cache, for at most
+    /// [`HOLD_MAX`]; tells how much left by then.
     async fn held(
         &mut self,
         conn: &mut Conn,

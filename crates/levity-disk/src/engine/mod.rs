@@ -8,6 +8,7 @@
 mod io_uring;
 mod operation;
 mod pool;
+mod readahead;
 mod ready;
 mod sendfile;
 pub mod simulated;
@@ -344,6 +345,11 @@ pub trait Engine: Send + Sync {
         false
     }
 
+    /// Some of what it hands over leaves by `sendfile` on the event loop: a guard must let that through.
+    fn needs_sendfile(&self) -> bool {
+        false
+    }
+
     /// Something that must be let go before all work can finish. Called once, when a shutdown begins.
     fn interrupt(&self) {}
 
@@ -395,6 +401,7 @@ pub static ENGINES: &[Description] = &[
     sendfile::DESCRIPTION,
     threads::DESCRIPTION,
     io_uring::DESCRIPTION,
+    readahead::DESCRIPTION,
     simulated::DESCRIPTION,
 ];
 

@@ -162,10 +162,33 @@ fn cut(buffer: &mut Buffer, offset: u64, before: &Meta, now: &Meta) {
 
 /// Reads `len` bytes from `offset`, through the page cache or past it.
 fn read_from(file: &OpenFile, offset: u64, len: usize, ticket: &mut Ticket) -> io::Result<Buffer> {
-    let Some(fd) = ticket.direct(file, offset, len) else {
-        let mut buffer = ticket.buffer(len);
-        fill(file, &mut buffer, offset)?;
+    if let Some(buffer) = read_directly(file, offset, len, ticket)? {
         return Ok(buffer);
+    }
+    read_through(file, offset, len, ticket)
+}
+
+/// Reads `len` bytes from `offset` through the page cache.
+pub(super) fn read_through(
+    file: &OpenFile,
+    offset: u64,
+    len: usize,
+    ticket: &mut Ticket,
+) -> io::Result<Buffer> {
+    let mut buffer = ticket.buffer(len);
+    fill(file, &mut buffer, offset)?;
+    Ok(buffer)
+}
+
+/// Reads past the page cache, if that is how it is to be done and if it can be. Call it once.
+pub(super) fn read_directly(
+    file: &OpenFile,
+    offset: u64,
+    len: usize,
+    ticket: &mut Ticket,
+) -> io::Result<Option<Buffer>> {
+    let Some(fd) = ticket.direct(file, offset, len) else {
+        return Ok(None);
     };
     let mut buffer = ticket.blocks(offset, len);
     match fill_blocks(fd, &mut buffer, offset) {
@@ -178,7 +201,7 @@ fn read_from(file: &OpenFile, offset: u64, len: usize, ticket: &mut Ticket) -> i
     }
     // Nothing is left to read, unless that was refused or came back short.
     fill(file, &mut buffer, offset)?;
-    Ok(buffer)
+    Ok(Some(buffer))
 }
 
 /// Reads the whole blocks around the bytes that `buffer` is for, as far as whole blocks come. EINVAL

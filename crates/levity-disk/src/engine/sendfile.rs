@@ -40,6 +40,10 @@ impl Engine for Inline {
     fn blocks_on_loop(&self) -> bool {
         true
     }
+
+    fn needs_sendfile(&self) -> bool {
+        true
+    }
 }
 
 fn perform(op: Op) -> io::Result<Done> {
@@ -70,6 +74,7 @@ fn perform(op: Op) -> io::Result<Done> {
 }
 
 fn page_cache(file: &Arc<OpenFile>, offset: u64, len: usize) -> Ready {
+    file.let_the_kernel_read_ahead();
     Ready::PageCache {
         file: Arc::clone(file),
         offset,

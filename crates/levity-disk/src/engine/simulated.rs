@@ -145,6 +145,11 @@ impl Engine for Simulated {
         self.pool.submit(queue, move || simulation.run(work));
     }
 
+    /// From memory files.
+    fn needs_sendfile(&self) -> bool {
+        true
+    }
+
     fn interrupt(&self) {
         let thawed = lock(&THAWED);
         self.simulation.interrupted.store(true, Ordering::Relaxed);

@@ -38,6 +38,10 @@ macro_rules! for_every_engine {
                 crate::harness::run("io_uring", super::cases::$case);
             }
             #[test]
+            fn readahead() {
+                crate::harness::run("readahead", super::cases::$case);
+            }
+            #[test]
             fn simulated() {
                 crate::harness::run("simulated:seed=5", super::cases::$case);
             }
@@ -45,6 +49,10 @@ macro_rules! for_every_engine {
             #[test]
             fn threads_direct() {
                 crate::harness::run_direct("threads", super::cases::$case);
+            }
+            #[test]
+            fn readahead_direct() {
+                crate::harness::run_direct("readahead", super::cases::$case);
             }
             #[test]
             fn io_uring_direct() {
@@ -306,6 +314,11 @@ pub fn bytes_within(budget: &Budget, ready: Ready) -> io::Result<Vec<u8>> {
     let buffer = ready.into_bytes(budget)?;
     assert_eq!(buffer.len(), len);
     Ok(buffer.to_vec())
+}
+
+/// Whether the bytes of a read are still to be read, by whoever sends them.
+pub fn hands_over_files(disk: &Disk) -> bool {
+    matches!(disk.engine(), "sendfile" | "readahead")
 }
 
 /// Waits for something that other threads are about to do.

@@ -322,6 +322,17 @@ pub(super) const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "levity_sendfile_waits_total",
+        kind: Kind::Counter,
+        unit: "calls",
+        labels: &[],
+        help: "Calls of `sendfile` from a file in which a loop slept, under the engines readahead and sendfile. Under readahead the kernel had let go of pages between the read and the call. Told by the thread's voluntary switches: a wait for memory counts too, a wait for a processor does not.",
+        grows: "Each is a loop stall. Under readahead memory is short, or `disk.chunk` is large: use threads or io_uring, which hold what they have read. Under sendfile it is the cost of that engine.",
+        samples: |scrape, samples| {
+            samples.value(&[], scrape.sum(|worker| worker.sendfile_waits.get()));
+        },
+    },
+    Metric {
         name: "levity_disk_queue_depth",
         kind: Kind::Gauge,
         unit: "operations",

@@ -70,6 +70,7 @@ pub struct WorkerStats {
     pub(super) reads_ahead: [Counter; Ahead::ALL.len()],
     pub(super) copied_bytes: Counter,
     pub(super) absence_waits: Counter,
+    pub(super) sendfile_waits: Counter,
     pub(super) log_dropped: Counter,
     pub(super) stall: Histogram,
     pub(super) stall_max_ns: Counter,
@@ -100,6 +101,7 @@ impl WorkerStats {
             reads_ahead: Default::default(),
             copied_bytes: Counter::default(),
             absence_waits: Counter::default(),
+            sendfile_waits: Counter::default(),
             log_dropped: Counter::default(),
             stall: Histogram::new(POLL_BOUNDS_US),
             stall_max_ns: Counter::default(),
@@ -157,6 +159,11 @@ impl WorkerStats {
     /// A request had to wait because its connection asks for too many names that do not exist.
     pub fn absences_waited(&self) {
         self.absence_waits.add(1);
+    }
+
+    /// A `sendfile` on the loop slept: the kernel no longer had, or never had, what it was to send.
+    pub fn sendfile_waited(&self) {
+        self.sendfile_waits.add(1);
     }
 
     /// A request is finished.

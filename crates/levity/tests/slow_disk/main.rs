@@ -13,12 +13,14 @@ mod support;
 mod failing;
 mod rig;
 
+use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rig::SlowDisk;
+use rustix::fs::{Advice, fadvise};
 use rustix::process::Signal;
 use support::{Client, Launch, Metrics, Server, Tree, assert_same, content, pass, wait_until};
 
@@ -140,6 +142,11 @@ macro_rules! per_engine_that_waits_elsewhere {
                 if support::ring_works() {
                     on("io_uring");
                 }
+            }
+
+            #[test]
+            fn readahead() {
+                on("readahead");
             }
 
             #[test]
@@ -273,6 +280,35 @@ per_engine_that_waits_elsewhere! {
         assert_same(&got, &content(0, STREAM_BYTES)[..got.len()]);
         assert_same(&server.get("/stream").body, &content(0, STREAM_BYTES));
     }
+}
+
+/// Pages that the kernel lets go of after a thread has brought them in, and before they are sent, make
+/// the loop wait: that is what `readahead` leaks, and it is counted.
+#[test]
+fn what_readahead_leaks_is_counted() {
+    const STEP: usize = 64 * 1024;
+    let Some(disk) = SlowDisk::with(fill) else {
+        return;
+    };
+    let server = server_with(
+        &disk,
+        "readahead",
+        "[limits]\nio_timeout = \"1s\"\n[disk]\nchunk = \"4MiB\"\ndirect = \"never\"\n",
+    );
+    let stream = fs::File::open(disk.path().join("stream")).expect("stream");
+    let waits = || metrics(&server).sum("levity_sendfile_waits_total");
+    assert_eq!(waits(), 0.0);
+    let mut client = Client::narrow(server.address());
+    client.send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.receive_head().expect("a head").assert_status(200);
+    let mut got = Vec::new();
+    while got.len() + STEP < STREAM_BYTES {
+        fadvise(&stream, 0, None, Advice::DontNeed).expect("fadvise");
+        got.extend(client.read_exactly(STEP));
+    }
+    got.extend(client.read_exactly(STREAM_BYTES - got.len()));
+    assert_same(&got, &content(0, STREAM_BYTES));
+    assert!(waits() > 0.0, "no wait was counted");
 }
 
 fn ask_cold(server: &Server, number: usize) -> Client {

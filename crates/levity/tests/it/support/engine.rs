@@ -28,6 +28,11 @@ macro_rules! per_engine {
             }
 
             #[test]
+            fn readahead() {
+                on("readahead");
+            }
+
+            #[test]
             fn sendfile() {
                 on("sendfile");
             }
