@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -23,10 +23,10 @@ use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
-use super::operation::{self, Opening, fill};
+use super::inbox::{Inbox, Letter};
 use super::pool::{Pool, Queue};
-use super::{Description, Engine, Given, Op, Started, Ticket, Unavailable, Work, threads};
-use crate::buffer::{ALIGNMENT, Buffer};
+use super::reading::{Next, Read, Request};
+use super::{Description, Engine, Given, Started, Unavailable, Work};
 use crate::disk::StartError;
 use crate::lock::lock;
 use crate::open::OpenFile;
@@ -122,37 +122,10 @@ struct Ring {
     owner: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A read under way: on the ring its file and its memory stay here until the completion is seen.
-struct Read {
-    file: Target,
-    buffer: Buffer,
-    /// Where the buffer begins in the file.
-    offset: u64,
-    /// How much of the whole blocks has been read, past the page cache; `None`: through it.
-    filled: Option<usize>,
-    ticket: Ticket,
-}
-
-/// What there is to do after a completion.
-enum Next {
-    /// The rest on the ring.
-    ReadOn,
-    /// The rest, if there is any, in the pool: through the page cache.
-    Fill,
-    Finish,
-}
-
-/// Whose bytes are read.
-enum Target {
-    /// Of [`Op::Read`].
-    Shared(Arc<OpenFile>),
-    /// Of [`Op::Open`]: nobody else has it yet.
-    Opening(Box<Opening>),
-}
-
 impl Ring {
     fn start(given: &Given<'_>) -> io::Result<Ring> {
-        let inbox = Arc::new(Inbox::new()?);
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let inbox = Inbox::new(rustix::event::eventfd(0, flags)?, OpenFile::is_local);
         let owner = Owner::spawn(&inbox, given.pool, places(given.jobs_max))?;
         Ok(Ring {
             inbox,
@@ -164,13 +137,7 @@ impl Ring {
 
 impl Engine for Ring {
     fn submit(&self, work: Work) {
-        match work.op() {
-            Op::Read { file, .. } if file.is_local() => self.inbox.push(Letter::Work(work)),
-            op => {
-                let (queue, ring) = (threads::queue(op), Arc::clone(&self.inbox));
-                self.pool.submit(queue, move || in_pool(work, &ring));
-            }
-        }
+        self.inbox.submit(work, &self.pool);
     }
 
     fn shutdown(&self) {
@@ -181,186 +148,13 @@ impl Engine for Ring {
     }
 }
 
-/// In a thread of the pool.
-fn in_pool(work: Work, ring: &Inbox) {
-    if let Some((op, ticket)) = work.begin() {
-        perform(op, ticket, ring);
-    }
-}
-
-fn perform(op: Op, mut ticket: Ticket, ring: &Inbox) {
-    let Op::Open {
-        root,
-        path,
-        first,
-        variants,
-    } = op
-    else {
-        let result = operation::perform(op, &mut ticket);
-        return ticket.finish(result);
-    };
-    let opening = match Opening::open(&root, &path, &variants) {
-        Ok(opening) => opening,
-        Err(error) => return ticket.finish(Err(error)),
-    };
-    let Some((offset, len)) = opening.within(first) else {
-        return ticket.finish(Ok(opening.unread()));
-    };
-    let local = opening.chosen().is_local();
-    let read = Read::new(Target::Opening(Box::new(opening)), offset, len, ticket);
-    if local {
-        ring.push(Letter::Read(read));
-    } else {
-        read.fill();
-    }
-}
-
-impl Read {
-    /// `None` when nobody waits for it any more.
-    fn begin(work: Work) -> Option<Read> {
-        let (op, ticket) = work.begin()?;
-        let Op::Read { file, offset, len } = op else {
-            unreachable!("only reads are sent to the ring");
-        };
-        Some(Read::new(Target::Shared(file), offset, len, ticket))
-    }
-
-    fn new(file: Target, offset: u64, len: usize, mut ticket: Ticket) -> Read {
-        let direct = ticket.direct(file.get(), offset, len).is_some();
-        Read {
-            buffer: match direct {
-                true => ticket.blocks(offset, len),
-                false => ticket.buffer(len),
-            },
-            filled: direct.then_some(0),
-            file,
-            offset,
-            ticket,
-        }
-    }
-
-    /// The request for what is still missing.
-    fn entry(&mut self) -> squeue::Entry {
-        if self.filled.is_some() && self.file.get().direct().is_none() {
-            // Another read of the file has been refused meanwhile.
-            self.refused();
-        }
-        let file = self.file.get();
-        let (fd, at, room) = match (self.filled, file.direct()) {
-            (Some(filled), Some(fd)) => {
-                let start = self.buffer.blocks_offset(self.offset);
-                (fd, start + filled as u64, self.buffer.blocks(filled))
-            }
-            _ => {
-                let at = self.offset.saturating_add(self.buffer.len() as u64);
-                (file.as_fd(), at, self.buffer.spare())
-            }
-        };
-        let len = u32::try_from(room.len()).unwrap_or(u32::MAX);
-        opcode::Read::new(types::Fd(fd.as_raw_fd()), room.as_mut_ptr().cast(), len)
-            .offset(at)
-            .build()
-    }
-
-    /// The kernel has written `count` bytes where [`Read::entry`] told it to. What there is to do next.
-    ///
-    /// # Safety
-    /// It must have.
-    unsafe fn written(&mut self, count: usize) -> Next {
-        let Some(filled) = self.filled else {
-            // SAFETY: `count` bytes at the start of the spare part, by the contract of this function.
-            unsafe { self.buffer.advance(count) };
-            return match count > 0 && self.buffer.room() > 0 {
-                true => Next::ReadOn,
-                false => Next::Finish,
-            };
-        };
-        let filled = filled + count;
-        // SAFETY: `count` bytes behind those that were there, by the contract of this function.
-        unsafe { self.buffer.filled_blocks(filled) };
-        self.filled = Some(filled);
-        if self.buffer.room() == 0 {
-            Next::Finish
-        } else if count > 0 && filled.is_multiple_of(ALIGNMENT) {
-            Next::ReadOn
-        } else {
-            Next::Fill
-        }
-    }
-
-    /// The page cache it is, then.
-    fn refused(&mut self) {
-        self.file.get().refuse_direct();
-        self.ticket.not_direct();
-        self.filled = None;
-    }
-
-    /// Waits for what is still missing: in a thread of the pool.
-    fn fill(mut self) {
-        let result = fill(self.file.get(), &mut self.buffer, self.offset);
-        self.finish(result);
-    }
-
-    fn finish(self, result: io::Result<()>) {
-        let Read {
-            file,
-            buffer,
-            offset,
-            ticket,
-            ..
-        } = self;
-        ticket.finish(result.and_then(|()| match file {
-            Target::Shared(file) => operation::read(&file, buffer, offset),
-            Target::Opening(opening) => opening.read(buffer, offset),
-        }));
-    }
-}
-
-impl Target {
-    fn get(&self) -> &OpenFile {
-        match self {
-            Target::Shared(file) => file,
-            Target::Opening(opening) => opening.chosen(),
-        }
-    }
-}
-
-/// How other threads reach the owner of the ring.
-struct Inbox {
-    letters: Mutex<Vec<Letter>>,
-    /// An eventfd, which the ring polls.
-    wake: OwnedFd,
-}
-
-enum Letter {
-    Work(Work),
-    Read(Read),
-    Stop,
-}
-
-impl Inbox {
-    fn new() -> io::Result<Inbox> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Inbox {
-            letters: Mutex::default(),
-            wake: rustix::event::eventfd(0, flags)?,
-        })
-    }
-
-    fn push(&self, letter: Letter) {
-        let mut letters = lock(&self.letters);
-        letters.push(letter);
-        let first = letters.len() == 1;
-        drop(letters);
-        if first {
-            // Fails only when the counter is at its end, and then the owner is awake already.
-            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
-        }
-    }
-
-    fn take(&self) -> Vec<Letter> {
-        mem::take(&mut *lock(&self.letters))
-    }
+/// The request for what is still missing.
+fn entry(read: &mut Read) -> squeue::Entry {
+    let Request { fd, offset, room } = read.request();
+    let len = u32::try_from(room.len()).unwrap_or(u32::MAX);
+    opcode::Read::new(types::Fd(fd), room.as_mut_ptr().cast(), len)
+        .offset(offset)
+        .build()
 }
 
 /// The thread that has the ring.
@@ -438,7 +232,7 @@ impl Owner {
     /// Fills the submission queue.
     fn push(&mut self) {
         if !self.armed {
-            let fd = types::Fd(self.inbox.wake.as_raw_fd());
+            let fd = types::Fd(self.inbox.wake().as_raw_fd());
             let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).build();
             // SAFETY: the descriptor lives as long as the ring, and there is no memory.
             self.armed = unsafe { push(&mut self.ring, poll.user_data(WAKE)) };
@@ -451,10 +245,10 @@ impl Owner {
     }
 
     fn push_read(&mut self, mut read: Read) {
-        if let Err(error) = read.file.get().clear_nonblocking() {
+        if let Err(error) = read.file().clear_nonblocking() {
             return read.finish(Err(error));
         }
-        let entry = read.entry();
+        let entry = entry(&mut read);
         let slot = self.on_ring.insert(read);
         // SAFETY: the file and the buffer stay in their slot until the completion has been seen, and
         // the buffer's memory does not move with it.
@@ -490,30 +284,21 @@ impl Owner {
     fn woken(&mut self) {
         self.armed = false;
         // Nothing to read is fine: the inbox is looked into each time round.
-        let _ = rustix::io::read(&self.inbox.wake, &mut [0; 8]);
+        let _ = rustix::io::read(self.inbox.wake(), &mut [0; 8]);
     }
 
     fn completed(&mut self, mut read: Read, result: i32) {
-        let Ok(count) = usize::try_from(result) else {
-            return self.failed(read, Errno::from_raw_os_error(-result));
+        let next = match usize::try_from(result) {
+            // SAFETY: the completion of the request says so.
+            Ok(count) => Ok(unsafe { read.written(count) }),
+            Err(_) => read.failed(Errno::from_raw_os_error(-result)),
         };
-        // SAFETY: the completion of the request that `Read::entry` made says so.
-        match unsafe { read.written(count) } {
+        match next {
             // Short, perhaps where the cached part ended: before the others, as it has waited longest.
-            Next::ReadOn => self.waiting.push_front(read),
-            Next::Fill => self.pool.submit(Queue::Read, || read.fill()),
-            Next::Finish => read.finish(Ok(())),
-        }
-    }
-
-    fn failed(&mut self, mut read: Read, errno: Errno) {
-        match errno {
-            Errno::INVAL if read.filled.is_some() => {
-                read.refused();
-                self.waiting.push_front(read);
-            }
-            Errno::AGAIN | Errno::INTR => self.pool.submit(Queue::Read, || read.fill()),
-            errno => read.finish(Err(errno.into())),
+            Ok(Next::ReadOn) => self.waiting.push_front(read),
+            Ok(Next::Fill) => self.pool.submit(Queue::Read, || read.fill()),
+            Ok(Next::Finish) => read.finish(Ok(())),
+            Err(errno) => read.finish(Err(errno.into())),
         }
     }
 }

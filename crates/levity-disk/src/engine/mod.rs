@@ -5,10 +5,13 @@
 //! `operation` holds what they share: the operations as plain blocking calls. `pool` runs those in
 //! threads.
 
+mod inbox;
 mod io_uring;
 mod operation;
 mod pool;
+mod posix_aio;
 mod readahead;
+mod reading;
 mod ready;
 mod sendfile;
 pub mod simulated;
@@ -369,7 +372,8 @@ pub struct Threads {
 
 /// An engine, as a row of the table.
 pub struct Description {
-    /// The value of `disk.engine`, the label on metrics and the name of the source file.
+    /// The value of `disk.engine`, the label on metrics and the name of the source file (with `_` where
+    /// the system's own word has `-`).
     pub name: &'static str,
     /// In one line, for help and documentation.
     pub summary: &'static str,
@@ -402,6 +406,7 @@ pub static ENGINES: &[Description] = &[
     threads::DESCRIPTION,
     io_uring::DESCRIPTION,
     readahead::DESCRIPTION,
+    posix_aio::DESCRIPTION,
     simulated::DESCRIPTION,
 ];
 

@@ -42,6 +42,10 @@ macro_rules! for_every_engine {
                 crate::harness::run("readahead", super::cases::$case);
             }
             #[test]
+            fn posix_aio() {
+                crate::harness::run("posix-aio", super::cases::$case);
+            }
+            #[test]
             fn simulated() {
                 crate::harness::run("simulated:seed=5", super::cases::$case);
             }
@@ -53,6 +57,10 @@ macro_rules! for_every_engine {
             #[test]
             fn readahead_direct() {
                 crate::harness::run_direct("readahead", super::cases::$case);
+            }
+            #[test]
+            fn posix_aio_direct() {
+                crate::harness::run_direct("posix-aio", super::cases::$case);
             }
             #[test]
             fn io_uring_direct() {

@@ -308,7 +308,7 @@ mod starting {
             let error = error(|settings| settings.engine = name.to_owned());
             assert!(error.contains(&format!("\"{name}\"")), "{error}");
             assert!(
-                error.ends_with("auto, sendfile, threads, io_uring, readahead"),
+                error.ends_with("auto, sendfile, threads, io_uring, readahead, posix-aio"),
                 "{error}"
             );
         }

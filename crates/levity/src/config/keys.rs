@@ -6,7 +6,14 @@ use std::cmp::Reverse;
 use super::{limits, value};
 
 /// Names that `disk.engine` takes. `auto` picks one by trying.
-pub const ENGINES: &[&str] = &["auto", "threads", "io_uring", "readahead", "sendfile"];
+pub const ENGINES: &[&str] = &[
+    "auto",
+    "threads",
+    "io_uring",
+    "readahead",
+    "posix-aio",
+    "sendfile",
+];
 
 /// An engine for tests, accepted but neither offered nor documented.
 pub const ENGINE_FOR_TESTS: &str = "simulated";

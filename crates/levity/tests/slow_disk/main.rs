@@ -150,6 +150,11 @@ macro_rules! per_engine_that_waits_elsewhere {
             }
 
             #[test]
+            fn posix_aio() {
+                on("posix-aio");
+            }
+
+            #[test]
             fn auto() {
                 on("auto");
             }

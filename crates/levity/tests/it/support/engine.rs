@@ -33,6 +33,11 @@ macro_rules! per_engine {
             }
 
             #[test]
+            fn posix_aio() {
+                on("posix-aio");
+            }
+
+            #[test]
             fn sendfile() {
                 on("sendfile");
             }

@@ -1,0 +1,468 @@
+//! `posix-aio`: `aio_read` of the C library, driven by one thread.
+//!
+//! The C library makes the calls in threads of its own, one per descriptor: a second request for the
+//! same one would only wait behind the first. So one request per file is under way, and the others
+//! stand in a line of ours, where a client that goes away takes its request along. The owner sleeps in
+//! `aio_suspend`, which knows requests only; what wakes it for new work is a request too: a read from
+//! a pipe. No signals: their queue overflows.
+//!
+//! A request under way owns its file, its memory and its control block until it has been reaped;
+//! `aio_cancel` is never called, as it cannot stop a thread that waits for the disk.
+//!
+//! glibc starts a helper thread whenever none is idle, up to a number for the whole process that is
+//! 16 unless told otherwise before the first request: a frozen device would take them all. We tell it
+//! one that is never reached ([`HELPERS_MAX`]); the bound on requests is ours. What remains: if a
+//! thread cannot be started (`ulimit -u`), requests wait for those that there are, frozen or not; and
+//! another user of `aio_read` in this process that came first has set the number.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::mem::{self, ManuallyDrop};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+
+use super::inbox::{Inbox, Letter};
+use super::pool::{Pool, Queue};
+use super::reading::{Next, Read, Request};
+use super::{Description, Engine, Given, Op, Started, Unavailable, Work};
+use crate::disk::StartError;
+use crate::lock::lock;
+
+pub(super) const DESCRIPTION: Description = Description {
+    name: "posix-aio",
+    aliases: &["posix_aio"],
+    summary: "reads by aio_read of the C library, opens in a pool of threads",
+    hidden: false,
+    probe,
+    start,
+};
+
+/// Threads of the C library at most: more than the disks of one process have jobs.
+#[cfg(target_env = "gnu")]
+const HELPERS_MAX: libc::c_int = 16_384;
+
+/// Before asking again when there is no memory for the request that wakes the owner.
+const RETRY_AFTER: Duration = Duration::from_millis(1);
+
+/// Wake-ups that are read at once, in bytes; each is 8.
+const WAKE_BYTES: usize = 512;
+
+fn probe() -> Result<(), Unavailable> {
+    tried().map_err(|error| Unavailable::from_error(&error))
+}
+
+/// One byte through a pipe.
+fn tried() -> io::Result<()> {
+    raise_helpers_max();
+    let (read, write) = pipe()?;
+    let mut byte = [0];
+    let control = Control::new();
+    rustix::io::write(&write, &[7])?;
+    // SAFETY: the descriptor and the byte are there until the request is done, just below.
+    unsafe { control.read(read.as_raw_fd(), 0, byte.as_mut_ptr(), 1) }?;
+    while !control.is_done() {
+        suspend(&[control.0], None);
+    }
+    match control.result() {
+        Ok(1) => Ok(()),
+        Ok(_) => Err(Errno::IO.into()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn start(given: &Given<'_>) -> Started {
+    Aio::start(given)
+        .map(|aio| Box::new(aio) as Box<dyn Engine>)
+        .map_err(|error| StartError::unavailable(DESCRIPTION.name, &error))
+}
+
+/// Its read end waits, its write end does not.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let flags = rustix::fs::fcntl_getfl(&write)?;
+    rustix::fs::fcntl_setfl(&write, flags | rustix::fs::OFlags::NONBLOCK)?;
+    Ok((read, write))
+}
+
+/// Heard only before the first request of the process, so at every start.
+#[cfg(target_env = "gnu")]
+fn raise_helpers_max() {
+    /// `struct aioinit` of glibc's `aio.h`.
+    #[repr(C)]
+    #[derive(Default)]
+    struct AioInit {
+        threads: libc::c_int,
+        num: libc::c_int,
+        locks: libc::c_int,
+        usedba: libc::c_int,
+        debug: libc::c_int,
+        numusers: libc::c_int,
+        idle_time: libc::c_int,
+        reserved: libc::c_int,
+    }
+    unsafe extern "C" {
+        fn aio_init(init: *const AioInit);
+    }
+    let init = AioInit {
+        threads: HELPERS_MAX,
+        ..AioInit::default()
+    };
+    // SAFETY: the structure is as the C library declares it, and read during the call only.
+    unsafe { aio_init(&raw const init) };
+}
+
+/// musl has no bound: it starts a thread for each request.
+#[cfg(not(target_env = "gnu"))]
+fn raise_helpers_max() {}
+
+/// The engine, as the scheduler sees it.
+struct Aio {
+    inbox: Arc<Inbox>,
+    pool: Arc<Pool>,
+    owner: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Aio {
+    fn start(given: &Given<'_>) -> io::Result<Aio> {
+        raise_helpers_max();
+        let (wake, write) = pipe()?;
+        let inbox = Inbox::new(write, |_| true);
+        let owner = Owner {
+            inbox: Arc::clone(&inbox),
+            pool: Arc::clone(given.pool),
+            wake: Wake::new(wake),
+            waiting: VecDeque::new(),
+            lines: HashMap::new(),
+            under_way: Vec::new(),
+            reads_max: given.jobs_max,
+            stop: false,
+        };
+        let builder = thread::Builder::new().name("disk-aio".to_owned());
+        let owner = builder.spawn(move || owner.serve())?;
+        Ok(Aio {
+            inbox,
+            pool: Arc::clone(given.pool),
+            owner: Mutex::new(Some(owner)),
+        })
+    }
+}
+
+impl Engine for Aio {
+    fn submit(&self, work: Work) {
+        self.inbox.submit(work, &self.pool);
+    }
+
+    fn shutdown(&self) {
+        self.inbox.push(Letter::Stop);
+        if let Some(owner) = lock(&self.owner).take() {
+            owner.join().expect("the owner of requests does not panic");
+        }
+    }
+}
+
+/// A control block of the C library, which reads and writes it until the request is reaped. Leaks
+/// unless freed.
+#[derive(Clone, Copy)]
+struct Control(*mut libc::aiocb);
+
+// SAFETY: it is memory of no thread in particular; the C library itself writes to it from others.
+unsafe impl Send for Control {}
+
+impl Control {
+    fn new() -> Control {
+        // SAFETY: all zeroes is a valid `aiocb`: it has fields that differ from one library to the next.
+        Control(Box::into_raw(Box::new(unsafe { mem::zeroed() })))
+    }
+
+    /// Begins to read.
+    ///
+    /// # Safety
+    /// No request of this block is under way. `fd` and `len` bytes at `to` must be there until this
+    /// one has been reaped.
+    unsafe fn read(self, fd: RawFd, offset: u64, to: *mut u8, len: usize) -> Result<(), Errno> {
+        let offset = libc::off_t::try_from(offset).map_err(|_| Errno::INVAL)?;
+        // SAFETY: nobody else looks at the block, by the contract of this function.
+        let control = unsafe { &mut *self.0 };
+        control.aio_fildes = fd;
+        control.aio_offset = offset;
+        control.aio_buf = to.cast();
+        control.aio_nbytes = len;
+        control.aio_sigevent.sigev_notify = libc::SIGEV_NONE;
+        // SAFETY: the block is complete, and what it names stays, by the contract of this function.
+        match unsafe { libc::aio_read(self.0) } {
+            0 => Ok(()),
+            _ => Err(last_errno()),
+        }
+    }
+
+    fn is_done(self) -> bool {
+        // SAFETY: a block that has been submitted.
+        unsafe { libc::aio_error(self.0) != libc::EINPROGRESS }
+    }
+
+    /// Of a request that is done; call it once, and free the block or use it again.
+    fn result(self) -> Result<usize, Errno> {
+        // SAFETY: a block that has been submitted and is done, and has not been asked before.
+        let (errno, count) = unsafe { (libc::aio_error(self.0), libc::aio_return(self.0)) };
+        usize::try_from(count).map_err(|_| Errno::from_raw_os_error(errno))
+    }
+
+    /// # Safety
+    /// No request of this block is under way, and nobody has a copy.
+    unsafe fn free(self) {
+        // SAFETY: made by `new`, and nobody else's by the contract of this function.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+/// Sleeps until one of the requests is done; at most for `timeout`. May return early.
+fn suspend(requests: &[*mut libc::aiocb], timeout: Option<Duration>) {
+    let timeout = timeout.map(|time| libc::timespec {
+        tv_sec: time.as_secs().cast_signed(),
+        tv_nsec: time.subsec_nanos().into(),
+    });
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let count = requests.len() as libc::c_int;
+    // SAFETY: `count` blocks that are alive, and a time or none.
+    unsafe { libc::aio_suspend(requests.as_ptr().cast(), count, timeout) };
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// The request that is done when there is something in the inbox.
+struct Wake {
+    pipe: OwnedFd,
+    control: Control,
+    /// Where the library puts what it read: never freed while it may.
+    bytes: *mut [u8; WAKE_BYTES],
+    armed: bool,
+}
+
+// SAFETY: the memory is of no thread in particular, like that of a control block.
+unsafe impl Send for Wake {}
+
+impl Wake {
+    fn new(pipe: OwnedFd) -> Wake {
+        Wake {
+            pipe,
+            control: Control::new(),
+            bytes: Box::into_raw(Box::new([0; WAKE_BYTES])),
+            armed: false,
+        }
+    }
+
+    /// Whether it is under way now.
+    fn arm(&mut self) -> bool {
+        if !self.armed {
+            let fd = self.pipe.as_raw_fd();
+            // SAFETY: not armed, so nothing is under way; pipe and memory stay until it has been reaped.
+            let begun = unsafe { self.control.read(fd, 0, self.bytes.cast(), WAKE_BYTES) };
+            self.armed = begun.is_ok();
+        }
+        self.armed
+    }
+
+    fn reap(&mut self) {
+        if self.armed && self.control.is_done() {
+            // What it has read does not matter: the inbox is looked into each time round.
+            let _ = self.control.result();
+            self.armed = false;
+        }
+    }
+
+    /// Ends the request, for which something has been written.
+    fn finish(mut self) {
+        while self.armed {
+            suspend(&[self.control.0], None);
+            self.reap();
+        }
+        // SAFETY: reaped; the copies of both are gone.
+        unsafe {
+            self.control.free();
+            drop(Box::from_raw(self.bytes));
+        }
+    }
+}
+
+/// A request of the C library, and what it must not lose. Leaks when dropped: after a panic the
+/// library may still be writing.
+struct UnderWay {
+    control: Control,
+    read: ManuallyDrop<Read>,
+}
+
+/// A read that waits for its file to be free, or for a place.
+enum Waiting {
+    /// Not begun: dropped when nobody wants it any more.
+    Work(Work),
+    Read(Read),
+}
+
+impl Waiting {
+    /// Which line it stands in: the descriptor of its file.
+    fn fd(&self) -> RawFd {
+        match self {
+            Waiting::Work(work) => match work.op() {
+                Op::Read { file, .. } => file.as_fd().as_raw_fd(),
+                other => unreachable!("only reads are sent here: {other:?}"),
+            },
+            Waiting::Read(read) => read.file().as_fd().as_raw_fd(),
+        }
+    }
+
+    fn begin(self) -> Option<Read> {
+        match self {
+            Waiting::Work(work) => Read::begin(work),
+            Waiting::Read(read) => Some(read),
+        }
+    }
+}
+
+/// The thread that has the requests.
+struct Owner {
+    inbox: Arc<Inbox>,
+    pool: Arc<Pool>,
+    wake: Wake,
+    /// For a place, as they came.
+    waiting: VecDeque<Waiting>,
+    /// For their file: by its descriptor, which has a line, perhaps an empty one, while a request of it
+    /// is under way. Whatever stands there holds the file, so the number stays its own.
+    lines: HashMap<RawFd, VecDeque<Waiting>>,
+    under_way: Vec<UnderWay>,
+    reads_max: usize,
+    stop: bool,
+}
+
+impl Owner {
+    fn serve(mut self) {
+        loop {
+            self.collect();
+            self.begin();
+            if self.stop && self.under_way.is_empty() {
+                break;
+            }
+            self.wait();
+            self.wake.reap();
+            self.reap();
+        }
+        // The last letter has been taken: nobody else writes for it.
+        let _ = rustix::io::write(self.inbox.wake(), &[0; 8]);
+        self.wake.finish();
+    }
+
+    fn collect(&mut self) {
+        for letter in self.inbox.take() {
+            match letter {
+                Letter::Work(work) => self.waiting.push_back(Waiting::Work(work)),
+                Letter::Read(read) => self.waiting.push_back(Waiting::Read(read)),
+                Letter::Stop => self.stop = true,
+            }
+        }
+    }
+
+    /// Begins what has a place and a free file.
+    fn begin(&mut self) {
+        while self.under_way.len() < self.reads_max
+            && let Some(waiting) = self.waiting.pop_front()
+        {
+            let fd = waiting.fd();
+            if let Some(line) = self.lines.get_mut(&fd) {
+                line.push_back(waiting);
+            } else if let Some(read) = waiting.begin() {
+                self.lines.insert(fd, VecDeque::new());
+                self.submit(read, Control::new());
+            }
+        }
+    }
+
+    fn submit(&mut self, mut read: Read, control: Control) {
+        if let Err(error) = read.file().clear_nonblocking() {
+            return self.end(read, control, |_, read| read.finish(Err(error)));
+        }
+        let Request { fd, offset, room } = read.request();
+        let (to, len) = (room.as_mut_ptr().cast(), room.len());
+        // SAFETY: a block that is new or was reaped. The read owns the file and the memory, which does
+        // not move with it, and is kept until the request has been reaped.
+        match unsafe { control.read(fd, offset, to, len) } {
+            Ok(()) => self.under_way.push(UnderWay {
+                control,
+                read: ManuallyDrop::new(read),
+            }),
+            Err(errno) => self.failed(read, control, errno),
+        }
+    }
+
+    /// Sleeps until a request is done or someone has written.
+    fn wait(&mut self) {
+        let timeout = match self.wake.arm() {
+            true => None,
+            false => Some(RETRY_AFTER),
+        };
+        let under_way = self.under_way.iter().map(|one| one.control.0);
+        let wake = self.wake.armed.then_some(self.wake.control.0);
+        let requests: Vec<_> = under_way.chain(wake).collect();
+        match (requests.is_empty(), timeout) {
+            (true, _) => thread::sleep(RETRY_AFTER),
+            (false, timeout) => suspend(&requests, timeout),
+        }
+    }
+
+    fn reap(&mut self) {
+        let mut at = 0;
+        while at < self.under_way.len() {
+            if self.under_way[at].control.is_done() {
+                let UnderWay { control, read } = self.under_way.swap_remove(at);
+                self.completed(ManuallyDrop::into_inner(read), control);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn completed(&mut self, mut read: Read, control: Control) {
+        match control.result() {
+            // SAFETY: the library says that it has written them where it was told to.
+            Ok(count) => match unsafe { read.written(count) } {
+                Next::ReadOn => self.submit(read, control),
+                Next::Fill => self.fill(read, control),
+                Next::Finish => self.end(read, control, |_, read| read.finish(Ok(()))),
+            },
+            Err(errno) => self.failed(read, control, errno),
+        }
+    }
+
+    fn failed(&mut self, mut read: Read, control: Control, errno: Errno) {
+        match read.failed(errno) {
+            Ok(Next::ReadOn) => self.submit(read, control),
+            Ok(Next::Fill) => self.fill(read, control),
+            Ok(Next::Finish) => self.end(read, control, |_, read| read.finish(Ok(()))),
+            Err(errno) => self.end(read, control, |_, read| read.finish(Err(errno.into()))),
+        }
+    }
+
+    fn fill(&mut self, read: Read, control: Control) {
+        self.end(read, control, |pool, read| {
+            pool.submit(Queue::Read, || read.fill());
+        });
+    }
+
+    /// The requests of a read are over: the next in line for its file has its turn.
+    fn end(&mut self, read: Read, control: Control, last: impl FnOnce(&Pool, Read)) {
+        // SAFETY: never submitted, or reaped; the copy among those under way is gone.
+        unsafe { control.free() };
+        let line = self.lines.remove(&read.file().as_fd().as_raw_fd());
+        // As they stood: whoever comes first begins, and the others stand in line again.
+        for waiting in line.into_iter().flatten().rev() {
+            self.waiting.push_front(waiting);
+        }
+        last(&self.pool, read);
+    }
+}

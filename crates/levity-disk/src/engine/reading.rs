@@ -1,0 +1,207 @@
+//! A read by a thread that has many under way at once: what to ask of the kernel next, until all of it
+//! is there. For engines that are told of completions.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::operation::{self, Opening};
+use super::{Op, Ticket, Work};
+use crate::buffer::{ALIGNMENT, Buffer};
+use crate::open::OpenFile;
+
+/// A read that has begun. Whoever has it keeps it until the kernel is done with its file and memory.
+pub(super) struct Read {
+    file: Target,
+    buffer: Buffer,
+    /// Where the buffer begins in the file.
+    offset: u64,
+    /// How much of the whole blocks has been read, past the page cache; `None`: through it.
+    filled: Option<usize>,
+    ticket: Ticket,
+}
+
+/// Whose bytes are read.
+enum Target {
+    /// Of [`Op::Read`].
+    Shared(Arc<OpenFile>),
+    /// Of [`Op::Open`]: nobody else has it yet.
+    Opening(Box<Opening>),
+}
+
+/// What to ask of the kernel.
+pub(super) struct Request<'a> {
+    pub(super) fd: RawFd,
+    /// In bytes from the start of the file.
+    pub(super) offset: u64,
+    pub(super) room: &'a mut [MaybeUninit<u8>],
+}
+
+/// What there is to do after a completion.
+pub(super) enum Next {
+    /// Ask for the rest.
+    ReadOn,
+    /// The rest, if there is any, in the pool: through the page cache.
+    Fill,
+    Finish,
+}
+
+/// In a thread of the pool: all of an operation but the read that may come of it, which goes to
+/// `pass_on`.
+pub(super) fn begin(work: Work, pass_on: impl FnOnce(Read)) {
+    let Some((op, mut ticket)) = work.begin() else {
+        return;
+    };
+    let Op::Open {
+        root,
+        path,
+        first,
+        variants,
+    } = op
+    else {
+        let result = operation::perform(op, &mut ticket);
+        return ticket.finish(result);
+    };
+    let opening = match Opening::open(&root, &path, &variants) {
+        Ok(opening) => opening,
+        Err(error) => return ticket.finish(Err(error)),
+    };
+    match opening.within(first) {
+        None => ticket.finish(Ok(opening.unread())),
+        Some((offset, len)) => {
+            let target = Target::Opening(Box::new(opening));
+            pass_on(Read::new(target, offset, len, ticket));
+        }
+    }
+}
+
+impl Read {
+    /// Of an [`Op::Read`]. `None` when nobody waits for it any more.
+    pub(super) fn begin(work: Work) -> Option<Read> {
+        let (op, ticket) = work.begin()?;
+        let Op::Read { file, offset, len } = op else {
+            unreachable!("an engine sends only reads here");
+        };
+        Some(Read::new(Target::Shared(file), offset, len, ticket))
+    }
+
+    fn new(file: Target, offset: u64, len: usize, mut ticket: Ticket) -> Read {
+        let direct = ticket.direct(file.get(), offset, len).is_some();
+        Read {
+            buffer: match direct {
+                true => ticket.blocks(offset, len),
+                false => ticket.buffer(len),
+            },
+            filled: direct.then_some(0),
+            file,
+            offset,
+            ticket,
+        }
+    }
+
+    pub(super) fn file(&self) -> &OpenFile {
+        self.file.get()
+    }
+
+    /// The request for what is still missing.
+    pub(super) fn request(&mut self) -> Request<'_> {
+        if self.filled.is_some() && self.file.get().direct().is_none() {
+            // Another read of the file has been refused meanwhile.
+            self.refused();
+        }
+        let file = self.file.get();
+        let (fd, offset, room) = match (self.filled, file.direct()) {
+            (Some(filled), Some(fd)) => {
+                let start = self.buffer.blocks_offset(self.offset);
+                (fd, start + filled as u64, self.buffer.blocks(filled))
+            }
+            _ => {
+                let at = self.offset.saturating_add(self.buffer.len() as u64);
+                (file.as_fd(), at, self.buffer.spare())
+            }
+        };
+        Request {
+            fd: fd.as_raw_fd(),
+            offset,
+            room,
+        }
+    }
+
+    /// The kernel has written `count` bytes where [`Read::request`] told it to. What there is to do next.
+    ///
+    /// # Safety
+    /// It must have.
+    pub(super) unsafe fn written(&mut self, count: usize) -> Next {
+        let Some(filled) = self.filled else {
+            // SAFETY: `count` bytes at the start of the spare part, by the contract of this function.
+            unsafe { self.buffer.advance(count) };
+            return match count > 0 && self.buffer.room() > 0 {
+                true => Next::ReadOn,
+                false => Next::Finish,
+            };
+        };
+        let filled = filled + count;
+        // SAFETY: `count` bytes behind those that were there, by the contract of this function.
+        unsafe { self.buffer.filled_blocks(filled) };
+        self.filled = Some(filled);
+        if self.buffer.room() == 0 {
+            Next::Finish
+        } else if count > 0 && filled.is_multiple_of(ALIGNMENT) {
+            Next::ReadOn
+        } else {
+            Next::Fill
+        }
+    }
+
+    /// The kernel has answered with an error: what there is to do next, if there is anything.
+    pub(super) fn failed(&mut self, errno: Errno) -> Result<Next, Errno> {
+        match errno {
+            Errno::INVAL if self.filled.is_some() => {
+                self.refused();
+                Ok(Next::ReadOn)
+            }
+            Errno::AGAIN | Errno::INTR => Ok(Next::Fill),
+            errno => Err(errno),
+        }
+    }
+
+    /// The page cache it is, then.
+    fn refused(&mut self) {
+        self.file.get().refuse_direct();
+        self.ticket.not_direct();
+        self.filled = None;
+    }
+
+    /// Waits for what is still missing: in a thread of the pool.
+    pub(super) fn fill(mut self) {
+        let result = operation::fill(self.file.get(), &mut self.buffer, self.offset);
+        self.finish(result);
+    }
+
+    /// Answers.
+    pub(super) fn finish(self, result: io::Result<()>) {
+        let Read {
+            file,
+            buffer,
+            offset,
+            ticket,
+            ..
+        } = self;
+        ticket.finish(result.and_then(|()| match file {
+            Target::Shared(file) => operation::read(&file, buffer, offset),
+            Target::Opening(opening) => opening.read(buffer, offset),
+        }));
+    }
+}
+
+impl Target {
+    fn get(&self) -> &OpenFile {
+        match self {
+            Target::Shared(file) => file,
+            Target::Opening(opening) => opening.chosen(),
+        }
+    }
+}
