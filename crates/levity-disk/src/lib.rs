@@ -8,7 +8,9 @@
 //! Read [`engine`] first: it holds the contract that every engine keeps, and the table of engines.
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-compile_error!("levity-disk needs Linux on a processor of 64 bits");
+compile_error!(
+    "levity-disk needs Linux on a processor of 64 bits: ARCHITECTURE.md says what it would take elsewhere"
+);
 
 mod atime;
 mod bell;
