@@ -8,7 +8,7 @@
 use std::alloc::{Layout, handle_alloc_error};
 use std::array;
 use std::fmt;
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::ops::{Deref, Range};
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -17,16 +17,18 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::ArrayQueue;
 
+use crate::arena::{Keeper, Slot};
+
 /// In bytes: what `O_DIRECT` asks for at most, and a page on most machines.
 pub const ALIGNMENT: usize = 4096;
 
 /// Blocks up to this size, in bytes, are kept for the next read; larger ones go back to the allocator.
-const RECYCLED_BYTES_MAX: usize = 1 << 20;
+pub(crate) const RECYCLED_BYTES_MAX: usize = 1 << 20;
 
 /// Blocks of one size that are kept; the bound on bytes holds besides.
 const IDLE_BLOCKS_MAX: usize = 1024;
 
-const SIZE_CLASSES: usize = class_of(RECYCLED_BYTES_MAX) + 1;
+pub(crate) const SIZE_CLASSES: usize = class_of(RECYCLED_BYTES_MAX) + 1;
 
 /// A bound on the bytes of all [`Buffer`]s that are taken from it. Cheap to clone; clones share it.
 #[derive(Clone)]
@@ -230,13 +232,29 @@ impl Reservation {
         self.buffer_behind((offset % ALIGNMENT as u64) as usize, len)
     }
 
+    /// The same, in a slot that `keeper` has for it; in ordinary memory if there is none of that size.
+    ///
+    /// # Panics
+    /// As [`Reservation::blocks`].
+    pub(crate) fn slot(mut self, keeper: &mut Keeper, offset: u64, len: usize) -> Buffer {
+        self.cut(span(offset, len));
+        match keeper.slot(self) {
+            Ok(slot) => Buffer {
+                skip: (offset % ALIGNMENT as u64) as usize,
+                len: 0,
+                limit: len,
+                memory: Memory::Slot(slot),
+            },
+            Err(reservation) => reservation.blocks(offset, len),
+        }
+    }
+
     fn buffer_behind(mut self, skip: usize, len: usize) -> Buffer {
-        let bytes = Budget::cost(skip + len);
-        assert!(bytes <= self.bytes, "a buffer larger than its reservation");
+        self.cut(skip + len);
+        let bytes = mem::take(&mut self.bytes);
         if bytes == 0 {
             return Buffer::from(Vec::new());
         }
-        self.bytes -= bytes;
         Buffer {
             skip,
             len: 0,
@@ -246,6 +264,21 @@ impl Reservation {
                 budget: self.budget.clone(),
             },
         }
+    }
+
+    /// Gives back what is more than `len` bytes take.
+    fn cut(&mut self, len: usize) {
+        let bytes = Budget::cost(len);
+        assert!(bytes <= self.bytes, "a buffer larger than its reservation");
+        let rest = mem::replace(&mut self.bytes, bytes) - bytes;
+        if rest > 0 {
+            self.budget.release(rest, None);
+        }
+    }
+
+    /// How many bytes are set aside.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -277,6 +310,20 @@ enum Memory {
     Owned(Vec<u8>),
     /// Part of another buffer.
     Shared(Arc<Buffer>),
+    Slot(Slot),
+}
+
+impl Memory {
+    /// None of what is owned or shared: that is never read into.
+    fn as_mut_slice(&mut self) -> &mut [MaybeUninit<u8>] {
+        match self {
+            Memory::Pooled {
+                block: Some(block), ..
+            } => block.as_mut_slice(),
+            Memory::Slot(slot) => slot.as_mut_slice(),
+            Memory::Pooled { block: None, .. } | Memory::Owned(_) | Memory::Shared(_) => &mut [],
+        }
+    }
 }
 
 impl Buffer {
@@ -313,24 +360,16 @@ impl Buffer {
     /// The part that has not been read yet.
     pub(crate) fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
         let (start, room) = (self.skip + self.len, self.room());
-        match &mut self.memory {
-            Memory::Pooled {
-                block: Some(block), ..
-            } => &mut block.as_mut_slice()[start..start + room],
-            _ => &mut [],
-        }
+        let memory = self.memory.as_mut_slice();
+        memory.get_mut(start..start + room).unwrap_or_default()
     }
 
     /// The memory behind the first `filled` bytes of it, in whole blocks: for a read of the blocks
     /// around the bytes that are wanted, which begins at [`Buffer::blocks_offset`].
     pub(crate) fn blocks(&mut self, filled: usize) -> &mut [MaybeUninit<u8>] {
         let end = span(self.skip as u64, self.limit);
-        match &mut self.memory {
-            Memory::Pooled {
-                block: Some(block), ..
-            } => &mut block.as_mut_slice()[filled..end],
-            _ => &mut [],
-        }
+        let memory = self.memory.as_mut_slice();
+        memory.get_mut(filled..end).unwrap_or_default()
     }
 
     /// Where a read of whole blocks begins, when the wanted bytes begin at `offset`.
@@ -353,6 +392,18 @@ impl Buffer {
     pub(crate) unsafe fn advance(&mut self, count: usize) {
         assert!(count <= self.room(), "more bytes than there was room for");
         self.len += count;
+    }
+
+    /// The slot that it lies in, and where in it the first byte is; gives the buffer back when it lies
+    /// elsewhere.
+    pub(crate) fn into_slot(mut self) -> Result<(Slot, usize), Buffer> {
+        match mem::replace(&mut self.memory, Memory::Owned(Vec::new())) {
+            Memory::Slot(slot) => Ok((slot, self.skip)),
+            other => {
+                self.memory = other;
+                Err(self)
+            }
+        }
     }
 
     /// Forgets all but the first `len` bytes.
@@ -384,6 +435,7 @@ impl Deref for Buffer {
             Memory::Pooled { block: None, .. } => &[],
             Memory::Owned(bytes) => &bytes[..self.len],
             Memory::Shared(of) => &of[self.skip..self.skip + self.len],
+            Memory::Slot(slot) => &slot.as_slice()[self.skip..self.skip + self.len],
         }
     }
 }
@@ -423,7 +475,7 @@ impl fmt::Debug for Buffer {
 }
 
 /// Which power of two times [`ALIGNMENT`] holds `len` bytes.
-const fn class_of(len: usize) -> usize {
+pub(crate) const fn class_of(len: usize) -> usize {
     let pages = len.div_ceil(ALIGNMENT).next_power_of_two();
     pages.trailing_zeros() as usize
 }

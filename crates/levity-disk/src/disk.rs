@@ -217,7 +217,7 @@ impl Disk {
         let bounds = settings.bounds()?;
         let (description, reason, options) = chosen(&settings.engine)?;
         let budget = Budget::new(settings.buffer_bytes_max);
-        let engines = Engines::start(description, options, bounds.threads)?;
+        let engines = Engines::start(description, options, bounds.threads, &budget)?;
         let scheduler = Arc::new(Scheduler::new(engines, bounds, budget));
         match Scheduler::start_threads(&scheduler) {
             Ok(threads) => Ok(Arc::new(Disk {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
+use crate::buffer::Budget;
 use crate::disk::StartError;
 use crate::engine::{
     Completion, Description, Done, ENGINES, Engine, EngineId, Given, Pool, Ready, Threads,
@@ -15,6 +16,7 @@ pub(crate) struct Engines {
     started: Vec<OnceLock<AtWork>>,
     own: EngineId,
     pool: Arc<Pool>,
+    budget: Budget,
     jobs_max: usize,
     /// Held while an engine is started. Only who starts a disk or loads a configuration takes it.
     starting: Mutex<()>,
@@ -31,11 +33,13 @@ impl Engines {
         own: &'static Description,
         options: Option<&str>,
         threads: Threads,
+        budget: &Budget,
     ) -> Result<Engines, StartError> {
         let engines = Engines {
             started: ENGINES.iter().map(|_| OnceLock::new()).collect(),
             own: EngineId::of(own),
             pool: Pool::start(threads).map_err(StartError::Thread)?,
+            budget: budget.clone(),
             jobs_max: threads.total,
             starting: Mutex::new(()),
         };
@@ -60,6 +64,7 @@ impl Engines {
         if place.get().is_none() {
             let engine = (description.start)(&Given {
                 pool: &self.pool,
+                budget: &self.budget,
                 jobs_max: self.jobs_max,
                 options,
             })?;

@@ -12,6 +12,8 @@ compile_error!(
     "levity-disk needs Linux on a processor of 64 bits: ARCHITECTURE.md says what it would take elsewhere"
 );
 
+mod aio;
+mod arena;
 mod atime;
 mod bell;
 pub mod buffer;

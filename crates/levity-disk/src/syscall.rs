@@ -64,6 +64,6 @@ pub(crate) fn append_cached(
 }
 
 /// What the call that has just returned -1 says.
-fn last_errno() -> Errno {
+pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -4,11 +4,12 @@
 //! asked, and says `WouldBlock` when that is nothing.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::retry_on_intr;
 use rustix::pipe::SpliceFlags;
 
+use crate::engine::Lease;
 use crate::open::OpenFile;
 
 /// Sends up to `len` bytes of `file` from `offset`. **Blocks on the disk** where they are not in the
@@ -28,14 +29,14 @@ pub fn sendfile(
 
 /// Sends up to `len` bytes of a memory file from `offset`. Does not wait.
 ///
-/// The pages go onto the wire as they are: whoever owns the memory must not write to them again
-/// before the other side has acknowledged them.
+/// The pages go onto the wire as they are, and stay there when the lease has ended: whoever owns the
+/// memory never writes to them again.
 ///
 /// # Errors
 /// Those of `sendfile`.
 pub fn send_shared(
     socket: BorrowedFd<'_>,
-    memory: &OwnedFd,
+    memory: &Lease,
     offset: u64,
     len: usize,
 ) -> io::Result<usize> {

@@ -170,7 +170,8 @@ struct Flags {
     /// replaces what the configuration says [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     listen: Vec<Address>,
-    /// What reads files: auto, threads, io_uring or sendfile
+    /// What reads files: auto, threads, io_uring, linux-aio, readahead, posix-aio or
+    /// sendfile
     #[arg(long, value_name = "NAME", value_parser = engine)]
     engine: Option<String>,
     /// Number of event loops [default: one per core]

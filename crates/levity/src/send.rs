@@ -412,10 +412,7 @@ impl Sender {
                     sender.bytes(conn, &buffer[..bytes]).await
                 };
                 let sent = self.held(conn, push).await?;
-                self.chunk_bytes = match sent < bytes {
-                    true => sent.next_power_of_two().max(WINDOW_BYTES_MIN),
-                    false => (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX),
-                };
+                self.keep_pace(sent, bytes);
                 Ok(sent)
             }
             Ready::Pipe { pipe, .. } => {
@@ -434,7 +431,9 @@ impl Sender {
                     };
                     sender.moved(conn, bytes, call).await
                 };
-                self.held(conn, send).await
+                let sent = self.held(conn, send).await?;
+                self.keep_pace(sent, bytes);
+                Ok(sent)
             }
             Ready::PageCache { file, offset, .. } => {
                 let worker = conn.worker.clone();
@@ -453,6 +452,15 @@ impl Sender {
                 self.held(conn, send).await
             }
         }
+    }
+
+    /// Asks for more next time of a client that took all in time, and for about what it took of one that
+    /// did not: chunks that wait for it take memory.
+    fn keep_pace(&mut self, sent: usize, bytes: usize) {
+        self.chunk_bytes = match sent < bytes {
+            true => sent.next_power_of_two().max(WINDOW_BYTES_MIN),
+            false => (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX),
+        };
     }
 
     /// Sends a chunk that takes memory or pipes, or that may not stay in the page cache, for at most

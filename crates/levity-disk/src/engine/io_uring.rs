@@ -13,7 +13,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::mem;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
@@ -24,6 +23,7 @@ use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
 use super::inbox::{Inbox, Letter};
+use super::places::Places;
 use super::pool::{Pool, Queue};
 use super::reading::{Next, Read, Request};
 use super::{Description, Engine, Given, Started, Unavailable, Work};
@@ -164,7 +164,7 @@ struct Owner {
     pool: Arc<Pool>,
     /// Waiting for a place on the ring: new ones, and those that came back short.
     waiting: VecDeque<Read>,
-    on_ring: Slots,
+    on_ring: Places<Read>,
     /// All places but that of the wake-up.
     reads_max: usize,
     /// The wake-up descriptor is being polled.
@@ -201,7 +201,7 @@ impl Owner {
             inbox,
             pool,
             waiting: VecDeque::new(),
-            on_ring: Slots::default(),
+            on_ring: Places::new(),
             armed: false,
             stop: false,
         }
@@ -310,46 +310,6 @@ impl Owner {
 unsafe fn push(ring: &mut IoUring, entry: squeue::Entry) -> bool {
     // SAFETY: by the contract of this function.
     unsafe { ring.submission().push(&entry) }.is_ok()
-}
-
-/// Reads that the kernel has, by the number that is their `user_data`.
-#[derive(Default)]
-struct Slots {
-    reads: Vec<Option<Read>>,
-    free: Vec<usize>,
-}
-
-impl Slots {
-    fn len(&self) -> usize {
-        self.reads.len() - self.free.len()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn insert(&mut self, read: Read) -> u64 {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.reads.push(None);
-            self.reads.len() - 1
-        });
-        self.reads[slot] = Some(read);
-        slot as u64
-    }
-
-    fn remove(&mut self, slot: u64) -> Option<Read> {
-        let slot = usize::try_from(slot).ok()?;
-        let read = self.reads.get_mut(slot)?.take()?;
-        self.free.push(slot);
-        Some(read)
-    }
-}
-
-impl Drop for Slots {
-    /// After a panic the kernel may still be writing: better to lose the memory than to free it.
-    fn drop(&mut self) {
-        mem::take(&mut self.reads).into_iter().for_each(mem::forget);
-    }
 }
 
 #[cfg(test)]

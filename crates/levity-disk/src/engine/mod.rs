@@ -7,7 +7,10 @@
 
 mod inbox;
 mod io_uring;
+mod lease;
+mod linux_aio;
 mod operation;
+mod places;
 mod pool;
 mod posix_aio;
 mod readahead;
@@ -27,10 +30,11 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::buffer::{self, Buffer};
+use crate::buffer::{self, Budget, Buffer};
 use crate::disk::StartError;
 use crate::open::{OpenFile, Root};
 
+pub use lease::Lease;
 pub(crate) use pool::Pool;
 pub use work::{Ticket, Work};
 
@@ -108,8 +112,8 @@ pub enum Ready {
     },
     /// In a memory file, which `sendfile` may read without waiting.
     Shared {
-        /// The memory file.
-        memory: Arc<OwnedFd>,
+        /// The memory file; to let go of it is to give the memory back.
+        memory: Arc<Lease>,
         /// In bytes from the start of the memory file.
         offset: u64,
         /// In bytes.
@@ -391,6 +395,8 @@ pub struct Description {
 pub struct Given<'a> {
     /// Threads that may wait for the disk, shared by all engines of a disk.
     pub(crate) pool: &'a Arc<Pool>,
+    /// The memory for what is read.
+    pub(crate) budget: &'a Budget,
     /// Jobs that it may have at once, with one device frozen and another at work.
     pub(crate) jobs_max: usize,
     /// What followed a colon in the name, for `simulated`.
@@ -405,6 +411,7 @@ pub static ENGINES: &[Description] = &[
     sendfile::DESCRIPTION,
     threads::DESCRIPTION,
     io_uring::DESCRIPTION,
+    linux_aio::DESCRIPTION,
     readahead::DESCRIPTION,
     posix_aio::DESCRIPTION,
     simulated::DESCRIPTION,

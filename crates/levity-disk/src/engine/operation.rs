@@ -106,7 +106,7 @@ impl Opening {
         file.meta = file.refresh()?;
         cut(&mut buffer, offset, &before, &file.meta);
         let stable = file.meta.same_version(&before);
-        Ok(self.done(|_| Some(Ready::Bytes(buffer)), stable))
+        Ok(self.done(|_| Some(Ready::from(buffer)), stable))
     }
 
     fn done(self, first: impl FnOnce(&Arc<OpenFile>) -> Option<Ready>, stable: bool) -> Done {
@@ -140,7 +140,7 @@ fn variant(root: &Arc<Root>, path: &CStr, file: &OpenFile) -> io::Result<Option<
 pub(super) fn read(file: &OpenFile, mut buffer: Buffer, offset: u64) -> io::Result<Done> {
     file.was_read();
     cut_at_end(file, &mut buffer, offset)?;
-    Ok(Done::Read(Ready::Bytes(buffer)))
+    Ok(Done::Read(Ready::from(buffer)))
 }
 
 /// Cuts what has been read from `offset` to what the file holds now.
@@ -191,7 +191,7 @@ pub(super) fn read_directly(
         return Ok(None);
     };
     let mut buffer = ticket.blocks(offset, len);
-    match fill_blocks(fd, &mut buffer, offset) {
+    match fill_blocks(fd, &mut buffer, offset, 0) {
         Ok(()) => {}
         Err(Errno::INVAL) => {
             file.refuse_direct();
@@ -204,11 +204,16 @@ pub(super) fn read_directly(
     Ok(Some(buffer))
 }
 
-/// Reads the whole blocks around the bytes that `buffer` is for, as far as whole blocks come. EINVAL
-/// when the device wants other blocks than ours, or the file system none at all.
-fn fill_blocks(fd: BorrowedFd<'_>, buffer: &mut Buffer, offset: u64) -> Result<(), Errno> {
+/// Reads the whole blocks around the bytes that `buffer` is for, as far as whole blocks come, after the
+/// first `filled` bytes of them. EINVAL when the device wants other blocks than ours, or the file
+/// system none at all.
+pub(super) fn fill_blocks(
+    fd: BorrowedFd<'_>,
+    buffer: &mut Buffer,
+    offset: u64,
+    mut filled: usize,
+) -> Result<(), Errno> {
     let start = buffer.blocks_offset(offset);
-    let mut filled = 0_usize;
     while filled.is_multiple_of(ALIGNMENT) && !buffer.blocks(filled).is_empty() {
         match syscall::pread(fd, buffer.blocks(filled), start + filled as u64) {
             Ok(0) => break,

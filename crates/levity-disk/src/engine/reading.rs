@@ -40,11 +40,16 @@ pub(super) struct Request<'a> {
     pub(super) room: &'a mut [MaybeUninit<u8>],
 }
 
+/// A buffer for whole blocks around the bytes from an offset, of a length.
+pub(super) trait Blocks: FnOnce(&mut Ticket, u64, usize) -> Buffer {}
+
+impl<F: FnOnce(&mut Ticket, u64, usize) -> Buffer> Blocks for F {}
+
 /// What there is to do after a completion.
 pub(super) enum Next {
     /// Ask for the rest.
     ReadOn,
-    /// The rest, if there is any, in the pool: through the page cache.
+    /// The rest, if there is any, in the pool.
     Fill,
     Finish,
 }
@@ -73,7 +78,7 @@ pub(super) fn begin(work: Work, pass_on: impl FnOnce(Read)) {
         None => ticket.finish(Ok(opening.unread())),
         Some((offset, len)) => {
             let target = Target::Opening(Box::new(opening));
-            pass_on(Read::new(target, offset, len, ticket));
+            pass_on(Read::new(target, offset, len, ticket, Ticket::blocks));
         }
     }
 }
@@ -81,18 +86,23 @@ pub(super) fn begin(work: Work, pass_on: impl FnOnce(Read)) {
 impl Read {
     /// Of an [`Op::Read`]. `None` when nobody waits for it any more.
     pub(super) fn begin(work: Work) -> Option<Read> {
+        Read::begin_in(work, Ticket::blocks)
+    }
+
+    /// The same; what is read past the page cache goes where `blocks` says.
+    pub(super) fn begin_in(work: Work, blocks: impl Blocks) -> Option<Read> {
         let (op, ticket) = work.begin()?;
         let Op::Read { file, offset, len } = op else {
             unreachable!("an engine sends only reads here");
         };
-        Some(Read::new(Target::Shared(file), offset, len, ticket))
+        Some(Read::new(Target::Shared(file), offset, len, ticket, blocks))
     }
 
-    fn new(file: Target, offset: u64, len: usize, mut ticket: Ticket) -> Read {
+    fn new(file: Target, offset: u64, len: usize, mut ticket: Ticket, blocks: impl Blocks) -> Read {
         let direct = ticket.direct(file.get(), offset, len).is_some();
         Read {
             buffer: match direct {
-                true => ticket.blocks(offset, len),
+                true => blocks(&mut ticket, offset, len),
                 false => ticket.buffer(len),
             },
             filled: direct.then_some(0),
@@ -102,13 +112,18 @@ impl Read {
         }
     }
 
+    /// Past the page cache.
+    pub(super) fn is_direct(&self) -> bool {
+        self.filled.is_some()
+    }
+
     pub(super) fn file(&self) -> &OpenFile {
         self.file.get()
     }
 
     /// The request for what is still missing.
     pub(super) fn request(&mut self) -> Request<'_> {
-        if self.filled.is_some() && self.file.get().direct().is_none() {
+        if self.is_direct() && self.file.get().direct().is_none() {
             // Another read of the file has been refused meanwhile.
             self.refused();
         }
@@ -159,11 +174,11 @@ impl Read {
     /// The kernel has answered with an error: what there is to do next, if there is anything.
     pub(super) fn failed(&mut self, errno: Errno) -> Result<Next, Errno> {
         match errno {
-            Errno::INVAL if self.filled.is_some() => {
+            Errno::INVAL if self.is_direct() => {
                 self.refused();
                 Ok(Next::ReadOn)
             }
-            Errno::AGAIN | Errno::INTR => Ok(Next::Fill),
+            Errno::AGAIN | Errno::INTR | Errno::OPNOTSUPP => Ok(Next::Fill),
             errno => Err(errno),
         }
     }
@@ -177,8 +192,22 @@ impl Read {
 
     /// Waits for what is still missing: in a thread of the pool.
     pub(super) fn fill(mut self) {
-        let result = operation::fill(self.file.get(), &mut self.buffer, self.offset);
+        let result = self.fill_in_place();
         self.finish(result);
+    }
+
+    fn fill_in_place(&mut self) -> io::Result<()> {
+        if let Some(filled) = self.filled
+            && let Some(fd) = self.file.get().direct()
+        {
+            match operation::fill_blocks(fd, &mut self.buffer, self.offset, filled) {
+                Ok(()) => {}
+                Err(Errno::INVAL) => self.refused(),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        // Nothing is left to read, unless that was refused or came back short.
+        operation::fill(self.file.get(), &mut self.buffer, self.offset)
     }
 
     /// Answers.

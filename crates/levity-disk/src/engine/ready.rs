@@ -1,14 +1,28 @@
 //! From any form of [`Ready`] to bytes, for transports that cannot send the others.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{Ready, operation};
+use super::{Lease, Ready, operation};
 use crate::buffer::{Budget, Buffer};
+
+impl From<Buffer> for Ready {
+    fn from(buffer: Buffer) -> Ready {
+        let len = buffer.len();
+        match buffer.into_slot() {
+            Ok((slot, skip)) => Ready::Shared {
+                offset: (slot.offset() + skip) as u64,
+                memory: Arc::new(Lease::of_slot(slot)),
+                len,
+            },
+            Err(buffer) => Ready::Bytes(buffer),
+        }
+    }
+}
 
 impl Ready {
     /// How many bytes there are.
@@ -92,10 +106,14 @@ fn drain(pipe: &OwnedFd, buffer: &mut Buffer) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies out of a memory file through a mapping: a `pread`, however harmless on such a file, is what
+/// Copies out of a memory file through a mapping, a new one if there is none: a `pread`, however harmless on such a file, is what
 /// the guard stops.
-fn copy_shared(memory: &OwnedFd, offset: u64, buffer: &mut Buffer) -> io::Result<()> {
+fn copy_shared(memory: &Lease, offset: u64, buffer: &mut Buffer) -> io::Result<()> {
     if buffer.room() == 0 {
+        return Ok(());
+    }
+    if let Some(bytes) = memory.bytes(offset, buffer.room()) {
+        buffer.extend_from_slice(bytes);
         return Ok(());
     }
     let end = offset.checked_add(buffer.room() as u64);
@@ -121,7 +139,7 @@ struct Mapping {
 }
 
 impl Mapping {
-    fn new(memory: &OwnedFd, offset: u64, len: usize) -> io::Result<Mapping> {
+    fn new(memory: &Lease, offset: u64, len: usize) -> io::Result<Mapping> {
         let skipped = (offset % PAGE_BYTES_MAX) as usize;
         let aligned = offset - offset % PAGE_BYTES_MAX;
         let aligned = libc::off_t::try_from(aligned).map_err(|_| Errno::INVAL)?;
@@ -132,7 +150,7 @@ impl Mapping {
                 skipped + len,
                 libc::PROT_READ,
                 libc::MAP_SHARED,
-                memory.as_raw_fd(),
+                memory.as_fd().as_raw_fd(),
                 aligned,
             )
         };

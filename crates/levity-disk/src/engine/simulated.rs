@@ -29,8 +29,8 @@ use rustix::pipe::PipeFlags;
 
 use super::pool::Pool;
 use super::{
-    Description, Done, Engine, Given, Op, Ready, Started, Ticket, Unavailable, Work, operation,
-    threads,
+    Description, Done, Engine, Given, Lease, Op, Ready, Started, Ticket, Unavailable, Work,
+    operation, threads,
 };
 use crate::buffer::Buffer;
 use crate::disk::StartError;
@@ -289,7 +289,7 @@ fn in_shared_memory(bytes: &[u8]) -> io::Result<Ready> {
     let memory = fs::File::from(memory);
     memory.write_all_at(bytes, OFFSET)?;
     Ok(Ready::Shared {
-        memory: Arc::new(memory.into()),
+        memory: Arc::new(Lease::of_file(memory.into())),
         offset: OFFSET,
         len: bytes.len(),
     })

@@ -10,6 +10,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use super::{Class, Completion, Direct, Done, EngineId, Job, Op, Reply};
+use crate::arena::Keeper;
 use crate::buffer::{Buffer, Reservation};
 use crate::flight::Flight;
 use crate::open::{Kind, OpenFile};
@@ -34,6 +35,14 @@ impl Work {
     /// What to do.
     pub fn op(&self) -> &Op {
         &self.op
+    }
+
+    /// Whether it reads a part of a file that may have to come past the page cache.
+    pub(crate) fn may_be_direct(&self) -> bool {
+        match &self.op {
+            Op::Read { file, .. } => self.ticket.may_be_direct(file),
+            Op::Open { .. } | Op::List { .. } => false,
+        }
     }
 
     /// Call it when a thread takes the work up. `None` when nobody waits for it any more.
@@ -102,6 +111,18 @@ impl Ticket {
         fd.flatten()
     }
 
+    /// Whether [`Ticket::direct`] may come to be asked for a part of `file`, as far as that is known
+    /// without noting that it is asked for.
+    pub(crate) fn may_be_direct(&self, file: &OpenFile) -> bool {
+        match self.policy {
+            Direct::Never => false,
+            Direct::Always => file.meta.kind == Kind::Regular,
+            Direct::Auto => {
+                file.meta.size >= DIRECT_BYTES_MIN && file.is_local() && self.class != Class::First
+            }
+        }
+    }
+
     /// A first chunk fills the page cache also where it is the first touch: others may be about to ask
     /// for the same, and it is small.
     fn wants_direct(&self, file: &OpenFile, offset: u64, len: usize) -> bool {
@@ -136,6 +157,14 @@ impl Ticket {
     /// When they are other bytes than the operation asked for.
     pub(crate) fn blocks(&mut self, offset: u64, len: usize) -> Buffer {
         self.memory().blocks(offset, len)
+    }
+
+    /// The same, in a slot that `keeper` has for it; in ordinary memory if there is none of that size.
+    ///
+    /// # Panics
+    /// As [`Ticket::blocks`].
+    pub(crate) fn slot(&mut self, keeper: &mut Keeper, offset: u64, len: usize) -> Buffer {
+        self.memory().slot(keeper, offset, len)
     }
 
     fn memory(&mut self) -> Reservation {

@@ -56,7 +56,7 @@ mod cases {
         settle(&disk);
         let canceled = disk.stats().canceled as usize;
         assert_eq!(answered + canceled, JOBS);
-        assert_eq!(disk.budget().in_use(), 0);
+        all_memory_is_back(&disk);
     }
 
     pub fn completed(rig: &Rig) {
@@ -70,7 +70,7 @@ mod cases {
         drop(completion);
         settle(&disk);
         assert_eq!(disk.stats().canceled, 0);
-        assert_eq!(disk.budget().in_use(), 0);
+        all_memory_is_back(&disk);
     }
 
     /// Every job is answered once, with its bytes or ECANCELED; none after shutdown has returned.

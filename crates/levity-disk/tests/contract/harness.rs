@@ -38,6 +38,10 @@ macro_rules! for_every_engine {
                 crate::harness::run("io_uring", super::cases::$case);
             }
             #[test]
+            fn linux_aio() {
+                crate::harness::run("linux-aio", super::cases::$case);
+            }
+            #[test]
             fn readahead() {
                 crate::harness::run("readahead", super::cases::$case);
             }
@@ -65,6 +69,10 @@ macro_rules! for_every_engine {
             #[test]
             fn io_uring_direct() {
                 crate::harness::run_direct("io_uring", super::cases::$case);
+            }
+            #[test]
+            fn linux_aio_direct() {
+                crate::harness::run_direct("linux-aio", super::cases::$case);
             }
         })*
     };
@@ -345,6 +353,11 @@ pub fn settle(disk: &Disk) {
         let mut devices = stats.devices.iter();
         stats.arriving == 0 && devices.all(|d| d.queued + d.in_flight == 0)
     });
+}
+
+/// Until no buffer is left: an engine may have something to do before it gives one back.
+pub fn all_memory_is_back(disk: &Disk) {
+    until("all memory is back", || disk.budget().in_use() == 0);
 }
 
 /// Until every job submitted so far has its place.

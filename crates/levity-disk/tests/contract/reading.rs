@@ -193,7 +193,7 @@ mod cases {
         assert_eq!(engine.reads_async + engine.reads_sync, JOBS as u64);
         assert_eq!(engine.bytes_read, JOBS as u64 * 1000);
         assert_eq!(engine.service_time.count(), JOBS as u64 + 1);
-        assert_eq!(disk.budget().in_use(), 0);
+        all_memory_is_back(&disk);
     }
 
     /// Those that refuse `RWF_NOWAIT`: on a ring `O_NONBLOCK` would make them say EAGAIN.

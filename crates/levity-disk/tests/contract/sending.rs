@@ -2,14 +2,19 @@
 
 use crate::harness::for_every_engine;
 
-for_every_engine![every_form_reaches_the_socket, a_full_socket_takes_part];
+for_every_engine![
+    every_form_reaches_the_socket,
+    a_full_socket_takes_part,
+    what_is_on_its_way_stays,
+];
 
 mod cases {
-    use std::io::{self, Read, Write};
-    use std::os::fd::AsFd;
+    use std::io::{self, Read};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::{AsFd, BorrowedFd};
     use std::os::unix::net::UnixStream;
 
-    use levity_disk::{Done, Ready, transmit};
+    use levity_disk::{Class, Disk, Done, OpenFile, Ready, transmit};
 
     use crate::harness::*;
 
@@ -20,17 +25,27 @@ mod cases {
     }
 
     /// Sends what is left after the first `sent` bytes.
-    fn send(mut socket: &UnixStream, ready: &Ready, sent: usize) -> io::Result<usize> {
+    fn send(fd: BorrowedFd<'_>, ready: &Ready, sent: usize) -> io::Result<usize> {
         let left = ready.len() - sent;
-        let fd = socket.as_fd();
         match ready {
-            Ready::Bytes(buffer) => socket.write(&buffer[sent..]),
+            Ready::Bytes(buffer) => Ok(rustix::io::write(fd, &buffer[sent..])?),
             Ready::Pipe { pipe, .. } => transmit::splice(pipe.as_fd(), fd, left),
             Ready::Shared { memory, offset, .. } => {
                 transmit::send_shared(fd, memory, offset + sent as u64, left)
             }
             Ready::PageCache { file, offset, .. } => {
                 transmit::sendfile(fd, file, offset + sent as u64, left)
+            }
+        }
+    }
+
+    fn send_all(fd: BorrowedFd<'_>, ready: &Ready) {
+        let mut sent = 0;
+        while sent < ready.len() {
+            match send(fd, ready, sent) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
             }
         }
     }
@@ -49,16 +64,7 @@ mod cases {
                 let mut all = Vec::new();
                 theirs.read_to_end(&mut all).map(|_| all)
             });
-            let mut sent = 0;
-            while sent < ready.len() {
-                match send(&ours, &ready, sent) {
-                    Ok(count) => sent += count,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        std::thread::yield_now();
-                    }
-                    Err(error) => panic!("{error}"),
-                }
-            }
+            send_all(ours.as_fd(), &ready);
             drop(ours);
             let received = receiver.join().unwrap().unwrap();
             assert!(received.len() == 600_000 && is_pattern(&received, offset));
@@ -75,7 +81,7 @@ mod cases {
         };
         let mut sent = 0;
         let full = loop {
-            match send(&ours, &ready, sent) {
+            match send(ours.as_fd(), &ready, sent) {
                 Ok(count) => sent += count,
                 Err(error) => break error,
             }
@@ -83,5 +89,42 @@ mod cases {
         assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
         assert!(sent > 0 && sent < 4 << 20);
         drop(theirs);
+    }
+    const CHUNK: usize = 60_000;
+
+    fn chunk(disk: &Disk, file: &std::sync::Arc<OpenFile>, offset: u64) -> Ready {
+        let answer = submit(disk, read_op(file, offset, CHUNK), Class::Next);
+        let Ok(Done::Read(ready)) = answer.result() else {
+            panic!("not a read");
+        };
+        ready
+    }
+
+    /// A receiver that reads late gets what was sent to it, whatever has been read into the same memory
+    /// meanwhile.
+    pub fn what_is_on_its_way_stays(rig: &Rig) {
+        let disk = rig.disk_with(|settings| settings.buffer_bytes_max = 1 << 20);
+        rig.write("file", 4 << 20);
+        let file = open(&disk, &rig.root(), "file");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let offset = |n: u64| n * 100_003;
+        let mut late: Vec<TcpStream> = (0..20)
+            .map(|n| {
+                let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let (ours, _) = listener.accept().unwrap();
+                ours.set_nonblocking(true).unwrap();
+                send_all(ours.as_fd(), &chunk(&disk, &file, offset(n)));
+                theirs
+            })
+            .collect();
+        for n in 20..40 {
+            let ready = chunk(&disk, &file, offset(n));
+            assert!(is_pattern(&bytes(&disk, ready).unwrap(), offset(n)));
+        }
+        for (n, theirs) in late.iter_mut().enumerate() {
+            let mut received = Vec::new();
+            theirs.read_to_end(&mut received).unwrap();
+            assert!(received.len() == CHUNK && is_pattern(&received, offset(n as u64)));
+        }
     }
 }

@@ -10,6 +10,7 @@ pub const ENGINES: &[&str] = &[
     "auto",
     "threads",
     "io_uring",
+    "linux-aio",
     "readahead",
     "posix-aio",
     "sendfile",

@@ -145,6 +145,13 @@ macro_rules! per_engine_that_waits_elsewhere {
             }
 
             #[test]
+            fn linux_aio() {
+                if support::linux_aio_works() {
+                    on("linux-aio");
+                }
+            }
+
+            #[test]
             fn readahead() {
                 on("readahead");
             }

@@ -28,6 +28,13 @@ macro_rules! per_engine {
             }
 
             #[test]
+            fn linux_aio() {
+                if $crate::support::linux_aio_works() {
+                    on("linux-aio");
+                }
+            }
+
+            #[test]
             fn readahead() {
                 on("readahead");
             }
@@ -59,14 +66,24 @@ pub(crate) use per_engine;
 /// Whether `io_uring` can run here: containers often forbid it. In CI it must.
 pub fn ring_works() -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
-    *WORKS.get_or_init(|| std::env::var_os("CI").is_some() || tried())
+    *WORKS.get_or_init(|| works("io_uring"))
 }
 
-fn tried() -> bool {
+/// Whether `linux-aio` can run here: a kernel may be built without it. In CI it must.
+pub fn linux_aio_works() -> bool {
+    static WORKS: OnceLock<bool> = OnceLock::new();
+    *WORKS.get_or_init(|| works("linux-aio"))
+}
+
+fn works(engine: &str) -> bool {
+    std::env::var_os("CI").is_some() || tried(engine)
+}
+
+fn tried(engine: &str) -> bool {
     let tree = Tree::new();
-    let started = Launch::serve(tree.path()).engine("io_uring").try_start();
+    let started = Launch::serve(tree.path()).engine(engine).try_start();
     if let Err(stderr) = &started {
-        eprintln!("io_uring is left out: {stderr}");
+        eprintln!("{engine} is left out: {stderr}");
         assert!(stderr.contains("cannot run here"), "{stderr}");
     }
     started.is_ok()

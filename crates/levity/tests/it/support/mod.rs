@@ -14,7 +14,7 @@ mod wait;
 pub use client::{Answer, Client, Cut};
 pub use content::{assert_same, content};
 pub(crate) use engine::per_engine;
-pub use engine::ring_works;
+pub use engine::{linux_aio_works, ring_works};
 pub use launch::{Launch, Ran};
 pub use metrics::Metrics;
 pub use server::Server;
