@@ -214,8 +214,18 @@ impl Disk {
     /// # Errors
     /// See [`StartError`].
     pub fn start(settings: Settings) -> Result<Arc<Disk>, StartError> {
-        let bounds = settings.bounds()?;
         let (description, reason, options) = chosen(&settings.engine)?;
+        Disk::start_engine(&settings, description, reason, options)
+    }
+
+    /// Whatever `settings.engine` says.
+    pub(crate) fn start_engine(
+        settings: &Settings,
+        description: &'static Description,
+        reason: String,
+        options: Option<&str>,
+    ) -> Result<Arc<Disk>, StartError> {
+        let bounds = settings.bounds()?;
         let budget = Budget::new(settings.buffer_bytes_max);
         let engines = Engines::start(description, options, bounds.threads, &budget)?;
         let scheduler = Arc::new(Scheduler::new(engines, bounds, budget));

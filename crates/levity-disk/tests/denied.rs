@@ -2,7 +2,9 @@
 
 use std::io::ErrorKind;
 
-use levity_disk::{Disk, Root, Settings, StartError, Symlinks};
+use levity_disk::{
+    Class, Completion, Direct, Disk, Done, Job, Op, Ready, Reply, Root, Settings, StartError, Symlinks,
+};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 /// From now on, on this thread and those that it starts, the call fails.
@@ -48,6 +50,75 @@ fn no_ring() {
         })
         .join()
         .unwrap();
+    }
+}
+
+#[test]
+fn no_linux_aio() {
+    for (call, errno, hint) in [
+        (libc::SYS_io_setup, libc::EAGAIN, "fs.aio-max-nr"),
+        (libc::SYS_io_setup, libc::ENOSYS, "CONFIG_AIO"),
+        (libc::SYS_io_setup, libc::EPERM, "seccomp"),
+        (libc::SYS_memfd_create, libc::EPERM, "seccomp"),
+    ] {
+        std::thread::spawn(move || {
+            deny(call, errno);
+            let Err(StartError::Unavailable { engine, why }) = start("linux-aio") else {
+                panic!("it cannot have started");
+            };
+            assert_eq!((engine, why.errno), ("linux-aio", errno));
+            assert!(why.to_string().contains(hint), "{why}");
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+/// What the kernel will not take, the pool reads: into the same memory.
+#[test]
+fn no_io_submit() {
+    for errno in [libc::EAGAIN, libc::EOPNOTSUPP, libc::EINVAL] {
+        std::thread::spawn(move || {
+            if start("linux-aio").is_err() {
+                return;
+            }
+            deny(libc::SYS_io_submit, errno);
+            let tree = tempfile::tempdir().unwrap();
+            std::fs::write(tree.path().join("file"), vec![7; 100_001]).unwrap();
+            let disk = start("linux-aio").unwrap();
+            let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
+            let file = root.open_cached(c"file").unwrap();
+            let (send, received) = std::sync::mpsc::channel();
+            let op = Op::Read {
+                file,
+                offset: 1,
+                len: 200_000,
+            };
+            let mut job = Job::new(op, Class::Next, Box::new(Channel(send)));
+            job.terms.direct = Direct::Always;
+            disk.submit(job);
+            let completion = received.recv().unwrap();
+            let Ok(Done::Read(ready)) = completion.result else {
+                panic!("{completion:?}");
+            };
+            assert!(!root.file_system().nowait || matches!(ready, Ready::Shared { .. }));
+            let bytes = ready.into_bytes(disk.budget()).unwrap();
+            assert!(bytes.len() == 100_000 && bytes.iter().all(|byte| *byte == 7));
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+struct Channel(std::sync::mpsc::Sender<Completion>);
+
+impl Reply for Channel {
+    fn wanted(&self) -> bool {
+        true
+    }
+
+    fn send(self: Box<Self>, completion: Completion) {
+        self.0.send(completion).unwrap();
     }
 }
 

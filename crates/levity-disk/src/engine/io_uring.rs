@@ -60,7 +60,11 @@ fn probe() -> Result<(), Unavailable> {
 }
 
 fn start(given: &Given<'_>) -> Started {
-    Ring::start(given)
+    start_with(given, places(given.jobs_max))
+}
+
+pub(super) fn start_with(given: &Given<'_>, places: u32) -> Started {
+    Ring::start(given, places)
         .map(|ring| Box::new(ring) as Box<dyn Engine>)
         .map_err(|error| StartError::unavailable(DESCRIPTION.name, &error))
 }
@@ -123,10 +127,10 @@ struct Ring {
 }
 
 impl Ring {
-    fn start(given: &Given<'_>) -> io::Result<Ring> {
+    fn start(given: &Given<'_>, places: u32) -> io::Result<Ring> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let inbox = Inbox::new(rustix::event::eventfd(0, flags)?, OpenFile::is_local);
-        let owner = Owner::spawn(&inbox, given.pool, places(given.jobs_max))?;
+        let owner = Owner::spawn(&inbox, given.pool, places)?;
         Ok(Ring {
             inbox,
             pool: Arc::clone(given.pool),

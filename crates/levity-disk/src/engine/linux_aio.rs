@@ -57,7 +57,7 @@ fn start(given: &Given<'_>) -> Started {
     start_with(given, given.jobs_max.max(PLACES_MIN))
 }
 
-fn start_with(given: &Given<'_>, places: usize) -> Started {
+pub(super) fn start_with(given: &Given<'_>, places: usize) -> Started {
     match Aio::start(given, places) {
         Ok(aio) => Ok(Box::new(aio)),
         Err(error) => Err(StartError::Unavailable {

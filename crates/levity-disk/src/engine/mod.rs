@@ -501,3 +501,101 @@ impl fmt::Display for Unavailable {
 }
 
 impl std::error::Error for Unavailable {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, Settings};
+    use crate::open::Symlinks;
+    use std::sync::mpsc;
+
+    static SMALL_RING: Description = Description {
+        start: |given| io_uring::start_with(given, 2),
+        ..io_uring::DESCRIPTION
+    };
+
+    static SMALL_AIO: Description = Description {
+        start: |given| linux_aio::start_with(given, 2),
+        ..linux_aio::DESCRIPTION
+    };
+
+    struct Numbered(usize, mpsc::Sender<(usize, Completion)>);
+
+    impl Reply for Numbered {
+        fn wanted(&self) -> bool {
+            true
+        }
+
+        fn send(self: Box<Self>, completion: Completion) {
+            self.1.send((self.0, completion)).unwrap();
+        }
+    }
+
+    fn byte(at: usize) -> u8 {
+        (at ^ (at >> 8) ^ (at >> 16)) as u8
+    }
+
+    /// All are answered, with their own bytes: those that find no place wait for one.
+    fn more_reads_than_places(description: &'static Description, direct: Direct) {
+        const JOBS: usize = 200;
+        const LEN: usize = 70_001;
+        if (description.probe)().is_err() {
+            return;
+        }
+        let tree = tempfile::tempdir().unwrap();
+        let content: Vec<u8> = (0..4 << 20).map(byte).collect();
+        std::fs::write(tree.path().join("file"), content).unwrap();
+        let settings = Settings {
+            depth: Some(32),
+            ..Settings::default()
+        };
+        let disk = Disk::start_engine(&settings, description, String::new(), None).unwrap();
+        let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
+        let file = root.open_cached(c"file").unwrap();
+        let (send, received) = mpsc::channel();
+        let offset = |number| number * 19_997;
+        for number in 0..JOBS {
+            let op = Op::Read {
+                file: Arc::clone(&file),
+                offset: offset(number) as u64,
+                len: LEN,
+            };
+            let reply = Box::new(Numbered(number, send.clone()));
+            let mut job = Job::new(op, Class::Next, reply);
+            job.terms.direct = direct;
+            disk.submit(job);
+        }
+        drop(send);
+        let mut answered = 0;
+        for (number, completion) in received {
+            let Ok(Done::Read(ready)) = completion.result else {
+                panic!("{completion:?}");
+            };
+            let bytes = ready.into_bytes(disk.budget()).unwrap();
+            assert_eq!(bytes.len(), LEN);
+            let mut places = (offset(number)..).zip(&*bytes);
+            assert!(places.all(|(at, found)| *found == byte(at)), "{number}");
+            answered += 1;
+        }
+        assert_eq!(answered, JOBS);
+    }
+
+    #[test]
+    fn more_reads_than_places_on_a_ring() {
+        for direct in [Direct::Always, Direct::Never] {
+            more_reads_than_places(&SMALL_RING, direct);
+        }
+    }
+
+    #[test]
+    fn more_reads_than_places_in_linux_aio() {
+        more_reads_than_places(&SMALL_AIO, Direct::Always);
+    }
+
+    #[test]
+    fn numbers_have_names() {
+        for description in ENGINES {
+            assert_eq!(EngineId::of(description).name(), description.name);
+        }
+    }
+}
