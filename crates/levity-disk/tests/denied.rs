@@ -3,7 +3,8 @@
 use std::io::ErrorKind;
 
 use levity_disk::{
-    Class, Completion, Direct, Disk, Done, Job, Op, Ready, Reply, Root, Settings, StartError, Symlinks,
+    Class, Completion, Direct, Disk, Done, Job, Op, Ready, Reply, Root, Settings, StartError,
+    Symlinks,
 };
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 

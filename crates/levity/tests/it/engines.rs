@@ -1,6 +1,6 @@
 //! One process, several engines: each site and route may name its own.
 
-use crate::support::{Launch, Tree, assert_same};
+use crate::support::{Launch, Tree, assert_same, linux_aio_works};
 
 const LARGE: usize = 3_000_001;
 
@@ -32,4 +32,42 @@ fn each_route_has_its_own() {
     assert!(reads("sendfile", "sync") > 0.0);
     assert_eq!(reads("simulated", "async"), 0.0);
     assert!(!metrics.has("levity_disk_reads_total{engine=\"io_uring\""));
+}
+
+/// Past the page cache into shared memory, from where the answers of many clients leave: each gets its
+/// own bytes, also the one that reads last.
+#[test]
+fn linux_aio_sends_from_shared_memory() {
+    if !linux_aio_works() {
+        return;
+    }
+    let tree = Tree::new();
+    let content = tree.filled("large", LARGE);
+    let config = format!(
+        "[disk]\nengine = \"linux-aio-sendfile\"\ndirect = \"always\"\nbuffer_bytes = \"8MiB\"\n\
+         [admin]\nlisten = \"unix:admin.sock\"\n[[listen]]\naddress = \"127.0.0.1:0\"\n\
+         [[site]]\nroot = \"{}\"\n",
+        tree.path().display()
+    );
+    let launch = Launch::run(&config);
+    let server = launch.start();
+    let late: Vec<_> = (0..10)
+        .map(|n| {
+            tree.evict("large");
+            let from = n * 200_003;
+            let mut client = server.client();
+            client.send(&format!(
+                "GET /large HTTP/1.1\r\nHost: x\r\nRange: bytes={from}-\r\n\r\n"
+            ));
+            (from, client)
+        })
+        .collect();
+    tree.evict("large");
+    assert_same(&server.get("/large").body, &content);
+    for (from, mut client) in late {
+        assert_same(&client.receive().body, &content[from..]);
+    }
+    let metrics = server.metrics(&server.own("admin.sock"));
+    let reads = metrics.sum("levity_disk_direct_reads_total{engine=\"linux-aio\"}");
+    assert!(reads > 0.0);
 }
