@@ -56,7 +56,7 @@ fn linux_aio_sends_from_shared_memory() {
             tree.evict("large");
             let from = n * 200_003;
             let mut client = server.client();
-            client.send(&format!(
+            client.send(format!(
                 "GET /large HTTP/1.1\r\nHost: x\r\nRange: bytes={from}-\r\n\r\n"
             ));
             (from, client)
