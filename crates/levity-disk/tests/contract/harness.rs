@@ -337,6 +337,11 @@ pub fn hands_over_files(disk: &Disk) -> bool {
     matches!(disk.engine(), "sendfile" | "readahead")
 }
 
+/// Whether a reply that blocks, as [`Held`] does, keeps the others from their answers.
+pub fn answers_from_one_thread(disk: &Disk) -> bool {
+    matches!(disk.engine(), "io_uring" | "posix-aio" | "linux-aio")
+}
+
 /// Waits for something that other threads are about to do.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;

@@ -248,8 +248,8 @@ mod cases {
         rig.write("file", 1000);
         let file = open(&disk, &rig.root(), "file");
         settle(&disk);
-        // Several are held at once, and a ring answers from one thread.
-        if disk.blocks_on_loop() || disk.engine() == "io_uring" {
+        // Several are held at once.
+        if disk.blocks_on_loop() || answers_from_one_thread(&disk) {
             return;
         }
         let mut offset = 0;
