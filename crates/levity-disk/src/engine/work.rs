@@ -48,7 +48,13 @@ impl Work {
     /// Call it when a thread takes the work up. `None` when nobody waits for it any more.
     pub fn begin(mut self) -> Option<(Op, Ticket)> {
         self.ticket.started = Instant::now();
-        self.ticket.is_wanted().then_some((self.op, self.ticket))
+        if self.ticket.is_wanted() {
+            return Some((self.op, self.ticket));
+        }
+        // Not left to the drop of the ticket, which asks once more: who has come aboard since would be
+        // told that the job was canceled, instead of being offered anew.
+        self.ticket.drop_reply();
+        None
     }
 }
 
@@ -180,6 +186,14 @@ impl Ticket {
         self.reply.as_ref().is_some_and(|reply| reply.wanted())
     }
 
+    /// Gives no answer, if none has been given.
+    fn drop_reply(&mut self) {
+        if let Some(unwanted) = self.reply.take() {
+            self.scheduler.count_canceled(1);
+            drop(unwanted);
+        }
+    }
+
     fn answer(&mut self, result: io::Result<Done>) {
         let Some(reply) = self.reply.take() else {
             return;
@@ -202,9 +216,8 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         if self.is_wanted() {
             self.answer(Err(Errno::CANCELED.into()));
-        } else if let Some(unwanted) = self.reply.take() {
-            self.scheduler.count_canceled(1);
-            drop(unwanted);
+        } else {
+            self.drop_reply();
         }
         drop(self.memory.take());
         drop(self.begun.take());

@@ -2,10 +2,19 @@
 
 use crate::harness::for_every_engine;
 
-for_every_engine![queued, at_any_moment, completed, refused_by_shutdown];
+for_every_engine![
+    queued,
+    wanted_again_too_late,
+    at_any_moment,
+    completed,
+    refused_by_shutdown
+];
 
 mod cases {
-    use levity_disk::Class;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+
+    use levity_disk::{Class, Completion, Reply};
 
     use crate::harness::*;
 
@@ -34,6 +43,41 @@ mod cases {
         settle(&disk);
         assert_eq!(disk.stats().canceled, 1);
         assert_eq!(disk.stats().engines[0].reads_async, 2);
+    }
+
+    /// Unwanted when its turn comes, and wanted ever after: as when somebody joins at that moment.
+    struct Wavering {
+        asked: AtomicBool,
+        to: Sender<Completion>,
+    }
+
+    impl Reply for Wavering {
+        fn wanted(&self) -> bool {
+            self.asked.swap(true, Ordering::Relaxed)
+        }
+
+        fn send(self: Box<Self>, completion: Completion) {
+            self.to.send(completion).unwrap();
+        }
+    }
+
+    /// What was found unwanted is dropped: it is not told that it was canceled, as that would go to
+    /// those who have come aboard in the meantime, too.
+    pub fn wanted_again_too_late(rig: &Rig) {
+        let disk = rig.disk();
+        rig.write("file", 100);
+        let file = open(&disk, &rig.root(), "file");
+        settle(&disk);
+        let (to, from) = mpsc::channel();
+        let asked = AtomicBool::new(false);
+        let reply = Box::new(Wavering { asked, to });
+        disk.submit(job_for(read_op(&file, 0, 100), Class::First, reply));
+        let outcome = from.recv_timeout(DEADLINE);
+        assert!(
+            matches!(outcome, Err(RecvTimeoutError::Disconnected)),
+            "{outcome:?}"
+        );
+        assert_eq!(disk.stats().canceled, 1);
     }
 
     /// Before it starts, while it is under way, when it is done: it is answered or counted, and what
