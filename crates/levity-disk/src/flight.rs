@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::engine::{Class, Completion, Done, Job, Op, Reply, Terms};
+use crate::engine::{self, Class, Completion, Dead, Done, Job, Op, Reply, Terms};
 use crate::intake::Waiting;
 use crate::lock::lock;
 use crate::scheduler::Scheduler;
@@ -283,9 +283,11 @@ fn bytes(completion: &Completion) -> usize {
     }
 }
 
-/// What `other` is answered when `op` was done. `None` when the bytes cannot be shared.
+/// What `other` is answered when `op` was done. `None` when it is to be offered anew: the bytes cannot
+/// be shared, or it waits for a dead device and the one that it went along with does not.
 fn share(completion: &mut Completion, op: &Op, other: &Waiting) -> Option<Completion> {
     let result = match &mut completion.result {
+        Err(error) if engine::is_dead(error) && other.job.class == Class::Next => return None,
         Err(error) => Err(same(error)),
         Ok(Done::Read(ready)) => {
             let (
@@ -332,8 +334,11 @@ fn share(completion: &mut Completion, op: &Op, other: &Waiting) -> Option<Comple
     })
 }
 
-/// The same error once more.
+/// The same error once more, with its mark if it has one.
 fn same(error: &io::Error) -> io::Error {
+    if engine::is_dead(error) {
+        return Dead.into();
+    }
     match error.raw_os_error() {
         Some(errno) => io::Error::from_raw_os_error(errno),
         None => io::Error::new(error.kind(), error.to_string()),

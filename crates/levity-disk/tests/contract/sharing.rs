@@ -428,6 +428,33 @@ mod cases {
             assert!(ask(0).result().is_ok());
         }
 
+        /// That goes for those who went along with a job that is turned away, too.
+        #[test]
+        fn who_goes_along_is_turned_away_by_its_own_class() {
+            let rig = Rig::new("simulated:freeze=attic");
+            let disk = dead_soon(&rig);
+            (0..5).for_each(|n| drop(rig.write(&format!("attic{n}"), 100)));
+            let root = rig.root();
+            let ask = |n| open_op(&root, &format!("attic{n}"), None);
+            let stuck = [0, 1, 2, 3].map(|n| submit(&disk, ask(n), Class::First));
+            until("all slots are taken", || in_flight(&disk) == 4);
+            let file = root.open_cached(c"attic4");
+            let file = file.unwrap_or_else(|_| panic!("just written, so in memory"));
+            let [first, urgent, later] = [Class::First, Class::First, Class::Next]
+                .map(|class| submit(&disk, read_op(&file, 0, 100), class));
+            arrive(&disk);
+            assert_eq!(disk.stats().coalesced, 2);
+            for turned_away in stuck.iter().chain([&first, &urgent]) {
+                assert!(is_dead(&turned_away.result().unwrap_err()));
+            }
+            until("it waits for itself", || {
+                disk.stats().devices[0].queued == 1
+            });
+            assert!(later.is_silent());
+            thaw("attic");
+            assert!(later.result().is_ok());
+        }
+
         /// One job that hangs for reasons of its own costs the others nothing.
         #[test]
         fn one_job_at_a_time_tries_a_dead_device() {
