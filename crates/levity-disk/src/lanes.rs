@@ -79,7 +79,11 @@ impl Lanes {
         let starts = match waiting.job.class {
             Class::First => lane.queued() == 0 && lane.has_slot(len),
             Class::Next => false,
-            Class::Prefetch if lane.has_slot_for_prefetch(len) => true,
+            Class::Prefetch
+                if lane.has_slot_for_prefetch(len) && leaves_half(scheduler.budget(), len) =>
+            {
+                true
+            }
             Class::Prefetch => return Offered::Refused(Refused::Full(waiting)),
         };
         if lane.queued() >= bounds.queue_max {
@@ -208,4 +212,10 @@ impl Lanes {
         let lanes = self.by_device.values_mut();
         lanes.flat_map(Lane::empty).collect()
     }
+}
+
+/// Whether `len` bytes more leave half of the memory to those who are waited for: a first chunk that
+/// finds none is refused, and bytes that came ahead are held for as long as the client takes for others.
+fn leaves_half(budget: &Budget, len: usize) -> bool {
+    budget.in_use().saturating_add(Budget::cost(len)) <= budget.bytes_max() / 2
 }

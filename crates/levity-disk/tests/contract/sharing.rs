@@ -12,6 +12,7 @@ for_every_engine![
     bytes_are_shared_between_streams,
     first_chunks_keep_half_of_the_slots,
     a_prefetch_gives_way,
+    a_prefetch_leaves_memory_to_others,
     a_mount_beneath_a_root_is_a_device_of_its_own,
 ];
 
@@ -311,6 +312,25 @@ mod cases {
         assert!(others.iter().all(|other| other.is_answered()));
         settle(&disk);
         assert!(ask(50, Class::Prefetch).result().is_ok());
+    }
+
+    pub fn a_prefetch_leaves_memory_to_others(rig: &Rig) {
+        const HALF: usize = 512 << 10;
+        let disk = rig.disk_with(|settings| settings.buffer_bytes_max = 2 * HALF);
+        rig.write("file", HALF);
+        let file = open(&disk, &rig.root(), "file");
+        settle(&disk);
+        if disk.blocks_on_loop() {
+            return;
+        }
+        let ask = |len, class| submit(&disk, read_op(&file, 0, len), class);
+        assert!(ask(HALF, Class::Prefetch).result().is_ok());
+        settle(&disk);
+        let held = disk.budget().buffer(4096);
+        let ahead = ask(HALF, Class::Prefetch);
+        assert!(is_full(&ahead.result().unwrap_err()));
+        assert!(ask(HALF, Class::First).result().is_ok());
+        drop(held);
     }
 
     pub fn a_mount_beneath_a_root_is_a_device_of_its_own(rig: &Rig) {
