@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -131,7 +132,9 @@ impl Shared {
 
     fn serve(&self) {
         while let Some((queue, task)) = self.next() {
-            task();
+            // A thread that a panic ended would still be counted, as alive and as reading: others would
+            // wait for it for ever. Whoever waits for the job is answered when its ticket is dropped.
+            let _ = panic::catch_unwind(AssertUnwindSafe(task));
             if queue == Queue::Read {
                 lock(&self.state).readers_free += 1;
             }
@@ -228,6 +231,20 @@ mod tests {
         let mut all: Vec<usize> = received.iter().collect();
         all.sort_unstable();
         assert_eq!(all, (0..1000).collect::<Vec<_>>());
+    }
+
+    /// Or reads would wait for ever, and so would the end.
+    #[test]
+    fn a_panic_takes_nothing_from_the_pool() {
+        let (send, received) = mpsc::channel();
+        let pool = Pool::start(THREE).unwrap();
+        for _ in 0..3 {
+            // Without the message of `panic!`.
+            pool.submit(Queue::Read, || panic::resume_unwind(Box::new(())));
+        }
+        pool.submit(Queue::Read, move || send.send(()).unwrap());
+        received.recv_timeout(Duration::from_secs(30)).unwrap();
+        pool.shutdown();
     }
 
     #[test]
