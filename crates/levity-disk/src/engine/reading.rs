@@ -123,25 +123,25 @@ impl Read {
 
     /// The request for what is still missing.
     pub(super) fn request(&mut self) -> Request<'_> {
-        if self.is_direct() && self.file.get().direct().is_none() {
-            // Another read of the file has been refused meanwhile.
+        // Asked for once: another read of the file may be refused at any moment.
+        let direct = self.filled.and_then(|filled| {
+            let fd = self.file.get().direct()?;
+            Some((fd.as_raw_fd(), filled))
+        });
+        if direct.is_none() && self.is_direct() {
             self.refused();
         }
-        let file = self.file.get();
-        let (fd, offset, room) = match (self.filled, file.direct()) {
-            (Some(filled), Some(fd)) => {
-                let start = self.buffer.blocks_offset(self.offset);
-                (fd, start + filled as u64, self.buffer.blocks(filled))
-            }
-            _ => {
-                let at = self.offset.saturating_add(self.buffer.len() as u64);
-                (file.as_fd(), at, self.buffer.spare())
-            }
-        };
-        Request {
-            fd: fd.as_raw_fd(),
-            offset,
-            room,
+        match direct {
+            Some((fd, filled)) => Request {
+                fd,
+                offset: self.buffer.blocks_offset(self.offset) + filled as u64,
+                room: self.buffer.blocks(filled),
+            },
+            None => Request {
+                fd: self.file.get().as_fd().as_raw_fd(),
+                offset: self.offset.saturating_add(self.buffer.len() as u64),
+                room: self.buffer.spare(),
+            },
         }
     }
 
