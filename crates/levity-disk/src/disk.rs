@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::buffer::Budget;
 use crate::closer::Closer;
 use crate::depth::{DEPTH_MAX, Depth};
-use crate::engine::{self, Description, EngineId, Job, Threads, Unavailable};
+use crate::engine::{self, Choice, Description, EngineId, Job, Threads, Unavailable};
 use crate::engines::Engines;
 use crate::lock::lock;
 use crate::scheduler::Scheduler;
@@ -214,20 +214,28 @@ impl Disk {
     /// # Errors
     /// See [`StartError`].
     pub fn start(settings: Settings) -> Result<Arc<Disk>, StartError> {
-        let (description, reason, options) = chosen(&settings.engine)?;
-        Disk::start_engine(&settings, description, reason, options)
+        let chosen = Chosen::by(&settings.engine)?;
+        Disk::start_engine(&settings, chosen)
     }
 
     /// Whatever `settings.engine` says.
     pub(crate) fn start_engine(
         settings: &Settings,
-        description: &'static Description,
-        reason: String,
-        options: Option<&str>,
+        chosen: Chosen<'_>,
     ) -> Result<Arc<Disk>, StartError> {
         let bounds = settings.bounds()?;
         let budget = Budget::new(settings.buffer_bytes_max);
-        let engines = Engines::start(description, options, bounds.threads, &budget)?;
+        let Chosen {
+            engine,
+            for_direct,
+            mut reason,
+            options,
+        } = chosen;
+        let engines = Engines::start(engine, options, bounds.threads, &budget)?;
+        if let Some(Err(error)) = for_direct.map(|engine| engines.add_for_direct(engine)) {
+            // Tried a moment ago; but what it needs may be all in use by now.
+            reason = format!("{reason}; but now {error}");
+        }
         let scheduler = Arc::new(Scheduler::new(engines, bounds, budget));
         match Scheduler::start_threads(&scheduler) {
             Ok(threads) => Ok(Arc::new(Disk {
@@ -274,13 +282,19 @@ impl Disk {
     }
 
     /// The engine that `setting` stands for, one of [`engine::names`] or an alias: started, if it is
-    /// not at work yet. Blocks, and must not be called on a thread that has a guard.
+    /// not at work yet. `auto` is `None`, as in [`Terms`](crate::Terms): what the disk has chosen, or
+    /// was told. Blocks, and must not be called on a thread that has a guard.
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn engine_for(&self, setting: &str) -> Result<EngineId, StartError> {
-        let (description, _, options) = chosen(setting)?;
-        self.scheduler.engines().add(description, options)
+    pub fn engine_for(&self, setting: &str) -> Result<Option<EngineId>, StartError> {
+        if setting == engine::AUTO {
+            return Ok(None);
+        }
+        let Chosen {
+            engine, options, ..
+        } = Chosen::by(setting)?;
+        self.scheduler.engines().add(engine, options).map(Some)
     }
 
     /// Why it is this one.
@@ -345,25 +359,51 @@ impl fmt::Debug for Disk {
     }
 }
 
-/// The engine that a setting stands for, why, and what followed a colon in it.
-fn chosen(setting: &str) -> Result<(&'static Description, String, Option<&str>), StartError> {
-    if setting == engine::AUTO {
-        let (description, reason) = engine::choose();
-        return Ok((description, reason, None));
-    }
-    let (name, options) = match setting.split_once(':') {
-        Some((before, options)) => (before, Some(options)),
-        None => (setting, None),
-    };
-    let description = engine::find(name)
-        .filter(|description| options.is_none() || description.hidden)
-        .ok_or_else(|| StartError::UnknownEngine(setting.to_owned()))?;
-    (description.probe)().map_err(|why| StartError::Unavailable {
-        engine: description.name,
-        why,
-    })?;
-    Ok((description, "chosen by name".to_owned(), options))
+/// What a setting stands for.
+pub(crate) struct Chosen<'a> {
+    pub(crate) engine: &'static Description,
+    /// Another one, for reads past the page cache.
+    pub(crate) for_direct: Option<&'static Description>,
+    pub(crate) reason: String,
+    /// What followed a colon.
+    pub(crate) options: Option<&'a str>,
 }
+
+impl Chosen<'_> {
+    fn by(setting: &str) -> Result<Chosen<'_>, StartError> {
+        if setting == engine::AUTO {
+            let Choice {
+                engine,
+                for_direct,
+                reason,
+            } = engine::choose();
+            return Ok(Chosen {
+                engine,
+                for_direct,
+                reason,
+                options: None,
+            });
+        }
+        let (name, options) = match setting.split_once(':') {
+            Some((before, options)) => (before, Some(options)),
+            None => (setting, None),
+        };
+        let engine = engine::find(name)
+            .filter(|engine| options.is_none() || engine.hidden)
+            .ok_or_else(|| StartError::UnknownEngine(setting.to_owned()))?;
+        (engine.probe)().map_err(|why| StartError::Unavailable {
+            engine: engine.name,
+            why,
+        })?;
+        Ok(Chosen {
+            engine,
+            for_direct: None,
+            reason: "chosen by name".to_owned(),
+            options,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

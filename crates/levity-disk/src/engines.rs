@@ -15,6 +15,8 @@ pub(crate) struct Engines {
     /// In the order of [`ENGINES`].
     started: Vec<OnceLock<AtWork>>,
     own: EngineId,
+    /// The one for reads past the page cache of jobs that name none, where that is another.
+    for_direct: OnceLock<EngineId>,
     pool: Arc<Pool>,
     budget: Budget,
     jobs_max: usize,
@@ -38,6 +40,7 @@ impl Engines {
         let engines = Engines {
             started: ENGINES.iter().map(|_| OnceLock::new()).collect(),
             own: EngineId::of(own),
+            for_direct: OnceLock::new(),
             pool: Pool::start(threads).map_err(StartError::Thread)?,
             budget: budget.clone(),
             jobs_max: threads.total,
@@ -72,6 +75,21 @@ impl Engines {
             place.get_or_init(|| AtWork { engine, counters });
         }
         Ok(id)
+    }
+
+    /// Lets `description` do the reads past the page cache of jobs that name no engine. Blocks.
+    pub(crate) fn add_for_direct(
+        &self,
+        description: &'static Description,
+    ) -> Result<(), StartError> {
+        let id = self.add(description, None)?;
+        self.for_direct.get_or_init(|| id);
+        Ok(())
+    }
+
+    /// The one that [`Engines::add_for_direct`] has started.
+    pub(crate) fn for_direct(&self) -> Option<EngineId> {
+        self.for_direct.get().copied()
     }
 
     /// The one for jobs that name none.

@@ -9,8 +9,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
+use crate::engine::{Class, Direct, Job};
 use crate::lock::lock;
-use crate::open::Meta;
+use crate::open::{Kind, Meta, OpenFile};
+
+/// Smaller files, in bytes, are always read through the page cache: what they push out is little.
+const DIRECT_BYTES_MIN: u64 = 1 << 20;
 
 /// Files that are remembered; the one seen first is forgotten first. About 100 bytes each.
 const FILES_MAX: usize = 16_384;
@@ -37,7 +41,41 @@ struct Touch {
     twice: bool,
 }
 
+/// Who wants to read, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asker {
+    policy: Direct,
+    class: Class,
+    stream: u64,
+}
+
+impl Asker {
+    pub(crate) fn of(job: &Job) -> Asker {
+        Asker {
+            policy: job.terms.direct,
+            class: job.class,
+            stream: job.stream,
+        }
+    }
+}
+
 impl Ghosts {
+    /// Whether `len` bytes from `offset` of `file` are to be read past the page cache. Notes that they
+    /// were asked for.
+    ///
+    /// A first chunk fills the page cache also where it is the first touch: others may be about to ask
+    /// for the same, and it is small.
+    pub(crate) fn go_direct(&self, asker: Asker, file: &OpenFile, offset: u64, len: usize) -> bool {
+        match asker.policy {
+            Direct::Never => false,
+            Direct::Always => file.meta.kind == Kind::Regular,
+            Direct::Auto if file.meta.size < DIRECT_BYTES_MIN || !file.is_local() => false,
+            Direct::Auto => {
+                self.touch(&file.meta, asker.stream, offset, len) && asker.class != Class::First
+            }
+        }
+    }
+
     /// Notes that `stream` wants `len` bytes from `offset`. Whether the file has been touched only
     /// once: by this stream, which has never gone back.
     pub(crate) fn touch(&self, file: &Meta, stream: u64, offset: u64, len: usize) -> bool {

@@ -32,14 +32,15 @@ use rustix::io::Errno;
 use crate::buffer::{Budget, Reservation};
 use crate::closer::Closer;
 use crate::disk::Bounds;
-use crate::engine::{Completion, Dead, EngineId, Full, Job, Reply, Ticket, Work};
+use crate::engine::{Completion, Dead, EngineId, Full, Job, Op, Reply, Ticket, Work};
 use crate::engines::Engines;
 use crate::flight::{Flight, Planned};
-use crate::ghosts::Ghosts;
+use crate::ghosts::{Asker, Ghosts};
 use crate::intake::{Arrival, Intake, Refused, Waiting};
 use crate::lanes::{GivenUp, Lanes, Offered};
 use crate::loads::Loads;
 use crate::lock::lock;
+use crate::open::OpenFile;
 use crate::pace::{Begun, Pace};
 use crate::stats::{self, Counters, Stats};
 
@@ -232,9 +233,39 @@ impl Scheduler {
 
     fn start(self: &Arc<Self>, planned: Planned, memory: Reservation) {
         let Planned { job, flight } = planned;
-        let engine = self.engine_of(&job);
-        let (op, ticket) = Ticket::new(Arc::clone(self), flight, engine, job, memory);
+        let wants_direct = self.wants_direct(&job);
+        let engine = match wants_direct {
+            Some(true) => self
+                .engines
+                .for_direct()
+                .filter(|_| job.terms.engine.is_none()),
+            _ => None,
+        };
+        let engine = engine.unwrap_or_else(|| self.engine_of(&job));
+        let (op, ticket) = Ticket::new(Arc::clone(self), flight, engine, job, memory, wants_direct);
         self.engines.get(engine).submit(Work::new(op, ticket));
+    }
+
+    /// Whether a read is to go past the page cache. An open finds out when it has a file; and where
+    /// this is a loop's thread, the answer does not matter: the kernel reads when the file is sent.
+    fn wants_direct(&self, job: &Job) -> Option<bool> {
+        match &job.op {
+            Op::Read { .. } if self.blocks_on_loop(job) => Some(false),
+            Op::Read { file, offset, len } => {
+                Some(self.goes_direct(Asker::of(job), file, *offset, *len))
+            }
+            Op::Open { .. } | Op::List { .. } => None,
+        }
+    }
+
+    pub(crate) fn goes_direct(
+        &self,
+        asker: Asker,
+        file: &OpenFile,
+        offset: u64,
+        len: usize,
+    ) -> bool {
+        self.ghosts.go_direct(asker, file, offset, len)
     }
 
     fn engine_of(&self, job: &Job) -> EngineId {

@@ -227,7 +227,7 @@ impl Resources<'_> {
         let engine = reading.engine.as_deref();
         let started = engine.map(|name| self.disk.engine_for(name)).transpose();
         Ok(Terms {
-            engine: started.map_err(io::Error::other)?,
+            engine: started.map_err(io::Error::other)?.flatten(),
             direct: reading.direct.unwrap_or_default(),
         })
     }

@@ -140,7 +140,7 @@ impl Engine for Aio {
 /// Reads that may turn out to be past the page cache, of files whose second descriptor can be opened
 /// without a wait.
 fn is_for_the_owner(work: &Work) -> bool {
-    work.may_be_direct() && matches!(work.op(), Op::Read { file, .. } if file.is_local())
+    work.reads_directly() && matches!(work.op(), Op::Read { file, .. } if file.is_local())
 }
 
 fn in_pool(work: Work) {

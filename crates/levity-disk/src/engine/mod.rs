@@ -266,7 +266,8 @@ pub struct Job {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Terms {
     /// By which engine: one of those that [`Disk::engine_for`](crate::Disk::engine_for) has started.
-    /// `None` is the one that the disk was started with.
+    /// `None` is the one that the disk was started with; for `auto` it may be another one that reads
+    /// past the page cache.
     pub engine: Option<EngineId>,
     /// Whether past the page cache.
     pub direct: Direct,
@@ -446,17 +447,33 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     std::iter::once(AUTO).chain(shown.map(|engine| engine.name))
 }
 
-/// What `auto` stands for here, and why. May block.
-pub fn choose() -> (&'static Description, String) {
-    let ring = match (io_uring::DESCRIPTION.probe)() {
-        Ok(()) => "io_uring would work here too".to_owned(),
-        Err(unavailable) => format!("io_uring would not work here ({unavailable})"),
+/// What `auto` stands for.
+pub struct Choice {
+    /// Opens, lists, and reads through the page cache.
+    pub engine: &'static Description,
+    /// Reads past the page cache, where that is another.
+    pub for_direct: Option<&'static Description>,
+    /// Why.
+    pub reason: String,
+}
+
+/// What `auto` stands for here, found out by trying. May block.
+pub fn choose() -> Choice {
+    let ring = &io_uring::DESCRIPTION;
+    let refused = (ring.probe)().err();
+    let direct = match &refused {
+        None => "reads past it cost a ring less: io_uring".to_owned(),
+        Some(unavailable) => {
+            format!("reads past it too, as io_uring cannot run here ({unavailable})")
+        }
     };
-    let reason = format!(
-        "buffered reads are copied by several threads instead of by one, and a disk that freezes \
-         holds only its share of them; {ring}"
-    );
-    (&threads::DESCRIPTION, reason)
+    Choice {
+        engine: &threads::DESCRIPTION,
+        for_direct: refused.is_none().then_some(ring),
+        reason: format!(
+            "what comes through the page cache is copied by several threads instead of by one; {direct}"
+        ),
+    }
 }
 
 /// Why an engine cannot run here.
@@ -505,7 +522,7 @@ impl std::error::Error for Unavailable {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Disk, Settings};
+    use crate::disk::{Chosen, Disk, Settings};
     use crate::open::Symlinks;
     use std::sync::mpsc;
 
@@ -549,7 +566,13 @@ mod tests {
             depth: Some(32),
             ..Settings::default()
         };
-        let disk = Disk::start_engine(&settings, description, String::new(), None).unwrap();
+        let chosen = Chosen {
+            engine: description,
+            for_direct: None,
+            reason: String::new(),
+            options: None,
+        };
+        let disk = Disk::start_engine(&settings, chosen).unwrap();
         let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
         let file = root.open_cached(c"file").unwrap();
         let (send, received) = mpsc::channel();

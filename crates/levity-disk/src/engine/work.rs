@@ -9,16 +9,14 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::{Class, Completion, Direct, Done, EngineId, Job, Op, Reply};
+use super::{Completion, Done, EngineId, Job, Op, Reply};
 use crate::arena::Keeper;
 use crate::buffer::{Buffer, Reservation};
 use crate::flight::Flight;
-use crate::open::{Kind, OpenFile};
+use crate::ghosts::Asker;
+use crate::open::OpenFile;
 use crate::pace::Begun;
 use crate::scheduler::Scheduler;
-
-/// Smaller files, in bytes, are always read through the page cache: what they push out is little.
-const DIRECT_BYTES_MIN: u64 = 1 << 20;
 
 /// A job that has its place and its memory, and may start.
 #[derive(Debug)]
@@ -37,12 +35,10 @@ impl Work {
         &self.op
     }
 
-    /// Whether it reads a part of a file that may have to come past the page cache.
-    pub(crate) fn may_be_direct(&self) -> bool {
-        match &self.op {
-            Op::Read { file, .. } => self.ticket.may_be_direct(file),
-            Op::Open { .. } | Op::List { .. } => false,
-        }
+    /// Whether it reads a part of a file that is to come past the page cache. What an open reads is
+    /// known only then.
+    pub(crate) fn reads_directly(&self) -> bool {
+        self.ticket.wants_direct == Some(true)
     }
 
     /// Call it when a thread takes the work up. `None` when nobody waits for it any more.
@@ -63,9 +59,9 @@ impl Work {
 pub struct Ticket {
     /// `None` once answered.
     reply: Option<Box<dyn Reply>>,
-    class: Class,
-    stream: u64,
-    policy: Direct,
+    asker: Asker,
+    /// Whether to read past the page cache; `None` for an open, which has no file yet.
+    wants_direct: Option<bool>,
     /// What is read comes past the page cache.
     direct: bool,
     /// `None` once turned into a buffer.
@@ -86,12 +82,12 @@ impl Ticket {
         engine: EngineId,
         job: Job,
         memory: Reservation,
+        wants_direct: Option<bool>,
     ) -> (Op, Ticket) {
         let ticket = Ticket {
+            asker: Asker::of(&job),
             reply: Some(job.reply),
-            class: job.class,
-            stream: job.stream,
-            policy: job.terms.direct,
+            wants_direct,
             direct: false,
             memory: Some(memory),
             started: flight.since,
@@ -112,35 +108,12 @@ impl Ticket {
         offset: u64,
         len: usize,
     ) -> Option<BorrowedFd<'f>> {
-        let fd = self.wants_direct(file, offset, len).then(|| file.direct());
+        let wanted = self
+            .wants_direct
+            .unwrap_or_else(|| self.scheduler.goes_direct(self.asker, file, offset, len));
+        let fd = wanted.then(|| file.direct());
         self.direct = fd.is_some_and(|fd| fd.is_some());
         fd.flatten()
-    }
-
-    /// Whether [`Ticket::direct`] may come to be asked for a part of `file`, as far as that is known
-    /// without noting that it is asked for.
-    pub(crate) fn may_be_direct(&self, file: &OpenFile) -> bool {
-        match self.policy {
-            Direct::Never => false,
-            Direct::Always => file.meta.kind == Kind::Regular,
-            Direct::Auto => {
-                file.meta.size >= DIRECT_BYTES_MIN && file.is_local() && self.class != Class::First
-            }
-        }
-    }
-
-    /// A first chunk fills the page cache also where it is the first touch: others may be about to ask
-    /// for the same, and it is small.
-    fn wants_direct(&self, file: &OpenFile, offset: u64, len: usize) -> bool {
-        match self.policy {
-            Direct::Never => false,
-            Direct::Always => file.meta.kind == Kind::Regular,
-            Direct::Auto if file.meta.size < DIRECT_BYTES_MIN || !file.is_local() => false,
-            Direct::Auto => {
-                let ghosts = self.scheduler.ghosts();
-                ghosts.touch(&file.meta, self.stream, offset, len) && self.class != Class::First
-            }
-        }
     }
 
     /// The read past the page cache that [`Ticket::direct`] led to is one through it after all.

@@ -368,7 +368,7 @@ const ENGINE: Key = key(
     Kind::Word(ENGINES),
     None,
     "What reads files; see [engines](engines.md). `\"auto\"` tries what works here, and the server says at start what \
-     it chose and why.",
+     it chose and why; in a site or route it is what `[disk]` says.",
 );
 const CHUNK: Key = key(
     "chunk",

@@ -1,6 +1,6 @@
 //! One process, several engines: each site and route may name its own.
 
-use crate::support::{Launch, Tree, assert_same, linux_aio_works};
+use crate::support::{Launch, Tree, assert_same, linux_aio_works, ring_works};
 
 const LARGE: usize = 3_000_001;
 
@@ -70,4 +70,28 @@ fn linux_aio_sends_from_shared_memory() {
     let metrics = server.metrics(&server.own("admin.sock"));
     let reads = metrics.sum("levity_disk_direct_reads_total{engine=\"linux-aio\"}");
     assert!(reads > 0.0);
+}
+
+/// `auto` has the pool for what comes through the page cache and a ring for what goes past it.
+#[test]
+fn auto_is_a_choice_for_each_read() {
+    if !ring_works() {
+        return;
+    }
+    let tree = Tree::new();
+    let large = tree.filled("large", LARGE);
+    let admin = "[admin]\nlisten = \"unix:admin.sock\"\n";
+    let server = Launch::site(tree.path(), admin, "").engine("auto").start();
+    server.says("disk engine threads");
+    server.says("reads past it cost a ring less: io_uring");
+    tree.evict("large");
+    assert_same(&server.get("/large").body, &large);
+    let metrics = server.metrics(&server.own("admin.sock"));
+    let direct = |engine: &str| {
+        metrics.sum(&format!(
+            "levity_disk_direct_reads_total{{engine=\"{engine}\"}}"
+        ))
+    };
+    assert!(direct("io_uring") > 0.0);
+    assert_eq!(direct("threads"), 0.0);
 }
