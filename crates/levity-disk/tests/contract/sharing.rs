@@ -72,7 +72,7 @@ mod cases {
             assert_eq!(stats.coalesced, 4);
             assert_eq!(stats.engines[0].reads_async - before, 3);
         }
-        assert_eq!(disk.budget().in_use(), 0);
+        all_memory_is_back(&disk);
     }
 
     /// Inode numbers are trusted where the file system passed the trial.
@@ -153,7 +153,7 @@ mod cases {
         assert_eq!(bytes(&disk, ready).unwrap(), pattern(10, 100));
         settle(&disk);
         drop(all);
-        assert_eq!(disk.budget().in_use(), 0);
+        all_memory_is_back(&disk);
     }
 
     pub fn nobody_is_left(rig: &Rig) {
@@ -326,6 +326,7 @@ mod cases {
         let ask = |len, class| submit(&disk, read_op(&file, 0, len), class);
         assert!(ask(HALF, Class::Prefetch).result().is_ok());
         settle(&disk);
+        all_memory_is_back(&disk);
         let held = disk.budget().buffer(4096);
         let ahead = ask(HALF, Class::Prefetch);
         assert!(is_full(&ahead.result().unwrap_err()));
