@@ -142,14 +142,18 @@ impl View<'_> {
                     count(&device["in_flight"]),
                     count(&device["depth"])
                 ),
-                time(&device["oldest_seconds"]),
+                match device["dead"] == true {
+                    true => "dead".to_owned(),
+                    false => time(&device["oldest_seconds"]),
+                },
                 time(&recent["service_p50_seconds"]),
                 time(&recent["service_p99_seconds"]),
                 time(&recent["queue_p99_seconds"]),
                 bytes_per_second(recent["read_bytes_per_second"].as_f64()),
             ]
         };
-        let is_bad = |device: &Value| number(&device["oldest_seconds"]) > 1.0;
+        let is_bad =
+            |device: &Value| device["dead"] == true || number(&device["oldest_seconds"]) > 1.0;
         table(heads, 2, list(&self.now["devices"]), row, is_bad)
     }
 
@@ -416,6 +420,18 @@ mod tests {
             (of("/srv"), of("worker"), of("h/a")),
             (Tone::Bad, Tone::Strong, Tone::Plain)
         );
+    }
+
+    #[test]
+    fn a_dead_device_is_called_so() {
+        let mut now = status(10.0, 100);
+        now["devices"][0]["dead"] = json!(true);
+        now["devices"][0]["oldest_seconds"] = json!(0.1);
+        let lines = frame(&now, None, "");
+        let device = lines.iter().find(|line| line.text.contains("/srv"));
+        let device = device.expect("a device");
+        assert!(device.text.contains(" dead "), "{}", device.text);
+        assert_eq!(device.tone, Tone::Bad);
     }
 
     #[test]
