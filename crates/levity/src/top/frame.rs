@@ -7,6 +7,9 @@ use crate::status::is_plain;
 /// Files that are shown of each list.
 const FILES_MAX: usize = 10;
 
+/// Characters of one figure. No path is longer as the server writes it, and wider columns cannot be made.
+const FIGURE_CHARS_MAX: usize = 4 * 4096;
+
 /// A line and how it looks.
 pub struct Line {
     pub text: String,
@@ -291,8 +294,9 @@ fn number(value: &Value) -> f64 {
 
 fn text(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.chars().take(FIGURE_CHARS_MAX).collect(),
         Value::Null => "-".to_owned(),
+        Value::Array(_) | Value::Object(_) => "?".to_owned(),
         other => other.to_string(),
     }
 }
@@ -450,6 +454,7 @@ mod tests {
             json!({}),
             json!(null),
             json!({ "devices": 3, "workers": [null] }),
+            json!({ "devices": [{ "mount": "m".repeat(100_000), "queued": vec![1; 100_000] }] }),
         ] {
             frame(&odd, Some(&odd), "");
         }
