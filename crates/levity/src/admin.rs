@@ -1,14 +1,16 @@
 //! The admin listener: `/status`, `/metrics`, `/health` and a live page, read-only.
 //!
 //! It runs on the control thread, so that a scrape never takes a worker's time, and answers one
-//! request per connection. Everything about it is bounded: connections, bytes of a head, time.
+//! request per connection. Everything about it is bounded: connections, bytes of a head, time. On a
+//! loopback address it answers to names of this machine only.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use levity_wire::http1::{Limits, Method, RequestHead, parse_request};
+use levity_wire::http1::{Limits, Method, RequestHead, host_name, parse_request};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinSet;
@@ -50,6 +52,16 @@ impl Listener {
             Self::Unix(listener) => Ok(Box::new(listener.accept().await?.0)),
         }
     }
+
+    /// Whether only this machine reaches it, and so do the browsers that run on it.
+    fn is_loopback(&self) -> bool {
+        match self {
+            Self::Tcp(listener) => listener
+                .local_addr()
+                .is_ok_and(|address| address.ip().to_canonical().is_loopback()),
+            Self::Unix(_) => false,
+        }
+    }
 }
 
 /// Answers requests until it is dropped, which ends its connections too. For the control thread's
@@ -72,6 +84,7 @@ async fn sample(status: &Status) {
 }
 
 async fn serve_within(listener: Listener, status: Arc<Status>, time_max: Duration) {
+    let is_loopback = listener.is_loopback();
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -80,7 +93,10 @@ async fn serve_within(listener: Listener, status: Arc<Status>, time_max: Duratio
         }
         match listener.accept().await {
             Ok(stream) => {
-                connections.spawn(timeout(time_max, exchange(stream, status.clone())));
+                connections.spawn(timeout(
+                    time_max,
+                    exchange(stream, is_loopback, status.clone()),
+                ));
             }
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
@@ -88,12 +104,19 @@ async fn serve_within(listener: Listener, status: Arc<Status>, time_max: Duratio
 }
 
 /// A client that breaks off is of no interest, so the error goes nowhere.
-async fn exchange(mut stream: Box<dyn Stream>, status: Arc<Status>) -> io::Result<()> {
+async fn exchange(
+    mut stream: Box<dyn Stream>,
+    is_loopback: bool,
+    status: Arc<Status>,
+) -> io::Result<()> {
     let mut bytes = [0; HEAD_BYTES_MAX];
     let mut head = RequestHead::default();
     let answer = match read_head(&mut stream, &mut bytes, &mut head).await? {
         Head::Closed => return Ok(()),
         Head::Refused(answer) => answer,
+        Head::Complete if is_loopback && !names_this_machine(&head, &bytes) => {
+            Answer::refused(421, "Misdirected Request")
+        }
         Head::Complete => answer(head.path.of(&bytes), head.method, &status).await,
     };
     write_all(&mut stream, &answer.bytes(head.method == Method::Head)).await?;
@@ -101,6 +124,19 @@ async fn exchange(mut stream: Box<dyn Stream>, status: Arc<Status>) -> io::Resul
     // Closing with bytes unread would reset the connection, and the answer with it.
     while read(&mut stream, &mut bytes).await? > 0 {}
     Ok(())
+}
+
+/// Whether the request was meant for this machine by that name: a page from elsewhere can have its own
+/// name resolve to 127.0.0.1, and its script would then read our answers as those of its own server
+/// (DNS rebinding). An address in its place cannot be made to mean another.
+fn names_this_machine(head: &RequestHead, bytes: &[u8]) -> bool {
+    let Some(host) = head.host else { return true };
+    host_name(host.of(bytes)).is_ok_and(|name| {
+        name == "localhost"
+            || name.ends_with(".localhost")
+            || name.starts_with('[')
+            || name.parse::<Ipv4Addr>().is_ok()
+    })
 }
 
 /// What came of waiting for a head.
@@ -352,7 +388,7 @@ mod tests {
     fn get(server: &Server<SocketAddr>, path: &str) -> String {
         ask(
             server,
-            &format!("GET {path} HTTP/1.1\r\nHost: admin\r\n\r\n"),
+            &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         )
     }
 
@@ -410,7 +446,10 @@ mod tests {
 
     #[test]
     fn head_has_the_same_head_and_no_body() {
-        let response = ask(&server(), "HEAD /health HTTP/1.1\r\nHost: admin\r\n\r\n");
+        let response = ask(
+            &server(),
+            "HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        );
         assert!(response.contains("Content-Length: 3\r\n"), "{response}");
         assert_eq!(body(&response), "");
     }
@@ -419,13 +458,33 @@ mod tests {
     fn nothing_can_be_changed() {
         let response = ask(
             &server(),
-            "POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+            "POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc",
         );
         assert!(
             response.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"),
             "{response}"
         );
         assert!(response.contains("Allow: GET, HEAD\r\n"));
+    }
+
+    #[test]
+    fn a_name_from_elsewhere_is_refused_on_a_loopback_address() {
+        let status = |host: &str| {
+            let answer = ask(&server(), &format!("GET /health HTTP/1.1\r\n{host}\r\n"));
+            answer[9..12].to_owned()
+        };
+        for host in [
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example:9180",
+        ] {
+            assert_eq!(status(&format!("Host: {host}\r\n")), "421", "{host}");
+        }
+        for host in ["LOCALHOST:9180", "a.localhost", "127.0.0.1:9180", "[::1]"] {
+            assert_eq!(status(&format!("Host: {host}\r\n")), "200", "{host}");
+        }
+        let old = ask(&server(), "GET /health HTTP/1.0\r\n\r\n");
+        assert!(old.starts_with("HTTP/1.1 200 "), "{old}");
     }
 
     #[test]
@@ -441,7 +500,7 @@ mod tests {
         let server = server();
         assert!(ask(&server, "GET /\x01 HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400 "));
         let long = format!(
-            "GET / HTTP/1.1\r\nHost: a\r\nX: {}",
+            "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}",
             "x".repeat(HEAD_BYTES_MAX)
         );
         assert!(ask(&server, &long).starts_with("HTTP/1.1 431 "));
@@ -452,7 +511,12 @@ mod tests {
         let server = server();
         let mut stream = TcpStream::connect(server.address).expect("connect");
         stream.set_nodelay(true).expect("nodelay");
-        for piece in ["GET /he", "alth HTTP/1.1\r\nHo", "st: a\r\n\r", "\n"] {
+        for piece in [
+            "GET /he",
+            "alth HTTP/1.1\r\nHo",
+            "st: localhost\r\n\r",
+            "\n",
+        ] {
             stream.write_all(piece.as_bytes()).expect("write");
         }
         let mut response = String::new();
@@ -491,7 +555,7 @@ mod tests {
             .collect();
         let mut waiting = TcpStream::connect(server.address).expect("connect");
         waiting
-            .write_all(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             .expect("write");
         waiting
             .set_read_timeout(Some(Duration::from_millis(50)))

@@ -28,9 +28,11 @@ impl Codings {
         }
         let mut all = Accepted::parse(request.headers_named("accept-encoding")).choices(offered);
         let preferred = all.len();
-        let others = offered.iter().filter(|coding| !all.contains(coding));
-        let others: Vec<_> = others.copied().collect();
-        all.extend(others);
+        for &coding in offered {
+            if !all[..preferred].contains(&coding) {
+                all.push(coding);
+            }
+        }
         Self { all, preferred }
     }
 

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::access_log::write_all;
+use crate::status::is_plain;
 
 /// Lines that wait at most.
 const LINES_MAX: usize = 256;
@@ -33,8 +34,8 @@ pub fn start() -> io::Result<()> {
 }
 
 /// Says one line, such as `format_args!("worker {n}: {error}")`. Never blocks once [`start`] was
-/// called; before, while there are no loop threads, the line is written at once. Control characters
-/// are escaped, so that what a client sent cannot forge lines or drive a terminal.
+/// called; before, while there are no loop threads, the line is written at once. Characters that are not
+/// [plain](is_plain) are escaped, so that what a client sent cannot forge lines or drive a terminal.
 pub fn say(line: fmt::Arguments) {
     match SPEAKER.get() {
         Some(speaker) => speaker.say(line),
@@ -68,10 +69,10 @@ fn tidy(line: fmt::Arguments) -> String {
         if out.len() >= LINE_BYTES_MAX {
             break;
         }
-        if character.is_control() {
-            out.extend(character.escape_default());
-        } else {
+        if is_plain(character) {
             out.push(character);
+        } else {
+            out.extend(character.escape_default());
         }
     }
     out.push('\n');
@@ -171,10 +172,16 @@ mod tests {
     #[test]
     fn a_line_is_written_with_its_control_characters_escaped() {
         let (speaker, mut pipe) = speaker();
-        speaker.say(format_args!("bad target {}", "a\r\n\u{1b}[2Jb\u{e9}"));
+        speaker.say(format_args!(
+            "bad target {}",
+            "a\r\n\u{1b}[2Jb\u{e9}\u{202e}"
+        ));
         let mut line = String::new();
         pipe.read_line(&mut line).expect("read");
-        assert_eq!(line, "levity: bad target a\\r\\n\\u{1b}[2Jb\u{e9}\n");
+        assert_eq!(
+            line,
+            "levity: bad target a\\r\\n\\u{1b}[2Jb\u{e9}\\u{202e}\n"
+        );
     }
 
     #[test]

@@ -62,9 +62,11 @@ fn requested_range(request: &Request, entry: &Entry, validators: &Validators<'_>
     let Some(value) = request.header("range") else {
         return Range::Whole;
     };
-    // A date proves nothing while the file may still change within its second (8.8.2.2).
+    // A date proves nothing while the file may still change within its second (8.8.2.2), nor of files
+    // with variants, which have the same date: parts of two of them would be put together.
+    let proves = entry.strong && !entry.varies;
     let validators = Validators {
-        modified: validators.modified.filter(|_| entry.strong),
+        modified: validators.modified.filter(|_| proves),
         ..*validators
     };
     let holds = request

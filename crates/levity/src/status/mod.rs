@@ -159,6 +159,7 @@ impl Status {
                 "queued": device.queued,
                 "in_flight": device.in_flight,
                 "depth": device.depth,
+                "dead": device.dead,
                 "oldest_seconds": device.oldest.map(seconds),
                 "jobs": device.service.count(),
                 "read_bytes": device.bytes_read,

@@ -11,6 +11,13 @@ use crate::stall::Step;
 /// A longer line, in bytes, is no line of ours.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
+/// Times, in microseconds, and counts from here on are none of ours: it is 35 years. What is smaller can
+/// be added to a date.
+const FIGURE_MAX: u64 = 1 << 50;
+
+/// Bytes of a longer word, such as the name of an engine, are none of ours either.
+const WORD_BYTES_MAX: usize = 64;
+
 /// Bad lines of which the place is kept.
 const TROUBLES_KEPT_MAX: usize = 10;
 
@@ -138,12 +145,12 @@ fn request(line: &[u8]) -> Result<Request, Trouble> {
         duration_us: seconds_in_us(&value, "dur")?,
         ttfb_us: seconds_in_us(&value, "ttfb")?,
         io_wait_us: seconds_in_us(&value, "io_wait")?,
-        bytes: value["bytes"].as_u64().ok_or(Trouble::Key("bytes"))?,
-        source: value["src"].as_str().ok_or(Trouble::Key("src"))?.to_owned(),
-        engine: value["engine"].as_str().unwrap_or("").to_owned(),
+        bytes: count(&value["bytes"]).ok_or(Trouble::Key("bytes"))?,
+        source: word(&value["src"]).ok_or(Trouble::Key("src"))?,
+        engine: word(&value["engine"]).unwrap_or_default(),
         timing: timing(&value)?,
         chunks: chunks(&value["chunks_us"])?,
-        chunks_omitted: value["chunks_omitted"].as_u64().unwrap_or(0),
+        chunks_omitted: count(&value["chunks_omitted"]).unwrap_or(0),
     })
 }
 
@@ -155,14 +162,27 @@ fn not_json(line: &[u8]) -> Trouble {
     }
 }
 
-/// A time that is neither negative nor longer than any process lives.
+fn word(value: &Value) -> Option<String> {
+    let word = value.as_str().filter(|word| word.len() <= WORD_BYTES_MAX);
+    word.map(str::to_owned)
+}
+
+fn count(value: &Value) -> Option<u64> {
+    value.as_u64().filter(|count| *count < FIGURE_MAX)
+}
+
+/// Neither negative nor longer than any process lives.
+fn time_us(us: f64) -> Option<f64> {
+    (0.0..FIGURE_MAX as f64).contains(&us).then_some(us)
+}
+
 fn time(value: &Value) -> Option<f64> {
-    value.as_f64().filter(|time| (0.0..1e15).contains(time))
+    time_us(value.as_f64()?)
 }
 
 fn seconds_in_us(value: &Value, key: &'static str) -> Result<f64, Trouble> {
-    let seconds = time(&value[key]).ok_or(Trouble::Key(key))?;
-    Ok(seconds * 1e6)
+    let us = value[key].as_f64().map(|seconds| seconds * 1e6);
+    us.and_then(time_us).ok_or(Trouble::Key(key))
 }
 
 fn timing(value: &Value) -> Result<Option<Timing>, Trouble> {
@@ -176,7 +196,7 @@ fn timing(value: &Value) -> Result<Option<Timing>, Trouble> {
         queue: of("queue")?,
         read: of("read")?,
         write: of("write")?,
-        trips: value["trips"].as_u64().ok_or(Trouble::Key("trips"))?,
+        trips: count(&value["trips"]).ok_or(Trouble::Key("trips"))?,
     }))
 }
 
@@ -184,7 +204,7 @@ fn chunks(value: &Value) -> Result<Vec<Chunk>, Trouble> {
     let chunks = value.as_array().map_or(&[][..], Vec::as_slice);
     let chunk = |chunk: &Value| {
         let fields = chunk.as_array()?;
-        let moment = |place: usize| fields.get(place)?.as_u64().filter(|us| *us < 1 << 50);
+        let moment = |place: usize| count(fields.get(place)?);
         let disk = || Some([moment(0)?, moment(1)?, moment(2)?]);
         let write = || Some([moment(3)?, moment(4)?]);
         let (disk, write) = (disk(), write());
@@ -193,7 +213,7 @@ fn chunks(value: &Value) -> Result<Vec<Chunk>, Trouble> {
         in_order.then_some(Chunk {
             disk,
             write,
-            bytes: fields.get(5)?.as_u64()?,
+            bytes: count(fields.get(5)?)?,
         })
     };
     let all = chunks.iter().map(chunk);

@@ -164,6 +164,35 @@ mod tests {
         );
     }
 
+    /// Anybody's figures are left out or added up, without an overflow and without a long picture.
+    #[test]
+    fn figures_of_nobody_do_no_harm() {
+        let large = "1125899906842623";
+        let mut log = LINE.replace("0.010000", "9e14");
+        log += &LINE.replace("\"bytes\":5", "\"bytes\":18446744073709551615");
+        log += &LINE.replace("\"trips\":1", "\"trips\":18446744073709551615");
+        log += &LINE.replace("\"src\":\"disk\"", "\"src\":\"\\u202e\\u001b[2J\"");
+        log += &LINE.replace(
+            "\"src\":\"disk\"",
+            &format!("\"src\":\"{}\"", "x".repeat(65)),
+        );
+        for second in 10..60 {
+            let at = format!(":{second}.000042Z");
+            let chunks = format!(
+                "\"trips\":1,\"chunks_us\":[[0,{large},{large},{large},{large},{large}],\
+                [0,{second},{large},{second}{second}{second},{large},1]]"
+            );
+            log += &LINE
+                .replace(":07.000042Z", &at)
+                .replace("\"trips\":1", &chunks);
+        }
+        let (status, out, err) = timing(&log, false);
+        assert_eq!(status, 0);
+        assert!(out.starts_with("51 requests in"), "{out}");
+        assert!(err.starts_with("4 lines were left out"), "{err}");
+        assert!(!out.contains(['\u{1b}', '\u{202e}']), "{out}");
+    }
+
     #[test]
     fn a_log_without_timing_gives_what_it_has() {
         let (before, rest) = LINE.split_once(",\"timing_us\"").unwrap();

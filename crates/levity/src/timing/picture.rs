@@ -82,7 +82,9 @@ impl Scale {
     }
 
     fn x(&self, since_us: f64) -> f64 {
-        LEFT + since_us / self.length_us * (WIDTH - LEFT - RIGHT)
+        // A log that is not ours may have marks that lie outside of its requests.
+        let share = (since_us / self.length_us).clamp(0.0, 1.0);
+        LEFT + share * (WIDTH - LEFT - RIGHT)
     }
 
     fn y(&self, took_us: f64) -> f64 {
@@ -280,6 +282,17 @@ mod tests {
         let mut run = Run::default();
         run.add(&super::super::lines::Request::default());
         assert_well_formed(&svg(&run));
+    }
+
+    #[test]
+    fn marks_stay_within_the_picture() {
+        let scale = Scale {
+            began_us: 0,
+            length_us: 10.0,
+            decades: 2.0,
+        };
+        assert_eq!(scale.x(-1e15), LEFT);
+        assert_eq!(scale.x(1e15), WIDTH - RIGHT);
     }
 
     #[test]

@@ -34,19 +34,19 @@ pub(super) fn levels(run: &Run) -> Vec<Level> {
     let reads = run.read_marks.kept();
     let stride = run.read_marks.stride() as u64;
     let flight = Flight::of(reads);
-    let mut sums: Vec<(u64, f64, u64)> = Vec::new();
+    let mut sums: Vec<(u64, f64, f64)> = Vec::new();
     for read in reads {
         let in_flight = flight.mean_during(read).max(1.0) * stride as f64;
         let place = (in_flight.round() as u64).next_power_of_two().ilog2() as usize;
         if place >= sums.len() {
-            sums.resize(place + 1, (0, 0.0, 0));
+            sums.resize(place + 1, (0, 0.0, 0.0));
         }
         let (count, flight, took) = &mut sums[place];
         *count += 1;
         *flight += in_flight;
-        *took += read.took_us;
+        *took += read.took_us as f64;
     }
-    let level = |(place, (count, flight, took)): (usize, (u64, f64, u64))| Level {
+    let level = |(place, (count, flight, took)): (usize, (u64, f64, f64))| Level {
         from: if place == 0 {
             1
         } else {
@@ -55,7 +55,7 @@ pub(super) fn levels(run: &Run) -> Vec<Level> {
         to: 1 << place,
         reads: count * stride,
         mean_in_flight: flight / count.max(1) as f64,
-        mean_read_us: took as f64 / count.max(1) as f64,
+        mean_read_us: took / count.max(1) as f64,
     };
     let all = sums.into_iter().enumerate().map(level);
     all.filter(|level| level.reads > 0).collect()

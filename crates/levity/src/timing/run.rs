@@ -145,7 +145,7 @@ impl Run {
         }
         let kind = self.kinds.entry(key).or_default();
         kind.requests += 1;
-        kind.bytes += request.bytes;
+        kind.bytes = kind.bytes.saturating_add(request.bytes);
         kind.duration_us += request.duration_us;
     }
 
@@ -153,7 +153,7 @@ impl Run {
         for (spread, time) in self.steps.iter_mut().zip(timing.steps) {
             time.into_iter().for_each(|us| spread.add(us));
         }
-        self.trips += timing.trips;
+        self.trips = self.trips.saturating_add(timing.trips);
         if timing.trips > 0 {
             let known = timing.queue + timing.read;
             self.queue.add(timing.queue);
@@ -185,7 +185,8 @@ impl Run {
 
     fn mark_chunks(&mut self, request: &Request) {
         self.chunked += 1;
-        self.chunks_omitted += request.chunks_omitted;
+        let omitted = request.chunks_omitted;
+        self.chunks_omitted = self.chunks_omitted.saturating_add(omitted);
         let at = |us: u64| request.arrived_us + us as i64;
         for chunk in &request.chunks {
             if let Some([asked, from, to]) = chunk.disk {

@@ -10,6 +10,7 @@ use super::run::Run;
 use super::spread::Spread;
 use super::verdict::{Verdict, verdict};
 use crate::stall::Step;
+use crate::status::is_plain;
 
 /// A line of the first table.
 struct Row<'a> {
@@ -158,7 +159,7 @@ fn levels(out: &mut String, levels: &[Level]) {
 /// A log may hold anything, and a terminal obeys some of it.
 fn printable(text: &str) -> String {
     text.chars()
-        .filter(|char| !char.is_control())
+        .filter(|char| is_plain(*char))
         .take(13)
         .collect()
 }

@@ -16,7 +16,7 @@ const TIME_MAX: Duration = Duration::from_secs(5);
 /// An answer that is longer comes from something else.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
-const REQUEST: &[u8] = b"GET /status.json HTTP/1.1\r\nHost: levity\r\nConnection: close\r\n\r\n";
+const REQUEST: &[u8] = b"GET /status.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 enum Stream {
     Tcp(TcpStream),

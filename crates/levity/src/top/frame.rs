@@ -7,6 +7,9 @@ use crate::status::is_plain;
 /// Files that are shown of each list.
 const FILES_MAX: usize = 10;
 
+/// Characters of one figure. No path is longer as the server writes it, and wider columns cannot be made.
+const FIGURE_CHARS_MAX: usize = 4 * 4096;
+
 /// A line and how it looks.
 pub struct Line {
     pub text: String,
@@ -142,14 +145,18 @@ impl View<'_> {
                     count(&device["in_flight"]),
                     count(&device["depth"])
                 ),
-                time(&device["oldest_seconds"]),
+                match device["dead"] == true {
+                    true => "dead".to_owned(),
+                    false => time(&device["oldest_seconds"]),
+                },
                 time(&recent["service_p50_seconds"]),
                 time(&recent["service_p99_seconds"]),
                 time(&recent["queue_p99_seconds"]),
                 bytes_per_second(recent["read_bytes_per_second"].as_f64()),
             ]
         };
-        let is_bad = |device: &Value| number(&device["oldest_seconds"]) > 1.0;
+        let is_bad =
+            |device: &Value| device["dead"] == true || number(&device["oldest_seconds"]) > 1.0;
         table(heads, 2, list(&self.now["devices"]), row, is_bad)
     }
 
@@ -287,8 +294,9 @@ fn number(value: &Value) -> f64 {
 
 fn text(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.chars().take(FIGURE_CHARS_MAX).collect(),
         Value::Null => "-".to_owned(),
+        Value::Array(_) | Value::Object(_) => "?".to_owned(),
         other => other.to_string(),
     }
 }
@@ -419,6 +427,18 @@ mod tests {
     }
 
     #[test]
+    fn a_dead_device_is_called_so() {
+        let mut now = status(10.0, 100);
+        now["devices"][0]["dead"] = json!(true);
+        now["devices"][0]["oldest_seconds"] = json!(0.1);
+        let lines = frame(&now, None, "");
+        let device = lines.iter().find(|line| line.text.contains("/srv"));
+        let device = device.expect("a device");
+        assert!(device.text.contains(" dead "), "{}", device.text);
+        assert_eq!(device.tone, Tone::Bad);
+    }
+
+    #[test]
     fn another_run_of_the_server_has_no_rates() {
         let mut before = status(10.0, 100);
         before["start_time_seconds"] = json!(4.0);
@@ -434,6 +454,7 @@ mod tests {
             json!({}),
             json!(null),
             json!({ "devices": 3, "workers": [null] }),
+            json!({ "devices": [{ "mount": "m".repeat(100_000), "queued": vec![1; 100_000] }] }),
         ] {
             frame(&odd, Some(&odd), "");
         }

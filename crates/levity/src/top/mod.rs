@@ -72,8 +72,10 @@ async fn show(options: &Options) -> io::Result<()> {
     let mut before = None;
     let mut failure = None;
     let colour = cli::colour(true, env::var_os("NO_COLOR"), env::var_os("TERM"));
+    // A signal that came before its handler would end us with the terminal in our hands.
+    let mut signals = Signals::new()?;
     let terminal = Terminal::take()?;
-    let mut told = Told::new(stop_key()?)?;
+    let mut stop_key = stop_key()?;
     let mut ticks = time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
@@ -98,7 +100,7 @@ async fn show(options: &Options) -> io::Result<()> {
         let answer = loop {
             tokio::select! {
                 answer = &mut next => break answer,
-                event = told.next() => match event {
+                event = next_event(&mut signals, &mut stop_key) => match event {
                     Event::Stop => return Ok(()),
                     Event::Resize => draw(&now, before.as_ref(), failure.as_ref())?,
                 },
@@ -115,37 +117,35 @@ async fn show(options: &Options) -> io::Result<()> {
 }
 
 /// What may come from outside between two frames.
-struct Told {
-    resize: Signal,
-    terminate: Signal,
-    hangup: Signal,
-    interrupt: Signal,
-    stop_key: oneshot::Receiver<()>,
-}
-
 enum Event {
     Stop,
     Resize,
 }
 
-impl Told {
-    fn new(stop_key: oneshot::Receiver<()>) -> io::Result<Self> {
+async fn next_event(signals: &mut Signals, stop_key: &mut oneshot::Receiver<()>) -> Event {
+    tokio::select! {
+        _ = signals.resize.recv() => Event::Resize,
+        _ = signals.terminate.recv() => Event::Stop,
+        _ = signals.hangup.recv() => Event::Stop,
+        _ = signals.interrupt.recv() => Event::Stop,
+        _ = stop_key => Event::Stop,
+    }
+}
+
+struct Signals {
+    resize: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
         Ok(Self {
             resize: signal(SignalKind::window_change())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,
-            stop_key,
         })
-    }
-
-    async fn next(&mut self) -> Event {
-        tokio::select! {
-            _ = self.resize.recv() => Event::Resize,
-            _ = self.terminate.recv() => Event::Stop,
-            _ = self.hangup.recv() => Event::Stop,
-            _ = self.interrupt.recv() => Event::Stop,
-            _ = &mut self.stop_key => Event::Stop,
-        }
     }
 }

@@ -141,6 +141,26 @@ per_engine! {
         }
     }
 
+    /// The tools that compress copy the file's date, so it does not tell a variant from its file: only an
+    /// ETag joins parts.
+    fn a_date_joins_no_parts(engine) {
+        let (tree, made) = all_variants(5_000);
+        tree.file("alone", &made[0].1);
+        for name in ["file.js", "file.js.zst", "file.js.br", "file.js.gz", "alone"] {
+            age(&tree.at(name), Duration::from_secs(100));
+        }
+        let server = site(engine, &tree, KEYS);
+        let mut client = server.client();
+        let range = ("Range", "bytes=1000-1999");
+        for (path, status_by_date) in [("/file.js", 200), ("/alone", 206)] {
+            let whole = client.get(path);
+            for (field, status) in [("last-modified", status_by_date), ("etag", 206)] {
+                let if_range = ("If-Range", whole.field(field));
+                client.get_with(path, &[range, if_range]).assert_status(status);
+            }
+        }
+    }
+
     /// HEAD first: what it leaves in the cache has no body for the GET after it.
     fn head_then_get(engine) {
         let (tree, made) = all_variants(5_000);
