@@ -211,7 +211,8 @@ pub(crate) const fn span(offset: u64, len: usize) -> usize {
         return 0;
     }
     let skip = (offset % ALIGNMENT as u64) as usize;
-    skip.saturating_add(len).next_multiple_of(ALIGNMENT)
+    let blocks = skip.saturating_add(len).div_ceil(ALIGNMENT);
+    blocks.saturating_mul(ALIGNMENT)
 }
 
 impl Reservation {

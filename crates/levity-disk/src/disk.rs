@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::buffer::Budget;
 use crate::closer::Closer;
-use crate::depth::{DEPTH_MAX, Depth};
+use crate::depth::{DEPTH_MAX, DEPTH_START, Depth};
 use crate::engine::{self, Choice, Description, EngineId, Job, Threads, Unavailable};
 use crate::engines::Engines;
 use crate::lock::lock;
@@ -143,6 +143,14 @@ impl DepthBound {
         match self {
             DepthBound::Fixed(depth) => Depth::fixed(depth),
             DepthBound::UpTo(max) => Depth::adaptive(max),
+        }
+    }
+
+    /// The bound of [`DepthBound::start`].
+    pub(crate) fn first(self) -> usize {
+        match self {
+            DepthBound::Fixed(depth) => depth,
+            DepthBound::UpTo(max) => DEPTH_START.min(max),
         }
     }
 

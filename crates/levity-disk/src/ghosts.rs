@@ -5,6 +5,9 @@
 //! the file is remembered; when another stream asks for it, or the same one again, it has been touched
 //! twice, and from then on its reads fill the page cache like all others. A list of what is not in a
 //! cache is called a ghost list.
+//!
+//! A client that is so slow that its chunk was let go asks for it again, and so counts as a second touch:
+//! what it has not taken is then kept by the page cache, where it costs the disk nothing more.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;

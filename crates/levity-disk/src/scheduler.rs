@@ -32,7 +32,7 @@ use rustix::io::Errno;
 use crate::buffer::{Budget, Reservation};
 use crate::closer::Closer;
 use crate::disk::Bounds;
-use crate::engine::{Completion, Dead, EngineId, Full, Job, Op, Reply, Ticket, Work};
+use crate::engine::{Class, Completion, Dead, EngineId, Full, Job, Op, Reply, Ticket, Work};
 use crate::engines::Engines;
 use crate::flight::{Flight, Planned};
 use crate::ghosts::{Asker, Ghosts};
@@ -124,8 +124,8 @@ impl Scheduler {
     /// See [`Disk::has_room`](crate::Disk::has_room).
     pub(crate) fn has_room(&self, device: u64) -> bool {
         let arriving = self.intake.arriving();
-        let depth_start = self.bounds.depth.start().limit();
-        self.loads.has_room(device, arriving, depth_start)
+        self.loads
+            .has_room(device, arriving, self.bounds.depth.first())
     }
 
     pub(crate) fn start_threads(self: &Arc<Self>) -> io::Result<(JoinHandle<()>, Closer)> {
@@ -205,7 +205,10 @@ impl Scheduler {
         match refused {
             Refused::Closed(waiting) => self.refuse(waiting.job, Errno::CANCELED.into()),
             Refused::Full(waiting) => {
-                stats::add(&self.counters.full, 1);
+                // That others need the room is what a prefetch must reckon with, and no fault.
+                if waiting.job.class != Class::Prefetch {
+                    stats::add(&self.counters.full, 1);
+                }
                 self.refuse(waiting.job, Full.into());
             }
             Refused::Dead(waiting) => {

@@ -225,7 +225,10 @@ impl Sender {
 
     /// Adds what is known of the time so far to a head of which nothing has left.
     fn tell_timing(&mut self, trips: &Trips<'_>) {
-        let Some(metrics) = trips.server_timing().filter(|_| self.untouched()) else {
+        if !self.untouched() {
+            return;
+        }
+        let Some(metrics) = trips.server_timing() else {
             return;
         };
         self.head.truncate(self.fields_end);
