@@ -37,6 +37,12 @@ const PROBE_BYTES: usize = 4096;
 /// The largest chunk asked of an engine, when the configuration names none.
 const CHUNK_BYTES_MAX: usize = 512 * 1024;
 
+/// The same, of a disk that takes [`SLOW_READ_MIN`] for a read.
+const SLOW_CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// A disk that takes so long has a head to move, or a network to ask.
+const SLOW_READ_MIN: Duration = Duration::from_millis(2);
+
 /// A chunk is read ahead for a client that takes at most so many times as long for a chunk as the disk.
 const AHEAD_RATIO: u32 = 4;
 
@@ -282,7 +288,10 @@ impl Sender {
         let mut ahead = None;
         while file.remaining > 0 {
             let (ready, chunk) = match file.ready.take() {
-                Some(ready) => (ready, trips.brought()),
+                Some(ready) => {
+                    self.read_in = trips.brought_in;
+                    (ready, trips.brought())
+                }
                 None if probe && self.may_probe(conn, file) => {
                     let from = Instant::now();
                     match self.cached(conn, file).await? {
@@ -337,13 +346,18 @@ impl Sender {
     fn ahead(&self, file: &FileBody, bytes: u64, trips: &Trips<'_>) -> Option<ReadAhead> {
         let keeps_up = self.sent_in? <= self.read_in * AHEAD_RATIO;
         let offset = file.offset + bytes;
-        let bytes = self.next_bytes(trips, offset, file.remaining - bytes, 2 * self.chunk_bytes);
+        let bytes = self.next_bytes(
+            trips,
+            offset,
+            file.remaining - bytes,
+            self.next_chunk_bytes(),
+        );
         (keeps_up && bytes > 0).then(|| trips.read_ahead(&file.file, offset, bytes))
     }
 
     /// How much to ask for at `offset`.
     fn next_bytes(&self, trips: &Trips<'_>, offset: u64, remaining: u64, auto: usize) -> usize {
-        let bytes_max = trips.chunk_bytes.unwrap_or(auto.min(CHUNK_BYTES_MAX));
+        let bytes_max = trips.chunk_bytes.unwrap_or(auto);
         // A chunk ends where a block does, so that reads past the page cache share none.
         let bytes_max = bytes_max - (offset % ALIGNMENT as u64) as usize;
         bytes_max.min(usize::try_from(remaining).unwrap_or(usize::MAX))
@@ -360,7 +374,7 @@ impl Sender {
         if let Some(ahead) = ahead.filter(|ahead| ahead.offset == file.offset)
             && let Some(read) = trips.fetch(ahead).await.map_err(Cut::Unreadable)?
         {
-            self.read_in = read.service;
+            self.read_in = trips.brought_in;
             return self.checked(read, 1);
         }
         let bytes = self.next_bytes(trips, file.offset, file.remaining, self.chunk_bytes);
@@ -371,7 +385,7 @@ impl Sender {
         };
         let read = trips.read(&file.file, file.offset, bytes, class).await;
         let read = read.map_err(Cut::Unreadable)?;
-        self.read_in = read.service;
+        self.read_in = trips.brought_in;
         let enough = if self.untouched() { bytes } else { 1 };
         self.checked(read, enough)
     }
@@ -462,8 +476,17 @@ impl Sender {
     fn keep_pace(&mut self, sent: usize, bytes: usize) {
         self.chunk_bytes = match sent < bytes {
             true => sent.next_power_of_two().max(WINDOW_BYTES_MIN),
-            false => (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX),
+            false => self.next_chunk_bytes(),
         };
+    }
+
+    /// For a client that takes all in time: twice as much, and at once as much as goes to one read where
+    /// the disk takes so long to begin one that the bytes themselves are the least of it.
+    fn next_chunk_bytes(&self) -> usize {
+        match self.read_in >= SLOW_READ_MIN {
+            true => SLOW_CHUNK_BYTES_MAX,
+            false => (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX),
+        }
     }
 
     /// Sends a chunk that takes memory or pipes, or that may not stay in the page cache, for at most

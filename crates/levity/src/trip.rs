@@ -57,8 +57,6 @@ pub struct Read {
     pub ready: Ready,
     /// They were in memory already: an inline probe may work again.
     pub was_cached: bool,
-    /// How long the kernel and the device took.
-    pub service: Duration,
     /// What [`Trips::wrote`] is told when they have left.
     pub chunk: Option<usize>,
 }
@@ -108,6 +106,8 @@ pub struct Trips<'a> {
     chunks: Option<Chunks>,
     /// The last chunk that an engine brought.
     brought: Option<usize>,
+    /// How long the kernel and the device took for it.
+    pub brought_in: Duration,
 }
 
 impl<'a> Trips<'a> {
@@ -131,6 +131,7 @@ impl<'a> Trips<'a> {
             steps: None,
             chunks: config.log.tells_chunks().then(|| Chunks::new(arrived)),
             brought: None,
+            brought_in: Duration::ZERO,
         }
     }
 
@@ -322,6 +323,7 @@ impl<'a> Trips<'a> {
         let chunk = self.chunks.as_mut().and_then(|chunks| chunks.read(&trip));
         if bytes > 0 {
             self.brought = chunk;
+            self.brought_in = completion.service;
         }
     }
 
@@ -358,12 +360,10 @@ impl<'a> Trips<'a> {
 
 fn read_of(completion: Completion, chunk: Option<usize>) -> io::Result<Read> {
     let was_cached = !completion.direct && completion.service < CACHED_READ_MAX;
-    let service = completion.service;
     match completion.result? {
         Done::Read(ready) => Ok(Read {
             ready,
             was_cached,
-            service,
             chunk,
         }),
         other => unreachable!("a read was answered with {other:?}"),
