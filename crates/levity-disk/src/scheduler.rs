@@ -205,7 +205,6 @@ impl Scheduler {
         match refused {
             Refused::Closed(waiting) => self.refuse(waiting.job, Errno::CANCELED.into()),
             Refused::Full(waiting) => {
-                // That others need the room is what a prefetch must reckon with, and no fault.
                 if waiting.job.class != Class::Prefetch {
                     stats::add(&self.counters.full, 1);
                 }
@@ -293,14 +292,22 @@ impl Scheduler {
 
     /// Answers a job that will not be started.
     fn refuse(&self, job: Job, error: io::Error) {
-        match job.reply.wanted() {
-            true => self.answer(job.reply, error),
-            false => self.count_canceled(1),
+        if !job.reply.wanted() {
+            return self.count_canceled(1);
         }
+        // That others need the room is what a prefetch must reckon with, and no fault.
+        if job.class != Class::Prefetch {
+            stats::add(&self.counters.errors, 1);
+        }
+        Scheduler::send_error(job.reply, error);
     }
 
     fn answer(&self, reply: Box<dyn Reply>, error: io::Error) {
         stats::add(&self.counters.errors, 1);
+        Scheduler::send_error(reply, error);
+    }
+
+    fn send_error(reply: Box<dyn Reply>, error: io::Error) {
         reply.send(Completion {
             result: Err(error),
             queued: Duration::ZERO,

@@ -330,6 +330,11 @@ impl Server {
         }
         let engine = self.disk.engine();
         say(format_args!("disk engine {engine}: {}", self.disk.reason()));
+        for engine in self.service.config.place_engines() {
+            say(format_args!(
+                "disk engine {engine}: for the sites and routes that name it"
+            ));
+        }
         for root in self.service.roots() {
             let file_system = root.file_system();
             let (path, name) = (root.path().display(), &file_system.name);

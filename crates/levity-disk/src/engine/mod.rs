@@ -462,16 +462,14 @@ pub fn choose() -> Choice {
     let ring = &io_uring::DESCRIPTION;
     let refused = (ring.probe)().err();
     let direct = match &refused {
-        None => "reads past it cost a ring less: io_uring".to_owned(),
-        Some(unavailable) => {
-            format!("reads past it too, as io_uring cannot run here ({unavailable})")
-        }
+        None => "io_uring, which needs less processor time for that".to_owned(),
+        Some(unavailable) => format!("threads too, as io_uring cannot run here ({unavailable})"),
     };
     Choice {
         engine: &threads::DESCRIPTION,
         for_direct: refused.is_none().then_some(ring),
         reason: format!(
-            "what comes through the page cache is copied by several threads instead of by one; {direct}"
+            "reads through the page cache: threads, which copy side by side; past it (O_DIRECT): {direct}"
         ),
     }
 }

@@ -37,8 +37,8 @@ pub struct Table {
 pub struct Key {
     /// As written in the file.
     pub name: &'static str,
-    /// What other servers call it: taken too, with a note that names ours.
-    pub also: &'static [&'static str],
+    /// What other servers call it: taken too, with a note that names ours, and what differs.
+    pub also: &'static [(&'static str, &'static str)],
     /// What its value looks like.
     pub kind: Kind,
     /// The value when the key is absent, unquoted; `None` when there is nothing to write down.
@@ -132,7 +132,7 @@ pub const TABLES: &[Table] = &[
                 ..ENGINE
             },
             Key {
-                also: &["max-read-threads"],
+                also: &[("max-read-threads", ", which counts `stat_threads` too")],
                 ..key(
                     "threads",
                     Kind::Count(bounds("1", "1024")),
@@ -141,7 +141,7 @@ pub const TABLES: &[Table] = &[
                 )
             },
             Key {
-                also: &["max-stat-threads"],
+                also: &[("max-stat-threads", "")],
                 ..key(
                     "stat_threads",
                     Kind::Count(bounds("1", "1024")),
@@ -382,7 +382,7 @@ const CHUNK_HERE: Key = Key {
     ..CHUNK
 };
 const DIRECT: Key = Key {
-    also: &["directio"],
+    also: &[("directio", "")],
     ..key(
         "direct",
         Kind::Word(&["auto", "always", "never"]),
@@ -453,7 +453,8 @@ impl Table {
 
     /// The key that other servers call `name`.
     pub(super) fn key_also(&self, name: &str) -> Option<&'static Key> {
-        self.keys.iter().find(|key| key.also.contains(&name))
+        let called = |key: &&Key| key.also.iter().any(|(also, _)| *also == name);
+        self.keys.iter().find(called)
     }
 
     pub(super) fn key(&self, name: &str) -> &'static Key {

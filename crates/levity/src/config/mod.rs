@@ -16,6 +16,7 @@ mod syntax;
 mod tests;
 mod value;
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -254,6 +255,21 @@ pub struct Headers {
     pub set: Vec<(String, String)>,
     /// Names to leave out.
     pub remove: Vec<String>,
+}
+
+impl Config {
+    /// The engines that sites and routes name, each once.
+    pub fn place_engines(&self) -> BTreeSet<&str> {
+        fn of_site(site: &Site) -> Vec<&str> {
+            let routes = site.routes.iter().map(|route| &route.disk);
+            let named = routes.chain([&site.disk]);
+            named.filter_map(|disk| disk.engine.as_deref()).collect()
+        }
+        let named = self.sites.iter().flat_map(of_site);
+        named
+            .filter(|name| *name != levity_disk::engine::AUTO)
+            .collect()
+    }
 }
 
 impl Default for Config {

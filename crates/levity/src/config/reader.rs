@@ -187,7 +187,12 @@ impl<'r> Fields<'r> {
             self.reader.report(span, message, None);
         } else {
             let line = self.reader.line(span);
-            let note = format!("line {line}: `{name}` is called `{}` here", key.name);
+            let remark = key.also.iter().find(|(also, _)| *also == name);
+            let remark = remark.map_or("", |(_, remark)| *remark);
+            let note = format!(
+                "line {line}: `{name}` is called `{}` here{remark}",
+                key.name
+            );
             self.reader.notes.borrow_mut().push(note);
         }
     }
@@ -224,7 +229,7 @@ impl<'r> Fields<'r> {
         let also = || {
             self.also(name)
                 .iter()
-                .find_map(|also| entries.get_key_value(*also))
+                .find_map(|(also, _)| entries.get_key_value(*also))
         };
         let (key, value) = entries.get_key_value(name).or_else(also)?;
         (!self.is_damaged(&key.span(), value)).then_some(value)
@@ -232,13 +237,14 @@ impl<'r> Fields<'r> {
 
     /// Whether the file has the key, even with a wrong value.
     pub(super) fn has(&self, name: &str) -> bool {
-        let mut names = self.also(name).iter().chain([&name]);
+        let also = self.also(name).iter().map(|(also, _)| *also);
+        let mut names = also.chain([name]);
         self.entries
-            .is_some_and(|entries| names.any(|name| entries.contains_key(*name)))
+            .is_some_and(|entries| names.any(|name| entries.contains_key(name)))
     }
 
     /// What other servers call the key `name`; nothing for a table.
-    fn also(&self, name: &str) -> &'static [&'static str] {
+    fn also(&self, name: &str) -> &'static [(&'static str, &'static str)] {
         let key = self.table.keys.iter().find(|key| key.name == name);
         key.map_or(&[], |key| key.also)
     }
@@ -616,6 +622,10 @@ fn is_number(text: &str) -> bool {
 
 /// Where a key that is unknown here belongs, if another table has it or one like it.
 fn elsewhere(name: &str) -> Option<String> {
+    let other = |table: &'static Table| Some((table.key_also(name)?, table));
+    if let Some((key, table)) = keys::TABLES.iter().find_map(other) {
+        return Some(format!("it is `{}` of `{}`", key.name, table.heading()));
+    }
     let all = keys::TABLES
         .iter()
         .flat_map(|table| table.keys.iter().map(move |key| (table, key.name)));

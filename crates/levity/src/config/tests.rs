@@ -306,6 +306,14 @@ fn names_of_other_servers_are_taken_with_a_note() {
 // ---- what is wrong, where, and what to do ----
 
 #[test]
+fn names_of_other_servers_in_the_wrong_table() {
+    assert_told_in(
+        "[server]\nmax-read-threads = 4",
+        &["2:1 unknown key `max-read-threads` [it is `threads` of `[disk]`]"],
+    );
+}
+
+#[test]
 fn a_key_by_two_names_is_given_twice() {
     assert_told_in(
         "[disk]\nthreads = 50\nmax-read-threads = 40\ndirectio = \"4m\"",

@@ -83,7 +83,7 @@ fn auto_is_a_choice_for_each_read() {
     let admin = "[admin]\nlisten = \"unix:admin.sock\"\n";
     let server = Launch::site(tree.path(), admin, "").engine("auto").start();
     server.says("disk engine threads");
-    server.says("reads past it cost a ring less: io_uring");
+    server.says("past it (O_DIRECT): io_uring");
     tree.evict("large");
     assert_same(&server.get("/large").body, &large);
     let metrics = server.metrics(&server.own("admin.sock"));
