@@ -52,7 +52,7 @@ fn no_ring() {
             assert!(why.to_string().contains(hint), "{why}");
             let disk = start("auto").unwrap();
             assert!(
-                disk.reason().contains("io_uring would not work"),
+                disk.reason().contains("io_uring cannot run here"),
                 "{disk:?}"
             );
             assert!(disk.reason().contains(hint), "{disk:?}");
