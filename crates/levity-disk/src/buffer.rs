@@ -8,6 +8,7 @@
 use std::alloc::{Layout, handle_alloc_error};
 use std::array;
 use std::fmt;
+use std::io;
 use std::mem::{self, MaybeUninit};
 use std::ops::{Deref, Range};
 use std::ptr::{self, NonNull};
@@ -18,6 +19,7 @@ use std::sync::{Arc, OnceLock};
 use crossbeam_queue::ArrayQueue;
 
 use crate::arena::{Keeper, Slot};
+use crate::pinned::{self, Pinned};
 
 /// In bytes: what `O_DIRECT` asks for at most, and a page on most machines.
 pub const ALIGNMENT: usize = 4096;
@@ -240,12 +242,20 @@ impl Reservation {
     pub(crate) fn slot(mut self, keeper: &mut Keeper, offset: u64, len: usize) -> Buffer {
         self.cut(span(offset, len));
         match keeper.slot(self) {
-            Ok(slot) => Buffer {
-                skip: (offset % ALIGNMENT as u64) as usize,
-                len: 0,
-                limit: len,
-                memory: Memory::Slot(slot),
-            },
+            Ok(slot) => Buffer::around(offset, len, Memory::Slot(slot)),
+            Err(reservation) => reservation.blocks(offset, len),
+        }
+    }
+
+    /// The same, in memory that is registered with a ring, if there is a slot for it.
+    ///
+    /// # Panics
+    /// As [`Reservation::blocks`].
+    pub(crate) fn pinned(mut self, pinned: &Arc<Pinned>, offset: u64, len: usize) -> Buffer {
+        let bytes = span(offset, len);
+        self.cut(bytes);
+        match pinned.slot(bytes, self) {
+            Ok(slot) => Buffer::around(offset, len, Memory::Pinned(slot)),
             Err(reservation) => reservation.blocks(offset, len),
         }
     }
@@ -312,6 +322,8 @@ enum Memory {
     /// Part of another buffer.
     Shared(Arc<Buffer>),
     Slot(Slot),
+    /// Registered with a ring.
+    Pinned(pinned::Slot),
 }
 
 impl Memory {
@@ -322,12 +334,28 @@ impl Memory {
                 block: Some(block), ..
             } => block.as_mut_slice(),
             Memory::Slot(slot) => slot.as_mut_slice(),
+            Memory::Pinned(slot) => slot.as_mut_slice(),
             Memory::Pooled { block: None, .. } | Memory::Owned(_) | Memory::Shared(_) => &mut [],
         }
     }
 }
 
 impl Buffer {
+    /// An empty one for `len` bytes from `offset`, in `memory` with room for the blocks around them.
+    fn around(offset: u64, len: usize, memory: Memory) -> Buffer {
+        Buffer {
+            skip: (offset % ALIGNMENT as u64) as usize,
+            len: 0,
+            limit: len,
+            memory,
+        }
+    }
+
+    /// Whether it lies in memory that is registered with a ring.
+    pub(crate) fn is_pinned(&self) -> bool {
+        matches!(self.memory, Memory::Pinned(_))
+    }
+
     /// The bytes `range`, as far as there are as many, without a copy: both share the memory, which is
     /// given back when the last of them is dropped. From now on there is no room to read more.
     pub(crate) fn part(&mut self, range: Range<usize>) -> Buffer {
@@ -437,6 +465,7 @@ impl Deref for Buffer {
             Memory::Owned(bytes) => &bytes[..self.len],
             Memory::Shared(of) => &of[self.skip..self.skip + self.len],
             Memory::Slot(slot) => &slot.as_slice()[self.skip..self.skip + self.len],
+            Memory::Pinned(slot) => &slot.as_slice()[self.skip..self.skip + self.len],
         }
     }
 }
@@ -482,7 +511,7 @@ pub(crate) const fn class_of(len: usize) -> usize {
 }
 
 /// Aligned memory, uninitialised or holding the bytes of an earlier read.
-struct Block {
+pub(crate) struct Block {
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -493,9 +522,16 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
+    fn allocate(bytes: usize) -> Block {
+        Block::map(bytes).unwrap_or_else(|_| handle_alloc_error(Block::layout(bytes)))
+    }
+
     /// Straight from the kernel: an allocator keeps what one thread allocates and another frees, so
     /// that a bound on the bytes in use would say little about the memory of the process.
-    fn allocate(bytes: usize) -> Block {
+    ///
+    /// # Errors
+    /// Those of `mmap`.
+    pub(crate) fn map(bytes: usize) -> io::Result<Block> {
         assert!(bytes > 0);
         let (access, private) = (
             libc::PROT_READ | libc::PROT_WRITE,
@@ -504,9 +540,24 @@ impl Block {
         // SAFETY: a new mapping, at an address of the kernel's choice.
         let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, private, -1, 0) };
         match NonNull::new(start.cast::<u8>()) {
-            Some(start) if start.as_ptr() != libc::MAP_FAILED.cast() => Block { start, bytes },
-            _ => handle_alloc_error(Block::layout(bytes)),
+            Some(start) if start.as_ptr() != libc::MAP_FAILED.cast() => Ok(Block { start, bytes }),
+            _ => Err(io::Error::last_os_error()),
         }
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Without them it is of use as well.
+    pub(crate) fn ask_for_huge_pages(&self) {
+        let (start, advice) = (self.start.as_ptr().cast(), libc::MADV_HUGEPAGE);
+        // SAFETY: advice that changes no byte, for a mapping that is ours.
+        let _ = unsafe { libc::madvise(start, self.bytes, advice) };
     }
 
     fn layout(bytes: usize) -> Layout {

@@ -244,6 +244,9 @@ impl Disk {
             // Tried a moment ago; but what it needs may be all in use by now.
             reason = format!("{reason}; but now {error}");
         }
+        for note in engines.notes() {
+            reason = format!("{reason}; {note}");
+        }
         let scheduler = Arc::new(Scheduler::new(engines, bounds, budget));
         match Scheduler::start_threads(&scheduler) {
             Ok(threads) => Ok(Arc::new(Disk {
@@ -305,7 +308,7 @@ impl Disk {
         self.scheduler.engines().add(engine, options).map(Some)
     }
 
-    /// Why it is this one.
+    /// Why it is this one, and what there is to know of how it was started.
     pub fn reason(&self) -> &str {
         &self.reason
     }

@@ -97,6 +97,11 @@ impl Engines {
         self.own
     }
 
+    /// See [`Engine::note`].
+    pub(crate) fn notes(&self) -> impl Iterator<Item = &str> {
+        self.all().filter_map(|(_, at_work)| at_work.engine.note())
+    }
+
     /// The engine `id`, which has been started.
     pub(crate) fn get(&self, id: EngineId) -> &dyn Engine {
         &*self.at_work(id).engine

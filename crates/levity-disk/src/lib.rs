@@ -36,6 +36,7 @@ mod lock;
 mod mounts;
 pub mod open;
 mod pace;
+mod pinned;
 pub mod probe;
 mod pulse;
 mod scheduler;

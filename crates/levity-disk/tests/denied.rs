@@ -6,12 +6,20 @@ use levity_disk::{
     Class, Completion, Direct, Disk, Done, Job, Op, Ready, Reply, Root, Settings, StartError,
     Symlinks,
 };
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
 
 /// From now on, on this thread and those that it starts, the call fails.
 fn deny(call: i64, errno: i32) {
+    deny_if(call, Vec::new(), errno);
+}
+
+/// The same, if one of the rules says so.
+fn deny_if(call: i64, rules: Vec<SeccompRule>, errno: i32) {
     let filter = SeccompFilter::new(
-        [(call, Vec::new())].into(),
+        [(call, rules)].into(),
         SeccompAction::Allow,
         SeccompAction::Errno(errno as u32),
         TargetArch::try_from(std::env::consts::ARCH).unwrap(),
@@ -44,7 +52,7 @@ fn no_ring() {
             assert!(why.to_string().contains(hint), "{why}");
             let disk = start("auto").unwrap();
             assert!(
-                disk.reason().contains("io_uring would not work"),
+                disk.reason().contains("io_uring cannot run here"),
                 "{disk:?}"
             );
             assert!(disk.reason().contains(hint), "{disk:?}");
@@ -84,31 +92,69 @@ fn no_io_submit() {
                 return;
             }
             deny(libc::SYS_io_submit, errno);
-            let tree = tempfile::tempdir().unwrap();
-            std::fs::write(tree.path().join("file"), vec![7; 100_001]).unwrap();
             let disk = start("linux-aio").unwrap();
-            let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
-            let file = root.open_cached(c"file").unwrap();
-            let (send, received) = std::sync::mpsc::channel();
-            let op = Op::Read {
-                file,
-                offset: 1,
-                len: 200_000,
-            };
-            let mut job = Job::new(op, Class::Next, Box::new(Channel(send)));
-            job.terms.direct = Direct::Always;
-            disk.submit(job);
-            let completion = received.recv().unwrap();
-            let Ok(Done::Read(ready)) = completion.result else {
-                panic!("{completion:?}");
-            };
-            assert!(!root.file_system().nowait || matches!(ready, Ready::Shared { .. }));
+            let (ready, nowait) = read_directly(&disk);
+            assert!(!nowait || matches!(ready, Ready::Shared { .. }));
             let bytes = ready.into_bytes(disk.budget()).unwrap();
             assert!(bytes.len() == 100_000 && bytes.iter().all(|byte| *byte == 7));
         })
         .join()
         .unwrap();
     }
+}
+
+/// The operation that registers buffers: `IORING_REGISTER_BUFFERS`.
+const REGISTER_BUFFERS: u64 = 0;
+
+/// Reads are ordinary ones then, and the disk says so.
+#[test]
+fn no_registered_buffers() {
+    for (errno, hint) in [(libc::ENOMEM, "locked memory"), (libc::EPERM, "seccomp")] {
+        std::thread::spawn(move || {
+            let Ok(disk) = start("io_uring") else {
+                return;
+            };
+            assert!(!disk.reason().contains("no registered"), "{disk:?}");
+            let number = SeccompCmpArgLen::Dword;
+            let is_it =
+                SeccompCondition::new(1, number, SeccompCmpOp::Eq, REGISTER_BUFFERS).unwrap();
+            let rule = SeccompRule::new(vec![is_it]).unwrap();
+            deny_if(libc::SYS_io_uring_register, vec![rule], errno);
+            for engine in ["auto", "io_uring"] {
+                let disk = start(engine).unwrap();
+                let reason = disk.reason();
+                assert!(reason.contains("no registered buffers") && reason.contains(hint));
+            }
+            let disk = start("io_uring").unwrap();
+            let (ready, _) = read_directly(&disk);
+            let bytes = ready.into_bytes(disk.budget()).unwrap();
+            assert!(bytes.len() == 100_000 && bytes.iter().all(|byte| *byte == 7));
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+/// What a disk reads past the page cache, from within the first block to the end of a file of
+/// 100 001 sevens; and whether its file system can do that without a wait.
+fn read_directly(disk: &Disk) -> (Ready, bool) {
+    let tree = tempfile::tempdir().unwrap();
+    std::fs::write(tree.path().join("file"), vec![7; 100_001]).unwrap();
+    let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
+    let (send, received) = std::sync::mpsc::channel();
+    let op = Op::Read {
+        file: root.open_cached(c"file").unwrap(),
+        offset: 1,
+        len: 200_000,
+    };
+    let mut job = Job::new(op, Class::Next, Box::new(Channel(send)));
+    job.terms.direct = Direct::Always;
+    disk.submit(job);
+    let completion = received.recv().unwrap();
+    let Ok(Done::Read(ready)) = completion.result else {
+        panic!("{completion:?}");
+    };
+    (ready, root.file_system().nowait)
 }
 
 struct Channel(std::sync::mpsc::Sender<Completion>);

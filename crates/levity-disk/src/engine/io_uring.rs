@@ -9,6 +9,9 @@
 //! are read by the pool too. A ring would hand each such read to a kernel worker thread, of which
 //! there are few for all devices together: one frozen device could take them all.
 //!
+//! What comes past the page cache goes into memory that the kernel knows beforehand, as far as there is
+//! some ([`pinned`](crate::pinned) says why); without the right to have it, reads are ordinary ones.
+//!
 //! Never SQPOLL (it burns a processor), never `IOSQE_ASYNC` (it has started hundreds of threads).
 
 use std::collections::VecDeque;
@@ -26,10 +29,11 @@ use super::inbox::{Inbox, Letter};
 use super::places::Places;
 use super::pool::{Pool, Queue};
 use super::reading::{Next, Read, Request};
-use super::{Description, Engine, Given, Started, Unavailable, Work};
+use super::{Description, Engine, Given, Started, Ticket, Unavailable, Work};
 use crate::disk::StartError;
 use crate::lock::lock;
 use crate::open::OpenFile;
+use crate::pinned::{self, Pinned, STEP_BYTES};
 
 pub(super) const DESCRIPTION: Description = Description {
     name: "io_uring",
@@ -49,6 +53,9 @@ const KERNEL_WORKERS_MAX: u32 = 8;
 
 /// Before asking again when the kernel has no memory for a request.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
+
+/// Which of the registered buffers: there is one.
+const REGISTERED: u16 = 0;
 
 /// `user_data` of the poll on the wake-up descriptor.
 const WAKE: u64 = u64::MAX;
@@ -110,6 +117,19 @@ fn with_flags(flags: usize, places: u32) -> io::Result<IoUring> {
     builder.build(places)
 }
 
+/// Registers memory: `bytes` bytes, or as much of it as the limit on locked memory allows.
+fn register(ring: &IoUring, bytes: usize) -> io::Result<Arc<Pinned>> {
+    let pinned = Pinned::new(bytes)?;
+    // SAFETY: all of it is mapped, and the kernel holds on to the pages itself.
+    match unsafe { ring.submitter().register_buffers(&[pinned.as_iovec()]) } {
+        Ok(()) => Ok(pinned),
+        Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && bytes > STEP_BYTES => {
+            register(ring, bytes - STEP_BYTES)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// One for each job, and for the wake-up.
 fn places(jobs_max: usize) -> u32 {
     u32::try_from(jobs_max)
@@ -123,6 +143,7 @@ fn places(jobs_max: usize) -> u32 {
 struct Ring {
     inbox: Arc<Inbox>,
     pool: Arc<Pool>,
+    note: Option<String>,
     owner: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -130,9 +151,11 @@ impl Ring {
     fn start(given: &Given<'_>, places: u32) -> io::Result<Ring> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let inbox = Inbox::new(rustix::event::eventfd(0, flags)?, OpenFile::is_local);
-        let owner = Owner::spawn(&inbox, given.pool, places)?;
+        let pinned_bytes = pinned::bytes_for(given.budget);
+        let (owner, note) = Owner::spawn(&inbox, given.pool, places, pinned_bytes)?;
         Ok(Ring {
             inbox,
+            note,
             pool: Arc::clone(given.pool),
             owner: Mutex::new(Some(owner)),
         })
@@ -144,6 +167,10 @@ impl Engine for Ring {
         self.inbox.submit(work, &self.pool);
     }
 
+    fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
     fn shutdown(&self) {
         self.inbox.push(Letter::Stop);
         if let Some(owner) = lock(&self.owner).take() {
@@ -152,13 +179,25 @@ impl Engine for Ring {
     }
 }
 
+/// Takes up a read, into registered memory if it comes past the page cache and there is a slot for it.
+fn begin(work: Work, pinned: Option<&Arc<Pinned>>) -> Option<Read> {
+    Read::begin_in(work, |ticket: &mut Ticket, offset, len| match pinned {
+        Some(pinned) => ticket.pinned(pinned, offset, len),
+        None => ticket.blocks(offset, len),
+    })
+}
+
 /// The request for what is still missing.
 fn entry(read: &mut Read) -> squeue::Entry {
+    let is_pinned = read.is_pinned();
     let Request { fd, offset, room } = read.request();
     let len = u32::try_from(room.len()).unwrap_or(u32::MAX);
-    opcode::Read::new(types::Fd(fd), room.as_mut_ptr().cast(), len)
-        .offset(offset)
-        .build()
+    let (fd, start) = (types::Fd(fd), room.as_mut_ptr().cast());
+    if is_pinned {
+        let read = opcode::ReadFixed::new(fd, start, len, REGISTERED);
+        return read.offset(offset).build();
+    }
+    opcode::Read::new(fd, start, len).offset(offset).build()
 }
 
 /// The thread that has the ring.
@@ -166,6 +205,8 @@ struct Owner {
     ring: IoUring,
     inbox: Arc<Inbox>,
     pool: Arc<Pool>,
+    /// What the ring has registered, if anything.
+    pinned: Option<Arc<Pinned>>,
     /// Waiting for a place on the ring: new ones, and those that came back short.
     waiting: VecDeque<Read>,
     on_ring: Places<Read>,
@@ -177,23 +218,29 @@ struct Owner {
 }
 
 impl Owner {
-    fn spawn(inbox: &Arc<Inbox>, pool: &Arc<Pool>, places: u32) -> io::Result<JoinHandle<()>> {
+    /// Starts the thread. With it comes what there is to say about registered memory.
+    fn spawn(
+        inbox: &Arc<Inbox>,
+        pool: &Arc<Pool>,
+        places: u32,
+        pinned_bytes: usize,
+    ) -> io::Result<(JoinHandle<()>, Option<String>)> {
         let (inbox, pool) = (Arc::clone(inbox), Arc::clone(pool));
         let (started, has_started) = mpsc::channel();
         let builder = thread::Builder::new().name("disk-ring".to_owned());
         let thread = builder.spawn(move || {
             // Here, because the kernel ties a ring and its worker threads to the thread that asks.
-            let owner = ring(places).map(|ring| Owner::new(ring, inbox, pool));
-            let failed = owner.as_ref().err().and_then(io::Error::raw_os_error);
-            // Whoever started the thread waits for this.
-            let _ = started.send(failed);
-            if let Ok(owner) = owner {
-                owner.serve();
-            }
+            let mut owner = match ring(places) {
+                Ok(ring) => Owner::new(ring, inbox, pool),
+                // Whoever started the thread waits for this.
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            let note = (pinned_bytes > 0).then(|| owner.register(pinned_bytes));
+            let _ = started.send(Ok(note));
+            owner.serve();
         })?;
         match has_started.recv() {
-            Ok(None) => Ok(thread),
-            Ok(Some(errno)) => Err(io::Error::from_raw_os_error(errno)),
+            Ok(result) => Ok((thread, result?)),
             Err(_) => Err(Errno::IO.into()),
         }
     }
@@ -204,10 +251,26 @@ impl Owner {
             ring,
             inbox,
             pool,
+            pinned: None,
             waiting: VecDeque::new(),
             on_ring: Places::new(),
             armed: false,
             stop: false,
+        }
+    }
+
+    /// Gets registered memory, if that is allowed, and tells.
+    fn register(&mut self, bytes: usize) -> String {
+        match register(&self.ring, bytes) {
+            Ok(pinned) => {
+                let mib = pinned.as_iovec().iov_len >> 20;
+                self.pinned = Some(pinned);
+                format!("{mib} MiB of registered buffers")
+            }
+            Err(error) => {
+                let why = Unavailable::from_error(&error);
+                format!("no registered buffers ({why})")
+            }
         }
     }
 
@@ -226,7 +289,7 @@ impl Owner {
     fn collect(&mut self) {
         for letter in self.inbox.take() {
             match letter {
-                Letter::Work(work) => self.waiting.extend(Read::begin(work)),
+                Letter::Work(work) => self.waiting.extend(begin(work, self.pinned.as_ref())),
                 Letter::Read(read) => self.waiting.push_back(read),
                 Letter::Stop => self.stop = true,
             }
@@ -319,6 +382,62 @@ unsafe fn push(ring: &mut IoUring, entry: squeue::Entry) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::{Disk, Settings};
+    use crate::engine::{Class, Completion, Direct, Done, Job, Op, Ready, Reply};
+    use crate::open::{Root, Symlinks};
+
+    struct Channel(mpsc::Sender<Completion>);
+
+    impl Reply for Channel {
+        fn wanted(&self) -> bool {
+            true
+        }
+
+        fn send(self: Box<Self>, completion: Completion) {
+            self.0.send(completion).unwrap();
+        }
+    }
+
+    /// As many reads as there are slots, again and again; those beyond are ordinary ones.
+    #[test]
+    fn reads_have_registered_memory() {
+        const LEN: usize = 512 << 10;
+        const SLOTS: usize = 7;
+        let disk = match Disk::start(Settings {
+            engine: DESCRIPTION.name.to_owned(),
+            ..Settings::default()
+        }) {
+            Ok(disk) if disk.reason().contains("; 4 MiB of registered") => disk,
+            _ => return,
+        };
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::write(tree.path().join("file"), vec![7; LEN + 1]).unwrap();
+        let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
+        let file = root.open_cached(c"file").unwrap();
+        for _ in 0..3 {
+            let mut held = Vec::new();
+            for number in 0..SLOTS + 2 {
+                let op = Op::Read {
+                    file: Arc::clone(&file),
+                    offset: 1,
+                    len: LEN,
+                };
+                let (send, received) = mpsc::channel();
+                let mut job = Job::new(op, Class::Next, Box::new(Channel(send)));
+                job.terms.direct = Direct::Always;
+                disk.submit(job);
+                let completion = received.recv().unwrap();
+                let Ok(Done::Read(Ready::Bytes(bytes))) = completion.result else {
+                    panic!("{completion:?}");
+                };
+                assert!(bytes.len() == LEN && bytes.iter().all(|byte| *byte == 7));
+                if file.is_local() && file.direct().is_some() {
+                    assert_eq!(bytes.is_pinned(), number < SLOTS, "{number}");
+                }
+                held.push(bytes);
+            }
+        }
+    }
 
     /// Old kernels have fewer flags; a ring of this one works with any number of them.
     #[test]

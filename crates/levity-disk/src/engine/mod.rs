@@ -358,6 +358,11 @@ pub trait Engine: Send + Sync {
         false
     }
 
+    /// What whoever runs it may want to know of how it was started.
+    fn note(&self) -> Option<&str> {
+        None
+    }
+
     /// Something that must be let go before all work can finish. Called once, when a shutdown begins.
     fn interrupt(&self) {}
 

@@ -121,6 +121,11 @@ impl Read {
         self.file.get()
     }
 
+    /// Into memory that is registered with a ring.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.buffer.is_pinned()
+    }
+
     /// The request for what is still missing.
     pub(super) fn request(&mut self) -> Request<'_> {
         // Asked for once: another read of the file may be refused at any moment.

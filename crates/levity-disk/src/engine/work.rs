@@ -16,6 +16,7 @@ use crate::flight::Flight;
 use crate::ghosts::Asker;
 use crate::open::OpenFile;
 use crate::pace::Begun;
+use crate::pinned::Pinned;
 use crate::scheduler::Scheduler;
 
 /// A job that has its place and its memory, and may start.
@@ -144,6 +145,14 @@ impl Ticket {
     /// As [`Ticket::blocks`].
     pub(crate) fn slot(&mut self, keeper: &mut Keeper, offset: u64, len: usize) -> Buffer {
         self.memory().slot(keeper, offset, len)
+    }
+
+    /// The same, in memory that is registered with a ring, if there is a slot for it.
+    ///
+    /// # Panics
+    /// As [`Ticket::blocks`].
+    pub(crate) fn pinned(&mut self, pinned: &Arc<Pinned>, offset: u64, len: usize) -> Buffer {
+        self.memory().pinned(pinned, offset, len)
     }
 
     fn memory(&mut self) -> Reservation {

@@ -9,12 +9,15 @@ for_every_engine![
     small_files_stay,
     refused_by_the_file_system,
     after_eviction,
+    late_readers_keep_their_bytes,
+    bytes_outlive_the_disk,
 ];
 
 mod cases {
+    use std::collections::VecDeque;
     use std::sync::Arc;
 
-    use levity_disk::{Class, Direct, Disk, OpenFile};
+    use levity_disk::{Budget, Class, Direct, Disk, Done, OpenFile, Ready};
 
     use crate::harness::*;
 
@@ -130,5 +133,58 @@ mod cases {
         assert!(!is_cached(&file, LARGE / 2));
         assert!(!stream(&disk, &file, 3, Direct::Auto));
         assert!(is_cached(&file, LARGE / 2));
+    }
+
+    fn read_past(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> Ready {
+        let (mut job, waiting) = job(read_op(file, offset, len), Class::Next);
+        job.terms.direct = Direct::Always;
+        disk.submit(job);
+        match waiting.result() {
+            Ok(Done::Read(ready)) => ready,
+            other => panic!("a read was answered with {other:?}"),
+        }
+    }
+
+    /// Memory is used again while others still hold theirs, more of it than any engine keeps ready.
+    pub fn late_readers_keep_their_bytes(rig: &Rig) {
+        const LATE: usize = 12;
+        let disk = rig.disk();
+        rig.write("large", LARGE);
+        let file = open(&disk, &rig.root(), "large");
+        let mut late = VecDeque::new();
+        let check = |(offset, len, ready): (u64, usize, Ready)| {
+            let found = bytes(&disk, ready).unwrap();
+            assert!(found.len() == len && is_pattern(&found, offset), "{offset}");
+        };
+        for round in 0..150 {
+            let (offset, len) = (
+                round * 10_007,
+                [CHUNK, 70_001, 2 * CHUNK][round as usize % 3],
+            );
+            late.push_back((offset, len, read_past(&disk, &file, offset, len)));
+            if late.len() > LATE {
+                // Neither the first nor the last: memory does not come back in turn.
+                let place = round as usize * 5 % LATE;
+                check(late.remove(place).unwrap());
+            }
+        }
+        late.into_iter().for_each(check);
+        all_memory_is_back(&disk);
+    }
+
+    /// A client may still be taking them when the engine has ended.
+    pub fn bytes_outlive_the_disk(rig: &Rig) {
+        let disk = rig.disk();
+        rig.write("large", LARGE);
+        let file = open(&disk, &rig.root(), "large");
+        let read = |number: u64| read_past(&disk, &file, number * 100_003, CHUNK);
+        let held: Vec<_> = (0..12).map(read).collect();
+        disk.shutdown();
+        drop(disk);
+        let budget = Budget::new(1 << 20);
+        for (number, ready) in (0..).zip(held) {
+            let found = bytes_within(&budget, ready).unwrap();
+            assert!(found.len() == CHUNK && is_pattern(&found, number * 100_003));
+        }
     }
 }
