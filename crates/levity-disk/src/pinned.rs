@@ -25,7 +25,7 @@ const SLOT_BYTES: usize = (512 << 10) + ALIGNMENT;
 const READ_BYTES_MIN: usize = 64 << 10;
 
 /// All of the memory, in bytes.
-const BYTES_MAX: usize = 16 << 20;
+const BYTES_MAX: usize = 8 << 20;
 
 /// The memory is a multiple of this, in bytes: a huge page, on most machines. A device takes a read into
 /// few large pieces of memory as one request, and into many small ones as several; the kernel sees large
@@ -34,7 +34,7 @@ pub(crate) const STEP_BYTES: usize = 2 << 20;
 
 /// Which part of the budget it is at most. It is there besides the budget: the bytes of a slot count when
 /// it is used, as those of other memory, but the memory exists also when it is not.
-const PART_OF_BUDGET: usize = 16;
+const PART_OF_BUDGET: usize = 32;
 
 /// How much of it there should be beside `budget`, in bytes: a multiple of [`STEP_BYTES`], perhaps none.
 pub(crate) fn bytes_for(budget: &Budget) -> usize {
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn there_is_little() {
         let mib = |budget: usize| bytes_for(&Budget::new(budget << 20)) >> 20;
-        assert_eq!([mib(1), mib(31), mib(32), mib(64)], [0, 0, 2, 4]);
-        assert_eq!([mib(255), mib(256), mib(1 << 20)], [14, 16, 16]);
+        assert_eq!([mib(1), mib(63), mib(64), mib(128)], [0, 0, 2, 4]);
+        assert_eq!([mib(255), mib(256), mib(1 << 20)], [6, 8, 8]);
     }
 }

@@ -402,12 +402,12 @@ mod tests {
     #[test]
     fn reads_have_registered_memory() {
         const LEN: usize = 512 << 10;
-        const SLOTS: usize = 7;
+        const SLOTS: usize = 3;
         let disk = match Disk::start(Settings {
             engine: DESCRIPTION.name.to_owned(),
             ..Settings::default()
         }) {
-            Ok(disk) if disk.reason().contains("; 4 MiB of registered") => disk,
+            Ok(disk) if disk.reason().contains("; 2 MiB of registered") => disk,
             _ => return,
         };
         let tree = tempfile::tempdir().unwrap();
