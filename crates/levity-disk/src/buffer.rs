@@ -77,6 +77,11 @@ impl Budget {
         self.0.in_use.load(Ordering::SeqCst)
     }
 
+    /// Whether more may be taken than must be: at most half is in use.
+    pub fn is_ample(&self) -> bool {
+        self.in_use() <= self.0.bytes_max / 2
+    }
+
     /// The bytes that a buffer of `len` bytes takes from a budget: a power of two from 4 KiB to
     /// 1 MiB, or a multiple of 4 KiB above; nothing for an empty one.
     pub const fn cost(len: usize) -> usize {
@@ -99,12 +104,12 @@ impl Budget {
     /// `on_freed` is called as soon as bytes come back.
     pub(crate) fn reserve(&self, len: usize) -> Option<Reservation> {
         let bytes = Budget::cost(len);
-        if !self.0.count(bytes) {
+        if !self.0.count(bytes, self.0.bytes_max) {
             self.0.wanted.store(true, Ordering::SeqCst);
             // Whoever frees bytes lowers `in_use` and then looks at `wanted`; this side sets `wanted`
             // and then looks at `in_use` once more. One of the two sees the other: nobody waits for
             // bytes that are there.
-            if !self.0.count(bytes) {
+            if !self.0.count(bytes, self.0.bytes_max) {
                 return None;
             }
         }
@@ -144,11 +149,11 @@ impl Budget {
 }
 
 impl Shared {
-    /// Counts `bytes` as used if they are within the bound.
-    fn count(&self, bytes: usize) -> bool {
+    /// Counts `bytes` as used if then at most `max` are.
+    fn count(&self, bytes: usize, max: usize) -> bool {
         let count = |in_use: usize| {
             let sum = in_use.checked_add(bytes)?;
-            (sum <= self.bytes_max).then_some(sum)
+            (sum <= max).then_some(sum)
         };
         let (ok, now) = (Ordering::SeqCst, Ordering::SeqCst);
         self.in_use.fetch_update(ok, now, count).is_ok()
@@ -258,6 +263,18 @@ impl Reservation {
             Ok(slot) => Buffer::around(offset, len, Memory::Pinned(slot)),
             Err(reservation) => reservation.blocks(offset, len),
         }
+    }
+
+    /// Sets aside what a buffer of `len` bytes takes, instead of less, if half of the budget is free
+    /// besides: nobody shall wait for memory because others were given more than they must have.
+    pub(crate) fn raise(&mut self, len: usize) -> bool {
+        let bytes = Budget::cost(len);
+        let more = bytes.saturating_sub(self.bytes);
+        let raised = self.budget.0.count(more, self.budget.bytes_max() / 2);
+        if raised {
+            self.bytes += more;
+        }
+        raised
     }
 
     fn buffer_behind(mut self, skip: usize, len: usize) -> Buffer {

@@ -49,7 +49,7 @@ pub mod watch;
 pub use buffer::{Budget, Buffer};
 pub use disk::{Disk, Settings, StartError};
 pub use engine::{
-    Class, Completion, Direct, Done, EngineId, Entry, Job, Listing, Op, Ready, Reply, Terms,
+    Class, Completion, Direct, Done, EngineId, Entry, First, Job, Listing, Op, Ready, Reply, Terms,
     Variants,
 };
 pub use open::{Kind, Meta, OpenFile, Root, Symlinks};

@@ -12,7 +12,8 @@ use std::process::{Command, Output};
 use std::sync::{Arc, mpsc};
 
 use levity_disk::{
-    Class, Completion, Disk, Done, Job, Op, Ready, Reply, Root, Settings, Symlinks, guard, transmit,
+    Class, Completion, Disk, Done, First, Job, Op, Ready, Reply, Root, Settings, Symlinks, guard,
+    transmit,
 };
 use rustix::fs::Advice;
 use rustix::io::ReadWriteFlags;
@@ -202,7 +203,11 @@ impl Stage {
         let op = Op::Open {
             root: Arc::clone(&self.root),
             path: CString::new("file").unwrap(),
-            first: Some((0, 65_536)),
+            first: Some(First {
+                offset: 0,
+                len: 65_536,
+                len_max: 0,
+            }),
             variants: Box::default(),
         };
         let reply = Box::new(Answer(to));

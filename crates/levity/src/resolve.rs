@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use levity_disk::open::standing_in;
-use levity_disk::{Class, Kind, Meta, OpenFile, Ready, Variants};
+use levity_disk::{Class, First, Kind, Meta, OpenFile, Ready, Variants};
 use levity_wire::encoding::Coding;
 use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
@@ -26,6 +26,11 @@ use crate::worker::Worker;
 
 /// Bytes that come along with a cold open: all of a small file, the start of a large one.
 pub const FIRST_BYTES: usize = 128 * 1024;
+
+/// In bytes: a file of fewer comes whole with a cold open, while memory is ample. A disk that must move
+/// a head, or a network, takes as long to begin the second read as the first; larger files may be read
+/// past the page cache, but for their start.
+pub const WHOLE_BYTES: usize = 1 << 20;
 
 /// A file written more recently may change again without its time changing: file systems keep time
 /// in ticks, and clients compare seconds.
@@ -59,7 +64,7 @@ pub async fn resolve(
         now,
         codings: Codings::of(place, request),
         watched: None,
-        first: (request.head.method == Method::Get).then_some((0, FIRST_BYTES)),
+        first: first_bytes(place, request),
     };
     if let Some(hot) = worker.cache.fresh(&request.key, search.wanted(), now, ttl)
         && still_names(&hot, place)
@@ -70,9 +75,6 @@ pub async fn resolve(
         Some(Missing::Name) => return Err(Errno::NOENT.into()),
         Some(Missing::Index(directory)) => return Ok(Found::Directory(directory)),
         None => {}
-    }
-    if let Some((offset, _)) = &mut search.first {
-        *offset = likely_offset(request);
     }
     let trips_before = trips.count;
     let path = place.beneath(&request.path);
@@ -108,6 +110,22 @@ fn is_torn(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof
 }
 
+/// What a cold open brings along for `request`.
+fn first_bytes(place: &Place, request: &Request) -> Option<First> {
+    let len_max = match request.header("range") {
+        Some(_) => FIRST_BYTES,
+        None => place
+            .chunk_bytes
+            .unwrap_or(WHOLE_BYTES - 1)
+            .min(WHOLE_BYTES - 1),
+    };
+    (request.head.method == Method::Get).then(|| First {
+        offset: likely_offset(request),
+        len: FIRST_BYTES,
+        len_max,
+    })
+}
+
 /// Where the answer will probably start: a cold open reads from there. How a range from the end of
 /// the file begins cannot be known yet.
 fn likely_offset(request: &Request) -> u64 {
@@ -130,8 +148,8 @@ struct Search<'a> {
     codings: Codings,
     /// What its files are under already, as it was before any of them was opened.
     watched: Option<Watched>,
-    /// Offset and bytes to bring along; `None` when the answer has no body.
-    first: Option<(u64, usize)>,
+    /// What to bring along; `None` when the answer has no body.
+    first: Option<First>,
 }
 
 /// A file or a variant on its way to an entry.
@@ -251,7 +269,7 @@ impl Search<'_> {
         &self,
         path: &[u8],
         variants: Variants,
-        first: Option<(u64, usize)>,
+        first: Option<First>,
         trips: &mut Trips<'_>,
     ) -> io::Result<Opened> {
         let path = CString::new(path).map_err(|_| io::Error::from(Errno::NOENT))?;
@@ -392,7 +410,7 @@ impl Search<'_> {
         let content = Content::File(file);
         Ok(Chosen {
             entry: Arc::new(file::entry(form, meta, settled, content)),
-            ready: self.first.map(|(offset, _)| offset).zip(first),
+            ready: self.first.map(|first| first.offset).zip(first),
             keep: true,
         })
     }
@@ -408,7 +426,7 @@ impl Search<'_> {
     ) -> io::Result<Chosen> {
         let meta = file.meta();
         let (ready, stable) = match first {
-            Some(ready) if self.first.is_some_and(|(offset, _)| offset == 0) => (ready, stable),
+            Some(ready) if self.first.is_some_and(|first| first.offset == 0) => (ready, stable),
             _ => self.read_whole(&file, trips).await?,
         };
         if (ready.len() as u64) < meta.size {

@@ -20,18 +20,17 @@ use crate::cache::Content;
 use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::diagnostics;
 use crate::request::Request;
-use crate::resolve::FIRST_BYTES;
+use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
 use crate::respond::{Body, FileBody, Response, error::reason};
 use crate::trip::{Read, ReadAhead, Trips};
 
 /// The smallest read from the page cache, for a client that takes little at a time.
 const WINDOW_BYTES_MIN: usize = 16 * 1024;
 
-/// A file of as many bytes may be read past the page cache. A probe that misses makes the kernel read
-/// into it, so the first one asks for little.
-const LARGE_BYTES: u64 = 1 << 20;
-
 /// In bytes: a page on most machines.
+///
+/// A probe that misses makes the kernel read into the page cache, past which a large file may be read:
+/// so the first one there asks for little.
 const PROBE_BYTES: usize = 4096;
 
 /// The largest chunk asked of an engine, when the configuration names none.
@@ -377,7 +376,11 @@ impl Sender {
             self.read_in = trips.brought_in;
             return self.checked(read, 1);
         }
-        let bytes = self.next_bytes(trips, file.offset, file.remaining, self.chunk_bytes);
+        let auto = match self.untouched() && trips.may_bring_whole(file.remaining) {
+            true => WHOLE_BYTES,
+            false => self.chunk_bytes,
+        };
+        let bytes = self.next_bytes(trips, file.offset, file.remaining, auto);
         let class = if self.untouched() {
             Class::First
         } else {
@@ -570,10 +573,11 @@ impl Sender {
     /// buffer of their own, and those that the client does not take now are read again.
     async fn cached(&mut self, conn: &mut Conn, file: &FileBody) -> Result<Cached, Cut> {
         let worker = conn.worker.clone();
-        let window_bytes = match file.hot.warm.get() || file.hot.entry.meta.size < LARGE_BYTES {
-            true => self.window_bytes,
-            false => PROBE_BYTES,
-        };
+        let window_bytes =
+            match file.hot.warm.get() || file.hot.entry.meta.size < WHOLE_BYTES as u64 {
+                true => self.window_bytes,
+                false => PROBE_BYTES,
+            };
         let wanted = window_bytes.min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
         let head = &self.head[self.head_bytes..];
         let head_bytes = head.len();

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine::{self, Listing};
 use levity_disk::{
-    Class, Completion, Done, EngineId, Job, Op, OpenFile, Ready, Reply, Root, Terms, Variants,
+    Class, Completion, Done, EngineId, First, Job, Op, OpenFile, Ready, Reply, Root, Terms,
+    Variants,
 };
 use rustix::io::Errno;
 use tokio::sync::oneshot;
@@ -15,6 +16,7 @@ use tokio::time;
 
 use crate::absences::Absences;
 use crate::chunks::{Chunks, Trip};
+use crate::resolve::WHOLE_BYTES;
 use crate::route::Place;
 use crate::stats::{Ahead, WorkerStats};
 use crate::steps::{Steps, server_timing_metric};
@@ -185,6 +187,11 @@ impl<'a> Trips<'a> {
         self.chunk_bytes = place.chunk_bytes;
     }
 
+    /// Whether a first read may bring all of so many bytes, as the open of a cold file does.
+    pub fn may_bring_whole(&self, bytes: u64) -> bool {
+        bytes < WHOLE_BYTES as u64 && self.worker.disk.budget().is_ample()
+    }
+
     /// Opens beneath `root`, with `variants`, and reads `first`, in one trip. Waits before it when too
     /// many trips of this connection have found nothing.
     pub async fn open(
@@ -192,7 +199,7 @@ impl<'a> Trips<'a> {
         root: &Arc<Root>,
         path: CString,
         variants: Variants,
-        first: Option<(u64, usize)>,
+        first: Option<First>,
     ) -> io::Result<Opened> {
         if let Some(wait) = self.absences.wait(Instant::now(), self.absent_trips_max) {
             self.worker.stats.absences_waited();

@@ -48,8 +48,8 @@ pub enum Op {
         root: Arc<Root>,
         /// Relative, without a leading slash; `.` for the root itself.
         path: CString,
-        /// Offset and bytes to read at once; cut at the end of the file. `None` reads nothing.
-        first: Option<(u64, usize)>,
+        /// What to read at once. `None` reads nothing.
+        first: Option<First>,
         /// What may stand in for the file, opened on the same trip. Boxed, because most have none.
         variants: Box<Variants>,
     },
@@ -69,6 +69,19 @@ pub enum Op {
         /// Names to return at most; `Listing::truncated` says whether there were more.
         entries_max: usize,
     },
+}
+
+/// The bytes that an open brings along, cut at the end of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct First {
+    /// In bytes from the start of the file.
+    pub offset: u64,
+    /// In bytes.
+    pub len: usize,
+    /// If so many are all the rest of the file, and memory is ample ([`Budget::is_ample`]), they are
+    /// brought instead of `len`: where a read takes long to begin, one read of all costs little more
+    /// than one of the start. In bytes; less than `len` means `len`.
+    pub len_max: usize,
 }
 
 /// Other forms of a file that lie beside it.
@@ -304,10 +317,13 @@ impl Job {
 }
 
 impl Op {
-    /// Bytes of memory that it needs at most: those to read, with the whole blocks around them.
+    /// Bytes of memory that it needs: those to read, with the whole blocks around them. An open that
+    /// brings more than it must takes the rest when it knows how much that is.
     pub(crate) fn memory(&self) -> usize {
         match self {
-            Op::Open { first, .. } => first.map_or(0, |(offset, len)| buffer::span(offset, len)),
+            Op::Open { first, .. } => {
+                first.map_or(0, |first| buffer::span(first.offset, first.len))
+            }
             Op::Read { offset, len, .. } => buffer::span(*offset, *len),
             Op::List { .. } => 0,
         }

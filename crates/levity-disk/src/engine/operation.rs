@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{Done, Op, Ready, Ticket, Variants};
+use super::{Done, First, Op, Ready, Ticket, Variants};
 use crate::buffer::{ALIGNMENT, Buffer};
 use crate::listing;
 use crate::open::{self, Kind, Meta, OpenFile, Root};
@@ -23,7 +23,7 @@ pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
             variants,
         } => {
             let opening = Opening::open(&root, &path, &variants)?;
-            let Some((offset, len)) = opening.within(first) else {
+            let Some((offset, len)) = opening.within(first, ticket) else {
                 return Ok(opening.unread());
             };
             let buffer = read_from(opening.chosen(), offset, len, ticket)?;
@@ -80,12 +80,18 @@ impl Opening {
         variant.unwrap_or(&mut self.file)
     }
 
-    /// What to read of it: `first`, cut at its end.
-    pub(super) fn within(&self, first: Option<(u64, usize)>) -> Option<(u64, usize)> {
+    /// What to read of it, as offset and bytes: `first`, cut at its end, with memory in `ticket`.
+    pub(super) fn within(&self, first: Option<First>, ticket: &mut Ticket) -> Option<(u64, usize)> {
         let meta = self.chosen().meta;
-        let (offset, len) = first.filter(|_| meta.kind == Kind::Regular)?;
+        let First {
+            offset,
+            len,
+            len_max,
+        } = first.filter(|_| meta.kind == Kind::Regular)?;
         let left = meta.size.saturating_sub(offset);
-        Some((offset, usize::try_from(left).unwrap_or(len).min(len)))
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        let all = left > len && left <= len_max && ticket.takes_more(offset, left);
+        Some((offset, if all { left } else { left.min(len) }))
     }
 
     /// The outcome when nothing was read.

@@ -99,7 +99,7 @@ fn perform(op: Op, ticket: &mut Ticket, drain: &Drain) -> io::Result<Done> {
             variants,
         } => {
             let opening = Opening::open(&root, &path, &variants)?;
-            let Some((offset, len)) = opening.within(first) else {
+            let Some((offset, len)) = opening.within(first, ticket) else {
                 return Ok(opening.unread());
             };
             match bring(opening.chosen(), offset, len, ticket, drain)? {

@@ -74,7 +74,7 @@ pub(super) fn begin(work: Work, pass_on: impl FnOnce(Read)) {
         Ok(opening) => opening,
         Err(error) => return ticket.finish(Err(error)),
     };
-    match opening.within(first) {
+    match opening.within(first, &mut ticket) {
         None => ticket.finish(Ok(opening.unread())),
         Some((offset, len)) => {
             let target = Target::Opening(Box::new(opening));

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::operation::Opening;
-use super::{Description, Done, Engine, Given, Op, Ready, Started, Unavailable, Work};
+use super::{Description, Done, Engine, Given, Op, Ready, Started, Ticket, Unavailable, Work};
 use crate::listing;
 use crate::open::OpenFile;
 
@@ -32,8 +32,9 @@ struct Inline;
 
 impl Engine for Inline {
     fn submit(&self, work: Work) {
-        if let Some((op, ticket)) = work.begin() {
-            ticket.finish(perform(op));
+        if let Some((op, mut ticket)) = work.begin() {
+            let result = perform(op, &mut ticket);
+            ticket.finish(result);
         }
     }
 
@@ -46,7 +47,7 @@ impl Engine for Inline {
     }
 }
 
-fn perform(op: Op) -> io::Result<Done> {
+fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
     match op {
         Op::Open {
             root,
@@ -55,7 +56,7 @@ fn perform(op: Op) -> io::Result<Done> {
             variants,
         } => {
             let opening = Opening::open(&root, &path, &variants)?;
-            Ok(match opening.within(first) {
+            Ok(match opening.within(first, ticket) {
                 None => opening.unread(),
                 Some((offset, len)) => opening.handed_over(|file| page_cache(file, offset, len)),
             })

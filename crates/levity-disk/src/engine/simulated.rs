@@ -183,7 +183,7 @@ impl Simulation {
     fn perform(&self, op: Op, ticket: &mut Ticket, job: u64) -> io::Result<Done> {
         self.wait_while_frozen(&path(&op))?;
         let offset = match &op {
-            Op::Open { first, .. } => first.map_or(0, |(offset, _)| offset),
+            Op::Open { first, .. } => first.map_or(0, |first| first.offset),
             Op::Read { offset, .. } => *offset,
             Op::List { .. } => 0,
         };

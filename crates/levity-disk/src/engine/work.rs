@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::{Completion, Done, EngineId, Job, Op, Reply};
 use crate::arena::Keeper;
-use crate::buffer::{Buffer, Reservation};
+use crate::buffer::{self, Buffer, Reservation};
 use crate::flight::Flight;
 use crate::ghosts::Asker;
 use crate::open::OpenFile;
@@ -153,6 +153,12 @@ impl Ticket {
     /// As [`Ticket::blocks`].
     pub(crate) fn pinned(&mut self, pinned: &Arc<Pinned>, offset: u64, len: usize) -> Buffer {
         self.memory().pinned(pinned, offset, len)
+    }
+
+    /// Sets memory aside for `len` bytes from `offset` instead of fewer, if there is plenty.
+    pub(super) fn takes_more(&mut self, offset: u64, len: usize) -> bool {
+        let memory = self.memory.as_mut();
+        memory.is_some_and(|memory| memory.raise(buffer::span(offset, len)))
     }
 
     fn memory(&mut self) -> Reservation {

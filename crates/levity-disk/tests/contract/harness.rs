@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine;
 use levity_disk::{
-    Budget, Class, Completion, Direct, Disk, Done, Job, Listing, Op, OpenFile, Ready, Reply, Root,
-    Settings, Symlinks,
+    Budget, Class, Completion, Direct, Disk, Done, First, Job, Listing, Op, OpenFile, Ready, Reply,
+    Root, Settings, Symlinks,
 };
 use tempfile::TempDir;
 
@@ -250,8 +250,17 @@ pub fn open_op(root: &Arc<Root>, path: &str, first: Option<(u64, usize)>) -> Op 
     Op::Open {
         root: Arc::clone(root),
         path: CString::new(path).unwrap(),
-        first,
+        first: first.map(exactly),
         variants: Box::default(),
+    }
+}
+
+/// So many bytes from an offset, no more if there are more.
+pub fn exactly((offset, len): (u64, usize)) -> First {
+    First {
+        offset,
+        len,
+        len_max: len,
     }
 }
 

@@ -216,7 +216,7 @@ mod cases {
         let op = Op::Open {
             root: Arc::clone(root),
             path: CString::new("file").unwrap(),
-            first,
+            first: first.map(exactly),
             variants: Box::new(Variants {
                 paths: paths.collect(),
                 preferred,

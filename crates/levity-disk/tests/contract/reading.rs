@@ -8,6 +8,8 @@ for_every_engine![
     at_the_end,
     far_beyond_the_end,
     first_is_cut_at_the_end,
+    first_is_all_of_a_file,
+    first_is_not_all_where_memory_is_short,
     short_read,
     sparse_tail,
     ten_thousand,
@@ -21,7 +23,7 @@ mod cases {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, mpsc};
 
-    use levity_disk::{Class, Completion, Done, Kind, Reply, Root, Symlinks};
+    use levity_disk::{Class, Completion, Disk, Done, First, Kind, Op, Reply, Root, Symlinks};
 
     use crate::harness::*;
 
@@ -95,6 +97,69 @@ mod cases {
                 .first
                 .is_none()
         );
+    }
+
+    pub fn first_is_all_of_a_file(rig: &Rig) {
+        let disk = rig.disk();
+        rig.write("file", 300_001);
+        let brought = |offset, len_max| {
+            let first = First {
+                offset,
+                len: 4096,
+                len_max,
+            };
+            let first = first_of(&disk, rig, first);
+            assert!(is_pattern(&first, offset));
+            first.len()
+        };
+        assert_eq!(brought(0, 300_000), 4096, "more than the most");
+        assert_eq!(brought(0, 300_001), 300_001);
+        assert_eq!(brought(100_001, 200_000), 200_000, "all of the rest");
+        assert_eq!(brought(299_001, 0), 1000);
+        assert_eq!(brought(300_001, usize::MAX), 0);
+        all_memory_is_back(&disk);
+    }
+
+    pub fn first_is_not_all_where_memory_is_short(rig: &Rig) {
+        let half = 1 << 20;
+        let disk = rig.disk_with(|settings| settings.buffer_bytes_max = 2 * half);
+        rig.write("file", half);
+        let all = First {
+            offset: 0,
+            len: 4096,
+            len_max: usize::MAX,
+        };
+        assert_eq!(first_of(&disk, rig, all).len(), half);
+        let page = disk.budget().buffer(1).unwrap();
+        let start = first_of(&disk, rig, all);
+        assert!(start.len() == 4096 && is_pattern(&start, 0));
+        drop(page);
+        all_memory_is_back(&disk);
+    }
+
+    fn first_of(disk: &Disk, rig: &Rig, first: First) -> Vec<u8> {
+        let Op::Open {
+            root,
+            path,
+            variants,
+            ..
+        } = open_op(&rig.root(), "file", None)
+        else {
+            unreachable!()
+        };
+        let op = Op::Open {
+            root,
+            path,
+            variants,
+            first: Some(first),
+        };
+        let Done::Opened {
+            first: Some(ready), ..
+        } = ask(disk, op).unwrap()
+        else {
+            panic!("no bytes came along")
+        };
+        bytes(disk, ready).unwrap()
     }
 
     /// Half of the file is in the page cache: a single read of a ring may stop there.

@@ -374,7 +374,7 @@ const CHUNK: Key = key(
     "chunk",
     Kind::Size(bounds("4KiB", "16MiB")),
     Some("auto"),
-    "Bytes per read, a multiple of 4KiB. `\"auto\"` begins with 128KiB and goes up to 512KiB for a client that keeps up, or 1MiB from a disk that takes 2 ms for a read.",
+    "Bytes per read, a multiple of 4KiB. `\"auto\"` begins with 128KiB, or all of a file of less than 1MiB, and goes up to 512KiB for a client that keeps up, or 1MiB from a disk that takes 2 ms for a read.",
 );
 const CHUNK_HERE: Key = Key {
     doc: "Bytes per read, a multiple of 4KiB, at most `disk.buffer_bytes`.",

@@ -1,5 +1,7 @@
 //! How the chunks of a file travel: read ahead, aligned, and copied nowhere.
 
+use std::path::Path;
+
 use crate::support::{Launch, Server, Tree, assert_same, per_engine};
 
 const LARGE: usize = 9_000_001;
@@ -66,4 +68,28 @@ fn the_next_chunk_is_read_ahead() {
     assert!(ahead("used") > 10.0, "{}", ahead("used"));
     assert_eq!(ahead("unused"), 0.0);
     assert!(metrics.sum("levity_disk_direct_reads_total{engine=\"threads\"}") > 100.0);
+}
+
+/// On tmpfs, where every byte takes a trip.
+#[test]
+fn a_file_below_a_mebibyte_comes_with_its_open() {
+    let folder = Path::new("/dev/shm");
+    if !folder.is_dir() {
+        println!("left out: no {}", folder.display());
+        return;
+    }
+    let tree = Tree::inside(folder);
+    let below = tree.filled("below", (1 << 20) - 1);
+    let above = tree.filled("above", 1 << 20);
+    let trips = |disk, path, expected: &[u8], engine| {
+        let server = server(&tree, engine, disk);
+        assert_same(&server.get(path).body, expected);
+        let metrics = server.metrics(&server.own("admin.sock"));
+        metrics.sum("levity_disk_service_seconds_count")
+    };
+    for engine in ["threads", "simulated"] {
+        assert_eq!(trips("", "/below", &below, engine), 1.0, "{engine}");
+        assert!(trips("", "/above", &above, engine) > 1.0, "{engine}");
+        assert!(trips("chunk = \"64KiB\"", "/below", &below, engine) > 1.0);
+    }
 }
