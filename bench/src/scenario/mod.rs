@@ -295,8 +295,8 @@ pub struct Measured<P> {
     pub passes: Vec<P>,
 }
 
-/// Measures every row in every pass: A B C, then A B C again, so that a slow minute of the machine
-/// hits all rows and not one.
+/// Measures every row in every pass: A B C, then B C A, so that a slow minute of the machine hits all
+/// rows and not one, and none has the same row before it in every pass.
 fn interleaved<P>(
     rows: &[Row],
     passes: usize,
@@ -310,12 +310,19 @@ fn interleaved<P>(
         })
         .collect();
     for pass in 1..=passes {
-        for (row, measured) in rows.iter().zip(&mut measured) {
+        for number in order(rows.len(), pass) {
+            let row = &rows[number];
             eprintln!("levity-bench: pass {pass} of {passes}: {}", row.name);
-            measured.passes.push(measure(row, pass as u64)?);
+            measured[number].passes.push(measure(row, pass as u64)?);
         }
     }
     Ok(measured)
+}
+
+/// The rows of a pass, of which the first is 1, in their order: each begins a third further on.
+fn order(rows: usize, pass: usize) -> impl Iterator<Item = usize> {
+    let first = (pass - 1) * rows.div_ceil(3);
+    (first..first + rows).map(move |number| number % rows)
 }
 
 impl<P> Measured<P> {
@@ -369,6 +376,15 @@ mod tests {
         assert_eq!(variant(Disk::Delay, 4), "-4-spindles");
         assert_eq!(variant(Disk::Seek, 2), "-seek-2-spindles");
         assert_eq!(variant(Disk::Native, 2), "-native");
+    }
+
+    #[test]
+    fn every_row_is_in_every_pass_at_another_place() {
+        let passes = [1, 2, 3].map(|pass| order(7, pass).collect::<Vec<_>>());
+        assert_eq!(passes[0], [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(passes[1], [3, 4, 5, 6, 0, 1, 2]);
+        assert_eq!(passes[2], [6, 0, 1, 2, 3, 4, 5]);
+        assert_eq!(order(1, 3).collect::<Vec<_>>(), [0]);
     }
 
     #[test]

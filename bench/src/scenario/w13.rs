@@ -121,7 +121,7 @@ fn measure(rig: &Rig, row: &Row, (set, clients): (ColdSet, usize), pass: u64) ->
     Ok(Pass {
         bytes: set.bytes,
         clients,
-        walker: Side::measure(rig, || walk.start(rig.load_cpu())?.report())?,
+        walker: Side::measure(rig, || walk.start(rig.server_cpu())?.report())?,
         one: ask(&files[0], 1)?,
         herd: ask(&files[1], clients)?,
     })

@@ -66,7 +66,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
         name: "w3".into(),
         caption: format!(
             "Cold files, each once, {CLIENTS} at a time, caches dropped before each pass. E: the server's body bytes/s over \
-             those of a walker that opens, stats, reads and closes the same files with {CLIENTS} threads right before. \
+             those of a walker that opens, stats, reads and closes the same files with {CLIENTS} threads on the server's CPU right before. \
              Bar: E >= {E_MIN}. nginx-best-filled need not \
              open files, which the walker does, so its E is above what a first visit allows. Median of {} interleaved passes (lowest to highest).",
             run.passes
@@ -81,7 +81,7 @@ fn measure(rig: &Rig, row: &Row, set: ColdSet, pass: u64, seconds: f64) -> Resul
     let count = files_of_a_pass(rig, set, seconds);
     let list = rig.list(&set, pass, count)?;
     let walk = Walk::new(&rig.docroot, &list);
-    let walker = Side::measure(rig, || walk.start(rig.load_cpu())?.report())?;
+    let walker = Side::measure(rig, || walk.start(rig.server_cpu())?.report())?;
     let server = Server::start(rig, row)?;
     if row.is_filled() {
         server.fill_cache_of_open_files(rig, &set)?;

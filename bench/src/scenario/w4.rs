@@ -108,7 +108,7 @@ fn measure(
     let count = files_of_a_pass(rig.is_slow(), set, run.seconds);
     let list = rig.list(&set, pass, count)?;
     let walk = Walk::new(&rig.docroot, &list);
-    let walker = Side::measure(rig, || walk.start(rig.load_cpu())?.report())?;
+    let walker = Side::measure(rig, || walk.start(rig.server_cpu())?.report())?;
     let server = Server::start(rig, row)?;
     let mut load = Load::new(server.address, "", CONNECTIONS, SECONDS_MAX);
     load.list = Some(list);

@@ -165,7 +165,7 @@ impl Bench<'_> {
             .collect();
         let chunk = step.chunk_bytes.unwrap_or(CHUNK_OF_ITS_OWN);
         self.rig.drop_caches()?;
-        let limit = fio::streams(&files, chunk, self.run.seconds, self.rig.load_cpu())?;
+        let limit = fio::streams(&files, chunk, self.run.seconds, self.rig.server_cpu())?;
         self.limits.insert((step, pass), limit);
         Ok(limit)
     }

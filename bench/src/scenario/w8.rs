@@ -108,7 +108,7 @@ impl Bench<'_> {
         let list = self.list(self.pass)?;
         let mut walk = Walk::new(&self.rig.docroot, &list);
         walk.missing_ok = true;
-        let walker = Side::measure(self.rig, || walk.start(self.rig.load_cpu())?.report())?;
+        let walker = Side::measure(self.rig, || walk.start(self.rig.server_cpu())?.report())?;
         let server = Server::start(self.rig, row)?;
         let before = server.metrics()?;
         let side = Side::measure(self.rig, || self.load(&server, list))?;

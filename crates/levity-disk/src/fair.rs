@@ -58,6 +58,15 @@ impl<T> FairQueue<T> {
         }
     }
 
+    /// A job of `stream` has cost so many bytes more than was known when it came.
+    pub(crate) fn charge(&mut self, stream: u64, bytes: usize) {
+        if self.jobs.is_empty() {
+            return;
+        }
+        let clock = self.clocks.entry(stream).or_insert(0);
+        *clock = self.now.max(*clock) + bytes as u64;
+    }
+
     /// Whose turn it is.
     pub(crate) fn front(&self) -> Option<&T> {
         self.jobs.first_key_value().map(|(_, costly)| &costly.job)
@@ -127,6 +136,28 @@ mod tests {
         }
         let (least, most) = (bytes.iter().min().unwrap(), bytes.iter().max().unwrap());
         assert!(*least * 10 > *most * 9, "{bytes:?}");
+    }
+
+    /// As before, but half of what they cost is known only afterwards.
+    #[test]
+    fn what_a_job_costs_may_be_known_late() {
+        let mut queue = FairQueue::default();
+        let mut bytes = [0; 3];
+        (0..3).for_each(|stream| queue.push(stream, 1 << 17, stream));
+        for _ in 0..2000 {
+            let stream = queue.pop().unwrap();
+            bytes[stream as usize] += 1 << 17;
+            if stream == 0 {
+                bytes[0] += 7 << 17;
+                queue.charge(stream, 7 << 17);
+            }
+            queue.push(stream, 1 << 17, stream);
+        }
+        let (least, most) = (bytes.iter().min().unwrap(), bytes.iter().max().unwrap());
+        assert!(*least * 10 > *most * 9, "{bytes:?}");
+        order(&mut queue);
+        queue.charge(1, 1 << 20);
+        assert!(queue.clocks.is_empty(), "there is nobody to be fair to");
     }
 
     /// As many new connections as the disk can serve, each with one job: the others go on.

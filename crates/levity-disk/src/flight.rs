@@ -26,6 +26,8 @@ pub(crate) struct Flight {
     /// Whose lane it is in.
     pub(crate) device: u64,
     pub(crate) class: Class,
+    /// For whom it is done: the first who asked.
+    pub(crate) stream: u64,
     terms: Terms,
     /// When the first asked.
     pub(crate) since: Instant,
@@ -58,6 +60,7 @@ impl Flight {
             op: job.op.clone(),
             device: job.op.device(),
             class: job.class,
+            stream: job.stream,
             terms: job.terms,
             since,
             delivered: AtomicUsize::new(0),

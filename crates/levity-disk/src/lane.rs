@@ -199,6 +199,7 @@ impl Lane {
         self.first_in_flight -= usize::from(flight.class == Class::First);
         self.bytes_in_flight -= flight.op.memory();
         self.pulse.came_back(now, self.in_flight == 0);
+        self.charge(flight);
         let sample = Sample {
             latency: flight.latency(now),
             bytes: flight.delivered(),
@@ -206,6 +207,14 @@ impl Lane {
         };
         self.depth.came_back(now, sample);
         self.tell();
+    }
+
+    /// An open may have brought more than it was taken for.
+    fn charge(&mut self, flight: &Flight) {
+        let surplus = flight.delivered().saturating_sub(flight.op.memory());
+        if surplus > 0 {
+            self.queue(flight.class).charge(flight.stream, surplus);
+        }
     }
 
     /// Looks at the clock. If the device is dead, the jobs of class `First` that wait are taken out when
