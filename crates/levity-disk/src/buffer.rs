@@ -77,9 +77,14 @@ impl Budget {
         self.0.in_use.load(Ordering::SeqCst)
     }
 
-    /// Whether more may be taken than must be: at most half is in use.
-    pub fn is_ample(&self) -> bool {
-        self.in_use() <= self.0.bytes_max / 2
+    /// Whether a buffer of `len` bytes may be taken where a smaller one would do: a quarter holds all that
+    /// is in use then, so that neither reads that must be made nor those made ahead find less.
+    pub fn is_ample(&self, len: usize) -> bool {
+        self.in_use().saturating_add(Budget::cost(len)) <= self.ample_max()
+    }
+
+    fn ample_max(&self) -> usize {
+        self.0.bytes_max / 4
     }
 
     /// The bytes that a buffer of `len` bytes takes from a budget: a power of two from 4 KiB to
@@ -265,12 +270,12 @@ impl Reservation {
         }
     }
 
-    /// Sets aside what a buffer of `len` bytes takes, instead of less, if half of the budget is free
-    /// besides: nobody shall wait for memory because others were given more than they must have.
+    /// Sets aside what a buffer of `len` bytes takes, instead of less, while there is plenty: see
+    /// [`Budget::is_ample`].
     pub(crate) fn raise(&mut self, len: usize) -> bool {
         let bytes = Budget::cost(len);
         let more = bytes.saturating_sub(self.bytes);
-        let raised = self.budget.0.count(more, self.budget.bytes_max() / 2);
+        let raised = self.budget.0.count(more, self.budget.ample_max());
         if raised {
             self.bytes += more;
         }

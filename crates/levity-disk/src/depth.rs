@@ -26,7 +26,7 @@ pub(crate) const DEPTH_MAX: usize = 32;
 const DEPTH_MIN: usize = 2;
 
 /// Bytes in flight, unless it is a single job. What opens bring beyond their first bytes is not among
-/// them, because it is not known before: they do so while half of the memory is free.
+/// them, because it is not known before: they do so while memory is ample.
 const BYTES_MAX: usize = 16 << 20;
 
 /// A window is judged after this time at least...

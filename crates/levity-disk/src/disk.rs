@@ -313,6 +313,11 @@ impl Disk {
         &self.reason
     }
 
+    /// What there is to know of how an engine of [`Disk::engine_for`] was started, by its own name.
+    pub fn note(&self, engine: &str) -> Option<&str> {
+        self.scheduler.engines().note(engine)
+    }
+
     /// The memory for buffers, for [`Ready::into_bytes`].
     pub fn budget(&self) -> &Budget {
         self.scheduler.budget()

@@ -102,6 +102,12 @@ impl Engines {
         self.all().filter_map(|(_, at_work)| at_work.engine.note())
     }
 
+    /// See [`Engine::note`]; of the engine called `name`, if it is at work.
+    pub(crate) fn note(&self, name: &str) -> Option<&str> {
+        let mut all = self.all();
+        all.find(|(id, _)| id.name() == name)?.1.engine.note()
+    }
+
     /// The engine `id`, which has been started.
     pub(crate) fn get(&self, id: EngineId) -> &dyn Engine {
         &*self.at_work(id).engine

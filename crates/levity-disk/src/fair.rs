@@ -65,6 +65,8 @@ impl<T> FairQueue<T> {
         }
         let clock = self.clocks.entry(stream).or_insert(0);
         *clock = self.now.max(*clock) + bytes as u64;
+        // As in `pop`: a stream that comes once never pays, and those that stay must not fall behind it.
+        self.now += bytes as u64 / (2 * self.jobs.len() as u64);
     }
 
     /// Whose turn it is.
@@ -138,7 +140,7 @@ mod tests {
         assert!(*least * 10 > *most * 9, "{bytes:?}");
     }
 
-    /// As before, but half of what they cost is known only afterwards.
+    /// As before, but most of what one of them costs is known only afterwards.
     #[test]
     fn what_a_job_costs_may_be_known_late() {
         let mut queue = FairQueue::default();
@@ -173,6 +175,27 @@ mod tests {
         }
         assert_eq!(turns, 3);
         assert!(queue.clocks.len() < 200);
+    }
+
+    /// The same where most of what each costs is known only when it has been served: the one that stays
+    /// has about what it has if all is known beforehand.
+    #[test]
+    fn newcomers_that_cost_more_than_they_said_do_not_starve_anyone() {
+        let turns = |said: usize, surplus: usize| {
+            let mut queue = FairQueue::default();
+            (0..11).for_each(|stream| queue.push(stream, said, stream));
+            let mut turns = 0;
+            for newcomer in 11..2000 {
+                let stream = queue.pop().unwrap();
+                queue.charge(stream, surplus);
+                let next = if stream == 0 { 0 } else { newcomer };
+                turns += u32::from(stream == 0);
+                queue.push(next, said, next);
+            }
+            turns
+        };
+        let (known, late) = (turns(1 << 20, 0), turns(1 << 17, 7 << 17));
+        assert!(late * 3 > known * 2, "{late} turns instead of {known}");
     }
 
     /// What a connection did not use in its absence is not owed to it.

@@ -212,7 +212,8 @@ impl Lane {
     /// An open may have brought more than it was taken for.
     fn charge(&mut self, flight: &Flight) {
         let surplus = flight.delivered().saturating_sub(flight.op.memory());
-        if surplus > 0 {
+        // What was read ahead stood in no queue.
+        if surplus > 0 && flight.class != Class::Prefetch {
             self.queue(flight.class).charge(flight.stream, surplus);
         }
     }

@@ -45,6 +45,10 @@ pub(crate) fn bytes_for(budget: &Budget) -> usize {
 /// The memory, and which of its slots are free.
 pub(crate) struct Pinned {
     block: Block,
+    /// Bytes before the first that a huge page can begin with: kernels before 6.7 map anywhere.
+    skip: usize,
+    /// How many there are from there, in bytes.
+    bytes: usize,
     /// Has a place for each, so that no push waits for a pop.
     free: ArrayQueue<usize>,
 }
@@ -55,21 +59,33 @@ impl Pinned {
     /// # Errors
     /// Those of `mmap`.
     pub(crate) fn new(bytes: usize) -> io::Result<Arc<Pinned>> {
-        let block = Block::map(bytes)?;
+        let block = Block::map(bytes + STEP_BYTES)?;
         block.ask_for_huge_pages();
+        let skip = block.start().align_offset(STEP_BYTES);
         let free = ArrayQueue::new(bytes / SLOT_BYTES);
         for number in 0..free.capacity() {
             free.push(number).expect("it has a place for each");
         }
-        Ok(Arc::new(Pinned { block, free }))
+        Ok(Arc::new(Pinned {
+            block,
+            skip,
+            bytes,
+            free,
+        }))
     }
 
     /// All of it, to be registered as one buffer.
     pub(crate) fn as_iovec(&self) -> libc::iovec {
         libc::iovec {
-            iov_base: self.block.start().as_ptr().cast(),
-            iov_len: self.block.bytes(),
+            iov_base: self.at(0).as_ptr().cast(),
+            iov_len: self.bytes,
         }
+    }
+
+    fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset <= self.bytes && self.skip + self.bytes <= self.block.bytes());
+        // SAFETY: within the mapping.
+        unsafe { self.block.start().add(self.skip + offset) }
     }
 
     /// A slot for a read of `bytes` bytes, for which there is `reservation`; gives that back when the
@@ -115,9 +131,8 @@ impl Slot {
 
     fn start(&self) -> NonNull<u8> {
         let offset = self.number * SLOT_BYTES;
-        assert!(offset + SLOT_BYTES <= self.of.block.bytes());
-        // SAFETY: within the mapping.
-        unsafe { self.of.block.start().add(offset) }
+        assert!(offset + SLOT_BYTES <= self.of.bytes);
+        self.of.at(offset)
     }
 }
 

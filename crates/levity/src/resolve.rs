@@ -112,12 +112,12 @@ fn is_torn(error: &io::Error) -> bool {
 
 /// What a cold open brings along for `request`.
 fn first_bytes(place: &Place, request: &Request) -> Option<First> {
-    let len_max = match request.header("range") {
-        Some(_) => FIRST_BYTES,
-        None => place
+    let may_want_less = ["range", "if-none-match", "if-modified-since"];
+    let len_max = match may_want_less.map(|name| request.header(name)) {
+        [None, None, None] => place
             .chunk_bytes
-            .unwrap_or(WHOLE_BYTES - 1)
-            .min(WHOLE_BYTES - 1),
+            .map_or(WHOLE_BYTES - 1, |bytes| bytes.min(WHOLE_BYTES - 1)),
+        _ => FIRST_BYTES,
     };
     (request.head.method == Method::Get).then(|| First {
         offset: likely_offset(request),
@@ -396,10 +396,13 @@ impl Search<'_> {
         let Candidate { file, known, .. } = candidate;
         let meta = file.meta();
         let needs_body = self.first.is_some();
+        let offset = self.first.map(|first| first.offset);
         if let Some(entry) = known.filter(|entry| entry.suffices(needs_body)) {
+            // Of the version that the entry speaks of; what is kept in memory needs no other copy.
+            let of_entry = stable && matches!(entry.content, Content::File(_));
             return Ok(Chosen {
                 entry,
-                ready: None,
+                ready: offset.zip(first.filter(|_| of_entry)),
                 keep: true,
             });
         }
@@ -410,7 +413,7 @@ impl Search<'_> {
         let content = Content::File(file);
         Ok(Chosen {
             entry: Arc::new(file::entry(form, meta, settled, content)),
-            ready: self.first.map(|first| first.offset).zip(first),
+            ready: offset.zip(first),
             keep: true,
         })
     }

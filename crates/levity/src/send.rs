@@ -22,7 +22,7 @@ use crate::diagnostics;
 use crate::request::Request;
 use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
 use crate::respond::{Body, FileBody, Response, error::reason};
-use crate::trip::{Read, ReadAhead, Trips};
+use crate::trip::{Read, ReadAhead, Trips, is_refused};
 
 /// The smallest read from the page cache, for a client that takes little at a time.
 const WINDOW_BYTES_MIN: usize = 16 * 1024;
@@ -376,21 +376,37 @@ impl Sender {
             self.read_in = trips.brought_in;
             return self.checked(read, 1);
         }
-        let auto = match self.untouched() && trips.may_bring_whole(file.remaining) {
-            true => WHOLE_BYTES,
-            false => self.chunk_bytes,
-        };
-        let bytes = self.next_bytes(trips, file.offset, file.remaining, auto);
-        let class = if self.untouched() {
-            Class::First
-        } else {
-            Class::Next
-        };
-        let read = trips.read(&file.file, file.offset, bytes, class).await;
-        let read = read.map_err(Cut::Unreadable)?;
+        let bytes = self.next_bytes(trips, file.offset, file.remaining, self.chunk_bytes);
+        let (read, enough) = match self.untouched() {
+            true => self.first_chunk(file, bytes, trips).await,
+            false => {
+                let read = trips.read(&file.file, file.offset, bytes, Class::Next);
+                read.await.map(|read| (read, 1))
+            }
+        }
+        .map_err(Cut::Unreadable)?;
         self.read_in = trips.brought_in;
-        let enough = if self.untouched() { bytes } else { 1 };
         self.checked(read, enough)
+    }
+
+    /// Reads `bytes`, or all that is to be sent if that is little and there is memory for it; tells how
+    /// many were asked for.
+    async fn first_chunk(
+        &self,
+        file: &FileBody,
+        bytes: usize,
+        trips: &mut Trips<'_>,
+    ) -> io::Result<(Read, usize)> {
+        if trips.may_bring_whole(file.remaining) {
+            let all = self.next_bytes(trips, file.offset, file.remaining, WHOLE_BYTES);
+            match trips.read(&file.file, file.offset, all, Class::First).await {
+                // Others were quicker to take the memory; there may be enough for less.
+                Err(error) if all > bytes && is_refused(&error) => {}
+                read => return Ok((read?, all)),
+            }
+        }
+        let read = trips.read(&file.file, file.offset, bytes, Class::First);
+        Ok((read.await?, bytes))
     }
 
     fn checked(&self, read: Read, enough: usize) -> Result<Read, Cut> {
@@ -437,8 +453,8 @@ impl Sender {
             }
             Ready::Pipe { pipe, .. } => {
                 let splice = async |sender: &mut Self, conn: &mut Conn| {
-                    let call = |socket: BorrowedFd<'_>, at| {
-                        transmit::splice(pipe.as_fd(), socket, bytes - at)
+                    let call = |socket: BorrowedFd<'_>, _, turn| {
+                        transmit::splice(pipe.as_fd(), socket, turn)
                     };
                     sender.moved(conn, bytes, call).await
                 };
@@ -446,8 +462,8 @@ impl Sender {
             }
             Ready::Shared { memory, offset, .. } => {
                 let send = async |sender: &mut Self, conn: &mut Conn| {
-                    let call = |socket: BorrowedFd<'_>, at| {
-                        transmit::send_shared(socket, &memory, offset + at as u64, bytes - at)
+                    let call = |socket: BorrowedFd<'_>, at, turn| {
+                        transmit::send_shared(socket, &memory, offset + at, turn)
                     };
                     sender.moved(conn, bytes, call).await
                 };
@@ -458,9 +474,8 @@ impl Sender {
             Ready::PageCache { file, offset, .. } => {
                 let worker = conn.worker.clone();
                 let send = async |sender: &mut Self, conn: &mut Conn| {
-                    let call = |socket: BorrowedFd<'_>, at: usize| {
-                        let (at, turn) = (offset + at as u64, (bytes - at).min(TURN_BYTES_MAX));
-                        let sendfile = || transmit::sendfile(socket, &file, at, turn);
+                    let call = |socket: BorrowedFd<'_>, at, turn| {
+                        let sendfile = || transmit::sendfile(socket, &file, offset + at, turn);
                         let (sent, slept) = usage::slept_during(sendfile);
                         if slept {
                             worker.stats.sendfile_waited();
@@ -508,17 +523,22 @@ impl Sender {
         Ok((self.body_bytes - before) as usize)
     }
 
-    /// Moves bytes to the socket by a system call that takes them from a descriptor.
+    /// Moves bytes to the socket by a system call that takes them from a descriptor: it is told at which
+    /// of them to begin, and how many make a turn.
     async fn moved(
         &mut self,
         conn: &mut Conn,
         bytes: usize,
-        mut call: impl FnMut(BorrowedFd<'_>, usize) -> io::Result<usize>,
+        mut call: impl FnMut(BorrowedFd<'_>, u64, usize) -> io::Result<usize>,
     ) -> Result<(), Cut> {
         self.head_with_more(conn).await?;
         let mut sent = 0;
         while sent < bytes {
-            match conn.stream.try_move(|socket| call(socket, sent)) {
+            let turn = (bytes - sent).min(TURN_BYTES_MAX);
+            match conn
+                .stream
+                .try_move(|socket| call(socket, sent as u64, turn))
+            {
                 Ok(0) => return Err(Cut::Unreadable(io::ErrorKind::UnexpectedEof.into())),
                 Ok(moved) => {
                     sent += moved;
@@ -556,10 +576,13 @@ impl Sender {
         Ok(())
     }
 
-    /// One write of what is left of the head, then `bytes`; tells how many of `bytes` left.
+    /// One write of what is left of the head, then `bytes`; tells how many of `bytes` left. No more than
+    /// a turn's worth: the kernel would copy a mebibyte into a socket that has room for it while others
+    /// wait.
     async fn push(&mut self, conn: &mut Conn, bytes: &[u8]) -> Result<usize, Cut> {
         let head = &self.head[self.head_bytes..];
-        let slices = [IoSlice::new(head), IoSlice::new(bytes)];
+        let turn = &bytes[..bytes.len().min(TURN_BYTES_MAX)];
+        let slices = [IoSlice::new(head), IoSlice::new(turn)];
         let head_bytes = head.len();
         let pushed = patiently(conn, |conn, context| {
             conn.stream.poll_write(context, &slices)

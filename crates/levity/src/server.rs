@@ -331,8 +331,10 @@ impl Server {
         let engine = self.disk.engine();
         say(format_args!("disk engine {engine}: {}", self.disk.reason()));
         for engine in self.service.config.place_engines() {
+            let note = self.disk.note(engine);
+            let note = note.map(|note| format!("; {note}")).unwrap_or_default();
             say(format_args!(
-                "disk engine {engine}: for the sites and routes that name it"
+                "disk engine {engine}: for the sites and routes that name it{note}"
             ));
         }
         for root in self.service.roots() {

@@ -189,7 +189,7 @@ impl<'a> Trips<'a> {
 
     /// Whether a first read may bring all of so many bytes, as the open of a cold file does.
     pub fn may_bring_whole(&self, bytes: u64) -> bool {
-        bytes < WHOLE_BYTES as u64 && self.worker.disk.budget().is_ample()
+        bytes < WHOLE_BYTES as u64 && self.worker.disk.budget().is_ample(bytes as usize)
     }
 
     /// Opens beneath `root`, with `variants`, and reads `first`, in one trip. Waits before it when too
@@ -375,6 +375,11 @@ fn read_of(completion: Completion, chunk: Option<usize>) -> io::Result<Read> {
         }),
         other => unreachable!("a read was answered with {other:?}"),
     }
+}
+
+/// Whether there was no room for a job that no client has seen anything of yet.
+pub fn is_refused(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
 }
 
 fn timed_out() -> io::Error {

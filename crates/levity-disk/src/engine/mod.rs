@@ -78,8 +78,8 @@ pub struct First {
     pub offset: u64,
     /// In bytes.
     pub len: usize,
-    /// If so many are all the rest of the file, and memory is ample ([`Budget::is_ample`]), they are
-    /// brought instead of `len`: where a read takes long to begin, one read of all costs little more
+    /// If so many are all the rest of the file, and memory is ample for them ([`Budget::is_ample`]), they
+    /// are brought instead of `len`: where a read takes long to begin, one read of all costs little more
     /// than one of the start. In bytes; less than `len` means `len`.
     pub len_max: usize,
 }

@@ -121,15 +121,15 @@ mod cases {
     }
 
     pub fn first_is_not_all_where_memory_is_short(rig: &Rig) {
-        let half = 1 << 20;
-        let disk = rig.disk_with(|settings| settings.buffer_bytes_max = 2 * half);
-        rig.write("file", half);
+        let ample = 1 << 20;
+        let disk = rig.disk_with(|settings| settings.buffer_bytes_max = 4 * ample);
+        rig.write("file", ample);
         let all = First {
             offset: 0,
             len: 4096,
             len_max: usize::MAX,
         };
-        assert_eq!(first_of(&disk, rig, all).len(), half);
+        assert_eq!(first_of(&disk, rig, all).len(), ample);
         let page = disk.budget().buffer(1).unwrap();
         let start = first_of(&disk, rig, all);
         assert!(start.len() == 4096 && is_pattern(&start, 0));

@@ -39,7 +39,13 @@ const HOT_P99_MAX: Duration = Duration::from_millis(50);
 /// A loop that sleeps longer than this slept where it should not.
 const STALL_MAX_SECONDS: f64 = 0.005;
 
+/// In bytes: more than the first chunk of a file, and less than a mebibyte.
+const SMALL_BYTES: usize = 900_000;
+
 fn fill(tree: &Tree) {
+    for number in 1..=3 {
+        tree.file(format!("small/{number}"), content(number, SMALL_BYTES));
+    }
     tree.filled("hot", 4096);
     tree.file("stream", content(0, STREAM_BYTES));
     for number in 1..=COLD_FILES {
@@ -200,6 +206,23 @@ per_engine_that_waits_elsewhere! {
             assert_same(&body, &expected);
         }
         assert_eq!(stalls(&server), 0.0, "the loop slept: {}", server.stderr());
+    }
+
+    /// A file of less than a mebibyte is one trip; of one that is not wanted whole less is read.
+    fn all_of_a_small_file_comes_with_its_open(engine) {
+        let Some(disk) = SlowDisk::with(fill) else { return };
+        let server = server(&disk, engine);
+        let trips = || metrics(&server).sum("levity_disk_service_seconds_count");
+        let before = trips();
+        assert_same(&server.get("/small/1").body, &content(1, SMALL_BYTES));
+        assert_eq!(trips() - before, 1.0);
+        for (number, field) in [(2, ("Range", "bytes=0-9")), (3, ("If-None-Match", "*"))] {
+            let before = disk.read_bytes();
+            let answer = server.get_with(&format!("/small/{number}"), &[field]);
+            assert!(matches!(answer.status, 206 | 304), "{}", answer.status);
+            let read = disk.read_bytes() - before;
+            assert!(read < SMALL_BYTES as u64 / 2, "{read} bytes for {field:?}");
+        }
     }
 
     /// However many ask for a file that is not in memory, the disk reads it about once.
