@@ -23,6 +23,13 @@ impl Reject {
     pub(crate) const fn bad(reason: &'static str) -> Self {
         Self::new(400, reason)
     }
+
+    /// The same refusal when it was an upstream that sent the bytes: whatever is wrong with them,
+    /// its client's answer is 502.
+    #[must_use]
+    pub const fn by_upstream(self) -> Self {
+        Self::new(502, self.reason)
+    }
 }
 
 impl fmt::Display for Reject {

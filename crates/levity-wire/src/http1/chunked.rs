@@ -1,7 +1,7 @@
 //! The chunked transfer coding (RFC 9112, 7.1).
 
-use super::Reject;
 use super::line::{is_control, is_token_byte};
+use super::{Reject, Trailers};
 
 /// Hexadecimal digits in a chunk size: as many as fit in 64 bits, so that no size can overflow.
 const SIZE_DIGITS_MAX: u32 = 16;
@@ -10,13 +10,13 @@ const SIZE_DIGITS_MAX: u32 = 16;
 /// a bound, a body of one-byte chunks could make us read a multiple of what is counted as data.
 const EXTENSION_BYTES_MAX: u32 = 4 * 1024;
 
-/// Bytes of trailer lines in a body.
+/// Bytes of trailer lines in a body, each with its CR.
 const TRAILER_BYTES_MAX: u32 = 8 * 1024;
 
 /// Decoder of one chunked body. Start a new one for the next body; do not use it again after an
 /// error.
 ///
-/// Extensions and trailers are checked and discarded.
+/// Extensions and trailers are checked; trailers are kept for whoever asks for them.
 #[derive(Debug, Clone, Default)]
 pub struct Chunked {
     state: State,
@@ -54,6 +54,16 @@ enum State {
     Done,
 }
 
+impl State {
+    /// Whether the byte that led here is one of a trailer line, its CR included and its LF not.
+    fn is_in_trailer(self) -> bool {
+        matches!(
+            self,
+            Self::TrailerName | Self::TrailerValue | Self::TrailerLf
+        )
+    }
+}
+
 impl Chunked {
     /// Decodes what has arrived and hands each piece of data over without copying it. Input may be
     /// cut anywhere.
@@ -62,7 +72,29 @@ impl Chunked {
     /// 400 for anything but the exact grammar (bare LF, white space or a sign at the size, more
     /// than 16 digits), 431 when extensions or trailers exceed their bounds. Data handed over
     /// before the error is part of a body that never became complete.
-    pub fn decode(&mut self, input: &[u8], mut data: impl FnMut(&[u8])) -> Result<Decoded, Reject> {
+    pub fn decode(&mut self, input: &[u8], data: impl FnMut(&[u8])) -> Result<Decoded, Reject> {
+        self.read(input, data, |_| {})
+    }
+
+    /// As [`decode`](Self::decode), and adds the trailer fields to `trailers`: 8 KiB at most.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_with_trailers(
+        &mut self,
+        input: &[u8],
+        data: impl FnMut(&[u8]),
+        trailers: &mut Trailers,
+    ) -> Result<Decoded, Reject> {
+        self.read(input, data, |byte| trailers.push(byte))
+    }
+
+    fn read(
+        &mut self,
+        input: &[u8],
+        mut data: impl FnMut(&[u8]),
+        mut trailer: impl FnMut(u8),
+    ) -> Result<Decoded, Reject> {
         let mut at = 0;
         while at < input.len() && self.state != State::Done {
             if self.state == State::Data {
@@ -74,6 +106,9 @@ impl Chunked {
                 self.data_read(len);
             } else {
                 self.state = self.step(input[at])?;
+                if self.state.is_in_trailer() {
+                    trailer(input[at]);
+                }
                 at += 1;
             }
         }

@@ -1,21 +1,27 @@
-//! The header fields that decide where a message ends and whether another one follows (RFC 9112,
-//! 3.2, 6 and 9.3).
+//! The header fields that decide where a message ends and what becomes of its connection, in
+//! requests and responses alike (RFC 9112, 6 and 9; RFC 9110, 7.8).
 
 use super::line::{is_token, list, trim_end};
-use super::{Framing, HeaderSpan, Reject, RequestHead, Span, Target, Version, host};
+use super::{Framing, HeaderSpan, Reject, Span, Version};
+
+/// Elements of Connection in a head. Each may name a field that a proxy must look for among all
+/// others; a browser sends one.
+const CONNECTION_OPTIONS_MAX: usize = 64;
 
 /// What the header lines read so far say. Any contradiction is refused at the line that makes it.
 #[derive(Default)]
 pub(super) struct Fields {
-    host: Option<Span>,
     length: Option<u64>,
     coded: bool,
     /// The last transfer coding so far is `chunked`.
     chunked: bool,
     coding_unknown: bool,
+    /// Elements of Connection so far, and three of them that mean something to us.
+    options: usize,
     close: bool,
     keep_alive: bool,
-    expect_continue: bool,
+    upgrade_listed: bool,
+    upgrade: Option<Span>,
 }
 
 impl Fields {
@@ -23,8 +29,7 @@ impl Fields {
         let name = header.name.of(bytes);
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match name.len() {
-            4 if is(b"host") => self.host(bytes, header.value),
-            6 if is(b"expect") => self.expect(header.value.of(bytes)),
+            7 if is(b"upgrade") => self.upgrade(header.value),
             10 if is(b"connection") => self.connection(header.value.of(bytes)),
             14 if is(b"content-length") => self.content_length(header.value.of(bytes)),
             17 if is(b"transfer-encoding") => self.transfer_encoding(header.value.of(bytes)),
@@ -32,25 +37,21 @@ impl Fields {
         }
     }
 
-    /// Needs the request line and every header line.
-    pub(super) fn finish(self, head: &mut RequestHead) -> Result<(), Reject> {
-        if self.host.is_none() && head.version == Version::Http11 {
-            return Err(Reject::bad("missing Host"));
-        }
-        // The authority of the target wins over Host (RFC 9112, 3.2.2).
-        if matches!(head.target, Target::Origin | Target::Asterisk) {
-            head.host = self.host;
-        }
-        head.framing = self.framing(head.version)?;
-        head.keep_alive = !self.close && (self.keep_alive || head.version == Version::Http11);
-        // RFC 9110, 10.1.1: ignored in HTTP/1.0.
-        head.expect_continue = self.expect_continue && head.version == Version::Http11;
-        Ok(())
+    /// Whether the sender leaves the connection open after this message (RFC 9112, 9.3).
+    pub(super) fn allows_another(&self, version: Version) -> bool {
+        !self.close && (self.keep_alive || version == Version::Http11)
+    }
+
+    /// The protocols to switch to. Without its connection option the field was meant for another
+    /// hop, and in HTTP/1.0 it is to be ignored (RFC 9110, 7.8).
+    pub(super) fn protocols(&self, version: Version) -> Option<Span> {
+        self.upgrade
+            .filter(|_| self.upgrade_listed && version == Version::Http11)
     }
 
     /// RFC 9112, 6.1 and 6.3. Where both apply, the MUST of 6.3 (last coding is not chunked: 400)
     /// comes before the SHOULD of 6.1 (unknown coding: 501).
-    fn framing(&self, version: Version) -> Result<Framing, Reject> {
+    pub(super) fn framing(&self, version: Version) -> Result<Framing, Reject> {
         if !self.coded {
             return Ok(self.length.map_or(Framing::None, Framing::Length));
         }
@@ -71,18 +72,9 @@ impl Fields {
         Ok(Framing::Chunked)
     }
 
-    fn host(&mut self, bytes: &[u8], value: Span) -> Result<(), Reject> {
-        if self.host.is_some() {
-            return Err(Reject::bad("repeated Host"));
-        }
-        host::split(value.of(bytes))?;
-        self.host = Some(value);
-        Ok(())
-    }
-
     /// RFC 9110, 8.6 allows a list of identical values to be read as one. It is refused: a peer
-    /// that forwards such a message may have taken either value, or the first line only, and no
-    /// client sends one in earnest.
+    /// that forwards such a message may have taken either value, or the first line only, and nobody
+    /// sends one in earnest.
     fn content_length(&mut self, value: &[u8]) -> Result<(), Reject> {
         let length = decimal(value).ok_or(Reject::bad("bad Content-Length"))?;
         match self.length.replace(length) {
@@ -120,16 +112,21 @@ impl Fields {
 
     fn connection(&mut self, value: &[u8]) -> Result<(), Reject> {
         for option in list(value) {
+            self.options += 1;
+            if self.options > CONNECTION_OPTIONS_MAX {
+                return Err(Reject::new(431, "too many connection options"));
+            }
             self.close |= option.eq_ignore_ascii_case(b"close");
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.upgrade_listed |= option.eq_ignore_ascii_case(b"upgrade");
         }
         Ok(())
     }
 
-    /// Expectations other than 100-continue are ignored, as RFC 9110, 10.1.1 allows.
-    fn expect(&mut self, value: &[u8]) -> Result<(), Reject> {
-        self.expect_continue |=
-            list(value).any(|expectation| expectation.eq_ignore_ascii_case(b"100-continue"));
+    /// Of several lines the first. A proxy writes the field anew with the protocol that it has
+    /// understood, so the others mislead nobody.
+    fn upgrade(&mut self, value: Span) -> Result<(), Reject> {
+        self.upgrade.get_or_insert(value);
         Ok(())
     }
 }

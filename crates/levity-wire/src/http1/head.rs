@@ -1,4 +1,6 @@
-//! What a parsed request head holds.
+//! What a parsed head holds.
+
+use super::Reject;
 
 /// A position inside the bytes that were parsed, so that a head can be kept without borrowing them.
 ///
@@ -11,7 +13,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Both ends must fit in 32 bits; `parse_request` reads no further than that.
+    /// Both ends must fit in 32 bits; the bound on a head holds that.
     pub(crate) fn new(start: usize, end: usize) -> Self {
         debug_assert!(start <= end && u32::try_from(end).is_ok());
         Self {
@@ -95,7 +97,24 @@ pub enum Version {
     Http11,
 }
 
-/// How the body's length is known (RFC 9112, 6.3).
+impl Version {
+    /// Bytes of a version in a start line.
+    pub(super) const BYTES: usize = b"HTTP/1.1".len();
+
+    /// RFC 9112, 2.3: exactly `HTTP/d.d`, in upper case.
+    pub(super) fn of(text: &[u8]) -> Result<Self, Reject> {
+        match text.strip_prefix(b"HTTP/") {
+            Some([b'1', b'.', b'0']) => Ok(Self::Http10),
+            Some([b'1', b'.', b'1'..=b'9']) => Ok(Self::Http11),
+            Some([b'0' | b'2'..=b'9', b'.', b'0'..=b'9']) => {
+                Err(Reject::new(505, "HTTP version not supported"))
+            }
+            _ => Err(Reject::bad("bad HTTP version")),
+        }
+    }
+}
+
+/// How the length of a request's body is known (RFC 9112, 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
     /// Neither Content-Length nor Transfer-Encoding: no body.
@@ -105,6 +124,22 @@ pub enum Framing {
     Length(u64),
     /// `Transfer-Encoding: chunked`; decode with [`Chunked`](super::Chunked).
     Chunked,
+}
+
+/// How the end of a response's body is known (RFC 9112, 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ResponseFraming {
+    /// No body, whatever the fields say: the response to HEAD, and the statuses 1xx, 204 and 304.
+    #[default]
+    None,
+    /// Content-Length, in bytes.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`; decode with [`Chunked`](super::Chunked).
+    Chunked,
+    /// The body ends where the connection does. Whether all of it came cannot be known.
+    UntilClose,
+    /// What follows is no HTTP, in both directions: 101, and the success of CONNECT.
+    Tunnel,
 }
 
 /// The form of the request target (RFC 9112, 3.2).
@@ -158,6 +193,9 @@ pub struct RequestHead {
     pub framing: Framing,
     /// Whether the client allows another request on this connection (RFC 9112, 9.3).
     pub keep_alive: bool,
+    /// The protocols that the client offers to switch to: its first Upgrade line, in HTTP/1.1 and
+    /// when Connection lists it (RFC 9110, 7.8).
+    pub upgrade: Option<Span>,
     /// Whether the client waits for `100 Continue` before its body (RFC 9110, 10.1.1).
     pub expect_continue: bool,
     /// Length of the head in bytes, with blank lines before it and the blank line after it: the
@@ -183,12 +221,80 @@ impl RequestHead {
 
     /// The values of all header lines of this name, which must be in lower case, in the order they
     /// were sent.
-    pub fn headers_named<'a>(&self, bytes: &'a [u8], name: &str) -> impl Iterator<Item = &'a [u8]> {
-        let same =
-            |header: &&HeaderSpan| header.name.of(bytes).eq_ignore_ascii_case(name.as_bytes());
-        self.headers
-            .iter()
-            .filter(same)
-            .map(|header| header.value.of(bytes))
+    pub fn headers_named<'a>(
+        &self,
+        bytes: &'a [u8],
+        name: &str,
+    ) -> impl DoubleEndedIterator<Item = &'a [u8]> {
+        named(&self.headers, bytes, name)
     }
+}
+
+/// A response head: spans into the bytes it was parsed from, and what the framing headers mean for
+/// the request that it answers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ResponseHead {
+    /// The version.
+    pub version: Version,
+    /// 100 to 599.
+    pub status: u16,
+    /// The reason phrase as sent, often empty.
+    pub reason: Span,
+    /// The header lines in the order they were sent.
+    pub headers: Vec<HeaderSpan>,
+    /// Where the body ends.
+    pub framing: ResponseFraming,
+    /// Whether the connection is good for another request once this response has been read to its
+    /// end (RFC 9112, 9.3). Of an interim response it says nothing.
+    pub keep_alive: bool,
+    /// The protocols that are switched to (101) or on offer (any other status): the first Upgrade
+    /// line, in HTTP/1.1 and when Connection lists it (RFC 9110, 7.8).
+    pub upgrade: Option<Span>,
+    /// Length of the head in bytes, with the blank line after it: the body starts here, or after an
+    /// interim response the next head.
+    pub bytes: usize,
+}
+
+impl ResponseHead {
+    /// Whether the response proper comes after this one: 1xx but for 101 (RFC 9110, 15.2).
+    pub fn is_interim(&self) -> bool {
+        matches!(self.status, 100 | 102..=199)
+    }
+
+    /// Forgets the content and keeps the allocation.
+    pub fn clear(&mut self) {
+        let mut headers = std::mem::take(&mut self.headers);
+        headers.clear();
+        *self = Self {
+            headers,
+            ..Self::default()
+        };
+    }
+
+    /// The value of the first header line of this name, which must be in lower case.
+    pub fn header<'a>(&self, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
+        self.headers_named(bytes, name).next()
+    }
+
+    /// The values of all header lines of this name, which must be in lower case, in the order they
+    /// were sent.
+    pub fn headers_named<'a>(
+        &self,
+        bytes: &'a [u8],
+        name: &str,
+    ) -> impl DoubleEndedIterator<Item = &'a [u8]> {
+        named(&self.headers, bytes, name)
+    }
+}
+
+fn named<'a>(
+    headers: &[HeaderSpan],
+    bytes: &'a [u8],
+    name: &str,
+) -> impl DoubleEndedIterator<Item = &'a [u8]> {
+    let same = |header: &&HeaderSpan| header.name.of(bytes).eq_ignore_ascii_case(name.as_bytes());
+    headers
+        .iter()
+        .filter(same)
+        .map(|header| header.value.of(bytes))
 }

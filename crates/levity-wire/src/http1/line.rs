@@ -62,12 +62,12 @@ fn text(line: &[u8]) -> Result<(), Reject> {
     }
 }
 
-pub(super) fn is_control(byte: u8) -> bool {
+pub(crate) fn is_control(byte: u8) -> bool {
     (byte < b' ' && byte != b'\t') | (byte == 0x7f)
 }
 
 /// RFC 9110, 5.6.2.
-pub(super) fn is_token(bytes: &[u8]) -> bool {
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
 }
 
@@ -109,10 +109,13 @@ pub(super) fn trim_end(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
+/// Without optional white space around it.
+pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
+    trim_end(trim_start(bytes))
+}
+
 /// The elements of a comma-separated list (RFC 9110, 5.6.1), empty ones included. Not for values
 /// with quoted strings.
-pub(super) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value
-        .split(|&byte| byte == b',')
-        .map(|element| trim_end(trim_start(element)))
+pub(crate) fn list(value: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    value.split(|&byte| byte == b',').map(trim)
 }

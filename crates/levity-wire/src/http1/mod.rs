@@ -2,25 +2,37 @@
 //!
 //! Where RFC 9112 lets a recipient be lenient (bare LF, folded lines, space before a colon, a
 //! repeated Content-Length), this reader refuses: each of these is a place where two readers in a
-//! row can disagree about where a message ends.
+//! row can disagree about where a message ends. Requests of clients and responses of upstreams are
+//! read by the same rules, and what is written is what these rules accept.
 
 mod chunked;
 mod framing;
 mod head;
+mod header;
+mod hop;
 mod host;
-mod line;
+pub(crate) mod line;
 mod request;
+mod response;
+mod trailer;
+pub mod write;
 
 pub use crate::Reject;
 pub use chunked::{Chunked, Decoded};
-pub use head::{Framing, HeaderSpan, Method, RequestHead, Span, Target, Version};
+pub use head::{
+    Framing, HeaderSpan, Method, RequestHead, ResponseFraming, ResponseHead, Span, Target, Version,
+};
+pub use hop::{EndToEnd, is_hop_by_hop};
 pub use host::host_name;
 pub use request::parse_request;
+pub use response::{Asked, parse_response};
+pub use trailer::{Trailers, is_forbidden_in_trailers};
 
-/// Bounds on a request head. Each is inclusive: a value of exactly the bound is accepted.
+/// Bounds on a head. Each is inclusive: a value of exactly the bound is accepted. The statuses are
+/// those of a request; a response that exceeds a bound is 502.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Bytes in the request line without its CRLF; more is 414. Default 8 KiB.
+    /// Bytes in the request line or status line without its CRLF; more is 414. Default 8 KiB.
     pub line_bytes_max: usize,
     /// Bytes in one header line without its CRLF; more is 431. Default 8 KiB.
     pub header_bytes_max: usize,

@@ -2,19 +2,17 @@
 
 use memchr::{memchr, memchr2};
 
-use super::framing::Fields;
-use super::host;
-use super::line::{Lines, is_token, trim_end, trim_start};
-use super::{HeaderSpan, Limits, Method, Reject, RequestHead, Span, Target, Version};
+use super::header::{read_headers, within_bound};
+use super::line::{Lines, is_token, list};
+use super::{
+    HeaderSpan, Limits, Method, Reject, RequestHead, Span, Target, Version, framing, host,
+};
 
 /// Empty lines skipped before a request line. RFC 9112, 2.2 asks for at least one; old clients send
 /// one after a body.
 const BLANK_LINES_MAX: usize = 4;
 
 const LINE_TOO_LONG: Reject = Reject::new(414, "request line too long");
-const HEADER_TOO_LONG: Reject = Reject::new(431, "header line too long");
-const HEAD_TOO_LONG: Reject = Reject::new(431, "request head too long");
-const HEADERS_TOO_MANY: Reject = Reject::new(431, "too many header lines");
 
 /// Parses a request head at the start of `bytes`, reusing the allocations of `head`.
 ///
@@ -32,13 +30,7 @@ pub fn parse_request(
     limits: &Limits,
 ) -> Result<bool, Reject> {
     head.clear();
-    let head_bytes_max = limits.head_bytes_max.min(u32::MAX as usize);
-    let window = &bytes[..bytes.len().min(head_bytes_max)];
-    let complete = parse_window(window, head, limits)?;
-    if !complete && window.len() == head_bytes_max {
-        return Err(HEAD_TOO_LONG);
-    }
-    Ok(complete)
+    within_bound(bytes, limits, |window| parse_window(window, head, limits))
 }
 
 fn parse_window(bytes: &[u8], head: &mut RequestHead, limits: &Limits) -> Result<bool, Reject> {
@@ -48,23 +40,66 @@ fn parse_window(bytes: &[u8], head: &mut RequestHead, limits: &Limits) -> Result
     };
     request_line(bytes, line, head)?;
     let mut fields = Fields::default();
-    loop {
-        let Some(line) = lines.next(limits.header_bytes_max, HEADER_TOO_LONG)? else {
-            return Ok(false);
-        };
-        if line.is_empty() {
-            break;
-        }
-        if head.headers.len() == limits.headers_max {
-            return Err(HEADERS_TOO_MANY);
-        }
-        let header = header_line(bytes, line)?;
-        head.headers.push(header);
-        fields.read(bytes, header)?;
+    if !read_headers(bytes, &mut lines, &mut head.headers, limits, |header| {
+        fields.read(bytes, header)
+    })? {
+        return Ok(false);
     }
     fields.finish(head)?;
     head.bytes = lines.at();
     Ok(true)
+}
+
+/// What the header lines read so far say.
+#[derive(Default)]
+struct Fields {
+    message: framing::Fields,
+    host: Option<Span>,
+    expect_continue: bool,
+}
+
+impl Fields {
+    fn read(&mut self, bytes: &[u8], header: HeaderSpan) -> Result<(), Reject> {
+        let name = header.name.of(bytes);
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => self.host(bytes, header.value),
+            6 if name.eq_ignore_ascii_case(b"expect") => self.expect(header.value.of(bytes)),
+            _ => self.message.read(bytes, header),
+        }
+    }
+
+    fn host(&mut self, bytes: &[u8], value: Span) -> Result<(), Reject> {
+        if self.host.is_some() {
+            return Err(Reject::bad("repeated Host"));
+        }
+        host::split(value.of(bytes))?;
+        self.host = Some(value);
+        Ok(())
+    }
+
+    /// Expectations other than 100-continue are ignored, as RFC 9110, 10.1.1 allows.
+    fn expect(&mut self, value: &[u8]) -> Result<(), Reject> {
+        self.expect_continue |=
+            list(value).any(|expectation| expectation.eq_ignore_ascii_case(b"100-continue"));
+        Ok(())
+    }
+
+    /// Needs the request line and every header line.
+    fn finish(self, head: &mut RequestHead) -> Result<(), Reject> {
+        if self.host.is_none() && head.version == Version::Http11 {
+            return Err(Reject::bad("missing Host"));
+        }
+        // The authority of the target wins over Host (RFC 9112, 3.2.2).
+        if matches!(head.target, Target::Origin | Target::Asterisk) {
+            head.host = self.host;
+        }
+        head.framing = self.message.framing(head.version)?;
+        head.keep_alive = self.message.allows_another(head.version);
+        head.upgrade = self.message.protocols(head.version);
+        // RFC 9110, 10.1.1: ignored in HTTP/1.0.
+        head.expect_continue = self.expect_continue && head.version == Version::Http11;
+        Ok(())
+    }
 }
 
 fn first_line(lines: &mut Lines, limits: &Limits) -> Result<Option<Span>, Reject> {
@@ -96,16 +131,11 @@ fn request_line(bytes: &[u8], line: Span, head: &mut RequestHead) -> Result<(), 
     target(bytes, head)
 }
 
-/// RFC 9112, 2.3: exactly `HTTP/d.d`, in upper case.
+/// The rest of the line, whose target may have held white space.
 fn version(text: &[u8]) -> Result<Version, Reject> {
-    match text.strip_prefix(b"HTTP/") {
-        Some([b'1', b'.', b'0']) => Ok(Version::Http10),
-        Some([b'1', b'.', b'1'..=b'9']) => Ok(Version::Http11),
-        Some([b'0' | b'2'..=b'9', b'.', b'0'..=b'9']) => {
-            Err(Reject::new(505, "HTTP version not supported"))
-        }
-        _ if text.contains(&b' ') => Err(Reject::bad("white space in the request target")),
-        _ => Err(Reject::bad("bad HTTP version")),
+    match Version::of(text) {
+        Err(_) if text.contains(&b' ') => Err(Reject::bad("white space in the request target")),
+        read => read,
     }
 }
 
@@ -175,23 +205,4 @@ fn path_and_query(text: &[u8], start: usize, head: &mut RequestHead) {
     let path_end = memchr(b'?', &text[start..]).map_or(text.len(), |len| start + len);
     head.path = head.target_span.part(start, path_end);
     head.query = (path_end < text.len()).then(|| head.target_span.part(path_end + 1, text.len()));
-}
-
-fn header_line(bytes: &[u8], line: Span) -> Result<HeaderSpan, Reject> {
-    let text = line.of(bytes);
-    if matches!(text[0], b' ' | b'\t') {
-        return Err(Reject::bad("folded header line"));
-    }
-    let name_end = memchr(b':', text).ok_or(Reject::bad("header line without a colon"))?;
-    if !is_token(&text[..name_end]) {
-        return Err(Reject::bad(
-            "bad header name, or white space before its colon",
-        ));
-    }
-    let value_start = text.len() - trim_start(&text[name_end + 1..]).len();
-    let value_len = trim_end(&text[value_start..]).len();
-    Ok(HeaderSpan {
-        name: line.part(0, name_end),
-        value: line.part(value_start, value_start + value_len),
-    })
 }

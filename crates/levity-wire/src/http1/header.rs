@@ -1,0 +1,69 @@
+//! Header lines and the bound on a head, the same for requests and responses (RFC 9112, 5).
+
+use memchr::memchr;
+
+use super::line::{Lines, is_token, trim_end, trim_start};
+use super::{HeaderSpan, Limits, Reject, Span};
+
+const HEADER_TOO_LONG: Reject = Reject::new(431, "header line too long");
+const HEAD_TOO_LONG: Reject = Reject::new(431, "head too long");
+const HEADERS_TOO_MANY: Reject = Reject::new(431, "too many header lines");
+
+/// Lets `parse` see as much of `bytes` as a head may have, and refuses a head that would need more.
+pub(super) fn within_bound(
+    bytes: &[u8],
+    limits: &Limits,
+    parse: impl FnOnce(&[u8]) -> Result<bool, Reject>,
+) -> Result<bool, Reject> {
+    let head_bytes_max = limits.head_bytes_max.min(u32::MAX as usize);
+    let window = &bytes[..bytes.len().min(head_bytes_max)];
+    let complete = parse(window)?;
+    if !complete && window.len() == head_bytes_max {
+        return Err(HEAD_TOO_LONG);
+    }
+    Ok(complete)
+}
+
+/// Reads header lines up to the blank line, and shows each to `read`. `Ok(false)`: the blank line
+/// has not arrived.
+pub(super) fn read_headers(
+    bytes: &[u8],
+    lines: &mut Lines<'_>,
+    headers: &mut Vec<HeaderSpan>,
+    limits: &Limits,
+    mut read: impl FnMut(HeaderSpan) -> Result<(), Reject>,
+) -> Result<bool, Reject> {
+    loop {
+        let Some(line) = lines.next(limits.header_bytes_max, HEADER_TOO_LONG)? else {
+            return Ok(false);
+        };
+        if line.is_empty() {
+            return Ok(true);
+        }
+        if headers.len() == limits.headers_max {
+            return Err(HEADERS_TOO_MANY);
+        }
+        let header = header_line(bytes, line)?;
+        headers.push(header);
+        read(header)?;
+    }
+}
+
+fn header_line(bytes: &[u8], line: Span) -> Result<HeaderSpan, Reject> {
+    let text = line.of(bytes);
+    if matches!(text[0], b' ' | b'\t') {
+        return Err(Reject::bad("folded header line"));
+    }
+    let name_end = memchr(b':', text).ok_or(Reject::bad("header line without a colon"))?;
+    if !is_token(&text[..name_end]) {
+        return Err(Reject::bad(
+            "bad header name, or white space before its colon",
+        ));
+    }
+    let value_start = text.len() - trim_start(&text[name_end + 1..]).len();
+    let value_len = trim_end(&text[value_start..]).len();
+    Ok(HeaderSpan {
+        name: line.part(0, name_end),
+        value: line.part(value_start, value_start + value_len),
+    })
+}

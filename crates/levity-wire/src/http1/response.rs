@@ -1,0 +1,143 @@
+//! The response head: status line and header lines (RFC 9112, 4 and 5).
+
+use super::framing::Fields;
+use super::header::{read_headers, within_bound};
+use super::line::Lines;
+use super::{Framing, Limits, Method, Reject, ResponseFraming, ResponseHead, Span, Version};
+
+const LINE_TOO_LONG: Reject = Reject::bad("status line too long");
+const BAD_STATUS_LINE: Reject = Reject::bad("bad status line");
+
+/// What was asked, as far as it decides how the answer is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// The method of the request.
+    pub method: Method,
+    /// The request had an Upgrade field, listed in its Connection.
+    pub upgrade: bool,
+}
+
+/// Parses a response head at the start of `bytes`, reusing the allocations of `head`.
+///
+/// `Ok(true)`: complete, and `head.bytes` says where the body starts. `Ok(false)`: more bytes
+/// needed; call again with the same bytes and more behind them. After an
+/// [interim](ResponseHead::is_interim) response the next head follows, for the same `asked`.
+///
+/// # Errors
+/// 502 as soon as the bytes at hand cannot become an acceptable head, whatever follows: the grammar
+/// and the bounds are those of requests. No empty line is skipped before the status line, since it
+/// would be the rest of a body that was longer than its length. After `Ok(false)` and after an
+/// error, `head` holds what was read so far, to log and not to act upon.
+pub fn parse_response(
+    bytes: &[u8],
+    head: &mut ResponseHead,
+    asked: Asked,
+    limits: &Limits,
+) -> Result<bool, Reject> {
+    head.clear();
+    within_bound(bytes, limits, |window| {
+        parse_window(window, head, asked, limits)
+    })
+    .map_err(Reject::by_upstream)
+}
+
+fn parse_window(
+    bytes: &[u8],
+    head: &mut ResponseHead,
+    asked: Asked,
+    limits: &Limits,
+) -> Result<bool, Reject> {
+    let mut lines = Lines::new(bytes);
+    let Some(line) = lines.next(limits.line_bytes_max, LINE_TOO_LONG)? else {
+        return Ok(false);
+    };
+    status_line(bytes, line, head)?;
+    let mut fields = Fields::default();
+    if !read_headers(bytes, &mut lines, &mut head.headers, limits, |header| {
+        fields.read(bytes, header)
+    })? {
+        return Ok(false);
+    }
+    finish(&fields, asked, head)?;
+    head.bytes = lines.at();
+    Ok(true)
+}
+
+/// Servers leave out an empty reason, and often the space before it, which RFC 9112, 4 wants.
+fn status_line(bytes: &[u8], line: Span, head: &mut ResponseHead) -> Result<(), Reject> {
+    let text = line.of(bytes);
+    let (version, rest) = text
+        .split_at_checked(Version::BYTES)
+        .ok_or(BAD_STATUS_LINE)?;
+    head.version = Version::of(version)?;
+    let (code, reason_len) = match *rest {
+        [b' ', a, b, c] => ([a, b, c], 0),
+        [b' ', a, b, c, b' ', ref reason @ ..] => ([a, b, c], reason.len()),
+        _ => return Err(BAD_STATUS_LINE),
+    };
+    head.status = status(code).ok_or(BAD_STATUS_LINE)?;
+    head.reason = line.part(text.len() - reason_len, text.len());
+    Ok(())
+}
+
+fn status(code: [u8; 3]) -> Option<u16> {
+    let number = code.iter().try_fold(0u16, |number, byte| {
+        byte.is_ascii_digit()
+            .then(|| number * 10 + u16::from(byte - b'0'))
+    })?;
+    (100..=599).contains(&number).then_some(number)
+}
+
+/// Needs the status line and every header line.
+fn finish(fields: &Fields, asked: Asked, head: &mut ResponseHead) -> Result<(), Reject> {
+    // What contradicts itself is refused also where no body follows: who sends it may not know that
+    // and send one.
+    let announced = fields.framing(head.version)?;
+    head.upgrade = fields.protocols(head.version);
+    head.framing = framing(announced, asked, head)?;
+    // RFC 9112, 6.1 and RFC 9110, 8.6 forbid to announce a body with 204. None is read, but one may
+    // be on its way, and must not be taken for the next response.
+    let strays = head.status == 204 && has_bytes(announced);
+    let ends_itself = !matches!(
+        head.framing,
+        ResponseFraming::UntilClose | ResponseFraming::Tunnel
+    );
+    head.keep_alive = ends_itself && !strays && fields.allows_another(head.version);
+    Ok(())
+}
+
+/// RFC 9112, 6.3.
+fn framing(
+    announced: Framing,
+    asked: Asked,
+    head: &ResponseHead,
+) -> Result<ResponseFraming, Reject> {
+    match head.status {
+        // The next head would be looked for where that body may be.
+        100..=199 if has_bytes(announced) => Err(Reject::bad("1xx response with a body")),
+        101 => switch(asked, head),
+        200..=299 if asked.method == Method::Connect => Ok(ResponseFraming::Tunnel),
+        100..=199 | 204 | 304 => Ok(ResponseFraming::None),
+        _ if asked.method == Method::Head => Ok(ResponseFraming::None),
+        _ => Ok(match announced {
+            Framing::None => ResponseFraming::UntilClose,
+            Framing::Length(length) => ResponseFraming::Length(length),
+            Framing::Chunked => ResponseFraming::Chunked,
+        }),
+    }
+}
+
+/// A tunnel that nobody asked for would carry one client's requests past all that looks at them.
+fn switch(asked: Asked, head: &ResponseHead) -> Result<ResponseFraming, Reject> {
+    if !asked.upgrade {
+        return Err(Reject::bad("101 without a request for it"));
+    }
+    if head.upgrade.is_none() {
+        return Err(Reject::bad("101 without a protocol in Upgrade"));
+    }
+    Ok(ResponseFraming::Tunnel)
+}
+
+fn has_bytes(framing: Framing) -> bool {
+    !matches!(framing, Framing::None | Framing::Length(0))
+}

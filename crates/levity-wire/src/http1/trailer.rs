@@ -1,0 +1,86 @@
+//! The trailer fields of a chunked body (RFC 9110, 6.5; RFC 9112, 7.1.2).
+
+use super::hop::{is_hop_by_hop, is_one_of, starts_with_one_of};
+use super::line::trim;
+
+/// Fields that are acted upon before the body, or instead of it: a reader that merges trailers into
+/// the header section, as many do, would let whoever sends them last choose the length, the host,
+/// the user or the media type anew (RFC 9110, 6.5.1, with the list of RFC 7230, 4.1.2).
+const FORBIDDEN: &[&str] = &[
+    // framing and routing
+    "host",
+    "forwarded",
+    "via",
+    "x-real-ip",
+    // request modifiers
+    "cache-control",
+    "expect",
+    "max-forwards",
+    "pragma",
+    "range",
+    // who asks
+    "authorization",
+    "cookie",
+    "origin",
+    "set-cookie",
+    "www-authenticate",
+    // control of the response
+    "age",
+    "date",
+    "expires",
+    "location",
+    "retry-after",
+    "vary",
+    "warning",
+];
+
+/// Families of such fields.
+const FORBIDDEN_PREFIXES: &[&str] = &[
+    "access-control-",
+    "content-",
+    "if-",
+    "proxy-",
+    "sec-",
+    "x-forwarded-",
+];
+
+/// The one of the `content-` family that is made for trailers (RFC 9530, 2).
+const CONTENT_DIGEST: &str = "content-digest";
+
+/// Whether a field of this name, in any case, must not be taken from trailers or put into them.
+pub fn is_forbidden_in_trailers(name: &[u8]) -> bool {
+    is_hop_by_hop(name)
+        || is_one_of(name, FORBIDDEN)
+        || (starts_with_one_of(name, FORBIDDEN_PREFIXES)
+            && !name.eq_ignore_ascii_case(CONTENT_DIGEST.as_bytes()))
+}
+
+/// The trailer fields of one body, collected by
+/// [`Chunked::decode_with_trailers`](super::Chunked::decode_with_trailers).
+#[derive(Debug, Clone, Default)]
+pub struct Trailers {
+    /// Lines whose grammar has been checked, each ended by its CR.
+    lines: Vec<u8>,
+}
+
+impl Trailers {
+    /// Names and values in the order they were sent, once the body is complete. Those that are
+    /// [forbidden](is_forbidden_in_trailers) are left out.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.lines
+            .split_inclusive(|&byte| byte == b'\r')
+            .filter_map(field)
+            .filter(|(name, _)| !is_forbidden_in_trailers(name))
+    }
+
+    pub(super) fn push(&mut self, byte: u8) {
+        self.lines.push(byte);
+    }
+}
+
+/// `None` for a line that has not arrived in full.
+fn field(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let line = line.strip_suffix(b"\r")?;
+    let name_end = line.iter().position(|&byte| byte == b':')?;
+    Some((&line[..name_end], trim(&line[name_end + 1..])))
+}

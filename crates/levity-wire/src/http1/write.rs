@@ -1,0 +1,144 @@
+//! Writing HTTP/1.1: heads, and chunked bodies, for upstreams and for clients.
+//!
+//! A value that could end its line, and so begin a header line or a message of its own, is an error
+//! and is not written, wherever it came from. After an error `out` is as it was before the call.
+
+use std::num::NonZeroUsize;
+use std::{error, fmt};
+
+use super::line::{is_control, is_token};
+
+/// What ends the data of each chunk.
+pub const CHUNK_END: &[u8] = b"\r\n";
+
+/// What cannot be written, in a short sentence without a full stop. Whose fault it is depends on
+/// where the value came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unwritable(pub &'static str);
+
+impl fmt::Display for Unwritable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl error::Error for Unwritable {}
+
+/// Writes the first line of a request.
+///
+/// # Errors
+/// When the method is no token, or the target is empty or holds white space, a control character or
+/// `#`.
+pub fn request_line(out: &mut Vec<u8>, method: &[u8], target: &[u8]) -> Result<(), Unwritable> {
+    if !is_token(method) {
+        return Err(Unwritable("bad method"));
+    }
+    let ends_early = |&byte: &u8| is_control(byte) || b" \t#".contains(&byte);
+    if target.is_empty() || target.iter().any(ends_early) {
+        return Err(Unwritable("bad request target"));
+    }
+    push(out, &[method, b" ", target, b" HTTP/1.1\r\n"]);
+    Ok(())
+}
+
+/// Writes the first line of a response. The space before an empty reason is written too (RFC 9112,
+/// 4).
+///
+/// # Errors
+/// When the status is not 100 to 599, or the reason holds a control character.
+pub fn status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) -> Result<(), Unwritable> {
+    if !(100..=599).contains(&status) {
+        return Err(Unwritable("bad status"));
+    }
+    if has_control(reason) {
+        return Err(Unwritable("control character in a reason phrase"));
+    }
+    let code = [status / 100, status / 10 % 10, status % 10].map(|digit| b'0' + digit as u8);
+    push(out, &[b"HTTP/1.1 ", &code, b" ", reason, b"\r\n"]);
+    Ok(())
+}
+
+/// Writes one header line, or one trailer line.
+///
+/// # Errors
+/// When the name is no token, or the value holds a control character other than HTAB.
+pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), Unwritable> {
+    if !is_token(name) {
+        return Err(Unwritable("bad field name"));
+    }
+    if has_control(value) {
+        return Err(Unwritable("control character in a field value"));
+    }
+    push(out, &[name, b": ", value, b"\r\n"]);
+    Ok(())
+}
+
+/// Writes the blank line after a head.
+pub fn end_of_head(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The line before the data of a chunk. It lives on the stack, to be sent in front of data that
+/// stays where it is; [`CHUNK_END`] goes behind.
+#[derive(Debug, Clone, Copy)]
+pub struct ChunkSize {
+    /// Filled from the end.
+    line: [u8; SIZE_LINE_BYTES_MAX],
+    start: usize,
+}
+
+/// As many digits as a length can have, and CRLF.
+const SIZE_LINE_BYTES_MAX: usize = usize::BITS as usize / 4 + 2;
+
+impl ChunkSize {
+    /// For data of this length in bytes. None of length 0: it would end the body.
+    pub fn of(len: NonZeroUsize) -> Self {
+        let mut line = [0; SIZE_LINE_BYTES_MAX];
+        let mut start = SIZE_LINE_BYTES_MAX - 2;
+        line[start..].copy_from_slice(b"\r\n");
+        let mut left = len.get();
+        while left > 0 {
+            start -= 1;
+            line[start] = b"0123456789abcdef"[left % 16];
+            left /= 16;
+        }
+        Self { line, start }
+    }
+
+    /// The line with its CRLF.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.line[self.start..]
+    }
+}
+
+/// Writes the end of a chunked body. Which trailers may go there is the caller's to know
+/// ([`is_forbidden_in_trailers`](super::is_forbidden_in_trailers)).
+///
+/// # Errors
+/// As [`field`].
+pub fn last_chunk<'a>(
+    out: &mut Vec<u8>,
+    trailers: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+) -> Result<(), Unwritable> {
+    let before = out.len();
+    out.extend_from_slice(b"0\r\n");
+    let written = trailers
+        .into_iter()
+        .try_for_each(|(name, value)| field(out, name, value));
+    match written {
+        Ok(()) => out.extend_from_slice(b"\r\n"),
+        Err(_) => out.truncate(before),
+    }
+    written
+}
+
+fn push(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    out.reserve(parts.iter().map(|part| part.len()).sum());
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+}
+
+fn has_control(value: &[u8]) -> bool {
+    value.iter().any(|&byte| is_control(byte))
+}
