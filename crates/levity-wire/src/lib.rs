@@ -10,6 +10,7 @@
 pub mod condition;
 pub mod date;
 pub mod encoding;
+pub mod forwarded;
 pub mod http1;
 pub mod mime;
 pub mod path;

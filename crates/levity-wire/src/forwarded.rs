@@ -1,0 +1,325 @@
+//! Who a request came from, as proxies tell it: `Forwarded` (RFC 7239) and X-Forwarded-For.
+//!
+//! Each proxy adds to the right what it saw itself, and passes on what it was told. So a list is
+//! read from the right, for as long as the hop that wrote an element is trusted, and nothing to the
+//! left, where a client may have written what it likes, can change how an element is read.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::http1::line::{is_control, is_token, list, trim};
+use crate::http1::write::Unwritable;
+
+/// Hops looked at by [`client_address`].
+pub const HOPS_MAX: usize = 32;
+
+/// One end of a connection. An IPv4 address is one, also when IPv6 wraps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Node {
+    ip: IpAddr,
+    port: Option<u16>,
+}
+
+impl Node {
+    /// The address, never an IPv4 address inside IPv6.
+    pub fn ip(self) -> IpAddr {
+        self.ip
+    }
+
+    /// The port, if it is known.
+    pub fn port(self) -> Option<u16> {
+        self.port
+    }
+
+    fn new(ip: IpAddr, port: Option<u16>) -> Self {
+        let ip = ip.to_canonical();
+        Self { ip, port }
+    }
+
+    /// `ipv4`, `[ipv6]`, and either with `:port`. A hidden port (RFC 7239, 6.2) is no port.
+    fn parse(text: &str) -> Option<Self> {
+        let (ip, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (ip, port) = rest.split_once(']')?;
+                (IpAddr::V6(ip.parse::<Ipv6Addr>().ok()?), port)
+            }
+            None => {
+                let (ip, port) = text.split_at(text.find(':').unwrap_or(text.len()));
+                (IpAddr::V4(ip.parse::<Ipv4Addr>().ok()?), port)
+            }
+        };
+        let port = match port.strip_prefix(':') {
+            None if port.is_empty() => None,
+            None => return None,
+            Some(hidden) if hidden.starts_with('_') => None,
+            Some(digits) => Some(number(digits)?),
+        };
+        Some(Self::new(ip, port))
+    }
+}
+
+impl From<IpAddr> for Node {
+    fn from(ip: IpAddr) -> Self {
+        Self::new(ip, None)
+    }
+}
+
+impl From<SocketAddr> for Node {
+    fn from(address: SocketAddr) -> Self {
+        Self::new(address.ip(), Some(address.port()))
+    }
+}
+
+/// As `Forwarded` has it, without its quotes: IPv6 in brackets.
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ip {
+            IpAddr::V4(ip) => write!(f, "{ip}")?,
+            IpAddr::V6(ip) => write!(f, "[{ip}]")?,
+        }
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+/// One to five digits; `parse` alone would take a sign.
+fn number(digits: &str) -> Option<u16> {
+    let plain = digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| plain)
+}
+
+/// The address of the client: that of the first hop, from `peer` on, that is not trusted to tell
+/// who came before it.
+///
+/// `peer` is at the other end of the connection and `hops` is what it says of those before it,
+/// nearest first, from [`forwarded`] or [`x_forwarded_for`]. Where a trusted hop names no address,
+/// or there is none left, or after [`HOPS_MAX`], it is the last address that a trusted hop has
+/// named, or `peer`.
+pub fn client_address(
+    peer: IpAddr,
+    hops: impl Iterator<Item = Option<Node>>,
+    is_trusted: impl Fn(IpAddr) -> bool,
+) -> IpAddr {
+    let mut nearest = peer.to_canonical();
+    for hop in hops.take(HOPS_MAX) {
+        match hop {
+            Some(node) if is_trusted(nearest) => nearest = node.ip,
+            _ => break,
+        }
+    }
+    nearest
+}
+
+/// The hops in lines of X-Forwarded-For, nearest first; `None` for what is no address. Besides
+/// plain addresses it reads those with a port, which some proxies add.
+pub fn x_forwarded_for<'a>(
+    lines: impl DoubleEndedIterator<Item = &'a [u8]>,
+) -> impl Iterator<Item = Option<Node>> {
+    lines
+        .rev()
+        .flat_map(|line| list(line).rev())
+        .filter(|element| !element.is_empty())
+        .map(|element| {
+            let text = str::from_utf8(element).ok()?;
+            let bare = text.parse::<Ipv6Addr>().ok();
+            bare.map(|ip| Node::from(IpAddr::V6(ip)))
+                .or_else(|| Node::parse(text))
+        })
+}
+
+/// The hops in lines of `Forwarded`, nearest first; `None` for an element whose `for` is no address
+/// (it may be absent, unknown or hidden), is there twice, or that has bad syntax.
+pub fn forwarded<'a>(
+    lines: impl DoubleEndedIterator<Item = &'a [u8]>,
+) -> impl Iterator<Item = Option<Node>> {
+    lines
+        .rev()
+        .flat_map(|line| FromRight { left: Some(line) })
+        .map(trim)
+        .filter(|element| !element.is_empty())
+        .map(|element| Node::parse(str::from_utf8(client(element)?).ok()?))
+}
+
+/// Cuts a list with quoted strings into elements, the last one first.
+struct FromRight<'a> {
+    left: Option<&'a [u8]>,
+}
+
+impl<'a> Iterator for FromRight<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let line = self.left.take()?;
+        let Some(comma) = last_comma(line) else {
+            return Some(line);
+        };
+        self.left = Some(&line[..comma]);
+        Some(&line[comma + 1..])
+    }
+}
+
+/// Place of the last comma outside quotes, as seen from the right. Seen from the left, a quote that
+/// a client has left open would hide what trusted hops have added since.
+fn last_comma(line: &[u8]) -> Option<usize> {
+    let mut quoted = false;
+    for (at, &byte) in line.iter().enumerate().rev() {
+        match byte {
+            b'"' if !quoted => quoted = true,
+            b'"' => quoted = is_escaped(&line[..at]),
+            b',' if !quoted => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether a backslash that is not itself escaped stands at the end.
+fn is_escaped(before: &[u8]) -> bool {
+    let backslashes = before.iter().rev().take_while(|&&byte| byte == b'\\');
+    backslashes.count() % 2 == 1
+}
+
+/// The value of `for` in one element (RFC 7239, 4).
+fn client(element: &[u8]) -> Option<&[u8]> {
+    let mut client = None;
+    let mut rest = element;
+    while !rest.is_empty() {
+        let (name, value, after) = pair(rest)?;
+        if name.eq_ignore_ascii_case(b"for") && client.replace(value).is_some() {
+            return None;
+        }
+        rest = after;
+    }
+    client
+}
+
+/// Name and value at the start of `text`, and what follows their semicolon. A quoted value is
+/// without its quotes and with its escapes: no address needs any.
+fn pair(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let equals = text.iter().position(|&byte| byte == b'=')?;
+    let (name, value) = (trim(&text[..equals]), &text[equals + 1..]);
+    let (value, rest) = match value.strip_prefix(b"\"") {
+        Some(quoted) => {
+            let end = closing_quote(quoted)?;
+            (&quoted[..end], trim(&quoted[end + 1..]))
+        }
+        None => {
+            let end = value.iter().position(|&byte| byte == b';');
+            let (value, rest) = value.split_at(end.unwrap_or(value.len()));
+            (Some(trim(value)).filter(|value| is_token(value))?, rest)
+        }
+    };
+    let after = match rest {
+        [] => rest,
+        [b';', after @ ..] => trim(after),
+        _ => return None,
+    };
+    is_token(name).then_some((name, value, after))
+}
+
+/// Place of the quote that ends a quoted string, which starts behind its opening quote.
+fn closing_quote(text: &[u8]) -> Option<usize> {
+    let mut escaped = false;
+    text.iter().position(|&byte| {
+        let closes = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        closes
+    })
+}
+
+/// What a hop says of a request in its element of `Forwarded`.
+#[derive(Debug, Clone, Copy)]
+pub struct Element<'a> {
+    /// Who sent the request here; `None`, said as `unknown`, on a Unix socket.
+    pub client: Option<Node>,
+    /// Where it arrived, if others are to know.
+    pub by: Option<Node>,
+    /// The host that was asked, with its port if it had one.
+    pub host: Option<&'a [u8]>,
+    /// The scheme that was used: `http` or `https`.
+    pub scheme: &'a str,
+}
+
+/// The list that a trusted hop has sent, in one value to which this hop is added. A line whose
+/// quotes are not closed is left out: to a reader from the left it would swallow what is added.
+pub fn join<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut value = Vec::new();
+    for line in lines.map(trim).filter(|line| closes_its_quotes(line)) {
+        add(&mut value, line);
+    }
+    value
+}
+
+fn closes_its_quotes(line: &[u8]) -> bool {
+    let mut rest = line;
+    while let Some(quote) = rest.iter().position(|&byte| byte == b'"') {
+        rest = &rest[quote + 1..];
+        let Some(end) = closing_quote(rest) else {
+            return false;
+        };
+        rest = &rest[end + 1..];
+    }
+    true
+}
+
+/// Adds this hop to a value of `Forwarded`.
+///
+/// # Errors
+/// When the host holds a control character, or the scheme is no token; `value` is as before.
+pub fn push_forwarded(value: &mut Vec<u8>, element: &Element<'_>) -> Result<(), Unwritable> {
+    let host = element.host.unwrap_or_default();
+    if host.iter().any(|&byte| is_control(byte)) {
+        return Err(Unwritable("control character in a host"));
+    }
+    if !is_token(element.scheme.as_bytes()) {
+        return Err(Unwritable("bad scheme"));
+    }
+    let mut text = b"for=".to_vec();
+    match element.client {
+        Some(node) => push_quoted(&mut text, node.to_string().as_bytes()),
+        None => text.extend_from_slice(b"unknown"),
+    }
+    if let Some(by) = element.by {
+        text.extend_from_slice(b";by=");
+        push_quoted(&mut text, by.to_string().as_bytes());
+    }
+    if element.host.is_some() {
+        text.extend_from_slice(b";host=");
+        push_quoted(&mut text, host);
+    }
+    text.extend_from_slice(b";proto=");
+    text.extend_from_slice(element.scheme.as_bytes());
+    add(value, &text);
+    Ok(())
+}
+
+/// Adds this hop to a value of X-Forwarded-For: who sent the request here, or `unknown`.
+pub fn push_x_forwarded_for(value: &mut Vec<u8>, client: Option<IpAddr>) {
+    match client {
+        Some(ip) => add(value, ip.to_canonical().to_string().as_bytes()),
+        None => add(value, b"unknown"),
+    }
+}
+
+/// A token as it is; anything else, a port or an IPv6 address among it, in quotes (RFC 7239, 4).
+fn push_quoted(text: &mut Vec<u8>, value: &[u8]) {
+    if is_token(value) {
+        text.extend_from_slice(value);
+        return;
+    }
+    text.push(b'"');
+    for &byte in value {
+        if matches!(byte, b'"' | b'\\') {
+            text.push(b'\\');
+        }
+        text.push(byte);
+    }
+    text.push(b'"');
+}
+
+/// Adds an element to a comma-separated list.
+fn add(list: &mut Vec<u8>, element: &[u8]) {
+    if !list.is_empty() && !element.is_empty() {
+        list.extend_from_slice(b", ");
+    }
+    list.extend_from_slice(element);
+}
