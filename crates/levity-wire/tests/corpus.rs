@@ -1,21 +1,24 @@
 //! Replays the seeds of the fuzz targets. The first word of a seed's name is what must come of it:
-//! `ok`, `more` for input that is not complete, a status, or the coding chosen. Names without such a word, as a fuzzer
-//! gives them, are checked for their properties only.
+//! `ok`, `more` for input that is not complete, a status, the coding chosen, or who is taken for the
+//! client. Names without such a word, as a fuzzer gives them, are checked for their properties only.
 
 use std::fs;
 use std::path::PathBuf;
 
 use levity_wire::condition::Verdict;
 use levity_wire::encoding::{Accepted, Coding};
-use levity_wire::http1::{Chunked, Limits, Reject, RequestHead, parse_request};
+use levity_wire::http1::{
+    Asked, Chunked, Limits, Method, Reject, RequestHead, ResponseHead, parse_request,
+    parse_response,
+};
 use levity_wire::path;
 use levity_wire::range::{self, Range};
 
 mod properties;
 
 const OUTCOMES: &[&str] = &[
-    "ok", "more", "200", "206", "304", "400", "412", "414", "416", "431", "501", "505", "zstd",
-    "br", "gzip", "identity",
+    "ok", "more", "200", "206", "304", "400", "412", "414", "416", "431", "501", "502", "505",
+    "zstd", "br", "gzip", "identity", "client", "hop", "peer",
 ];
 
 fn replay(target: &str, property: fn(&[u8]), outcome: fn(&[u8]) -> String) {
@@ -59,6 +62,29 @@ fn request_head() {
             &mut RequestHead::default(),
             &Limits::default(),
         ))
+    });
+}
+
+#[test]
+fn response_head() {
+    const ASKED: Asked = Asked {
+        method: Method::Get,
+        upgrade: true,
+    };
+    replay("response_head", properties::response_head, |bytes| {
+        complete(parse_response(
+            bytes,
+            &mut ResponseHead::default(),
+            ASKED,
+            &Limits::default(),
+        ))
+    });
+}
+
+#[test]
+fn forwarded() {
+    replay("forwarded", properties::forwarded, |bytes| {
+        properties::forwarded_client(bytes).to_owned()
     });
 }
 

@@ -1,11 +1,16 @@
 //! What holds for any input at all. The fuzz targets look for input where it does not, and
 //! `tests/corpus.rs` replays what is known; each function panics when its property is broken.
 
+use std::fmt::Debug;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use levity_wire::condition::{self, Validators, Verdict};
 use levity_wire::encoding::{Accepted, Coding};
+use levity_wire::forwarded::{self, Element, Node};
 use levity_wire::http1::{
-    Chunked, Framing, Limits, Method, Reject, RequestHead, Target, Version, host_name,
-    parse_request,
+    Asked, Chunked, EndToEnd, Framing, HeaderSpan, Limits, Method, Reject, RequestHead,
+    ResponseFraming, ResponseHead, Target, Trailers, Version, host_name, is_forbidden_in_trailers,
+    is_hop_by_hop, parse_request, parse_response, write,
 };
 use levity_wire::range::{self, Range};
 use levity_wire::{date, path};
@@ -15,6 +20,14 @@ const SMALL: Limits = Limits {
     header_bytes_max: 32,
     head_bytes_max: 160,
     headers_max: 4,
+};
+
+/// What is written may be longer than what was read: a space after each colon.
+const UNLIMITED: Limits = Limits {
+    line_bytes_max: usize::MAX,
+    header_bytes_max: usize::MAX,
+    head_bytes_max: usize::MAX,
+    headers_max: usize::MAX,
 };
 
 /// A request head means the same however it arrives, and nothing that another reader of the same
@@ -27,9 +40,13 @@ pub fn request_head(bytes: &[u8]) {
             head_is_sound(bytes, &head, limits);
             framing_has_one_source(bytes, &head);
             httparse_agrees(bytes, &head);
+            request_is_written_as_read(bytes, &head);
+            only_end_to_end_fields_are_passed_on(bytes, &head.headers);
             path(head.path.of(bytes));
         }
-        prefixes_agree(bytes, parsed, head, limits);
+        prefixes_agree(bytes, parsed, &head, head.bytes, |bytes, head| {
+            parse_request(bytes, head, limits)
+        });
     }
 }
 
@@ -85,25 +102,198 @@ fn httparse_agrees(bytes: &[u8], head: &RequestHead) {
         Some(head.target_span.of(bytes))
     );
     assert_eq!(request.version == Some(0), head.version == Version::Http10);
-    let theirs = request
-        .headers
+    same_headers(request.headers, bytes, &head.headers);
+}
+
+fn same_headers(theirs: &[httparse::Header<'_>], bytes: &[u8], ours: &[HeaderSpan]) {
+    let theirs = theirs
         .iter()
         .map(|header| (header.name.as_bytes(), header.value));
-    let ours = head
-        .headers
-        .iter()
-        .map(|header| (header.name.of(bytes), header.value.of(bytes)));
-    assert!(theirs.eq(ours));
+    assert!(theirs.eq(ours.iter().map(name_and_value_in(bytes))));
+}
+
+fn name_and_value_in<'a>(bytes: &'a [u8]) -> impl Fn(&HeaderSpan) -> (&'a [u8], &'a [u8]) {
+    move |header| (header.name.of(bytes), header.value.of(bytes))
+}
+
+/// Any HTTP/1.1 head can be written, and is then read as it was before.
+fn request_is_written_as_read(bytes: &[u8], head: &RequestHead) {
+    if head.version == Version::Http10 {
+        return;
+    }
+    let mut out = Vec::new();
+    write::request_line(
+        &mut out,
+        head.method_span.of(bytes),
+        head.target_span.of(bytes),
+    )
+    .expect("what was read can be written");
+    write_headers(&mut out, bytes, &head.headers);
+    let mut again = RequestHead::default();
+    let parsed = parse_request(&out, &mut again, &UNLIMITED);
+    assert_eq!((parsed, again.bytes), (Ok(true), out.len()));
+    assert_eq!(again.target_span.of(&out), head.target_span.of(bytes));
+    assert_eq!((again.method, again.framing), (head.method, head.framing));
+    assert_eq!(again.keep_alive, head.keep_alive);
+    same_lines(&out, &again.headers, bytes, &head.headers);
+}
+
+fn write_headers(out: &mut Vec<u8>, bytes: &[u8], headers: &[HeaderSpan]) {
+    for (name, value) in headers.iter().map(name_and_value_in(bytes)) {
+        write::field(out, name, value).expect("what was read can be written");
+    }
+    write::end_of_head(out);
+}
+
+fn same_lines(bytes: &[u8], headers: &[HeaderSpan], others: &[u8], other_headers: &[HeaderSpan]) {
+    let lines = headers.iter().map(name_and_value_in(bytes));
+    assert!(lines.eq(other_headers.iter().map(name_and_value_in(others))));
+}
+
+fn only_end_to_end_fields_are_passed_on(bytes: &[u8], headers: &[HeaderSpan]) {
+    let end_to_end = EndToEnd::of(bytes, headers);
+    let passed_on: Vec<_> = end_to_end.headers().collect();
+    let has_host = |headers: &[HeaderSpan]| {
+        let mut names = headers.iter().map(|header| header.name.of(bytes));
+        names.any(|name| name.eq_ignore_ascii_case(b"host"))
+    };
+    assert_eq!(has_host(&passed_on), has_host(headers));
+    for header in headers {
+        let name = header.name.of(bytes);
+        assert_eq!(passed_on.contains(header), end_to_end.has(name));
+        assert!(!end_to_end.has(name) || !is_hop_by_hop(name));
+    }
+}
+
+/// A response head means the same however it arrives, and nothing that another reader of the same
+/// grammar would contradict; whatever it is the answer to.
+pub fn response_head(bytes: &[u8]) {
+    for (limits, asked) in [&Limits::default(), &SMALL]
+        .into_iter()
+        .flat_map(|limits| ASKED.map(|asked| (limits, asked)))
+    {
+        let mut head = ResponseHead::default();
+        let parsed = parse_response(bytes, &mut head, asked, limits);
+        if parsed == Ok(true) {
+            response_is_sound(bytes, &head, limits);
+            body_has_one_end(bytes, &head, asked);
+            httparse_agrees_on_response(bytes, &head);
+            response_is_written_as_read(bytes, &head, asked);
+            only_end_to_end_fields_are_passed_on(bytes, &head.headers);
+        }
+        assert!(parsed.is_ok() || parsed.is_err_and(|reject| reject.status == 502));
+        prefixes_agree(bytes, parsed, &head, head.bytes, |bytes, head| {
+            parse_response(bytes, head, asked, limits)
+        });
+    }
+    a_value_cannot_end_its_line(bytes);
+}
+
+const ASKED: [Asked; 4] = [
+    asked(Method::Get, false),
+    asked(Method::Get, true),
+    asked(Method::Head, false),
+    asked(Method::Connect, false),
+];
+
+const fn asked(method: Method, upgrade: bool) -> Asked {
+    Asked { method, upgrade }
+}
+
+fn response_is_sound(bytes: &[u8], head: &ResponseHead, limits: &Limits) {
+    assert!(head.bytes <= bytes.len() && head.bytes <= limits.head_bytes_max);
+    assert!(head.headers.len() <= limits.headers_max);
+    let text = &bytes[..head.bytes];
+    assert!(text.starts_with(b"HTTP/1.") && text.ends_with(b"\r\n\r\n"));
+    assert!(!text[..head.bytes - 2].ends_with(b"\r\n\r\n") && !text.contains(&0));
+    assert!((100..=599).contains(&head.status));
+}
+
+fn body_has_one_end(bytes: &[u8], head: &ResponseHead, asked: Asked) {
+    let lengths = head.headers_named(bytes, "content-length").count();
+    let codings = head.headers_named(bytes, "transfer-encoding").count();
+    assert!(lengths <= 1 && (lengths == 0 || codings == 0));
+    let without = asked.method == Method::Head || matches!(head.status, 100..=199 | 204 | 304);
+    match head.framing {
+        ResponseFraming::None => assert!(without && head.status != 101),
+        ResponseFraming::Length(_) => assert!(!without && lengths == 1),
+        ResponseFraming::Chunked => assert!(!without && codings > 0),
+        ResponseFraming::UntilClose => assert!(!without && (lengths, codings) == (0, 0)),
+        ResponseFraming::Tunnel => assert!(match head.status {
+            101 => asked.upgrade && head.upgrade.is_some(),
+            status => asked.method == Method::Connect && status / 100 == 2,
+        }),
+    }
+    let open_ended = matches!(
+        head.framing,
+        ResponseFraming::UntilClose | ResponseFraming::Tunnel
+    );
+    assert!(!(head.keep_alive && open_ended));
+}
+
+/// httparse knows versions 1.0 and 1.1 only, and shows no reason that has bytes beyond ASCII.
+fn httparse_agrees_on_response(bytes: &[u8], head: &ResponseHead) {
+    let mut headers = [httparse::EMPTY_HEADER; 100];
+    let mut response = httparse::Response::new(&mut headers);
+    let len = match response.parse(bytes) {
+        Err(httparse::Error::Version) => return,
+        parsed => parsed.expect("accepted here, so accepted there").unwrap(),
+    };
+    assert_eq!((len, response.code), (head.bytes, Some(head.status)));
+    assert_eq!(response.version == Some(0), head.version == Version::Http10);
+    let reason = head.reason.of(bytes);
+    if reason.is_ascii() {
+        assert_eq!(response.reason.map(str::as_bytes), Some(reason));
+    }
+    same_headers(response.headers, bytes, &head.headers);
+}
+
+fn response_is_written_as_read(bytes: &[u8], head: &ResponseHead, asked: Asked) {
+    if head.version == Version::Http10 {
+        return;
+    }
+    let mut out = Vec::new();
+    write::status_line(&mut out, head.status, head.reason.of(bytes))
+        .expect("what was read can be written");
+    write_headers(&mut out, bytes, &head.headers);
+    let mut again = ResponseHead::default();
+    let parsed = parse_response(&out, &mut again, asked, &UNLIMITED);
+    assert_eq!((parsed, again.bytes), (Ok(true), out.len()));
+    assert_eq!((again.status, again.framing), (head.status, head.framing));
+    assert_eq!(again.keep_alive, head.keep_alive);
+    same_lines(&out, &again.headers, bytes, &head.headers);
+}
+
+fn a_value_cannot_end_its_line(value: &[u8]) {
+    let mut out = b"HTTP/1.1 200 \r\n".to_vec();
+    let before = out.len();
+    if write::field(&mut out, b"X", value).is_err() {
+        assert_eq!(out.len(), before);
+        return;
+    }
+    write::end_of_head(&mut out);
+    let mut head = ResponseHead::default();
+    let parsed = parse_response(&out, &mut head, ASKED[0], &UNLIMITED);
+    assert_eq!((parsed, head.bytes), (Ok(true), out.len()));
+    let values: Vec<_> = head.headers_named(&out, "x").collect();
+    assert_eq!((values.len(), head.headers.len()), (1, 1));
+    assert_eq!(values[0], value.trim_ascii());
 }
 
 /// Cut anywhere, a head asks for more until it is complete, and a refusal is final.
-fn prefixes_agree(bytes: &[u8], whole: Result<bool, Reject>, head: RequestHead, limits: &Limits) {
-    let mut again = RequestHead::default();
+fn prefixes_agree<Head: Debug + Default + PartialEq>(
+    bytes: &[u8],
+    whole: Result<bool, Reject>,
+    head: &Head,
+    head_bytes: usize,
+    parse: impl Fn(&[u8], &mut Head) -> Result<bool, Reject>,
+) {
+    let mut again = Head::default();
     let mut refused = false;
     for cut in cuts(bytes.len()) {
-        let parsed = parse_request(&bytes[..cut], &mut again, limits);
+        let parsed = parse(&bytes[..cut], &mut again);
         match whole {
-            Ok(true) if cut >= head.bytes => assert_eq!((parsed, &again), (Ok(true), &head)),
+            Ok(true) if cut >= head_bytes => assert_eq!((parsed, &again), (Ok(true), head)),
             Ok(_) => assert_eq!(parsed, Ok(false)),
             Err(_) => assert_ne!(parsed, Ok(true)),
         }
@@ -131,6 +321,37 @@ pub fn chunked(bytes: &[u8]) {
         );
     }
     assert_eq!(chunked_in_pieces([&to_chunks(bytes)[..]]).0, bytes);
+    trailers_survive(bytes);
+}
+
+/// Trailers are the same however they arrive, none of them is forbidden, and they can be written.
+fn trailers_survive(bytes: &[u8]) {
+    let fields = trailers_in_pieces([bytes]);
+    assert_eq!(trailers_in_pieces(bytes.chunks(1)), fields);
+    let borrowed = fields.iter().map(|(name, value)| (&name[..], &value[..]));
+    assert!(
+        borrowed
+            .clone()
+            .all(|(name, _)| !is_forbidden_in_trailers(name))
+    );
+    let mut end = Vec::new();
+    write::last_chunk(&mut end, borrowed).expect("what was read can be written");
+    // A space after each colon may make them longer than a body may have them.
+    if chunked_in_pieces([&end[..]]).1 == Ok(Some(end.len())) {
+        assert_eq!(trailers_in_pieces([&end[..]]), fields);
+    }
+}
+
+fn trailers_in_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (mut decoder, mut trailers) = (Chunked::default(), Trailers::default());
+    for piece in pieces {
+        let decoded = decoder.decode_with_trailers(piece, |_| {}, &mut trailers);
+        if decoded.is_ok_and(|decoded| decoded.done) || decoded.is_err() {
+            break;
+        }
+    }
+    let owned = |(name, value): (&[u8], &[u8])| (name.to_vec(), value.to_vec());
+    trailers.fields().map(owned).collect()
 }
 
 /// The data, and the bytes consumed up to the end if it was found.
@@ -164,6 +385,92 @@ fn to_chunks(data: &[u8]) -> Vec<u8> {
     }
     body.extend(b"0\r\n\r\n");
     body
+}
+
+/// What trusted hops have added to a list is read as they wrote it, whatever they added it to.
+pub fn forwarded(bytes: &[u8]) {
+    let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
+    let lines = || lines.iter().copied();
+    let hops: Vec<_> = forwarded::forwarded(lines()).collect();
+    let x_hops: Vec<_> = forwarded::x_forwarded_for(lines()).collect();
+    let separators = bytes.iter().filter(|byte| b",\n".contains(byte)).count();
+    assert!(hops.len() <= separators + 1 && x_hops.len() <= separators + 1);
+    for node in hops.iter().chain(&x_hops).flatten() {
+        written_nodes_are_read_again(*node);
+    }
+    client_is_one_of_the_hops(&hops);
+    client_is_one_of_the_hops(&x_hops);
+    for host in lines() {
+        hop_is_added(forwarded::join(lines()), host);
+        hop_is_added(host.to_vec(), b"a.example:80");
+    }
+}
+
+fn written_nodes_are_read_again(node: Node) {
+    let element = Element {
+        client: Some(node),
+        by: Some(node),
+        host: None,
+        scheme: "http",
+    };
+    let mut value = Vec::new();
+    forwarded::push_forwarded(&mut value, &element).expect("a good element");
+    assert!(forwarded::forwarded([&value[..]].into_iter()).eq([Some(node)]));
+    value.clear();
+    forwarded::push_x_forwarded_for(&mut value, Some(node.ip()));
+    let without_port = Some(Node::from(node.ip()));
+    assert!(forwarded::x_forwarded_for([&value[..]].into_iter()).eq([without_port]));
+}
+
+fn client_is_one_of_the_hops(hops: &[Option<Node>]) {
+    let client = |trust| forwarded::client_address(PEER, hops.iter().copied(), |_| trust);
+    assert_eq!(client(false), PEER);
+    let ips: Vec<_> = hops.iter().flatten().map(|node| node.ip()).collect();
+    assert!(client(true) == PEER || ips.contains(&client(true)));
+}
+
+fn hop_is_added(before: Vec<u8>, host: &[u8]) {
+    let element = Element {
+        client: Some(SocketAddr::new(CLIENT, 9).into()),
+        by: None,
+        host: Some(host),
+        scheme: "https",
+    };
+    let mut value = before.clone();
+    let is_plain = !host
+        .iter()
+        .any(|&byte| byte.is_ascii_control() && byte != b'\t');
+    let added = forwarded::push_forwarded(&mut value, &element);
+    assert_eq!(added.is_ok(), is_plain);
+    if is_plain {
+        let before = forwarded::forwarded([&before[..]].into_iter());
+        let expected = std::iter::once(element.client).chain(before);
+        assert!(forwarded::forwarded([&value[..]].into_iter()).eq(expected));
+    } else {
+        assert_eq!(value, before);
+    }
+}
+
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+/// Who is taken for the client when 10.0.0.0/8 is trusted. The first line is the field's name, the
+/// others are its values.
+pub fn forwarded_client(bytes: &[u8]) -> &'static str {
+    let (name, rest) = first_line(bytes);
+    let lines = rest.split(|&byte| byte == b'\n');
+    let hops: Vec<_> = match name {
+        b"forwarded" => forwarded::forwarded(lines).collect(),
+        b"x-forwarded-for" => forwarded::x_forwarded_for(lines).collect(),
+        _ => panic!("no such field"),
+    };
+    let is_trusted = |ip| matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 10);
+    match forwarded::client_address(PEER, hops.into_iter(), is_trusted) {
+        PEER => "peer",
+        CLIENT => "client",
+        ip if is_trusted(ip) => "hop",
+        _ => "other",
+    }
 }
 
 /// A range lies inside its representation, and says the same when it is written out.
