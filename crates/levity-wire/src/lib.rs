@@ -7,14 +7,17 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cgi;
 pub mod condition;
 pub mod date;
 pub mod encoding;
+pub mod fastcgi;
 pub mod forwarded;
 pub mod http1;
 pub mod mime;
 pub mod path;
 pub mod range;
+pub mod scgi;
 
 mod reject;
 

@@ -5,8 +5,10 @@
 use std::fs;
 use std::path::PathBuf;
 
+use levity_wire::cgi;
 use levity_wire::condition::Verdict;
 use levity_wire::encoding::{Accepted, Coding};
+use levity_wire::fastcgi::Answer;
 use levity_wire::http1::{
     Asked, Chunked, Limits, Method, Reject, RequestHead, ResponseHead, parse_request,
     parse_response,
@@ -137,5 +139,21 @@ fn condition() {
 fn path() {
     replay("path", properties::path, |bytes| {
         complete(path::decode(bytes, &mut Vec::new()).map(|()| true))
+    });
+}
+
+#[test]
+fn fastcgi() {
+    replay("fastcgi", properties::fastcgi, |bytes| {
+        let decoded = Answer::new(true).decode(bytes, |_| {});
+        complete(decoded.map(|decoded| decoded.done))
+    });
+}
+
+#[test]
+fn cgi_response() {
+    replay("cgi_response", properties::cgi_response, |bytes| {
+        let mut head = cgi::ResponseHead::default();
+        complete(cgi::parse_response(bytes, &mut head, &Limits::default()))
     });
 }

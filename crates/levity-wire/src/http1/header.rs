@@ -49,7 +49,7 @@ pub(super) fn read_headers(
     }
 }
 
-fn header_line(bytes: &[u8], line: Span) -> Result<HeaderSpan, Reject> {
+pub(crate) fn header_line(bytes: &[u8], line: Span) -> Result<HeaderSpan, Reject> {
     let text = line.of(bytes);
     if matches!(text[0], b' ' | b'\t') {
         return Err(Reject::bad("folded header line"));

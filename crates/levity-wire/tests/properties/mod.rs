@@ -15,6 +15,10 @@ use levity_wire::http1::{
 use levity_wire::range::{self, Range};
 use levity_wire::{date, path};
 
+mod gateway;
+
+pub use gateway::{cgi_response, fastcgi};
+
 const SMALL: Limits = Limits {
     line_bytes_max: 48,
     header_bytes_max: 32,
@@ -632,6 +636,7 @@ pub fn path(raw: &[u8]) {
         assert!(decoded.is_empty() || names.split(|&byte| byte == b'/').all(is_name));
         assert!(!decoded.contains(&0) && decoded.len() <= raw.len());
         there_and_back(&decoded);
+        gateway::script(&decoded);
     }
     let name: Vec<u8> = raw
         .iter()

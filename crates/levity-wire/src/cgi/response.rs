@@ -1,0 +1,252 @@
+//! The head of an application's answer (RFC 3875, 6).
+
+use memchr::memchr;
+
+use crate::Reject;
+use crate::http1::line::is_control;
+use crate::http1::{HeaderSpan, Limits, Span, header_line};
+
+const fn bad(reason: &'static str) -> Reject {
+    Reject::new(502, reason)
+}
+
+/// The head of an answer: spans into the bytes it was parsed from, and what its fields mean.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ResponseHead {
+    /// From Status or a status line; without either 302 with a Location, else 200. Between 200 and
+    /// 599.
+    pub status: u16,
+    /// What follows the number of the status, often nothing.
+    pub reason: Span,
+    /// The fields in the order they were sent, without Status and without those whose value is
+    /// empty, which is the same as not to send them (RFC 3875, 6.3).
+    pub headers: Vec<HeaderSpan>,
+    /// Content-Length. The body has this many bytes; without it, it ends where the answer does. A
+    /// body that ends earlier is cut short, and what comes after that many bytes is not part of it.
+    /// An answer to HEAD, 204 and 304 have none whatever it says (RFC 9110, 8.6).
+    pub content_length: Option<u64>,
+    /// The Location of a local redirect, path and query: it begins with one `/`, there is no other
+    /// field and no status (RFC 3875, 6.2.2). The server answers as if the client had asked for it,
+    /// or with `status`, which is 302, and this Location.
+    pub local_redirect: Option<Span>,
+    /// Length of the head in bytes with the blank line at its end: the body starts here.
+    pub bytes: usize,
+}
+
+impl ResponseHead {
+    /// Forgets the content and keeps the allocation.
+    pub fn clear(&mut self) {
+        let mut headers = std::mem::take(&mut self.headers);
+        headers.clear();
+        *self = Self {
+            headers,
+            ..Self::default()
+        };
+    }
+
+    /// The value of the first field of this name, which must be in lower case.
+    pub fn header<'a>(&self, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
+        self.headers_named(bytes, name).next()
+    }
+
+    /// The values of all fields of this name, which must be in lower case, in the order they were
+    /// sent.
+    pub fn headers_named<'a>(&self, bytes: &'a [u8], name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let same =
+            |header: &&HeaderSpan| header.name.of(bytes).eq_ignore_ascii_case(name.as_bytes());
+        self.headers
+            .iter()
+            .filter(same)
+            .map(|header| header.value.of(bytes))
+    }
+}
+
+/// Parses the head of an answer at the start of `bytes`, reusing the allocations of `head`.
+///
+/// `Ok(true)`: complete, and `head.bytes` says where the body starts. `Ok(false)`: more bytes
+/// needed; call again with the same bytes and more behind them.
+///
+/// Lines end in LF or CRLF (RFC 3875, 6). The first may be a status line (`HTTP/1.1 200 OK`), which
+/// some applications send although it belongs to scripts that speak to the client themselves.
+/// Of `limits`, `header_bytes_max` is for every line, and `headers_max` counts every line.
+///
+/// # Errors
+/// 502 as soon as the bytes at hand cannot become an acceptable head, for the bounds too: it is
+/// never the client's fault. Also for these, where another reader of the answer could see something
+/// else:
+///
+/// - Content-Length, Content-Type or Location more than once, or two statuses that differ (RFC
+///   3875, 6.3: none of a script's fields occurs twice);
+/// - Transfer-Encoding: it belongs to the connection with the client, so a script must not send it
+///   (RFC 3875, 6.3.4), and nobody can know whether its body is chunked in fact;
+/// - a folded line (RFC 3875, 6.3) and control characters;
+/// - a status below 200: this is the answer, and no other follows.
+///
+/// After `Ok(false)` and after an error, `head` holds what was read so far, to log and not to act
+/// upon.
+pub fn parse_response(
+    bytes: &[u8],
+    head: &mut ResponseHead,
+    limits: &Limits,
+) -> Result<bool, Reject> {
+    head.clear();
+    let head_bytes_max = limits.head_bytes_max.min(u32::MAX as usize);
+    let window = &bytes[..bytes.len().min(head_bytes_max)];
+    let complete = parse_window(window, head, limits)?;
+    if !complete && window.len() == head_bytes_max {
+        return Err(bad("CGI response head too long"));
+    }
+    Ok(complete)
+}
+
+fn parse_window(bytes: &[u8], head: &mut ResponseHead, limits: &Limits) -> Result<bool, Reject> {
+    let mut fields = Fields::default();
+    let mut at = 0;
+    for number in 0.. {
+        let Some((line, next)) = next_line(bytes, at, limits.header_bytes_max)? else {
+            return Ok(false);
+        };
+        at = next;
+        if line.is_empty() && number == 0 {
+            return Err(bad("no field in a CGI response"));
+        }
+        if line.is_empty() {
+            break;
+        }
+        if number == limits.headers_max {
+            return Err(bad("too many lines in a CGI response head"));
+        }
+        if number == 0 && line.of(bytes).starts_with(b"HTTP/") {
+            fields.status_line(bytes, line)?;
+        } else {
+            fields.read(bytes, line, head)?;
+        }
+    }
+    fields.finish(bytes, head);
+    head.bytes = at;
+    Ok(true)
+}
+
+/// The line at `at` without its end, and where the next one starts. `None` when it has not arrived
+/// in full; what has arrived is checked already, so that no endless line is waited for.
+fn next_line(bytes: &[u8], at: usize, bytes_max: usize) -> Result<Option<(Span, usize)>, Reject> {
+    let rest = &bytes[at..];
+    let window = &rest[..rest.len().min(bytes_max.saturating_add(2))];
+    let end = memchr(b'\n', window);
+    let text = &window[..end.unwrap_or(window.len())];
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    if text.len() > bytes_max {
+        return Err(bad("line too long in a CGI response head"));
+    }
+    if text.iter().any(|&byte| is_control(byte)) {
+        return Err(bad("control character in a CGI response head"));
+    }
+    Ok(end.map(|end| (Span::new(at, at + text.len()), at + end + 1)))
+}
+
+/// Where the number starts in a status line: behind `HTTP/1.1` and a space.
+const STATUS_START: usize = 9;
+
+/// What the lines read so far say. Any contradiction is refused at the line that makes it.
+#[derive(Default)]
+struct Fields {
+    status: Option<u16>,
+    reason: Span,
+    location: Option<Span>,
+    has_type: bool,
+    length: Option<u64>,
+}
+
+impl Fields {
+    fn status_line(&mut self, bytes: &[u8], line: Span) -> Result<(), Reject> {
+        match line.of(bytes).split_at_checked(STATUS_START) {
+            Some(([.., b'/', major, b'.', minor, b' '], _))
+                if major.is_ascii_digit() && minor.is_ascii_digit() =>
+            {
+                self.status(bytes, line.part(STATUS_START, line.len()))
+            }
+            _ => Err(bad("bad status line in a CGI response")),
+        }
+    }
+
+    fn read(&mut self, bytes: &[u8], line: Span, head: &mut ResponseHead) -> Result<(), Reject> {
+        let header = header_line(bytes, line).map_err(|reject| bad(reject.reason))?;
+        let name = header.name.of(bytes);
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        match header.value.of(bytes) {
+            [] => return Ok(()),
+            _ if is(b"status") => return self.status(bytes, header.value),
+            value if is(b"content-length") => self.content_length(value)?,
+            _ if is(b"transfer-encoding") => {
+                return Err(bad("Transfer-Encoding in a CGI response"));
+            }
+            _ if is(b"location") => self.location(header.value)?,
+            _ if is(b"content-type") => self.content_type()?,
+            _ => {}
+        }
+        head.headers.push(header);
+        Ok(())
+    }
+
+    fn finish(self, bytes: &[u8], head: &mut ResponseHead) {
+        let found = if self.location.is_some() { 302 } else { 200 };
+        head.status = self.status.unwrap_or(found);
+        head.reason = self.reason;
+        head.content_length = self.length;
+        let alone = self.status.is_none() && head.headers.len() == 1;
+        head.local_redirect = self
+            .location
+            .filter(|location| alone && is_local(location.of(bytes)));
+    }
+
+    /// Three digits, and after a space whatever reason.
+    fn status(&mut self, bytes: &[u8], value: Span) -> Result<(), Reject> {
+        let text = value.of(bytes);
+        let status = text
+            .split_at_checked(3)
+            .filter(|(_, reason)| matches!(reason, [] | [b' ', ..]))
+            .and_then(|(digits, _)| decimal(digits))
+            .filter(|status| (200..600).contains(status))
+            .ok_or(bad("bad status in a CGI response"))? as u16;
+        self.reason = value.part(text.len().min(4), text.len());
+        match self.status.replace(status) {
+            Some(before) if before != status => Err(bad("conflicting statuses in a CGI response")),
+            _ => Ok(()),
+        }
+    }
+
+    fn content_length(&mut self, value: &[u8]) -> Result<(), Reject> {
+        let length = decimal(value).ok_or(bad("bad Content-Length in a CGI response"))?;
+        match self.length.replace(length) {
+            None => Ok(()),
+            Some(_) => Err(bad("repeated Content-Length in a CGI response")),
+        }
+    }
+
+    fn location(&mut self, value: Span) -> Result<(), Reject> {
+        match self.location.replace(value) {
+            None => Ok(()),
+            Some(_) => Err(bad("repeated Location in a CGI response")),
+        }
+    }
+
+    fn content_type(&mut self) -> Result<(), Reject> {
+        if std::mem::replace(&mut self.has_type, true) {
+            return Err(bad("repeated Content-Type in a CGI response"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a Location names a path of this server. One that begins with `//` names another host to
+/// a browser, and is meant so.
+fn is_local(location: &[u8]) -> bool {
+    location.starts_with(b"/") && !location.starts_with(b"//")
+}
+
+/// One or more digits and nothing else; `None` also when the number does not fit.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    let text = str::from_utf8(digits).ok()?;
+    let digits_only = text.bytes().all(|byte| byte.is_ascii_digit());
+    digits_only.then(|| text.parse().ok()).flatten()
+}

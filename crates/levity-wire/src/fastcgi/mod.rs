@@ -1,0 +1,35 @@
+//! FastCGI 1.0 between a web server and an application that answers requests (a responder).
+//!
+//! A connection carries one request at a time, always with id 1: hardly any application takes a
+//! second one while it works on the first. Management records, whose id is 0, are not used.
+//!
+//! To send a request: [`write_head`], then the records that [`stdin`] makes of its body, then
+//! [`STDIN_END`]. Its answer is what [`Answer`] reads, inside which is an answer of CGI
+//! ([`parse_response`](crate::cgi::parse_response)). Sections named here are those of the
+//! specification of 29 April 1996.
+
+mod answer;
+mod request;
+
+pub use crate::http1::Decoded;
+pub use answer::{Answer, Event, ProtocolStatus};
+pub use request::{ABORT, STDIN_END, StdinRecord, stdin, write_head};
+
+const VERSION: u8 = 1;
+const REQUEST_ID: u16 = 1;
+const HEADER_BYTES: usize = 8;
+
+/// Content of a record that we send. The length has 16 bits; the largest multiple of 8 in them needs
+/// no padding, and php-fpm closes the connection at variables that exceed 65 535 bytes with theirs.
+const CONTENT_BYTES_MAX: usize = 65_528;
+
+/// The types of records (section 8).
+mod kind {
+    pub(super) const BEGIN_REQUEST: u8 = 1;
+    pub(super) const ABORT_REQUEST: u8 = 2;
+    pub(super) const END_REQUEST: u8 = 3;
+    pub(super) const PARAMS: u8 = 4;
+    pub(super) const STDIN: u8 = 5;
+    pub(super) const STDOUT: u8 = 6;
+    pub(super) const STDERR: u8 = 7;
+}
