@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ajp13;
 pub mod cgi;
 pub mod condition;
 pub mod date;

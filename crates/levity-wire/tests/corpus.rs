@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use levity_wire::ajp13::Reader;
 use levity_wire::cgi;
 use levity_wire::condition::Verdict;
 use levity_wire::encoding::{Accepted, Coding};
@@ -155,5 +156,12 @@ fn cgi_response() {
     replay("cgi_response", properties::cgi_response, |bytes| {
         let mut head = cgi::ResponseHead::default();
         complete(cgi::parse_response(bytes, &mut head, &Limits::default()))
+    });
+}
+
+#[test]
+fn ajp13() {
+    replay("ajp13", properties::ajp13, |bytes| {
+        complete(properties::ajp13_in_pieces(Reader::response(), [bytes]).end)
     });
 }

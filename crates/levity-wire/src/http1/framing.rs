@@ -132,7 +132,7 @@ impl Fields {
 }
 
 /// One or more digits and nothing else; `None` also when the number does not fit.
-fn decimal(digits: &[u8]) -> Option<u64> {
+pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }

@@ -28,7 +28,9 @@ pub use request::parse_request;
 pub use response::{Asked, parse_response};
 pub use trailer::{Trailers, is_forbidden_in_trailers};
 
+pub(crate) use framing::decimal;
 pub(crate) use header::header_line;
+pub(crate) use line::{is_control, is_token};
 
 /// Bounds on a head. Each is inclusive: a value of exactly the bound is accepted. The statuses are
 /// those of a request; a response that exceeds a bound is 502.

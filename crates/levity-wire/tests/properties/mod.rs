@@ -15,8 +15,10 @@ use levity_wire::http1::{
 use levity_wire::range::{self, Range};
 use levity_wire::{date, path};
 
+mod ajp13;
 mod gateway;
 
+pub use ajp13::{ajp13, ajp13_in_pieces};
 pub use gateway::{cgi_response, fastcgi};
 
 const SMALL: Limits = Limits {

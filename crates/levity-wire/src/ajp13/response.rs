@@ -1,0 +1,411 @@
+//! What a container sends: heads, bodies, and wishes for more of the request's body.
+
+use super::{PACKET_BYTES_MAX, PACKET_HEADER_BYTES, bad};
+use crate::Reject;
+use crate::http1::{decimal, is_control, is_token};
+
+const MAGIC: &[u8] = b"AB";
+
+/// Types of packets.
+mod packet {
+    pub(super) const SEND_BODY_CHUNK: u8 = 3;
+    pub(super) const SEND_HEADERS: u8 = 4;
+    pub(super) const END_RESPONSE: u8 = 5;
+    pub(super) const GET_BODY_CHUNK: u8 = 6;
+    pub(super) const CPONG: u8 = 9;
+}
+
+/// Bytes at the start of a packet with a chunk of a body: its type and the length of the chunk.
+const CHUNK_HEADER_BYTES: usize = 3;
+
+/// The code of a header name is its place in this list, counted from `0xA001`.
+const HEADER_NAMES: [&str; 11] = [
+    "Content-Type",
+    "Content-Language",
+    "Content-Length",
+    "Date",
+    "Last-Modified",
+    "Location",
+    "Set-Cookie",
+    "Set-Cookie2",
+    "Servlet-Engine",
+    "Status",
+    "WWW-Authenticate",
+];
+
+/// The upper byte of a code; no name is as long as a length that begins so.
+const CODED: u8 = 0xa0;
+
+/// The length of a string that is not there.
+const NULL: u16 = 0xffff;
+
+const TRUNCATED: Reject = bad("string longer than its packet");
+
+/// Reads one answer of a container: a response, or a CPong. Start a new one for the next; do not use
+/// it again after an error.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    state: State,
+    /// Bytes of a chunk that have not come yet.
+    chunk_left: usize,
+    /// A NUL follows the chunk. The reference has none; Tomcat sends one.
+    nul_left: bool,
+}
+
+/// What may come next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Pong,
+    Head,
+    Body,
+    End,
+}
+
+/// What one call of [`Reader::decode`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decoded<'a> {
+    /// Bytes of the input that are done with, also when there is no message.
+    pub consumed: usize,
+    /// `None`: more bytes needed. Call again with what was not consumed and more behind it.
+    pub message: Option<Message<'a>>,
+}
+
+/// What a container says, under the names of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// The head of the response. It comes once.
+    SendHeaders(SendHeaders<'a>),
+    /// Bytes of the response's body, at least one. A chunk that arrives in pieces is several of
+    /// these.
+    SendBodyChunk(&'a [u8]),
+    /// The container wants more of the request's body: see [`Upload::ask`](super::Upload::ask).
+    GetBodyChunk {
+        /// At most so many bytes.
+        requested: u16,
+    },
+    /// The response is complete.
+    EndResponse {
+        /// The connection may carry another request.
+        reuse: bool,
+    },
+    /// The answer to a CPing.
+    CPong,
+}
+
+/// The head of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendHeaders<'a> {
+    /// From 200 to 599.
+    pub status: u16,
+    /// The reason phrase, possibly empty; no control characters other than HTAB. Tomcat repeats
+    /// the status here.
+    pub message: &'a [u8],
+    /// Content-Length. The packets say where the body ends; that it has this many bytes is a promise
+    /// to the client, and one that is not kept must end the client's connection.
+    pub content_length: Option<u64>,
+    headers: Headers<'a>,
+}
+
+impl<'a> SendHeaders<'a> {
+    /// The header lines in the order they were sent, with coded names resolved. Each is as sound
+    /// as one of [`http1`](crate::http1): the name is a token, the value has no control characters
+    /// other than HTAB and no white space around it. A Transfer-Encoding among them means nothing:
+    /// the packets frame the body.
+    pub fn headers(&self) -> Headers<'a> {
+        self.headers
+    }
+}
+
+/// Names and values of header lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Headers<'a> {
+    fields: Fields<'a>,
+    left: u16,
+}
+
+impl<'a> Iterator for Headers<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        // All were read once before they were handed out.
+        self.fields.header().ok()
+    }
+}
+
+impl Reader {
+    /// For the response to a request.
+    pub fn response() -> Self {
+        Self::new(State::Head)
+    }
+
+    /// For the answer to a CPing.
+    pub fn pong() -> Self {
+        Self::new(State::Pong)
+    }
+
+    fn new(state: State) -> Self {
+        Self {
+            state,
+            chunk_left: 0,
+            nul_left: false,
+        }
+    }
+
+    /// Reads up to the end of the next message, or as far as the input goes. Input may be cut
+    /// anywhere; data of the body is handed over without being copied, and no call leaves
+    /// [`PACKET_BYTES_MAX`] or more of the input unconsumed without a message.
+    ///
+    /// # Errors
+    /// 502 for whatever breaks the protocol: a wrong magic number, a packet longer than
+    /// [`PACKET_BYTES_MAX`] or empty, an unknown type, messages out of order (a body or an end
+    /// before the head, a second head, a CPong that nobody asked for), anything after the end, a
+    /// string that leaves its packet or lacks its NUL, a packet that is longer than its message.
+    /// And for what must not reach a client: a status below 200 or above 599, a header name that is
+    /// no token, a CR, LF, NUL or other control character than HTAB in a value or in the reason, a
+    /// Content-Length that is repeated or no number.
+    pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, Reject> {
+        let mut at = 0;
+        while at < input.len() {
+            let rest = &input[at..];
+            if self.chunk_left > 0 {
+                let bytes = self.chunk_left.min(rest.len());
+                self.chunk_left -= bytes;
+                return Ok(Decoded {
+                    consumed: at + bytes,
+                    message: Some(Message::SendBodyChunk(&rest[..bytes])),
+                });
+            }
+            if self.nul_left {
+                end_chunk(rest[0])?;
+                self.nul_left = false;
+                at += 1;
+                continue;
+            }
+            match self.packet(rest)? {
+                Some((bytes, None)) => at += bytes,
+                Some((bytes, message)) => {
+                    return Ok(Decoded {
+                        consumed: at + bytes,
+                        message,
+                    });
+                }
+                None => break,
+            }
+        }
+        Ok(Decoded {
+            consumed: at,
+            message: None,
+        })
+    }
+
+    /// The length and the message of the packet that `input` starts with; the header alone and no
+    /// message when it is a chunk of the body. `None`: more bytes needed.
+    fn packet<'a>(
+        &mut self,
+        input: &'a [u8],
+    ) -> Result<Option<(usize, Option<Message<'a>>)>, Reject> {
+        if self.state == State::End {
+            return Err(bad("bytes after the end of the response"));
+        }
+        if !MAGIC.starts_with(&input[..input.len().min(MAGIC.len())]) {
+            return Err(bad("packet without its magic number"));
+        }
+        let [_, _, high, low, payload @ ..] = input else {
+            return Ok(None);
+        };
+        let payload_bytes = usize::from(u16::from_be_bytes([*high, *low]));
+        match payload_bytes {
+            0 => return Err(bad("empty packet")),
+            _ if payload_bytes > PACKET_BYTES_MAX - PACKET_HEADER_BYTES => {
+                return Err(bad("packet too long"));
+            }
+            _ => {}
+        }
+        let Some(&packet_type) = payload.first() else {
+            return Ok(None);
+        };
+        self.check_order(packet_type)?;
+        if packet_type == packet::SEND_BODY_CHUNK {
+            return self.start_chunk(payload, payload_bytes);
+        }
+        let Some(payload) = payload.get(..payload_bytes) else {
+            return Ok(None);
+        };
+        let message = self.message(packet_type, Fields(&payload[1..]))?;
+        Ok(Some((PACKET_HEADER_BYTES + payload_bytes, Some(message))))
+    }
+
+    fn check_order(&self, packet_type: u8) -> Result<(), Reject> {
+        let reason = match (self.state, packet_type) {
+            (State::Pong, packet::CPONG) => return Ok(()),
+            (State::Head, packet::SEND_HEADERS | packet::GET_BODY_CHUNK) => return Ok(()),
+            (
+                State::Body,
+                packet::SEND_BODY_CHUNK | packet::GET_BODY_CHUNK | packet::END_RESPONSE,
+            ) => return Ok(()),
+            (State::Head, packet::SEND_BODY_CHUNK) => "body before the head",
+            (State::Head, packet::END_RESPONSE) => "end of the response before its head",
+            (State::Body, packet::SEND_HEADERS) => "second head",
+            (_, packet::CPONG) => "CPong without a CPing",
+            (State::Pong, packet::SEND_BODY_CHUNK..=packet::GET_BODY_CHUNK) => {
+                "no CPong after a CPing"
+            }
+            _ => "packet of an unknown type",
+        };
+        Err(bad(reason))
+    }
+
+    fn start_chunk<'a>(
+        &mut self,
+        payload: &[u8],
+        payload_bytes: usize,
+    ) -> Result<Option<(usize, Option<Message<'a>>)>, Reject> {
+        let [_, high, low, ..] = payload else {
+            return Ok(None);
+        };
+        let chunk_bytes = usize::from(u16::from_be_bytes([*high, *low]));
+        self.nul_left = match payload_bytes.checked_sub(CHUNK_HEADER_BYTES + chunk_bytes) {
+            Some(0) => false,
+            Some(1) => true,
+            _ => return Err(bad("chunk does not fill its packet")),
+        };
+        self.chunk_left = chunk_bytes;
+        Ok(Some((PACKET_HEADER_BYTES + CHUNK_HEADER_BYTES, None)))
+    }
+
+    fn message<'a>(
+        &mut self,
+        packet_type: u8,
+        mut fields: Fields<'a>,
+    ) -> Result<Message<'a>, Reject> {
+        let message = match packet_type {
+            packet::SEND_HEADERS => {
+                self.state = State::Body;
+                Message::SendHeaders(fields.send_headers()?)
+            }
+            packet::END_RESPONSE => {
+                self.state = State::End;
+                // Booleans are 0 and 1. Of anything else, closing the connection is the safe reading.
+                let reuse = fields.byte()? == 1;
+                Message::EndResponse { reuse }
+            }
+            packet::GET_BODY_CHUNK => {
+                let requested = fields.integer()?;
+                Message::GetBodyChunk { requested }
+            }
+            _ => {
+                self.state = State::End;
+                Message::CPong
+            }
+        };
+        if fields.0.is_empty() {
+            Ok(message)
+        } else {
+            Err(bad("packet longer than its message"))
+        }
+    }
+}
+
+fn end_chunk(byte: u8) -> Result<(), Reject> {
+    match byte {
+        0 => Ok(()),
+        _ => Err(bad("chunk without its NUL")),
+    }
+}
+
+/// What is left of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// Leaves the first byte behind the last header line.
+    fn send_headers(&mut self) -> Result<SendHeaders<'a>, Reject> {
+        let status = self.integer()?;
+        // There are no interim responses: with one, the head of the response would be the second.
+        if !(200..=599).contains(&status) {
+            return Err(bad("status out of range"));
+        }
+        let message = self.text()?;
+        let left = self.integer()?;
+        let headers = Headers {
+            fields: *self,
+            left,
+        };
+        let mut content_length = None;
+        for _ in 0..left {
+            let (name, value) = self.header()?;
+            if name.eq_ignore_ascii_case(b"content-length") {
+                let length = decimal(value).ok_or(bad("bad Content-Length"))?;
+                if content_length.replace(length).is_some() {
+                    return Err(bad("repeated Content-Length"));
+                }
+            }
+        }
+        Ok(SendHeaders {
+            status,
+            message,
+            content_length,
+            headers,
+        })
+    }
+
+    fn header(&mut self) -> Result<(&'a [u8], &'a [u8]), Reject> {
+        Ok((self.name()?, self.text()?))
+    }
+
+    fn name(&mut self) -> Result<&'a [u8], Reject> {
+        let length = self.integer()?;
+        let [upper, lower] = length.to_be_bytes();
+        if upper == CODED {
+            let place = usize::from(lower).checked_sub(1);
+            return place
+                .and_then(|place| HEADER_NAMES.get(place))
+                .map(|name| name.as_bytes())
+                .ok_or(bad("unknown code of a header name"));
+        }
+        let name = self.string(length)?;
+        if is_token(name) {
+            Ok(name)
+        } else {
+            Err(bad("bad header name"))
+        }
+    }
+
+    /// A string without control characters other than HTAB and without white space around it; empty
+    /// when there is none.
+    fn text(&mut self) -> Result<&'a [u8], Reject> {
+        let text = match self.integer()? {
+            NULL => b"",
+            length => self.string(length)?,
+        };
+        if text.iter().any(|&byte| is_control(byte)) {
+            return Err(bad("control character in the head"));
+        }
+        Ok(text.trim_ascii())
+    }
+
+    fn string(&mut self, length: u16) -> Result<&'a [u8], Reject> {
+        match self.0.split_at_checked(usize::from(length)) {
+            Some((string, [0, rest @ ..])) => {
+                self.0 = rest;
+                Ok(string)
+            }
+            Some((_, [_, ..])) => Err(bad("string without its NUL")),
+            _ => Err(TRUNCATED),
+        }
+    }
+
+    fn integer(&mut self) -> Result<u16, Reject> {
+        Ok(u16::from_be_bytes([self.byte()?, self.byte()?]))
+    }
+
+    fn byte(&mut self) -> Result<u8, Reject> {
+        let (byte, rest) = self
+            .0
+            .split_first()
+            .ok_or(bad("packet shorter than its message"))?;
+        self.0 = rest;
+        Ok(*byte)
+    }
+}

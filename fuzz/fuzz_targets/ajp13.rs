@@ -1,0 +1,6 @@
+//! What a servlet container sends; or a request head, that is sent to one.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| properties::ajp13(bytes));
