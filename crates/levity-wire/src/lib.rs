@@ -17,6 +17,7 @@ pub mod forwarded;
 pub mod http1;
 pub mod mime;
 pub mod path;
+pub mod proxy_protocol;
 pub mod range;
 pub mod scgi;
 

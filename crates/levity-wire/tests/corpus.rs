@@ -15,6 +15,7 @@ use levity_wire::http1::{
     parse_response,
 };
 use levity_wire::path;
+use levity_wire::proxy_protocol;
 use levity_wire::range::{self, Range};
 
 mod properties;
@@ -163,5 +164,12 @@ fn cgi_response() {
 fn ajp13() {
     replay("ajp13", properties::ajp13, |bytes| {
         complete(properties::ajp13_in_pieces(Reader::response(), [bytes]).end)
+    });
+}
+
+#[test]
+fn proxy_protocol() {
+    replay("proxy_protocol", properties::proxy_protocol, |bytes| {
+        complete(proxy_protocol::parse(bytes).map(|header| header.is_some()))
     });
 }

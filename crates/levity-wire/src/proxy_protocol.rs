@@ -1,0 +1,435 @@
+//! The PROXY protocol: a proxy says at the start of a connection whom it speaks for.
+//!
+//! Source: "The PROXY protocol, versions 1 & 2" by the authors of HAProxy. A listener either demands
+//! a header of every connection or does not know them: whoever guesses lets any client choose its
+//! own address. For the same reason a header is worth something only from a proxy that is known.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use memchr::memchr;
+
+use crate::Reject;
+
+/// Bytes in a header of version 1 with its CRLF.
+pub const V1_BYTES_MAX: usize = 107;
+
+/// Bytes in a header of version 2 with all that follows its addresses. The format allows 64 KiB
+/// more; what is in use (a host name, identifiers, the name in a certificate) stays far below this.
+/// A read buffer of this size is always large enough.
+pub const V2_BYTES_MAX: usize = 4 * 1024;
+
+/// Every header of version 2 starts so. No line of a text protocol does.
+const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+
+/// Signature, version and command, family and transport, length of the rest.
+const V2_START_BYTES: usize = 16;
+
+/// Bytes of a Unix address, as in `sockaddr_un`.
+const UNIX_BYTES: usize = 108;
+
+const TYPE_CRC32C: u8 = 3;
+
+const NO_HEADER: Reject = Reject::bad("no PROXY header");
+const BAD_LINE: Reject = Reject::bad("bad PROXY line");
+const BARE_CR: Reject = Reject::bad("bare CR in a PROXY line");
+
+/// What a proxy says of the connection that it passes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Addresses<'a> {
+    /// The proxy speaks for itself, for example to see whether we live. The socket's addresses hold.
+    Local,
+    /// The proxy speaks for a client that it cannot name. The socket's addresses hold, and are those
+    /// of the proxy: trust them no more than an unknown client.
+    Unknown,
+    /// The ends of the client's connection to the proxy, as they were sent: an IPv4 address may come
+    /// as one of IPv6. Without scope and flow.
+    Ip {
+        /// The client.
+        source: SocketAddr,
+        /// Where the client connected to.
+        destination: SocketAddr,
+    },
+    /// Paths of Unix sockets. Empty for a socket without a name; one in the abstract name space
+    /// starts with NUL.
+    Unix {
+        /// The client.
+        source: &'a [u8],
+        /// Where the client connected to.
+        destination: &'a [u8],
+    },
+}
+
+/// A header that has been read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header<'a> {
+    /// Who is at the ends of the connection.
+    pub addresses: Addresses<'a>,
+    /// Length of the header in bytes: what the client sent starts here.
+    pub bytes: usize,
+}
+
+/// Reads the header, of either version, that `input` starts with. `None`: more bytes needed; call
+/// again with the same bytes and more behind them.
+///
+/// In version 2, addresses of datagrams are taken like those of streams; a family or transport that
+/// is given as unspecified is [`Addresses::Unknown`]. What follows known addresses must be whole,
+/// and its checksum right if it has one, but is not looked at otherwise.
+///
+/// # Errors
+/// 400 as soon as the bytes at hand cannot become a header: anything else than one, any deviation
+/// from its grammar, more than [`V1_BYTES_MAX`] or [`V2_BYTES_MAX`], a wrong checksum. The
+/// connection must be closed; what would speak on it is not known, so nothing can be answered.
+pub fn parse(input: &[u8]) -> Result<Option<Header<'_>>, Reject> {
+    match input.first() {
+        None => Ok(None),
+        Some(b'P') => parse_v1(input),
+        Some(b'\r') => parse_v2(input),
+        Some(_) => Err(NO_HEADER),
+    }
+}
+
+/// `input` starts with `start`, or may do so when more of it has come.
+fn may_start_with(input: &[u8], start: &[u8]) -> bool {
+    start.starts_with(&input[..input.len().min(start.len())])
+}
+
+fn parse_v1(input: &[u8]) -> Result<Option<Header<'static>>, Reject> {
+    if !may_start_with(input, b"PROXY ") {
+        return Err(NO_HEADER);
+    }
+    let window = &input[..input.len().min(V1_BYTES_MAX)];
+    let Some(end) = memchr(b'\n', window) else {
+        return match memchr(b'\r', window) {
+            Some(at) if at + 1 < window.len() => Err(BARE_CR),
+            _ if window.len() == V1_BYTES_MAX => Err(Reject::bad("PROXY line too long")),
+            _ => Ok(None),
+        };
+    };
+    let Some(line) = window[..end].strip_suffix(b"\r") else {
+        return Err(Reject::bad("bare LF as the end of a PROXY line"));
+    };
+    if line.contains(&b'\r') {
+        return Err(BARE_CR);
+    }
+    Ok(Some(Header {
+        addresses: line_addresses(&line[b"PROXY ".len()..])?,
+        bytes: end + 1,
+    }))
+}
+
+/// What follows `PROXY `. Fields are divided by exactly one space.
+fn line_addresses(line: &[u8]) -> Result<Addresses<'static>, Reject> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let mut next = || fields.next().unwrap_or_default();
+    let protocol = next();
+    if protocol == b"UNKNOWN" {
+        // Whatever follows is to be ignored.
+        return Ok(Addresses::Unknown);
+    }
+    let (source, destination) = (next(), next());
+    let (source_port, destination_port) = (port(next())?, port(next())?);
+    if fields.next().is_some() {
+        return Err(BAD_LINE);
+    }
+    let address = match protocol {
+        b"TCP4" => address::<Ipv4Addr>,
+        b"TCP6" => address::<Ipv6Addr>,
+        _ => return Err(BAD_LINE),
+    };
+    Ok(Addresses::Ip {
+        source: SocketAddr::new(address(source)?, source_port),
+        destination: SocketAddr::new(address(destination)?, destination_port),
+    })
+}
+
+/// The standard library is as strict as the protocol: four numbers without leading zeros, or groups
+/// of IPv6, the last two of which may be written as IPv4. No zone.
+fn address<A: FromStr + Into<IpAddr>>(text: &[u8]) -> Result<IpAddr, Reject> {
+    let text = str::from_utf8(text).map_err(|_| BAD_LINE)?;
+    text.parse::<A>().map(Into::into).map_err(|_| BAD_LINE)
+}
+
+/// Digits without leading zeros.
+fn port(text: &[u8]) -> Result<u16, Reject> {
+    let number = match text {
+        [b'0'] => Some(0),
+        [b'1'..=b'9', ..] => text.iter().try_fold(0u16, |number, &byte| {
+            let digit = byte.is_ascii_digit().then(|| u16::from(byte - b'0'))?;
+            number.checked_mul(10)?.checked_add(digit)
+        }),
+        _ => None,
+    };
+    number.ok_or(BAD_LINE)
+}
+
+/// The family in the 14th byte of version 2, if addresses are to be taken from the header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Inet,
+    Inet6,
+    Unix,
+}
+
+impl Family {
+    /// Bytes of both addresses, with their ports.
+    fn bytes(self) -> usize {
+        match self {
+            Family::Inet => 2 * (4 + 2),
+            Family::Inet6 => 2 * (16 + 2),
+            Family::Unix => 2 * UNIX_BYTES,
+        }
+    }
+
+    /// `None` when either half of the byte says "unspecified".
+    fn of(byte: u8) -> Result<Option<Self>, Reject> {
+        let family = match byte >> 4 {
+            0 => None,
+            1 => Some(Family::Inet),
+            2 => Some(Family::Inet6),
+            3 => Some(Family::Unix),
+            _ => return Err(Reject::bad("unknown address family in a PROXY header")),
+        };
+        match byte & 15 {
+            0 => Ok(None),
+            1 | 2 => Ok(family),
+            _ => Err(Reject::bad("unknown transport in a PROXY header")),
+        }
+    }
+}
+
+fn parse_v2(input: &[u8]) -> Result<Option<Header<'_>>, Reject> {
+    if !may_start_with(input, SIGNATURE) {
+        return Err(NO_HEADER);
+    }
+    // From its 13th byte on, the start is refused as early as it can be.
+    let mut rest = input.iter().skip(SIGNATURE.len()).copied();
+    let local = match rest.next() {
+        None => return Ok(None),
+        Some(0x20) => true,
+        Some(0x21) => false,
+        Some(byte) if byte >> 4 == 2 => {
+            return Err(Reject::bad("unknown command in a PROXY header"));
+        }
+        Some(_) => return Err(Reject::bad("unknown version of the PROXY protocol")),
+    };
+    let family = match rest.next() {
+        None => return Ok(None),
+        // What a proxy says of itself is not looked at, not even whether it makes sense.
+        Some(_) if local => None,
+        Some(byte) => Family::of(byte)?,
+    };
+    let Some((high, low)) = rest.next().zip(rest.next()) else {
+        return Ok(None);
+    };
+    let bytes = V2_START_BYTES + usize::from(u16::from_be_bytes([high, low]));
+    if bytes > V2_BYTES_MAX {
+        return Err(Reject::bad("PROXY header too long"));
+    }
+    if family.is_some_and(|family| bytes < V2_START_BYTES + family.bytes()) {
+        return Err(Reject::bad("PROXY header too short for its addresses"));
+    }
+    let Some(header) = input.get(..bytes) else {
+        return Ok(None);
+    };
+    let addresses = match family {
+        None if local => Addresses::Local,
+        None => Addresses::Unknown,
+        Some(family) => {
+            check_fields(header, V2_START_BYTES + family.bytes())?;
+            header_addresses(family, &header[V2_START_BYTES..])
+        }
+    };
+    Ok(Some(Header { addresses, bytes }))
+}
+
+/// `block` has at least the bytes of its family.
+fn header_addresses(family: Family, block: &[u8]) -> Addresses<'_> {
+    let port = |at: usize| u16::from_be_bytes([block[at], block[at + 1]]);
+    match family {
+        Family::Inet => {
+            let address = |at: usize| IpAddr::from(array::<4>(&block[at..]));
+            Addresses::Ip {
+                source: SocketAddr::new(address(0), port(8)),
+                destination: SocketAddr::new(address(4), port(10)),
+            }
+        }
+        Family::Inet6 => {
+            let address = |at: usize| IpAddr::from(array::<16>(&block[at..]));
+            Addresses::Ip {
+                source: SocketAddr::new(address(0), port(32)),
+                destination: SocketAddr::new(address(16), port(34)),
+            }
+        }
+        Family::Unix => Addresses::Unix {
+            source: unix_path(&block[..UNIX_BYTES]),
+            destination: unix_path(&block[UNIX_BYTES..2 * UNIX_BYTES]),
+        },
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[..N]);
+    array
+}
+
+/// Without what fills up the field. A name in the abstract name space starts with NUL and has no
+/// end of its own.
+fn unix_path(field: &[u8]) -> &[u8] {
+    if field[0] == 0 {
+        let end = field.iter().rposition(|&byte| byte != 0);
+        return &field[..end.map_or(0, |end| end + 1)];
+    }
+    &field[..memchr(0, field).unwrap_or(field.len())]
+}
+
+/// Walks over what follows the addresses: fields of type, length and value.
+fn check_fields(header: &[u8], start: usize) -> Result<(), Reject> {
+    let (mut at, mut checked) = (start, false);
+    while at < header.len() {
+        let [field_type, high, low, rest @ ..] = &header[at..] else {
+            return Err(Reject::bad("field of a PROXY header cut off"));
+        };
+        let value_at = at + 3;
+        let bytes = usize::from(u16::from_be_bytes([*high, *low]));
+        if bytes > rest.len() {
+            return Err(Reject::bad("field of a PROXY header cut off"));
+        }
+        if *field_type == TYPE_CRC32C {
+            // One is enough: a header full of checksums would be summed up once for each.
+            if checked || bytes != 4 || !checksum_is_right(header, value_at) {
+                return Err(Reject::bad("wrong checksum of a PROXY header"));
+            }
+            checked = true;
+        }
+        at = value_at + bytes;
+    }
+    Ok(())
+}
+
+/// The sum is that of the whole header with four zeros in the place of the sum.
+fn checksum_is_right(header: &[u8], at: usize) -> bool {
+    let crc = crc32c(!0, &header[..at]);
+    let crc = crc32c(crc, &[0; 4]);
+    let crc = !crc32c(crc, &header[at + 4..]);
+    header[at..at + 4] == crc.to_be_bytes()
+}
+
+/// CRC32c (RFC 9260, appendix A) of what is summed up already and `bytes`, not inverted yet.
+fn crc32c(sum: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(sum, |sum, &byte| {
+        (sum >> 8) ^ CRC32C[usize::from(sum as u8 ^ byte)]
+    })
+}
+
+static CRC32C: [u32; 256] = crc32c_table();
+
+const fn crc32c_table() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut sum = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            let polynomial = if sum & 1 == 1 { 0x82f6_3b78 } else { 0 };
+            sum = (sum >> 1) ^ polynomial;
+            bit += 1;
+        }
+        table[byte] = sum;
+        byte += 1;
+    }
+    table
+}
+
+/// Appends a header of version 1. It knows IP only: everything else is `UNKNOWN`, also what we say
+/// for ourselves.
+pub fn write_v1(addresses: &Addresses<'_>, out: &mut Vec<u8>) {
+    let line = match one_family(addresses) {
+        Some((source, destination)) => {
+            let protocol = if source.is_ipv4() { "TCP4" } else { "TCP6" };
+            let (source_port, destination_port) = (source.port(), destination.port());
+            let (source, destination) = (source.ip(), destination.ip());
+            format!("PROXY {protocol} {source} {destination} {source_port} {destination_port}\r\n")
+        }
+        None => "PROXY UNKNOWN\r\n".to_owned(),
+    };
+    out.extend_from_slice(line.as_bytes());
+}
+
+/// Appends a header of version 2. A Unix path of more than 108 bytes cannot be one of a socket, and
+/// makes both addresses [`Addresses::Unknown`].
+pub fn write_v2(addresses: &Addresses<'_>, out: &mut Vec<u8>) {
+    if let Some((source, destination)) = one_family(addresses) {
+        let family = if source.is_ipv4() { 0x11 } else { 0x21 };
+        write_v2_start(0x21, family, 2 * (ip_bytes(source.ip()) + 2), out);
+        write_ip(source.ip(), out);
+        write_ip(destination.ip(), out);
+        out.extend(source.port().to_be_bytes());
+        out.extend(destination.port().to_be_bytes());
+        return;
+    }
+    match addresses {
+        Addresses::Local => write_v2_start(0x20, 0, 0, out),
+        Addresses::Unix {
+            source,
+            destination,
+        } if source.len().max(destination.len()) <= UNIX_BYTES => {
+            write_v2_start(0x21, 0x31, 2 * UNIX_BYTES, out);
+            for path in [source, destination] {
+                out.extend_from_slice(path);
+                out.resize(out.len() + UNIX_BYTES - path.len(), 0);
+            }
+        }
+        _ => write_v2_start(0x21, 0, 0, out),
+    }
+}
+
+/// Both ends in one family: IPv4 that is written as IPv6 becomes IPv4 again, and where only one end
+/// is IPv4, it is written as IPv6.
+fn one_family(addresses: &Addresses<'_>) -> Option<(SocketAddr, SocketAddr)> {
+    let Addresses::Ip {
+        source,
+        destination,
+    } = addresses
+    else {
+        return None;
+    };
+    let (mut source_ip, mut destination_ip) =
+        (source.ip().to_canonical(), destination.ip().to_canonical());
+    if source_ip.is_ipv4() != destination_ip.is_ipv4() {
+        source_ip = as_ipv6(source_ip);
+        destination_ip = as_ipv6(destination_ip);
+    }
+    Some((
+        SocketAddr::new(source_ip, source.port()),
+        SocketAddr::new(destination_ip, destination.port()),
+    ))
+}
+
+fn as_ipv6(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => IpAddr::V6(ip.to_ipv6_mapped()),
+        IpAddr::V6(_) => ip,
+    }
+}
+
+fn ip_bytes(ip: IpAddr) -> usize {
+    match ip {
+        IpAddr::V4(_) => 4,
+        IpAddr::V6(_) => 16,
+    }
+}
+
+fn write_ip(ip: IpAddr, out: &mut Vec<u8>) {
+    match ip {
+        IpAddr::V4(ip) => out.extend(ip.octets()),
+        IpAddr::V6(ip) => out.extend(ip.octets()),
+    }
+}
+
+fn write_v2_start(command: u8, family: u8, bytes: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(SIGNATURE);
+    out.extend([command, family]);
+    out.extend((bytes as u16).to_be_bytes());
+}
