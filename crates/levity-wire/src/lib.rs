@@ -20,6 +20,7 @@ pub mod path;
 pub mod proxy_protocol;
 pub mod range;
 pub mod scgi;
+pub mod sendfile_header;
 
 mod reject;
 

@@ -173,3 +173,10 @@ fn proxy_protocol() {
         complete(proxy_protocol::parse(bytes).map(|header| header.is_some()))
     });
 }
+
+#[test]
+fn sendfile_header() {
+    replay("sendfile_header", properties::sendfile_header, |bytes| {
+        complete(properties::sendfile_outcome(bytes))
+    });
+}

@@ -10,11 +10,11 @@ const NAME_BYTES_MAX: usize = 255;
 
 const BAD_HOST: Reject = Reject::bad("bad host");
 
-pub(super) struct Authority<'a> {
+pub(crate) struct Authority<'a> {
     /// With brackets when it is an IPv6 address.
-    pub(super) name: &'a [u8],
+    pub(crate) name: &'a [u8],
     /// What follows the colon: at most five digits, possibly none.
-    pub(super) port: Option<&'a [u8]>,
+    pub(crate) port: Option<&'a [u8]>,
 }
 
 /// The name in a Host value, as sites are looked up by it: in lower case, without port, without the
@@ -35,7 +35,7 @@ pub fn host_name(host: &[u8]) -> Result<Cow<'_, str>, Reject> {
     })
 }
 
-pub(super) fn split(host: &[u8]) -> Result<Authority<'_>, Reject> {
+pub(crate) fn split(host: &[u8]) -> Result<Authority<'_>, Reject> {
     let name_len = match host {
         [b'[', ..] => address_len(host),
         _ => name_len(host),

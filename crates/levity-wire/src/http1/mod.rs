@@ -30,6 +30,7 @@ pub use trailer::{Trailers, is_forbidden_in_trailers};
 
 pub(crate) use framing::decimal;
 pub(crate) use header::header_line;
+pub(crate) use host::split as split_host;
 pub(crate) use line::{is_control, is_token};
 
 /// Bounds on a head. Each is inclusive: a value of exactly the bound is accepted. The statuses are

@@ -18,10 +18,12 @@ use levity_wire::{date, path};
 mod ajp13;
 mod gateway;
 mod proxy_protocol;
+mod sendfile_header;
 
 pub use ajp13::{ajp13, ajp13_in_pieces};
 pub use gateway::{cgi_response, fastcgi};
 pub use proxy_protocol::proxy_protocol;
+pub use sendfile_header::{sendfile_header, sendfile_outcome};
 
 const SMALL: Limits = Limits {
     line_bytes_max: 48,

@@ -1,0 +1,309 @@
+//! The fields by which an application has a file, a path or an address answered in its place:
+//! X-Sendfile, X-Accel-Redirect and kin.
+//!
+//! A value says what the application wants, not what it may have: whether a file lies beneath a root
+//! that the configuration opened to it, and whether an address is on a list, is decided elsewhere.
+//! What an application may not say is its fault: all refusals are 502.
+
+use std::borrow::Cow;
+
+use crate::http1::{decimal, split_host};
+use crate::{Reject, path};
+
+/// Bytes in a path: the kernel takes no longer one.
+pub const PATH_BYTES_MAX: usize = 4095;
+
+/// Parts of files in one answer.
+pub const PARTS_MAX: usize = 64;
+
+/// Addresses in one answer.
+pub const URLS_MAX: usize = 16;
+
+const NO_PATH: Reject = bad("path without a leading slash");
+const TOO_LONG: Reject = bad("path too long");
+const NUL: Reject = bad("NUL in the path");
+const BAD_RANGE: Reject = bad("bad range of a file");
+const BAD_URL: Reject = bad("bad URL");
+
+const fn bad(reason: &'static str) -> Reject {
+    Reject::new(502, reason)
+}
+
+/// What a field asks for, and so which grammar its value has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// A file: [`file_path`].
+    File,
+    /// A file that is removed afterwards: [`file_path`].
+    TemporaryFile,
+    /// Parts of files, one behind the other: [`file_parts`].
+    FileParts,
+    /// Another path of this server: [`internal_uri`].
+    InternalUri,
+    /// The answer of one of several other servers: [`urls`].
+    Urls,
+}
+
+impl Wish {
+    /// What a response field of this name, in any case, asks for.
+    pub fn of(name: &[u8]) -> Option<Self> {
+        let same = |known: &&(&str, Self)| name.eq_ignore_ascii_case(known.0.as_bytes());
+        WISHES.iter().find(same).map(|known| known.1)
+    }
+}
+
+const WISHES: [(&str, Wish); 8] = [
+    ("X-Sendfile", Wish::File),
+    ("X-LIGHTTPD-send-file", Wish::File),
+    ("X-Sendfile-Temporary", Wish::TemporaryFile),
+    ("X-LIGHTTPD-send-tempfile", Wish::TemporaryFile),
+    ("X-LIGHTTPD-send-temp-file", Wish::TemporaryFile),
+    ("X-Sendfile2", Wish::FileParts),
+    ("X-Accel-Redirect", Wish::InternalUri),
+    ("X-Reproxy-URL", Wish::Urls),
+];
+
+/// Names that start so belong to the talk between a proxy and its application.
+///
+/// `X-Sendfile-Type` and `X-Accel-Mapping` tell an application which field to answer with and how to
+/// turn a path on disk into one of ours. Libraries believed them from anybody: a client that may send
+/// them has files of its choice sent past the checks of the application (CVE-2025-61780 in Rack,
+/// CVE-2026-7381 in Plack).
+const RESERVED: [&[u8]; 5] = [
+    b"x-sendfile",
+    b"x-accel-",
+    b"x-lighttpd-",
+    b"x-reproxy-",
+    b"x-litespeed-",
+];
+
+/// Whether a field of this name must never get from a client to an application, nor from an
+/// application to a client.
+///
+/// Gateways write names as variables of an environment, in which `X_Sendfile_Type` and
+/// `X-Sendfile-Type` are one. So any mark counts as a hyphen.
+pub fn is_reserved(name: &[u8]) -> bool {
+    RESERVED.iter().any(|start| starts_with(name, start))
+}
+
+fn starts_with(name: &[u8], start: &[u8]) -> bool {
+    let same = |(&byte, &wanted): (&u8, &u8)| match wanted {
+        b'-' => !byte.is_ascii_alphanumeric(),
+        _ => byte.to_ascii_lowercase() == wanted,
+    };
+    name.len() >= start.len() && name.iter().zip(start).all(same)
+}
+
+/// A path on disk in both readings: applications disagree on whether it is escaped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilePath<'a> {
+    /// As sent. Try it first: Rack, Symfony and Flask send paths so.
+    pub raw: &'a [u8],
+    /// With percent escapes decoded, if that makes a difference and a path: what lighttpd would
+    /// read. Escapes that are none stay as they are.
+    pub decoded: Option<Vec<u8>>,
+}
+
+/// Reads the value of [`Wish::File`] and [`Wish::TemporaryFile`]. The path is absolute and may have
+/// `.` and `..` in it: open it beneath a root, do not compare it with one.
+///
+/// # Errors
+/// 502 for a path that is not absolute, has a NUL or is longer than [`PATH_BYTES_MAX`].
+pub fn file_path(value: &[u8]) -> Result<FilePath<'_>, Reject> {
+    check_path(value)?;
+    let decoded = match decode(value) {
+        Cow::Owned(decoded) => check_path(&decoded).is_ok().then_some(decoded),
+        Cow::Borrowed(_) => None,
+    };
+    Ok(FilePath {
+        raw: value,
+        decoded,
+    })
+}
+
+fn check_path(path: &[u8]) -> Result<(), Reject> {
+    if !path.starts_with(b"/") {
+        return Err(NO_PATH);
+    }
+    if path.len() > PATH_BYTES_MAX {
+        return Err(TOO_LONG);
+    }
+    if path.contains(&0) {
+        return Err(NUL);
+    }
+    Ok(())
+}
+
+/// Borrowed when there is no escape.
+fn decode(raw: &[u8]) -> Cow<'_, [u8]> {
+    let mut decoded = Vec::new();
+    let mut rest = raw;
+    let mut plain = 0;
+    while let Some(&byte) = rest.get(plain) {
+        if byte == b'%'
+            && let Some(escaped) = rest.get(plain + 1..plain + 3).and_then(hex_pair)
+        {
+            decoded.extend_from_slice(&rest[..plain]);
+            decoded.push(escaped);
+            rest = &rest[plain + 3..];
+            plain = 0;
+        } else {
+            plain += 1;
+        }
+    }
+    if rest.len() == raw.len() {
+        return Cow::Borrowed(raw);
+    }
+    decoded.extend_from_slice(rest);
+    Cow::Owned(decoded)
+}
+
+fn hex_pair(digits: &[u8]) -> Option<u8> {
+    let digit = |at: usize| char::from(digits[at]).to_digit(16);
+    Some((digit(0)? << 4 | digit(1)?) as u8)
+}
+
+/// A path of this server that only applications may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InternalUri<'a> {
+    /// As sent, not decoded.
+    pub path: &'a [u8],
+    /// What follows the first `?`, not decoded.
+    pub query: Option<&'a [u8]>,
+}
+
+/// Reads the value of [`Wish::InternalUri`], and decodes its path exactly once into `decoded`, in
+/// the way of [`path::decode`] and in the form of a client's path. A `#` is a byte like others here.
+///
+/// # Errors
+/// 502 for all that [`path::decode`] refuses, for a path without a leading slash, such as a URL or
+/// the name of a location, and for one longer than [`PATH_BYTES_MAX`]. `decoded` is unspecified then.
+pub fn internal_uri<'a>(value: &'a [u8], decoded: &mut Vec<u8>) -> Result<InternalUri<'a>, Reject> {
+    let mut halves = value.splitn(2, |&byte| byte == b'?');
+    let path = halves.next().unwrap_or_default();
+    check_path(path)?;
+    path::decode(path, decoded).map_err(|reject| bad(reject.reason))?;
+    Ok(InternalUri {
+        path,
+        query: halves.next(),
+    })
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilePart<'a> {
+    /// On disk and absolute, with escapes decoded: in a list there is no other way to have a space
+    /// in a path.
+    pub path: Cow<'a, [u8]>,
+    /// Offset of the first byte.
+    pub first: u64,
+    /// Offset of the last byte, not before `first`; `None` is the end of the file.
+    pub last: Option<u64>,
+}
+
+/// Reads the value of [`Wish::FileParts`]: `path first-[last]`, divided by commas. A path may have
+/// commas, as in lighttpd.
+///
+/// # Errors
+/// 502 for anything else, for a bad path as in [`file_path`], for numbers that do not fit in 64 bits
+/// or run backwards, for no part at all and for more than [`PARTS_MAX`].
+pub fn file_parts(value: &[u8]) -> Result<Vec<FilePart<'_>>, Reject> {
+    let mut parts = Vec::new();
+    let mut rest = trim_start(value);
+    loop {
+        if parts.len() == PARTS_MAX {
+            return Err(bad("too many parts of files"));
+        }
+        let path_end = rest.iter().position(|&byte| byte == b' ');
+        let (path, after) = rest.split_at(path_end.ok_or(BAD_RANGE)?);
+        let range_end = after.iter().position(|&byte| byte == b',');
+        let (range, after) = after.split_at(range_end.unwrap_or(after.len()));
+        parts.push(file_part(path, range)?);
+        match after {
+            [] => return Ok(parts),
+            [_comma, after @ ..] => rest = trim_start(after),
+        }
+    }
+}
+
+fn file_part<'a>(path: &'a [u8], range: &[u8]) -> Result<FilePart<'a>, Reject> {
+    let path = decode(path);
+    check_path(&path)?;
+    let range = range.trim_ascii();
+    let dash = range.iter().position(|&byte| byte == b'-');
+    let (first, last) = range.split_at(dash.ok_or(BAD_RANGE)?);
+    let first = decimal(first).ok_or(BAD_RANGE)?;
+    let last = match &last[1..] {
+        [] => None,
+        last => Some(decimal(last).ok_or(BAD_RANGE)?),
+    };
+    if last.is_some_and(|last| last < first) {
+        return Err(BAD_RANGE);
+    }
+    Ok(FilePart { path, first, last })
+}
+
+fn trim_start(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// Where to fetch an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Url<'a> {
+    /// Host and port as sent and valid, for a Host field. Compare by
+    /// [`host_name`](crate::http1::host_name).
+    pub host: &'a [u8],
+    /// The port; 80 when none is said.
+    pub port: u16,
+    /// Path and query as sent, for a request line. It starts with `/`.
+    pub target: &'a [u8],
+}
+
+/// Reads the value of [`Wish::Urls`]: addresses to try one after the other, divided by spaces.
+///
+/// # Errors
+/// 502 for one that is not of `http`, has a user, a fragment, a bad host, a query without a path or a
+/// control character; for none at all and for more than [`URLS_MAX`].
+pub fn urls(value: &[u8]) -> Result<Vec<Url<'_>>, Reject> {
+    let mut urls = Vec::new();
+    let words = value.split(|&byte| byte == b' ');
+    for word in words.filter(|word| !word.is_empty()) {
+        if urls.len() == URLS_MAX {
+            return Err(bad("too many URLs"));
+        }
+        urls.push(url(word)?);
+    }
+    if urls.is_empty() {
+        return Err(BAD_URL);
+    }
+    Ok(urls)
+}
+
+fn url(word: &[u8]) -> Result<Url<'_>, Reject> {
+    let (scheme, rest) = word.split_at_checked(b"http://".len()).ok_or(BAD_URL)?;
+    if !scheme.eq_ignore_ascii_case(b"http://") {
+        return Err(bad("URL of another scheme than http"));
+    }
+    // A control character in a request line could end it.
+    let is_bad = |&byte: &u8| byte < b' ' || byte == 0x7f || byte == b'#';
+    if rest.iter().any(is_bad) {
+        return Err(BAD_URL);
+    }
+    let host_end = rest.iter().position(|byte| b"/?".contains(byte));
+    let (host, target) = rest.split_at(host_end.unwrap_or(rest.len()));
+    let target = match target {
+        [] => b"/",
+        [b'/', ..] => target,
+        _ => return Err(BAD_URL),
+    };
+    let authority = split_host(host).map_err(|_| BAD_URL)?;
+    let port = match authority.port {
+        None | Some([]) => 80,
+        // Checked with the host: digits, at most 65535.
+        Some(port) => decimal(port).ok_or(BAD_URL)? as u16,
+    };
+    Ok(Url { host, port, target })
+}

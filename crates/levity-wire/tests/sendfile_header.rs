@@ -1,0 +1,325 @@
+//! X-Sendfile and kin, rule by rule.
+
+use std::borrow::Cow;
+
+use levity_wire::Reject;
+use levity_wire::sendfile_header::{
+    FilePart, InternalUri, PARTS_MAX, PATH_BYTES_MAX, URLS_MAX, Wish, file_parts, file_path,
+    internal_uri, is_reserved, urls,
+};
+
+fn refused<T: std::fmt::Debug>(result: Result<T, Reject>, value: &[u8]) -> &'static str {
+    let reject = result.expect_err(&value.escape_ascii().to_string());
+    assert_eq!(reject.status, 502, "{}", value.escape_ascii());
+    reject.reason
+}
+
+#[test]
+fn names() {
+    let cases = [
+        ("X-Sendfile", Some(Wish::File)),
+        ("x-sendfile", Some(Wish::File)),
+        ("X-LIGHTTPD-send-file", Some(Wish::File)),
+        ("X-Sendfile-Temporary", Some(Wish::TemporaryFile)),
+        ("X-LIGHTTPD-send-tempfile", Some(Wish::TemporaryFile)),
+        ("X-LIGHTTPD-send-temp-file", Some(Wish::TemporaryFile)),
+        ("X-Sendfile2", Some(Wish::FileParts)),
+        ("X-Accel-Redirect", Some(Wish::InternalUri)),
+        ("X-REPROXY-URL", Some(Wish::Urls)),
+        ("X-Sendfile-Type", None),
+        ("X_Sendfile", None),
+        ("X-Sendfile3", None),
+        ("X-Accel-Expires", None),
+        ("Location", None),
+        ("", None),
+    ];
+    for (name, wish) in cases {
+        assert_eq!(Wish::of(name.as_bytes()), wish, "{name}");
+        assert!(wish.is_none() || is_reserved(name.as_bytes()), "{name}");
+    }
+}
+
+#[test]
+fn reserved_names() {
+    let reserved = [
+        "X-Sendfile-Type",
+        "x-sendfile-type",
+        "X_SENDFILE_TYPE",
+        "X.Sendfile~Type",
+        "x-sendfile_type",
+        "X-Sendfile2",
+        "X-Sendfile-Receipt",
+        "X-Accel-Mapping",
+        "X_Accel-Mapping",
+        "x-accel-buffering",
+        "X-LIGHTTPD-send-file",
+        "X-LIGHTTPD-Anything",
+        "X-Reproxy-File",
+        "X-REPROXY-URL",
+        "X-LiteSpeed-Location",
+    ];
+    for name in reserved {
+        assert!(is_reserved(name.as_bytes()), "{name}");
+    }
+    let free = [
+        "",
+        "X",
+        "X-",
+        "X-Send",
+        "X-Sendfil",
+        "XSendfile-Type",
+        "XXSendfile-Type",
+        "X-Accelerate",
+        "X-Accel",
+        "X-Forwarded-For",
+        "Accept",
+        "Y-Sendfile-Type",
+        "HTTP-X-Sendfile-Type",
+    ];
+    for name in free {
+        assert!(!is_reserved(name.as_bytes()), "{name}");
+    }
+}
+
+#[test]
+fn file_paths() {
+    let cases: [(&[u8], Option<&[u8]>); 12] = [
+        (b"/srv/a.pdf", None),
+        (b"/", None),
+        (b"/a b+c", None),
+        (b"/\xff", None),
+        (b"/a/../b", None),
+        (b"/100%", None),
+        (b"/100%.pdf%4", None),
+        (b"/a%20b", Some(b"/a b")),
+        (b"/%C3%a9%zz%2", Some(b"/\xc3\xa9%zz%2")),
+        (b"/%2541", Some(b"/%41")),
+        (b"/%2e%2e%2fa", Some(b"/../a")),
+        // Only the path as it was sent is one.
+        (b"/a%00b", None),
+    ];
+    for (value, decoded) in cases {
+        let path = file_path(value).expect("a good path");
+        assert_eq!(path.raw, value);
+        assert_eq!(path.decoded.as_deref(), decoded, "{}", value.escape_ascii());
+    }
+}
+
+#[test]
+fn bad_file_paths() {
+    let long = [&b"/"[..], &[b'p'; PATH_BYTES_MAX]].concat();
+    let no_slash = "path without a leading slash";
+    let cases: [(&[u8], &str); 6] = [
+        (b"", no_slash),
+        (b"a", no_slash),
+        (b"%2fa", no_slash),
+        (b"file:///a", no_slash),
+        (b"/a\0", "NUL in the path"),
+        (&long, "path too long"),
+    ];
+    for (value, reason) in cases {
+        assert_eq!(refused(file_path(value), value), reason);
+    }
+    assert!(file_path(&long[..PATH_BYTES_MAX]).is_ok());
+}
+
+#[test]
+fn internal_uris() {
+    type Case<'a> = (&'a [u8], &'a [u8], &'a [u8], Option<&'a [u8]>);
+    let cases: [Case<'_>; 9] = [
+        (
+            b"/internal/a.pdf",
+            b"/internal/a.pdf",
+            b"internal/a.pdf",
+            None,
+        ),
+        (b"/", b"/", b"", None),
+        (b"/a b", b"/a b", b"a b", None),
+        (b"/a%20b", b"/a%20b", b"a b", None),
+        (b"/a%2520b", b"/a%2520b", b"a%20b", None),
+        (b"/a%3Fb?c%20d?e", b"/a%3Fb", b"a?b", Some(b"c%20d?e")),
+        (b"/a?", b"/a", b"a", Some(b"")),
+        (b"/C#.pdf", b"/C#.pdf", b"C#.pdf", None),
+        (b"//a/./../b/", b"//a/./../b/", b"b/", None),
+    ];
+    for (value, path, decoded, query) in cases {
+        let mut out = b"left over".to_vec();
+        let uri = internal_uri(value, &mut out);
+        assert_eq!(uri, Ok(InternalUri { path, query }));
+        assert_eq!(out, decoded, "{}", value.escape_ascii());
+    }
+}
+
+#[test]
+fn bad_internal_uris() {
+    let long = [&b"/"[..], &[b'p'; PATH_BYTES_MAX]].concat();
+    let no_slash = "path without a leading slash";
+    let cases: [(&[u8], &str); 12] = [
+        (b"", no_slash),
+        (b"?a", no_slash),
+        (b"a", no_slash),
+        (b"@name", no_slash),
+        (b"http://a/", no_slash),
+        (b"/../a", "path climbs above the root"),
+        (b"/%2e%2e/a", "path climbs above the root"),
+        (b"/a%2fb", "escaped slash in the path"),
+        (b"/100%.pdf", "bad percent escape in the path"),
+        (b"/a%00", "NUL in the path"),
+        (b"/a\0", "NUL in the path"),
+        (&long, "path too long"),
+    ];
+    for (value, reason) in cases {
+        assert_eq!(refused(internal_uri(value, &mut Vec::new()), value), reason);
+    }
+}
+
+fn part(path: &[u8], first: u64, last: Option<u64>) -> FilePart<'_> {
+    FilePart {
+        path: Cow::Borrowed(path),
+        first,
+        last,
+    }
+}
+
+#[test]
+fn parts_of_files() {
+    let cases: [(&[u8], &[FilePart<'_>]); 9] = [
+        (b"/a 0-", &[part(b"/a", 0, None)]),
+        (b"/a 0-0", &[part(b"/a", 0, Some(0))]),
+        (b"  /a   5-9  ", &[part(b"/a", 5, Some(9))]),
+        (
+            b"/a 0-1, /b 2-3,/c 4-",
+            &[
+                part(b"/a", 0, Some(1)),
+                part(b"/b", 2, Some(3)),
+                part(b"/c", 4, None),
+            ],
+        ),
+        (b"/a%20b%2Cc 1-", &[part(b"/a b,c", 1, None)]),
+        (b"/a,b 1-", &[part(b"/a,b", 1, None)]),
+        (b"/100% 1-", &[part(b"/100%", 1, None)]),
+        (b"%2fa 1-", &[part(b"/a", 1, None)]),
+        (
+            b"/a 18446744073709551615-18446744073709551615",
+            &[part(b"/a", u64::MAX, Some(u64::MAX))],
+        ),
+    ];
+    for (value, parts) in cases {
+        assert_eq!(
+            file_parts(value).as_deref(),
+            Ok(parts),
+            "{}",
+            value.escape_ascii()
+        );
+    }
+}
+
+#[test]
+fn bad_parts_of_files() {
+    let range = "bad range of a file";
+    let no_slash = "path without a leading slash";
+    let cases: [(&[u8], &str); 24] = [
+        (b"", range),
+        (b" ", range),
+        (b"/a", range),
+        (b"/a ", range),
+        (b"/a -", range),
+        (b"/a -5", range),
+        (b"/a 5", range),
+        (b"/a 5-4", range),
+        (b"/a 0-1-2", range),
+        (b"/a +0-1", range),
+        (b"/a 0 -1", range),
+        (b"/a 0- 1", range),
+        (b"/a 0x0-1", range),
+        (b"/a b 0-1", range),
+        (b"/a 0-1 /b 2-3", range),
+        (b"/a 0-1,", range),
+        (b"/a 0-1,,/b 2-3", no_slash),
+        (b",/a 0-1", no_slash),
+        (b"/a 18446744073709551616-", range),
+        (b"/a 0-18446744073709551616", range),
+        (b"/a 99999999999999999999999999-", range),
+        (b"a 0-1", no_slash),
+        (b"/a%00 0-1", "NUL in the path"),
+        (b"/a\0 0-1", "NUL in the path"),
+    ];
+    for (value, reason) in cases {
+        let shown = value.escape_ascii().to_string();
+        assert_eq!(refused(file_parts(value), value), reason, "{shown}");
+    }
+}
+
+#[test]
+fn parts_of_files_are_bounded() {
+    let full = vec!["/a 0-1"; PARTS_MAX].join(",");
+    assert_eq!(
+        file_parts(full.as_bytes()).map(|parts| parts.len()),
+        Ok(PARTS_MAX)
+    );
+    let more = full + ", /b 0-1";
+    let reason = refused(file_parts(more.as_bytes()), more.as_bytes());
+    assert_eq!(reason, "too many parts of files");
+    let long = format!("/{} 0-", "%70".repeat(PATH_BYTES_MAX));
+    let reason = refused(file_parts(long.as_bytes()), long.as_bytes());
+    assert_eq!(reason, "path too long");
+}
+
+#[test]
+fn addresses() {
+    let cases: [(&[u8], &str); 8] = [
+        (b"http://a/", "a 80 /"),
+        (b"http://a", "a 80 /"),
+        (b"HTTP://A.example:8080/x?y", "A.example:8080 8080 /x?y"),
+        (b"http://[::1]:1/%20", "[::1]:1 1 /%20"),
+        (b"http://192.0.2.1:/x", "192.0.2.1: 80 /x"),
+        (b"http://a/ http://b:81/c", "a 80 /, b:81 81 /c"),
+        (b"  http://a/   http://b/  ", "a 80 /, b 80 /"),
+        (b"http://a/x//y/../z@:b", "a 80 /x//y/../z@:b"),
+    ];
+    for (value, expected) in cases {
+        let shown: Vec<String> = urls(value)
+            .unwrap_or_else(|reject| panic!("{}: {reject}", value.escape_ascii()))
+            .iter()
+            .map(|url| {
+                let (host, target) = (url.host.escape_ascii(), url.target.escape_ascii());
+                format!("{host} {} {target}", url.port)
+            })
+            .collect();
+        assert_eq!(shown.join(", "), expected);
+    }
+}
+
+#[test]
+fn bad_addresses() {
+    let bad = "bad URL";
+    let scheme = "URL of another scheme than http";
+    let cases: [(&[u8], &str); 18] = [
+        (b"", bad),
+        (b"   ", bad),
+        (b"/a", bad),
+        (b"a.example", scheme),
+        (b"https://a/", scheme),
+        (b"ftp://a.example/", scheme),
+        (b"unix:/run/a", scheme),
+        (b"http:///a", bad),
+        (b"http://", bad),
+        (b"http://user@a/", bad),
+        (b"http://a:65536/", bad),
+        (b"http://a:b/", bad),
+        (b"http://a?b", bad),
+        (b"http://a/#b", bad),
+        (b"http://a/\tb", bad),
+        (b"http://a/\r\nX:", bad),
+        (b"http://a/ https://b/", scheme),
+        (b"http://a/,http://b/ b", bad),
+    ];
+    for (value, reason) in cases {
+        let shown = value.escape_ascii().to_string();
+        assert_eq!(refused(urls(value), value), reason, "{shown}");
+    }
+    let full = vec!["http://a/"; URLS_MAX].join(" ");
+    assert_eq!(urls(full.as_bytes()).map(|urls| urls.len()), Ok(URLS_MAX));
+    let more = full + " http://a/";
+    assert_eq!(refused(urls(more.as_bytes()), b"more"), "too many URLs");
+}

@@ -1,0 +1,6 @@
+//! The name of a field in the first line, its value in the rest.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| properties::sendfile_header(bytes));
