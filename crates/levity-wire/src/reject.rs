@@ -24,11 +24,16 @@ impl Reject {
         Self::new(400, reason)
     }
 
+    /// 502, the answer to whatever an upstream does wrong: nothing that its client could mend.
+    pub(crate) const fn bad_gateway(reason: &'static str) -> Self {
+        Self::new(502, reason)
+    }
+
     /// The same refusal when it was an upstream that sent the bytes: whatever is wrong with them,
     /// its client's answer is 502.
     #[must_use]
     pub const fn by_upstream(self) -> Self {
-        Self::new(502, self.reason)
+        Self::bad_gateway(self.reason)
     }
 }
 

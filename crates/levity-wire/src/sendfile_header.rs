@@ -19,15 +19,11 @@ pub const PARTS_MAX: usize = 64;
 /// Addresses in one answer.
 pub const URLS_MAX: usize = 16;
 
-const NO_PATH: Reject = bad("path without a leading slash");
-const TOO_LONG: Reject = bad("path too long");
-const NUL: Reject = bad("NUL in the path");
-const BAD_RANGE: Reject = bad("bad range of a file");
-const BAD_URL: Reject = bad("bad URL");
-
-const fn bad(reason: &'static str) -> Reject {
-    Reject::new(502, reason)
-}
+const NO_PATH: Reject = Reject::bad_gateway("path without a leading slash");
+const TOO_LONG: Reject = Reject::bad_gateway("path too long");
+const NUL: Reject = Reject::bad_gateway("NUL in the path");
+const BAD_RANGE: Reject = Reject::bad_gateway("bad range of a file");
+const BAD_URL: Reject = Reject::bad_gateway("bad URL");
 
 /// What a field asks for, and so which grammar its value has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,7 +178,7 @@ pub fn internal_uri<'a>(value: &'a [u8], decoded: &mut Vec<u8>) -> Result<Intern
     let mut halves = value.splitn(2, |&byte| byte == b'?');
     let path = halves.next().unwrap_or_default();
     check_path(path)?;
-    path::decode(path, decoded).map_err(|reject| bad(reject.reason))?;
+    path::decode(path, decoded).map_err(Reject::by_upstream)?;
     Ok(InternalUri {
         path,
         query: halves.next(),
@@ -212,7 +208,7 @@ pub fn file_parts(value: &[u8]) -> Result<Vec<FilePart<'_>>, Reject> {
     let mut rest = trim_start(value);
     loop {
         if parts.len() == PARTS_MAX {
-            return Err(bad("too many parts of files"));
+            return Err(Reject::bad_gateway("too many parts of files"));
         }
         let path_end = rest.iter().position(|&byte| byte == b' ');
         let (path, after) = rest.split_at(path_end.ok_or(BAD_RANGE)?);
@@ -272,7 +268,7 @@ pub fn urls(value: &[u8]) -> Result<Vec<Url<'_>>, Reject> {
     let words = value.split(|&byte| byte == b' ');
     for word in words.filter(|word| !word.is_empty()) {
         if urls.len() == URLS_MAX {
-            return Err(bad("too many URLs"));
+            return Err(Reject::bad_gateway("too many URLs"));
         }
         urls.push(url(word)?);
     }
@@ -285,7 +281,7 @@ pub fn urls(value: &[u8]) -> Result<Vec<Url<'_>>, Reject> {
 fn url(word: &[u8]) -> Result<Url<'_>, Reject> {
     let (scheme, rest) = word.split_at_checked(b"http://".len()).ok_or(BAD_URL)?;
     if !scheme.eq_ignore_ascii_case(b"http://") {
-        return Err(bad("URL of another scheme than http"));
+        return Err(Reject::bad_gateway("URL of another scheme than http"));
     }
     // A control character in a request line could end it.
     let is_bad = |&byte: &u8| byte < b' ' || byte == 0x7f || byte == b'#';

@@ -15,8 +15,6 @@
 mod request;
 mod response;
 
-use crate::Reject;
-
 pub use request::{BODY_BYTES_MAX, Head, PING, Upload, write_head};
 pub use response::{Decoded, Headers, Message, Reader, SendHeaders};
 
@@ -27,8 +25,3 @@ pub const PACKET_BYTES_MAX: usize = 8 * 1024;
 
 /// Bytes in front of each packet: two of magic number, two of length.
 const PACKET_HEADER_BYTES: usize = 4;
-
-/// What a container did wrong is nothing that the client could mend.
-const fn bad(reason: &'static str) -> Reject {
-    Reject::new(502, reason)
-}

@@ -1,6 +1,6 @@
 //! What is sent to a container: the head of a request, its body, and pings.
 
-use super::{PACKET_BYTES_MAX, PACKET_HEADER_BYTES, bad};
+use super::{PACKET_BYTES_MAX, PACKET_HEADER_BYTES};
 use crate::Reject;
 use crate::http1::{Version, is_control};
 
@@ -284,12 +284,12 @@ impl Upload {
     /// 502 when it already waits, or for 0 bytes: the answer would say that the body has ended.
     pub fn ask(&mut self, requested: u16) -> Result<(), Reject> {
         if self.wanted > 0 {
-            return Err(bad(
+            return Err(Reject::bad_gateway(
                 "container asks for a body packet while it waits for one",
             ));
         }
         if requested == 0 {
-            return Err(bad("container asks for no bytes"));
+            return Err(Reject::bad_gateway("container asks for no bytes"));
         }
         self.wanted = BODY_BYTES_MAX.min(usize::from(requested));
         Ok(())

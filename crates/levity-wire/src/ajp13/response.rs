@@ -1,6 +1,6 @@
 //! What a container sends: heads, bodies, and wishes for more of the request's body.
 
-use super::{PACKET_BYTES_MAX, PACKET_HEADER_BYTES, bad};
+use super::{PACKET_BYTES_MAX, PACKET_HEADER_BYTES};
 use crate::Reject;
 use crate::http1::{decimal, is_control, is_token};
 
@@ -39,7 +39,7 @@ const CODED: u8 = 0xa0;
 /// The length of a string that is not there.
 const NULL: u16 = 0xffff;
 
-const TRUNCATED: Reject = bad("string longer than its packet");
+const TRUNCATED: Reject = Reject::bad_gateway("string longer than its packet");
 
 /// Reads one answer of a container: a response, or a CPong. Start a new one for the next; do not use
 /// it again after an error.
@@ -206,19 +206,19 @@ impl Reader {
         input: &'a [u8],
     ) -> Result<Option<(usize, Option<Message<'a>>)>, Reject> {
         if self.state == State::End {
-            return Err(bad("bytes after the end of the response"));
+            return Err(Reject::bad_gateway("bytes after the end of the response"));
         }
         if !MAGIC.starts_with(&input[..input.len().min(MAGIC.len())]) {
-            return Err(bad("packet without its magic number"));
+            return Err(Reject::bad_gateway("packet without its magic number"));
         }
         let [_, _, high, low, payload @ ..] = input else {
             return Ok(None);
         };
         let payload_bytes = usize::from(u16::from_be_bytes([*high, *low]));
         match payload_bytes {
-            0 => return Err(bad("empty packet")),
+            0 => return Err(Reject::bad_gateway("empty packet")),
             _ if payload_bytes > PACKET_BYTES_MAX - PACKET_HEADER_BYTES => {
-                return Err(bad("packet too long"));
+                return Err(Reject::bad_gateway("packet too long"));
             }
             _ => {}
         }
@@ -253,7 +253,7 @@ impl Reader {
             }
             _ => "packet of an unknown type",
         };
-        Err(bad(reason))
+        Err(Reject::bad_gateway(reason))
     }
 
     fn start_chunk<'a>(
@@ -268,7 +268,7 @@ impl Reader {
         self.nul_left = match payload_bytes.checked_sub(CHUNK_HEADER_BYTES + chunk_bytes) {
             Some(0) => false,
             Some(1) => true,
-            _ => return Err(bad("chunk does not fill its packet")),
+            _ => return Err(Reject::bad_gateway("chunk does not fill its packet")),
         };
         self.chunk_left = chunk_bytes;
         Ok(Some((PACKET_HEADER_BYTES + CHUNK_HEADER_BYTES, None)))
@@ -302,7 +302,7 @@ impl Reader {
         if fields.0.is_empty() {
             Ok(message)
         } else {
-            Err(bad("packet longer than its message"))
+            Err(Reject::bad_gateway("packet longer than its message"))
         }
     }
 }
@@ -310,7 +310,7 @@ impl Reader {
 fn end_chunk(byte: u8) -> Result<(), Reject> {
     match byte {
         0 => Ok(()),
-        _ => Err(bad("chunk without its NUL")),
+        _ => Err(Reject::bad_gateway("chunk without its NUL")),
     }
 }
 
@@ -324,7 +324,7 @@ impl<'a> Fields<'a> {
         let status = self.integer()?;
         // There are no interim responses: with one, the head of the response would be the second.
         if !(200..=599).contains(&status) {
-            return Err(bad("status out of range"));
+            return Err(Reject::bad_gateway("status out of range"));
         }
         let message = self.text()?;
         let left = self.integer()?;
@@ -336,9 +336,9 @@ impl<'a> Fields<'a> {
         for _ in 0..left {
             let (name, value) = self.header()?;
             if name.eq_ignore_ascii_case(b"content-length") {
-                let length = decimal(value).ok_or(bad("bad Content-Length"))?;
+                let length = decimal(value).ok_or(Reject::bad_gateway("bad Content-Length"))?;
                 if content_length.replace(length).is_some() {
-                    return Err(bad("repeated Content-Length"));
+                    return Err(Reject::bad_gateway("repeated Content-Length"));
                 }
             }
         }
@@ -362,13 +362,13 @@ impl<'a> Fields<'a> {
             return place
                 .and_then(|place| HEADER_NAMES.get(place))
                 .map(|name| name.as_bytes())
-                .ok_or(bad("unknown code of a header name"));
+                .ok_or(Reject::bad_gateway("unknown code of a header name"));
         }
         let name = self.string(length)?;
         if is_token(name) {
             Ok(name)
         } else {
-            Err(bad("bad header name"))
+            Err(Reject::bad_gateway("bad header name"))
         }
     }
 
@@ -380,7 +380,7 @@ impl<'a> Fields<'a> {
             length => self.string(length)?,
         };
         if text.iter().any(|&byte| is_control(byte)) {
-            return Err(bad("control character in the head"));
+            return Err(Reject::bad_gateway("control character in the head"));
         }
         Ok(text.trim_ascii())
     }
@@ -391,7 +391,7 @@ impl<'a> Fields<'a> {
                 self.0 = rest;
                 Ok(string)
             }
-            Some((_, [_, ..])) => Err(bad("string without its NUL")),
+            Some((_, [_, ..])) => Err(Reject::bad_gateway("string without its NUL")),
             _ => Err(TRUNCATED),
         }
     }
@@ -404,7 +404,7 @@ impl<'a> Fields<'a> {
         let (byte, rest) = self
             .0
             .split_first()
-            .ok_or(bad("packet shorter than its message"))?;
+            .ok_or(Reject::bad_gateway("packet shorter than its message"))?;
         self.0 = rest;
         Ok(*byte)
     }

@@ -6,10 +6,6 @@ use crate::Reject;
 use crate::http1::line::is_control;
 use crate::http1::{HeaderSpan, Limits, Span, header_line};
 
-const fn bad(reason: &'static str) -> Reject {
-    Reject::new(502, reason)
-}
-
 /// The head of an answer: spans into the bytes it was parsed from, and what its fields mean.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResponseHead {
@@ -94,7 +90,7 @@ pub fn parse_response(
     let window = &bytes[..bytes.len().min(head_bytes_max)];
     let complete = parse_window(window, head, limits)?;
     if !complete && window.len() == head_bytes_max {
-        return Err(bad("CGI response head too long"));
+        return Err(Reject::bad_gateway("CGI response head too long"));
     }
     Ok(complete)
 }
@@ -108,13 +104,13 @@ fn parse_window(bytes: &[u8], head: &mut ResponseHead, limits: &Limits) -> Resul
         };
         at = next;
         if line.is_empty() && number == 0 {
-            return Err(bad("no field in a CGI response"));
+            return Err(Reject::bad_gateway("no field in a CGI response"));
         }
         if line.is_empty() {
             break;
         }
         if number == limits.headers_max {
-            return Err(bad("too many lines in a CGI response head"));
+            return Err(Reject::bad_gateway("too many lines in a CGI response head"));
         }
         if number == 0 && line.of(bytes).starts_with(b"HTTP/") {
             fields.status_line(bytes, line)?;
@@ -136,10 +132,12 @@ fn next_line(bytes: &[u8], at: usize, bytes_max: usize) -> Result<Option<(Span, 
     let text = &window[..end.unwrap_or(window.len())];
     let text = text.strip_suffix(b"\r").unwrap_or(text);
     if text.len() > bytes_max {
-        return Err(bad("line too long in a CGI response head"));
+        return Err(Reject::bad_gateway("line too long in a CGI response head"));
     }
     if text.iter().any(|&byte| is_control(byte)) {
-        return Err(bad("control character in a CGI response head"));
+        return Err(Reject::bad_gateway(
+            "control character in a CGI response head",
+        ));
     }
     Ok(end.map(|end| (Span::new(at, at + text.len()), at + end + 1)))
 }
@@ -165,12 +163,12 @@ impl Fields {
             {
                 self.status(bytes, line.part(STATUS_START, line.len()))
             }
-            _ => Err(bad("bad status line in a CGI response")),
+            _ => Err(Reject::bad_gateway("bad status line in a CGI response")),
         }
     }
 
     fn read(&mut self, bytes: &[u8], line: Span, head: &mut ResponseHead) -> Result<(), Reject> {
-        let header = header_line(bytes, line).map_err(|reject| bad(reject.reason))?;
+        let header = header_line(bytes, line).map_err(Reject::by_upstream)?;
         let name = header.name.of(bytes);
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match header.value.of(bytes) {
@@ -178,7 +176,7 @@ impl Fields {
             _ if is(b"status") => return self.status(bytes, header.value),
             value if is(b"content-length") => self.content_length(value)?,
             _ if is(b"transfer-encoding") => {
-                return Err(bad("Transfer-Encoding in a CGI response"));
+                return Err(Reject::bad_gateway("Transfer-Encoding in a CGI response"));
             }
             _ if is(b"location") => self.location(header.value)?,
             _ if is(b"content-type") => self.content_type()?,
@@ -202,37 +200,44 @@ impl Fields {
     /// Three digits, and after a space whatever reason.
     fn status(&mut self, bytes: &[u8], value: Span) -> Result<(), Reject> {
         let text = value.of(bytes);
-        let status = text
-            .split_at_checked(3)
-            .filter(|(_, reason)| matches!(reason, [] | [b' ', ..]))
-            .and_then(|(digits, _)| decimal(digits))
-            .filter(|status| (200..600).contains(status))
-            .ok_or(bad("bad status in a CGI response"))? as u16;
+        let status =
+            text.split_at_checked(3)
+                .filter(|(_, reason)| matches!(reason, [] | [b' ', ..]))
+                .and_then(|(digits, _)| decimal(digits))
+                .filter(|status| (200..600).contains(status))
+                .ok_or(Reject::bad_gateway("bad status in a CGI response"))? as u16;
         self.reason = value.part(text.len().min(4), text.len());
         match self.status.replace(status) {
-            Some(before) if before != status => Err(bad("conflicting statuses in a CGI response")),
+            Some(before) if before != status => Err(Reject::bad_gateway(
+                "conflicting statuses in a CGI response",
+            )),
             _ => Ok(()),
         }
     }
 
     fn content_length(&mut self, value: &[u8]) -> Result<(), Reject> {
-        let length = decimal(value).ok_or(bad("bad Content-Length in a CGI response"))?;
+        let length =
+            decimal(value).ok_or(Reject::bad_gateway("bad Content-Length in a CGI response"))?;
         match self.length.replace(length) {
             None => Ok(()),
-            Some(_) => Err(bad("repeated Content-Length in a CGI response")),
+            Some(_) => Err(Reject::bad_gateway(
+                "repeated Content-Length in a CGI response",
+            )),
         }
     }
 
     fn location(&mut self, value: Span) -> Result<(), Reject> {
         match self.location.replace(value) {
             None => Ok(()),
-            Some(_) => Err(bad("repeated Location in a CGI response")),
+            Some(_) => Err(Reject::bad_gateway("repeated Location in a CGI response")),
         }
     }
 
     fn content_type(&mut self) -> Result<(), Reject> {
         if std::mem::replace(&mut self.has_type, true) {
-            return Err(bad("repeated Content-Type in a CGI response"));
+            return Err(Reject::bad_gateway(
+                "repeated Content-Type in a CGI response",
+            ));
         }
         Ok(())
     }

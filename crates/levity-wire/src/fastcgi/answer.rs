@@ -3,10 +3,6 @@
 use super::{Decoded, HEADER_BYTES, REQUEST_ID, VERSION, kind};
 use crate::Reject;
 
-const fn bad(reason: &'static str) -> Reject {
-    Reject::new(502, reason)
-}
-
 /// A piece of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
@@ -162,21 +158,21 @@ impl Answer {
     fn record(&mut self) -> Result<(), Reject> {
         let [version, kind, id1, id0, len1, len0, padding, _] = self.held;
         if version != VERSION {
-            return Err(bad("not FastCGI version 1"));
+            return Err(Reject::bad_gateway("not FastCGI version 1"));
         }
         if u16::from_be_bytes([id1, id0]) != REQUEST_ID {
-            return Err(bad("FastCGI record of another request"));
+            return Err(Reject::bad_gateway("FastCGI record of another request"));
         }
         self.kind = match kind {
             kind::STDOUT => Kind::Stdout,
             kind::STDERR => Kind::Stderr,
             kind::END_REQUEST => Kind::End,
-            _ => return Err(bad("FastCGI record of an unexpected type")),
+            _ => return Err(Reject::bad_gateway("FastCGI record of an unexpected type")),
         };
         self.content_left = u16::from_be_bytes([len1, len0]);
         self.padding_left = padding;
         if self.kind == Kind::End && usize::from(self.content_left) != HEADER_BYTES {
-            return Err(bad("FastCGI end of a wrong length"));
+            return Err(Reject::bad_gateway("FastCGI end of a wrong length"));
         }
         Ok(())
     }
@@ -219,7 +215,7 @@ impl Answer {
             1 => ProtocolStatus::CannotMultiplex,
             2 => ProtocolStatus::Overloaded,
             3 => ProtocolStatus::UnknownRole,
-            _ => return Err(bad("FastCGI end with an unknown status")),
+            _ => return Err(Reject::bad_gateway("FastCGI end with an unknown status")),
         };
         Ok(Event::End {
             app_status: u32::from_be_bytes([app3, app2, app1, app0]),
