@@ -7,8 +7,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::http1::line::{is_control, is_token, list, trim};
 use crate::http1::write::Unwritable;
+use crate::http1::{is_control, is_token, list, trim};
 
 /// Hops looked at by [`client_address`].
 pub const HOPS_MAX: usize = 32;

@@ -3,8 +3,7 @@
 use memchr::memchr;
 
 use crate::Reject;
-use crate::http1::line::is_control;
-use crate::http1::{HeaderSpan, Limits, Span, header_line};
+use crate::http1::{HeaderSpan, Limits, Span, decimal, header_line, is_control};
 
 /// The head of an answer: spans into the bytes it was parsed from, and what its fields mean.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -247,11 +246,4 @@ impl Fields {
 /// a browser, and is meant so.
 fn is_local(location: &[u8]) -> bool {
     location.starts_with(b"/") && !location.starts_with(b"//")
-}
-
-/// One or more digits and nothing else; `None` also when the number does not fit.
-fn decimal(digits: &[u8]) -> Option<u64> {
-    let text = str::from_utf8(digits).ok()?;
-    let digits_only = text.bytes().all(|byte| byte.is_ascii_digit());
-    digits_only.then(|| text.parse().ok()).flatten()
 }

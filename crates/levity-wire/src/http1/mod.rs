@@ -11,7 +11,7 @@ mod head;
 mod header;
 mod hop;
 mod host;
-pub(crate) mod line;
+mod line;
 mod request;
 mod response;
 mod trailer;
@@ -31,7 +31,7 @@ pub use trailer::{Trailers, is_forbidden_in_trailers};
 pub(crate) use framing::decimal;
 pub(crate) use header::header_line;
 pub(crate) use host::split as split_host;
-pub(crate) use line::{is_control, is_token};
+pub(crate) use line::{is_control, is_token, list, trim};
 
 /// Bounds on a head. Each is inclusive: a value of exactly the bound is accepted. The statuses are
 /// those of a request; a response that exceeds a bound is 502.
