@@ -25,6 +25,8 @@ pub(super) struct Fields {
 }
 
 impl Fields {
+    /// Inlined by force, as [`header_line`](super::header_line) is.
+    #[inline(always)]
     pub(super) fn read(&mut self, bytes: &[u8], header: HeaderSpan) -> Result<(), Reject> {
         let name = header.name.of(bytes);
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
