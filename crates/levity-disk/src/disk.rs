@@ -318,7 +318,7 @@ impl Disk {
         self.scheduler.engines().note(engine)
     }
 
-    /// The memory for buffers, for [`Ready::into_bytes`].
+    /// The memory for buffers, for [`Ready::into_bytes`](engine::Ready::into_bytes).
     pub fn budget(&self) -> &Budget {
         self.scheduler.budget()
     }

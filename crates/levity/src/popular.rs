@@ -1,13 +1,13 @@
 //! Which files are asked for most lately, in memory of fixed size and without a lock.
 //!
-//! Each worker keeps [`Sketch`]es of its own, after the Space-Saving algorithm (Metwally, Agrawal, El
+//! Each worker keeps `Sketch`es of its own, after the Space-Saving algorithm (Metwally, Agrawal, El
 //! Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005): a file that
 //! is not listed takes the place of the one with the lowest count, and inherits that count as the most
-//! that it may have had before. So a file with more than 1 / [`FILES_MAX`] of all requests is always
+//! that it may have had before. So a file with more than 1 / `FILES_MAX` of all requests is always
 //! listed, and what is known of it is a range that holds the truth.
 //!
-//! A busy worker samples: per sweep the first [`EXACT_MAX`] requests count as they are, of those after
-//! them one in [`SAMPLE`] at random counts for that many. Two windows of [`WINDOW`] make "lately" one
+//! A busy worker samples: per sweep the first `EXACT_MAX` requests count as they are, of those after
+//! them one in `SAMPLE` at random counts for that many. Two windows of `WINDOW` make "lately" one
 //! to two minutes.
 
 use std::collections::HashMap;

@@ -122,7 +122,7 @@ impl Ticket {
         self.direct = false;
     }
 
-    /// A buffer with room for `len` bytes, out of what was reserved. Call it or [`Ticket::blocks`],
+    /// A buffer with room for `len` bytes, out of what was reserved. Call it or `Ticket::blocks`,
     /// and once at most.
     ///
     /// # Panics

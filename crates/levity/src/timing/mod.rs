@@ -1,7 +1,7 @@
 //! `levity timing`: where the time of a run went, told from its access log.
 //!
-//! A log is read once, in bounded memory: [`lines`] makes a [`Request`](lines::Request) of each line,
-//! [`run`] adds them up, [`table`], [`verdict`] and [`picture`] say what came out.
+//! A log is read once, in bounded memory: `lines` makes a `Request` of each line,
+//! `run` adds them up, `table`, `verdict` and `picture` say what came out.
 
 mod lines;
 mod picture;
