@@ -57,16 +57,12 @@ pub async fn resolve(
     trips: &mut Trips<'_>,
 ) -> io::Result<Found> {
     let ttl = worker.service().config.disk.entry_ttl;
-    let mut search = Search {
-        worker,
-        place,
-        key: &request.key,
-        now,
-        codings: Codings::of(place, request),
-        watched: None,
-        first: first_bytes(place, request),
+    let codings = Codings::of(place, request);
+    let wanted = Wanted {
+        choices: codings.choices(),
+        body: request.head.method == Method::Get,
     };
-    if let Some(hot) = worker.cache.fresh(&request.key, search.wanted(), now, ttl)
+    if let Some(hot) = worker.cache.fresh(&request.key, wanted, now, ttl)
         && still_names(&hot, place)
     {
         return Ok(Found::File(hot, None));
@@ -76,6 +72,15 @@ pub async fn resolve(
         Some(Missing::Index(directory)) => return Ok(Found::Directory(directory)),
         None => {}
     }
+    let mut search = Search {
+        worker,
+        place,
+        key: &request.key,
+        now,
+        codings,
+        watched: None,
+        first: first_bytes(place, request),
+    };
     let trips_before = trips.count;
     let path = place.beneath(&request.path);
     search.look_at_watch();
@@ -112,6 +117,9 @@ fn is_torn(error: &io::Error) -> bool {
 
 /// What a cold open brings along for `request`.
 fn first_bytes(place: &Place, request: &Request) -> Option<First> {
+    if request.head.method != Method::Get {
+        return None;
+    }
     let may_want_less = ["range", "if-none-match", "if-modified-since"];
     let len_max = match may_want_less.map(|name| request.header(name)) {
         [None, None, None] => place
@@ -119,7 +127,7 @@ fn first_bytes(place: &Place, request: &Request) -> Option<First> {
             .map_or(WHOLE_BYTES - 1, |bytes| bytes.min(WHOLE_BYTES - 1)),
         _ => FIRST_BYTES,
     };
-    (request.head.method == Method::Get).then(|| First {
+    Some(First {
         offset: likely_offset(request),
         len: FIRST_BYTES,
         len_max,
@@ -170,13 +178,6 @@ struct Chosen {
 }
 
 impl Search<'_> {
-    fn wanted(&self) -> Wanted<'_> {
-        Wanted {
-            choices: self.codings.choices(),
-            body: self.first.is_some(),
-        }
-    }
-
     /// To be called before the files are opened: a change after this shows in another number.
     fn look_at_watch(&mut self) {
         if self.worker.watcher.is_none() {

@@ -3,7 +3,7 @@
 use memchr::memchr;
 
 use crate::Reject;
-use crate::http1::{HeaderSpan, Limits, Span, decimal, header_line, is_control};
+use crate::http1::{HeaderSpan, Limits, Span, decimal, header_line, is_control, named};
 
 /// The head of an answer: spans into the bytes it was parsed from, and what its fields mean.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -47,12 +47,7 @@ impl ResponseHead {
     /// The values of all fields of this name, which must be in lower case, in the order they were
     /// sent.
     pub fn headers_named<'a>(&self, bytes: &'a [u8], name: &str) -> impl Iterator<Item = &'a [u8]> {
-        let same =
-            |header: &&HeaderSpan| header.name.of(bytes).eq_ignore_ascii_case(name.as_bytes());
-        self.headers
-            .iter()
-            .filter(same)
-            .map(|header| header.value.of(bytes))
+        named(&self.headers, bytes, name)
     }
 }
 

@@ -287,7 +287,8 @@ impl ResponseHead {
     }
 }
 
-fn named<'a>(
+/// The values of the lines of this name, which must be in lower case, in their order.
+pub(crate) fn named<'a>(
     headers: &[HeaderSpan],
     bytes: &'a [u8],
     name: &str,

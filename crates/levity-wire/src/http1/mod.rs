@@ -29,6 +29,7 @@ pub use response::{Asked, parse_response};
 pub use trailer::{Trailers, is_forbidden_in_trailers};
 
 pub(crate) use framing::decimal;
+pub(crate) use head::named;
 pub(crate) use header::header_line;
 pub(crate) use host::split as split_host;
 pub(crate) use line::{is_control, is_token, list, trim};
