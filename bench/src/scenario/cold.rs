@@ -2,9 +2,16 @@
 
 use crate::failure::Result;
 use crate::load::Report;
+use crate::load::command::Load;
+use crate::peer::Server;
 use crate::rig::Rig;
 use crate::rig::device::Activity;
+use crate::walk::Walk;
 use serde::Serialize;
+use std::path::PathBuf;
+
+/// Longer than any pass takes.
+const SECONDS_MAX: f64 = 600.0;
 
 /// What a reader got, and what the device did for it.
 #[derive(Serialize)]
@@ -34,5 +41,44 @@ impl Side {
     #[must_use]
     pub fn over_read(&self) -> f64 {
         self.device.bytes as f64 / self.report.body_bytes as f64
+    }
+}
+
+/// A server and the walker, on the same files.
+#[derive(Serialize)]
+pub struct Sides {
+    /// What the server's clients got.
+    pub server: Side,
+    /// Right before.
+    pub walker: Side,
+}
+
+impl Sides {
+    /// The walker first, then `connections` clients of what `start` starts: each file of `list` once, all of
+    /// `bytes` bytes.
+    ///
+    /// # Errors
+    /// Not root; the walker, the server or its load fails.
+    pub fn measure(
+        rig: &Rig,
+        list: PathBuf,
+        bytes: usize,
+        connections: usize,
+        start: impl FnOnce() -> Result<Server>,
+    ) -> Result<Self> {
+        let walk = Walk::new(&rig.docroot, &list);
+        let walker = Side::measure(rig, || walk.start(rig.server_cpu())?.report())?;
+        let server = start()?;
+        let mut load = Load::new(server.address, "", connections, SECONDS_MAX);
+        load.list = Some(list);
+        load.body_bytes = Some(bytes as u64);
+        let server = Side::measure(rig, || load.measure(rig.load_cpu()))?;
+        Ok(Self { server, walker })
+    }
+
+    /// The server's body bytes per second over the walker's.
+    #[must_use]
+    pub fn e(&self) -> f64 {
+        self.server.report.bytes_per_second() / self.walker.report.bytes_per_second()
     }
 }

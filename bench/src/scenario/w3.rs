@@ -1,20 +1,16 @@
 //! W3: cold files of 100 000 and 100 001 bytes, each once, 64 at a time, against the walker.
 
-use super::cold::Side;
+use super::cold::Sides;
 use super::{Measured, Run, interleaved, to_json};
 use crate::failure::Result;
-use crate::load::command::Load;
 use crate::peer::{Row, Server};
 use crate::report::Outcome;
 use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
 use crate::rig::tree::{COLD_SETS, ColdSet};
-use crate::walk::Walk;
 use serde::Serialize;
 
 const CLIENTS: usize = 64;
-/// Longer than any pass takes.
-const SECONDS_MAX: f64 = 600.0;
 /// The walker's reads per second are not known before; a pass of S seconds gets this many files for
 /// each of them, which is what the slow disk can do.
 const FILES_PER_SECOND: f64 = 260.0;
@@ -25,15 +21,8 @@ const E_MIN: f64 = 0.95;
 #[derive(Serialize)]
 pub struct Pass {
     bytes: usize,
-    server: Side,
-    /// Right before, on the same files.
-    walker: Side,
-}
-
-impl Pass {
-    fn e(&self) -> f64 {
-        self.server.report.bytes_per_second() / self.walker.report.bytes_per_second()
-    }
+    #[serde(flatten)]
+    sides: Sides,
 }
 
 /// Runs the workload.
@@ -80,20 +69,16 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
 fn measure(rig: &Rig, row: &Row, set: ColdSet, pass: u64, seconds: f64) -> Result<Pass> {
     let count = files_of_a_pass(rig, set, seconds);
     let list = rig.list(&set, pass, count)?;
-    let walk = Walk::new(&rig.docroot, &list);
-    let walker = Side::measure(rig, || walk.start(rig.server_cpu())?.report())?;
-    let server = Server::start(rig, row)?;
-    if row.is_filled() {
-        server.fill_cache_of_open_files(rig, &set)?;
-    }
-    let mut load = Load::new(server.address, "", CLIENTS, SECONDS_MAX);
-    load.list = Some(list);
-    load.body_bytes = Some(set.bytes as u64);
-    let server = Side::measure(rig, || load.measure(rig.load_cpu()))?;
+    let start = || {
+        let server = Server::start(rig, row)?;
+        if row.is_filled() {
+            server.fill_cache_of_open_files(rig, &set)?;
+        }
+        Ok(server)
+    };
     Ok(Pass {
         bytes: set.bytes,
-        server,
-        walker,
+        sides: Sides::measure(rig, list, set.bytes, CLIENTS, start)?,
     })
 }
 
@@ -106,29 +91,30 @@ fn files_of_a_pass(rig: &Rig, set: ColdSet, seconds: f64) -> usize {
 }
 
 fn cells(row: &Measured<Pass>, set: ColdSet) -> Vec<String> {
-    let e = row.spread(Pass::e);
+    let e = row.spread(|pass| pass.sides.e());
     let errors: u64 = row
         .passes
         .iter()
-        .map(|pass| pass.server.report.errors)
+        .map(|pass| pass.sides.server.report.errors)
         .sum();
     vec![
         row.server.clone(),
         set.bytes.to_string(),
         e.show(number),
-        row.spread(|pass| pass.server.report.bytes_per_second() / 1e6)
+        row.spread(|pass| pass.sides.server.report.bytes_per_second() / 1e6)
             .show(number),
-        row.spread(|pass| pass.walker.report.bytes_per_second() / 1e6)
+        row.spread(|pass| pass.sides.walker.report.bytes_per_second() / 1e6)
             .show(number),
-        row.spread(|pass| pass.server.report.latency.p50_us)
+        row.spread(|pass| pass.sides.server.report.latency.p50_us)
             .show(time_us),
-        row.spread(|pass| pass.server.report.latency.p99_us)
+        row.spread(|pass| pass.sides.server.report.latency.p99_us)
             .show(time_us),
-        row.spread(|pass| pass.server.report.latency.max_us)
+        row.spread(|pass| pass.sides.server.report.latency.max_us)
             .show(time_us),
-        row.spread(|pass| pass.server.device.utilisation * 100.0)
+        row.spread(|pass| pass.sides.server.device.utilisation * 100.0)
             .show(|percent| format!("{percent:.0} %")),
-        row.spread(|pass| pass.server.over_read()).show(number),
+        row.spread(|pass| pass.sides.server.over_read())
+            .show(number),
         match (errors, e.median >= E_MIN) {
             (0, true) => "pass".into(),
             (0, false) => "missed".into(),

@@ -1,9 +1,8 @@
 //! W4: cold files of 4 KB and 1 MB for a thousand connections, with one worker and with two.
 
-use super::cold::Side;
+use super::cold::{Side, Sides};
 use super::{Measured, Run, interleaved, percent, to_json};
 use crate::failure::Result;
-use crate::load::command::Load;
 use crate::peer::{Row, Server};
 use crate::report::Outcome;
 use crate::report::bar::{is_below, verdict};
@@ -11,13 +10,10 @@ use crate::report::picture::{self, Pair};
 use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
 use crate::rig::tree::{BLOCKS, ColdSet, MEGABYTES};
-use crate::walk::Walk;
 use serde::Serialize;
 
 const CONNECTIONS: usize = 1000;
 const WORKERS: [usize; 2] = [1, 2];
-/// Longer than any pass takes.
-const SECONDS_MAX: f64 = 600.0;
 /// What the emulated disks can do, so that a pass takes about as long as was asked for.
 const READS_PER_SECOND: f64 = 260.0;
 const BYTES_PER_SECOND: f64 = 40e6;
@@ -29,15 +25,8 @@ const E_MIN: f64 = 0.9;
 pub struct Pass {
     bytes: usize,
     workers: usize,
-    server: Side,
-    /// Right before, on the same files.
-    walker: Side,
-}
-
-impl Pass {
-    fn e(&self) -> f64 {
-        self.server.report.bytes_per_second() / self.walker.report.bytes_per_second()
-    }
+    #[serde(flatten)]
+    sides: Sides,
 }
 
 /// Runs the workload.
@@ -107,18 +96,11 @@ fn measure(
 ) -> Result<Pass> {
     let count = files_of_a_pass(rig.is_slow(), set, run.seconds);
     let list = rig.list(&set, pass, count)?;
-    let walk = Walk::new(&rig.docroot, &list);
-    let walker = Side::measure(rig, || walk.start(rig.server_cpu())?.report())?;
-    let server = Server::start(rig, row)?;
-    let mut load = Load::new(server.address, "", CONNECTIONS, SECONDS_MAX);
-    load.list = Some(list);
-    load.body_bytes = Some(set.bytes as u64);
-    let server = Side::measure(rig, || load.measure(rig.load_cpu()))?;
+    let start = || Server::start(rig, row);
     Ok(Pass {
         bytes: set.bytes,
         workers,
-        server,
-        walker,
+        sides: Sides::measure(rig, list, set.bytes, CONNECTIONS, start)?,
     })
 }
 
@@ -132,24 +114,25 @@ fn files_of_a_pass(is_slow: bool, set: ColdSet, seconds: f64) -> usize {
 }
 
 fn cells(row: &Measured<Pass>, set: ColdSet, workers: usize) -> Vec<String> {
-    let e = row.spread(Pass::e);
-    let errors = row.total(|pass| pass.server.report.errors);
+    let e = row.spread(|pass| pass.sides.e());
+    let errors = row.total(|pass| pass.sides.server.report.errors);
     vec![
         row.server.clone(),
         set.bytes.to_string(),
         workers.to_string(),
         e.show(number),
-        row.spread(|pass| pass.server.report.bytes_per_second() / 1e6)
+        row.spread(|pass| pass.sides.server.report.bytes_per_second() / 1e6)
             .show(number),
-        row.spread(|pass| pass.walker.report.bytes_per_second() / 1e6)
+        row.spread(|pass| pass.sides.walker.report.bytes_per_second() / 1e6)
             .show(number),
-        row.spread(|pass| pass.server.report.latency.p50_us)
+        row.spread(|pass| pass.sides.server.report.latency.p50_us)
             .show(time_us),
-        row.spread(|pass| pass.server.report.latency.p99_us)
+        row.spread(|pass| pass.sides.server.report.latency.p99_us)
             .show(time_us),
-        row.spread(|pass| pass.server.device.utilisation)
+        row.spread(|pass| pass.sides.server.device.utilisation)
             .show(percent),
-        row.spread(|pass| pass.server.over_read()).show(number),
+        row.spread(|pass| pass.sides.server.over_read())
+            .show(number),
         verdict(&[(is_below(e.median, E_MIN), "E")], errors),
     ]
 }
@@ -161,8 +144,8 @@ fn pair(row: &Measured<Pass>, set: ColdSet, workers: usize) -> Pair {
     };
     Pair {
         name: format!("{}, {} B, {workers} w", row.server, set.bytes),
-        limit: kilobytes(|pass| &pass.walker),
-        measured: kilobytes(|pass| &pass.server),
+        limit: kilobytes(|pass| &pass.sides.walker),
+        measured: kilobytes(|pass| &pass.sides.server),
     }
 }
 
