@@ -359,7 +359,8 @@ fn site(what: &Path) -> Result<Site, String> {
     };
     Ok(Site {
         hosts: Vec::new(),
-        root,
+        root: Some(root),
+        proxying: config::Proxying::default(),
         listing: only.is_none(),
         index: vec!["index.html".to_owned()],
         precompressed: Vec::new(),
@@ -622,7 +623,7 @@ mod tests {
             panic!("one site")
         };
         assert_eq!(
-            (site.root.as_path(), site.listing, &site.only),
+            (site.root.as_deref().unwrap(), site.listing, &site.only),
             (Path::new(folder.path()), true, &None)
         );
         assert_eq!(plan.reload().unwrap(), plan.config);
@@ -631,7 +632,10 @@ mod tests {
     #[test]
     fn serve_this_folder_by_default() {
         let plan = levity(&["serve"]).plan();
-        assert_eq!(plan.config.sites[0].root, std::env::current_dir().unwrap());
+        assert_eq!(
+            plan.config.sites[0].root.as_deref(),
+            Some(std::env::current_dir().unwrap().as_ref())
+        );
     }
 
     #[test]
@@ -640,7 +644,10 @@ mod tests {
         let file = folder.write("a b.txt", "x");
         let plan = levity(&["serve", &file]).plan();
         let site = &plan.config.sites[0];
-        assert_eq!(site.root, Path::new(folder.path()));
+        assert_eq!(
+            site.root.as_deref(),
+            Some(Path::new(folder.path()).as_ref())
+        );
         assert_eq!(site.only.as_deref(), Some("a b.txt".as_ref()));
         assert!(!site.listing && site.symlinks == Symlinks::Follow);
     }
@@ -706,7 +713,10 @@ mod tests {
         );
         let plan = levity(&["run", "--config", &file]).plan();
         assert_eq!(plan.config.server.workers, Some(7));
-        assert_eq!(plan.config.sites[0].root, Path::new(folder.path()));
+        assert_eq!(
+            plan.config.sites[0].root.as_deref(),
+            Some(Path::new(folder.path()).as_ref())
+        );
     }
 
     fn topped(args: &[&str]) -> top::Options {

@@ -6,7 +6,7 @@ use levity_disk::Variants;
 use levity_wire::encoding::{Accepted, Coding};
 
 use crate::request::Request;
-use crate::route::Place;
+use crate::route::Files;
 
 /// The codings of a place, as one request wants them.
 pub struct Codings {
@@ -18,8 +18,8 @@ pub struct Codings {
 
 impl Codings {
     /// What `request` makes of what `place` offers.
-    pub fn of(place: &Place, request: &Request) -> Self {
-        let offered = &place.precompressed;
+    pub fn of(files: &Files, request: &Request) -> Self {
+        let offered = &files.precompressed;
         if offered.is_empty() {
             return Self {
                 all: Vec::new(),

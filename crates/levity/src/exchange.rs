@@ -18,7 +18,7 @@ use crate::parse::{self, NoRequest};
 use crate::request::Request;
 use crate::resolve::{self, Found};
 use crate::respond::{self, Response};
-use crate::route::{Place, Service};
+use crate::route::{Files, Place, Service};
 use crate::send::{self, Sent};
 use crate::stall::Step;
 use crate::steps::Steps;
@@ -52,7 +52,11 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     let accepted = receive(conn, request, &mut steps).await;
     let (place, response) = match (routed, accepted) {
         (Ok(place), Ok(())) => {
-            let answer = answer(&worker, place, request, &mut steps, &mut trips).await;
+            let files = place
+                .files
+                .as_ref()
+                .expect("a place without files has an upstream");
+            let answer = answer(&worker, files, request, &mut steps, &mut trips).await;
             (Some(place), answer)
         }
         (routed, Err(refusal)) => (routed.ok(), refusal),
@@ -157,7 +161,7 @@ fn route<'a>(service: &'a Service, request: &mut Request) -> Result<&'a Place, R
 /// Resolve and respond.
 async fn answer(
     worker: &Worker,
-    place: &Place,
+    files: &Files,
     request: &Request,
     steps: &mut Steps,
     trips: &mut Trips<'_>,
@@ -166,38 +170,38 @@ async fn answer(
         return respond::options();
     }
     steps.enter(Step::Resolve);
-    trips.are_for(place);
-    let found = if place.shows(place.beneath(&request.path)) {
-        resolve::resolve(worker, place, request, steps.began(), trips).await
+    trips.are_for(files);
+    let found = if files.shows(files.beneath(&request.path)) {
+        resolve::resolve(worker, files, request, steps.began(), trips).await
     } else {
         return respond::error(404, "");
     };
     steps.enter(Step::Respond);
     match found {
         Ok(Found::File(hot, ready)) => {
-            respond::file::file(request, hot, ready, place.root.file_system())
+            respond::file::file(request, hot, ready, files.root.file_system())
         }
         Ok(Found::Directory(directory)) if !request.names_directory() => {
             drop(directory);
             respond::redirect::to_directory(request)
         }
-        Ok(Found::Directory(directory)) if place.listing => {
+        Ok(Found::Directory(directory)) if files.listing => {
             let entries_max = worker.service().config.limits.listing_entries;
             match trips.list(directory, entries_max).await {
                 Ok(listing) => respond::listing::listing(&request.path, listing).await,
-                Err(error) => failed(place, request, &error),
+                Err(error) => failed(files, request, &error),
             }
         }
         Ok(Found::Directory(_)) => respond::error(403, "listing is off for this directory"),
-        Err(error) => failed(place, request, &error),
+        Err(error) => failed(files, request, &error),
     }
 }
 
 /// Answers for the file system, and tells the operator what only the operator can mend.
-fn failed(place: &Place, request: &Request, error: &io::Error) -> Response {
+fn failed(files: &Files, request: &Request, error: &io::Error) -> Response {
     let response = respond::error::of_io(error);
     let path = String::from_utf8_lossy(&request.path);
-    let root = place.root.path().display();
+    let root = files.root.path().display();
     if levity_disk::open::left_root(error) {
         diagnostics::say(format_args!(
             "refused {path}: a symbolic link leaves {root}; \

@@ -20,7 +20,7 @@ use crate::cache::{BODY_BYTES_MAX, Content, Entry, Family, Hot, Kept, Missing, W
 use crate::codings::Codings;
 use crate::request::Request;
 use crate::respond::file;
-use crate::route::Place;
+use crate::route::Files;
 use crate::trip::{Opened, Trips};
 use crate::worker::Worker;
 
@@ -44,26 +44,26 @@ pub enum Found {
     Directory(Arc<OpenFile>),
 }
 
-/// Finds what `request` asks for in `place`.
+/// Finds what `request` asks for in `files`.
 ///
 /// # Errors
 /// Those of open, `fstat` and read; `TimedOut` when the disk does not answer; `ECANCELED` when its
 /// queue is full.
 pub async fn resolve(
     worker: &Worker,
-    place: &Place,
+    files: &Files,
     request: &Request,
     now: Instant,
     trips: &mut Trips<'_>,
 ) -> io::Result<Found> {
     let ttl = worker.service().config.disk.entry_ttl;
-    let codings = Codings::of(place, request);
+    let codings = Codings::of(files, request);
     let wanted = Wanted {
         choices: codings.choices(),
         body: request.head.method == Method::Get,
     };
     if let Some(hot) = worker.cache.fresh(&request.key, wanted, now, ttl)
-        && still_names(&hot, place)
+        && still_names(&hot, files)
     {
         return Ok(Found::File(hot, None));
     }
@@ -74,15 +74,15 @@ pub async fn resolve(
     }
     let mut search = Search {
         worker,
-        place,
+        files,
         key: &request.key,
         now,
         codings,
         watched: None,
-        first: first_bytes(place, request),
+        first: first_bytes(files, request),
     };
     let trips_before = trips.count;
-    let path = place.beneath(&request.path);
+    let path = files.beneath(&request.path);
     search.look_at_watch();
     let mut found = search.find(path, trips).await;
     if found.as_ref().is_err_and(is_torn) {
@@ -101,9 +101,9 @@ pub async fn resolve(
 /// Whether a file that is kept open still has the version that its entry speaks of. A body in memory
 /// is of that version; a file is read as it is now. Remote files are taken at their entry's word: their
 /// `fstat` may wait.
-fn still_names(hot: &Hot, place: &Place) -> bool {
+fn still_names(hot: &Hot, files: &Files) -> bool {
     match &hot.entry.content {
-        Content::File(file) if !place.root.file_system().remote => file
+        Content::File(file) if !files.root.file_system().remote => file
             .refresh()
             .is_ok_and(|meta| meta.same_version(&hot.entry.meta)),
         _ => true,
@@ -116,13 +116,13 @@ fn is_torn(error: &io::Error) -> bool {
 }
 
 /// What a cold open brings along for `request`.
-fn first_bytes(place: &Place, request: &Request) -> Option<First> {
+fn first_bytes(files: &Files, request: &Request) -> Option<First> {
     if request.head.method != Method::Get {
         return None;
     }
     let may_want_less = ["range", "if-none-match", "if-modified-since"];
     let len_max = match may_want_less.map(|name| request.header(name)) {
-        [None, None, None] => place
+        [None, None, None] => files
             .chunk_bytes
             .map_or(WHOLE_BYTES - 1, |bytes| bytes.min(WHOLE_BYTES - 1)),
         _ => FIRST_BYTES,
@@ -150,7 +150,7 @@ fn likely_offset(request: &Request) -> u64 {
 /// One look at the file system.
 struct Search<'a> {
     worker: &'a Worker,
-    place: &'a Place,
+    files: &'a Files,
     key: &'a [u8],
     now: Instant,
     codings: Codings,
@@ -195,14 +195,14 @@ impl Search<'_> {
     /// What will tell of changes to the file called `name` and its variants.
     fn watched(&self, name: &[u8]) -> Option<Watched> {
         let watcher = self.worker.watcher.as_ref()?;
-        if !self.place.root.can_be_watched() {
+        if !self.files.root.can_be_watched() {
             return None;
         }
         Some(self.watched.clone().unwrap_or_else(|| {
             let slash = name.iter().rposition(|&byte| byte == b'/');
             let directory = &name[..slash.unwrap_or(0)];
             Watched {
-                watch: watcher.watch(&self.place.root, directory),
+                watch: watcher.watch(&self.files.root, directory),
                 generation: None,
             }
         }))
@@ -245,7 +245,7 @@ impl Search<'_> {
             let opened = self.open(path, variants, self.first, trips).await?;
             return Ok((path.to_vec(), opened));
         }
-        for index in &self.place.index {
+        for index in &self.files.index {
             let name = [path, index.as_slice()].concat();
             let variants = self.codings.variants(&name);
             match self.open(&name, variants, self.first, trips).await {
@@ -276,7 +276,7 @@ impl Search<'_> {
         let path = CString::new(path).map_err(|_| io::Error::from(Errno::NOENT))?;
         match self.open_cached(&path, &variants) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let root = &self.place.root;
+                let root = &self.files.root;
                 trips.open(root, path, variants, first).await
             }
             result => result,
@@ -284,7 +284,7 @@ impl Search<'_> {
     }
 
     fn open_cached(&self, path: &CStr, variants: &Variants) -> io::Result<Opened> {
-        let root = &self.place.root;
+        let root = &self.files.root;
         let file = root.open_cached(path)?;
         let meta = file.meta();
         let paths = variants.paths.iter().filter(|_| meta.kind == Kind::Regular);
@@ -468,7 +468,7 @@ impl Search<'_> {
         let meta = file.meta();
         let size = usize::try_from(meta.size).expect("small");
         let mut bytes = Vec::with_capacity(size);
-        let file_system = self.place.root.file_system();
+        let file_system = self.files.root.file_system();
         if file_system.nowait
             && (size == 0 || self.worker.disk.has_room(meta.device))
             && let Ok((count, now)) = file.read_cached(&mut bytes, size, 0)

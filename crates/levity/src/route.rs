@@ -17,6 +17,16 @@ use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
 pub struct Place {
     /// Unique in the process, so that a cache never mixes what two configurations meant.
     pub number: u32,
+    /// Its files; none where all that is asked for goes to an upstream.
+    pub files: Option<Files>,
+    /// Headers to set and remove.
+    pub headers: config::Headers,
+    /// Whether answers tell how long they took to make.
+    pub server_timing: bool,
+}
+
+/// The files of a place.
+pub struct Files {
     /// The directory that is served.
     pub root: Arc<Root>,
     /// Names tried in a directory.
@@ -33,14 +43,10 @@ pub struct Place {
     pub terms: Terms,
     /// Bytes per read, when the configuration fixes it.
     pub chunk_bytes: Option<usize>,
-    /// Headers to set and remove.
-    pub headers: config::Headers,
-    /// Whether answers tell how long they took to make.
-    pub server_timing: bool,
 }
 
-impl Place {
-    /// The path beneath the place's root.
+impl Files {
+    /// The path beneath the root.
     pub fn beneath<'a>(&'a self, path: &'a [u8]) -> &'a [u8] {
         let path = path
             .strip_prefix(self.strip_prefix.as_slice())
@@ -145,9 +151,10 @@ impl Service {
     /// Every distinct root.
     pub fn roots(&self) -> Vec<Arc<Root>> {
         let mut roots: Vec<Arc<Root>> = Vec::new();
-        for place in self.sites.iter().flat_map(Site::places) {
-            if !roots.iter().any(|known| Arc::ptr_eq(known, &place.root)) {
-                roots.push(place.root.clone());
+        let places = self.sites.iter().flat_map(Site::places);
+        for files in places.filter_map(|place| place.files.as_ref()) {
+            if !roots.iter().any(|known| Arc::ptr_eq(known, &files.root)) {
+                roots.push(files.root.clone());
             }
         }
         roots
@@ -251,17 +258,33 @@ fn place(
     resources: &mut Resources<'_>,
 ) -> io::Result<Place> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
+    Ok(Place {
+        number: NUMBER.fetch_add(1, Ordering::Relaxed),
+        files: files(site, route, resources)?,
+        headers: route.map(|route| route.headers.clone()).unwrap_or_default(),
+        server_timing: route
+            .and_then(|route| route.server_timing)
+            .unwrap_or(site.server_timing),
+    })
+}
+
+fn files(
+    site: &config::Site,
+    route: Option<&config::Route>,
+    resources: &mut Resources<'_>,
+) -> io::Result<Option<Files>> {
     let root = route.and_then(|route| route.root.as_ref());
+    let Some(root) = root.or(site.root.as_ref()) else {
+        return Ok(None);
+    };
     let symlinks = route.and_then(|route| route.symlinks);
     let index = route.and_then(|route| route.index.as_ref());
     let prefix = route.and_then(|route| route.strip_prefix.as_deref());
     let reading = resources.reading(site, route);
-    Ok(Place {
-        number: NUMBER.fetch_add(1, Ordering::Relaxed),
-        root: resources.roots.open(
-            root.unwrap_or(&site.root),
-            symlinks.unwrap_or(site.symlinks),
-        )?,
+    Ok(Some(Files {
+        root: resources
+            .roots
+            .open(root, symlinks.unwrap_or(site.symlinks))?,
         index: index
             .unwrap_or(&site.index)
             .iter()
@@ -278,9 +301,5 @@ fn place(
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
         terms: resources.terms(&reading)?,
         chunk_bytes: reading.chunk_bytes,
-        headers: route.map(|route| route.headers.clone()).unwrap_or_default(),
-        server_timing: route
-            .and_then(|route| route.server_timing)
-            .unwrap_or(site.server_timing),
-    })
+    }))
 }

@@ -17,7 +17,7 @@ use tokio::time;
 use crate::absences::Absences;
 use crate::chunks::{Chunks, Trip};
 use crate::resolve::WHOLE_BYTES;
-use crate::route::Place;
+use crate::route::{Files, Place};
 use crate::stats::{Ahead, WorkerStats};
 use crate::steps::{Steps, server_timing_metric};
 use crate::worker::Worker;
@@ -181,10 +181,10 @@ impl<'a> Trips<'a> {
         }
     }
 
-    /// From now on as `place` wants it.
-    pub fn are_for(&mut self, place: &Place) {
-        self.terms = place.terms;
-        self.chunk_bytes = place.chunk_bytes;
+    /// From now on for `files`.
+    pub fn are_for(&mut self, files: &Files) {
+        self.terms = files.terms;
+        self.chunk_bytes = files.chunk_bytes;
     }
 
     /// Whether a first read may bring all of so many bytes, as the open of a cold file does.

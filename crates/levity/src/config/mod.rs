@@ -14,6 +14,7 @@ mod site;
 mod syntax;
 #[cfg(test)]
 mod tests;
+pub mod upstream;
 mod value;
 
 use std::collections::BTreeSet;
@@ -28,6 +29,7 @@ pub use keys::ENGINES;
 pub use limits::Limits;
 pub use pattern::Pattern;
 pub use problem::{Errors, Place, Problem};
+pub use upstream::{Proxying, Rewrite, Upstream};
 
 use levity_disk::Direct;
 use levity_wire::encoding::Coding;
@@ -56,6 +58,8 @@ pub struct Config {
     pub listen: Vec<Address>,
     /// In the order of the file.
     pub sites: Vec<Site>,
+    /// In the order of the file.
+    pub upstreams: Vec<Upstream>,
     /// What is no mistake but worth a line, such as a key by another server's name.
     pub notes: Vec<String>,
 }
@@ -191,8 +195,11 @@ pub struct Site {
     /// Lower case, without port and final dot, each at most once in a file; `*.example.org` stands
     /// for every name beneath. Empty answers any host.
     pub hosts: Vec<String>,
-    /// The folder that is served; absolute when it comes from [`load`].
-    pub root: PathBuf,
+    /// The folder that is served; absolute when it comes from [`load`]. Only a site with `proxy` may have
+    /// none.
+    pub root: Option<PathBuf>,
+    /// How requests are handed to an upstream.
+    pub proxying: Proxying,
     /// Whether a folder without index file is listed.
     pub listing: bool,
     /// Names of index files, the first that exists is served.
@@ -243,16 +250,26 @@ pub struct Route {
     pub server_timing: Option<bool>,
     /// How files are read.
     pub disk: PlaceDisk,
+    /// How requests are handed to an upstream.
+    pub proxying: Proxying,
+    /// Whether clients get 404 here: only what an upstream's answer names comes from it.
+    pub internal: bool,
     /// Changes to the header fields of responses.
     pub headers: Headers,
+    /// Changes to the header fields of requests on their way to an upstream.
+    pub request_headers: Headers,
+    /// Changes to what an upstream's answers say of its own place.
+    pub rewrite: Rewrite,
 }
 
-/// Changes to the header fields of responses. Names are valid tokens and each occurs once, whatever
+/// Changes to header fields. Names are valid tokens and each occurs once, whatever
 /// its case; none of them frames the message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers {
-    /// Names and values to write, in the order of the file.
+    /// Names and values to write, in the order of the file; whatever has that name is replaced.
     pub set: Vec<(String, String)>,
+    /// Names and values to write besides what there is.
+    pub add: Vec<(String, String)>,
     /// Names to leave out.
     pub remove: Vec<String>,
 }
@@ -350,6 +367,7 @@ fn config(root: &Fields<'_>, sites: Vec<Site>) -> Config {
         limits: limits::read(&root.child("limits")),
         listen,
         sites,
+        upstreams: Vec::new(),
         notes: Vec::new(),
     }
 }

@@ -9,7 +9,7 @@ use levity_wire::encoding::Coding;
 
 use super::pattern::Pattern;
 use super::reader::{Fields, Reader, Text};
-use super::{Headers, PlaceDisk, Route, Site, Symlinks};
+use super::{Headers, PlaceDisk, Proxying, Rewrite, Route, Site, Symlinks};
 
 /// Fields that frame a message or that only the server can know: a changed one would break the
 /// connection or lie about the time (RFC 9112 section 6, RFC 9110 section 6.6.1).
@@ -44,7 +44,8 @@ fn site(fields: &Fields<'_>, names: &mut Names) -> Site {
     required(fields, "root");
     Site {
         hosts: hosts(fields, names),
-        root: root(fields).unwrap_or_default(),
+        root: root(fields),
+        proxying: Proxying::default(),
         listing: fields.boolean("listing").unwrap_or(false),
         index: index(fields).unwrap_or_else(|| vec!["index.html".to_owned()]),
         precompressed: precompressed(fields).unwrap_or_default(),
@@ -265,7 +266,11 @@ fn route(fields: &Fields<'_>) -> Option<Route> {
         symlinks,
         disk,
         server_timing,
+        proxying: Proxying::default(),
+        internal: false,
         headers,
+        request_headers: Headers::default(),
+        rewrite: Rewrite::default(),
     })
 }
 
@@ -355,6 +360,7 @@ fn headers(fields: &Fields<'_>) -> Headers {
             .iter()
             .map(|(name, value)| (name.text.to_owned(), value.text.to_owned()))
             .collect(),
+        add: Vec::new(),
         remove: removed.iter().map(|name| name.text.to_owned()).collect(),
     }
 }

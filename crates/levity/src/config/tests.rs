@@ -43,7 +43,7 @@ fn all(tables: &str) -> Config {
 fn a_site_is_enough() {
     let config = parse(SITE).unwrap();
     let site = &config.sites[0];
-    assert_eq!(site.root, Path::new("/srv"));
+    assert_eq!(site.root.as_deref(), Some(Path::new("/srv")));
     assert_eq!(site.index, ["index.html"]);
     assert!(site.hosts.is_empty() && !site.listing && site.routes.is_empty());
     assert_eq!(
@@ -262,14 +262,19 @@ root = \"/srv/b\"
             direct: Some(Direct::Never),
         },
         server_timing: Some(false),
+        proxying: Proxying::default(),
+        internal: false,
+        request_headers: Headers::default(),
+        rewrite: Rewrite::default(),
         headers: Headers {
             set: vec![pair("X-B", "1"), pair("X-A", "2")],
+            add: Vec::new(),
             remove: vec!["ETag".to_owned()],
         },
     };
     assert_eq!(first.routes, [route]);
     assert!(first.server_timing && !second.server_timing);
-    assert_eq!(second.root, Path::new("/srv/b"));
+    assert_eq!(second.root.as_deref(), Some(Path::new("/srv/b")));
 }
 
 #[test]
@@ -679,7 +684,7 @@ fn paths_are_taken_from_the_folder_of_the_file() {
         config.listen,
         [Address::Unix(folder.path().join("clients"))]
     );
-    assert_eq!(config.sites[0].root, folder.path().join("www"));
+    assert_eq!(config.sites[0].root, Some(folder.path().join("www")));
     assert_eq!(
         config.sites[0].routes[0].root.as_deref(),
         Some(Path::new("/"))
