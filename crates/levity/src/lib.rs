@@ -37,4 +37,5 @@ pub mod timer;
 pub mod timing;
 pub mod top;
 pub mod trip;
+pub mod upstream;
 pub mod worker;
