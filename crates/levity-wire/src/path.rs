@@ -2,6 +2,9 @@
 
 use crate::Reject;
 
+const ESCAPED_SLASH: Reject = Reject::bad("escaped slash in the path");
+/// In bytes: `%2F`.
+const ESCAPED_LEN: usize = 3;
 const CLIMBS: Reject = Reject::bad("path climbs above the root");
 
 /// Decodes the path of a request into one that can be opened below a root, replacing `out`.
@@ -16,10 +19,24 @@ const CLIMBS: Reject = Reject::bad("path climbs above the root");
 /// `%2F`: decoded it would split a name in two on disk but not in routes, and kept it would name no
 /// file at all.
 pub fn decode(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Reject> {
+    match decode_keeping_slashes(raw, out)? {
+        false => Ok(()),
+        true => Err(ESCAPED_SLASH),
+    }
+}
+
+/// As [`decode`], but `%2F` stays as it was sent: applications take it for a byte of a name, so that the
+/// path can still be routed to one. Tells whether there is any.
+///
+/// # Errors
+/// As [`decode`], and for a dot segment beside a `%2F`: a reader who decodes it would climb out of the
+/// route that was found.
+pub fn decode_keeping_slashes(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, Reject> {
     out.clear();
+    let mut keeps = false;
     let Some(segments) = raw.strip_prefix(b"/") else {
         return if raw.is_empty() {
-            Ok(())
+            Ok(keeps)
         } else {
             Err(Reject::bad("path without a leading slash"))
         };
@@ -27,7 +44,10 @@ pub fn decode(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Reject> {
     for segment in segments.split(|&byte| byte == b'/') {
         end_segment(out);
         let start = out.len();
-        decode_segment(segment, out)?;
+        if decode_segment(segment, out)? {
+            check_parts(&out[start..])?;
+            keeps = true;
+        }
         match &out[start..] {
             b"." => out.truncate(start),
             b".." => {
@@ -37,7 +57,25 @@ pub fn decode(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Reject> {
             _ => {}
         }
     }
-    Ok(())
+    Ok(keeps)
+}
+
+/// Of a segment in which an escaped slash was kept.
+fn check_parts(segment: &[u8]) -> Result<(), Reject> {
+    let mut rest = segment;
+    loop {
+        let slash = rest
+            .windows(ESCAPED_LEN)
+            .position(|part| part.eq_ignore_ascii_case(b"%2F"));
+        let part = &rest[..slash.unwrap_or(rest.len())];
+        if matches!(part, b"." | b"..") {
+            return Err(ESCAPED_SLASH);
+        }
+        match slash {
+            Some(slash) => rest = &rest[slash + ESCAPED_LEN..],
+            None => return Ok(()),
+        }
+    }
 }
 
 /// Puts a slash behind a name that something follows; after a removed segment there is one already.
@@ -58,20 +96,26 @@ fn pop(out: &mut Vec<u8>) -> Result<(), Reject> {
     Ok(())
 }
 
-fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<(), Reject> {
+/// Tells whether an escaped slash was kept.
+fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<bool, Reject> {
+    let mut keeps = false;
     let mut rest = segment;
     while let [byte, after @ ..] = rest {
-        let (byte, after) = match byte {
+        let (decoded, after) = match byte {
             b'%' => escape(after)?,
             _ => (*byte, after),
         };
-        if byte == 0 {
-            return Err(Reject::bad("NUL in the path"));
+        match decoded {
+            0 => return Err(Reject::bad("NUL in the path")),
+            b'/' => {
+                keeps = true;
+                out.extend_from_slice(&rest[..ESCAPED_LEN]);
+            }
+            _ => out.push(decoded),
         }
-        out.push(byte);
         rest = after;
     }
-    Ok(())
+    Ok(keeps)
 }
 
 /// The byte of an escape, and what follows it.
@@ -80,7 +124,6 @@ fn escape(after: &[u8]) -> Result<(u8, &[u8]), Reject> {
         return Err(Reject::bad("bad percent escape in the path"));
     };
     match hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low) {
-        Some(b'/') => Err(Reject::bad("escaped slash in the path")),
         Some(byte) => Ok((byte, rest)),
         None => Err(Reject::bad("bad percent escape in the path")),
     }
@@ -125,6 +168,18 @@ mod tests {
             assert_eq!(reject.status, 400);
             reject.reason
         })
+    }
+
+    #[test]
+    fn an_escaped_slash_can_be_kept() {
+        let mut out = Vec::new();
+        let mut kept =
+            |raw: &[u8]| decode_keeping_slashes(raw, &mut out).map(|is| (is, out.clone()));
+        assert_eq!(kept(b"/a%2Fb/%41%2f"), Ok((true, b"a%2Fb/A%2f".to_vec())));
+        assert_eq!(kept(b"/a%252Fb/.."), Ok((false, b"".to_vec())));
+        for raw in [&b"/x/..%2Fa"[..], b"/a%2f..", b"/a%2F%2e%2Fb", b"/%2F.%2e"] {
+            assert_eq!(kept(raw), Err(ESCAPED_SLASH), "{}", raw.escape_ascii());
+        }
     }
 
     #[test]

@@ -94,16 +94,25 @@ impl Conn {
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        match self.stream.poll_read(context, buffer) {
+        match self.poll_arrival(context, buffer) {
             Poll::Pending if self.timer.poll_expired(context) => {
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
-            Poll::Pending => {
-                self.turn_bytes = 0;
-                Poll::Pending
-            }
             read => read,
         }
+    }
+
+    /// Reads what has arrived, for a caller who minds the time.
+    pub fn poll_arrival(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let read = self.stream.poll_read(context, buffer);
+        if read.is_pending() {
+            self.turn_bytes = 0;
+        }
+        read
     }
 
     /// When the last response ended, or else when the connection was accepted.

@@ -8,13 +8,15 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use levity_wire::http1::{Method, Target, Version};
+use levity_wire::http1::{Framing, Method, Target, Version};
 
 use crate::access_log::{End, Record, Timing};
+use crate::body::Incoming;
+use crate::client::Client;
 use crate::conn::Conn;
 use crate::diagnostics;
 use crate::filter::filter;
-use crate::parse::{self, NoRequest};
+use crate::parse::NoRequest;
 use crate::request::Request;
 use crate::resolve::{self, Found};
 use crate::respond::{self, Response};
@@ -23,6 +25,7 @@ use crate::send::{self, Sent};
 use crate::stall::Step;
 use crate::steps::Steps;
 use crate::trip::Trips;
+use crate::upstream::gateway;
 use crate::worker::Worker;
 
 /// What becomes of the connection.
@@ -48,19 +51,15 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
         steps.arrived(),
     );
 
-    let routed = route(&service, request);
-    let accepted = receive(conn, request, &mut steps).await;
-    let (place, response) = match (routed, accepted) {
-        (Ok(place), Ok(())) => {
-            let files = place
-                .files
-                .as_ref()
-                .expect("a place without files has an upstream");
-            let answer = answer(&worker, files, request, &mut steps, &mut trips).await;
+    let (place, response) = match route(&service, request) {
+        Ok(place) => {
+            let answer = answer(conn, place, request, &mut steps, &mut trips).await;
             (Some(place), answer)
         }
-        (routed, Err(refusal)) => (routed.ok(), refusal),
-        (Err(response), Ok(())) => (None, response),
+        Err(refusal) => {
+            let received = receive(conn, request, Some(refusal), &mut steps).await;
+            (None, received.expect_err("it was refused before"))
+        }
     };
     conn.absences = trips.absences;
     let response = finish(conn, request, place, response, &mut steps);
@@ -74,6 +73,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
         close = failure.close;
         sent = send::send(conn, request, failure, &mut trips).await;
     }
+    close |= sent.unread;
     worker.stats.request_answered();
     if sent.bytes > 0 && trips.write.is_zero() {
         // All but a file's body leaves in one go, in the step in hand.
@@ -97,22 +97,24 @@ fn finish(
     if let Some(place) = place {
         filter(&mut response, place);
     }
-    response.close |= !request.head.keep_alive || conn.worker.is_draining();
+    let ends_by_closing = response.body.is_open_ended() && request.head.version == Version::Http10;
+    response.close |= !request.head.keep_alive || conn.worker.is_draining() || ends_by_closing;
     steps.enter(Step::Send);
     response
 }
 
-/// Takes the body in and refuses methods that files do not have.
-async fn receive(conn: &mut Conn, request: &Request, steps: &mut Steps) -> Result<(), Response> {
-    let refusal = match request.head.method {
-        Method::Get | Method::Head | Method::Options => None,
-        Method::Unknown => Some(respond::error(501, "unknown method")),
-        _ => Some(respond::error(405, "")),
-    };
-    if parse::has_body(&request.head) {
+/// Takes in and drops the body of a request for a file, and gives the `refusal` if there is one.
+async fn receive(
+    conn: &mut Conn,
+    request: &Request,
+    refusal: Option<Response>,
+    steps: &mut Steps,
+) -> Result<(), Response> {
+    let bytes_max = conn.worker.service().config.limits.body_bytes as u64;
+    let incoming = Incoming::new(&request.head, bytes_max)
+        .map_err(|reject| closing(without_body(&reject.into())))?;
+    if !incoming.is_complete() {
         steps.enter(Step::Parse);
-        parse::check_body_length(conn, &request.head)
-            .map_err(|error| closing(without_body(&error)))?;
         if request.head.expect_continue {
             // A client that asks first is spared sending what would be refused.
             if let Some(refusal) = refusal {
@@ -120,9 +122,8 @@ async fn receive(conn: &mut Conn, request: &Request, steps: &mut Steps) -> Resul
             }
             send::go_on(conn).await;
         }
-        parse::discard_body(conn, request)
-            .await
-            .map_err(|error| closing(without_body(&error)))?;
+        let received = incoming.discard(conn).await;
+        received.map_err(|error| closing(without_body(&error)))?;
         conn.timer.clear();
     }
     refusal.map_or(Ok(()), Err)
@@ -143,6 +144,15 @@ fn without_body(error: &NoRequest) -> Response {
     }
 }
 
+/// Methods that files do not have.
+fn refused_method(method: Method) -> Option<Response> {
+    match method {
+        Method::Get | Method::Head | Method::Options => None,
+        Method::Unknown => Some(respond::error(501, "unknown method")),
+        _ => Some(respond::error(405, "")),
+    }
+}
+
 /// Finds the place; what has none is answered here.
 fn route<'a>(service: &'a Service, request: &mut Request) -> Result<&'a Place, Response> {
     if request.head.target == Target::Asterisk {
@@ -151,6 +161,9 @@ fn route<'a>(service: &'a Service, request: &mut Request) -> Result<&'a Place, R
     request
         .decode_path()
         .map_err(|reject| respond::error(reject.status, reject.reason))?;
+    if matches!(request.head.method, Method::Connect | Method::Trace) {
+        return Err(respond::error(405, ""));
+    }
     let place = service
         .route(request.host(), &request.path)
         .ok_or_else(|| respond::error(421, "no site here has that name"))?;
@@ -158,8 +171,71 @@ fn route<'a>(service: &'a Service, request: &mut Request) -> Result<&'a Place, R
     Ok(place)
 }
 
-/// Resolve and respond.
+/// Resolve and respond: a file, or what an upstream answers.
 async fn answer(
+    conn: &mut Conn,
+    place: &Place,
+    request: &Request,
+    steps: &mut Steps,
+    trips: &mut Trips<'_>,
+) -> Response {
+    let worker = conn.worker.clone();
+    let Some(proxy) = &place.proxy else {
+        let files = place.files.as_ref().expect("a place has files or a proxy");
+        let refusal = refused_method(request.head.method);
+        return match receive(conn, request, refusal, steps).await {
+            Ok(()) => file(&worker, files, request, steps, trips).await,
+            Err(refusal) => refusal,
+        };
+    };
+    if let Some(files) = place.files.as_ref().filter(|_| proxy.files_first)
+        && let Some(response) = existing(&worker, files, request, steps, trips).await
+    {
+        return response;
+    }
+    steps.enter(Step::Resolve);
+    let client = Client {
+        ip: conn.peer,
+        peer: conn.peer,
+        scheme: "http",
+        by_trusted: false,
+    };
+    gateway::answer(conn, request, proxy, &client).await
+}
+
+/// The answer of a file, if there is one: what has none is for an upstream.
+async fn existing(
+    worker: &Worker,
+    files: &Files,
+    request: &Request,
+    steps: &mut Steps,
+    trips: &mut Trips<'_>,
+) -> Option<Response> {
+    let asks_for_file = matches!(request.head.method, Method::Get | Method::Head)
+        && request.head.framing == Framing::None
+        && !request.keeps_slashes
+        && files.shows(files.beneath(&request.path));
+    if !asks_for_file {
+        return None;
+    }
+    steps.enter(Step::Resolve);
+    trips.are_for(files);
+    let found = resolve::resolve(worker, files, request, steps.began(), trips).await;
+    steps.enter(Step::Respond);
+    match found {
+        Ok(Found::File(hot, ready)) => Some(respond::file::file(
+            request,
+            hot,
+            ready,
+            files.root.file_system(),
+        )),
+        Ok(Found::Directory(_)) => None,
+        Err(error) => Some(failed(files, request, &error)).filter(|answer| answer.status != 404),
+    }
+}
+
+/// The answer of files alone.
+async fn file(
     worker: &Worker,
     files: &Files,
     request: &Request,
@@ -168,6 +244,9 @@ async fn answer(
 ) -> Response {
     if request.head.method == Method::Options {
         return respond::options();
+    }
+    if request.keeps_slashes {
+        return respond::error(400, "escaped slash in the path");
     }
     steps.enter(Step::Resolve);
     trips.are_for(files);

@@ -3,9 +3,8 @@
 use std::future::poll_fn;
 use std::io;
 use std::task::{Poll, ready};
-use std::time::Instant;
 
-use levity_wire::http1::{self, Chunked, Framing, Reject, RequestHead};
+use levity_wire::http1::{self, Reject};
 
 use crate::conn::Conn;
 use crate::request::Request;
@@ -120,86 +119,5 @@ fn lost(conn: &Conn, error: &io::Error) -> NoRequest {
         io::ErrorKind::TimedOut if within => NoRequest::Timeout,
         _ if within => NoRequest::Gone,
         _ => NoRequest::Finished,
-    }
-}
-
-/// Whether a request has a body that must be read before the next one.
-pub fn has_body(head: &RequestHead) -> bool {
-    !matches!(head.framing, Framing::None | Framing::Length(0))
-}
-
-/// Reads a request's body and drops it: no resource that Levity serves takes one.
-pub async fn discard_body(conn: &mut Conn, request: &Request) -> Result<(), NoRequest> {
-    let bytes_max = conn.worker.service().config.limits.body_bytes as u64;
-    match request.head.framing {
-        Framing::None => Ok(()),
-        Framing::Length(bytes) => discard_length(conn, bytes).await,
-        Framing::Chunked => discard_chunks(conn, bytes_max).await,
-    }
-}
-
-/// Refuses a body that says of itself that it is too large.
-pub fn check_body_length(conn: &Conn, head: &RequestHead) -> Result<(), NoRequest> {
-    let bytes_max = conn.worker.service().config.limits.body_bytes as u64;
-    match head.framing {
-        Framing::Length(bytes) if bytes > bytes_max => Err(too_large().into()),
-        _ => Ok(()),
-    }
-}
-
-fn too_large() -> Reject {
-    Reject {
-        status: 413,
-        reason: "the request's body is larger than limits.body_bytes",
-    }
-}
-
-async fn discard_length(conn: &mut Conn, mut bytes: u64) -> Result<(), NoRequest> {
-    while bytes > 0 {
-        let input = next_input(conn).await?;
-        let taken = input
-            .len()
-            .min(usize::try_from(bytes).unwrap_or(usize::MAX));
-        conn.inbox = input[taken..].to_vec();
-        bytes -= taken as u64;
-    }
-    Ok(())
-}
-
-async fn discard_chunks(conn: &mut Conn, bytes_max: u64) -> Result<(), NoRequest> {
-    let mut decoder = Chunked::default();
-    let mut bytes = 0_u64;
-    loop {
-        let input = next_input(conn).await?;
-        let decoded = decoder.decode(&input, |data| bytes += data.len() as u64)?;
-        if bytes > bytes_max {
-            return Err(too_large().into());
-        }
-        conn.inbox = input[decoded.consumed..].to_vec();
-        if decoded.done {
-            return Ok(());
-        }
-    }
-}
-
-/// Bytes that are there already, or the next to arrive.
-async fn next_input(conn: &mut Conn) -> Result<Vec<u8>, NoRequest> {
-    if !conn.inbox.is_empty() {
-        return Ok(std::mem::take(&mut conn.inbox));
-    }
-    let worker = conn.worker.clone();
-    let body_timeout = worker.service().config.limits.body_timeout;
-    conn.timer.set(Instant::now() + body_timeout);
-    let read = poll_fn(|context| {
-        let mut scratch = worker.inbound.borrow_mut();
-        let count = ready!(conn.poll_read(context, &mut scratch))?;
-        Poll::Ready(io::Result::Ok(scratch[..count].to_vec()))
-    })
-    .await;
-    match read {
-        Ok(input) if input.is_empty() => Err(NoRequest::Gone),
-        Ok(input) => Ok(input),
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(NoRequest::Timeout),
-        Err(_) => Err(NoRequest::Gone),
     }
 }

@@ -1,6 +1,6 @@
 //! One request, as the steps after `parse` see it.
 
-use levity_wire::http1::{Reject, RequestHead};
+use levity_wire::http1::{Reject, RequestHead, Target};
 use levity_wire::path;
 
 /// A request, with the bytes that it was parsed from. Recycled by the worker.
@@ -11,6 +11,8 @@ pub struct Request {
     pub head: RequestHead,
     /// Decoded and normalised; starts with a slash.
     pub path: Vec<u8>,
+    /// `%2F` is still in `path`, which no file's name can have.
+    pub keeps_slashes: bool,
     /// The look-up key of place and path, once routed.
     pub key: Vec<u8>,
 }
@@ -37,12 +39,33 @@ impl Request {
         self.head.method_span.of(&self.bytes)
     }
 
+    /// The bytes of its head, which the spans in `self.head` point into.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The path as sent, without the query.
+    pub fn raw_path(&self) -> &[u8] {
+        self.head.path.of(&self.bytes)
+    }
+
+    /// The target, if it was sent in the form that has path and query only.
+    pub fn origin_form(&self) -> Option<&[u8]> {
+        (self.head.target == Target::Origin).then(|| self.target())
+    }
+
+    /// The protocols that the client offers to switch to.
+    pub fn upgrade(&self) -> Option<&[u8]> {
+        self.head.upgrade.map(|span| span.of(&self.bytes))
+    }
+
     /// Decodes the path of the target.
     ///
     /// # Errors
     /// When it is malformed or climbs above the root.
     pub fn decode_path(&mut self) -> Result<(), Reject> {
-        path::decode(self.head.path.of(&self.bytes), &mut self.path)?;
+        let path = self.head.path.of(&self.bytes);
+        self.keeps_slashes = path::decode_keeping_slashes(path, &mut self.path)?;
         self.path.insert(0, b'/');
         Ok(())
     }

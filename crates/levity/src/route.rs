@@ -11,7 +11,9 @@ use levity_disk::{Disk, Root, Terms};
 use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
+use crate::config::upstream::Try;
 use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
+use crate::upstream::Upstream;
 
 /// Where a request's answer comes from, and how it is dressed.
 pub struct Place {
@@ -19,10 +21,26 @@ pub struct Place {
     pub number: u32,
     /// Its files; none where all that is asked for goes to an upstream.
     pub files: Option<Files>,
+    /// Who answers in place of files, or after them.
+    pub proxy: Option<Proxy>,
     /// Headers to set and remove.
     pub headers: config::Headers,
     /// Whether answers tell how long they took to make.
     pub server_timing: bool,
+}
+
+/// How a place hands requests to an upstream.
+pub struct Proxy {
+    /// Who answers.
+    pub upstream: Arc<Upstream>,
+    /// Only where there is no file.
+    pub files_first: bool,
+    /// Taken off the start of a path; with its leading slash.
+    pub strip_prefix: Vec<u8>,
+    /// The largest body of a request, in bytes.
+    pub body_bytes_max: u64,
+    /// Headers of requests to set, add and remove.
+    pub request_headers: config::Headers,
 }
 
 /// The files of a place.
@@ -80,6 +98,8 @@ struct Site {
 pub struct Service {
     /// As written.
     pub config: Config,
+    /// Those that sites and routes refer to, in the order of the file.
+    pub upstreams: Vec<Arc<Upstream>>,
     /// For the request parser.
     pub wire_limits: http1::Limits,
     sites: Vec<Site>,
@@ -118,7 +138,12 @@ impl Service {
     /// When a root cannot be opened or an engine cannot run here; the error names it.
     pub fn new(config: Config, disk: &Disk) -> io::Result<Self> {
         let whole = config.disk.clone();
+        let upstreams = config.upstreams.iter().cloned();
+        let upstreams = upstreams.map(|settings| Upstream::new(settings).map(Arc::new));
+        let upstreams = upstreams.collect::<io::Result<Vec<_>>>()?;
         let mut resources = Resources {
+            upstreams: upstreams.clone(),
+            body_bytes: config.limits.body_bytes,
             disk,
             whole: &whole,
             roots: Roots::default(),
@@ -129,6 +154,7 @@ impl Service {
             by_host: HashMap::new(),
             by_suffix: Vec::new(),
             default_site: None,
+            upstreams,
             config,
         };
         for (number, site) in service.config.sites.iter().enumerate() {
@@ -207,6 +233,8 @@ fn wire_limits(limits: &config::Limits) -> http1::Limits {
 
 /// What places share.
 struct Resources<'a> {
+    upstreams: Vec<Arc<Upstream>>,
+    body_bytes: usize,
     disk: &'a Disk,
     whole: &'a config::Disk,
     roots: Roots,
@@ -261,11 +289,41 @@ fn place(
     Ok(Place {
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
         files: files(site, route, resources)?,
+        proxy: proxy(site, route, resources),
         headers: route.map(|route| route.headers.clone()).unwrap_or_default(),
         server_timing: route
             .and_then(|route| route.server_timing)
             .unwrap_or(site.server_timing),
     })
+}
+
+fn proxy(
+    site: &config::Site,
+    route: Option<&config::Route>,
+    resources: &Resources<'_>,
+) -> Option<Proxy> {
+    let of_route = route.map(|route| &route.proxying);
+    let (above, here) = (&site.proxying, of_route.unwrap_or(&site.proxying));
+    let name = here.proxy.as_ref().or(above.proxy.as_ref())?;
+    let tries = here.tries.as_ref().or(above.tries.as_ref());
+    let tries = tries.map_or(&[Try::Proxy][..], Vec::as_slice);
+    let mut upstreams = resources.upstreams.iter();
+    let upstream = upstreams.find(|upstream| upstream.settings.name == *name);
+    let body_bytes = here.body_bytes.or(above.body_bytes);
+    tries.contains(&Try::Proxy).then(|| Proxy {
+        upstream: upstream.expect("the configuration was checked").clone(),
+        files_first: tries.contains(&Try::File),
+        strip_prefix: prefix(route).to_vec(),
+        body_bytes_max: body_bytes.unwrap_or(resources.body_bytes) as u64,
+        request_headers: route
+            .map(|route| route.request_headers.clone())
+            .unwrap_or_default(),
+    })
+}
+
+fn prefix(route: Option<&config::Route>) -> &[u8] {
+    let prefix = route.and_then(|route| route.strip_prefix.as_deref());
+    prefix.unwrap_or_default().as_bytes()
 }
 
 fn files(
@@ -279,7 +337,6 @@ fn files(
     };
     let symlinks = route.and_then(|route| route.symlinks);
     let index = route.and_then(|route| route.index.as_ref());
-    let prefix = route.and_then(|route| route.strip_prefix.as_deref());
     let reading = resources.reading(site, route);
     Ok(Some(Files {
         root: resources
@@ -297,7 +354,7 @@ fn files(
         listing: route
             .and_then(|route| route.listing)
             .unwrap_or(site.listing),
-        strip_prefix: prefix.unwrap_or("").as_bytes().to_vec(),
+        strip_prefix: prefix(route).to_vec(),
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
         terms: resources.terms(&reading)?,
         chunk_bytes: reading.chunk_bytes,

@@ -5,13 +5,16 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Write};
+use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use levity_disk::buffer::ALIGNMENT;
 use levity_disk::{Class, Meta, Ready, transmit, usage};
-use levity_wire::http1::{Method, Version};
+use levity_wire::http1::write::{self, CHUNK_END, ChunkSize};
+use levity_wire::http1::{Method, Trailers, Version};
+use levity_wire::sendfile_header;
 use rustix::net::SendFlags;
 use tokio::time;
 
@@ -21,8 +24,11 @@ use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::diagnostics;
 use crate::request::Request;
 use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
-use crate::respond::{Body, FileBody, Response, error::reason};
+use crate::respond::{Body, Fields, FileBody, Response, error::reason};
 use crate::trip::{Read, ReadAhead, Trips, is_refused};
+use crate::upstream::answer::Answer;
+use crate::upstream::failure::Failure;
+use crate::upstream::tunnel::Tunnel;
 
 /// The smallest read from the page cache, for a client that takes little at a time.
 const WINDOW_BYTES_MIN: usize = 16 * 1024;
@@ -48,8 +54,13 @@ const AHEAD_RATIO: u32 = 4;
 /// A client that takes longer does not keep a chunk in memory: what is left of it is read again.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
+/// The end of the last chunk, and of a body without trailers.
+const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
+
 /// What became of a response.
 pub struct Sent {
+    /// Part of the request has not been read: nothing can follow on the connection.
+    pub unread: bool,
     /// The status that left, or would have.
     pub status: u16,
     /// Bytes of the body that left.
@@ -75,6 +86,8 @@ enum Cut {
     Timeout,
     /// The file could not be read, or is shorter than was said.
     Unreadable(io::Error),
+    /// The backend did not send all of it.
+    Broken(Failure),
 }
 
 /// Sends `response`, without its body to a HEAD request. A body that cannot be read before anything
@@ -91,13 +104,23 @@ pub async fn send(
     let outcome = sender
         .response(conn, &mut response.body, head_only, trips)
         .await;
-    if let Err(Cut::Unreadable(error)) = &outcome {
-        tell(request, error);
+    match &outcome {
+        Err(Cut::Unreadable(error)) => tell(request, error),
+        Err(Cut::Broken(failure)) => tell_broken(&response.body, failure),
+        _ => {}
     }
-    if !sender.untouched() && matches!(outcome, Err(Cut::Timeout | Cut::Unreadable(_))) {
+    let is_cut_off = matches!(
+        outcome,
+        Err(Cut::Timeout | Cut::Unreadable(_) | Cut::Broken(_))
+    );
+    if is_cut_off && !sender.untouched() {
         conn.stream.abort_on_close();
     }
-    sender.sent(response.status, source(&response.body, trips), outcome)
+    let mut sent = sender.sent(response.status, source(&response.body, trips), outcome);
+    if let Body::Upstream { answer, .. } = &response.body {
+        sent.unread = !answer.is_request_received();
+    }
+    sent
 }
 
 /// Sends an answer to something that was no request.
@@ -113,9 +136,18 @@ pub async fn refuse(conn: &mut Conn, mut response: Response) -> Sent {
 
 /// Asks for the body of a request that waits to be asked (RFC 9110, 10.1.1).
 pub async fn go_on(conn: &mut Conn) {
-    let mut sender = Sender::of_head(b"HTTP/1.1 100 Continue\r\n\r\n".to_vec());
-    // A client that is gone is noticed when its body is read.
-    let _ = sender.rest_of_head(conn).await;
+    interim(conn, 100, &Fields::default()).await;
+}
+
+/// Sends a head before the one that answers (RFC 9110, 15.2).
+pub async fn interim(conn: &mut Conn, status: u16, fields: &Fields) {
+    let mut head = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = write!(head, "HTTP/1.1 {status} {}\r\n", reason(status));
+    head.extend_from_slice(fields.as_bytes());
+    head.extend_from_slice(b"\r\n");
+    // A client that is gone is noticed when its body is read, or its answer sent.
+    let _ = Sender::of_head(head).rest_of_head(conn).await;
 }
 
 fn tell(request: &Request, error: &io::Error) {
@@ -123,28 +155,52 @@ fn tell(request: &Request, error: &io::Error) {
     diagnostics::say(format_args!("cannot read {path}: {error}"));
 }
 
+fn tell_broken(body: &Body, failure: &Failure) {
+    if let Body::Upstream { answer, .. } = body {
+        let backend = answer.backend().map(|backend| &**backend);
+        failure.tell(&answer.upstream().settings.name, backend);
+    }
+}
+
 fn source(body: &Body, trips: &Trips<'_>) -> Source {
     match body {
         Body::Memory(..) | Body::File(_) if trips.count > 0 => Source::Disk,
         Body::Memory(..) => Source::Memory,
         Body::File(_) => Source::Cached,
-        Body::None | Body::Text(_) | Body::Page(_) => Source::None,
+        Body::None | Body::Text(_) | Body::Page(_) | Body::Upstream { .. } | Body::Tunnel(_) => {
+            Source::None
+        }
     }
 }
 
 /// The head of `response`: status line, date, what responding and filtering set, framing.
 fn head(conn: &Conn, response: &Response, version: Version) -> Vec<u8> {
     let mut head = Vec::with_capacity(512);
-    let (status, name) = (response.status, reason(response.status));
+    let status = response.status;
     // Writing to memory cannot fail.
-    let _ = write!(head, "HTTP/1.1 {status} {name}\r\nServer: levity\r\nDate: ");
-    conn.worker.date(&mut head);
+    let _ = write!(head, "HTTP/1.1 {status} ");
+    match response.reason.as_slice() {
+        b"" => head.extend_from_slice(reason(status).as_bytes()),
+        reason => head.extend_from_slice(reason),
+    }
     head.extend_from_slice(b"\r\n");
+    if !response.has_server {
+        head.extend_from_slice(b"Server: levity\r\n");
+    }
+    if !response.has_date {
+        head.extend_from_slice(b"Date: ");
+        conn.worker.date(&mut head);
+        head.extend_from_slice(b"\r\n");
+    }
     head.extend_from_slice(response.fields.as_bytes());
-    if !matches!(response.body, Body::None) {
-        let _ = write!(head, "Content-Length: {}\r\n", response.body.len());
+    if let Some(bytes) = response.body.length() {
+        let _ = write!(head, "Content-Length: {bytes}\r\n");
+    } else if is_chunked(response, version) {
+        head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     match (response.close, version) {
+        // A change of protocol says itself what becomes of the connection.
+        _ if response.status == 101 => head.extend_from_slice(b"\r\n"),
         (true, _) => head.extend_from_slice(b"Connection: close\r\n\r\n"),
         (false, Version::Http10) => head.extend_from_slice(b"Connection: keep-alive\r\n\r\n"),
         (false, Version::Http11) => head.extend_from_slice(b"\r\n"),
@@ -152,11 +208,20 @@ fn head(conn: &Conn, response: &Response, version: Version) -> Vec<u8> {
     head
 }
 
+/// HTTP/1.0 knows no chunks: there the end of the connection is the end of the body.
+fn is_chunked(response: &Response, version: Version) -> bool {
+    response.body.is_open_ended() && version == Version::Http11
+}
+
 /// One response on its way.
 struct Sender {
     head: Vec<u8>,
     head_bytes: usize,
     body_bytes: u64,
+    /// The body goes out in chunks.
+    chunks: bool,
+    /// Bytes among `body_bytes` that only frame chunks.
+    framing_bytes: u64,
     first_byte: Option<Instant>,
     /// When the last byte so far left.
     last_byte: Option<Instant>,
@@ -182,7 +247,10 @@ enum Cached {
 
 impl Sender {
     fn new(conn: &Conn, response: &Response, version: Version) -> Self {
-        Self::of_head(head(conn, response, version))
+        Self {
+            chunks: is_chunked(response, version),
+            ..Self::of_head(head(conn, response, version))
+        }
     }
 
     fn of_head(head: Vec<u8>) -> Self {
@@ -191,6 +259,8 @@ impl Sender {
             head,
             head_bytes: 0,
             body_bytes: 0,
+            chunks: false,
+            framing_bytes: 0,
             first_byte: None,
             last_byte: None,
             window_bytes: FIRST_BYTES,
@@ -205,7 +275,7 @@ impl Sender {
             Ok(()) => End::Complete,
             Err(Cut::Gone) => End::ClientAbort,
             Err(Cut::Timeout) => End::Timeout,
-            Err(Cut::Unreadable(_)) => End::Error,
+            Err(Cut::Unreadable(_) | Cut::Broken(_)) => End::Error,
         };
         // A response that is cut off ends later than with its last byte.
         let ended = self.last_byte.filter(|_| outcome.is_ok());
@@ -214,8 +284,9 @@ impl Sender {
             _ => None,
         };
         Sent {
+            unread: false,
             status,
-            bytes: self.body_bytes,
+            bytes: self.body_bytes - self.framing_bytes,
             first_byte: self.first_byte,
             ended: ended.unwrap_or_else(Instant::now),
             source,
@@ -258,7 +329,94 @@ impl Sender {
             },
             Body::File(file) if file.remaining == 0 => self.rest_of_head(conn).await,
             Body::File(file) => self.file(conn, file, trips).await,
+            Body::Upstream { answer, .. } => self.upstream(conn, answer).await,
+            Body::Tunnel(tunnel) => {
+                self.rest_of_head(conn).await?;
+                self.tunnel(conn, tunnel).await
+            }
         }
+    }
+
+    /// Sends what a backend sends, as it comes.
+    async fn upstream(&mut self, conn: &mut Conn, answer: &mut Answer) -> Result<(), Cut> {
+        loop {
+            let is_ended = answer.is_ended();
+            let data = answer.take_data();
+            if !data.is_empty() {
+                self.piece(conn, &data, is_ended && !answer.has_trailers())
+                    .await?;
+            }
+            answer.give_memory(data);
+            if is_ended {
+                return self.end_of_chunks(conn, answer.take_trailers()).await;
+            }
+            // Whoever waits for events must not wait for the head.
+            self.rest_of_head(conn).await?;
+            answer.more(conn).await.map_err(Cut::Broken)?;
+        }
+    }
+
+    /// Sends a piece of a body whose length may be known by its end only.
+    async fn piece(&mut self, conn: &mut Conn, data: &[u8], is_last: bool) -> Result<(), Cut> {
+        let len = NonZeroUsize::new(data.len()).filter(|_| self.chunks);
+        let Some(len) = len else {
+            return self.bytes(conn, data).await;
+        };
+        let size = ChunkSize::of(len);
+        let end = match is_last {
+            true => LAST_CHUNK,
+            false => CHUNK_END,
+        };
+        self.chunks = !is_last;
+        let parts = [size.as_bytes(), data, end];
+        self.framing_bytes += (parts[0].len() + parts[2].len()) as u64;
+        self.parts(conn, &parts).await
+    }
+
+    /// Ends a body in chunks; what came behind it goes along.
+    async fn end_of_chunks(&mut self, conn: &mut Conn, trailers: Trailers) -> Result<(), Cut> {
+        if self.chunks {
+            let mut end = Vec::new();
+            let fields = trailers.fields();
+            let fields = fields.filter(|(name, _)| !sendfile_header::is_reserved(name));
+            write::last_chunk(&mut end, fields).expect("what a parser took can be written again");
+            self.framing_bytes += end.len() as u64;
+            self.bytes(conn, &end).await?;
+        }
+        self.rest_of_head(conn).await
+    }
+
+    /// Sends several pieces as if they were one.
+    async fn parts(&mut self, conn: &mut Conn, parts: &[&[u8]; 3]) -> Result<(), Cut> {
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        let mut sent = 0;
+        while sent < total {
+            let head = &self.head[self.head_bytes..];
+            let head_bytes = head.len();
+            let mut skip = sent;
+            let rest = parts.map(|part| {
+                let skipped = skip.min(part.len());
+                skip -= skipped;
+                IoSlice::new(&part[skipped..])
+            });
+            let slices = [IoSlice::new(head), rest[0], rest[1], rest[2]];
+            let pushed = patiently(conn, |conn, context| {
+                conn.stream.poll_write(context, &slices)
+            })
+            .await?;
+            self.count(conn, pushed).await;
+            sent += pushed.saturating_sub(head_bytes);
+        }
+        Ok(())
+    }
+
+    async fn tunnel(&mut self, conn: &mut Conn, tunnel: &mut Tunnel) -> Result<(), Cut> {
+        let ended = tunnel.run(conn).await;
+        self.body_bytes += ended.down;
+        ended.how.map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => Cut::Timeout,
+            _ => Cut::Gone,
+        })
     }
 
     async fn rest_of_head(&mut self, conn: &mut Conn) -> Result<(), Cut> {

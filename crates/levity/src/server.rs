@@ -288,6 +288,7 @@ impl Server {
                     stats,
                     log: log.as_ref().map(Writer::log),
                     connections_max,
+                    workers: count,
                 },
                 listen: take_sockets(&mut bound),
                 messages,

@@ -43,6 +43,11 @@ impl Timer {
         self.idle.set(true);
     }
 
+    /// Whether there is a deadline.
+    pub fn is_set(&self) -> bool {
+        self.deadline.get().is_some()
+    }
+
     /// No deadline: something else bounds the wait.
     pub fn clear(&self) {
         self.expired.set(false);

@@ -18,9 +18,13 @@ use crate::request::Request;
 use crate::route::Service;
 use crate::stats::WorkerStats;
 use crate::timer::{SWEEP_INTERVAL, Timers};
+use crate::upstream::pool::Pools;
 
 /// Bytes read from a client at once: a request head at its largest.
 const INBOUND_BYTES: usize = 16 * 1024;
+
+/// Bytes of a body moved at once.
+const BULK_BYTES: usize = 64 * 1024;
 
 /// Requests kept for reuse; as many as are in hand at once on a busy loop.
 const REQUESTS_KEPT_MAX: usize = 64;
@@ -41,6 +45,8 @@ pub struct Given {
     pub log: Option<Log>,
     /// Connections at once.
     pub connections_max: usize,
+    /// Workers in all.
+    pub workers: usize,
 }
 
 /// A loop's state, shared by the tasks on it and by nothing else.
@@ -53,10 +59,14 @@ pub struct Worker {
     pub watcher: Option<Arc<Watcher>>,
     /// Counters.
     pub stats: Arc<WorkerStats>,
+    /// Connections to backends.
+    pub pools: Pools,
     /// Deadlines of all connections.
     pub timers: Timers,
     /// Borrowed by whoever reads from a client, within one poll.
     pub inbound: RefCell<Box<[u8]>>,
+    /// Borrowed by whoever takes bytes of a body from a socket, within one poll.
+    pub bulk: RefCell<Box<[u8]>>,
     /// Borrowed by whoever copies from the page cache to a client, within one poll.
     pub outbound: RefCell<Vec<u8>>,
     #[expect(
@@ -105,8 +115,10 @@ impl Worker {
             cache: Cache::new(given.cache),
             watcher: given.watcher,
             stats: given.stats,
+            pools: Pools::new(given.workers),
             timers: Timers::default(),
             inbound: RefCell::new(vec![0; INBOUND_BYTES].into_boxed_slice()),
+            bulk: RefCell::new(vec![0; BULK_BYTES].into_boxed_slice()),
             outbound: RefCell::default(),
             service: RefCell::new(Rc::new(given.service)),
             requests: RefCell::default(),
@@ -121,6 +133,7 @@ impl Worker {
 
     /// Answers with `service` from now on.
     pub fn set_service(&self, service: Arc<Service>) {
+        self.pools.retain(&service.upstreams);
         *self.service.borrow_mut() = Rc::new(service);
         self.cache.clear();
     }
@@ -202,6 +215,7 @@ impl Worker {
             }
             let ttl = self.service().config.disk.entry_ttl;
             self.cache.expire(Instant::now(), ttl);
+            self.pools.sweep(Instant::now());
             self.popular.borrow_mut().sweep(Instant::now());
             self.time.set(Time::now());
             self.flush_log();

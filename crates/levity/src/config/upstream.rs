@@ -31,6 +31,8 @@ pub struct Upstream {
     pub first_byte_timeout: Duration,
     /// Between two parts of an answer, and between two parts of a request that the backend takes.
     pub idle_timeout: Duration,
+    /// How long nothing may pass either way after a change of protocol, such as to WebSocket.
+    pub tunnel_timeout: Duration,
     /// Requests that may wait for a connection, divided among the workers.
     pub queue: usize,
     /// How long one may wait.

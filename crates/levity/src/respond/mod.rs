@@ -12,6 +12,8 @@ use std::sync::Arc;
 use levity_disk::{OpenFile, Ready};
 
 use crate::cache::Hot;
+use crate::upstream::answer::Answer;
+use crate::upstream::tunnel::Tunnel;
 
 pub use error::error;
 
@@ -21,8 +23,8 @@ pub struct Fields(Vec<u8>);
 
 impl Fields {
     /// Adds a line.
-    pub fn add(&mut self, name: &str, value: &[u8]) {
-        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+    pub fn add(&mut self, name: impl AsRef<[u8]>, value: &[u8]) {
+        for part in [name.as_ref(), b": ", value, b"\r\n"] {
             self.0.extend_from_slice(part);
         }
     }
@@ -63,6 +65,15 @@ pub enum Body {
     Memory(Rc<Hot>, Range<usize>),
     /// A part of a file that is read while it is sent.
     File(Box<FileBody>),
+    /// What a backend sends while it is sent on.
+    Upstream {
+        /// Where it comes from.
+        answer: Box<Answer>,
+        /// In bytes; `None` when only its end tells.
+        length: Option<u64>,
+    },
+    /// Whatever is said after a change of protocol.
+    Tunnel(Box<Tunnel>),
 }
 
 /// A part of a file on its way.
@@ -85,20 +96,21 @@ pub struct FileBody {
 }
 
 impl Body {
-    /// In bytes.
-    pub fn len(&self) -> u64 {
+    /// In bytes; `None` when that is not known, or when there is none to speak of.
+    pub fn length(&self) -> Option<u64> {
         match self {
-            Self::None => 0,
-            Self::Text(text) => text.len() as u64,
-            Self::Page(page) => page.bytes().len() as u64,
-            Self::Memory(_, range) => range.len() as u64,
-            Self::File(file) => file.remaining,
+            Self::None | Self::Tunnel(_) => None,
+            Self::Text(text) => Some(text.len() as u64),
+            Self::Page(page) => Some(page.bytes().len() as u64),
+            Self::Memory(_, range) => Some(range.len() as u64),
+            Self::File(file) => Some(file.remaining),
+            Self::Upstream { length, .. } => *length,
         }
     }
 
-    /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Whether only its end tells how long it is.
+    pub fn is_open_ended(&self) -> bool {
+        matches!(self, Self::Upstream { length: None, .. })
     }
 }
 
@@ -107,6 +119,12 @@ impl Body {
 pub struct Response {
     /// The status code.
     pub status: u16,
+    /// What goes with it; empty for the standard name.
+    pub reason: Vec<u8>,
+    /// `fields` have a Date: that of a backend.
+    pub has_date: bool,
+    /// `fields` have a Server: a backend's.
+    pub has_server: bool,
     /// All headers but those that sending decides: length, date, connection.
     pub fields: Fields,
     /// The content.
@@ -120,6 +138,9 @@ impl Response {
     pub fn new(status: u16) -> Self {
         Self {
             status,
+            reason: Vec::new(),
+            has_date: false,
+            has_server: false,
             fields: Fields::default(),
             body: Body::None,
             close: false,

@@ -1,6 +1,18 @@
 //! Upstreams: applications that answer in place of files.
 
+pub mod answer;
+pub mod ask;
 pub mod backend;
+pub mod codec;
+pub mod connection;
+pub mod failure;
+pub mod gateway;
+pub mod head;
+pub mod http;
+pub mod pool;
+mod stderr;
+pub mod tunnel;
+pub mod upload;
 
 use std::io;
 use std::sync::Arc;

@@ -1,0 +1,441 @@
+//! One request at one backend: the request goes there, the answer comes back, both at once.
+
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use levity_wire::http1::Trailers;
+
+use super::ask::Ask;
+use super::backend::Backend;
+use super::codec::Event;
+use super::failure::Failure;
+use super::head::Head;
+use super::pool::Lease;
+use super::tunnel::Tunnel;
+use super::upload::Upload;
+use super::{Upstream, stderr};
+use crate::conn::Conn;
+use crate::parse::NoRequest;
+
+/// Bytes that a client may send ahead of its next request while it waits for an answer.
+const AHEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// How long a backend may leave a client waiting that asked whether its body is wanted (RFC 9110,
+/// 10.1.1).
+const EXPECT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// An answer on its way, and what is left of its request.
+pub struct Answer {
+    upstream: Arc<Upstream>,
+    /// Given back as soon as the answer has ended.
+    lease: Option<Lease>,
+    upload: Upload,
+    /// What the backend is to get next.
+    outbox: Vec<u8>,
+    outbox_sent: usize,
+    /// A piece of the body, before it is framed.
+    piece: Vec<u8>,
+    /// The body is held back until the backend asks for it.
+    holds: bool,
+    /// No more of the request is sent: the backend does not take it, or has answered without.
+    stopped: bool,
+    /// A byte of the request has left.
+    wrote: bool,
+    /// A byte of the answer has come.
+    read: bool,
+    interim: Vec<Head>,
+    head: Option<Head>,
+    /// Bytes of the body that the client has not got.
+    data: Vec<u8>,
+    ended: Option<Trailers>,
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answer").finish_non_exhaustive()
+    }
+}
+
+/// What has come of waiting.
+pub enum News {
+    /// The client is to be told, and waits on.
+    Interim(Head),
+    /// The client asked whether its body is wanted, and nobody says so: it is to send it.
+    GoOn,
+    /// The answer begins.
+    Head(Head),
+}
+
+impl Answer {
+    /// Asks for an answer on the connection of `lease`: nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the request cannot be said in the protocol. The upload comes back with it.
+    pub fn new(ask: &Ask<'_>, mut lease: Lease, upload: Upload) -> Result<Self, (Failure, Upload)> {
+        let mut outbox = Vec::with_capacity(1024);
+        let codec = &mut lease.connection().codec;
+        if let Err(reject) = codec.begin(ask, &mut outbox) {
+            return Err((Failure::of_client(reject.into()), upload));
+        }
+        if upload.is_done() {
+            codec.end_of_body(upload.trailers(), &mut outbox);
+        }
+        Ok(Self {
+            upstream: ask.proxy.upstream.clone(),
+            lease: Some(lease),
+            upload,
+            outbox,
+            outbox_sent: 0,
+            piece: Vec::new(),
+            holds: ask.expects_continue,
+            stopped: false,
+            wrote: false,
+            read: false,
+            interim: Vec::new(),
+            head: None,
+            data: Vec::new(),
+            ended: None,
+        })
+    }
+
+    /// Who answers; none when the answer has ended.
+    pub fn backend(&self) -> Option<&Arc<Backend>> {
+        self.lease.as_ref().map(Lease::backend)
+    }
+
+    /// Whose backend that is.
+    pub fn upstream(&self) -> &Arc<Upstream> {
+        &self.upstream
+    }
+
+    /// The body of the request, to be sent elsewhere.
+    pub fn into_upload(self) -> Upload {
+        self.upload
+    }
+
+    /// Whether a byte of the answer has come.
+    pub fn has_begun(&self) -> bool {
+        self.read
+    }
+
+    /// Whether a byte of the request has left.
+    pub fn has_been_asked(&self) -> bool {
+        self.wrote
+    }
+
+    /// Whether all of the body has come.
+    pub fn is_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Whether something came behind the body.
+    pub fn has_trailers(&self) -> bool {
+        let mut fields = self.ended.iter().flat_map(Trailers::fields);
+        fields.next().is_some()
+    }
+
+    /// What came behind the body.
+    pub fn take_trailers(&mut self) -> Trailers {
+        self.ended.take().unwrap_or_default()
+    }
+
+    /// Whether the client has sent all of its request, so that another can follow.
+    pub fn is_request_received(&self) -> bool {
+        self.upload.is_received()
+    }
+
+    /// Sends no more of the request.
+    pub fn stop_upload(&mut self) {
+        self.stopped |= !self.upload.is_done();
+    }
+
+    /// Lets the client's body go to the backend.
+    pub fn go_on(&mut self) {
+        self.holds = false;
+    }
+
+    /// Takes what has come of the body.
+    pub fn take_data(&mut self) -> Vec<u8> {
+        mem::take(&mut self.data)
+    }
+
+    /// Bytes that have come and were not taken.
+    pub fn data_len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Gives the memory of what was taken back.
+    pub fn give_memory(&mut self, mut data: Vec<u8>) {
+        if self.data.is_empty() {
+            data.clear();
+            self.data = data;
+        }
+    }
+
+    /// The connection, when the answer is that the protocol changes (101), and what has come behind.
+    pub fn into_tunnel(mut self) -> Option<Tunnel> {
+        let idle_timeout = self.upstream.settings.tunnel_timeout;
+        let lease = self.lease.take()?;
+        Some(Tunnel::new(lease, self.data, idle_timeout))
+    }
+
+    /// Bytes of the body, where that is known: announced, or all here.
+    pub fn length(&self, announced: Option<u64>) -> Option<u64> {
+        let is_here = self.ended.is_some() && !self.has_trailers();
+        announced.or(is_here.then_some(self.data.len() as u64))
+    }
+
+    /// Sends the request and waits for what comes back before the body.
+    pub async fn news(&mut self, conn: &mut Conn) -> Result<News, Failure> {
+        let mut waits = false;
+        poll_fn(|context| {
+            let moved = self.poll_both(conn, context)?;
+            if !self.interim.is_empty() {
+                return Poll::Ready(Ok(News::Interim(self.interim.remove(0))));
+            }
+            if let Some(head) = self.head.take() {
+                return Poll::Ready(Ok(News::Head(head)));
+            }
+            self.watch_client(conn, context)?;
+            if moved || !waits {
+                waits = true;
+                self.set_deadline(conn);
+            }
+            if !conn.timer.poll_expired(context) {
+                return Poll::Pending;
+            }
+            match self.holds {
+                true => Poll::Ready(Ok(News::GoOn)),
+                false => Poll::Ready(Err(self.timed_out())),
+            }
+        })
+        .await
+    }
+
+    /// Waits for more of the body, or its end. What is left of the request goes on meanwhile.
+    pub async fn more(&mut self, conn: &mut Conn) -> Result<(), Failure> {
+        let mut waits = false;
+        let idle_timeout = self.upstream.settings.idle_timeout;
+        let came = poll_fn(|context| {
+            let moved = self.poll_both(conn, context)?;
+            if !self.data.is_empty() || self.ended.is_some() {
+                return Poll::Ready(Ok(()));
+            }
+            if moved || !waits {
+                waits = true;
+                conn.timer.set(Instant::now() + idle_timeout);
+            }
+            if conn.timer.poll_expired(context) {
+                let reason = "no more of the answer came in time (idle_timeout)";
+                return Poll::Ready(Err(Failure::of_backend(
+                    504,
+                    "http_response_timeout",
+                    reason,
+                )));
+            }
+            Poll::Pending
+        })
+        .await;
+        if waits {
+            conn.timer.clear();
+        }
+        came
+    }
+
+    /// How long the next step may take, whoever's it is.
+    fn set_deadline(&self, conn: &Conn) {
+        let settings = &self.upstream.settings;
+        let limits = &conn.worker.service().config.limits;
+        let patience = match () {
+            () if self.holds => EXPECT_PATIENCE,
+            () if self.outbox_sent < self.outbox.len() => settings.idle_timeout,
+            () if self.waits_for_client() => limits.body_timeout,
+            () => settings.first_byte_timeout,
+        };
+        conn.timer.set(Instant::now() + patience);
+    }
+
+    fn waits_for_client(&self) -> bool {
+        !self.stopped && !self.upload.is_done() && self.outbox_sent == self.outbox.len()
+    }
+
+    fn timed_out(&self) -> Failure {
+        if self.outbox_sent < self.outbox.len() {
+            let reason = "the backend does not take the request (idle_timeout)";
+            return Failure::of_backend(504, "http_response_timeout", reason);
+        }
+        if self.waits_for_client() {
+            return Failure::of_client(NoRequest::Timeout);
+        }
+        let reason = "no answer came in time (first_byte_timeout)";
+        Failure::of_backend(504, "http_response_timeout", reason)
+    }
+
+    /// A client that closes has given up; what it sends is its next request.
+    fn watch_client(&self, conn: &mut Conn, context: &mut Context<'_>) -> Result<(), Failure> {
+        if !self.upload.is_received() || conn.inbox.len() >= AHEAD_BYTES_MAX {
+            return Ok(());
+        }
+        let worker = conn.worker.clone();
+        let mut scratch = worker.inbound.borrow_mut();
+        match conn.poll_arrival(context, &mut scratch) {
+            Poll::Ready(Ok(0) | Err(_)) => Err(Failure::of_client(NoRequest::Gone)),
+            Poll::Ready(Ok(count)) => {
+                conn.inbox.extend_from_slice(&scratch[..count]);
+                context.waker().wake_by_ref();
+                Ok(())
+            }
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Moves what can be moved without waiting, in both directions, until there is something to tell;
+    /// says whether anything moved.
+    fn poll_both(&mut self, conn: &mut Conn, context: &mut Context<'_>) -> Result<bool, Failure> {
+        let mut moved = self.poll_send(conn, context)?;
+        while self.lease.is_some()
+            && self.head.is_none()
+            && self.interim.is_empty()
+            && self.data.is_empty()
+            && self.poll_receive(conn, context)?
+        {
+            moved = true;
+            // A backend may have been waiting for the answer to be taken, or ask for the body.
+            self.poll_send(conn, context)?;
+        }
+        Ok(moved)
+    }
+
+    fn poll_send(&mut self, conn: &mut Conn, context: &mut Context<'_>) -> Result<bool, Failure> {
+        let mut moved = false;
+        while self.fill_outbox(conn, context)? {
+            let Some(lease) = &mut self.lease else { break };
+            let rest = IoSlice::new(&self.outbox[self.outbox_sent..]);
+            match lease.connection().stream.poll_write(context, &[rest]) {
+                Poll::Ready(Ok(count)) => {
+                    self.outbox_sent += count;
+                    self.wrote = true;
+                    moved = true;
+                }
+                // It may have answered before it closed: reading tells.
+                Poll::Ready(Err(_)) => {
+                    self.stopped = true;
+                    self.outbox.clear();
+                    self.outbox_sent = 0;
+                }
+                Poll::Pending => break,
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Whether there is something to send.
+    fn fill_outbox(&mut self, conn: &mut Conn, context: &mut Context<'_>) -> Result<bool, Failure> {
+        if self.outbox_sent < self.outbox.len() && (self.wrote || self.upload.is_done()) {
+            return Ok(true);
+        }
+        let Some(lease) = &mut self.lease else {
+            return Ok(false);
+        };
+        let codec = &mut lease.connection().codec;
+        // The first piece goes along with the head.
+        let before = self.outbox_sent < self.outbox.len();
+        if !before {
+            self.outbox.clear();
+            self.outbox_sent = 0;
+        }
+        let room = codec.room();
+        if self.stopped || self.holds || self.upload.is_done() || room == 0 {
+            return Ok(before);
+        }
+        self.piece.clear();
+        match self.upload.poll_next(conn, context, room, &mut self.piece) {
+            Poll::Ready(Ok(())) => {
+                codec.body(&self.piece, &mut self.outbox);
+                if self.upload.is_done() {
+                    codec.end_of_body(self.upload.trailers(), &mut self.outbox);
+                }
+                Ok(!self.outbox.is_empty())
+            }
+            Poll::Ready(Err(none)) => Err(Failure::of_client(none)),
+            Poll::Pending => Ok(before),
+        }
+    }
+
+    /// One read; false when there is nothing to read.
+    fn poll_receive(
+        &mut self,
+        conn: &mut Conn,
+        context: &mut Context<'_>,
+    ) -> Result<bool, Failure> {
+        let Some(lease) = &mut self.lease else {
+            return Ok(false);
+        };
+        let connection = lease.connection();
+        let mut scratch = conn.worker.bulk.borrow_mut();
+        let count = match connection.stream.poll_read(context, &mut scratch) {
+            Poll::Ready(Ok(count)) => count,
+            Poll::Ready(Err(error)) => return Err(Failure::of_connection(&error)),
+            Poll::Pending => return Ok(false),
+        };
+        self.read |= count > 0;
+        let Self {
+            upstream,
+            interim,
+            head,
+            data,
+            ended,
+            ..
+        } = self;
+        let mut event = |event: Event<'_>| match event {
+            Event::Interim(one) => interim.push(one),
+            Event::Head(one) => *head = Some(one),
+            Event::Data(bytes) => data.extend_from_slice(bytes),
+            Event::Stderr(text) => stderr::tell(&upstream.settings.name, text),
+            Event::End(trailers) => *ended = Some(trailers),
+        };
+        let outcome = match count {
+            0 => connection.codec.closed(&mut event),
+            _ => connection.codec.decode(&scratch[..count], &mut event),
+        };
+        outcome.map_err(|reject| match count {
+            0 => Failure::of_backend(502, "http_response_incomplete", reject.reason),
+            _ => Failure::of_answer(reject),
+        })?;
+        if self.ended.is_some() {
+            self.give_back();
+        }
+        Ok(true)
+    }
+
+    /// The answer is complete: the backend is free before the client has it.
+    fn give_back(&mut self) {
+        let Some(mut lease) = self.lease.take() else {
+            return;
+        };
+        let is_sent =
+            self.upload.is_done() && self.outbox_sent == self.outbox.len() && !self.stopped;
+        if is_sent && lease.connection().codec.is_reusable() {
+            lease.keep();
+        }
+    }
+
+    /// Reads the rest of a body that nobody wants, if that is little, so that the backend can be asked
+    /// again.
+    pub async fn drain(mut self, conn: &mut Conn) {
+        const BYTES_MAX: usize = 1 << 20;
+        let mut bytes = self.data.len();
+        self.data.clear();
+        while self.ended.is_none() && bytes < BYTES_MAX {
+            if self.more(conn).await.is_err() {
+                break;
+            }
+            bytes += self.data.len();
+            self.data.clear();
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! A request as a backend is to see it.
+
+use std::borrow::Cow;
+
+use levity_wire::forwarded::{self, Element, Node};
+use levity_wire::http1::EndToEnd;
+use levity_wire::{Reject, path, sendfile_header};
+
+use crate::client::Client;
+use crate::config::upstream::Forwarded;
+use crate::request::Request;
+use crate::route::Proxy;
+
+/// How we call ourselves in `Via` (RFC 9110, 7.6.3).
+const VIA: &[u8] = b"1.1 levity";
+
+/// How long the body of a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// There is none.
+    None,
+    /// In bytes.
+    Known(u64),
+    /// It ends when the client says so.
+    Unknown,
+}
+
+/// A request on its way to a backend.
+pub struct Ask<'a> {
+    /// As the client sent it.
+    pub request: &'a Request,
+    /// Where it goes.
+    pub proxy: &'a Proxy,
+    /// Who sent it.
+    pub client: &'a Client,
+    /// Of its body.
+    pub length: Length,
+    /// Path and query.
+    pub target: Cow<'a, [u8]>,
+    /// The protocols that the client offers to switch to, where the backend may.
+    pub upgrade: Option<&'a [u8]>,
+    /// The backend is to say whether it wants the body.
+    pub expects_continue: bool,
+    /// The client reads what comes behind a body.
+    pub accepts_trailers: bool,
+    /// Another request may follow on the connection.
+    pub keep_alive: bool,
+    forwarded: Told,
+}
+
+/// What we say of the client.
+#[derive(Default)]
+struct Told {
+    forwarded: Vec<u8>,
+    x_for: Vec<u8>,
+    x_host: bool,
+    x_proto: bool,
+}
+
+impl<'a> Ask<'a> {
+    /// What `request` becomes on its way through `proxy`.
+    ///
+    /// # Errors
+    /// 400 for a path that would have to be written anew and cannot be.
+    pub fn new(
+        request: &'a Request,
+        proxy: &'a Proxy,
+        client: &'a Client,
+        length: Length,
+    ) -> Result<Self, Reject> {
+        let settings = &proxy.upstream.settings;
+        let te = || request.headers_named("te");
+        Ok(Self {
+            target: target(request, proxy)?,
+            upgrade: request.upgrade(),
+            expects_continue: request.head.expect_continue,
+            accepts_trailers: te().any(names_trailers),
+            keep_alive: settings.keep_alive > 0,
+            forwarded: told(request, client, settings.forwarded),
+            request,
+            proxy,
+            client,
+            length,
+        })
+    }
+
+    /// The host that the backend is asked for, with its port.
+    pub fn host(&self) -> &[u8] {
+        let rules = &self.proxy.request_headers.set;
+        let set = rules
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("host"));
+        set.map_or(self.request.host(), |(_, value)| value.as_bytes())
+    }
+
+    /// Its end-to-end fields but Host and those that frame the body, in their order; ours come last.
+    pub fn fields(&self) -> Vec<(&[u8], &[u8])> {
+        let bytes = self.request.bytes();
+        let headers = &self.request.head.headers;
+        let mut fields: Vec<(&[u8], &[u8])> = Vec::with_capacity(headers.len() + 8);
+        let passed = EndToEnd::of(bytes, headers);
+        for header in passed.headers() {
+            let name = header.name.of(bytes);
+            if self.passes(name) {
+                fields.push((name, header.value.of(bytes)));
+            }
+        }
+        self.add_told(&mut fields);
+        let rules = &self.proxy.request_headers;
+        let written = rules.set.iter().chain(&rules.add);
+        let written = written.filter(|(name, _)| !name.eq_ignore_ascii_case("host"));
+        fields.extend(written.map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        fields
+    }
+
+    /// Whether a field of the client goes on as it is.
+    fn passes(&self, name: &[u8]) -> bool {
+        let rules = &self.proxy.request_headers;
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        let ours = match name.len() {
+            4 => is("host"),
+            6 => is("expect"),
+            9 => is("forwarded") || (is("x-real-ip") && !self.client.by_trusted),
+            14 => is("content-length"),
+            _ => name.len() > 12 && name[..12].eq_ignore_ascii_case(b"x-forwarded-"),
+        };
+        let ruled = || {
+            let mut set = rules.set.iter().map(|(name, _)| name);
+            set.any(|set| is(set)) || rules.remove.iter().any(|removed| is(removed))
+        };
+        !ours && !sendfile_header::is_reserved(name) && !ruled()
+    }
+
+    /// Adds what we say of the client and of ourselves.
+    fn add_told<'s>(&'s self, fields: &mut Vec<(&'s [u8], &'s [u8])>) {
+        let told = &self.forwarded;
+        fields.push((b"Via", VIA));
+        if !told.x_for.is_empty() {
+            fields.push((b"X-Forwarded-For", &told.x_for));
+        }
+        if told.x_proto {
+            fields.push((b"X-Forwarded-Proto", self.client.scheme.as_bytes()));
+        }
+        if told.x_host {
+            fields.push((b"X-Forwarded-Host", self.forwarded_host()));
+        }
+        if !told.forwarded.is_empty() {
+            fields.push((b"Forwarded", &told.forwarded));
+        }
+        if !self.proxy.upstream.settings.sendfile_roots.is_empty() {
+            fields.push((b"X-Sendfile-Type", b"X-Sendfile"));
+        }
+    }
+
+    /// What the client asked for first: a trusted proxy may have changed Host.
+    fn forwarded_host(&self) -> &[u8] {
+        let told = self.request.header("x-forwarded-host");
+        told.filter(|_| self.client.by_trusted)
+            .unwrap_or(self.request.host())
+    }
+}
+
+fn names_trailers(te: &[u8]) -> bool {
+    te.split(|&byte| byte == b',')
+        .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
+/// What a hop that is trusted has said before us stays in front; of others we say what we see.
+fn told(request: &Request, client: &Client, which: Forwarded) -> Told {
+    let mut told = Told::default();
+    let (forwarded, x_forwarded) = match which {
+        Forwarded::Both => (true, true),
+        Forwarded::Forwarded => (true, false),
+        Forwarded::XForwarded => (false, true),
+        Forwarded::Off => (false, false),
+    };
+    if x_forwarded {
+        if client.by_trusted {
+            told.x_for = forwarded::join(request.headers_named("x-forwarded-for"));
+        }
+        forwarded::push_x_forwarded_for(&mut told.x_for, client.peer);
+        told.x_proto = true;
+        told.x_host = !request.host().is_empty();
+    }
+    if forwarded {
+        if client.by_trusted {
+            told.forwarded = forwarded::join(request.headers_named("forwarded"));
+        }
+        let host = request.host();
+        let element = Element {
+            client: client.peer.map(Node::from),
+            by: None,
+            host: (!host.is_empty()).then_some(host),
+            scheme: client.scheme,
+        };
+        // The host has been parsed, so nothing of it can be refused.
+        let _ = forwarded::push_forwarded(&mut told.forwarded, &element);
+    }
+    told
+}
+
+/// The path as sent, because applications tell `%2F` from a slash and `a+b` from `a%2Bb`; but without
+/// dot segments, which a backend might follow out of the route that was found.
+fn target<'a>(request: &'a Request, proxy: &Proxy) -> Result<Cow<'a, [u8]>, Reject> {
+    let raw = request.raw_path();
+    let prefix = proxy.strip_prefix.as_slice();
+    let as_sent = match raw.strip_prefix(prefix) {
+        Some(rest) if !has_dot_segment(raw) && (rest.is_empty() || rest[0] == b'/') => Some(rest),
+        _ => None,
+    };
+    if let (Some(path), true) = (as_sent, prefix.is_empty()) {
+        if let Some(target) = request.origin_form() {
+            return Ok(Cow::Borrowed(target));
+        }
+        return Ok(Cow::Owned(with_query(path.to_vec(), request)));
+    }
+    let mut path = match as_sent {
+        Some(rest) => rest.to_vec(),
+        None if request.keeps_slashes => {
+            return Err(Reject {
+                status: 400,
+                reason: "an escaped slash in a path with dot segments",
+            });
+        }
+        None => {
+            let rest = request.path.strip_prefix(prefix).unwrap_or(&request.path);
+            let mut path = Vec::with_capacity(rest.len());
+            path::encode(rest, &mut path);
+            path
+        }
+    };
+    if path.is_empty() {
+        path.push(b'/');
+    }
+    Ok(Cow::Owned(with_query(path, request)))
+}
+
+fn with_query(mut path: Vec<u8>, request: &Request) -> Vec<u8> {
+    if let Some(query) = request.query() {
+        path.push(b'?');
+        path.extend_from_slice(query);
+    }
+    path
+}
+
+/// Whether a segment is `.` or `..`, escaped or not.
+fn has_dot_segment(raw: &[u8]) -> bool {
+    raw.split(|&byte| byte == b'/').any(|segment| {
+        let mut rest = segment;
+        let mut dots = 0;
+        loop {
+            rest = match rest {
+                [b'.', rest @ ..] | [b'%', b'2', b'e' | b'E', rest @ ..] => rest,
+                [] => return (1..=2).contains(&dots),
+                _ => return false,
+            };
+            dots += 1;
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dot_segments_are_seen_escaped_or_not() {
+        for path in ["/a/..", "/./a", "/a/%2e%2E/b", "/.%2e", "/a/."] {
+            assert!(has_dot_segment(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "/",
+            "/a..b",
+            "/...",
+            "/.well-known/x",
+            "/a/.%2e.",
+            "/%2e%2e%2e",
+            "//",
+        ] {
+            assert!(!has_dot_segment(path.as_bytes()), "{path}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What the gateway needs of a protocol: a request in, bytes out; bytes in, events out. No I/O.
+
+use levity_wire::Reject;
+use levity_wire::http1::Trailers;
+
+use super::ask::Ask;
+use super::head::Head;
+use super::http::Http;
+use crate::config::upstream::Protocol;
+
+/// What a backend's bytes turn out to be.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A response head before the one that answers (1xx).
+    Interim(Head),
+    /// The head of the answer.
+    Head(Head),
+    /// A piece of the body.
+    Data(&'a [u8]),
+    /// What the application has to say to its operator.
+    Stderr(&'a [u8]),
+    /// The answer is complete; what came behind its body.
+    End(Trailers),
+}
+
+/// Why a request cannot be put into a protocol's words: the client's fault, or the operator's.
+pub type Unsayable = Reject;
+
+/// One protocol on one connection. Keeps its allocations from request to request.
+#[derive(Debug)]
+pub enum Codec {
+    /// HTTP/1.1
+    Http(Box<Http>),
+}
+
+impl Codec {
+    /// For a new connection.
+    pub fn new(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Http => Self::Http(Box::default()),
+            Protocol::Fastcgi | Protocol::Scgi | Protocol::Ajp13 => todo!(),
+        }
+    }
+
+    /// Begins a request: writes all that comes before its body to `out`.
+    ///
+    /// # Errors
+    /// When the protocol has no way to say it.
+    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+        match self {
+            Self::Http(http) => http.begin(ask, out),
+        }
+    }
+
+    /// Bytes of the request's body that may be given to [`Codec::body`] now.
+    pub fn room(&self) -> usize {
+        match self {
+            Self::Http(_) => usize::MAX,
+        }
+    }
+
+    /// Writes a piece of the request's body to `out`; no more than there is [room](Codec::room) for.
+    pub fn body(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Self::Http(http) => http.body(data, out),
+        }
+    }
+
+    /// Writes the end of the request's body to `out`.
+    pub fn end_of_body(&mut self, trailers: &Trailers, out: &mut Vec<u8>) {
+        match self {
+            Self::Http(http) => http.end_of_body(trailers, out),
+        }
+    }
+
+    /// Reads what has arrived; all of it is consumed. Input may be cut anywhere.
+    ///
+    /// # Errors
+    /// 502 for what can be no answer. Nothing can be read after that.
+    pub fn decode(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
+        match self {
+            Self::Http(http) => http.decode(input, event),
+        }
+    }
+
+    /// The backend has closed the connection: an answer may end so.
+    ///
+    /// # Errors
+    /// 502 when it is cut short.
+    pub fn closed(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
+        match self {
+            Self::Http(http) => http.closed(event),
+        }
+    }
+
+    /// Whether the connection can carry another request, now that the answer has ended and the request
+    /// has been sent in full.
+    pub fn is_reusable(&self) -> bool {
+        match self {
+            Self::Http(http) => http.is_reusable(),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! One connection to a backend.
+
+use std::io;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time;
+
+use super::backend::Backend;
+use super::codec::Codec;
+use crate::address::Address;
+use crate::config::upstream::Protocol;
+use crate::stream::Stream;
+
+/// How soon a Unix socket is tried again whose queue of clients is full.
+const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A connection, and what is spoken on it.
+pub struct Connection {
+    /// The socket.
+    pub stream: Stream,
+    /// The protocol.
+    pub codec: Codec,
+    /// When its last answer ended.
+    pub idle_since: Instant,
+}
+
+impl Connection {
+    /// Connects to `backend`.
+    ///
+    /// # Errors
+    /// Those of connect(2); `TimedOut` after `patience`.
+    pub async fn open(
+        backend: &Backend,
+        protocol: Protocol,
+        patience: Duration,
+    ) -> io::Result<Self> {
+        let stream = time::timeout(patience, connect(&backend.address)).await;
+        Ok(Self {
+            stream: stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??,
+            codec: Codec::new(protocol),
+            idle_since: Instant::now(),
+        })
+    }
+
+    /// Whether nothing has happened on it while it was idle: neither was it closed, nor is there
+    /// anything to read. Costs no system call unless there was an event.
+    pub fn is_quiet(&mut self) -> bool {
+        let mut byte = [0];
+        let mut context = Context::from_waker(Waker::noop());
+        matches!(
+            self.stream.poll_read(&mut context, &mut byte),
+            Poll::Pending
+        )
+    }
+}
+
+async fn connect(address: &Address) -> io::Result<Stream> {
+    match address {
+        Address::Tcp(address) => {
+            let tcp = TcpStream::connect(address).await?;
+            // A request leaves in one write; the second half of a body must not wait for an answer.
+            tcp.set_nodelay(true)?;
+            Ok(Stream::Tcp(tcp))
+        }
+        Address::Unix(path) => loop {
+            // EAGAIN says that the backend does not accept as fast as others connect (connect(2)).
+            match UnixStream::connect(path).await {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    time::sleep(FULL_RETRY_INTERVAL).await;
+                }
+                connected => return Ok(Stream::Unix(connected?)),
+            }
+        },
+    }
+}

@@ -1,0 +1,150 @@
+//! Why a request got no answer from its upstream, and whose fault that is.
+
+use std::fmt;
+use std::io;
+
+use levity_wire::Reject;
+use levity_wire::http1::Method;
+
+use super::backend::Backend;
+use super::pool::NoPlace;
+use crate::diagnostics;
+use crate::parse::NoRequest;
+use crate::request::Request;
+use crate::respond::{self, Response};
+
+/// Which side of the gateway failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The client, or what it sent.
+    Client,
+    /// The backend, or the way there.
+    Backend,
+    /// Neither: we had no place for the request.
+    Own,
+}
+
+/// A request that got no answer, or not all of it.
+#[derive(Debug)]
+pub struct Failure {
+    /// What the client is told, if nothing has been sent yet.
+    pub status: u16,
+    /// Who failed.
+    pub side: Side,
+    /// The error type of `Proxy-Status` (RFC 9209, 2.3).
+    pub kind: &'static str,
+    /// In a few words.
+    pub reason: String,
+    /// The backend can have done nothing with the request.
+    pub is_untouched: bool,
+    /// A byte of an answer has come.
+    pub answer_begun: bool,
+    /// Part of the request has not been read: nothing can follow on the client's connection.
+    pub request_unread: bool,
+}
+
+impl Failure {
+    /// Of the backend.
+    pub fn of_backend(status: u16, kind: &'static str, reason: impl fmt::Display) -> Self {
+        Self {
+            status,
+            side: Side::Backend,
+            kind,
+            reason: reason.to_string(),
+            is_untouched: false,
+            answer_begun: false,
+            request_unread: false,
+        }
+    }
+
+    /// Whether another backend may be asked: nobody has acted on the request, or it may be acted upon
+    /// twice (RFC 9110, 9.2.2), and nothing has been said of it.
+    pub fn may_be_tried_again(&self, request: &Request) -> bool {
+        let is_idempotent = matches!(
+            request.head.method,
+            Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete
+        );
+        self.side == Side::Backend && !self.answer_begun && (self.is_untouched || is_idempotent)
+    }
+
+    /// No connection could be made.
+    pub fn of_connect(error: &io::Error) -> Self {
+        let (status, kind) = match error.kind() {
+            io::ErrorKind::TimedOut => (504, "connection_timeout"),
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+                (502, "connection_refused")
+            }
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                (502, "destination_ip_unroutable")
+            }
+            _ => (502, "destination_unavailable"),
+        };
+        Self {
+            is_untouched: true,
+            ..Self::of_backend(status, kind, format_args!("cannot connect: {error}"))
+        }
+    }
+
+    /// A connection broke.
+    pub fn of_connection(error: &io::Error) -> Self {
+        Self::of_backend(502, "connection_terminated", error)
+    }
+
+    /// What the backend sent is no answer.
+    pub fn of_answer(reject: Reject) -> Self {
+        Self::of_backend(502, "http_protocol_error", reject.reason)
+    }
+
+    /// The client left, was too slow, or sent what is no body.
+    pub fn of_client(none: NoRequest) -> Self {
+        let (status, reason) = match none {
+            NoRequest::Refused(reject) => (reject.status, reject.reason),
+            NoRequest::Timeout => (408, "the request's body took too long"),
+            NoRequest::Gone | NoRequest::Finished => (400, "the client closed before its answer"),
+        };
+        Self {
+            side: Side::Client,
+            ..Self::of_backend(status, "http_request_error", reason)
+        }
+    }
+
+    /// There was no connection to be had.
+    pub fn of_place(none: NoPlace) -> Self {
+        let reason = match none {
+            NoPlace::QueueFull => "as many requests wait for a connection as may (queue)",
+            NoPlace::QueueTimeout => "no connection became free in time (queue_timeout)",
+            NoPlace::Exhausted => "every backend has been tried",
+        };
+        Self {
+            side: Side::Own,
+            ..Self::of_backend(503, "connection_limit_reached", reason)
+        }
+    }
+
+    /// Tells the operator, unless it is the client's own affair.
+    pub fn tell(&self, upstream: &str, backend: Option<&Backend>) {
+        let Self { status, reason, .. } = self;
+        match (self.side, backend) {
+            (Side::Client, _) => {}
+            (_, Some(backend)) => diagnostics::say(format_args!(
+                "upstream {upstream}, backend {}: {reason} ({status})",
+                backend.address
+            )),
+            (_, None) => {
+                diagnostics::say(format_args!("upstream {upstream}: {reason} ({status})"));
+            }
+        }
+    }
+
+    /// What the client gets.
+    pub fn response(&self) -> Response {
+        let mut response = respond::error(self.status, "");
+        if self.side == Side::Client {
+            response = respond::error(self.status, &self.reason);
+        }
+        let status = format!("levity; error={}", self.kind);
+        response.fields.add("Proxy-Status", status.as_bytes());
+        response.close = self.request_unread || self.side == Side::Client;
+        response
+    }
+}

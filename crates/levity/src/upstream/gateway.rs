@@ -1,0 +1,208 @@
+//! The gateway: from a request to the answer of a backend, in one straight line.
+//!
+//! Take a place at a backend, connect, send the request while watching for the answer, hand the answer
+//! over as soon as its head is here. What goes wrong before that may be tried again elsewhere.
+
+use std::rc::Rc;
+
+use levity_wire::http1::{Method, Version};
+
+use super::answer::{Answer, News};
+use super::ask::Ask;
+use super::failure::Failure;
+use super::head::Head;
+use super::pool::{Lease, NoPlace, Pool};
+use super::upload::Upload;
+use crate::body::Incoming;
+use crate::client::Client;
+use crate::config::upstream::Protocol;
+use crate::conn::Conn;
+use crate::parse::NoRequest;
+use crate::request::Request;
+use crate::respond::{Body, Response};
+use crate::route::Proxy;
+use crate::send;
+
+/// Has an upstream answer `request`.
+pub async fn answer(
+    conn: &mut Conn,
+    request: &Request,
+    proxy: &Proxy,
+    client: &Client,
+) -> Response {
+    let upload = Incoming::new(&request.head, proxy.body_bytes_max)
+        .map_err(NoRequest::from)
+        .and_then(|incoming| Upload::new(incoming, conn));
+    let answered = match upload {
+        Ok(upload) => ask(conn, request, proxy, client, upload).await,
+        Err(none) => Err(Failure::of_client(none)),
+    };
+    match answered {
+        Ok((head, answer)) => respond(conn, request, head, answer).await,
+        Err(failure) => failure.response(),
+    }
+}
+
+/// One request, at as many backends as it takes.
+async fn ask(
+    conn: &mut Conn,
+    request: &Request,
+    proxy: &Proxy,
+    client: &Client,
+    mut upload: Upload,
+) -> Result<(Head, Answer), Failure> {
+    let length = upload.length();
+    let mut ask = Ask::new(request, proxy, client, length)
+        .map_err(|reject| Failure::of_client(reject.into()))?;
+    let leaving = |mut failure: Failure, upload: &Upload| {
+        failure.request_unread = !upload.is_received();
+        Err(failure)
+    };
+    expect(conn, &mut ask, &upload).await;
+    let pool = conn.worker.pools.of(&proxy.upstream);
+    let mut tried = Vec::new();
+    let mut last = None;
+    for _ in 0..=proxy.upstream.settings.retries {
+        let lease = match place(&pool, &tried).await {
+            Ok(lease) => lease,
+            Err(failure) => return leaving(last.unwrap_or(failure), &upload),
+        };
+        let (backend, is_reused) = (lease.backend().clone(), lease.is_reused);
+        let failure = match attempt(conn, &mut ask, lease, upload).await {
+            Ok(answered) => return Ok(answered),
+            Err((failure, back)) => {
+                upload = back;
+                failure
+            }
+        };
+        failure.tell(&proxy.upstream.settings.name, Some(&backend));
+        if !(failure.may_be_tried_again(request) && upload.rewind()) {
+            return leaving(failure, &upload);
+        }
+        // That an idle connection has ended says nothing of the backend.
+        if !is_reused {
+            tried.push(backend.id);
+        }
+        last = Some(failure);
+    }
+    leaving(last.expect("there is at least one attempt"), &upload)
+}
+
+/// Settles who answers a client that asks whether its body is wanted: a backend that speaks HTTP, or we
+/// ourselves.
+async fn expect(conn: &mut Conn, ask: &mut Ask<'_>, upload: &Upload) {
+    let asks = ask.expects_continue && !upload.is_done();
+    let backend_says = ask.proxy.upstream.settings.protocol == Protocol::Http;
+    ask.expects_continue = asks && backend_says;
+    if asks && !backend_says {
+        send::go_on(conn).await;
+    }
+}
+
+async fn place(pool: &Rc<Pool>, tried: &[u64]) -> Result<Lease, Failure> {
+    match pool.place(tried).await {
+        // One backend alone is tried again: it may be back.
+        Err(NoPlace::Exhausted) => pool.place(&[]).await,
+        placed => placed,
+    }
+    .map_err(|none| {
+        let failure = Failure::of_place(none);
+        failure.tell(&pool.upstream().settings.name, None);
+        failure
+    })
+}
+
+/// One request at one backend. The upload comes back when there is no answer.
+async fn attempt(
+    conn: &mut Conn,
+    ask: &mut Ask<'_>,
+    mut lease: Lease,
+    upload: Upload,
+) -> Result<(Head, Answer), (Failure, Upload)> {
+    if let Err(error) = lease.open().await {
+        return Err((Failure::of_connect(&error), upload));
+    }
+    let mut answer = Answer::new(ask, lease, upload)?;
+    loop {
+        match answer.news(conn).await {
+            Ok(News::Interim(head)) => interim(conn, ask, &mut answer, head).await,
+            Ok(News::GoOn) => {
+                send::go_on(conn).await;
+                ask.expects_continue = false;
+                answer.go_on();
+            }
+            Ok(News::Head(head)) => {
+                conn.timer.clear();
+                return Ok((head, answer));
+            }
+            Err(mut failure) => {
+                conn.timer.clear();
+                failure.is_untouched |= !answer.has_been_asked();
+                failure.answer_begun = answer.has_begun();
+                return Err((failure, answer.into_upload()));
+            }
+        }
+    }
+}
+
+/// Passes an interim response on. 100 is for a client that waits for it, once; HTTP/1.0 knows none.
+async fn interim(conn: &mut Conn, ask: &mut Ask<'_>, answer: &mut Answer, head: Head) {
+    let is_continue = head.status == 100;
+    let wanted = match is_continue {
+        true => ask.expects_continue,
+        false => ask.request.head.version == Version::Http11,
+    };
+    if wanted {
+        send::interim(conn, head.status, &head.fields).await;
+    }
+    if is_continue {
+        ask.expects_continue = false;
+        answer.go_on();
+    }
+}
+
+/// From a backend's head to a response. What is still to come of its body is part of that.
+async fn respond(conn: &mut Conn, request: &Request, head: Head, mut answer: Answer) -> Response {
+    let mut response = Response::new(head.status);
+    response.reason = head.reason;
+    response.fields = head.fields;
+    response.has_date = head.has_date;
+    response.has_server = head.has_server;
+    if head.status >= 400 {
+        // A backend that refuses a request does not want the rest of it.
+        answer.stop_upload();
+    }
+    let is_head = request.head.method == Method::Head;
+    match head.status {
+        101 => {
+            let protocol = head.upgrade.unwrap_or_default();
+            response.fields.add("Connection", b"Upgrade");
+            response.fields.add("Upgrade", &protocol);
+            response.close = true;
+            response.body = match answer.into_tunnel() {
+                Some(tunnel) => Body::Tunnel(Box::new(tunnel)),
+                None => Body::None,
+            };
+        }
+        204 | 304 => bodiless(conn, &mut response, head.length, answer).await,
+        _ if is_head => bodiless(conn, &mut response, head.length, answer).await,
+        _ => {
+            response.body = Body::Upstream {
+                length: answer.length(head.length),
+                answer: Box::new(answer),
+            };
+        }
+    }
+    response
+}
+
+/// What GET would bring is told (RFC 9110, 8.6), but not with 204.
+async fn bodiless(conn: &mut Conn, response: &mut Response, length: Option<u64>, answer: Answer) {
+    if let Some(bytes) = length.filter(|_| response.status != 204) {
+        response
+            .fields
+            .add("Content-Length", bytes.to_string().as_bytes());
+    }
+    response.close |= !answer.is_request_received();
+    answer.drain(conn).await;
+}

@@ -1,0 +1,53 @@
+//! The head of a backend's answer, whatever protocol it came by.
+
+use levity_wire::sendfile_header::{self, Wish};
+
+use crate::respond::Fields;
+
+/// What an answer begins with. Fields that belong to the connection with the backend are not in it.
+#[derive(Debug, Default)]
+pub struct Head {
+    /// 100 to 599.
+    pub status: u16,
+    /// As sent, often empty.
+    pub reason: Vec<u8>,
+    /// What the client is to get.
+    pub fields: Fields,
+    /// Content-Length.
+    pub length: Option<u64>,
+    /// Whether `fields` have a Date.
+    pub has_date: bool,
+    /// Whether `fields` have a Server.
+    pub has_server: bool,
+    /// What the application wants to have sent in place of its answer.
+    pub wishes: Vec<(Wish, Vec<u8>)>,
+    /// The protocol that is switched to (101).
+    pub upgrade: Option<Vec<u8>>,
+}
+
+impl Head {
+    /// With nothing but a status.
+    pub fn new(status: u16, reason: &[u8]) -> Self {
+        Self {
+            status,
+            reason: reason.to_vec(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds an end-to-end field. Those by which an application speaks to its proxy stay here.
+    pub fn field(&mut self, name: &[u8], value: &[u8]) {
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"date") => self.has_date = true,
+            6 if name.eq_ignore_ascii_case(b"server") => self.has_server = true,
+            14 if name.eq_ignore_ascii_case(b"content-length") => return,
+            _ => {}
+        }
+        if let Some(wish) = Wish::of(name) {
+            self.wishes.push((wish, value.to_vec()));
+        }
+        if !sendfile_header::is_reserved(name) {
+            self.fields.add(name, value);
+        }
+    }
+}

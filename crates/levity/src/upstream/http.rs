@@ -1,0 +1,271 @@
+//! Protocol: HTTP/1.1 (RFC 9112).
+
+use std::mem;
+use std::num::NonZeroUsize;
+
+use levity_wire::Reject;
+use levity_wire::http1::write::{self, CHUNK_END, ChunkSize};
+use levity_wire::http1::{
+    Asked, Chunked, EndToEnd, Limits, ResponseFraming, ResponseHead, Trailers, parse_response,
+};
+
+use super::ask::{Ask, Length};
+use super::codec::{Event, Unsayable};
+use super::head::Head;
+
+/// Bounds on the head of an answer. Applications set long cookies and policies, so it may be four times
+/// as long as that of a request.
+const LIMITS: Limits = Limits {
+    line_bytes_max: 8 * 1024,
+    header_bytes_max: 16 * 1024,
+    head_bytes_max: 64 * 1024,
+    headers_max: 200,
+};
+
+/// One HTTP/1.1 connection to a backend.
+#[derive(Debug)]
+pub struct Http {
+    asked: Asked,
+    /// The request's body is sent in chunks.
+    chunks: bool,
+    reading: Reading,
+    /// The start of a head whose rest has not come.
+    partial: Vec<u8>,
+    /// Of the last head; kept for its allocation.
+    head: ResponseHead,
+    trailers: Trailers,
+    /// The last answer has left the connection in a state in which another can follow.
+    reusable: bool,
+}
+
+/// What is read next.
+#[derive(Debug)]
+enum Reading {
+    Head,
+    Length(u64),
+    Chunks(Chunked),
+    UntilClose,
+    Done,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            asked: Asked {
+                method: Default::default(),
+                upgrade: false,
+            },
+            chunks: false,
+            reading: Reading::Done,
+            partial: Vec::new(),
+            head: ResponseHead::default(),
+            trailers: Trailers::default(),
+            reusable: true,
+        }
+    }
+}
+
+impl Http {
+    /// See [`Codec::begin`](super::codec::Codec::begin).
+    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+        self.asked = Asked {
+            method: ask.request.head.method,
+            upgrade: ask.upgrade.is_some(),
+        };
+        self.chunks = ask.length == Length::Unknown;
+        self.reading = Reading::Head;
+        self.reusable = false;
+        head(ask, out).map_err(|unwritable| Reject {
+            status: 400,
+            reason: unwritable.0,
+        })
+    }
+
+    /// See [`Codec::body`](super::codec::Codec::body).
+    pub fn body(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        let Some(len) = NonZeroUsize::new(data.len()) else {
+            return;
+        };
+        if self.chunks {
+            out.extend_from_slice(ChunkSize::of(len).as_bytes());
+        }
+        out.extend_from_slice(data);
+        if self.chunks {
+            out.extend_from_slice(CHUNK_END);
+        }
+    }
+
+    /// See [`Codec::end_of_body`](super::codec::Codec::end_of_body).
+    pub fn end_of_body(&mut self, trailers: &Trailers, out: &mut Vec<u8>) {
+        if self.chunks {
+            write::last_chunk(out, trailers.fields())
+                .expect("what a parser took can be written again");
+        }
+    }
+
+    /// See [`Codec::decode`](super::codec::Codec::decode).
+    pub fn decode(
+        &mut self,
+        mut input: &[u8],
+        event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Reject> {
+        while !input.is_empty() {
+            let consumed = match &mut self.reading {
+                Reading::Head => self.head(input, event)?,
+                Reading::Length(left) => {
+                    let len = input
+                        .len()
+                        .min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    event(Event::Data(&input[..len]));
+                    *left -= len as u64;
+                    if *left == 0 {
+                        self.end(event);
+                    }
+                    len
+                }
+                Reading::Chunks(chunked) => {
+                    let data = |data: &[u8]| event(Event::Data(data));
+                    let decoded = chunked
+                        .decode_with_trailers(input, data, &mut self.trailers)
+                        .map_err(Reject::by_upstream)?;
+                    if decoded.done {
+                        self.end(event);
+                    }
+                    decoded.consumed
+                }
+                Reading::UntilClose => {
+                    event(Event::Data(input));
+                    input.len()
+                }
+                // Nobody has asked for it: what it is the start of would be taken for the next answer.
+                Reading::Done => {
+                    self.reusable = false;
+                    input.len()
+                }
+            };
+            input = &input[consumed..];
+        }
+        Ok(())
+    }
+
+    /// See [`Codec::closed`](super::codec::Codec::closed).
+    pub fn closed(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
+        self.reusable = false;
+        match self.reading {
+            Reading::UntilClose => self.end(event),
+            Reading::Done => {}
+            Reading::Head => return Err(bad("the connection was closed before the answer's head")),
+            _ => return Err(bad("the connection was closed within the answer's body")),
+        }
+        Ok(())
+    }
+
+    /// See [`Codec::is_reusable`](super::codec::Codec::is_reusable).
+    pub fn is_reusable(&self) -> bool {
+        self.reusable && matches!(self.reading, Reading::Done)
+    }
+
+    /// Reads a head, or keeps its start; tells how much of `input` belongs to it.
+    fn head(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<usize, Reject> {
+        if self.partial.is_empty() {
+            if parse_response(input, &mut self.head, self.asked, &LIMITS)? {
+                self.headed(input, event);
+                return Ok(self.head.bytes);
+            }
+            self.partial = input.to_vec();
+            return Ok(input.len());
+        }
+        let mut bytes = mem::take(&mut self.partial);
+        let before = bytes.len();
+        bytes.extend_from_slice(input);
+        if parse_response(&bytes, &mut self.head, self.asked, &LIMITS)? {
+            self.headed(&bytes, event);
+            return Ok(self.head.bytes - before);
+        }
+        self.partial = bytes;
+        Ok(input.len())
+    }
+
+    /// Hands over the head that is in `bytes`.
+    fn headed(&mut self, bytes: &[u8], event: &mut dyn FnMut(Event<'_>)) {
+        let parsed = &self.head;
+        let mut head = Head::new(parsed.status, parsed.reason.of(bytes));
+        for header in EndToEnd::of(bytes, &parsed.headers).headers() {
+            head.field(header.name.of(bytes), header.value.of(bytes));
+        }
+        head.length = announced(parsed, bytes);
+        if parsed.is_interim() {
+            event(Event::Interim(head));
+            return;
+        }
+        self.reusable = parsed.keep_alive;
+        self.trailers = Trailers::default();
+        self.reading = match parsed.framing {
+            ResponseFraming::Length(bytes @ 1..) => Reading::Length(bytes),
+            ResponseFraming::Chunked => Reading::Chunks(Chunked::default()),
+            ResponseFraming::UntilClose | ResponseFraming::Tunnel => Reading::UntilClose,
+            ResponseFraming::None | ResponseFraming::Length(0) => Reading::Done,
+        };
+        if parsed.framing == ResponseFraming::Tunnel {
+            head.upgrade = parsed.upgrade.map(|span| span.of(bytes).to_vec());
+        }
+        event(Event::Head(head));
+        if matches!(self.reading, Reading::Done) {
+            self.end(event);
+        }
+    }
+
+    fn end(&mut self, event: &mut dyn FnMut(Event<'_>)) {
+        self.reading = Reading::Done;
+        event(Event::End(mem::take(&mut self.trailers)));
+    }
+}
+
+/// What Content-Length says, also where no body follows: what GET would bring (RFC 9110, 8.6).
+fn announced(head: &ResponseHead, bytes: &[u8]) -> Option<u64> {
+    match head.framing {
+        ResponseFraming::Length(bytes) => Some(bytes),
+        ResponseFraming::None => {
+            let value = head.header(bytes, "content-length")?;
+            str::from_utf8(value).ok()?.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+fn head(ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), write::Unwritable> {
+    write::request_line(out, ask.request.method(), &ask.target)?;
+    write::field(out, b"Host", ask.host())?;
+    for (name, value) in ask.fields() {
+        write::field(out, name, value)?;
+    }
+    match ask.length {
+        Length::None => {}
+        Length::Known(bytes) => write::field(out, b"Content-Length", bytes.to_string().as_bytes())?,
+        Length::Unknown => write::field(out, b"Transfer-Encoding", b"chunked")?,
+    }
+    if ask.expects_continue {
+        write::field(out, b"Expect", b"100-continue")?;
+    }
+    match (ask.upgrade, ask.accepts_trailers, ask.keep_alive) {
+        (Some(protocols), ..) => {
+            write::field(out, b"Connection", b"Upgrade")?;
+            write::field(out, b"Upgrade", protocols)?;
+        }
+        (None, true, true) => {
+            write::field(out, b"Connection", b"TE")?;
+            write::field(out, b"TE", b"trailers")?;
+        }
+        (None, _, false) => write::field(out, b"Connection", b"close")?,
+        (None, false, true) => {}
+    }
+    write::end_of_head(out);
+    Ok(())
+}
+
+fn bad(reason: &'static str) -> Reject {
+    Reject {
+        status: 502,
+        reason,
+    }
+}

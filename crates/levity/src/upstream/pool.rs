@@ -1,0 +1,363 @@
+//! One worker's connections to an upstream's backends: how many there may be, which are idle, and who
+//! waits for one.
+//!
+//! Each worker has its own, so that no loop ever waits for another. The bounds of the configuration are
+//! divided among the workers.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use tokio::time;
+
+use super::Upstream;
+use super::backend::Backend;
+use super::connection::Connection;
+
+/// A worker's view of an upstream.
+pub struct Pool {
+    upstream: Arc<Upstream>,
+    bounds: Bounds,
+    /// As of `seen`.
+    members: RefCell<Vec<Rc<Member>>>,
+    seen: RefCell<Arc<Vec<Arc<Backend>>>>,
+    /// Requests that wait for a connection, in their order; some may have given up.
+    waiting: RefCell<VecDeque<Waiting>>,
+    turn: Cell<usize>,
+}
+
+/// A request that waits.
+struct Waiting {
+    tried: Vec<u64>,
+    answer: oneshot::Sender<Result<Lease, NoPlace>>,
+}
+
+/// The part of an upstream's bounds that one worker has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bounds {
+    connections: usize,
+    idle: usize,
+    queue: usize,
+}
+
+/// A backend, as one worker sees it.
+pub struct Member {
+    /// Whose connections these are.
+    pub backend: Arc<Backend>,
+    idle: RefCell<VecDeque<Connection>>,
+    /// Connections that exist or are being made, idle ones among them.
+    connections: Cell<usize>,
+}
+
+/// Why there is no connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoPlace {
+    /// As many requests wait as may.
+    QueueFull,
+    /// None was free within `queue_timeout`.
+    QueueTimeout,
+    /// Every backend has been tried.
+    Exhausted,
+}
+
+/// The right to one connection to a backend, and that connection once there is one. Given back when it
+/// is dropped; the connection is closed then unless it was [kept](Lease::keep).
+pub struct Lease {
+    pool: Rc<Pool>,
+    member: Rc<Member>,
+    connection: Option<Connection>,
+    is_kept: bool,
+    /// The connection has carried a request before.
+    pub is_reused: bool,
+}
+
+impl Pool {
+    /// Without connections, for one of `workers`.
+    pub fn new(upstream: Arc<Upstream>, workers: usize) -> Self {
+        let settings = &upstream.settings;
+        Self {
+            bounds: Bounds {
+                connections: (settings.connections / workers).max(1),
+                idle: settings.keep_alive.div_ceil(workers),
+                queue: settings.queue.div_ceil(workers),
+            },
+            upstream,
+            members: RefCell::default(),
+            seen: RefCell::default(),
+            waiting: RefCell::default(),
+            turn: Cell::new(0),
+        }
+    }
+
+    /// Whose pool it is.
+    pub fn upstream(&self) -> &Arc<Upstream> {
+        &self.upstream
+    }
+
+    /// Takes a place at a backend that is not among `tried`, with an idle connection if there is one.
+    /// Waits for it, behind others who wait.
+    pub async fn place(self: &Rc<Self>, tried: &[u64]) -> Result<Lease, NoPlace> {
+        self.look_again();
+        if self.waiting.borrow().is_empty()
+            && let Some(lease) = self.take(tried)?
+        {
+            return Ok(lease);
+        }
+        let answer = self.wait(tried)?;
+        let patience = self.upstream.settings.queue_timeout;
+        match time::timeout(patience, answer).await {
+            Ok(answer) => answer.expect("who waits is answered"),
+            Err(_) => Err(NoPlace::QueueTimeout),
+        }
+    }
+
+    /// Joins those who wait.
+    fn wait(&self, tried: &[u64]) -> Result<oneshot::Receiver<Result<Lease, NoPlace>>, NoPlace> {
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.len() >= self.bounds.queue {
+            waiting.retain(|one| !one.answer.is_closed());
+        }
+        if waiting.len() >= self.bounds.queue {
+            return Err(NoPlace::QueueFull);
+        }
+        let (answer, receiver) = oneshot::channel();
+        waiting.push_back(Waiting {
+            tried: tried.to_vec(),
+            answer,
+        });
+        Ok(receiver)
+    }
+
+    /// Gives what has become free to the first who can use it: no newcomer comes before it.
+    fn hand_on(self: &Rc<Self>) {
+        let mut passed_over = Vec::new();
+        loop {
+            let next = self.waiting.borrow_mut().pop_front();
+            let Some(one) = next else { break };
+            if one.answer.is_closed() {
+                continue;
+            }
+            match self.take(&one.tried).transpose() {
+                Some(answer) => {
+                    // A lease that nobody takes any more is handed on as it is dropped.
+                    let _ = one.answer.send(answer);
+                    break;
+                }
+                None => {
+                    let others_may = !one.tried.is_empty();
+                    passed_over.push(one);
+                    if !others_may {
+                        break;
+                    }
+                }
+            }
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        passed_over
+            .into_iter()
+            .rev()
+            .for_each(|one| waiting.push_front(one));
+    }
+
+    /// A place that is free now; `None` when all are taken.
+    fn take(self: &Rc<Self>, tried: &[u64]) -> Result<Option<Lease>, NoPlace> {
+        let members = self.members.borrow();
+        let usable: Vec<_> = members
+            .iter()
+            .filter(|member| !tried.contains(&member.backend.id))
+            .collect();
+        if usable.is_empty() {
+            return Err(NoPlace::Exhausted);
+        }
+        let first = self.turn.get();
+        self.turn.set(first.wrapping_add(1));
+        for at in 0..usable.len() {
+            let member = usable[(first + at) % usable.len()];
+            let connection = member.take_idle(self.upstream.settings.keep_alive_timeout);
+            if connection.is_none() && member.connections.get() >= self.bounds.connections {
+                continue;
+            }
+            if connection.is_none() {
+                member.connections.set(member.connections.get() + 1);
+            }
+            return Ok(Some(Lease {
+                pool: self.clone(),
+                member: member.clone(),
+                is_reused: connection.is_some(),
+                is_kept: false,
+                connection,
+            }));
+        }
+        Ok(None)
+    }
+
+    /// Takes over a list of backends that has changed. Connections to those that are gone live until
+    /// their request is over.
+    fn look_again(&self) {
+        let now = self.upstream.backends();
+        if Arc::ptr_eq(&now, &self.seen.borrow()) {
+            return;
+        }
+        let mut members = self.members.borrow_mut();
+        let known = std::mem::take(&mut *members);
+        *members = now
+            .iter()
+            .map(|backend| {
+                let same = |member: &&Rc<Member>| Arc::ptr_eq(&member.backend, backend);
+                let member = known.iter().find(same).cloned();
+                member.unwrap_or_else(|| Rc::new(Member::new(backend.clone())))
+            })
+            .collect();
+        *self.seen.borrow_mut() = now;
+    }
+
+    /// Closes idle connections that were closed at the other end, or have been idle for too long.
+    pub fn sweep(self: &Rc<Self>, now: Instant) {
+        let age_max = self.upstream.settings.keep_alive_timeout;
+        let gone: usize = self
+            .members
+            .borrow()
+            .iter()
+            .map(|member| member.sweep(now, age_max))
+            .sum();
+        for _ in 0..gone {
+            self.hand_on();
+        }
+    }
+}
+
+impl Member {
+    fn new(backend: Arc<Backend>) -> Self {
+        Self {
+            backend,
+            idle: RefCell::default(),
+            connections: Cell::new(0),
+        }
+    }
+
+    /// Tells how many connections it has closed.
+    fn sweep(&self, now: Instant, age_max: Duration) -> usize {
+        let mut idle = self.idle.borrow_mut();
+        let before = idle.len();
+        idle.retain_mut(|connection| {
+            now.saturating_duration_since(connection.idle_since) < age_max && connection.is_quiet()
+        });
+        let gone = before - idle.len();
+        self.connections.set(self.connections.get() - gone);
+        gone
+    }
+
+    /// The connection that was used last, so that those which are not needed grow old.
+    fn take_idle(&self, age_max: Duration) -> Option<Connection> {
+        let mut idle = self.idle.borrow_mut();
+        while let Some(mut connection) = idle.pop_back() {
+            if connection.idle_since.elapsed() < age_max && connection.is_quiet() {
+                return Some(connection);
+            }
+            self.connections.set(self.connections.get() - 1);
+        }
+        None
+    }
+}
+
+impl Lease {
+    /// The backend.
+    pub fn backend(&self) -> &Arc<Backend> {
+        &self.member.backend
+    }
+
+    /// The connection.
+    ///
+    /// # Panics
+    /// Before there is one: see [`Lease::open`].
+    pub fn connection(&mut self) -> &mut Connection {
+        self.connection.as_mut().expect("it was opened")
+    }
+
+    /// Connects to the backend, if that has not been done.
+    ///
+    /// # Errors
+    /// As [`Connection::open`].
+    pub async fn open(&mut self) -> io::Result<()> {
+        if self.connection.is_none() {
+            let settings = &self.pool.upstream.settings;
+            let backend = &self.member.backend;
+            let opened = Connection::open(backend, settings.protocol, settings.connect_timeout);
+            self.connection = Some(opened.await?);
+        }
+        Ok(())
+    }
+
+    /// Keeps the connection for another request, if there is room among the idle ones.
+    pub fn keep(mut self) {
+        let mut idle = self.member.idle.borrow_mut();
+        if idle.len() < self.pool.bounds.idle
+            && let Some(mut connection) = self.connection.take()
+        {
+            connection.idle_since = Instant::now();
+            idle.push_back(connection);
+            self.is_kept = true;
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // An idle connection still counts, but whoever waits can have it.
+        if !self.is_kept {
+            let connections = &self.member.connections;
+            connections.set(connections.get() - 1);
+        }
+        self.pool.hand_on();
+    }
+}
+
+/// The pools of a worker.
+pub struct Pools {
+    pools: RefCell<Vec<Rc<Pool>>>,
+    workers: usize,
+}
+
+impl Pools {
+    /// None yet, of one of `workers`.
+    pub fn new(workers: usize) -> Self {
+        Self {
+            pools: RefCell::default(),
+            workers,
+        }
+    }
+
+    /// The pool of `upstream`.
+    pub fn of(&self, upstream: &Arc<Upstream>) -> Rc<Pool> {
+        let mut pools = self.pools.borrow_mut();
+        let known = pools
+            .iter()
+            .find(|pool| pool.upstream.number == upstream.number);
+        if let Some(pool) = known {
+            return pool.clone();
+        }
+        let pool = Rc::new(Pool::new(upstream.clone(), self.workers));
+        pools.push(pool.clone());
+        pool
+    }
+
+    /// Lets go of pools whose upstream is not among `upstreams`. Requests in hand keep theirs.
+    pub fn retain(&self, upstreams: &[Arc<Upstream>]) {
+        let is_current = |pool: &Rc<Pool>| {
+            let mut numbers = upstreams.iter().map(|upstream| upstream.number);
+            numbers.any(|number| number == pool.upstream.number)
+        };
+        self.pools.borrow_mut().retain(is_current);
+    }
+
+    /// See [`Pool::sweep`].
+    pub fn sweep(&self, now: Instant) {
+        for pool in self.pools.borrow().iter() {
+            pool.sweep(now);
+        }
+    }
+}

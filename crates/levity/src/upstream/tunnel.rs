@@ -1,0 +1,145 @@
+//! After a change of protocol: bytes, both ways, until both sides have ended.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::mem;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use super::pool::Lease;
+use crate::conn::Conn;
+use crate::stream::Stream;
+
+/// Two connections that have become one.
+pub struct Tunnel {
+    lease: Lease,
+    idle_timeout: Duration,
+    /// From the backend, on its way to the client.
+    down: Flow,
+    /// From the client, on its way to the backend.
+    up: Flow,
+}
+
+impl std::fmt::Debug for Tunnel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tunnel").finish_non_exhaustive()
+    }
+}
+
+/// Bytes in one direction.
+#[derive(Default)]
+struct Flow {
+    bytes: Vec<u8>,
+    sent: usize,
+    /// No more come.
+    ended: bool,
+    /// The other side has been told so.
+    finished: bool,
+}
+
+impl Flow {
+    /// Sends what it holds, then reads and sends on; ready when all has ended.
+    fn poll(
+        &mut self,
+        from: &mut Stream,
+        to: &mut Stream,
+        scratch: &mut [u8],
+        context: &mut Context<'_>,
+        moved: &mut u64,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            while self.sent < self.bytes.len() {
+                let rest = IoSlice::new(&self.bytes[self.sent..]);
+                let count = ready!(to.poll_write(context, &[rest]))?;
+                self.sent += count;
+                *moved += count as u64;
+            }
+            // An idle tunnel keeps no memory.
+            self.bytes = Vec::new();
+            self.sent = 0;
+            if self.ended {
+                if !mem::replace(&mut self.finished, true) {
+                    to.finish();
+                }
+                return Poll::Ready(Ok(()));
+            }
+            let count = ready!(from.poll_read(context, scratch))?;
+            self.ended = count == 0;
+            let sent = match to.poll_write(context, &[IoSlice::new(&scratch[..count])]) {
+                _ if count == 0 => 0,
+                Poll::Ready(sent) => sent?,
+                Poll::Pending => 0,
+            };
+            *moved += sent as u64;
+            self.bytes = scratch[sent..count].to_vec();
+        }
+    }
+}
+
+/// How a tunnel ended, and what the client got through it.
+pub struct Ended {
+    /// In bytes.
+    pub down: u64,
+    /// Nothing came for `tunnel_timeout`, or an end broke.
+    pub how: io::Result<()>,
+}
+
+impl Tunnel {
+    /// Begins with what has come behind the backend's head.
+    pub fn new(lease: Lease, down: Vec<u8>, idle_timeout: Duration) -> Self {
+        Self {
+            lease,
+            idle_timeout,
+            down: Flow {
+                bytes: down,
+                ..Flow::default()
+            },
+            up: Flow::default(),
+        }
+    }
+
+    /// Carries bytes until both sides have ended.
+    pub async fn run(&mut self, conn: &mut Conn) -> Ended {
+        self.up.bytes = mem::take(&mut conn.inbox);
+        let mut down = 0;
+        let how = poll_fn(|context| {
+            let (before, mut up) = (down, 0);
+            let polled = self.poll_both(conn, context, &mut up, &mut down);
+            if let Poll::Ready(how) = polled {
+                return Poll::Ready(how);
+            }
+            let moved = up > 0 || down > before;
+            if moved || !conn.timer.is_set() {
+                conn.timer.set(Instant::now() + self.idle_timeout);
+            }
+            match conn.timer.poll_expired(context) {
+                true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+        conn.timer.clear();
+        Ended { down, how }
+    }
+
+    fn poll_both(
+        &mut self,
+        conn: &mut Conn,
+        context: &mut Context<'_>,
+        up: &mut u64,
+        down: &mut u64,
+    ) -> Poll<io::Result<()>> {
+        let worker = conn.worker.clone();
+        let mut scratch = worker.bulk.borrow_mut();
+        let backend = &mut self.lease.connection().stream;
+        let client = &mut conn.stream;
+        let up = self.up.poll(client, backend, &mut scratch, context, up)?;
+        let down = self
+            .down
+            .poll(backend, client, &mut scratch, context, down)?;
+        match up.is_ready() && down.is_ready() {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
+    }
+}
