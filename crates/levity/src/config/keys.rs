@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 
+use super::upstream::keys as upstream;
 use super::{limits, value};
 
 /// Names that `disk.engine` takes. `auto` picks one by trying.
@@ -78,11 +79,11 @@ pub struct Bounds {
     pub max: &'static str,
 }
 
-const fn bounds(min: &'static str, max: &'static str) -> Bounds {
+pub(super) const fn bounds(min: &'static str, max: &'static str) -> Bounds {
     Bounds { min, max }
 }
 
-const fn key(
+pub(super) const fn key(
     name: &'static str,
     kind: Kind,
     default: Option<&'static str>,
@@ -279,8 +280,14 @@ pub const TABLES: &[Table] = &[
                 "root",
                 PATH,
                 None,
-                "The folder that is served, and nothing outside of it unless `symlinks` says so. Required.",
+                "The folder that is served, and nothing outside of it unless `symlinks` says so. Required where there is \
+                 no `proxy`.",
             ),
+            upstream::PROXY,
+            upstream::TRY,
+            upstream::SCRIPT_SUFFIX,
+            upstream::SCRIPT_INDEX,
+            upstream::BODY_BYTES,
             LISTING,
             INDEX,
             PRECOMPRESSED,
@@ -307,7 +314,23 @@ pub const TABLES: &[Table] = &[
                 "`/a` is that path alone, `/a/*` every path that starts with `/a/`. Compared with the decoded path. \
                  Required.",
             ),
-            key("root", PATH, None, "Another folder for this route."),
+            key(
+                "root",
+                PATH,
+                None,
+                "Another folder for this route. A `proxy` of the site still answers first: `try = [\"file\"]` has files only.",
+            ),
+            upstream::PROXY,
+            upstream::TRY,
+            upstream::SCRIPT_SUFFIX,
+            upstream::SCRIPT_INDEX,
+            upstream::BODY_BYTES,
+            key(
+                "internal",
+                Kind::Boolean,
+                Some("false"),
+                "Whether clients get 404 here: only what an upstream's answer names comes from it.",
+            ),
             key(
                 "strip_prefix",
                 Kind::Text("a path"),
@@ -345,24 +368,76 @@ pub const TABLES: &[Table] = &[
     Table {
         path: "site.route.headers",
         repeated: false,
-        doc: "Changes to the header fields of the responses of the route above it.",
+        doc: "Changes to the header fields of the responses of the route above it. Each name stands in one of the three.",
+        keys: &[HEADERS_SET, HEADERS_ADD, HEADERS_REMOVE],
+    },
+    Table {
+        path: "site.route.request_headers",
+        repeated: false,
+        doc: "Changes to the header fields of requests of the route above it, on their way to its upstream. Each name \
+              stands in one of the three; `Host` can only be set.",
+        keys: &[HEADERS_SET, HEADERS_ADD, HEADERS_REMOVE],
+    },
+    Table {
+        path: "site.route.rewrite",
+        repeated: false,
+        doc: "Changes to what the upstream's answers say of its own place, each found = \"put instead\"; the first in the \
+              order of the file that fits is taken.",
         keys: &[
             key(
-                "set",
+                "location",
                 Kind::Pairs,
                 None,
-                "Fields to write, name = \"value\"; one of the same name is replaced.",
+                "The start of `Location`, such as `\"http://127.0.0.1:8080/\" = \"/\"`.",
             ),
             key(
-                "remove",
-                Kind::Names,
+                "cookie_path",
+                Kind::Pairs,
                 None,
-                "Names of fields that are left out.",
+                "The start of the `Path` of `Set-Cookie`.",
+            ),
+            key(
+                "cookie_domain",
+                Kind::Pairs,
+                None,
+                "The whole `Domain` of `Set-Cookie`.",
             ),
         ],
     },
+    Table {
+        path: "upstream",
+        repeated: true,
+        doc: "Applications that answer requests: a named set of backends that speak one protocol. `proxy` of a site or \
+              route names it.",
+        keys: upstream::UPSTREAM,
+    },
+    Table {
+        path: "upstream.check",
+        repeated: false,
+        doc: "Asks the backends of the upstream above whether they are well. Without this table nothing is asked, and only \
+              requests find out.",
+        keys: upstream::CHECK,
+    },
 ];
 
+const HEADERS_SET: Key = key(
+    "set",
+    Kind::Pairs,
+    None,
+    "Fields to write, name = \"value\"; one of the same name is replaced.",
+);
+const HEADERS_ADD: Key = key(
+    "add",
+    Kind::Pairs,
+    None,
+    "Fields to write besides those of the same name.",
+);
+const HEADERS_REMOVE: Key = key(
+    "remove",
+    Kind::Names,
+    None,
+    "Names of fields that are left out.",
+);
 const ENGINE: Key = key(
     "engine",
     Kind::Word(ENGINES),

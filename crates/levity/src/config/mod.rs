@@ -3,10 +3,12 @@
 //! [`load`] reads a file and reports everything that is wrong with it in one run. [`keys`] is the one
 //! table of what a file may hold.
 
+mod headers;
 pub mod keys;
 mod limits;
 mod pattern;
 mod problem;
+mod proxying;
 mod reader;
 #[cfg(test)]
 mod reference;
@@ -36,6 +38,7 @@ use levity_wire::encoding::Coding;
 
 use crate::address::{Address, AddressError};
 use reader::{Fields, Reader, Text};
+use upstream::Upstreams;
 
 /// A configuration file with more bytes is refused: it is most likely another file.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -292,7 +295,7 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         let reader = Reader::new("", None);
-        config(&Fields::empty(&reader, ""), Vec::new())
+        config(&Fields::empty(&reader, ""))
     }
 }
 
@@ -345,7 +348,13 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     let mut reader = Reader::new(text, base);
     reader.syntax(document.get_ref(), errors);
     let root = Fields::root(&reader, document.get_ref());
-    let mut config = config(&root, site::sites(&root));
+    let upstreams = Upstreams::read(&root);
+    let sites = site::sites(&root, &upstreams);
+    let mut config = Config {
+        sites,
+        upstreams: upstreams.into_list(),
+        ..config(&root)
+    };
     config.notes = reader.take_notes();
     let problems = reader.into_problems();
     if problems.is_empty() {
@@ -355,7 +364,8 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     }
 }
 
-fn config(root: &Fields<'_>, sites: Vec<Site>) -> Config {
+/// Without sites and upstreams.
+fn config(root: &Fields<'_>) -> Config {
     let listen = listen(root);
     Config {
         server: Server {
@@ -366,7 +376,7 @@ fn config(root: &Fields<'_>, sites: Vec<Site>) -> Config {
         admin: admin(&root.child("admin"), &listen),
         limits: limits::read(&root.child("limits")),
         listen,
-        sites,
+        sites: Vec::new(),
         upstreams: Vec::new(),
         notes: Vec::new(),
     }

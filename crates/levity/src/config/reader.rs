@@ -500,9 +500,39 @@ impl<'r> Fields<'r> {
 
     /// A path, taken from the folder of the file; `None` when the key is absent or wrong.
     pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
-        let given = self.text(name)?;
+        self.joined(name, &self.text(name)?)
+    }
+
+    /// The path of a folder, which must exist when the file was loaded from the disk; `None` when the
+    /// key is absent or no path. May block.
+    pub(super) fn folder(&self, name: &str) -> Option<PathBuf> {
+        self.existing(name, &self.text(name)?)
+    }
+
+    /// Paths of folders as for [`Self::folder`]; empty when the key is absent or wrong. May block.
+    pub(super) fn folders(&self, name: &str) -> Vec<PathBuf> {
+        let given = self.names(name).unwrap_or_default();
+        given
+            .iter()
+            .filter_map(|text| self.existing(name, text))
+            .collect()
+    }
+
+    fn existing(&self, name: &str, given: &Text<'_>) -> Option<PathBuf> {
+        let path = self.joined(name, given)?;
+        if self.reader.base.is_some()
+            && let Err(reason) = is_directory(&path)
+        {
+            let message = format!("`{name}`: {} {reason}", path.display());
+            self.reader.report(&given.span, message, None);
+        }
+        Some(path)
+    }
+
+    fn joined(&self, name: &str, given: &Text<'_>) -> Option<PathBuf> {
         if given.text.is_empty() || given.text.contains('\0') {
-            self.report(name, "not a path", None);
+            self.reader
+                .report(&given.span, format!("`{name}`: not a path"), None);
             return None;
         }
         Some(match self.reader.base {
@@ -620,6 +650,17 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+fn is_directory(path: &Path) -> Result<(), String> {
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(_) => Err("is not a folder".to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err("does not exist".to_owned())
+        }
+        Err(error) => Err(format!("cannot be looked at: {error}")),
+    }
+}
+
 /// Where a key that is unknown here belongs, if another table has it or one like it.
 fn elsewhere(name: &str) -> Option<String> {
     let other = |table: &'static Table| Some((table.key_also(name)?, table));
@@ -638,7 +679,8 @@ fn elsewhere(name: &str) -> Option<String> {
     })
 }
 
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+/// Words as a message lists them.
+pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names
         .map(|name| format!("`{name}`"))
         .collect::<Vec<_>>()

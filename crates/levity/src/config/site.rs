@@ -1,32 +1,18 @@
 //! `[[site]]` and `[[site.route]]`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::Ipv6Addr;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 
 use levity_wire::encoding::Coding;
 
 use super::pattern::Pattern;
+use super::proxying::{self, Reach};
 use super::reader::{Fields, Reader, Text};
-use super::{Headers, PlaceDisk, Proxying, Rewrite, Route, Site, Symlinks};
+use super::upstream::Upstreams;
+use super::{PlaceDisk, Route, Site, Symlinks, headers};
 
-/// Fields that frame a message or that only the server can know: a changed one would break the
-/// connection or lie about the time (RFC 9112 section 6, RFC 9110 section 6.6.1).
-const RESERVED: &[&str] = &[
-    "connection",
-    "content-length",
-    "content-range",
-    "date",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
-pub(super) fn sites(root: &Fields<'_>) -> Vec<Site> {
+pub(super) fn sites(root: &Fields<'_>, upstreams: &Upstreams) -> Vec<Site> {
     let mut names = Names::default();
     let tables = root.children("site");
     if tables.is_empty() && !root.has("site") {
@@ -36,16 +22,19 @@ pub(super) fn sites(root: &Fields<'_>) -> Vec<Site> {
     }
     tables
         .iter()
-        .map(|fields| site(fields, &mut names))
+        .map(|fields| site(fields, &mut names, upstreams))
         .collect()
 }
 
-fn site(fields: &Fields<'_>, names: &mut Names) -> Site {
-    required(fields, "root");
+fn site(fields: &Fields<'_>, names: &mut Names, upstreams: &Upstreams) -> Site {
+    let (proxying, reach) = proxying::read(fields, upstreams, Reach::default());
+    if !reach.has_proxy && !fields.has_misspelt("proxy") {
+        required(fields, "root");
+    }
     Site {
         hosts: hosts(fields, names),
-        root: root(fields),
-        proxying: Proxying::default(),
+        root: fields.folder("root"),
+        proxying,
         listing: fields.boolean("listing").unwrap_or(false),
         index: index(fields).unwrap_or_else(|| vec!["index.html".to_owned()]),
         precompressed: precompressed(fields).unwrap_or_default(),
@@ -53,7 +42,7 @@ fn site(fields: &Fields<'_>, names: &mut Names) -> Site {
         server_timing: fields.boolean("server_timing").unwrap_or(false),
         only: None,
         disk: disk(fields),
-        routes: routes(fields),
+        routes: routes(fields, upstreams, reach),
     }
 }
 
@@ -136,13 +125,7 @@ fn host(text: &str) -> Result<String, String> {
     if name.contains(':') {
         return Err("leave scheme and port out".to_owned());
     }
-    let label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
-    };
-    if name.len() > 253 || !name.split('.').all(label) {
+    if !is_host_name(name) {
         return Err(
             "letters, digits, `-` and `_`, with dots between; a star only as `*.` at the start"
                 .to_owned(),
@@ -151,29 +134,18 @@ fn host(text: &str) -> Result<String, String> {
     Ok(host)
 }
 
+/// Labels with dots between (RFC 1123 section 2.1); underscores are common, if not allowed.
+pub(super) fn is_host_name(name: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
+
 // ---- what sites and routes share ----
-
-/// The folder, which must exist when the file was loaded from the disk. May block.
-fn root(fields: &Fields<'_>) -> Option<PathBuf> {
-    let path = fields.path("root")?;
-    if fields.reader.base().is_some()
-        && let Err(reason) = is_directory(&path)
-    {
-        fields.report("root", format_args!("{} {reason}", path.display()), None);
-    }
-    Some(path)
-}
-
-fn is_directory(path: &Path) -> Result<(), String> {
-    match std::fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Ok(()),
-        Ok(_) => Err("is not a folder".to_owned()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err("does not exist".to_owned())
-        }
-        Err(error) => Err(format!("cannot be looked at: {error}")),
-    }
-}
 
 fn index(fields: &Fields<'_>) -> Option<Vec<String>> {
     let mut files = Vec::new();
@@ -222,11 +194,11 @@ fn disk(fields: &Fields<'_>) -> PlaceDisk {
 
 // ---- routes ----
 
-fn routes(site: &Fields<'_>) -> Vec<Route> {
+fn routes(site: &Fields<'_>, upstreams: &Upstreams, reach: Reach) -> Vec<Route> {
     let mut seen: Vec<(Pattern, usize)> = Vec::new();
     let mut routes = Vec::new();
     for fields in site.children("route") {
-        let Some(route) = route(&fields) else {
+        let Some(route) = route(&fields, upstreams, reach) else {
             continue;
         };
         if let Some((earlier, line)) = seen.iter().find(|(earlier, _)| earlier.covers(&route.path))
@@ -244,18 +216,27 @@ fn routes(site: &Fields<'_>) -> Vec<Route> {
 }
 
 /// Reads every key also when the path is wrong, so that what is wrong with them shows too.
-fn route(fields: &Fields<'_>) -> Option<Route> {
+fn route(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> Option<Route> {
     required(fields, "path");
     let path = pattern(fields);
     let strip_prefix = strip_prefix(fields, path.as_ref());
-    let root = root(fields);
+    let root = fields.folder("root");
+    let (proxying, reach) = proxying::read(fields, upstreams, above);
+    let internal = fields.boolean("internal").unwrap_or(false);
     let listing = fields.boolean("listing");
     let index = index(fields);
     let precompressed = precompressed(fields);
     let symlinks = symlinks(fields);
     let disk = disk(fields);
     let server_timing = fields.boolean("server_timing");
-    let headers = headers(&fields.child("headers"));
+    let headers = headers::of_responses(&fields.child("headers"));
+    let request_headers = headers::of_requests(&fields.child("request_headers"));
+    let rewrite = headers::rewrite(&fields.child("rewrite"));
+    for table in ["request_headers", "rewrite"] {
+        if fields.has(table) && !reach.has_proxy {
+            fields.report(table, "there is no `proxy` here", None);
+        }
+    }
     Some(Route {
         path: path?,
         root,
@@ -266,11 +247,11 @@ fn route(fields: &Fields<'_>) -> Option<Route> {
         symlinks,
         disk,
         server_timing,
-        proxying: Proxying::default(),
-        internal: false,
+        proxying,
+        internal,
         headers,
-        request_headers: Headers::default(),
-        rewrite: Rewrite::default(),
+        request_headers,
+        rewrite,
     })
 }
 
@@ -318,71 +299,6 @@ fn starts_with_segments(path: &Pattern, prefix: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-// ---- headers ----
-
-fn headers(fields: &Fields<'_>) -> Headers {
-    let mut seen: HashSet<String> = HashSet::new();
-    let mut field = |name: &Text<'_>| {
-        let lower = name.text.to_ascii_lowercase();
-        let reason = if !is_token(name.text) {
-            "is not the name of a header field"
-        } else if RESERVED.contains(&lower.as_str()) {
-            "is written by the server itself"
-        } else if !seen.insert(lower) {
-            "is given twice"
-        } else {
-            return;
-        };
-        fields
-            .reader
-            .report(&name.span, format!("`{}` {reason}", name.text), None);
-    };
-    let pairs = fields.pairs("set");
-    let removed = fields.names("remove").unwrap_or_default();
-    pairs
-        .iter()
-        .map(|(name, _)| name)
-        .chain(&removed)
-        .for_each(&mut field);
-    for (name, value) in &pairs {
-        if !is_field_value(value.text) {
-            let message = format!(
-                "the value of `{}` cannot stand in a header field",
-                name.text
-            );
-            fields
-                .reader
-                .report(&value.span, message, Some(FIELD_VALUE.to_owned()));
-        }
-    }
-    Headers {
-        set: pairs
-            .iter()
-            .map(|(name, value)| (name.text.to_owned(), value.text.to_owned()))
-            .collect(),
-        add: Vec::new(),
-        remove: removed.iter().map(|name| name.text.to_owned()).collect(),
-    }
-}
-
-/// RFC 9110 section 5.6.2.
-fn is_token(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
-}
-
-const FIELD_VALUE: &str = "no control characters, and no space at either end";
-
-/// RFC 9110 section 5.5.
-fn is_field_value(value: &str) -> bool {
-    value.trim_matches([' ', '\t']) == value
-        && value
-            .bytes()
-            .all(|b| b == b'\t' || (b >= 0x20 && b != 0x7f))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -422,12 +338,5 @@ mod tests {
         }
         assert!(host(&"a".repeat(64)).is_err());
         assert!(host(&vec!["a"; 128].join(".")).is_err());
-    }
-
-    #[test]
-    fn names_and_values_of_fields() {
-        assert!(is_token("Cache-Control") && !is_token("") && !is_token("a b") && !is_token("a:"));
-        assert!(is_field_value("") && is_field_value("a\tb, \u{e9}"));
-        assert!(!is_field_value("a\r\nb") && !is_field_value(" a") && !is_field_value("a\u{7f}"));
     }
 }

@@ -1,3 +1,6 @@
+mod proxying;
+mod upstream;
+
 use super::*;
 
 const SITE: &str = "[[site]]\nroot = \"/srv\"\n";
@@ -105,20 +108,31 @@ fn defaults() {
 /// A default that is written down changes nothing.
 #[test]
 fn defaults_in_the_table_are_those_of_the_code() {
-    let mut text = String::new();
+    let (mut bare, mut given) = (String::new(), String::new());
     for table in keys::TABLES.iter().filter(|table| !table.path.is_empty()) {
-        let given: Vec<String> = table
+        let lines: Vec<String> = table
             .keys
             .iter()
             .filter_map(reference::default_line)
             .collect();
-        if table.path == "site" {
-            text += &format!("{SITE}{}\n", given.join("\n"));
-        } else if !given.is_empty() {
-            text += &format!("{}\n{}\n", table.heading(), given.join("\n"));
+        if !lines.is_empty() {
+            let required = required(table.path).join("\n");
+            bare += &format!("{}\n{required}\n", table.heading());
+            given += &format!("{}\n{required}\n{}\n", table.heading(), lines.join("\n"));
         }
     }
-    assert_eq!(parse(&text).unwrap(), parse(SITE).unwrap(), "{text}");
+    assert_eq!(parse(&given).unwrap(), parse(&bare).unwrap(), "{given}");
+}
+
+/// The lines without which a table is incomplete.
+fn required(path: &str) -> &'static [&'static str] {
+    match path {
+        "listen" => &["address = \"80\""],
+        "site" => &["root = \"/srv\""],
+        "site.route" => &["path = \"/a\""],
+        "upstream" => &["name = \"a\"", "to = [\"a:80\"]"],
+        _ => &[],
+    }
 }
 
 /// A key that nobody reads would be accepted and do nothing.
@@ -134,6 +148,7 @@ fn every_key_of_the_table_is_read() {
                     "{SITE}[[site.route]]\npath = \"/a\"\n{}",
                     below(path, &line)
                 ),
+                "upstream.check" => format!("[[upstream]]\n[upstream.check]\n{line}\n{SITE}"),
                 _ => format!("{}\n{line}\n{SITE}", table.heading()),
             };
             // A route has a path already.
@@ -332,15 +347,15 @@ fn a_key_by_two_names_is_given_twice() {
 #[test]
 fn unknown_keys_name_the_nearest() {
     assert_told(
-        "enigne = 1\n[disk]\nthread = 8\ntry = 1\nworkers = 1\n[[site]]\nroot = \"/\"\n[site.rout]\n[zzz]\n",
+        "enigne = 1\n[disk]\nthread = 8\nzz = 1\nworkers = 1\n[[site]]\nroot = \"/\"\n[site.rout]\n[zzz]\n",
         &[
             "1:1 unknown key `enigne` [did you mean `engine` of `[disk]`?]",
             "3:1 unknown key `thread` [did you mean `threads`?]",
-            "4:1 unknown key `try` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, \
+            "4:1 unknown key `zz` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, \
              `cache_bytes`, `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`]",
             "5:1 unknown key `workers` [`workers` is a key of `[server]`]",
             "8:7 unknown key `rout` [did you mean `route`?]",
-            "9:2 unknown key `zzz` [known here: `server`, `disk`, `log`, `admin`, `limits`, `listen`, `site`]",
+            "9:2 unknown key `zzz` [known here: `server`, `disk`, `log`, `admin`, `limits`, `listen`, `site`, `upstream`]",
         ],
     );
 }

@@ -1,9 +1,15 @@
 //! `[[upstream]]`: applications that answer requests, and how they are spoken to.
 
+mod backend;
+pub(super) mod keys;
+mod read;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::address::Address;
+
+pub(super) use read::Upstreams;
 
 /// `[[upstream]]`: a named set of backends that speak one protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,186 @@
+//! Changes to header fields, and what may stand in them.
+
+use std::collections::HashSet;
+
+use super::reader::{Fields, Text};
+use super::site::is_host_name;
+use super::{Headers, Rewrite};
+
+/// Fields of responses that frame a message or that only the server can know: a changed one would break
+/// the connection or lie about the time (RFC 9112 section 6, RFC 9110 section 6.6.1).
+const OF_RESPONSES: &[&str] = &[
+    "connection",
+    "content-length",
+    "content-range",
+    "date",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Fields of requests that frame a message, and those in which the server tells a backend who asks and
+/// what it may answer: a changed one would break the connection or let a client pass for another.
+const OF_REQUESTS: &[&str] = &[
+    "connection",
+    "content-length",
+    "expect",
+    "forwarded",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-sendfile-type",
+];
+
+/// `[site.route.headers]`
+pub(super) fn of_responses(fields: &Fields<'_>) -> Headers {
+    read(fields, OF_RESPONSES)
+}
+
+/// `[site.route.request_headers]`
+pub(super) fn of_requests(fields: &Fields<'_>) -> Headers {
+    let headers = read(fields, OF_REQUESTS);
+    let added = headers.add.iter().map(|(name, _)| name);
+    for (key, mut names) in [
+        ("add", added.collect::<Vec<_>>()),
+        ("remove", headers.remove.iter().collect()),
+    ] {
+        names.retain(|name| name.eq_ignore_ascii_case("host"));
+        // A request has exactly one (RFC 9112 section 3.2).
+        if !names.is_empty() {
+            fields.report(key, "`Host` can only be `set`", None);
+        }
+    }
+    headers
+}
+
+fn read(fields: &Fields<'_>, reserved: &[&str]) -> Headers {
+    let mut seen: HashSet<String> = HashSet::new();
+    let mut field = |name: &Text<'_>| {
+        let lower = name.text.to_ascii_lowercase();
+        let reason = if !is_token(name.text) {
+            "is not the name of a header field"
+        } else if reserved.contains(&lower.as_str()) {
+            "is written by the server itself"
+        } else if !seen.insert(lower) {
+            "is given twice"
+        } else {
+            return;
+        };
+        fields
+            .reader
+            .report(&name.span, format!("`{}` {reason}", name.text), None);
+    };
+    let set = fields.pairs("set");
+    let add = fields.pairs("add");
+    let removed = fields.names("remove").unwrap_or_default();
+    let written = set.iter().chain(&add);
+    written
+        .clone()
+        .map(|(name, _)| name)
+        .chain(&removed)
+        .for_each(&mut field);
+    for (name, value) in written {
+        if !is_field_value(value.text) {
+            let message = format!(
+                "the value of `{}` cannot stand in a header field",
+                name.text
+            );
+            fields
+                .reader
+                .report(&value.span, message, Some(FIELD_VALUE.to_owned()));
+        }
+    }
+    Headers {
+        set: owned(&set),
+        add: owned(&add),
+        remove: removed.iter().map(|name| name.text.to_owned()).collect(),
+    }
+}
+
+/// `[site.route.rewrite]`
+pub(super) fn rewrite(fields: &Fields<'_>) -> Rewrite {
+    const LOCATION: &str = "no space, no control character, and something to look for";
+    const PATH: &str = "a path starts with `/` and has no `;`";
+    const DOMAIN: &str = "a host name, which may have a dot before it";
+    let location = |text: &str| !text.contains(|c: char| c.is_whitespace() || c.is_control());
+    let replaced = |text: &str| !text.is_empty() && location(text);
+    let path = |text: &str| text.starts_with('/') && location(text) && !text.contains(';');
+    let domain = |text: &str| is_host_name(text.strip_prefix('.').unwrap_or(text));
+    Rewrite {
+        location: replacements(fields, "location", replaced, location, LOCATION),
+        cookie_path: replacements(fields, "cookie_path", path, path, PATH),
+        cookie_domain: replacements(fields, "cookie_domain", domain, domain, DOMAIN),
+    }
+}
+
+fn replacements(
+    fields: &Fields<'_>,
+    name: &str,
+    is_found: impl Fn(&str) -> bool,
+    is_put: impl Fn(&str) -> bool,
+    help: &str,
+) -> Vec<(String, String)> {
+    let pairs = fields.pairs(name);
+    for (found, put) in &pairs {
+        let sound = [(found, is_found(found.text)), (put, is_put(put.text))];
+        for (text, _) in sound.iter().filter(|(_, sound)| !sound) {
+            let message = format!("`{}` cannot stand in `{name}`", text.text);
+            fields
+                .reader
+                .report(&text.span, message, Some(help.to_owned()));
+        }
+    }
+    owned(&pairs)
+}
+
+fn owned(pairs: &[(Text<'_>, Text<'_>)]) -> Vec<(String, String)> {
+    pairs
+        .iter()
+        .map(|(name, value)| (name.text.to_owned(), value.text.to_owned()))
+        .collect()
+}
+
+/// RFC 9110 section 5.6.2.
+pub(super) fn is_token(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+/// Whether a request line can ask for it: RFC 9112 section 3.2.1.
+pub(super) fn is_request_target(text: &str) -> bool {
+    text.starts_with('/') && text.bytes().all(|b| b.is_ascii_graphic() && b != b'#')
+}
+
+const FIELD_VALUE: &str = "no control characters, and no space at either end";
+
+/// RFC 9110 section 5.5.
+fn is_field_value(value: &str) -> bool {
+    value.trim_matches([' ', '\t']) == value
+        && value
+            .bytes()
+            .all(|b| b == b'\t' || (b >= 0x20 && b != 0x7f))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values_of_fields() {
+        assert!(is_token("Cache-Control") && !is_token("") && !is_token("a b") && !is_token("a:"));
+        assert!(is_field_value("") && is_field_value("a\tb, \u{e9}"));
+        assert!(!is_field_value("a\r\nb") && !is_field_value(" a") && !is_field_value("a\u{7f}"));
+    }
+}

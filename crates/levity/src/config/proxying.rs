@@ -1,0 +1,106 @@
+//! What sites and routes say of the upstream that answers for them.
+
+use super::keys;
+use super::reader::{Fields, Text};
+use super::upstream::{Protocol, Proxying, Try, Upstreams};
+
+/// What a site or route has, of its own or from above.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Reach {
+    pub(super) has_root: bool,
+    pub(super) has_proxy: bool,
+    /// What the upstream speaks; `None` without one, and when that is wrong.
+    protocol: Option<Protocol>,
+}
+
+/// Reads the keys of one table; `above` is the reach of the site around a route.
+pub(super) fn read(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> (Proxying, Reach) {
+    let proxy = fields.text("proxy");
+    let known = proxy
+        .as_ref()
+        .and_then(|name| upstreams.find(fields.reader, name));
+    let own = fields.has("proxy");
+    let reach = Reach {
+        has_root: above.has_root || fields.has("root"),
+        has_proxy: above.has_proxy || own,
+        protocol: match known {
+            Some(known) => known.protocol,
+            None => above.protocol.filter(|_| !own),
+        },
+    };
+    let proxying = Proxying {
+        proxy: proxy.map(|name| name.text.to_owned()),
+        tries: tries(fields, reach),
+        script_suffix: script_suffix(fields, reach),
+        script_index: script_index(fields, reach),
+        body_bytes: fields.auto_size("body_bytes"),
+    };
+    (proxying, reach)
+}
+
+fn tries(fields: &Fields<'_>, reach: Reach) -> Option<Vec<Try>> {
+    let given = fields.names("try")?;
+    if given.is_empty() {
+        fields.report("try", "nobody would answer", None);
+    }
+    let mut tries = Vec::new();
+    for Text { text, span } in given {
+        let refuse = |message: String, help| fields.reader.report(&span, message, help);
+        let (one, reached) = match text {
+            "file" => (Try::File, reach.has_root),
+            "proxy" => (Try::Proxy, reach.has_proxy),
+            _ => {
+                let nearest = keys::nearest(text, ["file", "proxy"]);
+                let help = nearest.map_or("one of `file`, `proxy`".to_owned(), |nearest| {
+                    format!("did you mean \"{nearest}\"?")
+                });
+                refuse(format!("`{text}` is no value of `try`"), Some(help));
+                continue;
+            }
+        };
+        if tries.contains(&one) {
+            refuse(format!("`{text}` is given twice"), None);
+        } else if !reached {
+            let key = if one == Try::File { "root" } else { "proxy" };
+            refuse(format!("`{text}` needs a `{key}`, and there is none"), None);
+        }
+        tries.push(one);
+    }
+    Some(tries)
+}
+
+fn script_suffix(fields: &Fields<'_>, reach: Reach) -> Option<String> {
+    let Text { text, span } = fields.text("script_suffix")?;
+    if !text.starts_with('.') || text.len() == 1 || text.contains(['/', '\0']) {
+        let message = format!("`{text}` is not how the name of a script ends");
+        let help = "a dot and what follows it, such as \".php\"".to_owned();
+        fields.reader.report(&span, message, Some(help));
+    }
+    must_reach_scripts(fields, "script_suffix", reach);
+    Some(text.to_owned())
+}
+
+fn script_index(fields: &Fields<'_>, reach: Reach) -> Option<String> {
+    let Text { text, span } = fields.text("script_index")?;
+    let is_wrong = |segment: &str| matches!(segment, "" | "." | "..") || segment.contains('\0');
+    if text.split('/').any(is_wrong) {
+        let message = format!("`{text}` is not the name of a script");
+        let help = "a file beneath `root`, such as \"index.php\"".to_owned();
+        fields.reader.report(&span, message, Some(help));
+    }
+    must_reach_scripts(fields, "script_index", reach);
+    Some(text.to_owned())
+}
+
+fn must_reach_scripts(fields: &Fields<'_>, name: &str, reach: Reach) {
+    let missing = if !reach.has_root {
+        "there is no `root` for scripts"
+    } else if !reach.has_proxy {
+        "there is no `proxy` to run scripts"
+    } else if reach.protocol.is_some_and(|protocol| !protocol.is_cgi()) {
+        "only upstreams of protocol fastcgi or scgi run scripts"
+    } else {
+        return;
+    };
+    fields.report(name, missing, None);
+}

@@ -1,0 +1,299 @@
+//! What sites and routes say of the upstream that answers for them.
+
+use super::super::upstream::Try;
+use super::upstream::{PHP, UPSTREAM};
+use super::*;
+
+/// A site behind two upstreams, which begins on line 8.
+fn site_text(lines: &str) -> String {
+    format!("{UPSTREAM}{PHP}[[site]]\n{lines}")
+}
+
+#[track_caller]
+fn assert_told_of_site(lines: &str, expected: &[&str]) {
+    assert_told(&site_text(lines), expected);
+}
+
+fn site(lines: &str) -> Site {
+    parse(&site_text(lines)).unwrap().sites.remove(0)
+}
+
+#[test]
+fn a_site_may_have_an_upstream_and_no_root() {
+    let site = site("proxy = \"app\"\nbody_bytes = \"2MiB\"\n[[site.route]]\npath = \"/a\"");
+    let proxying = Proxying {
+        proxy: Some("app".to_owned()),
+        body_bytes: Some(2 << 20),
+        ..Proxying::default()
+    };
+    assert_eq!((site.root, site.proxying), (None, proxying));
+    assert_eq!(site.routes[0].proxying, Proxying::default());
+    assert_told_of_site("", &["8:1 `root` is missing"]);
+    assert_told_of_site(
+        "proxi = \"app\"",
+        &["9:1 unknown key `proxi` [did you mean `proxy`?]"],
+    );
+}
+
+#[test]
+fn every_value_of_a_site_and_route_with_an_upstream() {
+    let site = site(
+        "root = \"/srv\"\nproxy = \"php\"\ntry = [\"file\", \"proxy\"]\nscript_suffix = \".php\"\nscript_index = \"a/index.php\"\n\
+         [[site.route]]\npath = \"/app/*\"\nproxy = \"app\"\ntry = [\"proxy\"]\nbody_bytes = 0\ninternal = true\n\
+         headers.add = { \"Link\" = \"1\" }\n\
+         [site.route.request_headers]\nset = { \"Host\" = \"b\" }\nadd = { \"A\" = \"1\" }\nremove = [\"Cookie\"]\n\
+         [site.route.rewrite]\nlocation = { \"http://b/\" = \"/\", \"/c\" = \"\" }\ncookie_path = { \"/\" = \"/app\" }\n\
+         cookie_domain = { \".b\" = \"example.org\" }",
+    );
+    let expected = Proxying {
+        proxy: Some("php".to_owned()),
+        tries: Some(vec![Try::File, Try::Proxy]),
+        script_suffix: Some(".php".to_owned()),
+        script_index: Some("a/index.php".to_owned()),
+        body_bytes: None,
+    };
+    assert_eq!(site.proxying, expected);
+    let route = &site.routes[0];
+    let expected = Proxying {
+        proxy: Some("app".to_owned()),
+        tries: Some(vec![Try::Proxy]),
+        body_bytes: Some(0),
+        ..Proxying::default()
+    };
+    assert_eq!((&route.proxying, route.internal), (&expected, true));
+    let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+        pairs
+            .iter()
+            .map(|&(a, b)| (a.to_owned(), b.to_owned()))
+            .collect()
+    };
+    assert_eq!(route.headers.add, pairs(&[("Link", "1")]));
+    let expected = Headers {
+        set: pairs(&[("Host", "b")]),
+        add: pairs(&[("A", "1")]),
+        remove: vec!["Cookie".to_owned()],
+    };
+    assert_eq!(route.request_headers, expected);
+    let expected = Rewrite {
+        location: pairs(&[("http://b/", "/"), ("/c", "")]),
+        cookie_path: pairs(&[("/", "/app")]),
+        cookie_domain: pairs(&[(".b", "example.org")]),
+    };
+    assert_eq!(route.rewrite, expected);
+}
+
+#[test]
+fn upstreams_that_are_not_there() {
+    assert_told_of_site(
+        "proxy = \"ap\"\n[[site.route]]\npath = \"/a\"\nproxy = \"ruby\"\n[[site.route]]\npath = \"/b\"\nproxy = 1",
+        &[
+            "9:9 no upstream has the name `ap` [did you mean \"app\"?]",
+            "12:9 no upstream has the name `ruby` [known: `app`, `php`]",
+            "15:9 expected a string, found integer [write \"1\"]",
+        ],
+    );
+    assert_told(
+        "[[site]]\nproxy = \"a\"",
+        &["2:9 no upstream has the name `a` [add `[[upstream]]` with that `name`]"],
+    );
+    // It may be the one whose name is wrong.
+    assert_told(
+        "[[site]]\nproxy = \"a\"\n[[upstream]]\nto = [\"a:1\"]",
+        &["3:1 `name` is missing"],
+    );
+    assert_told(
+        "[[site]]\nproxy = \"a\"\n[[upstream]]\nname =\nto = [\"a:1\"]",
+        &["4:7 the value is missing"],
+    );
+}
+
+#[test]
+fn what_is_tried() {
+    assert_told_of_site(
+        "root = \"/\"\ntry = [\"proxy\"]",
+        &["10:8 `proxy` needs a `proxy`, and there is none"],
+    );
+    assert_told_of_site(
+        "proxy = \"app\"\ntry = [\"file\", \"proxy\"]\n[[site.route]]\npath = \"/a\"\nroot = \"/\"\ntry = [\"file\"]",
+        &["10:8 `file` needs a `root`, and there is none"],
+    );
+    assert_told_of_site(
+        "proxy = \"app\"\nroot = \"/\"\ntry = []\n[[site.route]]\npath = \"/a\"\ntry = [\"files\", \"none\", \"proxy\", \"proxy\"]",
+        &[
+            "11:7 `try`: nobody would answer",
+            "14:8 `files` is no value of `try` [did you mean \"file\"?]",
+            "14:17 `none` is no value of `try` [one of `file`, `proxy`]",
+            "14:34 `proxy` is given twice",
+        ],
+    );
+}
+
+#[test]
+fn scripts() {
+    let suffix = "script_suffix = \".php\"";
+    assert_told_of_site(
+        &format!("root = \"/\"\n{suffix}"),
+        &["10:17 `script_suffix`: there is no `proxy` to run scripts"],
+    );
+    assert_told_of_site(
+        &format!("proxy = \"php\"\n{suffix}"),
+        &["10:17 `script_suffix`: there is no `root` for scripts"],
+    );
+    assert_told_of_site(
+        &format!("root = \"/\"\nproxy = \"app\"\n{suffix}\nscript_index = \"a\""),
+        &[
+            "11:17 `script_suffix`: only upstreams of protocol fastcgi or scgi run scripts",
+            "12:16 `script_index`: only upstreams of protocol fastcgi or scgi run scripts",
+        ],
+    );
+    // A route has the root and upstream of its site; its own upstream may be of another protocol.
+    site(&format!(
+        "root = \"/\"\nproxy = \"php\"\n[[site.route]]\npath = \"/a\"\n{suffix}"
+    ));
+    site(&format!(
+        "root = \"/\"\nproxy = \"php\"\n{suffix}\n[[site.route]]\npath = \"/a\"\nproxy = \"app\""
+    ));
+    assert_told_of_site(
+        &format!(
+            "root = \"/\"\nproxy = \"php\"\n[[site.route]]\npath = \"/a\"\nproxy = \"app\"\n{suffix}"
+        ),
+        &["14:17 `script_suffix`: only upstreams of protocol fastcgi or scgi run scripts"],
+    );
+    assert_told_of_site(
+        &format!("root = \"/\"\nproxy = \"other\"\n{suffix}"),
+        &["10:9 no upstream has the name `other` [known: `app`, `php`]"],
+    );
+}
+
+#[test]
+fn what_is_no_script() {
+    for suffix in ["", ".", "php", "./p"] {
+        let told = format!(
+            "11:17 `{suffix}` is not how the name of a script ends [a dot and what follows it, such as \".php\"]"
+        );
+        let text = format!("root = \"/\"\nproxy = \"php\"\nscript_suffix = \"{suffix}\"");
+        assert_told_of_site(&text, &[&told]);
+    }
+    for index in ["", "/index.php", "a//b", "../a", "a/.", "a/"] {
+        let told = format!(
+            "11:16 `{index}` is not the name of a script [a file beneath `root`, such as \"index.php\"]"
+        );
+        let text = format!("root = \"/\"\nproxy = \"php\"\nscript_index = \"{index}\"");
+        assert_told_of_site(&text, &[&told]);
+    }
+}
+
+#[test]
+fn sizes_of_bodies() {
+    let of = |size: &str| {
+        site(&format!("proxy = \"app\"\nbody_bytes = {size}"))
+            .proxying
+            .body_bytes
+    };
+    assert_eq!((of("\"1TiB\""), of("0")), (Some(1 << 40), Some(0)));
+    assert_told_of_site(
+        "proxy = \"app\"\nbody_bytes = \"1025GiB\"",
+        &["10:14 `body_bytes` must be from 0B to 1TiB"],
+    );
+}
+
+const ROUTE: &str = "proxy = \"app\"\n[[site.route]]\npath = \"/\"\n";
+
+#[test]
+fn fields_of_requests() {
+    assert_told_of_site(
+        &format!(
+            "{ROUTE}[site.route.request_headers]\nset = {{ \"Host\" = \"a\", \"Via\" = \"1\", \"X-Forwarded-For\" = \"1\", a = \"\\n\" }}\n\
+             add = {{ \"Content-Length\" = \"1\", A = \"2\" }}\nremove = [\"Forwarded\", \"TE\", \"x y\", \"Date\"]"
+        ),
+        &[
+            "13:23 `Via` is written by the server itself",
+            "13:36 `X-Forwarded-For` is written by the server itself",
+            "13:65 the value of `a` cannot stand in a header field [no control characters, and no space at either end]",
+            "14:9 `Content-Length` is written by the server itself",
+            "14:33 `A` is given twice",
+            "15:11 `Forwarded` is written by the server itself",
+            "15:24 `TE` is written by the server itself",
+            "15:30 `x y` is not the name of a header field",
+        ],
+    );
+    assert_told_of_site(
+        &format!("{ROUTE}request_headers = {{ add = {{ HOST = \"a\" }} }}"),
+        &["12:27 `add`: `Host` can only be `set`"],
+    );
+    assert_told_of_site(
+        &format!("{ROUTE}request_headers = {{ remove = [\"host\"] }}"),
+        &["12:30 `remove`: `Host` can only be `set`"],
+    );
+}
+
+#[test]
+fn every_field_of_requests_that_the_server_writes() {
+    for name in [
+        "connection",
+        "content-length",
+        "expect",
+        "forwarded",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "via",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "x-sendfile-type",
+    ] {
+        let told = format!("12:31 `{name}` is written by the server itself");
+        assert_told_of_site(
+            &format!("{ROUTE}request_headers = {{ remove = [\"{name}\"] }}"),
+            &[&told],
+        );
+    }
+}
+
+#[test]
+fn fields_of_responses_that_are_added() {
+    assert_told_of_site(
+        &format!(
+            "{ROUTE}[site.route.headers]\nset = {{ A = \"1\" }}\nadd = {{ a = \"1\", Date = \"1\" }}"
+        ),
+        &[
+            "14:9 `a` is given twice",
+            "14:18 `Date` is written by the server itself",
+        ],
+    );
+}
+
+#[test]
+fn what_cannot_be_rewritten() {
+    assert_told_of_site(
+        &format!(
+            "{ROUTE}[site.route.rewrite]\nlocation = {{ \"\" = \"/\", \"/a\" = \"/b c\" }}\n\
+             cookie_path = {{ \"a\" = \"/\", \"/b\" = \"/;c\", \"/d\" = \"\" }}\ncookie_domain = {{ \"\" = \"a\", \"b\" = \"*.c\" }}"
+        ),
+        &[
+            "13:14 `` cannot stand in `location` [no space, no control character, and something to look for]",
+            "13:31 `/b c` cannot stand in `location` [no space, no control character, and something to look for]",
+            "14:17 `a` cannot stand in `cookie_path` [a path starts with `/` and has no `;`]",
+            "14:35 `/;c` cannot stand in `cookie_path` [a path starts with `/` and has no `;`]",
+            "14:49 `` cannot stand in `cookie_path` [a path starts with `/` and has no `;`]",
+            "15:19 `` cannot stand in `cookie_domain` [a host name, which may have a dot before it]",
+            "15:35 `*.c` cannot stand in `cookie_domain` [a host name, which may have a dot before it]",
+        ],
+    );
+}
+
+#[test]
+fn requests_are_changed_for_upstreams_only() {
+    assert_told_of_site(
+        "root = \"/\"\n[[site.route]]\npath = \"/a\"\n[site.route.request_headers]\n[site.route.rewrite]\n[[site.route]]\npath = \"/b\"\n\
+         proxy = \"app\"\n[site.route.rewrite]",
+        &[
+            "12:1 `request_headers`: there is no `proxy` here",
+            "13:1 `rewrite`: there is no `proxy` here",
+        ],
+    );
+}

@@ -1,0 +1,458 @@
+//! `[[upstream]]`
+
+use super::super::upstream::{
+    At, Backend, Balance, Check, Forwarded, Protocol, ProxyProtocol, Sticky,
+};
+use super::*;
+
+pub(super) const UPSTREAM: &str = "[[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:9\"]\n";
+pub(super) const PHP: &str =
+    "[[upstream]]\nname = \"php\"\nprotocol = \"fastcgi\"\nto = [\"unix:/p\"]\n";
+
+fn upstream(lines: &str) -> Upstream {
+    let config = all(&format!("{UPSTREAM}{lines}"));
+    config.upstreams.into_iter().next().unwrap()
+}
+
+/// Lines of an upstream that begins on line 1, and has its own from line 4 on.
+#[track_caller]
+fn assert_told_of(lines: &str, expected: &[&str]) {
+    assert_told_in(&format!("{UPSTREAM}{lines}"), expected);
+}
+
+fn backend(at: &str) -> Backend {
+    Backend {
+        at: At::Address(at.parse().unwrap()),
+        weight: 1,
+        backup: false,
+        drain: false,
+    }
+}
+
+#[test]
+fn name_and_backends_are_enough() {
+    let expected = Upstream {
+        name: "app".to_owned(),
+        protocol: Protocol::Http,
+        to: vec![backend("127.0.0.1:9")],
+        balance: Balance::RoundRobin,
+        sticky: None,
+        connections: 256,
+        keep_alive: 32,
+        keep_alive_timeout: Duration::from_secs(30),
+        connect_timeout: Duration::from_secs(5),
+        first_byte_timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_secs(60),
+        queue: 1024,
+        queue_timeout: Duration::from_secs(10),
+        retries: 2,
+        fail_after: 1,
+        fail_for: Duration::from_secs(10),
+        slow_start: Duration::ZERO,
+        check: None,
+        buffer_requests: false,
+        forwarded: Forwarded::Both,
+        proxy_protocol: None,
+        sendfile_roots: Vec::new(),
+        temporary_roots: Vec::new(),
+        reproxy: Vec::new(),
+        resolve_interval: Duration::from_secs(30),
+    };
+    assert_eq!(upstream(""), expected);
+}
+
+#[test]
+fn every_value_of_an_upstream() {
+    let text = "
+[[upstream]]
+name = \"a-b_c.1\"
+protocol = \"scgi\"
+to = [\"unix:a.sock weight=3\", \"[::1]:81 backup\", \"App:82 drain\"]
+balance = \"carp\"
+sticky = \"header:X-User\"
+connections = 10
+keep_alive = 10
+keep_alive_timeout = \"1s\"
+connect_timeout = \"2s\"
+first_byte_timeout = \"3s\"
+idle_timeout = \"4s\"
+queue = 0
+queue_timeout = \"5s\"
+retries = 16
+fail_after = 6
+fail_for = \"7s\"
+slow_start = \"8s\"
+buffer_requests = true
+forwarded = \"x-forwarded\"
+proxy_protocol = \"v2\"
+sendfile_roots = [\"/a\", \"b\"]
+temporary_roots = [\"/c\"]
+reproxy = [\"app\"]
+resolve_interval = \"9s\"
+[upstream.check]
+path = \"/well?a=%20\"
+interval = \"1s\"
+timeout = \"500ms\"
+fall = 4
+rise = 5
+";
+    let expected = Upstream {
+        name: "a-b_c.1".to_owned(),
+        protocol: Protocol::Scgi,
+        to: vec![
+            Backend {
+                weight: 3,
+                ..backend("unix:a.sock")
+            },
+            Backend {
+                backup: true,
+                ..backend("[::1]:81")
+            },
+            Backend {
+                at: At::Name("app".to_owned(), 82),
+                drain: true,
+                ..backend("1")
+            },
+        ],
+        balance: Balance::Carp,
+        sticky: Some(Sticky::Header("x-user".to_owned())),
+        connections: 10,
+        keep_alive: 10,
+        keep_alive_timeout: Duration::from_secs(1),
+        connect_timeout: Duration::from_secs(2),
+        first_byte_timeout: Duration::from_secs(3),
+        idle_timeout: Duration::from_secs(4),
+        queue: 0,
+        queue_timeout: Duration::from_secs(5),
+        retries: 16,
+        fail_after: 6,
+        fail_for: Duration::from_secs(7),
+        slow_start: Duration::from_secs(8),
+        check: Some(Check {
+            path: Some("/well?a=%20".to_owned()),
+            interval: Duration::from_secs(1),
+            timeout: Duration::from_millis(500),
+            fall: 4,
+            rise: 5,
+        }),
+        buffer_requests: true,
+        forwarded: Forwarded::XForwarded,
+        proxy_protocol: Some(ProxyProtocol::V2),
+        sendfile_roots: vec!["/a".into(), "b".into()],
+        temporary_roots: vec!["/c".into()],
+        reproxy: vec!["app".to_owned()],
+        resolve_interval: Duration::from_secs(9),
+    };
+    let config = all(&format!("{text}{UPSTREAM}"));
+    assert_eq!(config.upstreams.len(), 2);
+    assert_eq!(config.upstreams[0], expected);
+}
+
+#[test]
+fn every_word_of_an_upstream() {
+    for (line, is_read) in [
+        (
+            "protocol = \"fastcgi\"",
+            upstream_is(|u| u.protocol == Protocol::Fastcgi),
+        ),
+        (
+            "protocol = \"ajp13\"",
+            upstream_is(|u| u.protocol == Protocol::Ajp13),
+        ),
+        (
+            "balance = \"least-connections\"",
+            upstream_is(|u| u.balance == Balance::LeastConnections),
+        ),
+        (
+            "balance = \"sqf\"",
+            upstream_is(|u| u.balance == Balance::LeastConnections),
+        ),
+        (
+            "balance = \"static\"",
+            upstream_is(|u| u.balance == Balance::Static),
+        ),
+        (
+            "balance = \"random-two\"",
+            upstream_is(|u| u.balance == Balance::RandomTwo),
+        ),
+        (
+            "sticky = \"cookie:SID\"",
+            upstream_is(|u| u.sticky == Some(Sticky::Cookie("SID".to_owned()))),
+        ),
+        (
+            "forwarded = \"forwarded\"",
+            upstream_is(|u| u.forwarded == Forwarded::Forwarded),
+        ),
+        (
+            "forwarded = \"off\"",
+            upstream_is(|u| u.forwarded == Forwarded::Off),
+        ),
+        (
+            "proxy_protocol = \"v1\"",
+            upstream_is(|u| u.proxy_protocol == Some(ProxyProtocol::V1)),
+        ),
+        (
+            "[upstream.check]",
+            upstream_is(|u| u.check.as_ref().is_some_and(|check| check.path.is_none())),
+        ),
+    ] {
+        assert!(is_read(upstream(line)), "{line}");
+    }
+}
+
+fn upstream_is(is: fn(&Upstream) -> bool) -> impl Fn(Upstream) -> bool {
+    move |upstream| is(&upstream)
+}
+
+#[test]
+fn few_connections_keep_fewer() {
+    assert_eq!(upstream("connections = 8").keep_alive, 8);
+    assert_told_of(
+        "connections = 8\nkeep_alive = 9",
+        &["5:14 `keep_alive` (9) is larger than `connections` (8)"],
+    );
+    assert_told_of(
+        "keep_alive = 257",
+        &[
+            "4:14 `keep_alive` (257) is larger than `connections` (256) [`connections` has its default here]",
+        ],
+    );
+}
+
+#[test]
+fn wrong_words_of_an_upstream() {
+    assert_told_of(
+        "protocol = \"https\"\nbalance = \"hash\"\nsticky = \"cookie\"\nforwarded = true\nproxy_protocol = \"v3\"",
+        &[
+            "4:12 `https` is no value of `protocol` [did you mean \"http\"?]",
+            "5:11 `hash` is no value of `balance` [one of `round-robin`, `least-connections`, `carp`, `static`, `random-two`]",
+            "6:10 `cookie` is no value of `sticky` [\"cookie:NAME\" or \"header:NAME\"]",
+            "7:13 expected a string, found boolean",
+            "8:18 `v3` is no value of `proxy_protocol` [did you mean \"v1\"?]",
+        ],
+    );
+    for sticky in ["cookie:", "cookie:a b", "header:a=b", "ip:", "Cookie:a"] {
+        let told =
+            format!("4:10 `{sticky}` is no value of `sticky` [\"cookie:NAME\" or \"header:NAME\"]");
+        assert_told_of(&format!("sticky = \"{sticky}\""), &[&told]);
+    }
+}
+
+#[test]
+fn quantities_of_an_upstream_at_the_edge() {
+    for (key, least, below, most, above) in [
+        ("connections", "32", "0", "65535", "65536"),
+        ("keep_alive", "0", "-1", "256", "65536"),
+        ("queue", "0", "-1", "1000000", "1000001"),
+        ("retries", "0", "-1", "16", "17"),
+        ("fail_after", "1", "0", "1000", "1001"),
+        (
+            "keep_alive_timeout",
+            "\"10ms\"",
+            "\"9ms\"",
+            "\"1d\"",
+            "\"25h\"",
+        ),
+        (
+            "connect_timeout",
+            "\"10ms\"",
+            "\"9ms\"",
+            "\"1h\"",
+            "\"61m\"",
+        ),
+        (
+            "first_byte_timeout",
+            "\"10ms\"",
+            "\"9ms\"",
+            "\"1d\"",
+            "\"25h\"",
+        ),
+        ("idle_timeout", "\"10ms\"", "\"9ms\"", "\"1d\"", "\"25h\""),
+        ("queue_timeout", "\"10ms\"", "\"9ms\"", "\"1h\"", "\"61m\""),
+        ("fail_for", "\"0s\"", "\"-1s\"", "\"1d\"", "\"25h\""),
+        ("slow_start", "\"0s\"", "\"-1s\"", "\"1h\"", "\"61m\""),
+        (
+            "resolve_interval",
+            "\"1s\"",
+            "\"999ms\"",
+            "\"1d\"",
+            "\"25h\"",
+        ),
+        (
+            "[upstream.check]\ninterval",
+            "\"10ms\"",
+            "\"9ms\"",
+            "\"1h\"",
+            "\"61m\"",
+        ),
+        (
+            "[upstream.check]\ntimeout",
+            "\"10ms\"",
+            "\"9ms\"",
+            "\"1h\"",
+            "\"61m\"",
+        ),
+        ("[upstream.check]\nfall", "1", "0", "100", "101"),
+        ("[upstream.check]\nrise", "1", "0", "100", "101"),
+    ] {
+        for good in [least, most] {
+            upstream(&format!("{key} = {good}"));
+        }
+        for bad in [below, above] {
+            let text = format!("{UPSTREAM}{key} = {bad}\n{SITE}");
+            let name = key.rsplit('\n').next().unwrap();
+            let messages = messages(&text);
+            assert_eq!(messages.len(), 1, "{text}");
+            assert!(
+                messages[0].starts_with(&format!("`{name}` ")),
+                "{messages:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn names_of_upstreams() {
+    assert_told_in(
+        "[[upstream]]\nto = [\"a:1\"]\n[[upstream]]\nname = \"a b\"\nto = [\"a:1\"]\n[[upstream]]\nname = \"\"\nto = [\"a:1\"]\n\
+         [[upstream]]\nname = \"a\"\nto = [\"a:1\"]\n[[upstream]]\nname = \"a\"\nto = [\"a:1\"]\n[[upstream]]\nnam = \"b\"\nto = [\"a:1\"]",
+        &[
+            "1:1 `name` is missing",
+            "4:8 `a b` is not the name of an upstream [letters, digits, `-`, `_` and `.`]",
+            "7:8 `` is not the name of an upstream [letters, digits, `-`, `_` and `.`]",
+            "13:8 upstream `a` is given twice [the first is on line 10]",
+            "16:1 unknown key `nam` [did you mean `name`?]",
+        ],
+    );
+}
+
+#[test]
+fn backends() {
+    let to = |to: &str| format!("[[upstream]]\nname = \"a\"\nto = {to}");
+    assert_told_in("[[upstream]]\nname = \"a\"", &["1:1 `to` is missing"]);
+    assert_told_in(&to("[]"), &["3:6 `to`: no backend is named"]);
+    assert_told_in(
+        &to("\"a:1\""),
+        &["3:6 expected an array of strings, found string [write [\"a:1\"]]"],
+    );
+    assert_told_in(
+        &to("[\"http://a:1/\", \"80\", \"b\", \"b:1 heavy\", \"B:1\", \"b:1 weight=2\"]"),
+        &[
+            "3:7 `http://a:1/` is not a backend [write \"a:1\", with a port: `protocol` says what is spoken, not `http://`]",
+            "3:22 `80` is not a backend [a port alone is no backend: for this machine write \"127.0.0.1:80\"]",
+            "3:28 `b` is not a backend [the port is missing, as in \"b:8080\"]",
+            "3:33 `b:1 heavy` is not a backend [`heavy` is none of `weight=N`, `backup` and `drain`]",
+            "3:53 `b:1 weight=2` names a backend a second time",
+        ],
+    );
+    for spare in ["[\"a:1 backup\"]", "[\"a:1 drain\", \"a:2 backup\"]"] {
+        assert_told_in(
+            &to(spare),
+            &["3:6 `to`: every backend is `backup` or `drain`"],
+        );
+    }
+    all(&to("[\"a:1 drain\", \"a:2 backup\", \"a:3\"]"));
+}
+
+#[test]
+fn names_of_other_servers_for_keys_of_upstreams() {
+    let config = all(
+        "[[upstream]]\nname = \"a\"\nbackends = [\"a:1\"]\nbalancer = \"sqf\"\nmax-pool-size = 64\nkeepalive = 2\n\
+         max_fails = 3\nfail_timeout = \"1m\"",
+    );
+    let upstream = &config.upstreams[0];
+    assert_eq!(
+        (upstream.to.len(), upstream.balance),
+        (1, Balance::LeastConnections)
+    );
+    assert_eq!((upstream.connections, upstream.keep_alive), (64, 2));
+    assert_eq!(
+        (upstream.fail_after, upstream.fail_for),
+        (3, Duration::from_secs(60))
+    );
+    assert_eq!(config.notes.len(), 6, "{:?}", config.notes);
+}
+
+#[test]
+fn checks() {
+    assert_told_of(
+        "check = true",
+        &["4:9 expected a table, found boolean [write `[upstream.check]`]"],
+    );
+    let help = "it starts with `/` and has no space, no control character and no `#`; others than ASCII are written as `%..`";
+    for path in ["", "well", "/a b", "/a#b", "/\u{e9}", "http://a/"] {
+        let told = format!("5:8 `{path}` cannot be asked for [{help}]");
+        assert_told_of(&format!("[upstream.check]\npath = \"{path}\""), &[&told]);
+    }
+}
+
+#[test]
+fn reproxying() {
+    let text = format!(
+        "{UPSTREAM}reproxy = [\"app\", \"php\", \"bb\", \"bb\", \"bbb\", 1]\n{PHP}[[upstream]]\nname = \"bb\"\nto = [\"a:1\"]"
+    );
+    assert_told_in(
+        &text,
+        &[
+            "4:12 `app` is this upstream itself",
+            "4:19 `php` is not of protocol http",
+            "4:32 `bb` is given twice",
+            "4:38 no upstream has the name `bbb` [did you mean \"bb\"?]",
+            "4:45 expected a string, found integer",
+        ],
+    );
+    // Later upstreams are known too, and one whose protocol is wrong is not blamed again.
+    let wrong = "[[upstream]]\nname = \"b\"\nprotocol = \"htp\"\nto = [\"a:1\"]";
+    assert_told_in(
+        &format!("{UPSTREAM}reproxy = [\"b\"]\n{wrong}"),
+        &["7:12 `htp` is no value of `protocol` [did you mean \"http\"?]"],
+    );
+}
+
+#[test]
+fn folders_of_upstreams_must_exist() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("levity.toml");
+    std::fs::create_dir(folder.path().join("www")).unwrap();
+    let lines = |lines: &str| {
+        std::fs::write(
+            &file,
+            format!("[[upstream]]\nname = \"a\"\nto = [\"unix:s\"]\n{lines}\n{SITE}root2 = 1\n"),
+        )
+        .unwrap();
+        let text = std::fs::read_to_string(&file)
+            .unwrap()
+            .replace("root2 = 1\n", "")
+            .replace("/srv", "www");
+        std::fs::write(&file, text).unwrap();
+        load(&file)
+    };
+    let shown = folder.path().display();
+    let messages = |lines: Result<Config, Errors>| -> Vec<String> {
+        lines
+            .unwrap_err()
+            .problems
+            .into_iter()
+            .map(|p| p.message)
+            .collect()
+    };
+    assert_eq!(
+        messages(lines(
+            "sendfile_roots = [\"www\", \"absent\", \"\"]\ntemporary_roots = [\"levity.toml\"]"
+        )),
+        [
+            format!("`sendfile_roots`: {shown}/absent does not exist"),
+            "`sendfile_roots`: not a path".to_owned(),
+            format!("`temporary_roots`: {shown}/levity.toml is not a folder"),
+        ]
+    );
+    let upstream = lines("sendfile_roots = [\"www\"]")
+        .unwrap()
+        .upstreams
+        .remove(0);
+    assert_eq!(upstream.sendfile_roots, [folder.path().join("www")]);
+    assert_eq!(
+        upstream.to[0].at,
+        At::Address(Address::Unix(folder.path().join("s")))
+    );
+}

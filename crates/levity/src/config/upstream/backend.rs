@@ -1,0 +1,191 @@
+//! One entry of `to`.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use crate::address::{Address, AddressError};
+
+use super::super::site::is_host_name;
+use super::{At, Backend};
+
+const WEIGHT_MAX: u32 = 1000;
+
+/// Reads `ADDRESS [weight=N] [backup] [drain]`, a relative socket path from `base`.
+///
+/// # Errors
+///
+/// What is wrong, or what to write.
+pub(super) fn parse(text: &str, base: Option<&Path>) -> Result<Backend, String> {
+    let mut words = text.split_ascii_whitespace();
+    let mut backend = Backend {
+        at: at(words.next().unwrap_or_default(), base)?,
+        weight: 1,
+        backup: false,
+        drain: false,
+    };
+    let mut seen = Vec::new();
+    for word in words {
+        let (name, value) = word
+            .split_once('=')
+            .map_or((word, None), |(name, value)| (name, Some(value)));
+        match (name, value) {
+            ("weight", Some(value)) => backend.weight = weight(value)?,
+            ("backup", None) => backend.backup = true,
+            ("drain", None) => backend.drain = true,
+            _ => {
+                return Err(format!(
+                    "`{word}` is none of `weight=N`, `backup` and `drain`"
+                ));
+            }
+        }
+        if seen.contains(&name) {
+            return Err(format!("`{name}` is given twice"));
+        }
+        seen.push(name);
+    }
+    Ok(backend)
+}
+
+fn weight(text: &str) -> Result<u32, String> {
+    number(text)
+        .filter(|weight| (1..=WEIGHT_MAX).contains(weight))
+        .ok_or_else(|| format!("`weight` is a number from 1 to {WEIGHT_MAX}"))
+}
+
+/// `u32::from_str` would also take `+1`.
+fn number(text: &str) -> Option<u32> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
+fn at(text: &str, base: Option<&Path>) -> Result<At, String> {
+    if text.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    if text.starts_with("unix:") {
+        return address(text, base);
+    }
+    if let Some((scheme, rest)) = text.split_once("://") {
+        let host = rest.split('/').next().unwrap_or(rest);
+        return Err(format!(
+            "write \"{host}\", with a port: `protocol` says what is spoken, not `{scheme}://`"
+        ));
+    }
+    let alone = text.strip_prefix(':').unwrap_or(text);
+    if number(alone).is_some() {
+        return Err(format!(
+            "a port alone is no backend: for this machine write \"127.0.0.1:{alone}\""
+        ));
+    }
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return Err(if text.contains('/') {
+            format!("for a Unix socket write \"unix:{text}\"")
+        } else {
+            format!("the port is missing, as in \"{text}:8080\"")
+        });
+    };
+    let number = self::port(port)?;
+    if host == "localhost" || host.contains(':') || host.parse::<Ipv4Addr>().is_ok() {
+        return address(text, base);
+    }
+    name(host).map(|name| At::Name(name, number))
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    number(text)
+        .and_then(|port| u16::try_from(port).ok())
+        .filter(|port| *port != 0)
+        .ok_or_else(|| format!("`{text}` is not a port from 1 to 65535"))
+}
+
+fn address(text: &str, base: Option<&Path>) -> Result<At, String> {
+    let address = text.parse().and_then(|address: Address| match base {
+        Some(base) => address.beneath(base),
+        None => Ok(address),
+    });
+    address
+        .map(At::Address)
+        .map_err(|error: AddressError| error.to_string())
+}
+
+/// A name whose last label is a number would be a wrong address, and no resolver knows it (RFC 1123
+/// section 2.1).
+fn name(host: &str) -> Result<String, String> {
+    let labels = host.strip_suffix('.').unwrap_or(host);
+    let last = labels.rsplit('.').next().unwrap_or(labels);
+    if !is_host_name(labels) || last.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("`{host}` is neither an IP address nor a host name"));
+    }
+    Ok(host.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        let Backend {
+            at,
+            weight,
+            backup,
+            drain,
+        } = parse(text, Some(Path::new("/etc"))).unwrap();
+        let at = match at {
+            At::Address(address) => address.to_string(),
+            At::Name(name, port) => format!("name {name} {port}"),
+        };
+        format!("{at} {weight} {backup} {drain}")
+    }
+
+    #[test]
+    fn forms_that_are_read() {
+        for (text, expected) in [
+            ("127.0.0.1:1", "127.0.0.1:1 1 false false"),
+            ("localhost:65535", "127.0.0.1:65535 1 false false"),
+            ("[::1]:80 weight=1000", "[::1]:80 1000 false false"),
+            ("unix:a.sock backup", "unix:/etc/a.sock 1 true false"),
+            ("unix:/a.sock", "unix:/a.sock 1 false false"),
+            ("App.Example:80", "name app.example 80 1 false false"),
+            ("a_b.:80  drain  weight=1", "name a_b. 80 1 false true"),
+            ("1.2.example:80", "name 1.2.example 80 1 false false"),
+        ] {
+            assert_eq!(shown(text), expected);
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_to_write() {
+        for (text, reason) in [
+            ("", "it is empty"),
+            ("http://a:80/x", "write \"a:80\", with a port"),
+            ("8080", "write \"127.0.0.1:8080\""),
+            (":8080", "write \"127.0.0.1:8080\""),
+            (
+                "example.org",
+                "the port is missing, as in \"example.org:8080\"",
+            ),
+            ("127.0.0.1", "the port is missing"),
+            ("/run/a.sock", "write \"unix:/run/a.sock\""),
+            ("unix:", "the path of the Unix socket is empty"),
+            ("a:0", "`0` is not a port from 1 to 65535"),
+            ("127.0.0.1:65536", "`65536` is not a port"),
+            ("[::1]:0", "`0` is not a port"),
+            ("a:+1", "`+1` is not a port"),
+            ("a:80/b", "`80/b` is not a port"),
+            ("::1:80", "in brackets"),
+            ("[::x]:80", "is not an IPv6 address"),
+            ("256.0.0.1:80", "neither an IP address nor a host name"),
+            ("a..b:80", "neither an IP address nor a host name"),
+            ("*.b:80", "neither an IP address nor a host name"),
+            ("a:80 weight=0", "a number from 1 to 1000"),
+            ("a:80 weight=1001", "a number from 1 to 1000"),
+            ("a:80 weight=+1", "a number from 1 to 1000"),
+            ("a:80 weight", "`weight` is none of"),
+            ("a:80 backup=1", "`backup=1` is none of"),
+            ("a:80 drain drain", "`drain` is given twice"),
+        ] {
+            let error = parse(text, None).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+}
