@@ -43,6 +43,7 @@ fn name_and_backends_are_enough() {
         connect_timeout: Duration::from_secs(5),
         first_byte_timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(60),
+        tunnel_timeout: Duration::from_secs(3600),
         queue: 1024,
         queue_timeout: Duration::from_secs(10),
         retries: 2,
@@ -76,6 +77,7 @@ keep_alive_timeout = \"1s\"
 connect_timeout = \"2s\"
 first_byte_timeout = \"3s\"
 idle_timeout = \"4s\"
+tunnel_timeout = \"9s\"
 queue = 0
 queue_timeout = \"5s\"
 retries = 16
@@ -122,6 +124,7 @@ rise = 5
         connect_timeout: Duration::from_secs(2),
         first_byte_timeout: Duration::from_secs(3),
         idle_timeout: Duration::from_secs(4),
+        tunnel_timeout: Duration::from_secs(9),
         queue: 0,
         queue_timeout: Duration::from_secs(5),
         retries: 16,
@@ -268,6 +271,7 @@ fn quantities_of_an_upstream_at_the_edge() {
             "\"25h\"",
         ),
         ("idle_timeout", "\"10ms\"", "\"9ms\"", "\"1d\"", "\"25h\""),
+        ("tunnel_timeout", "\"10ms\"", "\"9ms\"", "\"1d\"", "\"25h\""),
         ("queue_timeout", "\"10ms\"", "\"9ms\"", "\"1h\"", "\"61m\""),
         ("fail_for", "\"0s\"", "\"-1s\"", "\"1d\"", "\"25h\""),
         ("slow_start", "\"0s\"", "\"-1s\"", "\"1h\"", "\"61m\""),

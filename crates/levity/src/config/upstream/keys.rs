@@ -99,6 +99,12 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
         "Between two parts of an answer, and between two parts of a request that the backend takes.",
     ),
     key(
+        "tunnel_timeout",
+        SECONDS,
+        Some("1h"),
+        "How long nothing may pass either way once a connection has become a tunnel, as for WebSocket.",
+    ),
+    key(
         "queue",
         Kind::Count(bounds("0", "1000000")),
         Some("1024"),

@@ -120,6 +120,7 @@ fn upstream(
         connect_timeout: fields.duration("connect_timeout"),
         first_byte_timeout: fields.duration("first_byte_timeout"),
         idle_timeout: fields.duration("idle_timeout"),
+        tunnel_timeout: fields.duration("tunnel_timeout"),
         queue: fields.count("queue"),
         queue_timeout: fields.duration("queue_timeout"),
         retries: fields.count("retries"),
