@@ -44,9 +44,14 @@ impl Connection {
         })
     }
 
+    /// Whether it can be used after it was idle, at most for `age_max`.
+    pub fn is_fresh(&mut self, now: Instant, age_max: Duration) -> bool {
+        now.saturating_duration_since(self.idle_since) < age_max && self.is_quiet()
+    }
+
     /// Whether nothing has happened on it while it was idle: neither was it closed, nor is there
     /// anything to read. Costs no system call unless there was an event.
-    pub fn is_quiet(&mut self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         let mut byte = [0];
         let mut context = Context::from_waker(Waker::noop());
         matches!(

@@ -4,18 +4,21 @@
 //! over as soon as its head is here. What goes wrong before that may be tried again elsewhere.
 
 use std::rc::Rc;
+use std::time::Instant;
 
 use levity_wire::http1::{Method, Version};
 
 use super::answer::{Answer, News};
 use super::ask::Ask;
-use super::failure::Failure;
+use super::backend::{Backend, fingerprint};
+use super::failure::{Failure, Side};
 use super::head::Head;
-use super::pool::{Lease, NoPlace, Pool};
+use super::pool::{Lease, Pool, Wanted};
+use super::sticky::{self, Tie};
 use super::upload::Upload;
 use crate::body::Incoming;
 use crate::client::Client;
-use crate::config::upstream::Protocol;
+use crate::config::upstream::{Balance, Protocol};
 use crate::conn::Conn;
 use crate::parse::NoRequest;
 use crate::request::Request;
@@ -60,28 +63,36 @@ async fn ask(
     };
     expect(conn, &mut ask, &upload).await;
     let pool = conn.worker.pools.of(&proxy.upstream);
-    let mut tried = Vec::new();
+    let mut wanted = wanted(request, proxy);
     let mut last = None;
     for _ in 0..=proxy.upstream.settings.retries {
-        let lease = match place(&pool, &tried).await {
+        let lease = match place(&pool, &wanted).await {
             Ok(lease) => lease,
             Err(failure) => return leaving(last.unwrap_or(failure), &upload),
         };
         let (backend, is_reused) = (lease.backend().clone(), lease.is_reused);
         let failure = match attempt(conn, &mut ask, lease, upload).await {
-            Ok(answered) => return Ok(answered),
+            Ok((mut head, answer)) => {
+                proxy.upstream.succeeded(&backend, Instant::now());
+                tie(&mut head, &wanted, proxy, client, &backend);
+                return Ok((head, answer));
+            }
             Err((failure, back)) => {
                 upload = back;
                 failure
             }
         };
+        if failure.side == Side::Backend && !is_reused {
+            let reason = format_args!("{}", failure.reason);
+            proxy.upstream.failed(&backend, Instant::now(), reason);
+        }
         failure.tell(&proxy.upstream.settings.name, Some(&backend));
         if !(failure.may_be_tried_again(request) && upload.rewind()) {
             return leaving(failure, &upload);
         }
         // That an idle connection has ended says nothing of the backend.
         if !is_reused {
-            tried.push(backend.id);
+            wanted.tried.push(backend.id);
         }
         last = Some(failure);
     }
@@ -99,13 +110,36 @@ async fn expect(conn: &mut Conn, ask: &mut Ask<'_>, upload: &Upload) {
     }
 }
 
-async fn place(pool: &Rc<Pool>, tried: &[u64]) -> Result<Lease, Failure> {
-    match pool.place(tried).await {
-        // One backend alone is tried again: it may be back.
-        Err(NoPlace::Exhausted) => pool.place(&[]).await,
-        placed => placed,
+/// What decides which backend gets the request.
+fn wanted(request: &Request, proxy: &Proxy) -> Wanted {
+    let settings = &proxy.upstream.settings;
+    let tie = settings.sticky.as_ref().map_or(Tie::Free, |sticky| {
+        sticky::tie(sticky, request.headers_named(sticky::header(sticky)))
+    });
+    let key = match settings.balance {
+        Balance::Carp => fingerprint(&request.path),
+        _ => 0,
+    };
+    Wanted {
+        tried: Vec::new(),
+        tie,
+        key,
     }
-    .map_err(|none| {
+}
+
+/// Ties the client to the backend that has answered, where that is wanted.
+fn tie(head: &mut Head, wanted: &Wanted, proxy: &Proxy, client: &Client, backend: &Backend) {
+    let Some(sticky) = &proxy.upstream.settings.sticky else {
+        return;
+    };
+    let is_https = client.scheme == "https";
+    if let Some(cookie) = sticky::set_cookie(sticky, wanted.tie, backend.id, is_https) {
+        head.fields.add("Set-Cookie", cookie.as_bytes());
+    }
+}
+
+async fn place(pool: &Rc<Pool>, wanted: &Wanted) -> Result<Lease, Failure> {
+    pool.place(wanted).await.map_err(|none| {
         let failure = Failure::of_place(none);
         failure.tell(&pool.upstream().settings.name, None);
         failure

@@ -16,7 +16,9 @@ use tokio::time;
 
 use super::Upstream;
 use super::backend::Backend;
+use super::balance::{self, Balancer, Candidate};
 use super::connection::Connection;
+use super::sticky::Tie;
 
 /// A worker's view of an upstream.
 pub struct Pool {
@@ -27,12 +29,26 @@ pub struct Pool {
     seen: RefCell<Arc<Vec<Arc<Backend>>>>,
     /// Requests that wait for a connection, in their order; some may have given up.
     waiting: RefCell<VecDeque<Waiting>>,
-    turn: Cell<usize>,
+    balancer: RefCell<Balancer>,
+    /// Kept for their allocations.
+    usable: RefCell<Vec<usize>>,
+    candidates: RefCell<Vec<Candidate>>,
+}
+
+/// What a request asks of a pool.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The backends that it was tried at.
+    pub tried: Vec<u64>,
+    /// Where its client belongs.
+    pub tie: Tie,
+    /// What it asks for, as a number.
+    pub key: u64,
 }
 
 /// A request that waits.
 struct Waiting {
-    tried: Vec<u64>,
+    wanted: Wanted,
     answer: oneshot::Sender<Result<Lease, NoPlace>>,
 }
 
@@ -49,8 +65,8 @@ pub struct Member {
     /// Whose connections these are.
     pub backend: Arc<Backend>,
     idle: RefCell<VecDeque<Connection>>,
-    /// Connections that exist or are being made, idle ones among them.
-    connections: Cell<usize>,
+    /// Connections that are in use or are being made.
+    busy: Cell<u32>,
 }
 
 /// Why there is no connection.
@@ -70,7 +86,6 @@ pub struct Lease {
     pool: Rc<Pool>,
     member: Rc<Member>,
     connection: Option<Connection>,
-    is_kept: bool,
     /// The connection has carried a request before.
     pub is_reused: bool,
 }
@@ -85,11 +100,13 @@ impl Pool {
                 idle: settings.keep_alive.div_ceil(workers),
                 queue: settings.queue.div_ceil(workers),
             },
-            upstream,
             members: RefCell::default(),
             seen: RefCell::default(),
             waiting: RefCell::default(),
-            turn: Cell::new(0),
+            balancer: RefCell::new(Balancer::new(settings.balance)),
+            usable: RefCell::default(),
+            candidates: RefCell::default(),
+            upstream,
         }
     }
 
@@ -98,16 +115,16 @@ impl Pool {
         &self.upstream
     }
 
-    /// Takes a place at a backend that is not among `tried`, with an idle connection if there is one.
+    /// Takes a place at a backend, with an idle connection if there is one.
     /// Waits for it, behind others who wait.
-    pub async fn place(self: &Rc<Self>, tried: &[u64]) -> Result<Lease, NoPlace> {
+    pub async fn place(self: &Rc<Self>, wanted: &Wanted) -> Result<Lease, NoPlace> {
         self.look_again();
         if self.waiting.borrow().is_empty()
-            && let Some(lease) = self.take(tried)?
+            && let Some(lease) = self.take(wanted)?
         {
             return Ok(lease);
         }
-        let answer = self.wait(tried)?;
+        let answer = self.wait(wanted)?;
         let patience = self.upstream.settings.queue_timeout;
         match time::timeout(patience, answer).await {
             Ok(answer) => answer.expect("who waits is answered"),
@@ -116,7 +133,7 @@ impl Pool {
     }
 
     /// Joins those who wait.
-    fn wait(&self, tried: &[u64]) -> Result<oneshot::Receiver<Result<Lease, NoPlace>>, NoPlace> {
+    fn wait(&self, wanted: &Wanted) -> Result<oneshot::Receiver<Result<Lease, NoPlace>>, NoPlace> {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() >= self.bounds.queue {
             waiting.retain(|one| !one.answer.is_closed());
@@ -126,7 +143,7 @@ impl Pool {
         }
         let (answer, receiver) = oneshot::channel();
         waiting.push_back(Waiting {
-            tried: tried.to_vec(),
+            wanted: wanted.clone(),
             answer,
         });
         Ok(receiver)
@@ -141,14 +158,14 @@ impl Pool {
             if one.answer.is_closed() {
                 continue;
             }
-            match self.take(&one.tried).transpose() {
+            match self.take(&one.wanted).transpose() {
                 Some(answer) => {
                     // A lease that nobody takes any more is handed on as it is dropped.
                     let _ = one.answer.send(answer);
                     break;
                 }
                 None => {
-                    let others_may = !one.tried.is_empty();
+                    let others_may = !one.wanted.tried.is_empty() || one.wanted.tie != Tie::Free;
                     passed_over.push(one);
                     if !others_may {
                         break;
@@ -164,35 +181,61 @@ impl Pool {
     }
 
     /// A place that is free now; `None` when all are taken.
-    fn take(self: &Rc<Self>, tried: &[u64]) -> Result<Option<Lease>, NoPlace> {
+    fn take(self: &Rc<Self>, wanted: &Wanted) -> Result<Option<Lease>, NoPlace> {
+        let now = Instant::now();
+        let backends = self.seen.borrow();
         let members = self.members.borrow();
-        let usable: Vec<_> = members
-            .iter()
-            .filter(|member| !tried.contains(&member.backend.id))
-            .collect();
+        let mut usable = self.usable.borrow_mut();
+        let (tried, tied) = (&wanted.tried, wanted.tie.backend());
+        let are_up = balance::usable(&backends, now, tried, tied, &mut usable);
         if usable.is_empty() {
             return Err(NoPlace::Exhausted);
         }
-        let first = self.turn.get();
-        self.turn.set(first.wrapping_add(1));
-        for at in 0..usable.len() {
-            let member = usable[(first + at) % usable.len()];
-            let connection = member.take_idle(self.upstream.settings.keep_alive_timeout);
-            if connection.is_none() && member.connections.get() >= self.bounds.connections {
+        usable.retain(|&at| members[at].has_room(self.bounds.connections));
+        while let Some(at) = self.choose(&members, &usable, wanted, now) {
+            let member = &members[usable[at]];
+            if are_up && !member.backend.begin(now, self.trial_max()) {
+                // Another request is trying whether it is back.
+                usable.swap_remove(at);
                 continue;
             }
-            if connection.is_none() {
-                member.connections.set(member.connections.get() + 1);
-            }
+            let connection = member.take_idle(now, self.upstream.settings.keep_alive_timeout);
             return Ok(Some(Lease {
                 pool: self.clone(),
                 member: member.clone(),
                 is_reused: connection.is_some(),
-                is_kept: false,
                 connection,
             }));
         }
         Ok(None)
+    }
+
+    /// Which of the members at these places gets the request.
+    fn choose(
+        &self,
+        members: &[Rc<Member>],
+        usable: &[usize],
+        wanted: &Wanted,
+        now: Instant,
+    ) -> Option<usize> {
+        let slow_start = self.upstream.settings.slow_start;
+        let mut candidates = self.candidates.borrow_mut();
+        candidates.clear();
+        candidates.extend(usable.iter().map(|&at| Candidate {
+            id: members[at].backend.id,
+            share: members[at].backend.share(now, slow_start),
+            busy: members[at].busy.get(),
+        }));
+        match wanted.tie {
+            Tie::Key(key) => balance::rendezvous(&candidates, key),
+            _ => self.balancer.borrow_mut().choose(&candidates, wanted.key),
+        }
+    }
+
+    /// How long a backend may take to show whether it is back.
+    fn trial_max(&self) -> Duration {
+        let settings = &self.upstream.settings;
+        settings.connect_timeout + settings.first_byte_timeout
     }
 
     /// Takes over a list of backends that has changed. Connections to those that are gone live until
@@ -216,16 +259,10 @@ impl Pool {
     }
 
     /// Closes idle connections that were closed at the other end, or have been idle for too long.
-    pub fn sweep(self: &Rc<Self>, now: Instant) {
+    pub fn sweep(&self, now: Instant) {
         let age_max = self.upstream.settings.keep_alive_timeout;
-        let gone: usize = self
-            .members
-            .borrow()
-            .iter()
-            .map(|member| member.sweep(now, age_max))
-            .sum();
-        for _ in 0..gone {
-            self.hand_on();
+        for member in self.members.borrow().iter() {
+            member.sweep(now, age_max);
         }
     }
 }
@@ -235,30 +272,29 @@ impl Member {
         Self {
             backend,
             idle: RefCell::default(),
-            connections: Cell::new(0),
+            busy: Cell::new(0),
         }
     }
 
-    /// Tells how many connections it has closed.
-    fn sweep(&self, now: Instant, age_max: Duration) -> usize {
-        let mut idle = self.idle.borrow_mut();
-        let before = idle.len();
-        idle.retain_mut(|connection| {
-            now.saturating_duration_since(connection.idle_since) < age_max && connection.is_quiet()
-        });
-        let gone = before - idle.len();
-        self.connections.set(self.connections.get() - gone);
-        gone
+    fn has_room(&self, connections_max: usize) -> bool {
+        (self.busy.get() as usize) < connections_max
     }
 
-    /// The connection that was used last, so that those which are not needed grow old.
-    fn take_idle(&self, age_max: Duration) -> Option<Connection> {
+    /// Closes idle connections that are of no more use.
+    fn sweep(&self, now: Instant, age_max: Duration) {
+        let mut idle = self.idle.borrow_mut();
+        idle.retain_mut(|connection| connection.is_fresh(now, age_max));
+    }
+
+    /// The connection that was used last, so that those which are not needed grow old. Counts one more in
+    /// use in any case.
+    fn take_idle(&self, now: Instant, age_max: Duration) -> Option<Connection> {
+        self.busy.set(self.busy.get() + 1);
         let mut idle = self.idle.borrow_mut();
         while let Some(mut connection) = idle.pop_back() {
-            if connection.idle_since.elapsed() < age_max && connection.is_quiet() {
+            if connection.is_fresh(now, age_max) {
                 return Some(connection);
             }
-            self.connections.set(self.connections.get() - 1);
         }
         None
     }
@@ -292,7 +328,8 @@ impl Lease {
         Ok(())
     }
 
-    /// Keeps the connection for another request, if there is room among the idle ones.
+    /// Keeps the connection for another request, if there is room among the idle ones: together with
+    /// those in use they are never more than may be open.
     pub fn keep(mut self) {
         let mut idle = self.member.idle.borrow_mut();
         if idle.len() < self.pool.bounds.idle
@@ -300,18 +337,14 @@ impl Lease {
         {
             connection.idle_since = Instant::now();
             idle.push_back(connection);
-            self.is_kept = true;
         }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // An idle connection still counts, but whoever waits can have it.
-        if !self.is_kept {
-            let connections = &self.member.connections;
-            connections.set(connections.get() - 1);
-        }
+        let busy = &self.member.busy;
+        busy.set(busy.get() - 1);
         self.pool.hand_on();
     }
 }

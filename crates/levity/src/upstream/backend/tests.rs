@@ -1,0 +1,247 @@
+use std::sync::Barrier;
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+
+use super::*;
+use crate::config::upstream::At;
+
+const FAIL_FOR: Duration = Duration::from_secs(10);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn at(address: &str) -> Backend {
+    let address: Address = address.parse().expect("address");
+    let entry = upstream::Backend {
+        at: At::Address(address.clone()),
+        weight: 3,
+        backup: false,
+        drain: false,
+    };
+    Backend::new(address, &entry)
+}
+
+fn backend() -> Backend {
+    at("127.0.0.1:9000")
+}
+
+/// Long enough after the start that earlier times exist.
+fn now() -> Instant {
+    start() + Duration::from_secs(1000)
+}
+
+fn taken_out(now: Instant) -> Backend {
+    let backend = backend();
+    assert!(backend.failed(now, 1, FAIL_FOR));
+    backend
+}
+
+#[test]
+fn ids_are_what_they_were_in_every_release() {
+    // The published test vectors of FNV-1a.
+    assert_eq!(fingerprint(b""), 0xcbf2_9ce4_8422_2325);
+    assert_eq!(fingerprint(b"a"), 0xaf63_dc4c_8601_ec8c);
+    assert_eq!(fingerprint(b"foobar"), 0x8594_4171_f739_67e8);
+    for address in ["127.0.0.1:9000", "[::1]:80", "unix:/run/app.sock"] {
+        assert_eq!(at(address).id, fingerprint(address.as_bytes()));
+    }
+    assert_eq!(at("[0:0:0:0:0:0:0:1]:80").id, at("[::1]:80").id);
+}
+
+#[test]
+fn a_standing_survives_its_word() {
+    for standing in [
+        Standing::WELL,
+        Standing::In {
+            failures: u16::MAX,
+            first_ms: Standing::MS_MASK,
+        },
+        Standing::Out { until_ms: 7 },
+        Standing::Trial {
+            until_ms: Standing::MS_MASK,
+        },
+    ] {
+        assert_eq!(Standing::of_word(standing.word()), standing);
+    }
+}
+
+#[test]
+fn failures_in_a_row_take_it_out_once() {
+    let (backend, now) = (backend(), now());
+    assert!(!backend.failed(now, 3, FAIL_FOR));
+    assert!(!backend.failed(now + SECOND, 3, FAIL_FOR));
+    assert!(backend.is_up(now + SECOND));
+    assert!(backend.failed(now + 2 * SECOND, 3, FAIL_FOR));
+    assert!(!backend.is_up(now + 2 * SECOND));
+    assert!(!backend.failed(now + 2 * SECOND, 3, FAIL_FOR));
+    assert_eq!(
+        backend.back_at(now + 3 * SECOND),
+        Some(now + 2 * SECOND + FAIL_FOR)
+    );
+}
+
+#[test]
+fn old_failures_are_forgotten() {
+    let (backend, now) = (backend(), now());
+    assert!(!backend.failed(now, 2, FAIL_FOR));
+    let later = now + FAIL_FOR + SECOND;
+    assert!(!backend.failed(later, 2, FAIL_FOR));
+    assert!(backend.failed(later + SECOND, 2, FAIL_FOR));
+}
+
+#[test]
+fn a_success_breaks_the_row() {
+    let (backend, now) = (backend(), now());
+    for _ in 0..5 {
+        assert!(!backend.failed(now, 2, FAIL_FOR));
+        assert!(!backend.succeeded(now), "it was not out");
+    }
+    assert!(backend.is_up(now));
+}
+
+#[test]
+fn late_failures_do_not_put_the_return_off() {
+    let now = now();
+    let backend = taken_out(now);
+    for seconds in 1..10 {
+        backend.failed(now + seconds * SECOND, 1, FAIL_FOR);
+    }
+    assert!(!backend.is_up(now + FAIL_FOR - SECOND));
+    assert!(backend.is_up(now + FAIL_FOR));
+}
+
+#[test]
+fn a_trial_that_succeeds_brings_it_back() {
+    let now = now();
+    let backend = taken_out(now);
+    let later = now + FAIL_FOR;
+    assert!(backend.is_up(later));
+    assert!(backend.begin(later, SECOND));
+    assert!(!backend.is_up(later), "one at a time");
+    assert!(backend.succeeded(later), "tells that it is back");
+    assert!(backend.is_up(later));
+    assert!(!backend.succeeded(later));
+}
+
+#[test]
+fn a_trial_that_fails_takes_it_out_again_silently() {
+    let now = now();
+    let backend = taken_out(now);
+    let later = now + FAIL_FOR;
+    assert!(backend.begin(later, SECOND));
+    assert!(!backend.failed(later, 5, FAIL_FOR), "it was out already");
+    assert!(!backend.is_up(later + FAIL_FOR - SECOND));
+    assert!(backend.is_up(later + FAIL_FOR));
+}
+
+#[test]
+fn a_trial_that_tells_nothing_is_given_to_another() {
+    let now = now();
+    let backend = taken_out(now);
+    let later = now + FAIL_FOR;
+    assert!(backend.begin(later, SECOND));
+    assert!(!backend.is_up(later + SECOND / 2));
+    assert!(backend.is_up(later + SECOND));
+    assert!(backend.begin(later + SECOND, SECOND));
+    assert!(!backend.is_up(later + SECOND));
+}
+
+#[test]
+fn what_is_in_needs_no_trial_and_what_is_out_gets_none_early() {
+    let now = now();
+    let backend = backend();
+    assert!((0..3).all(|_| backend.begin(now, SECOND)));
+    assert!(backend.failed(now, 1, FAIL_FOR));
+    assert!(!backend.begin(now + SECOND, SECOND));
+    assert_eq!(backend.back_at(now), Some(now + FAIL_FOR));
+}
+
+#[test]
+fn only_one_of_many_threads_gets_the_trial() {
+    const THREADS: usize = 8;
+    for round in 0..200 {
+        let now = now() + round * SECOND;
+        let backend = taken_out(now);
+        let (barrier, trials) = (Barrier::new(THREADS), AtomicUsize::new(0));
+        let later = now + FAIL_FOR;
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    barrier.wait();
+                    // As a request does: is it up, and if so, may I?
+                    if backend.is_up(later) && backend.begin(later, SECOND) {
+                        trials.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(trials.load(Ordering::Relaxed), 1);
+        assert!(backend.succeeded(later));
+    }
+}
+
+#[test]
+fn only_one_of_many_failures_says_that_it_took_it_out() {
+    const THREADS: usize = 8;
+    let (backend, now) = (backend(), now());
+    let told = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..1000 {
+                    if backend.failed(now, 5000, FAIL_FOR) {
+                        told.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(told.load(Ordering::Relaxed), 1);
+    assert!(!backend.is_up(now));
+}
+
+#[test]
+fn checks_have_the_last_word() {
+    let now = now();
+    let backend = taken_out(now);
+    assert!(backend.set_well(false, now));
+    assert!(!backend.set_well(false, now));
+    assert!(!backend.is_up(now + FAIL_FOR));
+    assert_eq!(backend.back_at(now), None);
+    assert!(backend.set_well(true, now));
+    assert!(backend.is_up(now), "failures before the check are over");
+    assert!(!backend.set_well(true, now));
+}
+
+#[test]
+fn the_share_rises_evenly_after_a_return() {
+    let (backend, now) = (backend(), now());
+    let full = 3 * SHARE_OF_WEIGHT;
+    assert_eq!(backend.share(now, FAIL_FOR), full, "it was never away");
+    assert!(backend.set_well(false, now));
+    assert!(backend.set_well(true, now));
+    assert_eq!(backend.share(now, FAIL_FOR), 1);
+    assert_eq!(backend.share(now + FAIL_FOR / 2, FAIL_FOR), full / 2);
+    assert_eq!(backend.share(now + FAIL_FOR, FAIL_FOR), full);
+    assert_eq!(backend.share(now, Duration::ZERO), full);
+    let trial = taken_out(now);
+    assert!(trial.succeeded(now + FAIL_FOR));
+    assert_eq!(trial.share(now + FAIL_FOR + SECOND, 4 * SECOND), full / 4);
+}
+
+#[test]
+fn health_can_be_taken_over() {
+    let now = now();
+    let known = taken_out(now);
+    let new = backend().with_health_of(&known);
+    assert!(!new.is_up(now));
+    assert!(new.is_up(now + FAIL_FOR));
+}
+
+#[test]
+fn endless_times_do_not_overflow() {
+    let (backend, now) = (backend(), now());
+    assert!(backend.failed(now, 1, Duration::MAX));
+    assert!(!backend.is_up(now + FAIL_FOR));
+    assert!(backend.back_at(now).is_some());
+    backend.succeeded(now);
+    assert!(backend.share(now + SECOND, Duration::MAX) >= 1);
+}

@@ -1,0 +1,293 @@
+//! Who gets a request: which backends may, and which of them does.
+//!
+//! [`usable`] says who may, [`Balancer::choose`] picks one. Each worker has its own balancer and knows
+//! its own requests only: with enough of them the sums come out right, and nobody waits for anybody.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::backend::Backend;
+use crate::config::upstream::Balance;
+
+/// Turns that a balancer may be advanced by before it begins.
+const ADVANCE_MAX: usize = 64;
+
+/// Turns that are kept of backends that are no candidates now.
+const ABSENT_MAX: usize = 64;
+
+/// Replaces the content of `usable` by the places in `backends` of those that may get a request. In
+/// this order, the first rule that finds any:
+///
+/// 1. the backend `sticky`, to which the client is tied, if it is up, also one that drains;
+/// 2. those that are up and neither backups nor draining;
+/// 3. backups that are up and not draining;
+/// 4. when nothing is up, whichever may be tried again soonest, backup or not, unless it drains. An
+///    answer is worth an attempt. Those of which only a check can tell come last.
+///
+/// Never one that was `tried` for this request already, so in the end there is none.
+///
+/// Returns whether they are up: the one that is chosen may then need a [trial](Backend::begin). What
+/// is not up is asked without.
+pub fn usable(
+    backends: &[Arc<Backend>],
+    now: Instant,
+    tried: &[u64],
+    sticky: Option<u64>,
+    usable: &mut Vec<usize>,
+) -> bool {
+    let is_up = |backend: &Backend| backend.is_up(now);
+    let rules: [&dyn Fn(&Backend) -> bool; 3] = [
+        &|backend| sticky == Some(backend.id) && is_up(backend),
+        &|backend| !backend.backup && !backend.drain && is_up(backend),
+        &|backend| backend.backup && !backend.drain && is_up(backend),
+    ];
+    let fresh = || {
+        let places = backends.iter().enumerate();
+        places.filter(|(_, backend)| !tried.contains(&backend.id))
+    };
+    usable.clear();
+    for rule in rules {
+        let fits = fresh().filter(|(_, backend)| rule(backend));
+        usable.extend(fits.map(|(place, _)| place));
+        if !usable.is_empty() {
+            return true;
+        }
+    }
+    let waiting = || fresh().filter(|(_, backend)| !backend.drain);
+    // `None`, which is before all times, would come first.
+    let due = |backend: &Backend| {
+        let back_at = backend.back_at(now);
+        (back_at.is_none(), back_at)
+    };
+    let soonest = waiting().map(|(_, backend)| due(backend)).min();
+    let first = waiting().filter(|(_, backend)| Some(due(backend)) == soonest);
+    usable.extend(first.map(|(place, _)| place));
+    false
+}
+
+/// A backend that may get a request, as one worker sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// [`Backend::id`]
+    pub id: u64,
+    /// [`Backend::share`]; at least 1.
+    pub share: u32,
+    /// Requests that this worker has in hand there.
+    pub busy: u32,
+}
+
+/// Picks one of the candidates. One worker's.
+#[derive(Debug)]
+pub struct Balancer {
+    balance: Balance,
+    turns: Turns,
+    random: Random,
+}
+
+impl Balancer {
+    /// One that begins at a place of its own, so that workers do not all begin with the same backend.
+    #[must_use]
+    pub fn new(balance: Balance) -> Self {
+        Self::seeded(balance, RandomState::new().build_hasher().finish())
+    }
+
+    fn seeded(balance: Balance, seed: u64) -> Self {
+        Self {
+            balance,
+            turns: Turns::default(),
+            random: Random(seed),
+        }
+    }
+
+    /// The place of the one that gets the next request; `None` only if there is none. `key` is what
+    /// the request asks for as a number, such as [`fingerprint`](super::backend::fingerprint) of its
+    /// path, and matters to [`Balance::Carp`] alone.
+    pub fn choose(&mut self, candidates: &[Candidate], key: u64) -> Option<usize> {
+        if candidates.len() < 2 && self.balance != Balance::RoundRobin {
+            return (!candidates.is_empty()).then_some(0);
+        }
+        match self.balance {
+            Balance::RoundRobin => self.in_turn(candidates, |_| true),
+            Balance::LeastConnections => self.least_busy(candidates),
+            Balance::Carp => rendezvous(candidates, key),
+            Balance::Static => Some(0),
+            Balance::RandomTwo => self.random_two(candidates),
+        }
+    }
+
+    fn in_turn(
+        &mut self,
+        candidates: &[Candidate],
+        takes_part: impl Fn(&Candidate) -> bool,
+    ) -> Option<usize> {
+        if self.turns.is_new() {
+            let advance = self.random.below(candidates.len().min(ADVANCE_MAX) as u64);
+            for _ in 0..advance {
+                self.turns.next(candidates, |_| true);
+            }
+        }
+        self.turns.next(candidates, takes_part)
+    }
+
+    fn least_busy(&mut self, candidates: &[Candidate]) -> Option<usize> {
+        let least = candidates.iter().copied().reduce(less_busy)?;
+        self.in_turn(candidates, |one| is_as_busy(one, &least))
+    }
+
+    /// Both are picked by share. With that, and the first taken where neither is busier, shares hold
+    /// also while there is little to do.
+    fn random_two(&mut self, candidates: &[Candidate]) -> Option<usize> {
+        let first = self.pick(candidates, None)?;
+        let second = self.pick(candidates, Some(first)).unwrap_or(first);
+        let (one, other) = (&candidates[first], &candidates[second]);
+        let is_other = less_busy(*one, *other).id == other.id;
+        Some(if is_other { second } else { first })
+    }
+
+    /// One at random, by share.
+    fn pick(&mut self, candidates: &[Candidate], without: Option<usize>) -> Option<usize> {
+        let shares = || {
+            let places = candidates.iter().enumerate();
+            let others = places.filter(move |&(place, _)| Some(place) != without);
+            others.map(|(place, candidate)| (place, u64::from(candidate.share)))
+        };
+        let total = shares().map(|(_, share)| share).sum();
+        let mut left = self.random.below(total);
+        for (place, share) in shares() {
+            if left < share {
+                return Some(place);
+            }
+            left -= share;
+        }
+        None
+    }
+}
+
+/// The place of the candidate that `key` belongs to: rendezvous hashing by weight. When a candidate
+/// leaves, only its keys move, to the others by their shares; when one joins, only what becomes its
+/// own. `None` only if there is no candidate.
+///
+/// Source: Mosko, Schinazi and others, "Weighted Distributed Hash Tables"; the score is
+/// `-share / ln(hash)`.
+pub fn rendezvous(candidates: &[Candidate], key: u64) -> Option<usize> {
+    let score = |candidate: &Candidate| -> f64 {
+        let hash = mix(mix(key) ^ candidate.id);
+        // 53 bits, the middle of each step: within 0 and 1, and neither.
+        let unit = ((hash >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        f64::from(candidate.share) / -unit.ln()
+    };
+    let scores = candidates.iter().map(score).enumerate();
+    let best = scores.reduce(|best, next| if next.1 > best.1 { next } else { best });
+    best.map(|(place, _)| place)
+}
+
+/// The one with fewer requests for its share; the first if neither has.
+fn less_busy(one: Candidate, other: Candidate) -> Candidate {
+    let (left, right) = (per_share(&one, &other), per_share(&other, &one));
+    if right < left { other } else { one }
+}
+
+fn is_as_busy(one: &Candidate, other: &Candidate) -> bool {
+    per_share(one, other) == per_share(other, one)
+}
+
+/// `busy / share`, times what both shares have in common: no rounding makes equal what is not.
+fn per_share(one: &Candidate, other: &Candidate) -> u64 {
+    u64::from(one.busy) * u64::from(other.share)
+}
+
+/// Smooth weighted round-robin, as in nginx: at each turn all gain their share, and the one that has
+/// most is picked and pays what all gained. Of weights 5, 1, 1 comes a a b a c a a, and not a a a a a b c.
+#[derive(Debug, Default)]
+struct Turns {
+    /// In the order of the candidates, as far as they were seen.
+    known: Vec<Turn>,
+}
+
+/// What one has to its credit. It stays while the backend is away, so that those of the others need
+/// no change.
+#[derive(Debug)]
+struct Turn {
+    id: u64,
+    credit: i64,
+}
+
+impl Turns {
+    fn is_new(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    fn next(
+        &mut self,
+        candidates: &[Candidate],
+        takes_part: impl Fn(&Candidate) -> bool,
+    ) -> Option<usize> {
+        if self.known.len() > candidates.len() + ABSENT_MAX {
+            self.forget_absent(candidates);
+        }
+        let mut total = 0;
+        let mut best: Option<(usize, usize, i64)> = None;
+        let mut at = 0;
+        for (place, candidate) in candidates.iter().enumerate() {
+            if !takes_part(candidate) {
+                continue;
+            }
+            at = self.find(candidate.id, at);
+            let turn = &mut self.known[at];
+            turn.credit += i64::from(candidate.share);
+            total += i64::from(candidate.share);
+            if best.is_none_or(|(_, _, credit)| turn.credit > credit) {
+                best = Some((place, at, turn.credit));
+            }
+        }
+        let (place, at, _) = best?;
+        self.known[at].credit -= total;
+        Some(place)
+    }
+
+    /// Where the turn of `id` is; made if there is none. Looks from `from` on first: candidates come in
+    /// the same order each time, so one pass finds all.
+    fn find(&mut self, id: u64, from: usize) -> usize {
+        let (before, behind) = self.known.split_at(from.min(self.known.len()));
+        let is_it = |turn: &Turn| turn.id == id;
+        let found = behind.iter().position(is_it).map(|place| from + place);
+        if let Some(at) = found.or_else(|| before.iter().position(is_it)) {
+            return at;
+        }
+        self.known.push(Turn { id, credit: 0 });
+        self.known.len() - 1
+    }
+
+    /// Names that are looked up again and again may bring ever new addresses.
+    fn forget_absent(&mut self, candidates: &[Candidate]) {
+        self.known
+            .retain(|turn| candidates.iter().any(|candidate| candidate.id == turn.id));
+    }
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014). For spreading, not for secrets.
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// From 0 to `bound` - 1; 0 for a bound of 0.
+    fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+/// The finishing step of SplitMix64: every bit of the result depends on every bit given.
+fn mix(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! What ties a client to a backend: a cookie that names it, or the value of a header.
+//!
+//! The cookie's value is [`Backend::id`](super::backend::Backend::id) in hexadecimal. It says nothing
+//! else and is not a secret: whoever can guess a backend's address can recognise it, and whoever sends
+//! another chooses another of the same upstream, which any client may.
+
+use super::backend::fingerprint;
+use crate::config::upstream::Sticky;
+
+/// Hexadecimal digits of an id.
+const DIGITS: usize = 16;
+
+/// Where a request wants to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tie {
+    /// Nowhere in particular.
+    Free,
+    /// To the backend of this id, if there is one.
+    Backend(u64),
+    /// To where [`rendezvous`](super::balance::rendezvous) of this key leads.
+    Key(u64),
+}
+
+impl Tie {
+    /// The backend that it names.
+    pub fn backend(self) -> Option<u64> {
+        match self {
+            Self::Backend(id) => Some(id),
+            Self::Free | Self::Key(_) => None,
+        }
+    }
+}
+
+/// The name of the request header, in lower case, whose values [`tie`] reads.
+pub fn header(sticky: &Sticky) -> &str {
+    match sticky {
+        Sticky::Cookie(_) => "cookie",
+        Sticky::Header(name) => name,
+    }
+}
+
+/// What ties a request whose [`header`] has these values. Cookies that are not ours or not whole are
+/// passed over. Does not allocate.
+pub fn tie<'v>(sticky: &Sticky, values: impl IntoIterator<Item = &'v [u8]>) -> Tie {
+    let mut values = values.into_iter();
+    match sticky {
+        Sticky::Cookie(name) => values
+            .flat_map(|line| line.split(|&byte| byte == b';'))
+            .filter_map(|pair| value_of(pair, name))
+            .find_map(id)
+            .map_or(Tie::Free, Tie::Backend),
+        Sticky::Header(_) => values
+            .next()
+            .filter(|value| !value.is_empty())
+            .map_or(Tie::Free, |value| Tie::Key(fingerprint(value))),
+    }
+}
+
+/// The value of the `Set-Cookie` that ties a client to the backend `chosen`; `None` when it is tied
+/// so already, or by no cookie. `https` is whether the client speaks it: then its browser is told to
+/// send the cookie over nothing else.
+///
+/// It lasts as long as the browser's session, and no script sees it (RFC 6265, 4.1.2).
+pub fn set_cookie(sticky: &Sticky, tie: Tie, chosen: u64, https: bool) -> Option<String> {
+    let Sticky::Cookie(name) = sticky else {
+        return None;
+    };
+    let secure = if https { "; Secure" } else { "" };
+    (tie != Tie::Backend(chosen))
+        .then(|| format!("{name}={chosen:016x}; Path=/; HttpOnly; SameSite=Lax{secure}"))
+}
+
+/// One `name=value` of a cookie line. Names differ by case (RFC 6265, 5.4).
+fn value_of<'v>(pair: &'v [u8], name: &str) -> Option<&'v [u8]> {
+    let value = pair
+        .trim_ascii_start()
+        .strip_prefix(name.as_bytes())?
+        .strip_prefix(b"=")?;
+    Some(value.trim_ascii_end())
+}
+
+/// Exactly as it is written: nothing that another reader could take for something else.
+fn id(value: &[u8]) -> Option<u64> {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let text = std::str::from_utf8(value).ok()?;
+    let is_id = value.len() == DIGITS && value.iter().all(is_digit);
+    is_id.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cookie() -> Sticky {
+        Sticky::Cookie("route".into())
+    }
+
+    fn of(lines: &[&str]) -> Tie {
+        tie(&cookie(), lines.iter().map(|line| line.as_bytes()))
+    }
+
+    #[test]
+    fn a_cookie_names_a_backend() {
+        let named = Tie::Backend(0x0123_4567_89ab_cdef);
+        for lines in [
+            &["route=0123456789abcdef"][..],
+            &["a=b; route=0123456789abcdef; c=d"],
+            &["a=b;route=0123456789abcdef ;c=d"],
+            &["a=b", "x; =; ;;route=0123456789abcdef"],
+            &["route=junk; route=0123456789abcdef; route=1111111111111111"],
+            &["\u{e9}=\u{e9}; route=0123456789abcdef"],
+        ] {
+            assert_eq!(of(lines), named, "{lines:?}");
+        }
+        assert_eq!(named.backend(), Some(0x0123_4567_89ab_cdef));
+    }
+
+    #[test]
+    fn junk_ties_to_nothing() {
+        for line in [
+            "",
+            "route",
+            "route=",
+            "route=0123456789abcde",
+            "route=0123456789abcdef0",
+            "route=0123456789ABCDEF",
+            "route=+123456789abcdef",
+            "route=\"0123456789abcdef\"",
+            "route =0123456789abcdef",
+            "Route=0123456789abcdef",
+            "xroute=0123456789abcdef",
+            "route2=0123456789abcdef",
+            "route=0123456789abcd\u{e9}",
+            "a=\"; b=\" route=0123456789abcdef",
+        ] {
+            assert_eq!(of(&[line]), Tie::Free, "{line}");
+        }
+        assert_eq!(of(&[]), Tie::Free);
+        assert_eq!(Tie::Free.backend(), None);
+    }
+
+    #[test]
+    fn a_cookie_is_set_when_it_names_another() {
+        let set = |tie, https| set_cookie(&cookie(), tie, 0xab, https);
+        let line = "route=00000000000000ab; Path=/; HttpOnly; SameSite=Lax";
+        assert_eq!(set(Tie::Free, false).as_deref(), Some(line));
+        assert_eq!(set(Tie::Backend(1), false).as_deref(), Some(line));
+        assert_eq!(set(Tie::Backend(0xab), false), None);
+        let secure = format!("{line}; Secure");
+        assert_eq!(set(Tie::Free, true), Some(secure));
+    }
+
+    #[test]
+    fn what_is_set_is_read_again() {
+        for chosen in [0, 1, u64::MAX, fingerprint(b"127.0.0.1:80")] {
+            let line = set_cookie(&cookie(), Tie::Free, chosen, true).expect("set");
+            let (pair, _) = line.split_once(';').expect("attributes");
+            assert_eq!(of(&[pair]), Tie::Backend(chosen));
+        }
+    }
+
+    #[test]
+    fn a_header_is_a_key_and_sets_no_cookie() {
+        let sticky = Sticky::Header("x-user".into());
+        assert_eq!(header(&sticky), "x-user");
+        assert_eq!(header(&cookie()), "cookie");
+        let of = |values: &[&str]| tie(&sticky, values.iter().map(|value| value.as_bytes()));
+        assert_eq!(of(&["ann"]), Tie::Key(fingerprint(b"ann")));
+        assert_ne!(of(&["ann"]), of(&["bob"]));
+        assert_eq!(of(&["ann", "bob"]), of(&["ann"]));
+        assert_eq!(of(&[]), Tie::Free);
+        assert_eq!(of(&[""]), Tie::Free);
+        assert_eq!(of(&["ann"]).backend(), None);
+        assert_eq!(set_cookie(&sticky, of(&["ann"]), 1, true), None);
+    }
+}

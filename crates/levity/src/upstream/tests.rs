@@ -1,0 +1,82 @@
+use std::time::Duration;
+
+use super::*;
+use crate::config::upstream::{self, Balance, Forwarded, Protocol};
+
+/// Settings of an upstream whose backends are at `to`; `drain` behind one means what it does in the file.
+pub fn settings(to: &[&str]) -> config::Upstream {
+    let entry = |text: &&str| {
+        let (text, drain) = match text.strip_suffix(" drain") {
+            Some(text) => (text, true),
+            None => (*text, false),
+        };
+        let at = match text.parse() {
+            Ok(address) => At::Address(address),
+            Err(_) => At::Name(text.to_owned(), 80),
+        };
+        upstream::Backend {
+            at,
+            weight: 1,
+            backup: false,
+            drain,
+        }
+    };
+    config::Upstream {
+        name: "app".into(),
+        protocol: Protocol::Http,
+        to: to.iter().map(entry).collect(),
+        balance: Balance::RoundRobin,
+        sticky: None,
+        connections: 16,
+        keep_alive: 4,
+        keep_alive_timeout: Duration::from_secs(60),
+        connect_timeout: Duration::from_secs(5),
+        first_byte_timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_secs(60),
+        queue: 16,
+        queue_timeout: Duration::from_secs(5),
+        retries: 1,
+        fail_after: 2,
+        fail_for: Duration::from_secs(10),
+        slow_start: Duration::ZERO,
+        check: None,
+        buffer_requests: false,
+        forwarded: Forwarded::Both,
+        proxy_protocol: None,
+        sendfile_roots: Vec::new(),
+        temporary_roots: Vec::new(),
+        reproxy: Vec::new(),
+        resolve_interval: Duration::from_secs(10),
+    }
+}
+
+fn upstream(to: &[&str]) -> Upstream {
+    Upstream::new(settings(to)).expect("upstream")
+}
+
+#[test]
+fn the_only_backend_is_never_taken_out() {
+    let now = Instant::now();
+    for to in [
+        &["127.0.0.1:1"][..],
+        &["127.0.0.1:1", "127.0.0.1:2 drain", "127.0.0.1:3 drain"],
+    ] {
+        let upstream = upstream(to);
+        let backends = upstream.backends();
+        (0..10).for_each(|_| upstream.failed(&backends[0], now, format_args!("refused")));
+        assert!(backends[0].is_up(now), "{to:?}");
+    }
+}
+
+#[test]
+fn one_of_several_is_taken_out_and_comes_back() {
+    let now = Instant::now();
+    let upstream = upstream(&["127.0.0.1:1", "127.0.0.1:2"]);
+    let backends = upstream.backends();
+    upstream.failed(&backends[0], now, format_args!("refused"));
+    assert!(backends[0].is_up(now));
+    upstream.failed(&backends[0], now, format_args!("refused"));
+    assert!(!backends[0].is_up(now) && backends[1].is_up(now));
+    upstream.succeeded(&backends[0], now);
+    assert!(backends[0].is_up(now));
+}
