@@ -31,26 +31,33 @@ pub enum Socket {
     Unix(std::os::unix::net::UnixListener),
 }
 
-enum Listener {
+struct Listener {
+    /// As the configuration has it.
+    address: Address,
+    socket: Listening,
+}
+
+enum Listening {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 impl Listener {
-    fn new(socket: Socket) -> io::Result<Self> {
-        Ok(match socket {
-            Socket::Tcp(tcp) => Self::Tcp(TcpListener::from_std(tcp)?),
-            Socket::Unix(unix) => Self::Unix(UnixListener::from_std(unix)?),
-        })
+    fn new(address: Address, socket: Socket) -> io::Result<Self> {
+        let socket = match socket {
+            Socket::Tcp(tcp) => Listening::Tcp(TcpListener::from_std(tcp)?),
+            Socket::Unix(unix) => Listening::Unix(UnixListener::from_std(unix)?),
+        };
+        Ok(Self { address, socket })
     }
 
     async fn accept(&self) -> io::Result<(Stream, Option<IpAddr>)> {
-        match self {
-            Self::Tcp(listener) => {
+        match &self.socket {
+            Listening::Tcp(listener) => {
                 let (tcp, peer) = listener.accept().await?;
                 Ok((Stream::Tcp(tcp), Some(peer.ip().to_canonical())))
             }
-            Self::Unix(listener) => {
+            Listening::Unix(listener) => {
                 let (unix, _) = listener.accept().await?;
                 Ok((Stream::Unix(unix), None))
             }
@@ -68,7 +75,7 @@ impl Listeners {
     /// Starts to accept on `sockets`.
     pub fn add(&mut self, worker: &Rc<Worker>, sockets: Vec<(Address, Socket)>) {
         for (address, socket) in sockets {
-            match Listener::new(socket) {
+            match Listener::new(address.clone(), socket) {
                 Ok(listener) => {
                     let (close, closed) = oneshot::channel();
                     let accepting = accept(worker.clone(), listener, closed);
@@ -124,18 +131,21 @@ async fn accept_one(worker: &Rc<Worker>, listener: &Listener) {
     let place = worker.places.clone().acquire_owned().await;
     let place = place.expect("the places are never closed");
     let accepted = listener.accept().await;
-    take(worker, accepted, place).await;
+    take(worker, listener, accepted, place).await;
 }
 
 async fn take(
     worker: &Rc<Worker>,
+    listener: &Listener,
     accepted: io::Result<(Stream, Option<IpAddr>)>,
     place: OwnedSemaphorePermit,
 ) {
     Step::Accept.enter();
     match accepted {
         Ok((stream, peer)) => {
-            let conn = Conn::new(worker.clone(), stream, peer, place);
+            let mut conn = Conn::new(worker.clone(), stream, peer, place);
+            // Asked anew each time: a reload may have changed it.
+            conn.has_proxy_head = worker.service().config.has_proxy_head(&listener.address);
             let number = conn.number as u64;
             task::spawn_local(Watched::new(number, serve(conn)));
         }

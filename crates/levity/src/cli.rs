@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use serde_json::json;
 
 use crate::address::Address;
-use crate::config::{self, Config, Errors, PlaceDisk, Site, Symlinks, keys};
+use crate::config::{self, Config, Errors, Listen, PlaceDisk, Site, Symlinks, keys};
 use crate::timing;
 use crate::top;
 
@@ -73,7 +73,7 @@ pub struct Overrides {
 impl Overrides {
     fn apply(&self, mut config: Config) -> Config {
         if !self.listen.is_empty() {
-            config.listen.clone_from(&self.listen);
+            config.listen = self.listen.iter().cloned().map(Listen::from).collect();
         }
         if let Some(engine) = &self.engine {
             config.disk.engine.clone_from(engine);
@@ -617,7 +617,10 @@ mod tests {
         let folder = Folder::new();
         let plan = levity(&["serve", folder.path()]).plan();
         assert!(plan.serve && !plan.guard && plan.source.is_none());
-        assert_eq!(plan.config.listen, ["127.0.0.1:8080".parse().unwrap()]);
+        assert_eq!(
+            plan.config.listen,
+            ["127.0.0.1:8080".parse::<Address>().unwrap().into()]
+        );
         assert_eq!(plan.config.disk.entry_ttl, Duration::ZERO);
         let [site] = &plan.config.sites[..] else {
             panic!("one site")
@@ -684,10 +687,8 @@ mod tests {
         ];
         let plan = levity(&[&["run", "-c", &file, "--guard"], &flags[..]].concat()).plan();
         let beaten = |config: &Config| {
-            assert_eq!(
-                config.listen,
-                ["127.0.0.1:0".parse().unwrap(), "unix:s".parse().unwrap()]
-            );
+            let listen = ["127.0.0.1:0", "unix:s"].map(|text| text.parse::<Address>().unwrap());
+            assert_eq!(config.listen, listen.map(Listen::from));
             assert_eq!(
                 (config.disk.engine.as_str(), config.server.workers),
                 ("sendfile", Some(3))

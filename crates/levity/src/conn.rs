@@ -36,6 +36,8 @@ pub struct Conn {
     pub stream: Stream,
     /// The client's address; none on a Unix socket.
     pub peer: Option<IpAddr>,
+    /// Whether it begins with a head of the PROXY protocol, which has not been read yet.
+    pub has_proxy_head: bool,
     /// Bytes that arrived and are not parsed yet; no allocation while idle.
     pub inbox: Vec<u8>,
     /// Trips to the disk that found nothing.
@@ -71,6 +73,7 @@ impl Conn {
             worker,
             stream,
             peer,
+            has_proxy_head: false,
             inbox: Vec::new(),
             absences: Absences::default(),
             timer,

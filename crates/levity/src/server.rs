@@ -257,7 +257,7 @@ impl Server {
         let mut bound = config
             .listen
             .iter()
-            .map(|address| listen::bind(address, count))
+            .map(|listen| listen::bind(&listen.address, count))
             .collect::<io::Result<Vec<_>>>()?;
 
         let worker_stats: Vec<_> = (0..count)
@@ -439,9 +439,9 @@ impl Server {
 
     fn swap(&mut self, service: Service) -> io::Result<()> {
         let (config, old) = (&service.config, &self.service.config);
-        if config.server != old.server || !same_disk(&config.disk, &old.disk) {
+        if config.server.workers != old.server.workers || !same_disk(&config.disk, &old.disk) {
             return Err(io::Error::other(
-                "[server], and [disk] but for entry_ttl, chunk and direct, change with a restart only",
+                "server.workers, and [disk] but for entry_ttl, chunk, direct and spool, change with a restart only",
             ));
         }
         if config.limits.connections != old.limits.connections {
@@ -449,11 +449,9 @@ impl Server {
                 "limits.connections changes with a restart only",
             ));
         }
-        let is_new = |address: &&Address| !self.listens_on(address);
-        let mut bound = config
-            .listen
-            .iter()
-            .filter(is_new)
+        let addresses = config.listen.iter().map(|listen| &listen.address);
+        let mut bound = addresses
+            .filter(|address| !self.listens_on(address))
             .map(|address| listen::bind(address, self.workers.len()))
             .collect::<io::Result<Vec<_>>>()?;
         let log = (config.log != old.log)
@@ -465,7 +463,7 @@ impl Server {
 
         // From here on nothing fails: a bad reload changes nothing.
         self.disk.set_open_age_max(config.disk.entry_ttl);
-        let gone = |bound: &mut Bound| !config.listen.contains(&bound.configured);
+        let gone = |bound: &mut Bound| !config.listens_on(&bound.configured);
         let close: Vec<_> = self.listening.extract_if(.., gone).collect();
         let service = Arc::new(service);
         self.tell(|| Message::Reload {
@@ -528,6 +526,7 @@ fn same_disk(new: &config::Disk, old: &config::Disk) -> bool {
     new.entry_ttl = old.entry_ttl;
     new.chunk_bytes = old.chunk_bytes;
     new.direct = old.direct;
+    new.spool.clone_from(&old.spool);
     new == *old
 }
 

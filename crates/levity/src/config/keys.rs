@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use super::upstream::keys as upstream;
-use super::{limits, value};
+use super::{SPOOL, limits, value};
 
 /// Names that `disk.engine` takes. `auto` picks one by trying.
 pub const ENGINES: &[&str] = &[
@@ -116,12 +116,21 @@ pub const TABLES: &[Table] = &[
         path: "server",
         repeated: false,
         doc: "The process.",
-        keys: &[key(
-            "workers",
-            Kind::Count(WORKERS),
-            Some("auto"),
-            "Event loops, each with its own thread. `\"auto\"` is one per core that the process may use.",
-        )],
+        keys: &[
+            key(
+                "workers",
+                Kind::Count(WORKERS),
+                Some("auto"),
+                "Event loops, each with its own thread. `\"auto\"` is one per core that the process may use.",
+            ),
+            key(
+                "trusted_proxies",
+                Kind::Names,
+                Some("[]"),
+                "Networks such as `\"10.0.0.0/8\"`, and addresses, whose word on who the client is counts: what they \
+                 say in `Forwarded` and `X-Forwarded-*` is taken and passed on.",
+            ),
+        ],
     },
     Table {
         path: "disk",
@@ -206,6 +215,12 @@ pub const TABLES: &[Table] = &[
                  systems, nor for files behind a symbolic link or with a second name: these stay on `entry_ttl`, and so does \
                  what was not found.",
             ),
+            key(
+                "spool",
+                PATH,
+                Some(SPOOL),
+                "The folder for request bodies that do not fit into memory; see `limits.body_memory`.",
+            ),
         ],
     },
     Table {
@@ -256,13 +271,22 @@ pub const TABLES: &[Table] = &[
         path: "listen",
         repeated: true,
         doc: "Where clients connect; `127.0.0.1:8080` when there is none.",
-        keys: &[key(
-            "address",
-            ADDRESS,
-            None,
-            "`PORT` or `:PORT` for every address of the machine, IPv4 and IPv6; `ADDRESS:PORT`, `[IPv6]:PORT`, \
-             `localhost:PORT` (127.0.0.1), or `unix:PATH`. Port 0 lets the kernel choose. Required.",
-        )],
+        keys: &[
+            key(
+                "address",
+                ADDRESS,
+                None,
+                "`PORT` or `:PORT` for every address of the machine, IPv4 and IPv6; `ADDRESS:PORT`, `[IPv6]:PORT`, \
+                 `localhost:PORT` (127.0.0.1), or `unix:PATH`. Port 0 lets the kernel choose. Required.",
+            ),
+            key(
+                "proxy_protocol",
+                Kind::Boolean,
+                Some("false"),
+                "Whether connections begin with a head of the PROXY protocol, version 1 or 2, which tells who the client is. \
+                 A reload changes it for new connections.",
+            ),
+        ],
     },
     Table {
         path: "site",

@@ -52,8 +52,11 @@ limits! {
     head_bytes: usize = size(Size, "16KiB", "128B".."1MiB"),
     /// Header fields in one request.
     headers: usize = count(Count, "100", "1".."1000"),
-    /// A request's body, which is read and thrown away; a longer one is answered 413.
+    /// A request's body; a longer one is answered 413. Where files answer, it is read and thrown away.
     body_bytes: usize = size(Size, "1MiB", "0B".."1TiB"),
+    /// How much of a request's body is kept in memory where `buffer_requests` is on; the rest goes to a
+    /// file of `disk.spool`.
+    body_memory: usize = size(Size, "64KiB", "0B".."1GiB"),
     /// Open client connections of the process. `"auto"` takes what `RLIMIT_NOFILE` leaves after the
     /// files that the server itself keeps open.
     connections: Option<usize> = auto_count(Count, "auto", "1".."10000000"),

@@ -6,6 +6,7 @@
 mod headers;
 pub mod keys;
 mod limits;
+mod network;
 mod pattern;
 mod problem;
 mod proxying;
@@ -29,6 +30,7 @@ use toml::de::DeTable;
 
 pub use keys::ENGINES;
 pub use limits::Limits;
+pub use network::Network;
 pub use pattern::Pattern;
 pub use problem::{Errors, Place, Problem};
 pub use upstream::{Proxying, Rewrite, Upstream};
@@ -58,7 +60,7 @@ pub struct Config {
     /// `[limits]`
     pub limits: Limits,
     /// Where clients connect; never empty.
-    pub listen: Vec<Address>,
+    pub listen: Vec<Listen>,
     /// In the order of the file.
     pub sites: Vec<Site>,
     /// In the order of the file.
@@ -72,6 +74,27 @@ pub struct Config {
 pub struct Server {
     /// Event loops; `None` is one per core.
     pub workers: Option<usize>,
+    /// Whose word on who the client is counts.
+    pub trusted_proxies: Vec<Network>,
+}
+
+/// `[[listen]]`: where clients connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// The address, each once, but for port 0.
+    pub address: Address,
+    /// Whether connections begin with a head of the PROXY protocol.
+    pub proxy_protocol: bool,
+}
+
+impl From<Address> for Listen {
+    /// Without the PROXY protocol.
+    fn from(address: Address) -> Self {
+        Self {
+            address,
+            proxy_protocol: false,
+        }
+    }
 }
 
 /// `[disk]`: how files are read.
@@ -101,6 +124,8 @@ pub struct Disk {
     pub entry_ttl: Duration,
     /// What tells of changes before that.
     pub watch: Watch,
+    /// The folder for request bodies that do not fit into memory.
+    pub spool: PathBuf,
 }
 
 /// What tells of changes to files.
@@ -138,6 +163,9 @@ pub struct PlaceDisk {
     /// Whether reads go past the page cache.
     pub direct: Option<Direct>,
 }
+
+/// Where bodies go when `disk.spool` is not given.
+const SPOOL: &str = "/var/tmp";
 
 /// Reads with `O_DIRECT` start and end at multiples of the largest logical block in use.
 pub const CHUNK_STEP_BYTES: usize = 4096;
@@ -278,6 +306,19 @@ pub struct Headers {
 }
 
 impl Config {
+    /// Whether clients connect to `address`.
+    #[must_use]
+    pub fn listens_on(&self, address: &Address) -> bool {
+        self.listen.iter().any(|listen| listen.address == *address)
+    }
+
+    /// Whether connections to `address`, as it is written, begin with a head of the PROXY protocol.
+    #[must_use]
+    pub fn has_proxy_head(&self, address: &Address) -> bool {
+        let mut listen = self.listen.iter();
+        listen.any(|listen| listen.proxy_protocol && listen.address == *address)
+    }
+
     /// The engines that sites and routes name, each once.
     pub fn place_engines(&self) -> BTreeSet<&str> {
         fn of_site(site: &Site) -> Vec<&str> {
@@ -368,9 +409,7 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
 fn config(root: &Fields<'_>) -> Config {
     let listen = listen(root);
     Config {
-        server: Server {
-            workers: root.child("server").auto_count("workers"),
-        },
+        server: server(&root.child("server")),
         disk: disk(&root.child("disk")),
         log: log(&root.child("log")),
         admin: admin(&root.child("admin"), &listen),
@@ -382,30 +421,62 @@ fn config(root: &Fields<'_>) -> Config {
     }
 }
 
-fn listen(root: &Fields<'_>) -> Vec<Address> {
-    let mut seen: Vec<(Address, usize)> = Vec::new();
+fn server(fields: &Fields<'_>) -> Server {
+    Server {
+        workers: fields.auto_count("workers"),
+        trusted_proxies: trusted_proxies(fields),
+    }
+}
+
+fn trusted_proxies(fields: &Fields<'_>) -> Vec<Network> {
+    let mut networks = Vec::new();
+    for Text { text, span } in fields.names("trusted_proxies").unwrap_or_default() {
+        match text.parse() {
+            Ok(network) => networks.push(network),
+            Err(help) => {
+                let message = format!("`{text}` is not a network");
+                fields.reader.report(&span, message, Some(help));
+            }
+        }
+    }
+    networks
+}
+
+fn listen(root: &Fields<'_>) -> Vec<Listen> {
+    let mut seen: Vec<(Listen, usize)> = Vec::new();
     for fields in root.children("listen") {
         site::required(&fields, "address");
+        let proxy_protocol = fields.boolean("proxy_protocol").unwrap_or(false);
         let Some(address) = address(&fields, "address") else {
             continue;
         };
-        let first = seen
-            .iter()
-            .find(|(other, _)| *other == address && !address.is_ephemeral());
-        if let Some((_, line)) = first {
-            let help = format!("the first is on line {line}");
-            fields.report(
-                "address",
-                format_args!("{address} is given twice"),
-                Some(help),
-            );
+        let listen = Listen {
+            address,
+            proxy_protocol,
+        };
+        let same = |(other, _): &&(Listen, usize)| other.address == listen.address;
+        if let Some((first, line)) = seen.iter().find(same) {
+            repeated(&fields, &listen, first, *line);
         }
-        seen.push((address, fields.reader.line(&fields.span_of("address"))));
+        seen.push((listen, fields.reader.line(&fields.span_of("address"))));
     }
     if seen.is_empty() {
-        return vec![Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)))];
+        let address = Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)));
+        return vec![address.into()];
     }
-    seen.into_iter().map(|(address, _)| address).collect()
+    seen.into_iter().map(|(listen, _)| listen).collect()
+}
+
+/// Port 0 may be asked for often, but who accepts there is told by address what to expect.
+fn repeated(fields: &Fields<'_>, listen: &Listen, first: &Listen, line: usize) {
+    let address = &listen.address;
+    let help = Some(format!("the first is on line {line}"));
+    if !address.is_ephemeral() {
+        fields.report("address", format_args!("{address} is given twice"), help);
+    } else if listen.proxy_protocol != first.proxy_protocol {
+        let message = format_args!("the other {address} has it the other way");
+        fields.report("proxy_protocol", message, help);
+    }
 }
 
 fn address(fields: &Fields<'_>, name: &str) -> Option<Address> {
@@ -426,7 +497,7 @@ fn address(fields: &Fields<'_>, name: &str) -> Option<Address> {
     address.map_err(refuse).ok()
 }
 
-fn admin(fields: &Fields<'_>, listen: &[Address]) -> Option<Address> {
+fn admin(fields: &Fields<'_>, listen: &[Listen]) -> Option<Address> {
     let address = address(fields, "listen")?;
     let short = fields.text("listen").is_some_and(|given| {
         given
@@ -438,7 +509,7 @@ fn admin(fields: &Fields<'_>, listen: &[Address]) -> Option<Address> {
     if short {
         let help = "write 127.0.0.1:PORT, or [::]:PORT for everyone".to_owned();
         fields.report("listen", "a port alone would let everyone in", Some(help));
-    } else if listen.contains(&address) && !address.is_ephemeral() {
+    } else if listen.iter().any(|listen| listen.address == address) && !address.is_ephemeral() {
         fields.report("listen", format_args!("clients connect to {address}"), None);
     }
     Some(address)
@@ -468,6 +539,7 @@ fn disk(fields: &Fields<'_>) -> Disk {
             Some("inotify") => Watch::Inotify,
             _ => Watch::Off,
         },
+        spool: fields.folder("spool").unwrap_or_else(|| SPOOL.into()),
     };
     let fits = disk.threads > disk.stat_threads || disk.stat_threads.is_none();
     if fits && let Err(error) = disk.settings().check() {

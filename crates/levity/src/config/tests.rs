@@ -1,3 +1,4 @@
+mod files;
 mod proxying;
 mod upstream;
 
@@ -38,6 +39,10 @@ fn assert_told_in(text: &str, expected: &[&str]) {
     assert_told(&format!("{text}\n{SITE}"), expected);
 }
 
+fn listen_at(text: &str) -> Listen {
+    text.parse::<Address>().unwrap().into()
+}
+
 fn all(tables: &str) -> Config {
     parse(&format!("{tables}\n{SITE}")).unwrap()
 }
@@ -69,7 +74,8 @@ fn defaults() {
         listen,
         ..
     } = Config::default();
-    assert_eq!(server.workers, None);
+    assert_eq!((server.workers, server.trusted_proxies), (None, Vec::new()));
+    assert_eq!(disk.spool, Path::new("/var/tmp"));
     assert_eq!(disk.engine, "auto");
     assert_eq!(
         (
@@ -95,13 +101,14 @@ fn defaults() {
         }
     );
     assert_eq!(admin, None);
-    assert_eq!(listen, ["127.0.0.1:8080".parse().unwrap()]);
+    assert_eq!(listen, [listen_at("127.0.0.1:8080")]);
     assert_eq!(limits.header_timeout, Duration::from_secs(10));
     assert_eq!(
         (limits.request_line_bytes, limits.head_bytes),
         (8 << 10, 16 << 10)
     );
     assert_eq!((limits.headers, limits.connections), (100, None));
+    assert_eq!((limits.body_bytes, limits.body_memory), (1 << 20, 64 << 10));
     assert_eq!(limits, Limits::default());
 }
 
@@ -178,6 +185,7 @@ fn every_value() {
     let text = "
 [server]
 workers = 2
+trusted_proxies = [\"10.0.0.0/8\", \"::1\"]
 [disk]
 engine = \"io_uring\"
 threads = 64
@@ -191,6 +199,7 @@ queue = 1_000
 dead_after = \"10s\"
 entry_ttl = \"0s\"
 watch = \"inotify\"
+spool = \"/srv/spool\"
 [log]
 access = \"./access.log\"
 format = \"json\"
@@ -200,8 +209,10 @@ listen = \"unix:admin.sock\"
 [limits]
 idle_timeout = \"2m\"
 connections = 5000
+body_memory = \"1GiB\"
 [[listen]]
 address = \"8080\"
+proxy_protocol = true
 [[listen]]
 address = \"[::1]:8081\"
 [[site]]
@@ -226,7 +237,11 @@ headers = { set = { \"X-B\" = \"1\", \"X-A\" = \"2\" }, remove = [\"ETag\"] }
 root = \"/srv/b\"
 ";
     let config = parse(text).unwrap();
-    assert_eq!(config.server.workers, Some(2));
+    let server = Server {
+        workers: Some(2),
+        trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
+    };
+    assert_eq!(config.server, server);
     let expected = Disk {
         engine: "io_uring".to_owned(),
         threads: Some(64),
@@ -240,6 +255,7 @@ root = \"/srv/b\"
         dead_after: Duration::from_secs(10),
         entry_ttl: Duration::ZERO,
         watch: Watch::Inotify,
+        spool: "/srv/spool".into(),
     };
     assert_eq!(config.disk, expected);
     assert_eq!(
@@ -253,10 +269,12 @@ root = \"/srv/b\"
     assert_eq!(config.admin, Some(Address::Unix("admin.sock".into())));
     assert_eq!(config.limits.idle_timeout, Duration::from_secs(120));
     assert_eq!(config.limits.connections, Some(5000));
-    assert_eq!(
-        config.listen,
-        ["[::]:8080".parse().unwrap(), "[::1]:8081".parse().unwrap()]
-    );
+    assert_eq!(config.limits.body_memory, 1 << 30);
+    let first = Listen {
+        proxy_protocol: true,
+        ..listen_at("[::]:8080")
+    };
+    assert_eq!(config.listen, [first, listen_at("[::1]:8081")]);
     let [first, second] = &config.sites[..] else {
         panic!("two sites")
     };
@@ -352,7 +370,7 @@ fn unknown_keys_name_the_nearest() {
             "1:1 unknown key `enigne` [did you mean `engine` of `[disk]`?]",
             "3:1 unknown key `thread` [did you mean `threads`?]",
             "4:1 unknown key `zz` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, \
-             `cache_bytes`, `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`]",
+             `cache_bytes`, `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`]",
             "5:1 unknown key `workers` [`workers` is a key of `[server]`]",
             "8:7 unknown key `rout` [did you mean `route`?]",
             "9:2 unknown key `zzz` [known here: `server`, `disk`, `log`, `admin`, `limits`, `listen`, `site`, `upstream`]",
@@ -497,6 +515,12 @@ fn addresses() {
     );
     let twice = "[[listen]]\naddress = \"127.0.0.1:0\"\n";
     assert_eq!(all(&format!("{twice}{twice}")).listen.len(), 2);
+    assert_told_in(
+        &format!("{twice}{twice}proxy_protocol = true"),
+        &[
+            "5:18 `proxy_protocol`: the other 127.0.0.1:0 has it the other way [the first is on line 2]",
+        ],
+    );
 }
 
 #[test]
@@ -616,7 +640,7 @@ fn a_bracket_without_its_end_is_shown_where_it_opens() {
         "[disk]\nx = 1\n[[site]]\nindex = [\"a\",\n[limits]\nq = 1\n",
         &[
             "2:1 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
-         `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`]",
+         `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`]",
             &format!("4:9 {unclosed}"),
         ],
     );
@@ -654,7 +678,7 @@ fn tabs_byte_order_mark_and_crlf() {
         &[
             "- no site is configured [add `[[site]]` with a `root`]",
             "2:2 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
-         `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`]",
+         `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`]",
         ],
     );
     assert!(parse(&format!("\u{feff}{}", SITE.replace('\n', "\r\n"))).is_ok());
@@ -674,80 +698,6 @@ fn every_cut_of_a_file_is_survived() {
             }
         }
     }
-}
-
-// ---- files ----
-
-#[test]
-fn paths_are_taken_from_the_folder_of_the_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("levity.toml");
-    std::fs::create_dir(folder.path().join("www")).unwrap();
-    let text = "[log]\naccess = \"logs/a\"\n[admin]\nlisten = \"unix:admin\"\n[[listen]]\naddress = \"unix:clients\"\n\
-                [[site]]\nroot = \"www\"\n[[site.route]]\npath = \"/*\"\nroot = \"/\"\n";
-    std::fs::write(&file, text).unwrap();
-    let config = load(&file).unwrap();
-    assert_eq!(
-        config.log.access,
-        AccessLog::File(folder.path().join("logs/a"))
-    );
-    assert_eq!(
-        config.admin,
-        Some(Address::Unix(folder.path().join("admin")))
-    );
-    assert_eq!(
-        config.listen,
-        [Address::Unix(folder.path().join("clients"))]
-    );
-    assert_eq!(config.sites[0].root, Some(folder.path().join("www")));
-    assert_eq!(
-        config.sites[0].routes[0].root.as_deref(),
-        Some(Path::new("/"))
-    );
-}
-
-#[test]
-fn roots_must_exist_and_be_folders() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("levity.toml");
-    let text =
-        "[[site]]\nroot = \"absent\"\n[[site.route]]\npath = \"/*\"\nroot = \"levity.toml\"\n";
-    std::fs::write(&file, text).unwrap();
-    let errors = load(&file).unwrap_err();
-    let messages: Vec<&str> = errors.problems.iter().map(|p| p.message.as_str()).collect();
-    let shown = folder.path().display();
-    assert_eq!(
-        messages,
-        [
-            format!("`root`: {shown}/absent does not exist"),
-            format!("`root`: {shown}/levity.toml is not a folder")
-        ]
-    );
-    assert!(parse(text).is_ok());
-}
-
-#[test]
-fn files_that_are_no_text() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("levity.toml");
-    let refused = |bytes: &[u8]| {
-        std::fs::write(&file, bytes).unwrap();
-        load(&file).unwrap_err().problems[0].message.clone()
-    };
-    assert_eq!(refused(b"a = 1\n\xff"), "line 2 is not UTF-8");
-    assert_eq!(
-        refused(&vec![b'\n'; FILE_BYTES_MAX as usize + 1]),
-        "the file has more than 1048576 bytes"
-    );
-    assert_eq!(
-        refused(&vec![b'\n'; FILE_BYTES_MAX as usize]),
-        "no site is configured"
-    );
-    assert!(
-        load(folder.path()).unwrap_err().problems[0]
-            .message
-            .starts_with("cannot read the file: ")
-    );
 }
 
 #[test]
@@ -800,5 +750,38 @@ fn watching() {
     assert_told_in(
         "[disk]\nwatch = \"inotifi\"",
         &["2:9 `inotifi` is no value of `watch` [did you mean \"inotify\"?]"],
+    );
+}
+
+#[test]
+fn what_is_trusted() {
+    assert_told_in(
+        "[server]\ntrusted_proxies = [\"10.0.0.1/8\", \"proxy\", 1]",
+        &[
+            "2:20 `10.0.0.1/8` is not a network [bits beyond the prefix are set: the network is 10.0.0.0/8]",
+            "2:34 `proxy` is not a network [`proxy` is not an IP address]",
+            "2:43 expected a string, found integer",
+        ],
+    );
+}
+
+#[test]
+fn the_memory_of_bodies() {
+    assert_eq!(all("[limits]\nbody_memory = 0").limits.body_memory, 0);
+    assert_told_in(
+        "[limits]\nbody_memory = \"2GiB\"",
+        &["2:15 `body_memory` must be from 0B to 1GiB"],
+    );
+}
+
+#[test]
+fn which_listeners_have_a_proxy_head() {
+    let config =
+        all("[[listen]]\naddress = \"1\"\nproxy_protocol = true\n[[listen]]\naddress = \"2\"");
+    let has = |text: &str| config.has_proxy_head(&text.parse().unwrap());
+    assert_eq!((has("1"), has("2"), has("3")), (true, false, false));
+    assert_told_in(
+        "[[listen]]\naddress = \"1\"\nproxy_protocol = \"v1\"",
+        &["3:18 expected `true` or `false`, found string"],
     );
 }

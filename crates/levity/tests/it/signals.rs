@@ -124,6 +124,18 @@ fn what_cannot_change_is_said_so() {
 }
 
 #[test]
+fn what_needs_no_restart() {
+    let tree = tree();
+    let server = server(&tree);
+    for (version, tables) in [
+        ("1", "[server]\ntrusted_proxies = [\"10.0.0.0/8\"]\n"),
+        ("2", "[disk]\nspool = \".\"\nentry_ttl = \"2s\"\n"),
+    ] {
+        reload_to(&server, &tree, version, tables);
+    }
+}
+
+#[test]
 fn an_address_that_cannot_be_had_changes_nothing() {
     let tree = tree();
     let server = server(&tree);

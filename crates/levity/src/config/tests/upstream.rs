@@ -460,3 +460,17 @@ fn folders_of_upstreams_must_exist() {
         At::Address(Address::Unix(folder.path().join("s")))
     );
 }
+
+#[test]
+fn every_start_of_a_file_is_survived() {
+    let text = format!(
+        "{UPSTREAM}reproxy = [\"b\"]\nsticky = \"header:a\"\n[upstream.check]\npath = \"/\"\n{PHP}[[site]]\nproxy = \"php\"\n\
+         root = \"/\"\ntry = [\"file\", \"proxy\"]\nscript_suffix = \".p\"\n[[site.route]]\npath = \"/\"\n\
+         rewrite = {{ location = {{ \"/\" = \"/a\" }} }}"
+    );
+    for end in 0..text.len() {
+        if let Err(problems) = parse(&text[..end]) {
+            assert!(!problems.is_empty());
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Files as they are loaded, and the paths in them.
+
+use super::*;
+
+#[test]
+fn paths_are_taken_from_the_folder_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("levity.toml");
+    std::fs::create_dir(folder.path().join("www")).unwrap();
+    let text = "[log]\naccess = \"logs/a\"\n[admin]\nlisten = \"unix:admin\"\n[[listen]]\naddress = \"unix:clients\"\n\
+                [[site]]\nroot = \"www\"\n[[site.route]]\npath = \"/*\"\nroot = \"/\"\n";
+    std::fs::write(&file, text).unwrap();
+    let config = load(&file).unwrap();
+    assert_eq!(
+        config.log.access,
+        AccessLog::File(folder.path().join("logs/a"))
+    );
+    assert_eq!(
+        config.admin,
+        Some(Address::Unix(folder.path().join("admin")))
+    );
+    assert_eq!(
+        config.listen,
+        [Listen::from(Address::Unix(folder.path().join("clients")))]
+    );
+    assert_eq!(config.sites[0].root, Some(folder.path().join("www")));
+    assert_eq!(
+        config.sites[0].routes[0].root.as_deref(),
+        Some(Path::new("/"))
+    );
+}
+
+#[test]
+fn roots_must_exist_and_be_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("levity.toml");
+    let text =
+        "[[site]]\nroot = \"absent\"\n[[site.route]]\npath = \"/*\"\nroot = \"levity.toml\"\n";
+    std::fs::write(&file, text).unwrap();
+    let errors = load(&file).unwrap_err();
+    let messages: Vec<&str> = errors.problems.iter().map(|p| p.message.as_str()).collect();
+    let shown = folder.path().display();
+    assert_eq!(
+        messages,
+        [
+            format!("`root`: {shown}/absent does not exist"),
+            format!("`root`: {shown}/levity.toml is not a folder")
+        ]
+    );
+    assert!(parse(text).is_ok());
+}
+
+#[test]
+fn files_that_are_no_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("levity.toml");
+    let refused = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).unwrap();
+        load(&file).unwrap_err().problems[0].message.clone()
+    };
+    assert_eq!(refused(b"a = 1\n\xff"), "line 2 is not UTF-8");
+    assert_eq!(
+        refused(&vec![b'\n'; FILE_BYTES_MAX as usize + 1]),
+        "the file has more than 1048576 bytes"
+    );
+    assert_eq!(
+        refused(&vec![b'\n'; FILE_BYTES_MAX as usize]),
+        "no site is configured"
+    );
+    assert!(
+        load(folder.path()).unwrap_err().problems[0]
+            .message
+            .starts_with("cannot read the file: ")
+    );
+}
+
+#[test]
+fn the_spool_must_exist_when_it_is_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("levity.toml");
+    let spool = |line: &str| {
+        std::fs::write(&file, format!("[disk]\n{line}\n[[site]]\nroot = \".\"")).unwrap();
+        load(&file).map(|config| config.disk.spool)
+    };
+    assert_eq!(spool("").unwrap(), Path::new("/var/tmp"));
+    assert_eq!(spool("spool = \".\"").unwrap(), folder.path().join("."));
+    let problems = spool("spool = \"absent\"").unwrap_err().problems;
+    assert!(problems[0].message.ends_with("/absent does not exist"));
+}
