@@ -12,6 +12,7 @@ use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
 use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
+use crate::upstream::{self, Upstream};
 
 /// Where a request's answer comes from, and how it is dressed.
 pub struct Place {
@@ -82,6 +83,8 @@ pub struct Service {
     pub config: Config,
     /// For the request parser.
     pub wire_limits: http1::Limits,
+    /// One for each of `config.upstreams`, in their order.
+    pub upstreams: Vec<Arc<Upstream>>,
     sites: Vec<Site>,
     by_host: HashMap<String, usize>,
     /// Suffixes with their leading dot.
@@ -112,11 +115,13 @@ impl Roots {
 }
 
 impl Service {
-    /// Opens every root, and starts the engines of sites and routes in `disk`; blocks.
+    /// Opens every root, starts the engines of sites and routes in `disk`, and looks up the names of
+    /// backends; blocks. Of upstreams that were there before, `old`, the health stays known.
     ///
     /// # Errors
-    /// When a root cannot be opened or an engine cannot run here; the error names it.
-    pub fn new(config: Config, disk: &Disk) -> io::Result<Self> {
+    /// When a root cannot be opened, an engine cannot run here or a name cannot be looked up; the
+    /// error names it.
+    pub fn new(config: Config, disk: &Disk, old: &[Arc<Upstream>]) -> io::Result<Self> {
         let whole = config.disk.clone();
         let mut resources = Resources {
             disk,
@@ -125,6 +130,7 @@ impl Service {
         };
         let mut service = Self {
             wire_limits: wire_limits(&config.limits),
+            upstreams: upstream::make(&config.upstreams, old)?,
             sites: Vec::new(),
             by_host: HashMap::new(),
             by_suffix: Vec::new(),
