@@ -13,7 +13,7 @@ use levity_wire::http1;
 
 use crate::config::upstream::Try;
 use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
-use crate::upstream::Upstream;
+use crate::upstream::{self, Upstream};
 
 /// Where a request's answer comes from, and how it is dressed.
 pub struct Place {
@@ -98,10 +98,10 @@ struct Site {
 pub struct Service {
     /// As written.
     pub config: Config,
-    /// Those that sites and routes refer to, in the order of the file.
-    pub upstreams: Vec<Arc<Upstream>>,
     /// For the request parser.
     pub wire_limits: http1::Limits,
+    /// One for each of `config.upstreams`, in their order.
+    pub upstreams: Vec<Arc<Upstream>>,
     sites: Vec<Site>,
     by_host: HashMap<String, usize>,
     /// Suffixes with their leading dot.
@@ -132,15 +132,15 @@ impl Roots {
 }
 
 impl Service {
-    /// Opens every root, and starts the engines of sites and routes in `disk`; blocks.
+    /// Opens every root, starts the engines of sites and routes in `disk`, and looks up the names of
+    /// backends; blocks. Of upstreams that were there before, `old`, the health stays known.
     ///
     /// # Errors
-    /// When a root cannot be opened or an engine cannot run here; the error names it.
-    pub fn new(config: Config, disk: &Disk) -> io::Result<Self> {
+    /// When a root cannot be opened, an engine cannot run here or a name cannot be looked up; the
+    /// error names it.
+    pub fn new(config: Config, disk: &Disk, old: &[Arc<Upstream>]) -> io::Result<Self> {
         let whole = config.disk.clone();
-        let upstreams = config.upstreams.iter().cloned();
-        let upstreams = upstreams.map(|settings| Upstream::new(settings).map(Arc::new));
-        let upstreams = upstreams.collect::<io::Result<Vec<_>>>()?;
+        let upstreams = upstream::make(&config.upstreams, old)?;
         let mut resources = Resources {
             upstreams: upstreams.clone(),
             body_bytes: config.limits.body_bytes,
@@ -150,11 +150,11 @@ impl Service {
         };
         let mut service = Self {
             wire_limits: wire_limits(&config.limits),
+            upstreams,
             sites: Vec::new(),
             by_host: HashMap::new(),
             by_suffix: Vec::new(),
             default_site: None,
-            upstreams,
             config,
         };
         for (number, site) in service.config.sites.iter().enumerate() {

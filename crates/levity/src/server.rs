@@ -37,6 +37,8 @@ use crate::stats::{
     DeviceFigures, DiskFigures, EngineFigures, HistogramFigures, Stats, WorkerStats,
 };
 use crate::status::Status;
+use crate::upstream::Upstream;
+use crate::upstream::check::{self, Checks};
 use crate::worker::Given;
 use crate::{accept::Socket, admin};
 
@@ -143,13 +145,16 @@ enum Refused {
 }
 
 impl Reloading {
-    fn begin(&mut self, plan: &Plan, disk: &Arc<Disk>) {
+    fn begin(&mut self, server: &Server) {
         if self.made.is_some() {
             self.again = true;
             return;
         }
-        let (plan, disk) = (plan.clone(), disk.clone());
-        self.made = Some(task::spawn_blocking(move || make_service(&plan, &disk)));
+        let (plan, disk) = (server.plan.clone(), server.disk.clone());
+        let old = server.service.upstreams.clone();
+        self.made = Some(task::spawn_blocking(move || {
+            make_service(&plan, &disk, &old)
+        }));
     }
 
     /// What has been made, once it is there; for ever pending when nothing is under way. Loses nothing
@@ -164,9 +169,9 @@ impl Reloading {
     }
 }
 
-fn make_service(plan: &Plan, disk: &Disk) -> Result<Service, Refused> {
+fn make_service(plan: &Plan, disk: &Disk, old: &[Arc<Upstream>]) -> Result<Service, Refused> {
     let config = plan.reload().map_err(Refused::File)?;
-    Service::new(config, disk).map_err(Refused::Service)
+    Service::new(config, disk, old).map_err(Refused::Service)
 }
 
 /// Limits that follow from how many files the process may open.
@@ -228,6 +233,7 @@ struct Server {
     /// Log lines lost by this writer and those before it.
     unwritten: Arc<AtomicU64>,
     admin: Option<Admin>,
+    checks: Checks,
     _watchdog: Watchdog,
 }
 
@@ -245,7 +251,7 @@ impl Server {
         levity_disk::direct::set_files_max(descriptors.direct_max);
         let disk = Disk::start(config.disk.settings()).map_err(io::Error::other)?;
         disk.set_open_age_max(config.disk.entry_ttl);
-        let service = Arc::new(Service::new(config.clone(), &disk)?);
+        let service = Arc::new(Service::new(config.clone(), &disk, &[])?);
         let cache = Arc::new(Shared::new(
             config.disk.cache_bytes,
             descriptors.cached_max,
@@ -297,6 +303,7 @@ impl Server {
             start_worker(number, parts, end.clone())?;
         }
         Ok(Self {
+            checks: check::start(&service.upstreams),
             plan,
             service,
             disk,
@@ -364,13 +371,13 @@ impl Server {
             tokio::select! {
                 told = signals.next() => match told {
                     Told::Stop => return Ok(()),
-                    Told::Reload => reloading.begin(&self.plan, &self.disk),
+                    Told::Reload => reloading.begin(self),
                     Told::Reopen => if let Some(log) = &self.log { log.reopen() },
                 },
                 made = reloading.made() => {
                     self.reload(made);
                     if mem::take(&mut reloading.again) {
-                        reloading.begin(&self.plan, &self.disk);
+                        reloading.begin(self);
                     }
                 }
                 ended = self.ended.recv() => {
@@ -402,6 +409,7 @@ impl Server {
         }
         self.listening.clear();
         self.admin = None;
+        self.checks = Checks::default();
         if let Some(log) = self.log.take() {
             log.shutdown(LAST_WORDS_TIMEOUT);
         }
@@ -479,6 +487,7 @@ impl Server {
             self.replace_admin(admin);
         }
         self.status.set_roots(devices_of(&service));
+        self.checks = check::start(&service.upstreams);
         self.service = service;
         self.say_what_is_unwatched();
         Ok(())

@@ -136,6 +136,12 @@ impl Backend {
         }
     }
 
+    /// Whether both are the same to requests, but for their health.
+    pub fn is_set_like(&self, other: &Self) -> bool {
+        let settings = |one: &Self| (one.id, one.weight, one.backup, one.drain);
+        settings(self) == settings(other)
+    }
+
     /// Whether requests may go there: checks find it well, and it is not left alone. When its time
     /// out is over, it is up until a request has [begun](Backend::begin) the trial.
     pub fn is_up(&self, now: Instant) -> bool {
@@ -143,13 +149,13 @@ impl Backend {
             Standing::In { .. } => true,
             Standing::Out { until_ms } | Standing::Trial { until_ms } => millis(now) >= until_ms,
         };
-        is_in && self.well.load(Ordering::Relaxed)
+        is_in && self.is_well()
     }
 
     /// When it may be tried again; past or present when it may be now. `None` when only a check can
     /// tell.
     pub fn back_at(&self, now: Instant) -> Option<Instant> {
-        if !self.well.load(Ordering::Relaxed) {
+        if !self.is_well() {
             return None;
         }
         match self.standing() {
@@ -216,10 +222,15 @@ impl Backend {
         }
     }
 
+    /// What checks found last.
+    pub fn is_well(&self) -> bool {
+        self.well.load(Ordering::Relaxed)
+    }
+
     /// What checks found. True when that is new. What is found well again is free of its failures too:
     /// they are older.
     pub fn set_well(&self, well: bool, now: Instant) -> bool {
-        if self.well.load(Ordering::Relaxed) == well {
+        if self.is_well() == well {
             return false;
         }
         if well {

@@ -4,12 +4,14 @@ pub mod answer;
 pub mod ask;
 pub mod backend;
 pub mod balance;
+pub mod check;
 pub mod codec;
 pub mod connection;
 pub mod failure;
 pub mod gateway;
 pub mod head;
 pub mod http;
+pub mod names;
 pub mod pool;
 mod stderr;
 pub mod sticky;
@@ -22,12 +24,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
-
 use crate::config;
-use crate::config::upstream::At;
 use crate::diagnostics;
 use backend::Backend;
+use names::{Backends, Lookup, Names};
 
 /// A named set of backends, shared by all workers.
 pub struct Upstream {
@@ -35,23 +35,70 @@ pub struct Upstream {
     pub number: u32,
     /// What the configuration says.
     pub settings: config::Upstream,
-    backends: ArcSwap<Vec<Arc<Backend>>>,
+    backends: Arc<Backends>,
+    _names: Option<names::Keeper>,
+}
+
+/// The upstreams of a configuration. One of `old` whose settings are the same stays; one whose
+/// settings have changed hands its backends' health on. Blocks.
+///
+/// # Errors
+/// As [`Upstream::new`].
+pub fn make(
+    settings: &[config::Upstream],
+    old: &[Arc<Upstream>],
+) -> io::Result<Vec<Arc<Upstream>>> {
+    let one = |settings: &config::Upstream| {
+        let old = old.iter().find(|old| old.settings.name == settings.name);
+        match old {
+            Some(old) if old.settings == *settings => Ok(old.clone()),
+            Some(old) => Upstream::after(settings.clone(), old).map(Arc::new),
+            None => Upstream::new(settings.clone()).map(Arc::new),
+        }
+    };
+    settings.iter().map(one).collect()
 }
 
 impl Upstream {
-    /// Looks up the names among its backends. May block.
+    /// Looks up the names among its backends, and goes on doing so in a thread until it is dropped.
+    /// Blocks.
     ///
     /// # Errors
-    /// When a name cannot be looked up.
+    /// When a name has no addresses, or no thread can be made.
     pub fn new(settings: config::Upstream) -> io::Result<Self> {
+        Self::with_lookup(settings, &[], Arc::new(names::system))
+    }
+
+    /// As [`Upstream::new`]; what is known of backends of `old` holds for those at the same addresses.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn after(settings: config::Upstream, old: &Self) -> io::Result<Self> {
+        let known = old.backends();
+        let new = Self::with_lookup(settings, &known, Arc::new(names::system))?;
+        // What a check took out, only a check would bring back.
+        if new.settings.check.is_none() {
+            let now = Instant::now();
+            new.backends().iter().for_each(|backend| {
+                backend.set_well(true, now);
+            });
+        }
+        Ok(new)
+    }
+
+    /// As [`Upstream::new`], with backends that are `known` and another way to look up names.
+    fn with_lookup(
+        settings: config::Upstream,
+        known: &[Arc<Backend>],
+        lookup: Arc<Lookup>,
+    ) -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let backends = settings.to.iter().map(|entry| match &entry.at {
-            At::Address(address) => Ok(Arc::new(Backend::new(address.clone(), entry))),
-            At::Name(..) => Err(io::ErrorKind::Unsupported.into()),
-        });
+        let names = Names::look_up(&settings, lookup)?;
+        let backends = Arc::new(Backends::from_pointee(names.backends(known, None)));
         Ok(Self {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
-            backends: ArcSwap::from_pointee(backends.collect::<io::Result<_>>()?),
+            _names: names.keep(settings.resolve_interval, backends.clone())?,
+            backends,
             settings,
         })
     }
@@ -89,4 +136,4 @@ impl Upstream {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

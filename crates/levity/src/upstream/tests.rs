@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::upstream::{self, Balance, Forwarded, Protocol};
+use crate::config::upstream::{self, At, Balance, Forwarded, Protocol};
 
 /// Settings of an upstream whose backends are at `to`; `drain` behind one means what it does in the file.
 pub fn settings(to: &[&str]) -> config::Upstream {
@@ -33,6 +33,7 @@ pub fn settings(to: &[&str]) -> config::Upstream {
         connect_timeout: Duration::from_secs(5),
         first_byte_timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(60),
+        tunnel_timeout: Duration::from_secs(60),
         queue: 16,
         queue_timeout: Duration::from_secs(5),
         retries: 1,
@@ -79,4 +80,44 @@ fn one_of_several_is_taken_out_and_comes_back() {
     assert!(!backends[0].is_up(now) && backends[1].is_up(now));
     upstream.succeeded(&backends[0], now);
     assert!(backends[0].is_up(now));
+}
+
+#[test]
+fn an_upstream_whose_settings_are_the_same_stays() {
+    let settings = settings(&["127.0.0.1:1"]);
+    let old = make(std::slice::from_ref(&settings), &[]).expect("made");
+    let mut other = settings.clone();
+    other.name = "other".into();
+    let new = make(&[other, settings], &old).expect("made");
+    assert!(Arc::ptr_eq(&old[0], &new[1]));
+    assert_ne!(old[0].number, new[0].number);
+}
+
+#[test]
+fn health_outlives_settings() {
+    let now = Instant::now();
+    let first = settings(&["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]);
+    let mut second = settings(&["127.0.0.1:2", "127.0.0.1:1"]);
+    second.to[0].weight = 5;
+    let old = make(&[first], &[]).expect("made");
+    let is_out = |backend: &Arc<Backend>| {
+        assert!(backend.failed(now, 1, Duration::from_secs(10)));
+    };
+    old[0].backends()[..2].iter().for_each(is_out);
+    let new = make(&[second], &old).expect("made");
+    assert_ne!(old[0].number, new[0].number);
+    let backends = new[0].backends();
+    assert!(!backends[0].is_up(now) && backends[0].weight == 5);
+    assert!(!backends[1].is_up(now) && backends[1].weight == 1);
+}
+
+#[test]
+fn without_checks_nothing_stays_unwell() {
+    let now = Instant::now();
+    let old = make(&[settings(&["127.0.0.1:1", "127.0.0.1:2"])], &[]).expect("made");
+    old[0].backends()[0].set_well(false, now);
+    let mut settings = settings(&["127.0.0.1:1", "127.0.0.1:2"]);
+    settings.retries = 7;
+    let new = make(&[settings], &old).expect("made");
+    assert!(new[0].backends()[0].is_up(now));
 }

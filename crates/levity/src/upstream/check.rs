@@ -1,0 +1,338 @@
+//! Backends are asked whether they are well, on the control thread: no loop does it, and a backend is
+//! asked once per interval however many workers there are.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use levity_wire::ajp13;
+use levity_wire::cgi::{self, Environment, Script};
+use levity_wire::fastcgi;
+use levity_wire::http1::{self, Asked, Limits, Method, Version};
+use levity_wire::proxy_protocol::{self, Addresses};
+use levity_wire::{Reject, scgi};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinHandle;
+use tokio::time::{self, MissedTickBehavior};
+
+use super::Upstream;
+use super::backend::Backend;
+use crate::address::Address;
+use crate::config::upstream::{Check, Protocol, ProxyProtocol};
+use crate::diagnostics;
+use crate::stream::Stream;
+
+/// Bytes of an answer that are read at most; its head must end within.
+const ANSWER_BYTES_MAX: usize = 32 * 1024;
+
+/// The checks of some upstreams, or of none. They end when this is dropped, which does not wait.
+#[derive(Default)]
+pub struct Checks(#[expect(dead_code, reason = "their end is what they are kept for")] Vec<Task>);
+
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Begins to check those that want it. For the control thread, within its runtime.
+pub fn start(upstreams: &[Arc<Upstream>]) -> Checks {
+    let wanted = upstreams.iter().filter_map(|upstream| {
+        let check = upstream.settings.check.clone()?;
+        Some(Task(tokio::spawn(watch_all(
+            upstream.clone(),
+            Arc::new(check),
+        ))))
+    });
+    Checks(wanted.collect())
+}
+
+/// One task per backend, as names bring and take them. The first questions are spread over an
+/// interval, and with them all that follow.
+async fn watch_all(upstream: Arc<Upstream>, check: Arc<Check>) {
+    let mut tasks: HashMap<u64, Task> = HashMap::new();
+    loop {
+        let backends = upstream.backends();
+        tasks.retain(|&id, _| backends.iter().any(|backend| backend.id == id));
+        let places = u32::try_from(backends.len()).unwrap_or(u32::MAX);
+        let mut first = Duration::ZERO;
+        for backend in backends.iter() {
+            tasks.entry(backend.id).or_insert_with(|| {
+                let (upstream, check) = (upstream.clone(), check.clone());
+                Task(tokio::spawn(watch(upstream, check, backend.clone(), first)))
+            });
+            first += check.interval / places;
+        }
+        drop(backends);
+        time::sleep(check.interval).await;
+    }
+}
+
+async fn watch(upstream: Arc<Upstream>, check: Arc<Check>, backend: Arc<Backend>, first: Duration) {
+    let mut row = Row::default();
+    time::sleep(first).await;
+    let mut times = time::interval(check.interval);
+    times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        times.tick().await;
+        let asked = time::timeout(check.timeout, ask(&upstream, &check, &backend.address)).await;
+        let found = asked.unwrap_or_else(|_| Err(format!("no answer within {:?}", check.timeout)));
+        if row.counts(found.is_ok(), backend.is_well(), &check) {
+            tell(&upstream, &backend, found);
+        }
+    }
+}
+
+fn tell(upstream: &Upstream, backend: &Backend, found: Result<(), String>) {
+    if !backend.set_well(found.is_ok(), Instant::now()) {
+        return;
+    }
+    let (upstream, backend) = (&upstream.settings.name, &backend.name);
+    match found {
+        Ok(()) => diagnostics::say(format_args!(
+            "upstream {upstream}: backend {backend} is back"
+        )),
+        Err(reason) => diagnostics::say(format_args!(
+            "upstream {upstream}: backend {backend} is down: {reason}"
+        )),
+    }
+}
+
+/// Answers in a row that speak against what is believed.
+#[derive(Debug, Default)]
+struct Row(usize);
+
+impl Row {
+    /// Whether, with this answer, they are enough to believe it.
+    fn counts(&mut self, found_well: bool, believed_well: bool, check: &Check) -> bool {
+        if found_well == believed_well {
+            self.0 = 0;
+            return false;
+        }
+        self.0 += 1;
+        let enough = self.0 >= if found_well { check.rise } else { check.fall };
+        if enough {
+            self.0 = 0;
+        }
+        enough
+    }
+}
+
+/// Asks once; an error says what is wrong, for the log.
+async fn ask(upstream: &Upstream, check: &Check, address: &Address) -> Result<(), String> {
+    let settings = &upstream.settings;
+    let question = question(settings.protocol, check.path.as_deref(), address)
+        .map_err(|reason| format!("cannot be asked: {reason}"))?;
+    let stream = connect(address)
+        .await
+        .map_err(|error| format!("cannot connect: {error}"))?;
+    let Some(question) = question else {
+        return Ok(());
+    };
+    let mut bytes = proxy_head(settings.proxy_protocol);
+    bytes.extend(question);
+    talk(stream, &bytes, settings.protocol).await
+}
+
+async fn connect(address: &Address) -> io::Result<Stream> {
+    Ok(match address {
+        Address::Tcp(address) => Stream::Tcp(TcpStream::connect(address).await?),
+        Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
+    })
+}
+
+async fn talk(mut stream: Stream, question: &[u8], protocol: Protocol) -> Result<(), String> {
+    write_all(&mut stream, question)
+        .await
+        .map_err(|error| format!("cannot be asked: {error}"))?;
+    let mut answer = vec![0; ANSWER_BYTES_MAX];
+    let mut filled = 0;
+    while filled < answer.len() {
+        let free = &mut answer[filled..];
+        let read = poll_fn(|context| stream.poll_read(context, free)).await;
+        let bytes = read.map_err(|error| format!("no answer: {error}"))?;
+        if bytes == 0 {
+            return Err("it closed the connection before it had answered".to_owned());
+        }
+        filled += bytes;
+        if let Some(status) = status(protocol, &answer[..filled])
+            .map_err(|reject| format!("its answer is not understood: {}", reject.reason))?
+        {
+            return judge(status);
+        }
+    }
+    Err(format!(
+        "its answer has no end of head within {ANSWER_BYTES_MAX} bytes"
+    ))
+}
+
+async fn write_all(stream: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let slices = [IoSlice::new(bytes)];
+        let written = poll_fn(|context| stream.poll_write(context, &slices)).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        bytes = &bytes[written..];
+    }
+    Ok(())
+}
+
+fn judge(status: u16) -> Result<(), String> {
+    match status {
+        200..=399 => Ok(()),
+        _ => Err(format!("it answered {status}")),
+    }
+}
+
+/// Where it is wanted, we speak for ourselves: no address of a client belongs to a check.
+fn proxy_head(version: Option<ProxyProtocol>) -> Vec<u8> {
+    let mut head = Vec::new();
+    match version {
+        Some(ProxyProtocol::V1) => proxy_protocol::write_v1(&Addresses::Local, &mut head),
+        Some(ProxyProtocol::V2) => proxy_protocol::write_v2(&Addresses::Local, &mut head),
+        None => {}
+    }
+    head
+}
+
+/// What is sent; `None` when it is enough to connect. AJP13 has a question of its own, which asks
+/// for nothing, path or not.
+fn question(
+    protocol: Protocol,
+    path: Option<&str>,
+    address: &Address,
+) -> Result<Option<Vec<u8>>, String> {
+    let mut out = Vec::new();
+    match (protocol, path) {
+        (Protocol::Ajp13, _) => out.extend(ajp13::PING),
+        (_, None) => return Ok(None),
+        (Protocol::Http, Some(path)) => {
+            write_http(path, address, &mut out).map_err(|error| error.to_string())?;
+        }
+        (Protocol::Fastcgi, Some(path)) => {
+            let environment = environment(protocol, path).map_err(|reject| reject.to_string())?;
+            fastcgi::write_head(&environment, false, &mut out);
+            out.extend(fastcgi::STDIN_END);
+        }
+        (Protocol::Scgi, Some(path)) => {
+            let environment = environment(protocol, path).map_err(|reject| reject.to_string())?;
+            scgi::write_head(&environment, 0, &mut out);
+        }
+    }
+    Ok(Some(out))
+}
+
+fn write_http(
+    path: &str,
+    address: &Address,
+    out: &mut Vec<u8>,
+) -> Result<(), http1::write::Unwritable> {
+    let host = match address {
+        Address::Tcp(address) => address.to_string(),
+        Address::Unix(_) => "localhost".to_owned(),
+    };
+    http1::write::request_line(out, b"GET", path.as_bytes())?;
+    http1::write::field(out, b"Host", host.as_bytes())?;
+    http1::write::field(out, b"User-Agent", b"levity-check")?;
+    http1::write::field(out, b"Connection", b"close")?;
+    http1::write::end_of_head(out);
+    Ok(())
+}
+
+/// FastCGI: the path is the script's name, by which php-fpm knows its `ping.path`. SCGI, which PHP
+/// does not speak: an application at the root, which finds the path in PATH_INFO.
+fn environment(protocol: Protocol, path: &str) -> Result<Environment, Reject> {
+    let (path, query) = match path.split_once('?') {
+        Some((path, query)) => (path, Some(query.as_bytes())),
+        None => (path, None),
+    };
+    let below_root = path.strip_prefix('/').unwrap_or(path).as_bytes();
+    let script = match protocol {
+        Protocol::Scgi => Script {
+            name: b"",
+            info: Some(below_root),
+            is_file: false,
+        },
+        _ => Script {
+            name: below_root,
+            info: None,
+            is_file: true,
+        },
+    };
+    let request = cgi::Request {
+        method: b"GET",
+        path: path.as_bytes(),
+        query,
+        version: Version::Http11,
+        host: Some(b"localhost"),
+        server_name: b"localhost",
+        server_port: 80,
+        server_software: b"levity",
+        remote_addr: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        remote_port: None,
+        https: false,
+        content_length: None,
+        document_root: b"",
+        script,
+    };
+    let fields: [(&[u8], &[u8]); 1] = [(b"User-Agent", b"levity-check")];
+    let mut environment = Environment::default();
+    environment.fill(&request, fields.into_iter())?;
+    Ok(environment)
+}
+
+/// The status of an answer of which `bytes` have come; `None` when it takes more to tell. Reads from
+/// the start each time: there is little of it.
+fn status(protocol: Protocol, bytes: &[u8]) -> Result<Option<u16>, Reject> {
+    match protocol {
+        Protocol::Http => http_status(bytes),
+        Protocol::Scgi => cgi_status(bytes),
+        Protocol::Fastcgi => fastcgi_status(bytes),
+        Protocol::Ajp13 => {
+            let decoded = ajp13::Reader::pong().decode(bytes)?;
+            Ok(decoded.message.map(|_pong| 200))
+        }
+    }
+}
+
+fn http_status(mut bytes: &[u8]) -> Result<Option<u16>, Reject> {
+    let mut head = http1::ResponseHead::default();
+    let asked = Asked {
+        method: Method::Get,
+        upgrade: false,
+    };
+    while http1::parse_response(bytes, &mut head, asked, &Limits::default())? {
+        if !head.is_interim() {
+            return Ok(Some(head.status));
+        }
+        bytes = &bytes[head.bytes..];
+    }
+    Ok(None)
+}
+
+fn cgi_status(bytes: &[u8]) -> Result<Option<u16>, Reject> {
+    let mut head = cgi::ResponseHead::default();
+    let complete = cgi::parse_response(bytes, &mut head, &Limits::default())?;
+    Ok(complete.then_some(head.status))
+}
+
+fn fastcgi_status(bytes: &[u8]) -> Result<Option<u16>, Reject> {
+    let mut stdout = Vec::new();
+    let decoded = fastcgi::Answer::new(false).decode(bytes, |event| {
+        if let fastcgi::Event::Stdout(part) = event {
+            stdout.extend_from_slice(part);
+        }
+    })?;
+    let status = cgi_status(&stdout)?;
+    // An end without a head: refused, or nothing to say. As a client would see it.
+    Ok(status.or(decoded.done.then_some(502)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,315 @@
+use std::future::Future;
+use std::sync::Mutex;
+
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::sync::Notify;
+
+use super::*;
+use crate::config;
+use crate::upstream::tests::settings;
+
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let bounded = async { time::timeout(WAIT_MAX, test).await };
+    let outcome = runtime.expect("runtime").block_on(bounded);
+    outcome.expect("the test hangs")
+}
+
+fn check(path: Option<&str>) -> Check {
+    Check {
+        path: path.map(str::to_owned),
+        interval: Duration::from_millis(2),
+        timeout: WAIT_MAX,
+        fall: 3,
+        rise: 2,
+    }
+}
+
+/// What an application answers to each question; `None` closes the connection unread.
+type Answer = Option<&'static [u8]>;
+
+/// An application on a port of its own.
+struct Application {
+    address: String,
+    answer: Arc<Mutex<Answer>>,
+    news: Arc<Notify>,
+    question: Arc<Mutex<Vec<u8>>>,
+    _serving: Task,
+}
+
+impl Application {
+    async fn start(answer: Answer) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("address").to_string();
+        let answer = Arc::new(Mutex::new(answer));
+        let news = Arc::<Notify>::default();
+        let question = Arc::<Mutex<Vec<u8>>>::default();
+        let told = (answer.clone(), news.clone(), question.clone());
+        let serving = tokio::spawn(async move {
+            let (answer, news, question) = told;
+            loop {
+                let (tcp, _) = listener.accept().await.expect("accept");
+                let mut stream = Stream::Tcp(tcp);
+                let mut bytes = vec![0; 4096];
+                let now = *answer.lock().expect("lock");
+                if let Some(now) = now {
+                    let read = poll_fn(|context| stream.poll_read(context, &mut bytes)).await;
+                    bytes.truncate(read.unwrap_or(0));
+                    *question.lock().expect("lock") = bytes;
+                    let _ = write_all(&mut stream, now).await;
+                }
+                drop(stream);
+                news.notify_waiters();
+            }
+        });
+        Self {
+            address,
+            answer,
+            news,
+            question,
+            _serving: Task(serving),
+        }
+    }
+
+    fn set(&self, answer: Answer) {
+        *self.answer.lock().expect("lock") = answer;
+    }
+
+    /// Waits until it has been asked once more.
+    async fn asked(&self) {
+        self.news.notified().await;
+    }
+
+    fn question(&self) -> String {
+        String::from_utf8_lossy(&self.question.lock().expect("lock")).into_owned()
+    }
+}
+
+fn upstream(to: &[&str], change: impl FnOnce(&mut config::Upstream)) -> Arc<Upstream> {
+    let mut settings = settings(to);
+    change(&mut settings);
+    Arc::new(Upstream::new(settings).expect("upstream"))
+}
+
+/// One question, as it is asked of `application`.
+async fn ask_once(
+    application: &Application,
+    protocol: Protocol,
+    path: Option<&str>,
+) -> Result<(), String> {
+    let upstream = upstream(&[&application.address], |settings| {
+        settings.protocol = protocol;
+    });
+    let address = upstream.backends()[0].address.clone();
+    ask(&upstream, &check(path), &address).await
+}
+
+const PONG: &[u8] = b"AB\0\x01\x09";
+const CGI: &[u8] = b"Content-Type: text/plain\r\n\r\npong";
+
+/// `CGI` as a record of STDOUT, then END_REQUEST.
+const RECORDS: &[u8] = b"\x01\x06\0\x01\0\x20\0\0Content-Type: text/plain\r\n\r\npong\
+    \x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0";
+
+#[test]
+fn each_protocol_is_asked_in_its_way() {
+    run(async {
+        let answers: [(Protocol, &'static [u8], &[&str]); 4] = [
+            (
+                Protocol::Http,
+                b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+                &["GET /ping?a HTTP/1.1\r\n", "User-Agent: levity-check\r\n"],
+            ),
+            (
+                Protocol::Fastcgi,
+                RECORDS,
+                &["SCRIPT_NAME/ping", "SCRIPT_FILENAME/ping", "QUERY_STRINGa"],
+            ),
+            (
+                Protocol::Scgi,
+                CGI,
+                &["PATH_INFO\0/ping\0", "SCRIPT_NAME\0\0"],
+            ),
+            (Protocol::Ajp13, PONG, &["\0\x01\x0a"]),
+        ];
+        for (protocol, answer, said) in answers {
+            let application = Application::start(Some(answer)).await;
+            let found = ask_once(&application, protocol, Some("/ping?a")).await;
+            assert_eq!(found, Ok(()), "{protocol:?}");
+            for text in said {
+                let question = application.question();
+                assert!(question.contains(text), "{protocol:?}: {question:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_not_well_is_told_with_its_reason() {
+    const CLOSED: &str = "it closed the connection before it had answered";
+    let cases: [(Protocol, Answer, &str); 8] = [
+        (
+            Protocol::Http,
+            Some(b"HTTP/1.1 503 Busy\r\n\r\n"),
+            "it answered 503",
+        ),
+        (
+            Protocol::Http,
+            Some(b"HTTP/1.1 400 Bad\r\n\r\n"),
+            "it answered 400",
+        ),
+        (
+            Protocol::Http,
+            Some(b"SSH-2.0\r\n"),
+            "its answer is not understood: ",
+        ),
+        (Protocol::Http, Some(b"HTTP/1.1 200 OK\r\n"), CLOSED),
+        (Protocol::Http, Some(b""), CLOSED),
+        (
+            Protocol::Scgi,
+            Some(b"Status: 500\r\n\r\n"),
+            "it answered 500",
+        ),
+        (
+            Protocol::Ajp13,
+            Some(b"HTTP/1.1 400"),
+            "its answer is not understood: ",
+        ),
+        (Protocol::Ajp13, Some(b""), CLOSED),
+    ];
+    run(async {
+        for (protocol, answer, expected) in cases {
+            let application = Application::start(answer).await;
+            let found = ask_once(&application, protocol, Some("/")).await;
+            let reason = found.expect_err("not well");
+            assert!(reason.starts_with(expected), "{protocol:?}: {reason}");
+        }
+        let application = Application::start(Some(b"")).await;
+        let address = application.address.clone();
+        drop(application);
+        tokio::task::yield_now().await;
+        let upstream = upstream(&[&address], |_| {});
+        let address = upstream.backends()[0].address.clone();
+        let found = ask(&upstream, &check(None), &address).await;
+        assert!(found.expect_err("gone").starts_with("cannot connect: "));
+    });
+}
+
+#[test]
+fn without_a_path_to_connect_is_enough() {
+    run(async {
+        let application = Application::start(None).await;
+        for protocol in [Protocol::Http, Protocol::Fastcgi, Protocol::Scgi] {
+            assert_eq!(ask_once(&application, protocol, None).await, Ok(()));
+        }
+    });
+}
+
+#[test]
+fn an_answer_without_end_is_not_read_for_ever() {
+    const ENDLESS: &[u8] = &[b'x'; 2 * ANSWER_BYTES_MAX];
+    run(async {
+        let application = Application::start(Some(ENDLESS)).await;
+        for protocol in [Protocol::Http, Protocol::Scgi, Protocol::Fastcgi] {
+            assert!(ask_once(&application, protocol, Some("/")).await.is_err());
+        }
+    });
+}
+
+#[test]
+fn a_proxy_head_comes_first_where_it_is_wanted() {
+    assert_eq!(proxy_head(None), b"");
+    assert_eq!(proxy_head(Some(ProxyProtocol::V1)), b"PROXY UNKNOWN\r\n");
+    let second = proxy_head(Some(ProxyProtocol::V2));
+    assert_eq!(&second[second.len() - 4..], b"\x20\0\0\0");
+}
+
+#[test]
+fn a_head_may_be_cut_anywhere() {
+    let http = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 301 Moved\r\nLocation: /\r\n\r\n";
+    for (protocol, answer, expected, head_bytes) in [
+        (Protocol::Http, http.as_slice(), 301, http.len()),
+        (Protocol::Scgi, CGI, 200, CGI.len() - 4),
+        (Protocol::Fastcgi, RECORDS, 200, 8 + CGI.len() - 4),
+        (Protocol::Ajp13, PONG, 200, PONG.len()),
+    ] {
+        for end in 0..=answer.len() {
+            let found = status(protocol, &answer[..end]).expect("sound");
+            let due = (end >= head_bytes).then_some(expected);
+            assert_eq!(found, due, "{protocol:?} {end}");
+        }
+    }
+}
+
+#[test]
+fn an_end_without_an_answer_is_502() {
+    let refused = b"\x01\x03\0\x01\0\x08\0\0\0\0\0\0\x02\0\0\0";
+    assert_eq!(status(Protocol::Fastcgi, refused), Ok(Some(502)));
+}
+
+#[test]
+fn it_takes_several_in_a_row() {
+    let (check, mut row) = (check(None), Row::default());
+    let mut count = |found, believed| row.counts(found, believed, &check);
+    assert!(!count(false, true));
+    assert!(!count(false, true));
+    assert!(!count(true, true), "the row is broken");
+    assert!(!count(false, true));
+    assert!(!count(false, true));
+    assert!(count(false, true));
+    assert!(!count(true, false));
+    assert!(!count(false, false));
+    assert!(!count(true, false));
+    assert!(count(true, false));
+}
+
+#[test]
+fn a_backend_goes_down_and_comes_back() {
+    run(async {
+        let (good, bad) = (b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 500 No\r\n\r\n");
+        let one = Application::start(Some(good)).await;
+        let other = Application::start(Some(good)).await;
+        let upstream = upstream(&[&one.address, &other.address], |settings| {
+            settings.check = Some(check(Some("/")));
+        });
+        let checks = start(std::slice::from_ref(&upstream));
+        let backends = upstream.backends();
+        other.asked().await;
+        assert!(backends[0].is_well() && backends[1].is_well());
+        one.set(Some(bad));
+        while backends[0].is_well() {
+            one.asked().await;
+        }
+        assert!(backends[1].is_well());
+        one.set(Some(good));
+        while !backends[0].is_well() {
+            one.asked().await;
+        }
+        drop(checks);
+        tokio::task::yield_now().await;
+        assert_eq!(Arc::strong_count(&upstream), 1, "all tasks have ended");
+    });
+}
+
+#[test]
+fn silence_is_not_well() {
+    run(async {
+        // The kernel takes the connection; nobody answers.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+        let address = listener.local_addr().expect("address").to_string();
+        let upstream = upstream(&[&address], |settings| {
+            settings.check = Some(Check {
+                timeout: Duration::from_millis(2),
+                ..check(Some("/"))
+            });
+        });
+        let _checks = start(std::slice::from_ref(&upstream));
+        let backend: Arc<Backend> = upstream.backends()[0].clone();
+        while backend.is_well() {
+            time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+}

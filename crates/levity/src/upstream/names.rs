@@ -1,0 +1,382 @@
+//! Backends whose hosts are named: looked up at the start, and again and again in a thread.
+//!
+//! `getaddrinfo` may take as long as it likes, so no loop and no other upstream waits for it: each
+//! upstream with names has a thread of its own, which ends when the upstream is dropped, and which
+//! nobody waits for.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+
+use super::backend::Backend;
+use crate::address::Address;
+use crate::config;
+use crate::config::upstream::{self, At};
+use crate::diagnostics;
+
+/// Addresses of one name; those beyond are left out.
+pub const ADDRESSES_MAX: usize = 256;
+
+/// The backends of an upstream, which its thread replaces.
+pub type Backends = ArcSwap<Vec<Arc<Backend>>>;
+
+/// Finds the addresses of a host, at this port. May block.
+pub type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+
+/// Asks the system. Blocks.
+///
+/// # Errors
+/// When the name does not exist or nobody can say.
+pub fn system(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok((host, port).to_socket_addrs()?.collect())
+}
+
+/// Where the backends of an upstream are.
+pub struct Names {
+    upstream: String,
+    entries: Vec<Entry>,
+    lookup: Arc<Lookup>,
+}
+
+/// One entry of `to`.
+struct Entry {
+    settings: upstream::Backend,
+    /// In order, so that a name server that answers in turn moves nothing.
+    addresses: Vec<Address>,
+    /// Why its name could not be looked up the last time, as it was said.
+    trouble: Option<String>,
+}
+
+impl Names {
+    /// Looks up every name of `settings`. Blocks.
+    ///
+    /// # Errors
+    /// When a name has no addresses; the error has the names of upstream and host.
+    pub fn look_up(settings: &config::Upstream, lookup: Arc<Lookup>) -> io::Result<Self> {
+        let entry = |settings: &upstream::Backend| {
+            let addresses = match &settings.at {
+                At::Address(address) => vec![address.clone()],
+                At::Name(host, port) => addresses(&lookup, host, *port)?,
+            };
+            Ok(Entry {
+                settings: settings.clone(),
+                addresses,
+                trouble: None,
+            })
+        };
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("upstream {}: {error}", settings.name))
+        };
+        let entries = settings.to.iter().map(entry).collect::<io::Result<_>>();
+        Ok(Self {
+            upstream: settings.name.clone(),
+            entries: entries.map_err(named)?,
+            lookup,
+        })
+    }
+
+    /// Looks up every name again, and says what is new: once, however often it is found. Blocks. True
+    /// when addresses have changed. Those of a name that has none now stay what they were.
+    fn refresh(&mut self) -> bool {
+        let mut changed = false;
+        for entry in &mut self.entries {
+            let At::Name(host, port) = &entry.settings.at else {
+                continue;
+            };
+            let say = |what: &str| {
+                let upstream = &self.upstream;
+                diagnostics::say(format_args!("upstream {upstream}: {what}"));
+            };
+            match addresses(&self.lookup, host, *port) {
+                Ok(new) => {
+                    if entry.trouble.take().is_some() {
+                        say(&format!("{host} can be looked up again"));
+                    }
+                    if new != entry.addresses {
+                        let list: Vec<_> = new.iter().map(Address::to_string).collect();
+                        say(&format!("{host} is at {} now", list.join(", ")));
+                        entry.addresses = new;
+                        changed = true;
+                    }
+                }
+                Err(error) => {
+                    let trouble = Some(error.to_string());
+                    if entry.trouble != trouble {
+                        say(&format!("{error}; its addresses stay what they were"));
+                        entry.trouble = trouble;
+                    }
+                }
+            }
+        }
+        changed
+    }
+
+    /// The backends, in the order of the file; one for each address, whatever names lead there. Those
+    /// that are `known` stay as they are, with their health. Others are marked as having come `now`.
+    pub fn backends(&self, known: &[Arc<Backend>], now: Option<Instant>) -> Vec<Arc<Backend>> {
+        let mut seen = HashSet::new();
+        let make = |(address, settings): (&Address, &upstream::Backend)| {
+            let new = Backend::new(address.clone(), settings);
+            match known.iter().find(|known| known.id == new.id) {
+                Some(known) if known.is_set_like(&new) => known.clone(),
+                Some(known) => Arc::new(new.with_health_of(known)),
+                None => {
+                    now.into_iter().for_each(|now| new.mark_return(now));
+                    Arc::new(new)
+                }
+            }
+        };
+        let entries = self.entries.iter();
+        let addresses = entries.flat_map(|entry| {
+            let addresses = entry.addresses.iter();
+            addresses.map(|address| (address, &entry.settings))
+        });
+        addresses
+            .map(make)
+            .filter(|backend| seen.insert(backend.id))
+            .collect()
+    }
+
+    fn has_any(&self) -> bool {
+        let mut entries = self.entries.iter();
+        entries.any(|entry| matches!(entry.settings.at, At::Name(..)))
+    }
+
+    /// Keeps `backends` up to date, in a thread that ends when what is returned is dropped. `None`
+    /// when there are no names.
+    ///
+    /// # Errors
+    /// When the thread cannot be made.
+    pub fn keep(self, interval: Duration, backends: Arc<Backends>) -> io::Result<Option<Keeper>> {
+        if !self.has_any() {
+            return Ok(None);
+        }
+        let (keeper, dropped) = channel();
+        thread::Builder::new()
+            .name("names".into())
+            .spawn(move || self.run(interval, &backends, &dropped))?;
+        Ok(Some(Keeper(keeper)))
+    }
+
+    fn run(mut self, interval: Duration, backends: &Backends, dropped: &Receiver<()>) {
+        while dropped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+            if self.refresh() {
+                let new = self.backends(&backends.load(), Some(Instant::now()));
+                backends.store(Arc::new(new));
+            }
+        }
+    }
+}
+
+/// Ends the thread when it is dropped; does not wait for it.
+pub struct Keeper(#[expect(dead_code, reason = "its end is what it tells")] Sender<()>);
+
+/// In order, each once, and not too many. Never empty.
+fn addresses(lookup: &Arc<Lookup>, host: &str, port: u16) -> io::Result<Vec<Address>> {
+    let named = |error: io::Error| {
+        let text = format!("cannot look up {host}: {error}");
+        io::Error::new(error.kind(), text)
+    };
+    let mut found = lookup(host, port).map_err(named)?;
+    found.sort_unstable();
+    found.dedup();
+    found.truncate(ADDRESSES_MAX);
+    if found.is_empty() {
+        let none = io::Error::new(io::ErrorKind::NotFound, "it has no addresses");
+        return Err(named(none));
+    }
+    Ok(found.into_iter().map(Address::Tcp).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::upstream::Upstream;
+    use crate::upstream::tests::settings;
+
+    const WAIT_MAX: Duration = Duration::from_secs(20);
+    const TURN: Duration = Duration::from_millis(1);
+
+    /// A name server whose answers are set, and which can be watched for questions.
+    #[derive(Clone)]
+    struct Server {
+        answer: Arc<Mutex<io::Result<Vec<SocketAddr>>>>,
+        asked: mpsc::SyncSender<()>,
+    }
+
+    impl Server {
+        fn new(answer: &[&str]) -> (Self, mpsc::Receiver<()>) {
+            let (asked, questions) = mpsc::sync_channel(0);
+            let server = Self {
+                answer: Arc::new(Mutex::new(Ok(Vec::new()))),
+                asked,
+            };
+            server.set(answer);
+            (server, questions)
+        }
+
+        fn set(&self, answer: &[&str]) {
+            let parsed = answer.iter().map(|text| text.parse().expect("address"));
+            *self.answer.lock().expect("lock") = Ok(parsed.collect());
+        }
+
+        fn fail(&self, text: &'static str) {
+            *self.answer.lock().expect("lock") = Err(io::Error::other(text));
+        }
+
+        fn answer(&self) -> io::Result<Vec<SocketAddr>> {
+            match &*self.answer.lock().expect("lock") {
+                Ok(addresses) => Ok(addresses.clone()),
+                Err(error) => Err(io::Error::other(error.to_string())),
+            }
+        }
+
+        fn lookup(&self) -> Arc<Lookup> {
+            let server = self.clone();
+            Arc::new(move |_, _| server.answer())
+        }
+
+        /// Waits at each question until the test takes it.
+        fn lookup_in_step(&self) -> Arc<Lookup> {
+            let server = self.clone();
+            Arc::new(move |_, _| {
+                // The test has ended when nobody takes it.
+                let _ = server.asked.send(());
+                server.answer()
+            })
+        }
+    }
+
+    fn names(to: &[&str], server: &Server) -> Names {
+        Names::look_up(&settings(to), server.lookup()).expect("names")
+    }
+
+    fn texts(backends: &[Arc<Backend>]) -> Vec<&str> {
+        backends.iter().map(|one| one.name.as_str()).collect()
+    }
+
+    #[test]
+    fn each_address_is_a_backend_in_order_and_once() {
+        let (server, _) = Server::new(&["10.0.0.3:80", "10.0.0.1:80", "10.0.0.3:80", "[::1]:80"]);
+        let names = names(
+            &["10.0.0.9:1", "app.test", "10.0.0.1:80", "also.test"],
+            &server,
+        );
+        let backends = names.backends(&[], None);
+        let expected = ["10.0.0.9:1", "10.0.0.1:80", "10.0.0.3:80", "[::1]:80"];
+        assert_eq!(texts(&backends), expected);
+    }
+
+    #[test]
+    fn what_stays_keeps_its_health_and_what_comes_starts_slowly() {
+        let (server, _) = Server::new(&["10.0.0.1:80", "10.0.0.2:80"]);
+        let mut names = names(&["10.0.0.9:1", "app.test"], &server);
+        let before = names.backends(&[], None);
+        server.set(&["10.0.0.3:80", "10.0.0.2:80"]);
+        assert!(names.refresh());
+        let now = Instant::now();
+        let after = names.backends(&before, Some(now));
+        assert_eq!(texts(&after), ["10.0.0.9:1", "10.0.0.2:80", "10.0.0.3:80"]);
+        assert!(Arc::ptr_eq(&before[0], &after[0]));
+        assert!(Arc::ptr_eq(&before[2], &after[1]));
+        assert_eq!(after[1].share(now, WAIT_MAX), 256);
+        assert_eq!(after[2].share(now, WAIT_MAX), 1);
+    }
+
+    #[test]
+    fn the_order_of_an_answer_changes_nothing() {
+        let (server, _) = Server::new(&["10.0.0.1:80", "10.0.0.2:80"]);
+        let mut names = names(&["app.test"], &server);
+        server.set(&["10.0.0.2:80", "10.0.0.1:80"]);
+        assert!(!names.refresh());
+    }
+
+    #[test]
+    fn failures_and_empty_answers_keep_the_addresses() {
+        let (server, _) = Server::new(&["10.0.0.1:80"]);
+        let mut names = names(&["app.test"], &server);
+        let before = names.backends(&[], None);
+        server.fail("no route to the name server");
+        assert!(!names.refresh());
+        let text = "cannot look up app.test: no route to the name server";
+        assert_eq!(names.entries[0].trouble.as_deref(), Some(text));
+        server.set(&[]);
+        assert!(!names.refresh());
+        let text = "cannot look up app.test: it has no addresses";
+        assert_eq!(names.entries[0].trouble.as_deref(), Some(text));
+        assert_eq!(texts(&names.backends(&before, None)), ["10.0.0.1:80"]);
+        server.set(&["10.0.0.1:80"]);
+        assert!(!names.refresh());
+        assert_eq!(names.entries[0].trouble, None);
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_looked_up_at_first_is_an_error() {
+        let (server, _) = Server::new(&[]);
+        let error = Names::look_up(&settings(&["app.test"]), server.lookup());
+        let text = error.err().expect("an error").to_string();
+        assert_eq!(
+            text,
+            "upstream app: cannot look up app.test: it has no addresses"
+        );
+    }
+
+    #[test]
+    fn the_number_of_addresses_is_bounded() {
+        let (server, _) = Server::new(&[]);
+        let all = (0..2 * ADDRESSES_MAX as u16).map(|port| ([10, 0, 0, 1], port).into());
+        *server.answer.lock().expect("lock") = Ok(all.collect());
+        let backends = names(&["app.test"], &server).backends(&[], None);
+        assert_eq!(backends.len(), ADDRESSES_MAX);
+    }
+
+    #[test]
+    fn a_thread_follows_the_names_until_the_upstream_is_dropped() {
+        let (server, questions) = Server::new(&["10.0.0.1:80"]);
+        let settings = config::Upstream {
+            resolve_interval: TURN,
+            ..settings(&["app.test"])
+        };
+        let lookup = server.lookup_in_step();
+        let upstream = thread::scope(|scope| {
+            let made = scope.spawn(|| Upstream::with_lookup(settings, &[], lookup));
+            questions.recv_timeout(WAIT_MAX).expect("asked at first");
+            made.join().expect("join").expect("upstream")
+        });
+        assert_eq!(texts(&upstream.backends()), ["10.0.0.1:80"]);
+        server.set(&["10.0.0.2:80"]);
+        // The next question comes only after what the one before brought is in place.
+        for _ in 0..2 {
+            questions.recv_timeout(WAIT_MAX).expect("asked again");
+        }
+        assert_eq!(texts(&upstream.backends()), ["10.0.0.2:80"]);
+        drop(upstream);
+        drop(server);
+        // The thread had the last lookup: when it ends, nobody is left to ask.
+        let ended = |_: &()| questions.recv_timeout(WAIT_MAX);
+        let last = std::iter::repeat(())
+            .map(|()| ended(&()))
+            .find_map(Result::err);
+        assert_eq!(last, Some(RecvTimeoutError::Disconnected));
+    }
+
+    #[test]
+    fn the_system_knows_localhost() {
+        let found = system("localhost", 80).expect("localhost");
+        assert!(
+            found
+                .iter()
+                .all(|one| one.ip().is_loopback() && one.port() == 80)
+        );
+        assert!(!found.is_empty());
+    }
+}
