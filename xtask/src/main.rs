@@ -5,6 +5,7 @@ mod bench;
 mod ci;
 mod fuzz;
 mod licences;
+mod python;
 mod run;
 mod tests;
 mod tools;

@@ -5,9 +5,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// A program and its Debian package.
+/// A program, or a file of a library, and its Debian package.
 #[derive(Clone, Copy)]
 pub struct Tool {
+    /// The name of a program, or the whole path of one of a library's files; `*` at its end stands
+    /// for a version.
     pub program: &'static str,
     pub package: &'static str,
 }
@@ -45,9 +47,23 @@ pub fn is_root() -> bool {
 fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(|dir| Path::new(dir).to_owned());
+    // A whole path replaces the folder.
     std::env::split_paths(&path)
         .chain(system)
-        .any(|dir| dir.join(program).is_file())
+        .map(|folder| folder.join(program))
+        .any(|path| path.is_file() || is_there_with_version(&path))
+}
+
+/// Whether a path that ends in `*` names anything.
+fn is_there_with_version(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    let (Some(folder), Some(start)) = (path.parent(), name.strip_suffix(b"*")) else {
+        return false;
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name())
+        .any(|name| name.as_encoded_bytes().starts_with(start))
 }
 
 fn apt(arguments: &[&str]) -> Command {
@@ -67,6 +83,15 @@ mod tests {
     fn finds_programs_in_the_path() {
         assert!(is_there("sh"));
         assert!(!is_there("no-such-program"));
+    }
+
+    #[test]
+    fn finds_versions_and_files_of_libraries() {
+        assert!(is_there("env*"));
+        assert!(!is_there("no-such-program*"));
+        assert!(is_there("/etc/passwd"));
+        assert!(is_there("/etc/passw*"));
+        assert!(!is_there("/etc/no-such-file"));
     }
 
     #[test]

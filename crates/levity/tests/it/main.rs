@@ -4,6 +4,7 @@
 mod support;
 
 mod absent;
+mod apps;
 mod chunks;
 mod cli;
 mod clients;

@@ -49,6 +49,11 @@ impl Capture {
         String::from_utf8_lossy(&self.shared.lock().bytes).into_owned()
     }
 
+    /// Whether nobody is left who could write.
+    pub fn has_ended(&self) -> bool {
+        self.shared.lock().ended
+    }
+
     /// The first complete line that contains `part`, once it is there; `None` when the stream ends
     /// or the time is up before.
     pub fn line_with(&self, part: &str) -> Option<String> {

@@ -1,29 +1,23 @@
 //! A client that sends exactly the bytes it is told to, and takes the answers apart.
 
 use std::fmt;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, Type};
 
 use super::WAIT_MAX;
+use super::socket::Socket;
+use super::wire::{Fields, Wire, lines};
 
 /// A receive buffer this small leaves most of a large file with the server.
 const RECEIVE_BYTES_SMALL: usize = 16 * 1024;
 
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
 /// One connection.
 pub struct Client {
-    stream: Stream,
-    /// Read, but not part of an answer yet.
-    ahead: Vec<u8>,
+    wire: Wire,
 }
 
 /// A complete answer.
@@ -32,8 +26,10 @@ pub struct Answer {
     pub status: u16,
     /// `HTTP/1.1 200 OK`
     pub status_line: String,
-    headers: Vec<(String, Vec<u8>)>,
+    headers: Fields,
     pub body: Vec<u8>,
+    /// What followed a chunked body.
+    pub trailers: Fields,
 }
 
 /// Why there is no complete answer.
@@ -81,7 +77,8 @@ impl Client {
 
     /// A client that can hold little of what it has not read.
     pub fn narrow(address: SocketAddr) -> Self {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).expect("socket");
+        let socket =
+            socket2::Socket::new(Domain::for_address(address), Type::STREAM, None).expect("socket");
         socket
             .set_recv_buffer_size(RECEIVE_BYTES_SMALL)
             .expect("SO_RCVBUF");
@@ -92,44 +89,30 @@ impl Client {
     }
 
     pub fn of(stream: TcpStream) -> Self {
-        stream
-            .set_read_timeout(Some(WAIT_MAX))
-            .expect("SO_RCVTIMEO");
-        stream
-            .set_write_timeout(Some(WAIT_MAX))
-            .expect("SO_SNDTIMEO");
-        stream.set_nodelay(true).expect("TCP_NODELAY");
-        Self {
-            stream: Stream::Tcp(stream),
-            ahead: Vec::new(),
-        }
+        Self::over(Socket::of_tcp(stream).expect("socket options"))
     }
 
     pub fn unix(path: &Path) -> Self {
-        let stream = UnixStream::connect(path).expect("connect");
-        stream
-            .set_read_timeout(Some(WAIT_MAX))
-            .expect("SO_RCVTIMEO");
-        Self {
-            stream: Stream::Unix(stream),
-            ahead: Vec::new(),
-        }
+        Self::over(Socket::unix(path).expect("connect"))
+    }
+
+    /// A client of an address in the form of the configuration.
+    #[track_caller]
+    pub fn to(address: &str) -> Self {
+        Self::over(Socket::connect(address).expect("connect"))
+    }
+
+    fn over(socket: Socket) -> Self {
+        let wire = Wire::new(socket);
+        Self { wire }
     }
 
     pub fn read_timeout(&self, limit: Duration) {
-        let set = match &self.stream {
-            Stream::Tcp(tcp) => tcp.set_read_timeout(Some(limit)),
-            Stream::Unix(unix) => unix.set_read_timeout(Some(limit)),
-        };
-        set.expect("SO_RCVTIMEO");
+        self.wire.socket.read_timeout(limit).expect("SO_RCVTIMEO");
     }
 
     pub fn write_timeout(&self, limit: Duration) {
-        let set = match &self.stream {
-            Stream::Tcp(tcp) => tcp.set_write_timeout(Some(limit)),
-            Stream::Unix(unix) => unix.set_write_timeout(Some(limit)),
-        };
-        set.expect("SO_SNDTIMEO");
+        self.wire.socket.write_timeout(limit).expect("SO_SNDTIMEO");
     }
 
     #[track_caller]
@@ -139,18 +122,12 @@ impl Client {
 
     /// Sends what the server takes before it closes.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-        match &mut self.stream {
-            Stream::Tcp(tcp) => tcp.write_all(bytes.as_ref()),
-            Stream::Unix(unix) => unix.write_all(bytes.as_ref()),
-        }
+        self.wire.socket.write_all(bytes.as_ref())
     }
 
     /// Ends our side.
     pub fn finish(&self) {
-        let shut = match &self.stream {
-            Stream::Tcp(tcp) => tcp.shutdown(Shutdown::Write),
-            Stream::Unix(unix) => unix.shutdown(Shutdown::Write),
-        };
+        let shut = self.wire.socket.shutdown(Shutdown::Write);
         shut.expect("shutdown");
     }
 
@@ -196,47 +173,69 @@ impl Client {
 
     fn try_receive_to(&mut self, method: &str) -> Result<Answer, Cut> {
         let mut answer = self.receive_head()?;
-        let len = match (method, answer.status) {
-            ("HEAD", _) | (_, 100..200 | 204 | 304) => 0,
-            _ => answer.length().expect("an answer with a Content-Length"),
+        let taken = match (method, answer.status) {
+            ("HEAD", _) | (_, 100..200 | 204 | 304) => Ok(()),
+            _ if answer.is_chunked() => self.take_chunked(&mut answer),
+            _ => self.take_length(&mut answer),
         };
-        while self.ahead.len() < len {
-            if let Err(end) = self.read_more() {
-                return Err(self.cut(end, true));
-            }
-        }
-        answer.body = self.ahead.drain(..len).collect();
-        Ok(answer)
+        taken.map(|()| answer)
+    }
+
+    fn take_length(&mut self, answer: &mut Answer) -> Result<(), Cut> {
+        let len = answer.length().expect("an answer with a Content-Length");
+        let body = self.wire.take(len);
+        answer.body = body.map_err(|end| self.cut(end, true))?;
+        Ok(())
+    }
+
+    fn take_chunked(&mut self, answer: &mut Answer) -> Result<(), Cut> {
+        let body = &mut answer.body;
+        let trailers = self.wire.take_chunked(body);
+        let cut = |end| cut(end, Some(std::mem::take(body)));
+        answer.trailers = trailers.map_err(cut)?;
+        Ok(())
     }
 
     /// The head of the next answer only; its body is left to [`Client::read_exactly`].
     pub fn receive_head(&mut self) -> Result<Answer, Cut> {
-        loop {
-            if let Some(end) = find(&self.ahead, b"\r\n\r\n") {
-                let head: Vec<u8> = self.ahead.drain(..end + 4).collect();
-                return Ok(Answer::of_head(&head[..end]));
-            }
-            if let Err(end) = self.read_more() {
-                return Err(self.cut(end, false));
-            }
-        }
+        let head = self.wire.take_through(b"\r\n\r\n");
+        let head = head.map_err(|end| self.cut(end, false))?;
+        Ok(Answer::of_head(&head))
     }
 
     /// The next `len` bytes, whatever they are.
     #[track_caller]
     pub fn read_exactly(&mut self, len: usize) -> Vec<u8> {
-        while self.ahead.len() < len {
-            if let Err(end) = self.read_more() {
-                panic!("instead of {len} bytes: {:?}", self.cut(end, true));
-            }
+        match self.wire.take(len) {
+            Ok(bytes) => bytes,
+            Err(end) => panic!("instead of {len} bytes: {:?}", self.cut(end, true)),
         }
-        self.ahead.drain(..len).collect()
+    }
+
+    /// Everything through the next `end`.
+    #[track_caller]
+    pub fn read_through(&mut self, end: &[u8]) -> Vec<u8> {
+        match self.wire.take_through(end) {
+            Ok(bytes) => bytes,
+            Err(cut) => panic!("no {}: {:?}", end.escape_ascii(), self.cut(cut, true)),
+        }
+    }
+
+    /// Whatever comes next, at least one byte.
+    #[track_caller]
+    pub fn read_some(&mut self) -> Vec<u8> {
+        if self.wire.ahead.is_empty()
+            && let Err(end) = self.wire.read_more()
+        {
+            panic!("instead of bytes: {:?}", self.cut(end, true));
+        }
+        std::mem::take(&mut self.wire.ahead)
     }
 
     /// Everything until the server closes or resets the connection.
     pub fn read_to_end(&mut self) -> Cut {
         loop {
-            if let Err(end) = self.read_more() {
+            if let Err(end) = self.wire.read_more() {
                 return self.cut(end, true);
             }
         }
@@ -249,29 +248,18 @@ impl Client {
         assert!(rest.is_empty(), "unasked for: {}", rest.escape_ascii());
     }
 
-    fn read_more(&mut self) -> io::Result<()> {
-        let mut piece = [0; 64 * 1024];
-        let read = match &mut self.stream {
-            Stream::Tcp(tcp) => tcp.read(&mut piece),
-            Stream::Unix(unix) => unix.read(&mut piece),
-        };
-        match read? {
-            0 => Err(ErrorKind::UnexpectedEof.into()),
-            count => {
-                self.ahead.extend_from_slice(&piece[..count]);
-                Ok(())
-            }
-        }
-    }
-
     fn cut(&mut self, end: io::Error, had_head: bool) -> Cut {
-        let body = had_head.then(|| std::mem::take(&mut self.ahead));
-        match end.kind() {
-            ErrorKind::UnexpectedEof => Cut::Closed(body),
-            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Cut::Reset(body),
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Cut::Silent,
-            _ => panic!("{end}"),
-        }
+        let body = had_head.then(|| std::mem::take(&mut self.wire.ahead));
+        cut(end, body)
+    }
+}
+
+fn cut(end: io::Error, body: Option<Vec<u8>>) -> Cut {
+    match end.kind() {
+        ErrorKind::UnexpectedEof => Cut::Closed(body),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Cut::Reset(body),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Cut::Silent,
+        _ => panic!("{end}"),
     }
 }
 
@@ -284,17 +272,10 @@ pub fn head(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
     head + "\r\n"
 }
 
-fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
-    bytes.windows(part.len()).position(|window| window == part)
-}
-
 impl Answer {
     #[track_caller]
     fn of_head(head: &[u8]) -> Self {
-        let mut lines = head
-            .split(|&byte| byte == b'\n')
-            .map(<[u8]>::trim_ascii_end);
-        let status_line = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
+        let (status_line, headers) = lines(head);
         let status = status_line
             .split(' ')
             .nth(1)
@@ -302,8 +283,9 @@ impl Answer {
         Self {
             status: status.unwrap_or_else(|| panic!("not a status line: {status_line}")),
             status_line,
-            headers: lines.map(header).collect(),
+            headers,
             body: Vec::new(),
+            trailers: Fields::new(),
         }
     }
 
@@ -334,7 +316,7 @@ impl Answer {
     }
 
     /// Headers in order, but for the date.
-    pub fn headers(&self) -> Vec<(String, Vec<u8>)> {
+    pub fn headers(&self) -> Fields {
         let kept = self
             .headers
             .iter()
@@ -346,6 +328,12 @@ impl Answer {
     pub fn length(&self) -> Option<usize> {
         self.header("content-length")
             .map(|length| length.parse().expect("a length"))
+    }
+
+    #[track_caller]
+    pub fn is_chunked(&self) -> bool {
+        self.header("transfer-encoding")
+            .is_some_and(|value| value.eq_ignore_ascii_case("chunked"))
     }
 
     #[track_caller]
@@ -362,15 +350,6 @@ impl Answer {
     pub fn assert_status(&self, status: u16) {
         assert_eq!(self.status, status, "{self:?}");
     }
-}
-
-fn header(line: &[u8]) -> (String, Vec<u8>) {
-    let colon = line
-        .iter()
-        .position(|&byte| byte == b':')
-        .expect("a colon in a header line");
-    let name = String::from_utf8(line[..colon].to_vec()).expect("a header name");
-    (name, line[colon + 1..].trim_ascii().to_vec())
 }
 
 impl fmt::Debug for Answer {

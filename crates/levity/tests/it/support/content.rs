@@ -1,5 +1,8 @@
 //! Bytes that tell where they come from.
 
+use std::io::Write;
+use std::process::{Command, Stdio};
+
 /// Prime, so that bytes from a wrong offset, chunk or page never look right.
 const PERIOD_BYTES: usize = 1_000_003;
 
@@ -19,6 +22,21 @@ pub fn content(seed: u64, len: usize) -> Vec<u8> {
         bytes.extend_from_slice(&period[..more]);
     }
     bytes
+}
+
+/// The SHA-256 of `bytes` in hexadecimal, from coreutils: applications say this of an upload.
+pub fn sha256(bytes: &[u8]) -> String {
+    let mut child = Command::new("sha256sum")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("sha256sum of coreutils");
+    let mut to = child.stdin.take().expect("stdin");
+    to.write_all(bytes).expect("write");
+    drop(to);
+    let output = child.wait_with_output().expect("sha256sum");
+    let said = String::from_utf8(output.stdout).expect("UTF-8");
+    said.split(' ').next().expect("a sum").to_owned()
 }
 
 /// Compares without printing megabytes.

@@ -11,7 +11,7 @@ use super::capture::Capture;
 use super::{Server, WAIT_MAX, is_root, wait_until};
 
 /// The user and group "nobody".
-const NOBODY: u32 = 65534;
+pub(super) const NOBODY: u32 = 65534;
 
 /// Port 0: the kernel chooses.
 const ANY_PORT: &str = "127.0.0.1:0";

@@ -1,6 +1,7 @@
 //! What every test stands on: a tree of files, the server as a process, a client that sends exact
 //! bytes, and waiting without sleeping.
 
+mod app;
 mod capture;
 mod client;
 mod content;
@@ -8,11 +9,15 @@ mod engine;
 mod launch;
 mod metrics;
 mod server;
+mod socket;
 mod tree;
 mod wait;
+mod websocket;
+mod wire;
 
-pub use client::{Answer, Client, Cut};
-pub use content::{assert_same, content};
+pub use app::App;
+pub use client::{Answer, Client, Cut, head};
+pub use content::{assert_same, content, sha256};
 pub(crate) use engine::per_engine;
 pub use engine::{linux_aio_works, ring_works};
 pub use launch::{Launch, Ran};
@@ -20,6 +25,7 @@ pub use metrics::Metrics;
 pub use server::Server;
 pub use tree::{Tree, age};
 pub use wait::{WAIT_MAX, pass, wait_until, wait_within};
+pub use websocket::WebSocket;
 
 /// Whether the tests run as root, and so start the server as somebody else.
 pub fn is_root() -> bool {

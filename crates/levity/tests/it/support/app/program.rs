@@ -1,0 +1,182 @@
+//! How each application is started.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::sources;
+
+/// A command line, run in a folder of its own.
+pub struct Program {
+    pub words: Vec<OsString>,
+    pub environment: Vec<(&'static str, OsString)>,
+    pub listens: Listens,
+}
+
+/// How its address is found out.
+pub enum Listens {
+    /// On this Unix socket.
+    On(PathBuf),
+    /// On a port of loopback that it chooses and prints behind this text.
+    Saying(&'static str),
+}
+
+impl Program {
+    fn new(words: &[&str], listens: Listens) -> Self {
+        Self {
+            words: words.iter().map(OsString::from).collect(),
+            environment: Vec::new(),
+            listens,
+        }
+    }
+
+    fn words(mut self, more: &[&str]) -> Self {
+        self.words.extend(more.iter().map(OsString::from));
+        self
+    }
+
+    fn environment(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+}
+
+/// A child that is asked to keep a connection has it for itself, hence as many children as tests may
+/// have idle connections.
+pub fn php_fpm(own: &Path) -> Program {
+    let config = "\
+[global]
+error_log = {own}/log
+[all]
+listen = {own}/socket
+pm = ondemand
+pm.max_children = 64
+php_admin_value[post_max_size] = 0
+php_admin_value[memory_limit] = 32M
+php_admin_value[include_path] = /usr/share/php
+php_admin_flag[log_errors] = on
+";
+    let text = config.replace("{own}", utf8(own));
+    fs::write(own.join("fpm.conf"), text).expect("write");
+    // Debian has the version in the name.
+    let fpm = newest("/usr/sbin", "php-fpm");
+    let words = [
+        &fpm,
+        "--nodaemonize",
+        "--force-stderr",
+        "--fpm-config",
+        "fpm.conf",
+    ];
+    Program::new(&words, Listens::On(own.join("socket")))
+}
+
+pub fn gunicorn(own: &Path) -> Program {
+    copy(&sources("python"), own);
+    // Django's sendfile is no package of Debian: `cargo xtask test` puts it there.
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/python");
+    if packages.is_dir() {
+        copy(&packages, own);
+    }
+    let words = [
+        "gunicorn",
+        "--bind",
+        "127.0.0.1:0",
+        "--worker-class",
+        "gthread",
+    ];
+    Program::new(&words, Listens::Saying("Listening at: http://127.0.0.1:"))
+        .words(&["--threads", "8", "--keep-alive", "60"])
+        .words(&["--worker-tmp-dir", ".", "wsgi"])
+        .environment("PYTHONDONTWRITEBYTECODE", "1")
+}
+
+pub fn uvicorn(own: &Path) -> Program {
+    copy(&sources("python"), own);
+    let words = [
+        "uvicorn",
+        "--port",
+        "0",
+        "--lifespan",
+        "off",
+        "--ws",
+        "websockets",
+    ];
+    Program::new(
+        &words,
+        Listens::Saying("Uvicorn running on http://127.0.0.1:"),
+    )
+    .words(&["--no-use-colors", "--app-dir", ".", "asgi:application"])
+    .environment("PYTHONDONTWRITEBYTECODE", "1")
+}
+
+pub fn uwsgi(own: &Path) -> Program {
+    copy(&sources("python"), own);
+    let words = ["uwsgi", "--plugin", "python3", "--scgi-socket", "socket"];
+    Program::new(&words, Listens::On(own.join("socket")))
+        .words(&["--wsgi-file", "wsgi.py", "--need-app", "--threads", "4"])
+        .words(&["--chmod-socket=666"])
+        .environment("PYTHONDONTWRITEBYTECODE", "1")
+}
+
+pub fn puma(own: &Path) -> Program {
+    copy(&sources("ruby"), own);
+    let words = [
+        "puma",
+        "--bind",
+        "unix://socket",
+        "--threads",
+        "4:4",
+        "config.ru",
+    ];
+    Program::new(&words, Listens::On(own.join("socket")))
+}
+
+pub fn tomcat(own: &Path) -> Program {
+    copy(&sources("tomcat"), own);
+    // Tomcat makes folders beside those that are there.
+    for folder in ["conf", "webapps"] {
+        fs::set_permissions(own.join(folder), Permissions::from_mode(0o777)).expect("chmod");
+    }
+    // What `catalina.sh` would do, but for options of a large server: it starts in half the time.
+    let words = ["java", "-XX:TieredStopAtLevel=1", "-Xmx128m"];
+    Program::new(
+        &words,
+        Listens::Saying("Starting ProtocolHandler [\"ajp-nio-127.0.0.1-auto-1-"),
+    )
+    .words(&["-Djava.io.tmpdir=.", "-Dcatalina.base=."])
+    .words(&["-Dcatalina.home=/usr/share/tomcat10", "-classpath"])
+    .words(&["/usr/share/tomcat10/bin/bootstrap.jar:/usr/share/tomcat10/bin/tomcat-juli.jar"])
+    .words(&["org.apache.catalina.startup.Bootstrap", "start"])
+}
+
+/// The last by name of the programs that start so.
+fn newest(folder: &str, start: &str) -> String {
+    let entries = fs::read_dir(folder)
+        .expect("a folder of programs")
+        .flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let name = names.filter(|name| name.starts_with(start)).max();
+    let name = name.unwrap_or_else(|| panic!("no {start}: run `cargo xtask test`"));
+    format!("{folder}/{name}")
+}
+
+/// Copies what is in a folder, for somebody who may not see the original.
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let copied = to.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            fs::create_dir(&copied).expect("mkdir");
+            fs::set_permissions(&copied, Permissions::from_mode(0o755)).expect("chmod");
+            copy(&path, &copied);
+        } else {
+            fs::copy(&path, &copied).expect("copy");
+            fs::set_permissions(&copied, Permissions::from_mode(0o644)).expect("chmod");
+        }
+    }
+}
+
+fn utf8(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
