@@ -59,6 +59,8 @@ pub struct Entry {
     pub fields: Vec<u8>,
     /// The coding of the content, of a variant.
     pub coding: Option<Coding>,
+    /// The time of Last-Modified, in seconds since 1970.
+    pub modified: Option<u64>,
     /// The file has variants, or is one: which is sent depends on Accept-Encoding.
     pub varies: bool,
     /// Where the content is.
@@ -396,6 +398,14 @@ impl Cache {
         self.keep_own(key, family, checked)
     }
 
+    /// A file that is sent and never kept.
+    pub fn uncached(entry: Entry) -> Rc<Hot> {
+        Rc::new(Hot {
+            entry: Arc::new(entry),
+            warm: Cell::new(false),
+        })
+    }
+
     /// Forgets the files that are known under `key`.
     pub fn forget(&self, key: &[u8]) {
         self.own.borrow_mut().remove(key);
@@ -436,6 +446,7 @@ mod tests {
             meta,
             etag: String::new(),
             strong: true,
+            modified: None,
             fields: Vec::new(),
             coding,
             varies: coding.is_some(),

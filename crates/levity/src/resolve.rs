@@ -7,10 +7,10 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use levity_disk::open::standing_in;
-use levity_disk::{Class, First, Kind, Meta, OpenFile, Ready, Variants};
+use levity_disk::{Class, First, Kind, OpenFile, Ready, Variants};
 use levity_wire::encoding::Coding;
 use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
@@ -31,10 +31,6 @@ pub const FIRST_BYTES: usize = 128 * 1024;
 /// a head, or a network, takes as long to begin the second read as the first; larger files may be read
 /// past the page cache, but for their start.
 pub const WHOLE_BYTES: usize = 1 << 20;
-
-/// A file written more recently may change again without its time changing: file systems keep time
-/// in ticks, and clients compare seconds.
-const SETTLED_AGE: Duration = Duration::from_secs(2);
 
 /// What a path leads to.
 pub enum Found {
@@ -410,7 +406,7 @@ impl Search<'_> {
         if needs_body && meta.size <= BODY_BYTES_MAX {
             return self.small(form, file, first, stable, trips).await;
         }
-        let settled = stable && is_settled(&meta);
+        let settled = stable && file::is_settled(&meta);
         let content = Content::File(file);
         Ok(Chosen {
             entry: Arc::new(file::entry(form, meta, settled, content)),
@@ -436,7 +432,7 @@ impl Search<'_> {
         if (ready.len() as u64) < meta.size {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let settled = stable && is_settled(&meta);
+        let settled = stable && file::is_settled(&meta);
         if !settled || matches!(ready, Ready::PageCache { .. }) {
             let entry = file::entry(form, meta, settled, Content::File(file));
             return Ok(Chosen {
@@ -492,7 +488,7 @@ fn unread(form: file::Form<'_>, candidate: Candidate) -> Arc<Entry> {
     known.unwrap_or_else(|| {
         let meta = file.meta();
         let content = Content::File(file);
-        Arc::new(file::entry(form, meta, is_settled(&meta), content))
+        Arc::new(file::entry(form, meta, file::is_settled(&meta), content))
     })
 }
 
@@ -509,14 +505,4 @@ fn names_nothing(error: &io::Error) -> bool {
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP
         )
     })
-}
-
-fn is_settled(meta: &Meta) -> bool {
-    let Ok(seconds) = u64::try_from(meta.mtime_s) else {
-        return true;
-    };
-    let written = UNIX_EPOCH + Duration::new(seconds, meta.mtime_ns);
-    SystemTime::now()
-        .duration_since(written)
-        .is_ok_and(|age| age > SETTLED_AGE)
 }

@@ -13,6 +13,7 @@ use levity_wire::http1;
 
 use crate::config::upstream::Try;
 use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
+use crate::upstream::sendfile::SendfileRoot;
 use crate::upstream::{self, Upstream};
 
 /// Where a request's answer comes from, and how it is dressed.
@@ -23,6 +24,8 @@ pub struct Place {
     pub files: Option<Files>,
     /// Who answers in place of files, or after them.
     pub proxy: Option<Proxy>,
+    /// Only an application may send anybody here.
+    pub internal: bool,
     /// Headers to set and remove.
     pub headers: config::Headers,
     /// Whether answers tell how long they took to make.
@@ -41,6 +44,8 @@ pub struct Proxy {
     pub body_bytes_max: u64,
     /// Headers of requests to set, add and remove.
     pub request_headers: config::Headers,
+    /// Where the files are that the application may have sent.
+    pub sendfile_roots: Vec<SendfileRoot>,
 }
 
 /// The files of a place.
@@ -258,6 +263,16 @@ impl Resources<'_> {
         }
     }
 
+    fn sendfile_roots(&mut self, folders: &[PathBuf]) -> io::Result<Vec<SendfileRoot>> {
+        let open = |folder: &PathBuf| {
+            Ok(SendfileRoot {
+                root: self.roots.open(folder, Symlinks::Beneath)?,
+                named: folder.clone(),
+            })
+        };
+        folders.iter().map(open).collect()
+    }
+
     fn terms(&self, reading: &PlaceDisk) -> io::Result<Terms> {
         let engine = reading.engine.as_deref();
         let started = engine.map(|name| self.disk.engine_for(name)).transpose();
@@ -289,7 +304,8 @@ fn place(
     Ok(Place {
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
         files: files(site, route, resources)?,
-        proxy: proxy(site, route, resources),
+        proxy: proxy(site, route, resources)?,
+        internal: route.is_some_and(|route| route.internal),
         headers: route.map(|route| route.headers.clone()).unwrap_or_default(),
         server_timing: route
             .and_then(|route| route.server_timing)
@@ -300,25 +316,32 @@ fn place(
 fn proxy(
     site: &config::Site,
     route: Option<&config::Route>,
-    resources: &Resources<'_>,
-) -> Option<Proxy> {
+    resources: &mut Resources<'_>,
+) -> io::Result<Option<Proxy>> {
     let of_route = route.map(|route| &route.proxying);
     let (above, here) = (&site.proxying, of_route.unwrap_or(&site.proxying));
-    let name = here.proxy.as_ref().or(above.proxy.as_ref())?;
+    let Some(name) = here.proxy.as_ref().or(above.proxy.as_ref()) else {
+        return Ok(None);
+    };
     let tries = here.tries.as_ref().or(above.tries.as_ref());
     let tries = tries.map_or(&[Try::Proxy][..], Vec::as_slice);
     let mut upstreams = resources.upstreams.iter();
     let upstream = upstreams.find(|upstream| upstream.settings.name == *name);
+    let upstream = upstream.expect("the configuration was checked").clone();
     let body_bytes = here.body_bytes.or(above.body_bytes);
-    tries.contains(&Try::Proxy).then(|| Proxy {
-        upstream: upstream.expect("the configuration was checked").clone(),
+    if !tries.contains(&Try::Proxy) {
+        return Ok(None);
+    }
+    Ok(Some(Proxy {
+        sendfile_roots: resources.sendfile_roots(&upstream.settings.sendfile_roots)?,
+        upstream,
         files_first: tries.contains(&Try::File),
         strip_prefix: prefix(route).to_vec(),
         body_bytes_max: body_bytes.unwrap_or(resources.body_bytes) as u64,
         request_headers: route
             .map(|route| route.request_headers.clone())
             .unwrap_or_default(),
-    })
+    }))
 }
 
 fn prefix(route: Option<&config::Route>) -> &[u8] {

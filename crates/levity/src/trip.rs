@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use tokio::time;
 use crate::absences::Absences;
 use crate::chunks::{Chunks, Trip};
 use crate::resolve::WHOLE_BYTES;
-use crate::route::{Files, Place};
+use crate::route::{Files, Place, Service};
 use crate::stats::{Ahead, WorkerStats};
 use crate::steps::{Steps, server_timing_metric};
 use crate::worker::Worker;
@@ -185,6 +186,17 @@ impl<'a> Trips<'a> {
     pub fn are_for(&mut self, files: &Files) {
         self.terms = files.terms;
         self.chunk_bytes = files.chunk_bytes;
+    }
+
+    /// What the request is answered with.
+    pub fn service(&self) -> Rc<Arc<Service>> {
+        self.worker.service()
+    }
+
+    /// From now on for files of no place, read as `[disk]` says.
+    pub fn are_for_any(&mut self) {
+        self.terms = Terms::default();
+        self.chunk_bytes = self.worker.service().config.disk.chunk_bytes;
     }
 
     /// Whether a first read may bring all of so many bytes, as the open of a cold file does.

@@ -1,6 +1,7 @@
 //! A file's answer: conditions first, then ranges (RFC 9110, 13.2.2 and 14).
 
 use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use levity_disk::{FileSystem, Meta, Ready};
 use levity_wire::condition::{self, Validators, Verdict};
@@ -13,6 +14,10 @@ use super::{Body, Fields, FileBody, Response, error};
 use crate::cache::{Content, Entry, Hot};
 use crate::request::Request;
 
+/// A file written more recently may change again without its time changing: file systems keep time
+/// in ticks, and clients compare seconds.
+const SETTLED_AGE: Duration = Duration::from_secs(2);
+
 /// Answers with `hot`; `ready` holds bytes from its offset on that were read on the way.
 pub fn file(
     request: &Request,
@@ -23,7 +28,7 @@ pub fn file(
     let entry = &hot.entry;
     let validators = Validators {
         etag: Some(entry.etag.as_bytes()),
-        modified: modified(&entry.meta),
+        modified: entry.modified,
     };
     match condition::evaluate(true, |name| request.headers_named(name), &validators) {
         Verdict::Proceed => {}
@@ -79,7 +84,8 @@ fn requested_range(request: &Request, entry: &Entry, validators: &Validators<'_>
     }
 }
 
-fn whole(hot: Rc<Hot>, ready: Option<(u64, Ready)>, file_system: &FileSystem) -> Response {
+/// Answers with all of `hot`, whatever the request says of conditions and ranges.
+pub fn whole(hot: Rc<Hot>, ready: Option<(u64, Ready)>, file_system: &FileSystem) -> Response {
     let mut response = with_content(200, &hot.entry);
     let bytes = hot.entry.meta.size;
     response.body = body(hot, ready, file_system, 0, bytes);
@@ -171,6 +177,7 @@ pub fn entry(form: Form<'_>, meta: Meta, settled: bool, content: Content) -> Ent
         strong: settled,
         fields: fields.as_bytes().to_vec(),
         coding: form.coding,
+        modified: modified(&meta),
         varies: form.varies,
         content,
     }
@@ -188,4 +195,15 @@ fn etag(meta: &Meta, coding: Option<Coding>, strong: bool) -> String {
 /// Times before 1970 have no HTTP date worth sending.
 fn modified(meta: &Meta) -> Option<u64> {
     u64::try_from(meta.mtime_s).ok()
+}
+
+/// Whether a file was last written so long ago that another write would change its time.
+pub fn is_settled(meta: &Meta) -> bool {
+    let Some(seconds) = modified(meta) else {
+        return true;
+    };
+    let written = UNIX_EPOCH + Duration::new(seconds, meta.mtime_ns);
+    SystemTime::now()
+        .duration_since(written)
+        .is_ok_and(|age| age > SETTLED_AGE)
 }

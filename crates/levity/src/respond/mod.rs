@@ -46,6 +46,16 @@ impl Fields {
         self.0 = kept;
     }
 
+    /// The value of the first line of that name, in whatever case.
+    pub fn value(&self, name: &str) -> Option<&[u8]> {
+        let line = self.0.split(|&byte| byte == b'\n').find(|line| {
+            let line_name = line.get(..name.len());
+            line_name.is_some_and(|own| own.eq_ignore_ascii_case(name.as_bytes()))
+                && line.get(name.len()) == Some(&b':')
+        })?;
+        Some(line[name.len() + 1..].trim_ascii())
+    }
+
     /// The lines.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -4,6 +4,7 @@
 //! over as soon as its head is here. What goes wrong before that may be tried again elsewhere.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use levity_wire::http1::{Method, Version};
@@ -14,6 +15,7 @@ use super::backend::{Backend, fingerprint};
 use super::failure::{Failure, Side};
 use super::head::Head;
 use super::pool::{Lease, Pool, Wanted};
+use super::sendfile::InPlace;
 use super::sticky::{self, Tie};
 use super::upload::Upload;
 use crate::body::Incoming;
@@ -26,13 +28,21 @@ use crate::respond::{Body, Response};
 use crate::route::Proxy;
 use crate::send;
 
+/// What came of asking an upstream.
+pub enum Answered {
+    /// A response.
+    Response(Response),
+    /// Something else is to be sent.
+    InPlace(Box<InPlace>),
+}
+
 /// Has an upstream answer `request`.
 pub async fn answer(
     conn: &mut Conn,
     request: &Request,
     proxy: &Proxy,
     client: &Client,
-) -> Response {
+) -> Answered {
     let upload = Incoming::new(&request.head, proxy.body_bytes_max)
         .map_err(NoRequest::from)
         .and_then(|incoming| Upload::new(incoming, conn));
@@ -41,8 +51,12 @@ pub async fn answer(
         Err(none) => Err(Failure::of_client(none)),
     };
     match answered {
-        Ok((head, answer)) => respond(conn, request, head, answer).await,
-        Err(failure) => failure.response(),
+        Ok((head, answer, backend)) if !head.wishes.is_empty() => {
+            let in_place = InPlace::of(head, answer, backend, conn).await;
+            Answered::InPlace(Box::new(in_place))
+        }
+        Ok((head, answer, _)) => Answered::Response(respond(conn, request, head, answer).await),
+        Err(failure) => Answered::Response(failure.response()),
     }
 }
 
@@ -53,7 +67,7 @@ async fn ask(
     proxy: &Proxy,
     client: &Client,
     mut upload: Upload,
-) -> Result<(Head, Answer), Failure> {
+) -> Result<(Head, Answer, Arc<Backend>), Failure> {
     let length = upload.length();
     let mut ask = Ask::new(request, proxy, client, length)
         .map_err(|reject| Failure::of_client(reject.into()))?;
@@ -75,7 +89,7 @@ async fn ask(
             Ok((mut head, answer)) => {
                 proxy.upstream.succeeded(&backend, Instant::now());
                 tie(&mut head, &wanted, proxy, client, &backend);
-                return Ok((head, answer));
+                return Ok((head, answer, backend));
             }
             Err((failure, back)) => {
                 upload = back;

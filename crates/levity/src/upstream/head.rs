@@ -20,9 +20,20 @@ pub struct Head {
     /// Whether `fields` have a Server.
     pub has_server: bool,
     /// What the application wants to have sent in place of its answer.
-    pub wishes: Vec<(Wish, Vec<u8>)>,
+    pub wishes: Vec<Wished>,
     /// The protocol that is switched to (101).
     pub upgrade: Option<Vec<u8>>,
+}
+
+/// A field by which an application has something sent in place of its answer.
+#[derive(Debug)]
+pub struct Wished {
+    /// What it asks for.
+    pub wish: Wish,
+    /// Its name as sent.
+    pub name: Vec<u8>,
+    /// Its value as sent.
+    pub value: Vec<u8>,
 }
 
 impl Head {
@@ -44,7 +55,11 @@ impl Head {
             _ => {}
         }
         if let Some(wish) = Wish::of(name) {
-            self.wishes.push((wish, value.to_vec()));
+            self.wishes.push(Wished {
+                wish,
+                name: name.to_vec(),
+                value: value.to_vec(),
+            });
         }
         if !sendfile_header::is_reserved(name) {
             self.fields.add(name, value);

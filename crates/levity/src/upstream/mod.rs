@@ -13,6 +13,7 @@ pub mod head;
 pub mod http;
 pub mod names;
 pub mod pool;
+pub mod sendfile;
 mod stderr;
 pub mod sticky;
 pub mod tunnel;
