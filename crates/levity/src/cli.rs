@@ -647,10 +647,7 @@ mod tests {
         let file = folder.write("a b.txt", "x");
         let plan = levity(&["serve", &file]).plan();
         let site = &plan.config.sites[0];
-        assert_eq!(
-            site.root.as_deref(),
-            Some(Path::new(folder.path()).as_ref())
-        );
+        assert_eq!(site.root.as_deref(), Some(Path::new(folder.path())));
         assert_eq!(site.only.as_deref(), Some("a b.txt".as_ref()));
         assert!(!site.listing && site.symlinks == Symlinks::Follow);
     }
@@ -716,7 +713,7 @@ mod tests {
         assert_eq!(plan.config.server.workers, Some(7));
         assert_eq!(
             plan.config.sites[0].root.as_deref(),
-            Some(Path::new(folder.path()).as_ref())
+            Some(Path::new(folder.path()))
         );
     }
 

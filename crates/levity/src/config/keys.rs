@@ -359,7 +359,8 @@ pub const TABLES: &[Table] = &[
                 "strip_prefix",
                 Kind::Text("a path"),
                 None,
-                "What is taken off the start of the request's path before the file is looked up, whole segments only.",
+                "What is taken off the start of the request's path before the file is looked up or the upstream is asked, \
+                 whole segments only.",
             ),
             Key {
                 default: None,

@@ -9,6 +9,8 @@ use super::upstream::{Protocol, Proxying, Try, Upstreams};
 pub(super) struct Reach {
     pub(super) has_root: bool,
     pub(super) has_proxy: bool,
+    /// `try` leaves the upstream out.
+    pub(super) is_files_only: bool,
     /// What the upstream speaks; `None` without one, and when that is wrong.
     protocol: Option<Protocol>,
 }
@@ -20,7 +22,8 @@ pub(super) fn read(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> 
         .as_ref()
         .and_then(|name| upstreams.find(fields.reader, name));
     let own = fields.has("proxy");
-    let reach = Reach {
+    let mut reach = Reach {
+        is_files_only: above.is_files_only,
         has_root: above.has_root || fields.has("root"),
         has_proxy: above.has_proxy || own,
         protocol: match known {
@@ -28,9 +31,13 @@ pub(super) fn read(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> 
             None => above.protocol.filter(|_| !own),
         },
     };
+    let tries = tries(fields, reach);
+    if let Some(tries) = tries.as_ref().filter(|tries| !tries.is_empty()) {
+        reach.is_files_only = !tries.contains(&Try::Proxy);
+    }
     let proxying = Proxying {
         proxy: proxy.map(|name| name.text.to_owned()),
-        tries: tries(fields, reach),
+        tries,
         script_suffix: script_suffix(fields, reach),
         script_index: script_index(fields, reach),
         body_bytes: fields.auto_size("body_bytes"),

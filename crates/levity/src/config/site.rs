@@ -232,6 +232,10 @@ fn route(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> Option<Rou
     let headers = headers::of_responses(&fields.child("headers"));
     let request_headers = headers::of_requests(&fields.child("request_headers"));
     let rewrite = headers::rewrite(&fields.child("rewrite"));
+    // In a site it may be meant for routes.
+    if fields.has("proxy") && reach.is_files_only {
+        fields.report("proxy", "`try` leaves it out", None);
+    }
     for table in ["request_headers", "rewrite"] {
         if fields.has(table) && !reach.has_proxy {
             fields.report(table, "there is no `proxy` here", None);

@@ -129,6 +129,17 @@ fn what_is_tried() {
 }
 
 #[test]
+fn an_upstream_that_is_never_asked() {
+    let files = "root = \"/\"\nproxy = \"app\"\ntry = [\"file\"]\n[[site.route]]\npath = \"/a\"\n";
+    site(files);
+    site(&format!("{files}proxy = \"app\"\ntry = [\"proxy\"]"));
+    assert_told_of_site(
+        &format!("{files}proxy = \"app\""),
+        &["14:9 `proxy`: `try` leaves it out"],
+    );
+}
+
+#[test]
 fn scripts() {
     let suffix = "script_suffix = \".php\"";
     assert_told_of_site(
