@@ -256,7 +256,11 @@ fn symfony_leaves_files_to_the_server() {
             (answered.head.content_length, answered.body()),
             (Some(7), &b""[..])
         );
-        assert!(answered.header("content-type").starts_with("text/x-symfony"));
+        assert!(
+            answered
+                .header("content-type")
+                .starts_with("text/x-symfony")
+        );
     }
 }
 
