@@ -185,11 +185,15 @@ impl Backend {
 
     /// A request failed for a reason that is the backend's. True when this very failure took it out:
     /// the last of `fail_after` without a success between them, all within `fail_for`. It is then
-    /// left alone for as long. The same for its trial, which does not take out what is out already.
+    /// left alone for as long, which for a time of zero is not at all. The same for its trial, which
+    /// does not take out what is out already.
     ///
     /// The window begins with a failure and does not slide: of failures that come slower than
     /// `fail_after` per `fail_for`, some are forgotten early.
     pub fn failed(&self, now: Instant, fail_after: usize, fail_for: Duration) -> bool {
+        if fail_for.is_zero() {
+            return false;
+        }
         let (now_ms, fail_for_ms) = (millis(now), whole_millis(fail_for).max(1));
         loop {
             let word = self.standing.load(Ordering::Acquire);

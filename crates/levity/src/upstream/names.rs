@@ -268,7 +268,7 @@ mod tests {
     fn each_address_is_a_backend_in_order_and_once() {
         let (server, _) = Server::new(&["10.0.0.3:80", "10.0.0.1:80", "10.0.0.3:80", "[::1]:80"]);
         let names = names(
-            &["10.0.0.9:1", "app.test", "10.0.0.1:80", "also.test"],
+            &["10.0.0.9:1", "app.test:80", "10.0.0.1:80", "also.test:80"],
             &server,
         );
         let backends = names.backends(&[], None);
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn what_stays_keeps_its_health_and_what_comes_starts_slowly() {
         let (server, _) = Server::new(&["10.0.0.1:80", "10.0.0.2:80"]);
-        let mut names = names(&["10.0.0.9:1", "app.test"], &server);
+        let mut names = names(&["10.0.0.9:1", "app.test:80"], &server);
         let before = names.backends(&[], None);
         server.set(&["10.0.0.3:80", "10.0.0.2:80"]);
         assert!(names.refresh());
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn the_order_of_an_answer_changes_nothing() {
         let (server, _) = Server::new(&["10.0.0.1:80", "10.0.0.2:80"]);
-        let mut names = names(&["app.test"], &server);
+        let mut names = names(&["app.test:80"], &server);
         server.set(&["10.0.0.2:80", "10.0.0.1:80"]);
         assert!(!names.refresh());
     }
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn failures_and_empty_answers_keep_the_addresses() {
         let (server, _) = Server::new(&["10.0.0.1:80"]);
-        let mut names = names(&["app.test"], &server);
+        let mut names = names(&["app.test:80"], &server);
         let before = names.backends(&[], None);
         server.fail("no route to the name server");
         assert!(!names.refresh());
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn a_name_that_cannot_be_looked_up_at_first_is_an_error() {
         let (server, _) = Server::new(&[]);
-        let error = Names::look_up(&settings(&["app.test"]), server.lookup());
+        let error = Names::look_up(&settings(&["app.test:80"]), server.lookup());
         let text = error.err().expect("an error").to_string();
         assert_eq!(
             text,
@@ -335,7 +335,7 @@ mod tests {
         let (server, _) = Server::new(&[]);
         let all = (0..2 * ADDRESSES_MAX as u16).map(|port| ([10, 0, 0, 1], port).into());
         *server.answer.lock().expect("lock") = Ok(all.collect());
-        let backends = names(&["app.test"], &server).backends(&[], None);
+        let backends = names(&["app.test:80"], &server).backends(&[], None);
         assert_eq!(backends.len(), ADDRESSES_MAX);
     }
 
@@ -344,7 +344,7 @@ mod tests {
         let (server, questions) = Server::new(&["10.0.0.1:80"]);
         let settings = config::Upstream {
             resolve_interval: TURN,
-            ..settings(&["app.test"])
+            ..settings(&["app.test:80"])
         };
         let lookup = server.lookup_in_step();
         let upstream = thread::scope(|scope| {

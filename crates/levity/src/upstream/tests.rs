@@ -1,54 +1,13 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::upstream::{self, At, Balance, Forwarded, Protocol};
 
-/// Settings of an upstream whose backends are at `to`; `drain` behind one means what it does in the file.
+/// Settings of an upstream whose backends are at `to`, as the file would say it.
 pub fn settings(to: &[&str]) -> config::Upstream {
-    let entry = |text: &&str| {
-        let (text, drain) = match text.strip_suffix(" drain") {
-            Some(text) => (text, true),
-            None => (*text, false),
-        };
-        let at = match text.parse() {
-            Ok(address) => At::Address(address),
-            Err(_) => At::Name(text.to_owned(), 80),
-        };
-        upstream::Backend {
-            at,
-            weight: 1,
-            backup: false,
-            drain,
-        }
-    };
-    config::Upstream {
-        name: "app".into(),
-        protocol: Protocol::Http,
-        to: to.iter().map(entry).collect(),
-        balance: Balance::RoundRobin,
-        sticky: None,
-        connections: 16,
-        keep_alive: 4,
-        keep_alive_timeout: Duration::from_secs(60),
-        connect_timeout: Duration::from_secs(5),
-        first_byte_timeout: Duration::from_secs(60),
-        idle_timeout: Duration::from_secs(60),
-        tunnel_timeout: Duration::from_secs(60),
-        queue: 16,
-        queue_timeout: Duration::from_secs(5),
-        retries: 1,
-        fail_after: 2,
-        fail_for: Duration::from_secs(10),
-        slow_start: Duration::ZERO,
-        check: None,
-        buffer_requests: false,
-        forwarded: Forwarded::Both,
-        proxy_protocol: None,
-        sendfile_roots: Vec::new(),
-        temporary_roots: Vec::new(),
-        reproxy: Vec::new(),
-        resolve_interval: Duration::from_secs(10),
-    }
+    let site = "[[site]]\nroot = \"/srv\"";
+    let text = format!("[[upstream]]\nname = \"app\"\nto = {to:?}\nfail_after = 2\n{site}");
+    let config = config::parse(&text).expect("a valid file");
+    config.upstreams.into_iter().next().expect("an upstream")
 }
 
 fn upstream(to: &[&str]) -> Upstream {
@@ -79,6 +38,17 @@ fn one_of_several_is_taken_out_and_comes_back() {
     upstream.failed(&backends[0], now, format_args!("refused"));
     assert!(!backends[0].is_up(now) && backends[1].is_up(now));
     upstream.succeeded(&backends[0], now);
+    assert!(backends[0].is_up(now));
+}
+
+#[test]
+fn nothing_is_left_alone_for_no_time() {
+    let now = Instant::now();
+    let mut settings = settings(&["127.0.0.1:1", "127.0.0.1:2"]);
+    settings.fail_for = Duration::ZERO;
+    let upstream = Upstream::new(settings).expect("upstream");
+    let backends = upstream.backends();
+    (0..10).for_each(|_| upstream.failed(&backends[0], now, format_args!("refused")));
     assert!(backends[0].is_up(now));
 }
 

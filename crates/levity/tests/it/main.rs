@@ -5,6 +5,7 @@ mod support;
 
 mod absent;
 mod apps;
+mod checks;
 mod chunks;
 mod cli;
 mod clients;

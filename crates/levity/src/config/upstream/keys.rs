@@ -128,7 +128,8 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
             "fail_after",
             Kind::Count(bounds("1", "1000")),
             Some("1"),
-            "Failures within `fail_for` after which a backend is left alone for as long.",
+            "Failures within `fail_for`, without a success between them, after which a backend is left alone for as long; \
+             then one request tries it. The only one that new clients can get is never left alone.",
         )
     },
     Key {
@@ -199,7 +200,8 @@ pub(in crate::config) const CHECK: &[Key] = &[
         "path",
         Kind::Text("a path"),
         None,
-        "What is asked for with GET; a status from 200 to 399 is well. Without it a connection is enough.",
+        "What is asked for with GET; a status from 200 to 399 is well. With fastcgi it is the name of the script, such as \
+         `ping.path` of php-fpm. Without it a connection is enough; ajp13 has a question of its own, with and without.",
     ),
     key(
         "interval",

@@ -45,7 +45,8 @@ pub struct Upstream {
     pub queue_timeout: Duration,
     /// How often a request is tried again, at most, on other backends if there are some.
     pub retries: usize,
-    /// Failures within `fail_for` after which a backend is left alone for so long.
+    /// Failures within `fail_for`, without a success between them, after which a backend is left alone
+    /// for so long.
     pub fail_after: usize,
     /// See `fail_after`.
     pub fail_for: Duration,
@@ -139,7 +140,8 @@ pub enum Sticky {
 /// `[upstream.check]`: backends are asked whether they are well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What is asked for with GET; a status from 200 to 399 is well. `None` only connects.
+    /// What is asked for with GET; a status from 200 to 399 is well. `None` only connects,
+    /// but for AJP13, which has a question of its own.
     pub path: Option<String>,
     /// From one question to the next.
     pub interval: Duration,

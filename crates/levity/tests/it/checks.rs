@@ -1,0 +1,109 @@
+//! Backends are asked whether they are well, and where they are.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::support::{Launch, Server};
+
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// An upstream `app` at `address` that is asked for `path` all the time.
+fn config(address: SocketAddr, path: &str) -> String {
+    format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n\
+         [[upstream]]\nname = \"app\"\nto = [\"{address}\"]\n\
+         check = {{ path = \"{path}\", interval = \"10ms\", fall = 2, rise = 2 }}\n\
+         [[site]]\nproxy = \"app\"\n"
+    )
+}
+
+/// Answers `count` questions, and tells what they asked for.
+fn answer(listener: &TcpListener, count: usize) -> Vec<String> {
+    let ask = |_| {
+        let (mut stream, _) = listener.accept().expect("accept");
+        stream.set_read_timeout(Some(WAIT_MAX)).expect("timeout");
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            assert_eq!(stream.read(&mut byte).expect("read"), 1);
+            head.push(byte[0]);
+        }
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        stream.write_all(answer).expect("write");
+        let head = String::from_utf8(head).expect("text");
+        head.lines().next().expect("a request line").to_owned()
+    };
+    (0..count).map(ask).collect()
+}
+
+/// The same in a thread, for who would not wait for ever.
+fn answered(listener: TcpListener, count: usize) -> Receiver<(TcpListener, Vec<String>)> {
+    let (told, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let asked = answer(&listener, count);
+        // The test has ended when nobody listens.
+        let _ = told.send((listener, asked));
+    });
+    lines
+}
+
+fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address");
+    (listener, address)
+}
+
+#[test]
+fn a_backend_that_is_gone_is_down_until_it_is_back() {
+    let (listener, address) = listen();
+    let server = Launch::run(&config(address, "/ping")).start();
+    let (listener, lines) = answered(listener, 3).recv_timeout(WAIT_MAX).expect("asked");
+    assert_eq!(lines, ["GET /ping HTTP/1.1"; 3]);
+    drop(listener);
+    let reason = "cannot connect: Connection refused";
+    server.says(&format!(
+        "upstream app: backend {address} is down: {reason}"
+    ));
+    // As servers do, although connections of before are not forgotten yet.
+    let again = TcpListener::bind(address).expect("bind again");
+    answered(again, 2).recv_timeout(WAIT_MAX).expect("asked");
+    server.says(&format!("upstream app: backend {address} is back"));
+}
+
+#[test]
+fn a_reload_ends_the_checks_of_before() {
+    let (listener, address) = listen();
+    let server: Server = Launch::run(&config(address, "/old")).start();
+    let (mut listener, lines) = answered(listener, 2).recv_timeout(WAIT_MAX).expect("asked");
+    assert_eq!(lines, ["GET /old HTTP/1.1"; 2]);
+    fs::write(server.config(), config(address, "/new")).expect("write");
+    server.signal(Signal::HUP);
+    let mut line = String::new();
+    while line != "GET /new HTTP/1.1" {
+        let (back, mut lines) = answered(listener, 1).recv_timeout(WAIT_MAX).expect("asked");
+        (listener, line) = (back, lines.remove(0));
+    }
+    // One of before may have been under way.
+    let (listener, _) = answered(listener, 1).recv_timeout(WAIT_MAX).expect("asked");
+    let (_, lines) = answered(listener, 10)
+        .recv_timeout(WAIT_MAX)
+        .expect("asked");
+    assert_eq!(lines, ["GET /new HTTP/1.1"; 10]);
+}
+
+#[test]
+fn a_name_without_an_address_is_told_at_the_start() {
+    let text = "[[listen]]\naddress = \"127.0.0.1:0\"\n\
+                [[upstream]]\nname = \"app\"\nto = [\"nowhere.invalid:80\"]\n\
+                [[site]]\nproxy = \"app\"\n";
+    let ran = Launch::run(text).ran();
+    assert_eq!(ran.status, 1);
+    let told = "error: upstream app: cannot look up nowhere.invalid: ";
+    assert!(ran.stderr.contains(told), "{}", ran.stderr);
+}
