@@ -1,12 +1,14 @@
 //! Applications that the proxy stands in front of, without it: what a test through the proxy may
 //! expect of them, and whether our codecs understand them.
 
+use std::net::TcpStream;
+
 use levity_wire::cgi::Split;
 use levity_wire::fastcgi;
 use serde_json::Value;
 
 use crate::support::direct::{self, Ajp, cgi, filled};
-use crate::support::{App, Tree, WebSocket, content, head, sha256};
+use crate::support::{App, Tree, WebSocket, content, head, sha256, wait_until};
 
 /// More than any application may hold in memory.
 const UPLOAD_BYTES: usize = 64 * 1024 * 1024;
@@ -276,7 +278,8 @@ fn a_gunicorn_of_its_own_ends_with_the_test() {
     let address = app.address().to_owned();
     assert_ne!(address, App::gunicorn().address());
     drop(app);
-    assert!(std::net::TcpStream::connect(&address).is_err());
+    // Its worker dies together with it, but not in the same moment.
+    wait_until("nobody listens", || TcpStream::connect(&address).is_err());
 }
 
 #[test]
