@@ -23,6 +23,7 @@ mod names;
 mod precompressed;
 mod range;
 mod refused;
+mod scripted;
 mod signals;
 mod status;
 mod timeouts;

@@ -75,8 +75,7 @@ impl Socket {
         }
     }
 
-    /// When the last handle is dropped, the peer gets a reset instead of an end. Over a Unix socket
-    /// it gets one only if it has sent what was not read.
+    /// The peer gets a reset instead of an end when the last handle is dropped; over TCP only.
     pub fn reset_when_closed(&self) -> io::Result<()> {
         match self {
             Self::Tcp(tcp) => SockRef::from(tcp).set_linger(Some(Duration::ZERO)),

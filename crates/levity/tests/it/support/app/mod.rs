@@ -117,13 +117,10 @@ impl App {
 impl Drop for App {
     fn drop(&mut self) {
         if thread::panicking() {
-            let said = self.said();
-            let from = said.floor_char_boundary(said.len().saturating_sub(SHOWN_MAX));
-            eprintln!(
-                "--- the application at {}:\n{}---",
-                self.address(),
-                &said[from..]
-            );
+            let said = self.said().into_bytes();
+            let end = &said[said.len().saturating_sub(SHOWN_MAX)..];
+            let end = String::from_utf8_lossy(end);
+            eprintln!("--- the application at {}:\n{end}---", self.address());
         }
     }
 }
