@@ -14,6 +14,7 @@ use crate::engines::Engines;
 use crate::lock::lock;
 use crate::scheduler::Scheduler;
 use crate::stats::Stats;
+use crate::syscall;
 
 /// More threads than this are a mistake.
 const THREADS_MAX: usize = 1024;
@@ -219,9 +220,13 @@ impl Disk {
     /// Starts an engine and its threads. Blocks. Call it before any guard is installed on the calling
     /// thread: new threads inherit it.
     ///
+    /// From then on the process ignores SIGXFSZ, unless it has a handler: a file that may not become
+    /// larger (`ulimit -f`, LimitFSIZE=) is an error, EFBIG, and not the end.
+    ///
     /// # Errors
     /// See [`StartError`].
     pub fn start(settings: Settings) -> Result<Arc<Disk>, StartError> {
+        syscall::ignore_sigxfsz();
         let chosen = Chosen::by(&settings.engine)?;
         Disk::start_engine(&settings, chosen)
     }

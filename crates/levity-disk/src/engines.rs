@@ -145,7 +145,11 @@ impl Engines {
             stats::add(&counters.bytes_read, ready.len() as u64);
         };
         match &completion.result {
-            Err(_) | Ok(Done::Listed(_)) => {}
+            Err(_) | Ok(Done::Listed(_) | Done::Created(_) | Done::Unlinked) => {}
+            Ok(Done::Written(bytes)) => {
+                stats::add(&counters.writes, 1);
+                stats::add(&counters.bytes_written, *bytes as u64);
+            }
             Ok(Done::Read(ready)) => count_read(ready),
             Ok(Done::Opened { first, .. }) => {
                 stats::add(&counters.opens, 1);

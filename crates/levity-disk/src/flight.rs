@@ -6,6 +6,9 @@
 //! answered, with the same bytes where they can be shared. Those that cannot be (bytes in a pipe
 //! can be read once) are offered to the lane anew, and the first of them takes the others along.
 //!
+//! What changes something (a file that is made, written to or removed) is done for each who asks, and so
+//! is an open that has to be fresh.
+//!
 //! An error is shared too: whoever was with a read that failed learns the same as the one who asked
 //! first. A passenger that goes away leaves the flight to the others, and so does the first.
 
@@ -14,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::engine::{self, Class, Completion, Dead, Done, Job, Op, Reply, Terms};
+use crate::engine::{self, Class, Completion, Dead, Done, Job, Lookup, Op, Reply, Terms};
 use crate::intake::Waiting;
 use crate::lock::lock;
 use crate::scheduler::Scheduler;
@@ -31,7 +34,7 @@ pub(crate) struct Flight {
     terms: Terms,
     /// When the first asked.
     pub(crate) since: Instant,
-    /// Bytes that came back.
+    /// Bytes that came back, or were written.
     delivered: AtomicUsize,
     state: Mutex<State>,
 }
@@ -94,6 +97,8 @@ impl Flight {
                 // before the other looked.
                 let same = Arc::ptr_eq(file, other)
                     || file.is_local() && other.is_local() && file.meta.same_version(&other.meta);
+                // What is written to in between has more than a read finds that began before.
+                let same = same && !file.is_spooled();
                 let end = offset.saturating_add(*len as u64);
                 same && from >= offset && from.saturating_add(*wanted as u64) <= end
             }
@@ -103,12 +108,14 @@ impl Flight {
                     path,
                     first,
                     variants,
+                    lookup: Lookup::Shared,
                 },
                 Op::Open {
                     root: other_root,
                     path: other_path,
                     first: other_first,
                     variants: other_variants,
+                    lookup: Lookup::Shared,
                 },
             ) => {
                 Arc::ptr_eq(root, other_root)
@@ -156,7 +163,7 @@ impl Flight {
         })
     }
 
-    /// Bytes that it brought.
+    /// Bytes that it brought, or wrote.
     pub(crate) fn delivered(&self) -> usize {
         self.delivered.load(Ordering::Relaxed)
     }
@@ -282,6 +289,7 @@ fn bytes(completion: &Completion) -> usize {
     match &completion.result {
         Ok(Done::Read(ready)) => ready.len(),
         Ok(Done::Opened { first, .. }) => first.as_ref().map_or(0, |ready| ready.len()),
+        Ok(Done::Written(bytes)) => *bytes,
         _ => 0,
     }
 }
@@ -325,7 +333,9 @@ fn share(completion: &mut Completion, op: &Op, other: &Waiting) -> Option<Comple
                 stable: *stable,
             })
         }
-        Ok(Done::Listed(_)) => unreachable!("a listing covers nothing"),
+        Ok(Done::Listed(_) | Done::Created(_) | Done::Written(_) | Done::Unlinked) => {
+            unreachable!("only reads and opens cover anything")
+        }
     };
     // One that came late has waited for less than the disk took, but what it learns is how long the
     // disk takes.

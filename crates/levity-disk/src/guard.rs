@@ -4,7 +4,8 @@
 //! The filter is per thread, but the threads that a guarded one starts inherit it. It sees numbers,
 //! not what they stand for, so some calls have to stay allowed: `openat2`, whose flags lie behind a
 //! pointer (within this crate all calls to it go through one function); `read`, `write` and `splice`,
-//! which cannot be told from those on a socket; `close`. Nor does it see page faults.
+//! which cannot be told from those on a socket (files are written to by `pwrite`, which is stopped);
+//! `close`. Nor does it see page faults.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

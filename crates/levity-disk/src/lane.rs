@@ -33,7 +33,7 @@ pub(crate) struct Lane {
     in_flight: usize,
     /// Of these, of class `First`.
     first_in_flight: usize,
-    /// That those in flight may read.
+    /// That those in flight may read or write.
     bytes_in_flight: usize,
     /// Jobs of class `First` started since the last of class `Next`.
     first_in_a_row: usize,
@@ -68,7 +68,7 @@ impl Lane {
         self.first.len() + self.next.len()
     }
 
-    /// Whether a job that reads `len` bytes may start besides those in flight.
+    /// Whether a job that reads or writes `len` bytes may start besides those in flight.
     pub(crate) fn has_slot(&self, len: usize) -> bool {
         let (jobs, bytes) = (self.in_flight, self.bytes_in_flight);
         self.depth.admits(jobs, bytes, len) && self.pulse.may_start()
@@ -113,7 +113,7 @@ impl Lane {
 
     pub(crate) fn push(&mut self, planned: Planned) {
         self.list(&planned.flight);
-        let (stream, len) = (planned.job.stream, planned.job.op.memory());
+        let (stream, len) = (planned.job.stream, planned.job.op.bytes());
         self.queue(planned.job.class).push(stream, len, planned);
         self.tell();
     }
@@ -155,7 +155,7 @@ impl Lane {
         self.tell();
     }
 
-    /// The class whose turn it is, and the bytes that its job reads, if it may start.
+    /// The class whose turn it is, and the memory that its job needs, if it may start.
     ///
     /// Jobs of class `First` get at least half of the slots as long as any wait: not more than every
     /// fourth that starts is of class `Next` then, and none while those have half. Where none wait the
@@ -169,8 +169,8 @@ impl Lane {
             (Some(first), _) => (Class::First, first),
             (None, next) => (Class::Next, next?),
         };
-        let len = head.job.op.memory();
-        self.has_slot(len).then_some((class, len))
+        let op = &head.job.op;
+        self.has_slot(op.bytes()).then(|| (class, op.memory()))
     }
 
     /// Takes the job whose turn it is.
@@ -188,7 +188,7 @@ impl Lane {
         self.pulse.started(now);
         self.in_flight += 1;
         self.first_in_flight += usize::from(flight.class == Class::First);
-        self.bytes_in_flight += flight.op.memory();
+        self.bytes_in_flight += flight.op.bytes();
         self.tell();
     }
 
@@ -197,7 +197,7 @@ impl Lane {
         self.unlist(flight);
         self.in_flight -= 1;
         self.first_in_flight -= usize::from(flight.class == Class::First);
-        self.bytes_in_flight -= flight.op.memory();
+        self.bytes_in_flight -= flight.op.bytes();
         self.pulse.came_back(now, self.in_flight == 0);
         self.charge(flight);
         let sample = Sample {
@@ -211,7 +211,7 @@ impl Lane {
 
     /// An open may have brought more than it was taken for.
     fn charge(&mut self, flight: &Flight) {
-        let surplus = flight.delivered().saturating_sub(flight.op.memory());
+        let surplus = flight.delivered().saturating_sub(flight.op.bytes());
         // What was read ahead stood in no queue.
         if surplus > 0 && flight.class != Class::Prefetch {
             self.queue(flight.class).charge(flight.stream, surplus);
@@ -252,8 +252,9 @@ impl Lane {
 /// have it too.
 fn about(op: &Op) -> u64 {
     match op {
-        Op::Read { file, .. } => file.meta.inode,
+        Op::Read { file, .. } | Op::Write { file, .. } | Op::Unlink { file, .. } => file.meta.inode,
         Op::List { directory, .. } => directory.meta.inode,
+        Op::Create { spool } => spool.device(),
         Op::Open { root, path, .. } => {
             let mut hasher = DefaultHasher::new();
             (Arc::as_ptr(root), path).hash(&mut hasher);

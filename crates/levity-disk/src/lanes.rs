@@ -75,12 +75,12 @@ impl Lanes {
             Ok(()) => return Offered::Joined,
             Err(waiting) => waiting,
         };
-        let len = waiting.job.op.memory();
+        let (bytes, memory) = (waiting.job.op.bytes(), waiting.job.op.memory());
         let starts = match waiting.job.class {
-            Class::First => lane.queued() == 0 && lane.has_slot(len),
+            Class::First => lane.queued() == 0 && lane.has_slot(bytes),
             Class::Next => false,
             Class::Prefetch
-                if lane.has_slot_for_prefetch(len) && leaves_half(scheduler.budget(), len) =>
+                if lane.has_slot_for_prefetch(bytes) && leaves_half(scheduler.budget(), memory) =>
             {
                 true
             }
@@ -91,7 +91,7 @@ impl Lanes {
         }
         let planned = Flight::of(waiting, scheduler);
         if starts {
-            return self.start(planned, len, scheduler);
+            return self.start(planned, memory, scheduler);
         }
         lane.push(planned);
         Offered::Queued

@@ -40,19 +40,22 @@ mod pinned;
 pub mod probe;
 mod pulse;
 mod scheduler;
+mod spool;
 pub mod stats;
 mod syscall;
 pub mod transmit;
+mod unlink;
 pub mod usage;
 pub mod watch;
 
 pub use buffer::{Budget, Buffer};
 pub use disk::{Disk, Settings, StartError};
 pub use engine::{
-    Class, Completion, Direct, Done, EngineId, Entry, First, Job, Listing, Op, Ready, Reply, Terms,
-    Variants,
+    Class, Completion, Direct, Done, EngineId, Entry, First, Job, Listing, Lookup, Op, Ready,
+    Reply, Terms, Variants,
 };
 pub use open::{Kind, Meta, OpenFile, Root, Symlinks};
 pub use probe::FileSystem;
+pub use spool::Spool;
 pub use stats::Stats;
 pub use watch::{Watch, Watcher};

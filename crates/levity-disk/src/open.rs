@@ -204,6 +204,39 @@ impl Root {
         Ok(self.file(fd, meta, name, how))
     }
 
+    /// Opens `path`, through no symbolic link. Blocks. Whatever is there: what it is the caller finds out.
+    ///
+    /// # Errors
+    /// ELOOP where a link is on the way, EXDEV when the path leaves the root.
+    pub(crate) fn open_straight(self: &Arc<Root>, path: &CStr) -> io::Result<OpenFile> {
+        let name = self.name(path)?;
+        let (fd, atime) = settled(|| self.open_as_owner(name, STRAIGHT))?;
+        let meta = Meta::from(rustix::fs::fstat(&fd)?);
+        let straight = true;
+        Ok(self.file(fd, meta, name, How { atime, straight }))
+    }
+
+    /// The directory that holds the last name of `path`, through no symbolic link and never outside the
+    /// root, and that name. Blocks.
+    ///
+    /// # Errors
+    /// EISDIR when the last name can only be a directory's; as [`Root::open_straight`].
+    pub(crate) fn parent<'a>(&'a self, path: &'a CStr) -> io::Result<(OwnedFd, &'a CStr)> {
+        let name = self.name(path)?;
+        let bytes = name.to_bytes();
+        let (directory, leaf) = match bytes.iter().rposition(|byte| *byte == b'/') {
+            Some(slash) => (CString::new(&bytes[..slash + 1])?, slash + 1),
+            None => (c".".to_owned(), 0),
+        };
+        if matches!(&bytes[leaf..], b"" | b"." | b"..") {
+            return Err(Errno::ISDIR.into());
+        }
+        let flags = HANDLE | OFlags::DIRECTORY;
+        let parent = settled(|| self.openat2(&directory, flags, STRAIGHT))?;
+        let leaf = CStr::from_bytes_with_nul(&name.to_bytes_with_nul()[leaf..]);
+        Ok((parent, leaf.expect("the end of a name with its zero")))
+    }
+
     /// The metadata of what a path leads to, without opening it for reading. Blocks.
     pub(crate) fn metadata(&self, path: &CStr) -> io::Result<Meta> {
         let fd = self.handle(self.name(path)?)?;
@@ -255,6 +288,7 @@ impl Root {
             random: AtomicBool::new(false),
             direct: OnceLock::new(),
             direct_refused: AtomicBool::new(false),
+            spooled: false,
         }
     }
 
@@ -338,6 +372,11 @@ const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY);
 
 const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// Beneath the root and along no link of any kind, whatever the root itself allows.
+const STRAIGHT: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS);
 
 /// The directory to open for a root, and the name in it when the root is a single file.
 fn split(resolved: &Path) -> io::Result<(&Path, Option<CString>)> {
@@ -506,6 +545,7 @@ pub struct OpenFile {
     /// `None` inside when it cannot be had.
     direct: OnceLock<Option<DirectFile>>,
     direct_refused: AtomicBool,
+    spooled: bool,
 }
 
 /// Where a directory was found: its links must be judged by the root's rules.
@@ -516,6 +556,30 @@ pub(crate) struct Place {
 }
 
 impl OpenFile {
+    /// A file that was just made, without a name. It is read by threads, through the page cache: what was
+    /// written a moment ago is there, and may not be anywhere else yet.
+    pub(crate) fn spooled(fd: OwnedFd, atime: atime::Policy) -> io::Result<OpenFile> {
+        let meta = Meta::from(rustix::fs::fstat(&fd)?);
+        Ok(OpenFile {
+            meta,
+            fd: ManuallyDrop::new(fd),
+            place: None,
+            local: false,
+            straight: false,
+            access: atime::Access::new(atime),
+            nonblocking: AtomicBool::new(false),
+            random: AtomicBool::new(false),
+            direct: OnceLock::new(),
+            direct_refused: AtomicBool::new(true),
+            spooled: true,
+        })
+    }
+
+    /// Whether it is written to while it is open here.
+    pub(crate) fn is_spooled(&self) -> bool {
+        self.spooled
+    }
+
     /// What `fstat` said when it was opened, or after its first bytes were read.
     pub fn meta(&self) -> Meta {
         self.meta

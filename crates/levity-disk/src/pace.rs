@@ -98,7 +98,7 @@ fn bytes_read(completion: &Completion) -> u64 {
     let ready = match &completion.result {
         Ok(Done::Read(ready)) => Some(ready),
         Ok(Done::Opened { first, .. }) => first.as_ref(),
-        Ok(Done::Listed(_)) | Err(_) => None,
+        _ => None,
     };
     ready.map_or(0, |ready: &Ready| ready.len() as u64)
 }

@@ -256,7 +256,7 @@ impl Scheduler {
             Op::Read { file, offset, len } => {
                 Some(self.goes_direct(Asker::of(job), file, *offset, *len))
             }
-            Op::Open { .. } | Op::List { .. } => None,
+            _ => None,
         }
     }
 

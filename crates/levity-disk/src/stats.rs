@@ -51,6 +51,10 @@ pub struct EngineStats {
     pub bytes_read: u64,
     /// Opens that succeeded.
     pub opens: u64,
+    /// Writes that succeeded.
+    pub writes: u64,
+    /// Bytes of these.
+    pub bytes_written: u64,
     /// Time from submission to a thread.
     pub queue_time: Histogram,
     /// Time in the kernel.
@@ -120,6 +124,8 @@ pub(crate) struct EngineCounters {
     pub(crate) reads_direct: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) opens: AtomicU64,
+    pub(crate) writes: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
     pub(crate) queue_time: Timer,
     pub(crate) service_time: Timer,
 }
@@ -138,6 +144,8 @@ impl EngineCounters {
             reads_direct: get(&self.reads_direct),
             bytes_read: get(&self.bytes_read),
             opens: get(&self.opens),
+            writes: get(&self.writes),
+            bytes_written: get(&self.bytes_written),
             queue_time: self.queue_time.snapshot(),
             service_time: self.service_time.snapshot(),
         }

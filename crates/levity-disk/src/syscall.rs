@@ -63,6 +63,20 @@ pub(crate) fn append_cached(
     Ok(count)
 }
 
+/// Lets a write beyond the limit on the size of files (`RLIMIT_FSIZE`) fail with EFBIG instead of ending
+/// the process, which is what the signal does that comes with it. Leaves a handler that is there.
+pub(crate) fn ignore_sigxfsz() {
+    // SAFETY: all zeroes is a valid `sigaction`: the default action, an empty mask, no flags.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: asks, and writes the answer to `action`.
+    unsafe { libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &mut action) };
+    if action.sa_sigaction == libc::SIG_DFL {
+        action.sa_sigaction = libc::SIG_IGN;
+        // SAFETY: no handler is installed that could run.
+        unsafe { libc::sigaction(libc::SIGXFSZ, &action, std::ptr::null_mut()) };
+    }
+}
+
 /// What the call that has just returned -1 says.
 pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)

@@ -12,10 +12,10 @@ use std::process::{Command, Output};
 use std::sync::{Arc, mpsc};
 
 use levity_disk::{
-    Class, Completion, Disk, Done, First, Job, Op, Ready, Reply, Root, Settings, Symlinks, guard,
-    transmit,
+    Class, Completion, Disk, Done, First, Job, Lookup, Op, Ready, Reply, Root, Settings, Spool,
+    Symlinks, guard, transmit,
 };
-use rustix::fs::Advice;
+use rustix::fs::{Advice, AtFlags};
 use rustix::io::ReadWriteFlags;
 use tempfile::TempDir;
 
@@ -41,6 +41,7 @@ fn a_call_that_may_wait_ends_the_process_and_is_named() {
         "openat",
         "statx",
         "unlink",
+        "unlinkat",
         "getdents64",
         "pread64",
         "preadv2",
@@ -101,6 +102,7 @@ struct Stage {
     file: File,
     directory: File,
     root: Arc<Root>,
+    spool: Arc<Spool>,
     disk: Arc<Disk>,
 }
 
@@ -109,6 +111,7 @@ impl Stage {
         let tree = tempfile::tempdir().unwrap();
         let path = tree.path().join("file");
         fs::write(&path, [7; 100_000]).unwrap();
+        fs::write(tree.path().join("sent"), "").unwrap();
         let settings = Settings {
             engine: "simulated".to_owned(),
             ..Settings::default()
@@ -117,6 +120,7 @@ impl Stage {
             file: File::options().read(true).write(true).open(&path).unwrap(),
             directory: File::open(tree.path()).unwrap(),
             root: Root::open(tree.path(), Symlinks::Beneath).unwrap(),
+            spool: Spool::open(tree.path()).unwrap(),
             disk: Disk::start(settings).unwrap(),
             tree,
         }
@@ -129,6 +133,9 @@ impl Stage {
             "openat" => File::open(path).map(drop),
             "statx" => fs::metadata(path).map(drop),
             "unlink" => fs::remove_file(path),
+            "unlinkat" => {
+                rustix::fs::unlinkat(&self.directory, "file", AtFlags::empty()).map_err(Into::into)
+            }
             "getdents64" => {
                 let mut memory = [MaybeUninit::uninit(); 4096];
                 let mut names = rustix::fs::RawDir::new(&self.directory, &mut memory);
@@ -164,7 +171,8 @@ impl Stage {
         panic!("{call} came through: {result:?}");
     }
 
-    /// All that a request needs: open, look, probe, ask the engine, convert, send, close.
+    /// All that a request needs: open, look, probe, ask the engine, convert, send, close; and to put a
+    /// body aside, or remove what was sent.
     fn allowed(&self) {
         let file = self.root.open_cached(c"file").unwrap();
         assert_eq!(file.refresh().unwrap().size, 100_000);
@@ -177,19 +185,52 @@ impl Stage {
         for _ in 0..3 {
             let Done::Opened {
                 first: Some(ready), ..
-            } = self.ask()
+            } = self.open()
             else {
                 panic!("not an open");
             };
             self.send(ready);
         }
+        self.put_aside();
+        self.remove();
         drop(file);
         // Giving memory back makes glibc open a file, the first time.
         let blocks: Vec<_> = (0..500).map(|_| vec![1_u8; 60_000]).collect();
         drop(std::hint::black_box(blocks));
     }
 
-    fn ask(&self) -> Done {
+    fn put_aside(&self) {
+        let spool = Arc::clone(&self.spool);
+        let Done::Created(file) = self.ask(Op::Create { spool }) else {
+            panic!("not a creation");
+        };
+        let op = Op::Write {
+            file: Arc::clone(&file),
+            offset: 0,
+            bytes: Arc::new(vec![7; 65_536]),
+        };
+        assert!(matches!(self.ask(op), Done::Written(65_536)));
+        let op = Op::Read {
+            file,
+            offset: 0,
+            len: 65_536,
+        };
+        let Done::Read(ready) = self.ask(op) else {
+            panic!("not a read");
+        };
+        self.send(ready);
+    }
+
+    fn remove(&self) {
+        let op = Op::Unlink {
+            root: Arc::clone(&self.root),
+            path: CString::new("sent").unwrap(),
+            file: self.root.open_cached(c"sent").unwrap(),
+        };
+        assert!(matches!(self.ask(op), Done::Unlinked));
+    }
+
+    fn ask(&self, op: Op) -> Done {
         struct Answer(mpsc::Sender<Completion>);
         impl Reply for Answer {
             fn wanted(&self) -> bool {
@@ -200,7 +241,13 @@ impl Stage {
             }
         }
         let (to, from) = mpsc::channel();
-        let op = Op::Open {
+        let reply = Box::new(Answer(to));
+        self.disk.submit(Job::new(op, Class::First, reply));
+        from.recv().unwrap().result.unwrap()
+    }
+
+    fn open(&self) -> Done {
+        self.ask(Op::Open {
             root: Arc::clone(&self.root),
             path: CString::new("file").unwrap(),
             first: Some(First {
@@ -209,10 +256,8 @@ impl Stage {
                 len_max: 0,
             }),
             variants: Box::default(),
-        };
-        let reply = Box::new(Answer(to));
-        self.disk.submit(Job::new(op, Class::First, reply));
-        from.recv().unwrap().result.unwrap()
+            lookup: Lookup::Shared,
+        })
     }
 
     fn send(&self, ready: Ready) {
@@ -224,7 +269,8 @@ impl Stage {
         }
         let bytes = ready.into_bytes(self.disk.budget()).unwrap();
         assert_eq!(*bytes, [7; 65_536]);
-        assert!(ours.write_vectored(&[IoSlice::new(&bytes)]).unwrap() > 0);
+        ours.write_all(&bytes[..1]).unwrap();
+        assert!(ours.write_vectored(&[IoSlice::new(&bytes[1..])]).unwrap() > 0);
     }
 
     fn send_from_file(&self) {

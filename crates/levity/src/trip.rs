@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine::{self, Listing};
 use levity_disk::{
-    Class, Completion, Done, EngineId, First, Job, Op, OpenFile, Ready, Reply, Root, Terms,
+    Class, Completion, Done, EngineId, First, Job, Lookup, Op, OpenFile, Ready, Reply, Root, Terms,
     Variants,
 };
 use rustix::io::Errno;
@@ -222,6 +222,7 @@ impl<'a> Trips<'a> {
             path,
             first,
             variants: Box::new(variants),
+            lookup: Lookup::Shared,
         };
         match self.make(op, Class::First).await?.result? {
             Done::Opened {

@@ -33,6 +33,7 @@ use rustix::io::Errno;
 use crate::buffer::{self, Budget, Buffer};
 use crate::disk::StartError;
 use crate::open::{OpenFile, Root};
+use crate::spool::Spool;
 
 pub use lease::Lease;
 pub(crate) use pool::Pool;
@@ -52,6 +53,8 @@ pub enum Op {
         first: Option<First>,
         /// What may stand in for the file, opened on the same trip. Boxed, because most have none.
         variants: Box<Variants>,
+        /// What may be on the way, and who may go along.
+        lookup: Lookup,
     },
     /// Read `len` bytes from `offset`. Fewer come back only at the end of the file, see [`Done::Read`].
     Read {
@@ -69,6 +72,62 @@ pub enum Op {
         /// Names to return at most; `Listing::truncated` says whether there were more.
         entries_max: usize,
     },
+    /// Make a file without a name, to be written to and read from. It is gone when nobody has it open
+    /// any more, whatever becomes of the process.
+    Create {
+        /// Where.
+        spool: Arc<Spool>,
+    },
+    /// Write `bytes` at `offset`, all of them. They go into the page cache: an error that the device
+    /// tells of later, when the kernel writes them to it, is told to nobody.
+    ///
+    /// Operations on one file are done in any order, and side by side. Who wants to read what has been
+    /// written, or to write one piece after the other, waits for the completion in between; that also
+    /// bounds the memory that writes take, as they bring their own. But nobody who holds a [`Buffer`] may
+    /// wait for a write: it may stand behind a read that waits for memory. After an error nothing is
+    /// known of what the file holds from `offset` on.
+    Write {
+        /// Of [`Op::Create`]; the operation holds it until its completion.
+        file: Arc<OpenFile>,
+        /// In bytes from the start of the file.
+        offset: u64,
+        /// Held until the completion. So many as a chunk has, 64 to 256 KiB: devices are shared by bytes,
+        /// and nothing interrupts a write.
+        bytes: Arc<Vec<u8>>,
+    },
+    /// Remove the name `path` beneath `root`, if it is one of `file`: ENOENT when there is nothing, ESTALE
+    /// when there is something else, ELOOP when a symbolic link is on the way, EISDIR or EINVAL when `file`
+    /// is a directory or another thing that is no regular file.
+    ///
+    /// It is dropped like any other job when nobody wants it as it starts: if the name has to go whatever
+    /// becomes of the client, its reply is one that is always wanted.
+    ///
+    /// A name that is given to something else between the look and the removal is removed all the same.
+    /// Who can do that could have removed it: it takes the right to write to the directory.
+    Unlink {
+        /// The directory that the path may not leave, whatever the root itself lets links do.
+        root: Arc<Root>,
+        /// Relative, without a leading slash.
+        path: CString,
+        /// What was opened there. While it is open, no other file has its number.
+        file: Arc<OpenFile>,
+    },
+}
+
+/// How an open finds its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lookup {
+    /// As the root says, and once for all who ask for the same at that time.
+    #[default]
+    Shared,
+    /// As the root says, but for this one alone, after it was asked for: a name that is used again for
+    /// other content, as those are that an application hands over.
+    Fresh,
+    /// As `Fresh`, and no symbolic link may be on the way (ELOOP), and nothing but a regular file at its
+    /// end (EISDIR, EINVAL). For files that are to be removed, by [`Op::Unlink`]. As they were mostly written
+    /// a moment ago, they are best read with [`Direct::Never`]: past the page cache a read would wait
+    /// until they are on the disk.
+    Straight,
 }
 
 /// The bytes that an open brings along, cut at the end of the file.
@@ -171,6 +230,12 @@ pub enum Done {
     Read(Ready),
     /// Of [`Op::List`].
     Listed(Listing),
+    /// Of [`Op::Create`]. Its `meta` is that of the empty file.
+    Created(Arc<OpenFile>),
+    /// Of [`Op::Write`]: so many bytes, all that there were.
+    Written(usize),
+    /// Of [`Op::Unlink`].
+    Unlinked,
 }
 
 /// An outcome, and where its time went.
@@ -252,7 +317,7 @@ pub trait Reply: Send {
 pub enum Class {
     /// Opens, listings and first chunks: a client has seen nothing yet.
     First,
-    /// Later chunks: a client is already receiving.
+    /// Later chunks: a client is already receiving. Writes: it is still sending.
     Next,
     /// Chunks that nobody waits for yet. They never wait themselves: one that cannot start at once,
     /// without a job of another class noticing, is refused ([`is_full`]). Whoever asks for the same while
@@ -318,14 +383,22 @@ impl Job {
 
 impl Op {
     /// Bytes of memory that it needs: those to read, with the whole blocks around them. An open that
-    /// brings more than it must takes the rest when it knows how much that is.
+    /// brings more than it must takes the rest when it knows how much that is. A write brings its own.
     pub(crate) fn memory(&self) -> usize {
         match self {
             Op::Open { first, .. } => {
                 first.map_or(0, |first| buffer::span(first.offset, first.len))
             }
             Op::Read { offset, len, .. } => buffer::span(*offset, *len),
-            Op::List { .. } => 0,
+            Op::List { .. } | Op::Create { .. } | Op::Write { .. } | Op::Unlink { .. } => 0,
+        }
+    }
+
+    /// Bytes that it gives its device to do.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Op::Write { bytes, .. } => bytes.len(),
+            _ => self.memory(),
         }
     }
 
@@ -333,8 +406,11 @@ impl Op {
     pub(crate) fn device(&self) -> u64 {
         match self {
             Op::Open { root, path, .. } => root.device_of(path),
-            Op::Read { file, .. } => file.meta.device,
+            Op::Read { file, .. } | Op::Write { file, .. } | Op::Unlink { file, .. } => {
+                file.meta.device
+            }
             Op::List { directory, .. } => directory.meta.device,
+            Op::Create { spool } => spool.device(),
         }
     }
 }
@@ -362,6 +438,10 @@ pub trait Engine: Send + Sync {
     /// bytes only at the end of the file, and what that means is for the caller to say. The end is
     /// asked for once more after the last byte, so that nothing cut off by a truncation is handed
     /// over. Any other errno is passed on as it is, and bytes read before it are dropped.
+    ///
+    /// A write is carried on in the same way until all is written, and its bytes are kept until then.
+    /// It goes through the page cache, as do reads of what was written; no other file's read answers
+    /// one of these.
     fn submit(&self, work: Work);
 
     /// [`Engine::submit`] does the work itself, on the calling thread, however long that takes.
@@ -392,7 +472,7 @@ pub trait Engine: Send + Sync {
 pub struct Threads {
     /// All of them.
     pub total: usize,
-    /// How many of these open and list, and never read later chunks.
+    /// How many of these open, list, create and remove, and never read later chunks or write.
     pub stat: usize,
 }
 

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{Done, First, Op, Ready, Ticket, Variants};
+use super::{Done, First, Lookup, Op, Ready, Ticket, Variants};
 use crate::buffer::{ALIGNMENT, Buffer};
 use crate::listing;
 use crate::open::{self, Kind, Meta, OpenFile, Root};
 use crate::syscall;
+use crate::unlink;
 
 /// Does all of `op` on the calling thread.
 pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
@@ -21,8 +22,9 @@ pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
             path,
             first,
             variants,
+            lookup,
         } => {
-            let opening = Opening::open(&root, &path, &variants)?;
+            let opening = Opening::open(&root, &path, &variants, lookup)?;
             let Some((offset, len)) = opening.within(first, ticket) else {
                 return Ok(opening.unread());
             };
@@ -37,7 +39,34 @@ pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
             directory,
             entries_max,
         } => listing::list(&directory, entries_max).map(Done::Listed),
+        Op::Create { spool } => spool.create().map(Arc::new).map(Done::Created),
+        Op::Write {
+            file,
+            offset,
+            bytes,
+        } => write(&file, &bytes, offset),
+        Op::Unlink { root, path, file } => {
+            unlink::unlink(&root, &path, &file)?;
+            Ok(Done::Unlinked)
+        }
     }
+}
+
+/// Writes all of `bytes` at `offset`.
+fn write(file: &OpenFile, bytes: &[u8], offset: u64) -> io::Result<Done> {
+    let mut written = 0;
+    while written < bytes.len() {
+        let at = offset.saturating_add(written as u64);
+        match rustix::io::pwrite(file, &bytes[written..], at) {
+            // No file system does; but it would be asked for ever.
+            Ok(0) => return Err(Errno::IO.into()),
+            // Short when the device or the limit on sizes is reached: the next call says which.
+            Ok(count) => written += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(Done::Written(written))
 }
 
 /// An open on its way: everything is open, and nothing read yet.
@@ -50,10 +79,19 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Opens the file and those of its variants that may stand in for it.
-    pub(super) fn open(root: &Arc<Root>, path: &CStr, variants: &Variants) -> io::Result<Opening> {
-        let file = root.open_waiting(path)?;
+    pub(super) fn open(
+        root: &Arc<Root>,
+        path: &CStr,
+        variants: &Variants,
+        lookup: Lookup,
+    ) -> io::Result<Opening> {
+        let file = look_up(root, path, lookup)?;
+        if lookup == Lookup::Straight {
+            unlink::check_kind(&file)?;
+        }
         file.read_ahead_ourselves();
-        let opened = variants.paths.iter().map(|path| variant(root, path, &file));
+        let paths = variants.paths.iter();
+        let opened = paths.map(|path| variant(root, path, &file, lookup));
         let opened = opened.collect::<io::Result<Vec<_>>>()?;
         Ok(Opening {
             choice: opened
@@ -132,12 +170,24 @@ impl Opening {
     }
 }
 
+fn look_up(root: &Arc<Root>, path: &CStr, lookup: Lookup) -> io::Result<OpenFile> {
+    match lookup {
+        Lookup::Shared | Lookup::Fresh => root.open_waiting(path),
+        Lookup::Straight => root.open_straight(path),
+    }
+}
+
 /// The file at `path`, if it may stand in for `file`.
-fn variant(root: &Arc<Root>, path: &CStr, file: &OpenFile) -> io::Result<Option<OpenFile>> {
+fn variant(
+    root: &Arc<Root>,
+    path: &CStr,
+    file: &OpenFile,
+    lookup: Lookup,
+) -> io::Result<Option<OpenFile>> {
     if file.meta.kind != Kind::Regular {
         return Ok(None);
     }
-    let variant = open::standing_in(root.open_waiting(path), &file.meta)?;
+    let variant = open::standing_in(look_up(root, path, lookup), &file.meta)?;
     variant.iter().for_each(OpenFile::read_ahead_ourselves);
     Ok(variant)
 }

@@ -1,5 +1,6 @@
 //! Threads that may wait, for all engines of a disk: started as they are needed, ended when they have
-//! been idle. They take from two queues: short opens, and reads that may not take every thread.
+//! been idle. They take from two queues: short opens, and reads and writes, which may not take every
+//! thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,9 +21,9 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 /// Which threads may take it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queue {
-    /// Opens and listings: any thread.
+    /// Opens and listings, and what else is about names: any thread.
     Stat,
-    /// Reads: all but the reserved threads.
+    /// Reads and writes: all but the reserved threads.
     Read,
 }
 

@@ -97,8 +97,9 @@ fn perform(op: Op, ticket: &mut Ticket, drain: &Drain) -> io::Result<Done> {
             path,
             first,
             variants,
+            lookup,
         } => {
-            let opening = Opening::open(&root, &path, &variants)?;
+            let opening = Opening::open(&root, &path, &variants, lookup)?;
             let Some((offset, len)) = opening.within(first, ticket) else {
                 return Ok(opening.unread());
             };

@@ -65,12 +65,13 @@ pub(super) fn begin(work: Work, pass_on: impl FnOnce(Read)) {
         path,
         first,
         variants,
+        lookup,
     } = op
     else {
         let result = operation::perform(op, &mut ticket);
         return ticket.finish(result);
     };
-    let opening = match Opening::open(&root, &path, &variants) {
+    let opening = match Opening::open(&root, &path, &variants, lookup) {
         Ok(opening) => opening,
         Err(error) => return ticket.finish(Err(error)),
     };

@@ -6,9 +6,8 @@
 use std::io;
 use std::sync::Arc;
 
-use super::operation::Opening;
+use super::operation::{self, Opening};
 use super::{Description, Done, Engine, Given, Op, Ready, Started, Ticket, Unavailable, Work};
-use crate::listing;
 use crate::open::OpenFile;
 
 pub(super) const DESCRIPTION: Description = Description {
@@ -54,8 +53,9 @@ fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
             path,
             first,
             variants,
+            lookup,
         } => {
-            let opening = Opening::open(&root, &path, &variants)?;
+            let opening = Opening::open(&root, &path, &variants, lookup)?;
             Ok(match opening.within(first, ticket) {
                 None => opening.unread(),
                 Some((offset, len)) => opening.handed_over(|file| page_cache(file, offset, len)),
@@ -67,10 +67,7 @@ fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
             let len = usize::try_from(left).unwrap_or(len).min(len);
             Ok(Done::Read(page_cache(&file, offset, len)))
         }
-        Op::List {
-            directory,
-            entries_max,
-        } => listing::list(&directory, entries_max).map(Done::Listed),
+        op => operation::perform(op, ticket),
     }
 }
 

@@ -8,7 +8,8 @@
 //! - `delay_ms=N`: each answer is held back for up to that long; 1 by default
 //! - `seek_ms=N`: the disk has one head, which takes that long for each answer, one after the other; 0 by
 //!   default
-//! - `eio_at=BYTES`: the byte there in every file cannot be read
+//! - `eio_at=BYTES`: the byte there in every file can be neither read nor written
+//! - `enospc_at=BYTES`: no file that is written can have that byte, for want of room
 //! - `freeze=NAME`: what has NAME in its path does not answer until [`thaw`]; may be given repeatedly
 
 use std::collections::HashSet;
@@ -76,6 +77,7 @@ struct Faults {
     delay_ms: u64,
     seek_ms: u64,
     eio_at: Option<u64>,
+    enospc_at: Option<u64>,
     freeze: Vec<String>,
 }
 
@@ -86,6 +88,7 @@ impl Faults {
             delay_ms: 1,
             seek_ms: 0,
             eio_at: None,
+            enospc_at: None,
             freeze: Vec::new(),
         };
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -108,13 +111,14 @@ impl Faults {
             "delay_ms" => self.delay_ms = number()?,
             "seek_ms" => self.seek_ms = number()?,
             "eio_at" => self.eio_at = Some(number()?),
+            "enospc_at" => self.enospc_at = Some(number()?),
             "freeze" if value.is_empty() => {
                 return Err(format!("{VARIABLE}: freeze needs a part of a path"));
             }
             "freeze" => self.freeze.push(value.to_owned()),
             _ => {
                 return Err(format!(
-                    "{VARIABLE}: no key is called \"{key}\"; there are seed, delay_ms, seek_ms, eio_at, freeze"
+                    "{VARIABLE}: no key is called \"{key}\"; there are seed, delay_ms, seek_ms, eio_at, enospc_at, freeze"
                 ));
             }
         }
@@ -185,7 +189,11 @@ impl Simulation {
         let offset = match &op {
             Op::Open { first, .. } => first.map_or(0, |first| first.offset),
             Op::Read { offset, .. } => *offset,
-            Op::List { .. } => 0,
+            Op::Write { offset, bytes, .. } => {
+                self.refuse_write(*offset, bytes.len())?;
+                *offset
+            }
+            Op::List { .. } | Op::Create { .. } | Op::Unlink { .. } => 0,
         };
         Ok(match operation::perform(op, ticket)? {
             Done::Read(ready) => Done::Read(self.tamper(ready, offset, job)?),
@@ -204,16 +212,27 @@ impl Simulation {
         })
     }
 
-    /// Fails when the unreadable byte is among those read; else hands them over in another form.
-    fn tamper(&self, ready: Ready, offset: u64, job: u64) -> io::Result<Ready> {
-        let end = offset.saturating_add(ready.len() as u64);
-        if self
-            .faults
-            .eio_at
-            .is_some_and(|at| (offset..end).contains(&at))
-        {
-            return Err(Errno::IO.into());
+    /// Fails when the bad byte is among those to write, or one for which there is no room.
+    fn refuse_write(&self, offset: u64, len: usize) -> Result<(), Errno> {
+        let end = offset.saturating_add(len as u64);
+        if self.faults.enospc_at.is_some_and(|at| at < end) {
+            return Err(Errno::NOSPC);
         }
+        self.refuse_bad_byte(offset, len)
+    }
+
+    fn refuse_bad_byte(&self, offset: u64, len: usize) -> Result<(), Errno> {
+        let end = offset.saturating_add(len as u64);
+        let bad = self.faults.eio_at;
+        match bad.is_some_and(|at| (offset..end).contains(&at)) {
+            true => Err(Errno::IO),
+            false => Ok(()),
+        }
+    }
+
+    /// Fails when the bad byte is among those read; else hands them over in another form.
+    fn tamper(&self, ready: Ready, offset: u64, job: u64) -> io::Result<Ready> {
+        self.refuse_bad_byte(offset, ready.len())?;
         match ready {
             Ready::Bytes(buffer) => disguise(buffer, self.faults.seed.wrapping_add(job)),
             ready => Ok(ready),
@@ -246,8 +265,10 @@ impl Simulation {
 /// The path that an operation is about.
 fn path(op: &Op) -> Vec<u8> {
     match op {
-        Op::Open { path, .. } => path.to_bytes().to_vec(),
-        Op::Read { file, .. } => path_of(file),
+        Op::Open { path, .. } | Op::Unlink { path, .. } => path.to_bytes().to_vec(),
+        // What has no name has that of its folder in its path all the same.
+        Op::Read { file, .. } | Op::Write { file, .. } => path_of(file),
+        Op::Create { spool } => spool.path().as_os_str().as_bytes().to_vec(),
         Op::List { directory, .. } => path_of(directory),
     }
 }
@@ -310,8 +331,10 @@ mod tests {
 
     #[test]
     fn faults_are_parsed() {
-        let faults =
-            Faults::parse("seed=7,eio_at=65536,delay_ms=2,seek_ms=3,freeze=a,freeze=b").unwrap();
+        let faults = Faults::parse(
+            "seed=7,eio_at=65536,enospc_at=99,delay_ms=2,seek_ms=3,freeze=a,freeze=b",
+        )
+        .unwrap();
         assert_eq!(
             faults,
             Faults {
@@ -319,6 +342,7 @@ mod tests {
                 delay_ms: 2,
                 seek_ms: 3,
                 eio_at: Some(65536),
+                enospc_at: Some(99),
                 freeze: vec!["a".to_owned(), "b".to_owned()],
             }
         );

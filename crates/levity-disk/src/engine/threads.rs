@@ -36,8 +36,8 @@ impl Engine for Pooled {
 /// Which threads an operation may use.
 pub(super) fn queue(op: &Op) -> Queue {
     match op {
-        Op::Open { .. } | Op::List { .. } => Queue::Stat,
-        Op::Read { .. } => Queue::Read,
+        Op::Open { .. } | Op::List { .. } | Op::Create { .. } | Op::Unlink { .. } => Queue::Stat,
+        Op::Read { .. } | Op::Write { .. } => Queue::Read,
     }
 }
 

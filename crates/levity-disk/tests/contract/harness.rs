@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine;
 use levity_disk::{
-    Budget, Class, Completion, Direct, Disk, Done, First, Job, Listing, Op, OpenFile, Ready, Reply,
-    Root, Settings, Symlinks,
+    Budget, Class, Completion, Direct, Disk, Done, First, Job, Listing, Lookup, Op, OpenFile,
+    Ready, Reply, Root, Settings, Spool, Symlinks,
 };
 use tempfile::TempDir;
 
@@ -139,6 +139,10 @@ impl Rig {
         Root::open(self.tree.path(), Symlinks::Beneath).unwrap()
     }
 
+    pub fn spool(&self) -> Arc<Spool> {
+        Spool::open(self.tree.path()).unwrap()
+    }
+
     pub fn disk(&self) -> Arc<Disk> {
         self.disk_with(|_| {})
     }
@@ -252,6 +256,7 @@ pub fn open_op(root: &Arc<Root>, path: &str, first: Option<(u64, usize)>) -> Op 
         path: CString::new(path).unwrap(),
         first: first.map(exactly),
         variants: Box::default(),
+        lookup: Lookup::Shared,
     }
 }
 
@@ -316,6 +321,35 @@ pub fn try_read(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> i
 
 pub fn read(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> Vec<u8> {
     try_read(disk, file, offset, len).unwrap()
+}
+
+pub fn try_create(disk: &Disk, spool: &Arc<Spool>) -> io::Result<Arc<OpenFile>> {
+    let spool = Arc::clone(spool);
+    match ask(disk, Op::Create { spool })? {
+        Done::Created(file) => Ok(file),
+        other => panic!("a creation was answered with {other:?}"),
+    }
+}
+
+pub fn create(disk: &Disk, spool: &Arc<Spool>) -> Arc<OpenFile> {
+    try_create(disk, spool).unwrap()
+}
+
+/// A write of [`pattern`].
+pub fn write_op(file: &Arc<OpenFile>, offset: u64, len: usize) -> Op {
+    Op::Write {
+        file: Arc::clone(file),
+        offset,
+        bytes: Arc::new(pattern(offset, len)),
+    }
+}
+
+pub fn try_write(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> io::Result<()> {
+    match submit(disk, write_op(file, offset, len), Class::Next).result()? {
+        Done::Written(written) => assert_eq!(written, len),
+        other => panic!("a write was answered with {other:?}"),
+    }
+    Ok(())
 }
 
 pub fn list(disk: &Disk, directory: &Arc<OpenFile>, entries_max: usize) -> io::Result<Listing> {

@@ -7,6 +7,8 @@ mod harness;
 mod listing;
 mod opening;
 mod reading;
+mod removing;
 mod scheduling;
 mod sending;
 mod sharing;
+mod writing;

@@ -31,7 +31,7 @@ mod cases {
     use std::time::{Duration, SystemTime};
 
     use levity_disk::open::left_root;
-    use levity_disk::{Disk, Done, Kind, Op, OpenFile, Root, Symlinks, Variants};
+    use levity_disk::{Disk, Done, Kind, Lookup, Op, OpenFile, Root, Symlinks, Variants};
 
     use crate::harness::*;
 
@@ -221,6 +221,7 @@ mod cases {
                 paths: paths.collect(),
                 preferred,
             }),
+            lookup: Lookup::Shared,
         };
         match ask(disk, op)? {
             Done::Opened {

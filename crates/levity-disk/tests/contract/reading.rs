@@ -142,6 +142,7 @@ mod cases {
             root,
             path,
             variants,
+            lookup,
             ..
         } = open_op(&rig.root(), "file", None)
         else {
@@ -151,6 +152,7 @@ mod cases {
             root,
             path,
             variants,
+            lookup,
             first: Some(first),
         };
         let Done::Opened {

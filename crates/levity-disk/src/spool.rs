@@ -1,0 +1,166 @@
+//! Files without a name, for what does not fit into memory: written, read back and gone.
+
+use std::ffi::CString;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::atime;
+use crate::open::{Meta, OpenFile};
+
+/// Nobody else may open it by way of `/proc`, nor by its name, for the moment that it has one.
+const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+const READ_AND_WRITE: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC);
+
+/// Names of 64 random bits: that one is taken is no chance, and nor is that it happens twice.
+const NAMES_MAX: usize = 8;
+
+/// A folder in which files without a name are made, by [`Op::Create`](crate::Op::Create).
+#[derive(Debug)]
+pub struct Spool {
+    path: PathBuf,
+    directory: OwnedFd,
+    device: u64,
+    atime: atime::Policy,
+    /// The file system makes them without a name. Elsewhere they have one for a moment.
+    nameless: bool,
+}
+
+impl Spool {
+    /// Opens the folder `path`, and tries whether a file can be made there. Blocks.
+    ///
+    /// It should be on a local file system, best on a disk: what lies in tmpfs takes memory, and NFS keeps a
+    /// name for each file while it is open.
+    ///
+    /// # Errors
+    /// Those of `open` for a folder and for a new file in it: ENOENT, ENOTDIR, EACCES, EROFS, ENOSPC.
+    pub fn open(path: &Path) -> io::Result<Arc<Spool>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty())?;
+        let spool = Spool {
+            path: path.to_owned(),
+            device: Meta::from(rustix::fs::fstat(&directory)?).device,
+            atime: atime::Policy::of_mount(&directory)?,
+            nameless: is_nameless(&directory)?,
+            directory,
+        };
+        Ok(Arc::new(spool))
+    }
+
+    /// As it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// `st_dev`.
+    pub fn device(&self) -> u64 {
+        self.device
+    }
+
+    /// An empty file, open for reading and writing. Blocks.
+    pub(crate) fn create(&self) -> io::Result<OpenFile> {
+        let fd = match self.nameless {
+            true => without_name(&self.directory),
+            false => with_name(&self.directory),
+        };
+        OpenFile::spooled(fd?, self.atime)
+    }
+}
+
+/// Tries both ways. Leaves nothing behind.
+fn is_nameless(directory: &OwnedFd) -> Result<bool, Errno> {
+    match without_name(directory) {
+        Ok(_) => Ok(true),
+        // EISDIR is what a kernel says that does not know the flag.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => with_name(directory).map(|_| false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn without_name(directory: impl AsFd) -> Result<OwnedFd, Errno> {
+    // EXCL: no name can be given to it later either.
+    let flags = READ_AND_WRITE | OFlags::TMPFILE | OFlags::EXCL;
+    retry_on_intr(|| rustix::fs::openat(&directory, c".", flags, MODE))
+}
+
+/// A process that is killed between the two calls leaves an empty file.
+fn with_name(directory: impl AsFd) -> Result<OwnedFd, Errno> {
+    let flags = READ_AND_WRITE | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    let mut taken = Errno::EXIST;
+    for _ in 0..NAMES_MAX {
+        let name = name();
+        match retry_on_intr(|| rustix::fs::openat(&directory, &name, flags, MODE)) {
+            Ok(fd) => {
+                rustix::fs::unlinkat(&directory, &name, AtFlags::empty())?;
+                return Ok(fd);
+            }
+            Err(errno @ Errno::EXIST) => taken = errno,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(taken)
+}
+
+fn name() -> CString {
+    // Each state has keys of its own, made from the system's random bytes.
+    let number = RandomState::new().build_hasher().finish();
+    CString::new(format!(".levity-spool-{number:016x}")).expect("no zero byte in it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::fstat;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn directory(path: &Path) -> OwnedFd {
+        fs::File::open(path).unwrap().into()
+    }
+
+    #[test]
+    fn both_ways_make_a_file_of_ours_that_has_no_name() {
+        let tree = tempfile::tempdir().unwrap();
+        let folder = directory(tree.path());
+        let mut files = vec![with_name(&folder).unwrap(), with_name(&folder).unwrap()];
+        files.extend(without_name(&folder));
+        for file in files {
+            let stat = fstat(&file).unwrap();
+            assert_eq!((stat.st_mode & 0o7777, stat.st_nlink), (0o600, 0));
+            let flags = rustix::io::fcntl_getfd(&file).unwrap();
+            assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+            assert_eq!(rustix::io::pwrite(&file, b"bytes", 3).unwrap(), 5);
+            let mut read = [1; 9];
+            assert_eq!(rustix::io::pread(&file, &mut read, 0).unwrap(), 8);
+            assert_eq!(&read[..8], b"\0\0\0bytes");
+        }
+        assert_eq!(fs::read_dir(tree.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_is_tried_when_it_is_opened() {
+        let tree = tempfile::tempdir().unwrap();
+        let spool = Spool::open(tree.path()).unwrap();
+        assert_eq!(spool.path(), tree.path());
+        assert_eq!(fs::read_dir(tree.path()).unwrap().count(), 0);
+        let refused = |name: &str| {
+            let error = Spool::open(&tree.path().join(name)).unwrap_err();
+            error.raw_os_error()
+        };
+        fs::write(tree.path().join("file"), "").unwrap();
+        assert_eq!(refused("absent"), Some(libc::ENOENT));
+        assert_eq!(refused("file"), Some(libc::ENOTDIR));
+        // Where nobody may make files, root neither.
+        let error = Spool::open(Path::new("/proc/self")).unwrap_err();
+        assert!(error.raw_os_error().is_some(), "{error}");
+        fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o500)).unwrap();
+        let allowed = Spool::open(tree.path()).is_ok();
+        assert_eq!(allowed, rustix::process::geteuid().is_root());
+    }
+}
