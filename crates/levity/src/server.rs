@@ -597,6 +597,8 @@ fn disk_figures(disk: &Disk) -> DiskFigures {
         reads_direct: engine.reads_direct,
         bytes_read: engine.bytes_read,
         opens: engine.opens,
+        writes: engine.writes,
+        bytes_written: engine.bytes_written,
         queue: histogram(&engine.queue_time),
         service: histogram(&engine.service_time),
     };

@@ -322,6 +322,28 @@ pub(super) const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "levity_disk_writes_total",
+        kind: Kind::Counter,
+        unit: "writes",
+        labels: &["engine"],
+        help: "Writes of what does not fit into memory, to files of `disk.spool` that have no name, are read back and then gone.",
+        grows: "Bodies of requests are larger than `limits.body_memory`. Each is written and read once more: where memory is ample, raise it.",
+        samples: |scrape, samples| {
+            scrape.each_engine(|engine, labels| samples.value(labels, engine.writes));
+        },
+    },
+    Metric {
+        name: "levity_disk_written_bytes_total",
+        kind: Kind::Counter,
+        unit: "bytes",
+        labels: &["engine"],
+        help: "Bytes of these writes.",
+        grows: "As for levity_disk_writes_total. They go to the page cache first, and compete there with what is read.",
+        samples: |scrape, samples| {
+            scrape.each_engine(|engine, labels| samples.value(labels, engine.bytes_written));
+        },
+    },
+    Metric {
         name: "levity_sendfile_waits_total",
         kind: Kind::Counter,
         unit: "calls",

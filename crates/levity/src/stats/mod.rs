@@ -60,6 +60,10 @@ pub struct EngineFigures {
     pub bytes_read: u64,
     /// Opens that succeeded.
     pub opens: u64,
+    /// Writes that succeeded.
+    pub writes: u64,
+    /// Bytes of these.
+    pub bytes_written: u64,
     /// Time between submission and start.
     pub queue: HistogramFigures,
     /// Time between start and end.
@@ -245,6 +249,8 @@ mod tests {
                 reads_direct: 1,
                 bytes_read: 0,
                 opens: 0,
+                writes: 7,
+                bytes_written: 4321,
                 queue: histogram.clone(),
                 service: histogram.clone(),
             }],
@@ -394,6 +400,8 @@ mod tests {
             "levity_reads_ahead_total{outcome=\"unused\"} 2",
             "levity_body_copied_bytes_total 200",
             "levity_disk_direct_reads_total{engine=\"threads\"} 1",
+            "levity_disk_writes_total{engine=\"threads\"} 7",
+            "levity_disk_written_bytes_total{engine=\"threads\"} 4321",
             "levity_disk_queue_depth{device=\"259:0\"} 2",
             "levity_disk_depth{device=\"259:0\"} 4",
             "levity_disk_dead{device=\"259:0\"} 0",

@@ -251,6 +251,8 @@ fn io(disk: &DiskFigures, workers: &[WorkerFigures]) -> Value {
             "cached_read": if engine.name == disk.own_engine { cached } else { 0 },
             "read_bytes": engine.bytes_read,
             "opens": engine.opens,
+            "writes": engine.writes,
+            "written_bytes": engine.bytes_written,
         })
     };
     json!({
