@@ -6,6 +6,7 @@
 //! What an application may not say is its fault: all refusals are 502.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use crate::http1::{decimal, split_host};
 use crate::{Reject, path};
@@ -244,6 +245,55 @@ fn trim_start(mut bytes: &[u8]) -> &[u8] {
         bytes = rest;
     }
     bytes
+}
+
+/// Bounds on how long content that was made ahead is kept.
+pub const AHEAD_TTL_MAX: Duration = Duration::from_secs(3600);
+
+/// Content that an application has made for a request that will come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ahead<'a> {
+    /// Path and query of that request, as they will be sent.
+    pub target: &'a [u8],
+    /// Where it is on disk: absolute, with escapes decoded.
+    pub path: Cow<'a, [u8]>,
+    /// How long it may be used.
+    pub ttl: Duration,
+    /// Its media type; without one the name of the file tells.
+    pub media_type: Option<&'a [u8]>,
+}
+
+/// Reads the value of `X-Sendfile-Ahead`: `target path ttl=SECONDS [type=MEDIA-TYPE]`, divided by
+/// spaces. A space in the path is escaped.
+///
+/// # Errors
+/// 502 for anything else, for a target that does not begin with `/`, for a bad path as in
+/// [`file_path`], and for a time that is 0 or longer than [`AHEAD_TTL_MAX`].
+pub fn ahead(value: &[u8]) -> Result<Ahead<'_>, Reject> {
+    let mut words = value
+        .split(|&byte| byte == b' ')
+        .filter(|word| !word.is_empty());
+    let target = words.next().filter(|word| word.starts_with(b"/"));
+    let target = target.ok_or(Reject::bad_gateway("no target that begins with a slash"))?;
+    let path = decode(words.next().ok_or(NO_PATH)?);
+    check_path(&path)?;
+    let (mut ttl, mut media_type) = (None, None);
+    for word in words {
+        if let Some(seconds) = word.strip_prefix(b"ttl=") {
+            ttl = decimal(seconds).map(Duration::from_secs);
+        } else if let Some(named) = word.strip_prefix(b"type=") {
+            media_type = Some(named).filter(|named| !named.is_empty());
+        } else {
+            return Err(Reject::bad_gateway("neither ttl= nor type="));
+        }
+    }
+    let ttl = ttl.filter(|ttl| (Duration::from_secs(1)..=AHEAD_TTL_MAX).contains(ttl));
+    Ok(Ahead {
+        target,
+        path,
+        ttl: ttl.ok_or(Reject::bad_gateway("ttl= is not from 1 to 3600 seconds"))?,
+        media_type,
+    })
 }
 
 /// Where to fetch an answer.

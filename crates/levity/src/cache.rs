@@ -399,9 +399,9 @@ impl Cache {
     }
 
     /// A file that is sent and never kept.
-    pub fn uncached(entry: Entry) -> Rc<Hot> {
+    pub fn uncached(entry: Arc<Entry>) -> Rc<Hot> {
         Rc::new(Hot {
-            entry: Arc::new(entry),
+            entry,
             warm: Cell::new(false),
         })
     }

@@ -9,7 +9,6 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use levity_wire::http1::{Framing, Method, Target, Version};
-use levity_wire::sendfile_header;
 
 use crate::access_log::{End, Record, Timing};
 use crate::body::Incoming;
@@ -21,13 +20,12 @@ use crate::parse::NoRequest;
 use crate::request::Request;
 use crate::resolve::{self, Found};
 use crate::respond::{self, Response};
-use crate::route::{Files, Place, Proxy, Service};
+use crate::route::{Files, Place, Service};
 use crate::send::{self, Sent};
 use crate::stall::Step;
 use crate::steps::Steps;
 use crate::trip::Trips;
-use crate::upstream::gateway::{self, Answered};
-use crate::upstream::sendfile::InPlace;
+use crate::upstream::handover;
 use crate::worker::Worker;
 
 /// What becomes of the connection.
@@ -76,6 +74,9 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
         sent = send::send(conn, request, failure, &mut trips).await;
     }
     close |= sent.unread;
+    if let Some(afterwards) = sent.afterwards.take() {
+        afterwards.settle(&worker, &sent);
+    }
     worker.stats.request_answered();
     if sent.bytes > 0 && trips.write.is_zero() {
         // All but a file's body leaves in one go, in the step in hand.
@@ -205,46 +206,9 @@ async fn answer(
         scheme: "http",
         by_trusted: false,
     };
-    match gateway::answer(conn, request, proxy, &client).await {
-        Answered::Response(response) => response,
-        Answered::InPlace(in_place) => in_place_of(*in_place, proxy, request, trips, steps).await,
-    }
-}
-
-/// What an application wants to have sent in its place.
-async fn in_place_of(
-    in_place: InPlace,
-    proxy: &Proxy,
-    request: &Request,
-    trips: &mut Trips<'_>,
-    steps: &mut Steps,
-) -> Response {
-    let Some(uri) = in_place.internal_uri() else {
-        let response = in_place.file(proxy, request, trips).await;
-        steps.enter(Step::Respond);
-        return response;
-    };
-    let mut path = Vec::new();
-    if let Err(reject) = sendfile_header::internal_uri(uri, &mut path) {
-        return in_place.refuse(502, reject.reason);
-    }
-    path.insert(0, b'/');
-    let service = trips.service();
-    match service.route(request.host(), &path) {
-        Some(Place {
-            internal: true,
-            files: Some(files),
-            ..
-        }) => {
-            let response = in_place.internal_file(files, &path, request, trips).await;
-            steps.enter(Step::Respond);
-            response
-        }
-        _ => in_place.refuse(
-            502,
-            "no route with `internal = true` and a root has that path",
-        ),
-    }
+    let response = handover::answer(conn, request, proxy, &client, trips).await;
+    steps.enter(Step::Respond);
+    response
 }
 
 /// The answer of a file, if there is one: what has none is for an upstream.

@@ -1,6 +1,6 @@
 //! One request, as the steps after `parse` see it.
 
-use levity_wire::http1::{Reject, RequestHead, Target};
+use levity_wire::http1::{self, EndToEnd, Limits, Reject, RequestHead, Target, write};
 use levity_wire::path;
 
 /// A request, with the bytes that it was parsed from. Recycled by the worker.
@@ -95,5 +95,55 @@ impl Request {
     /// All header lines of that name; `name` in lower case.
     pub fn headers_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.head.headers_named(&self.bytes, name)
+    }
+
+    /// From the bytes of a head.
+    ///
+    /// # Errors
+    /// When they are none, or not all of one.
+    pub fn parsed(head: &[u8], limits: &Limits) -> Result<Self, Reject> {
+        let mut request = Self::default();
+        if !http1::parse_request(head, &mut request.head, limits)? {
+            return Err(Reject {
+                status: 400,
+                reason: "the head is incomplete",
+            });
+        }
+        request.set_bytes(&head[..request.head.bytes]);
+        request.decode_path()?;
+        Ok(request)
+    }
+
+    /// The same client's wish for something else: without a body, and without what is between it and us.
+    ///
+    /// # Errors
+    /// When the target is none.
+    pub fn derived(
+        &self,
+        method: &[u8],
+        target: &[u8],
+        host: &[u8],
+        limits: &Limits,
+    ) -> Result<Self, Reject> {
+        const LEFT_OUT: [&[u8]; 3] = [b"host", b"content-length", b"expect"];
+        let bad = |unwritable: write::Unwritable| Reject {
+            status: 400,
+            reason: unwritable.0,
+        };
+        let mut head = Vec::with_capacity(self.bytes.len() + target.len());
+        write::request_line(&mut head, method, target).map_err(bad)?;
+        write::field(&mut head, b"Host", host).map_err(bad)?;
+        let passed = EndToEnd::of(&self.bytes, &self.head.headers);
+        for header in passed.headers() {
+            let name = header.name.of(&self.bytes);
+            if !LEFT_OUT
+                .iter()
+                .any(|other| name.eq_ignore_ascii_case(other))
+            {
+                write::field(&mut head, name, header.value.of(&self.bytes)).map_err(bad)?;
+            }
+        }
+        write::end_of_head(&mut head);
+        Self::parsed(&head, limits)
     }
 }

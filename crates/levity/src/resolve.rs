@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use levity_disk::open::standing_in;
-use levity_disk::{Class, First, Kind, OpenFile, Ready, Variants};
+use levity_disk::{Class, First, Kind, Lookup, OpenFile, Ready, Variants};
 use levity_wire::encoding::Coding;
 use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
@@ -273,7 +273,9 @@ impl Search<'_> {
         match self.open_cached(&path, &variants) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let root = &self.files.root;
-                trips.open(root, path, variants, first).await
+                trips
+                    .open(root, path, variants, first, Lookup::Shared)
+                    .await
             }
             result => result,
         }

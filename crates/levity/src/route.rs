@@ -13,7 +13,7 @@ use levity_wire::http1;
 
 use crate::config::upstream::Try;
 use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
-use crate::upstream::sendfile::SendfileRoot;
+use crate::upstream::sendfile::root::SendfileRoot;
 use crate::upstream::{self, Upstream};
 
 /// Where a request's answer comes from, and how it is dressed.
@@ -23,7 +23,7 @@ pub struct Place {
     /// Its files; none where all that is asked for goes to an upstream.
     pub files: Option<Files>,
     /// Who answers in place of files, or after them.
-    pub proxy: Option<Proxy>,
+    pub proxy: Option<Arc<Proxy>>,
     /// Only an application may send anybody here.
     pub internal: bool,
     /// Headers to set and remove.
@@ -46,6 +46,10 @@ pub struct Proxy {
     pub request_headers: config::Headers,
     /// Where the files are that the application may have sent.
     pub sendfile_roots: Vec<SendfileRoot>,
+    /// Where those are that it may have sent and removed.
+    pub temporary_roots: Vec<SendfileRoot>,
+    /// To whom it may hand a request on.
+    pub reproxy: Vec<Arc<Proxy>>,
 }
 
 /// The files of a place.
@@ -263,6 +267,28 @@ impl Resources<'_> {
         }
     }
 
+    fn upstream(&self, name: &str) -> Arc<Upstream> {
+        let mut upstreams = self.upstreams.iter();
+        let upstream = upstreams.find(|upstream| upstream.settings.name == name);
+        upstream.expect("the configuration was checked").clone()
+    }
+
+    /// An upstream that is asked because another said so: it may have its own files sent, and hand
+    /// nothing on.
+    fn handed_on(&mut self, name: &str) -> io::Result<Arc<Proxy>> {
+        let upstream = self.upstream(name);
+        Ok(Arc::new(Proxy {
+            files_first: false,
+            strip_prefix: Vec::new(),
+            body_bytes_max: 0,
+            request_headers: config::Headers::default(),
+            sendfile_roots: self.sendfile_roots(&upstream.settings.sendfile_roots)?,
+            temporary_roots: self.sendfile_roots(&upstream.settings.temporary_roots)?,
+            reproxy: Vec::new(),
+            upstream,
+        }))
+    }
+
     fn sendfile_roots(&mut self, folders: &[PathBuf]) -> io::Result<Vec<SendfileRoot>> {
         let open = |folder: &PathBuf| {
             Ok(SendfileRoot {
@@ -317,7 +343,7 @@ fn proxy(
     site: &config::Site,
     route: Option<&config::Route>,
     resources: &mut Resources<'_>,
-) -> io::Result<Option<Proxy>> {
+) -> io::Result<Option<Arc<Proxy>>> {
     let of_route = route.map(|route| &route.proxying);
     let (above, here) = (&site.proxying, of_route.unwrap_or(&site.proxying));
     let Some(name) = here.proxy.as_ref().or(above.proxy.as_ref()) else {
@@ -325,15 +351,17 @@ fn proxy(
     };
     let tries = here.tries.as_ref().or(above.tries.as_ref());
     let tries = tries.map_or(&[Try::Proxy][..], Vec::as_slice);
-    let mut upstreams = resources.upstreams.iter();
-    let upstream = upstreams.find(|upstream| upstream.settings.name == *name);
-    let upstream = upstream.expect("the configuration was checked").clone();
+    let upstream = resources.upstream(name);
     let body_bytes = here.body_bytes.or(above.body_bytes);
     if !tries.contains(&Try::Proxy) {
         return Ok(None);
     }
-    Ok(Some(Proxy {
+    let reproxy = upstream.settings.reproxy.iter();
+    let reproxy = reproxy.map(|name| resources.handed_on(name));
+    Ok(Some(Arc::new(Proxy {
+        reproxy: reproxy.collect::<io::Result<_>>()?,
         sendfile_roots: resources.sendfile_roots(&upstream.settings.sendfile_roots)?,
+        temporary_roots: resources.sendfile_roots(&upstream.settings.temporary_roots)?,
         upstream,
         files_first: tries.contains(&Try::File),
         strip_prefix: prefix(route).to_vec(),
@@ -341,7 +369,7 @@ fn proxy(
         request_headers: route
             .map(|route| route.request_headers.clone())
             .unwrap_or_default(),
-    }))
+    })))
 }
 
 fn prefix(route: Option<&config::Route>) -> &[u8] {

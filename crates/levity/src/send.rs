@@ -28,6 +28,7 @@ use crate::respond::{Body, Fields, FileBody, Response, error::reason};
 use crate::trip::{Read, ReadAhead, Trips, is_refused};
 use crate::upstream::answer::Answer;
 use crate::upstream::failure::Failure;
+use crate::upstream::sendfile::Afterwards;
 use crate::upstream::tunnel::Tunnel;
 
 /// The smallest read from the page cache, for a client that takes little at a time.
@@ -61,6 +62,8 @@ const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 pub struct Sent {
     /// Part of the request has not been read: nothing can follow on the connection.
     pub unread: bool,
+    /// What is to be done now.
+    pub afterwards: Option<Box<Afterwards>>,
     /// The status that left, or would have.
     pub status: u16,
     /// Bytes of the body that left.
@@ -117,6 +120,7 @@ pub async fn send(
         conn.stream.abort_on_close();
     }
     let mut sent = sender.sent(response.status, source(&response.body, trips), outcome);
+    sent.afterwards = response.afterwards.take();
     if let Body::Upstream { answer, .. } = &response.body {
         sent.unread = !answer.is_request_received();
     }
@@ -164,9 +168,9 @@ fn tell_broken(body: &Body, failure: &Failure) {
 
 fn source(body: &Body, trips: &Trips<'_>) -> Source {
     match body {
-        Body::Memory(..) | Body::File(_) if trips.count > 0 => Source::Disk,
+        Body::Memory(..) | Body::File(_) | Body::Parts(_) if trips.count > 0 => Source::Disk,
         Body::Memory(..) => Source::Memory,
-        Body::File(_) => Source::Cached,
+        Body::File(_) | Body::Parts(_) => Source::Cached,
         Body::None | Body::Text(_) | Body::Page(_) | Body::Upstream { .. } | Body::Tunnel(_) => {
             Source::None
         }
@@ -285,6 +289,7 @@ impl Sender {
         };
         Sent {
             unread: false,
+            afterwards: None,
             status,
             bytes: self.body_bytes - self.framing_bytes,
             first_byte: self.first_byte,
@@ -329,6 +334,12 @@ impl Sender {
             },
             Body::File(file) if file.remaining == 0 => self.rest_of_head(conn).await,
             Body::File(file) => self.file(conn, file, trips).await,
+            Body::Parts(parts) => {
+                for part in parts {
+                    self.file(conn, part, trips).await?;
+                }
+                self.rest_of_head(conn).await
+            }
             Body::Upstream { answer, .. } => self.upstream(conn, answer).await,
             Body::Tunnel(tunnel) => {
                 self.rest_of_head(conn).await?;

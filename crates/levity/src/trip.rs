@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine::{self, Listing};
 use levity_disk::{
-    Class, Completion, Done, EngineId, First, Job, Lookup, Op, OpenFile, Ready, Reply, Root, Terms,
-    Variants,
+    Class, Completion, Direct, Done, EngineId, First, Job, Lookup, Op, OpenFile, Ready, Reply,
+    Root, Terms, Variants,
 };
 use rustix::io::Errno;
 use tokio::sync::oneshot;
@@ -17,6 +17,7 @@ use tokio::time;
 
 use crate::absences::Absences;
 use crate::chunks::{Chunks, Trip};
+use crate::diagnostics;
 use crate::resolve::WHOLE_BYTES;
 use crate::route::{Files, Place, Service};
 use crate::stats::{Ahead, WorkerStats};
@@ -52,6 +53,18 @@ pub struct Opened {
     pub first: Option<Ready>,
     /// The bytes are those of one version.
     pub stable: bool,
+}
+
+impl Opened {
+    /// A file that was in memory: nothing was read of it.
+    pub fn unread(file: Arc<OpenFile>) -> Self {
+        Self {
+            file,
+            variants: Vec::new(),
+            first: None,
+            stable: true,
+        }
+    }
 }
 
 /// What a read brought.
@@ -199,6 +212,17 @@ impl<'a> Trips<'a> {
         self.chunk_bytes = self.worker.service().config.disk.chunk_bytes;
     }
 
+    /// From now on through the page cache: past it, a read of what was just written would wait until
+    /// that is on the disk.
+    pub fn reads_what_was_just_written(&mut self) {
+        self.terms.direct = Direct::Never;
+    }
+
+    /// Whose loop it is.
+    pub fn worker(&self) -> &'a Worker {
+        self.worker
+    }
+
     /// Whether a first read may bring all of so many bytes, as the open of a cold file does.
     pub fn may_bring_whole(&self, bytes: u64) -> bool {
         bytes < WHOLE_BYTES as u64 && self.worker.disk.budget().is_ample(bytes as usize)
@@ -212,6 +236,7 @@ impl<'a> Trips<'a> {
         path: CString,
         variants: Variants,
         first: Option<First>,
+        lookup: Lookup,
     ) -> io::Result<Opened> {
         if let Some(wait) = self.absences.wait(Instant::now(), self.absent_trips_max) {
             self.worker.stats.absences_waited();
@@ -222,7 +247,7 @@ impl<'a> Trips<'a> {
             path,
             first,
             variants: Box::new(variants),
-            lookup: Lookup::Shared,
+            lookup,
         };
         match self.make(op, Class::First).await?.result? {
             Done::Opened {
@@ -407,5 +432,36 @@ fn brought_bytes(completion: &Completion) -> u64 {
             first: Some(ready), ..
         }) => ready.len() as u64,
         _ => 0,
+    }
+}
+
+/// Removes `path` beneath `root`, if it still is `file`, whatever becomes of the request. Does not wait;
+/// a failure is told to the operator.
+pub fn remove(worker: &Worker, root: Arc<Root>, path: CString, file: Arc<OpenFile>) {
+    let op = Op::Unlink {
+        root,
+        path: path.clone(),
+        file,
+    };
+    let reply = Box::new(Removal(path));
+    worker.disk.submit(Job::new(op, Class::First, reply));
+}
+
+/// A removal that nobody waits for.
+struct Removal(CString);
+
+impl Reply for Removal {
+    fn wanted(&self) -> bool {
+        true
+    }
+
+    fn send(self: Box<Self>, completion: Completion) {
+        match completion.result {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let path = self.0.to_string_lossy();
+                diagnostics::say(format_args!("cannot remove {path}: {error}"));
+            }
+            _ => {}
+        }
     }
 }

@@ -19,6 +19,7 @@ use crate::route::Service;
 use crate::stats::WorkerStats;
 use crate::timer::{SWEEP_INTERVAL, Timers};
 use crate::upstream::pool::Pools;
+use crate::upstream::sendfile::ahead::Store as Ahead;
 
 /// Bytes read from a client at once: a request head at its largest.
 const INBOUND_BYTES: usize = 16 * 1024;
@@ -45,6 +46,8 @@ pub struct Given {
     pub log: Option<Log>,
     /// Connections at once.
     pub connections_max: usize,
+    /// What applications have made ahead.
+    pub ahead: Arc<Ahead>,
     /// Workers in all.
     pub workers: usize,
 }
@@ -61,6 +64,8 @@ pub struct Worker {
     pub stats: Arc<WorkerStats>,
     /// Connections to backends.
     pub pools: Pools,
+    /// What applications have made ahead.
+    pub ahead: Arc<Ahead>,
     /// Deadlines of all connections.
     pub timers: Timers,
     /// Borrowed by whoever reads from a client, within one poll.
@@ -116,6 +121,7 @@ impl Worker {
             watcher: given.watcher,
             stats: given.stats,
             pools: Pools::new(given.workers),
+            ahead: given.ahead,
             timers: Timers::default(),
             inbound: RefCell::new(vec![0; INBOUND_BYTES].into_boxed_slice()),
             bulk: RefCell::new(vec![0; BULK_BYTES].into_boxed_slice()),
@@ -216,6 +222,7 @@ impl Worker {
             let ttl = self.service().config.disk.entry_ttl;
             self.cache.expire(Instant::now(), ttl);
             self.pools.sweep(Instant::now());
+            self.ahead.sweep(Instant::now());
             self.popular.borrow_mut().sweep(Instant::now());
             self.time.set(Time::now());
             self.flush_log();

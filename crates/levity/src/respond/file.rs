@@ -1,9 +1,10 @@
 //! A file's answer: conditions first, then ranges (RFC 9110, 13.2.2 and 14).
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use levity_disk::{FileSystem, Meta, Ready};
+use levity_disk::{FileSystem, Meta, OpenFile, Ready};
 use levity_wire::condition::{self, Validators, Verdict};
 use levity_wire::encoding::Coding;
 use levity_wire::http1::Method;
@@ -131,17 +132,34 @@ fn body(
             return Body::Memory(hot, start..start + bytes);
         }
     };
-    Body::File(Box::new(FileBody {
+    Body::File(part_of(
+        hot,
+        file,
+        ready,
+        file_system,
+        offset..offset + bytes,
+    ))
+}
+
+/// A part of `file`, whose entry is that of `hot`.
+pub fn part_of(
+    hot: Rc<Hot>,
+    file: Arc<OpenFile>,
+    ready: Option<(u64, Ready)>,
+    file_system: &FileSystem,
+    range: std::ops::Range<u64>,
+) -> Box<FileBody> {
+    Box::new(FileBody {
         hot,
         file,
         probe: file_system.nowait,
         local: !file_system.remote,
-        offset,
-        remaining: bytes,
+        offset: range.start,
+        remaining: range.end - range.start,
         ready: ready
-            .filter(|(at, _)| *at == offset)
+            .filter(|(at, _)| *at == range.start)
             .map(|(_, ready)| ready),
-    }))
+    })
 }
 
 /// What a file is to those who ask for it.

@@ -13,6 +13,7 @@ use levity_disk::{OpenFile, Ready};
 
 use crate::cache::Hot;
 use crate::upstream::answer::Answer;
+use crate::upstream::sendfile::Afterwards;
 use crate::upstream::tunnel::Tunnel;
 
 pub use error::error;
@@ -32,6 +33,22 @@ impl Fields {
     /// Adds lines that are complete already.
     pub fn add_lines(&mut self, lines: &[u8]) {
         self.0.extend_from_slice(lines);
+    }
+
+    /// Puts a line in place of every one of that name.
+    pub fn set(&mut self, name: &str, value: &[u8]) {
+        self.remove(name);
+        self.add(name, value);
+    }
+
+    /// The names of all lines, in their order.
+    pub fn names(&self) -> Vec<String> {
+        let lines = self.0.split(|&byte| byte == b'\n');
+        let names = lines.filter_map(|line| line.split(|&byte| byte == b':').next());
+        let names = names.filter(|name| !name.is_empty());
+        names
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect()
     }
 
     /// Takes out every line of that name, in whatever case.
@@ -75,6 +92,8 @@ pub enum Body {
     Memory(Rc<Hot>, Range<usize>),
     /// A part of a file that is read while it is sent.
     File(Box<FileBody>),
+    /// Parts of files, one behind the other.
+    Parts(Vec<Box<FileBody>>),
     /// What a backend sends while it is sent on.
     Upstream {
         /// Where it comes from.
@@ -114,6 +133,7 @@ impl Body {
             Self::Page(page) => Some(page.bytes().len() as u64),
             Self::Memory(_, range) => Some(range.len() as u64),
             Self::File(file) => Some(file.remaining),
+            Self::Parts(parts) => Some(parts.iter().map(|part| part.remaining).sum()),
             Self::Upstream { length, .. } => *length,
         }
     }
@@ -141,6 +161,8 @@ pub struct Response {
     pub body: Body,
     /// The connection cannot go on after this.
     pub close: bool,
+    /// What is to be done when it has been sent.
+    pub afterwards: Option<Box<Afterwards>>,
 }
 
 impl Response {
@@ -154,7 +176,13 @@ impl Response {
             fields: Fields::default(),
             body: Body::None,
             close: false,
+            afterwards: None,
         }
+    }
+
+    /// What is to be done when it has been sent.
+    pub fn afterwards_mut(&mut self) -> &mut Afterwards {
+        self.afterwards.get_or_insert_default()
     }
 }
 

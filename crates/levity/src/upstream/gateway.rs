@@ -15,7 +15,7 @@ use super::backend::{Backend, fingerprint};
 use super::failure::{Failure, Side};
 use super::head::Head;
 use super::pool::{Lease, Pool, Wanted};
-use super::sendfile::InPlace;
+use super::sendfile::{InPlace, ahead};
 use super::sticky::{self, Tie};
 use super::upload::Upload;
 use crate::body::Incoming;
@@ -40,7 +40,7 @@ pub enum Answered {
 pub async fn answer(
     conn: &mut Conn,
     request: &Request,
-    proxy: &Proxy,
+    proxy: &Arc<Proxy>,
     client: &Client,
 ) -> Answered {
     let upload = Incoming::new(&request.head, proxy.body_bytes_max)
@@ -50,9 +50,12 @@ pub async fn answer(
         Ok(upload) => ask(conn, request, proxy, client, upload).await,
         Err(none) => Err(Failure::of_client(none)),
     };
+    if let Ok((head, ..)) = &answered {
+        ahead::take(&head.ahead, request, client, proxy, &conn.worker);
+    }
     match answered {
         Ok((head, answer, backend)) if !head.wishes.is_empty() => {
-            let in_place = InPlace::of(head, answer, backend, conn).await;
+            let in_place = InPlace::of(head, answer, backend, proxy.clone(), conn).await;
             Answered::InPlace(Box::new(in_place))
         }
         Ok((head, answer, _)) => Answered::Response(respond(conn, request, head, answer).await),

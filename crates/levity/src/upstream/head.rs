@@ -4,6 +4,9 @@ use levity_wire::sendfile_header::{self, Wish};
 
 use crate::respond::Fields;
 
+/// Contents that one answer may bring for later; more are passed over.
+const AHEAD_MAX: usize = 16;
+
 /// What an answer begins with. Fields that belong to the connection with the backend are not in it.
 #[derive(Debug, Default)]
 pub struct Head {
@@ -21,6 +24,10 @@ pub struct Head {
     pub has_server: bool,
     /// What the application wants to have sent in place of its answer.
     pub wishes: Vec<Wished>,
+    /// Where a receipt for what is sent is to go.
+    pub receipt: Option<Vec<u8>>,
+    /// What the application has made ahead.
+    pub ahead: Vec<Vec<u8>>,
     /// The protocol that is switched to (101).
     pub upgrade: Option<Vec<u8>>,
 }
@@ -63,6 +70,10 @@ impl Head {
         }
         if !sendfile_header::is_reserved(name) {
             self.fields.add(name, value);
+        } else if name.eq_ignore_ascii_case(b"x-sendfile-receipt") {
+            self.receipt = Some(value.to_vec());
+        } else if name.eq_ignore_ascii_case(b"x-sendfile-ahead") && self.ahead.len() < AHEAD_MAX {
+            self.ahead.push(value.to_vec());
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod codec;
 pub mod connection;
 pub mod failure;
 pub mod gateway;
+pub mod handover;
 pub mod head;
 pub mod http;
 pub mod names;
@@ -25,7 +26,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use levity_wire::http1;
+
+use crate::address::Address;
 use crate::config;
+use crate::config::upstream::At;
 use crate::diagnostics;
 use backend::Backend;
 use names::{Backends, Lookup, Names};
@@ -101,6 +106,21 @@ impl Upstream {
             _names: names.keep(settings.resolve_interval, backends.clone())?,
             backends,
             settings,
+        })
+    }
+
+    /// Whether one of its backends is at this host and port, as the configuration writes them.
+    pub fn is_at(&self, host: &[u8], port: u16) -> bool {
+        let Ok(host) = http1::host_name(host) else {
+            return false;
+        };
+        self.settings.to.iter().any(|entry| match &entry.at {
+            At::Name(name, at) => name.eq_ignore_ascii_case(&host) && *at == port,
+            At::Address(Address::Tcp(address)) => {
+                let ip = host.trim_start_matches('[').trim_end_matches(']');
+                ip.parse() == Ok(address.ip()) && address.port() == port
+            }
+            At::Address(Address::Unix(_)) => false,
         })
     }
 

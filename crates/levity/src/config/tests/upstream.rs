@@ -56,6 +56,7 @@ fn name_and_backends_are_enough() {
         proxy_protocol: None,
         sendfile_roots: Vec::new(),
         temporary_roots: Vec::new(),
+        keep_until_sent: false,
         reproxy: Vec::new(),
         resolve_interval: Duration::from_secs(30),
     };
@@ -89,6 +90,7 @@ forwarded = \"x-forwarded\"
 proxy_protocol = \"v2\"
 sendfile_roots = [\"/a\", \"b\"]
 temporary_roots = [\"/c\"]
+temporary_removal = \"sent\"
 reproxy = [\"app\"]
 resolve_interval = \"9s\"
 [upstream.check]
@@ -143,6 +145,7 @@ rise = 5
         proxy_protocol: Some(ProxyProtocol::V2),
         sendfile_roots: vec!["/a".into(), "b".into()],
         temporary_roots: vec!["/c".into()],
+        keep_until_sent: true,
         reproxy: vec!["app".to_owned()],
         resolve_interval: Duration::from_secs(9),
     };

@@ -181,6 +181,13 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
         "Folders whose files it may name in `X-LIGHTTPD-send-tempfile`: they are sent and then deleted.",
     ),
     key(
+        "temporary_removal",
+        Kind::Word(&["opened", "sent"]),
+        Some("opened"),
+        "When a file beneath `temporary_roots` is deleted: as soon as it is open, so that nothing of it stays whatever \
+         happens, or once a client has got all of it.",
+    ),
+    key(
         "reproxy",
         Kind::Names,
         Some("[]"),

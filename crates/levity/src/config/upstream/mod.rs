@@ -64,6 +64,8 @@ pub struct Upstream {
     pub sendfile_roots: Vec<PathBuf>,
     /// Folders whose files it may have sent and then deleted; absolute.
     pub temporary_roots: Vec<PathBuf>,
+    /// Whether such a file is deleted once it has arrived; else as soon as it is open.
+    pub keep_until_sent: bool,
     /// Names of upstreams to which it may hand a request on by `X-Reproxy-URL`.
     pub reproxy: Vec<String>,
     /// How often names among `to` are looked up again.

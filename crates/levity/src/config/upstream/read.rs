@@ -133,6 +133,7 @@ fn upstream(
         proxy_protocol: proxy_protocol(fields),
         sendfile_roots: fields.folders("sendfile_roots"),
         temporary_roots: fields.folders("temporary_roots"),
+        keep_until_sent: fields.word("temporary_removal") == Some("sent"),
         reproxy: Vec::new(),
         resolve_interval: fields.duration("resolve_interval"),
     }

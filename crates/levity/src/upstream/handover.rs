@@ -1,0 +1,161 @@
+//! A request that an application answers, or has answered by somebody else: by a file, by another place
+//! of this server, by another upstream.
+
+use std::sync::Arc;
+
+use levity_wire::http1::{Limits, Method};
+use levity_wire::sendfile_header::{self, Wish};
+
+use super::gateway::{self, Answered};
+use super::sendfile::InPlace;
+use crate::client::Client;
+use crate::conn::Conn;
+use crate::request::Request;
+use crate::respond::Response;
+use crate::route::{Place, Proxy, Service};
+use crate::trip::Trips;
+
+/// How often a request may be handed on: an application that is sent what it has handed on itself would
+/// do so for ever.
+const HANDOVERS_MAX: usize = 3;
+
+/// Has an upstream answer `request`, and whomever it hands it on to.
+pub async fn answer(
+    conn: &mut Conn,
+    request: &Request,
+    proxy: &Arc<Proxy>,
+    client: &Client,
+    trips: &mut Trips<'_>,
+) -> Response {
+    let service = trips.service();
+    if let Some(response) = conn.worker.ahead.answer(request, client) {
+        return response;
+    }
+    let in_place = match gateway::answer(conn, request, proxy, client).await {
+        Answered::Response(response) => return response,
+        Answered::InPlace(in_place) => in_place,
+    };
+    let mut next = onward(*in_place, &service, request, proxy, trips).await;
+    for _ in 1..HANDOVERS_MAX {
+        let (first, request, proxy) = match next {
+            Onward::Response(response) => return response,
+            Onward::Ask(first, request, proxy) => (first, request, proxy),
+        };
+        match gateway::answer(conn, &request, proxy, client).await {
+            Answered::Response(mut response) => {
+                first.dress(&mut response);
+                return response;
+            }
+            Answered::InPlace(in_place) => {
+                next = onward(*in_place, &service, &request, proxy, trips).await;
+            }
+        }
+    }
+    match next {
+        Onward::Response(response) => response,
+        Onward::Ask(first, ..) => first.refuse(502, "the request was handed on too often"),
+    }
+}
+
+/// What becomes of a request that was handed on.
+enum Onward<'s> {
+    /// It is answered.
+    Response(Response),
+    /// It goes to another upstream, in this form.
+    Ask(InPlace, Box<Request>, &'s Arc<Proxy>),
+}
+
+async fn onward<'s>(
+    in_place: InPlace,
+    service: &'s Service,
+    request: &Request,
+    proxy: &'s Arc<Proxy>,
+    trips: &mut Trips<'_>,
+) -> Onward<'s> {
+    match in_place.wish() {
+        _ if in_place.is_contradictory() => {
+            let reason = "the answer names something else to send, too";
+            Onward::Response(in_place.refuse(502, reason))
+        }
+        Wish::InternalUri => internal(in_place, service, request, trips).await,
+        Wish::Urls => elsewhere(in_place, &service.wire_limits, request, proxy),
+        Wish::File | Wish::TemporaryFile | Wish::FileParts => {
+            Onward::Response(in_place.file(request, trips).await)
+        }
+    }
+}
+
+/// Another path of this server: the files or the upstream of an internal place.
+async fn internal<'s>(
+    in_place: InPlace,
+    service: &'s Service,
+    request: &Request,
+    trips: &mut Trips<'_>,
+) -> Onward<'s> {
+    let mut path = Vec::new();
+    if let Err(reject) = sendfile_header::internal_uri(in_place.value(), &mut path) {
+        return Onward::Response(in_place.refuse(502, reject.reason));
+    }
+    path.insert(0, b'/');
+    match service.route(request.host(), &path) {
+        Some(Place {
+            internal: true,
+            proxy: Some(proxy),
+            ..
+        }) => {
+            let derived = derived(
+                request,
+                in_place.value(),
+                request.host(),
+                &service.wire_limits,
+            );
+            match derived {
+                Some(request) => Onward::Ask(in_place, request, proxy),
+                None => Onward::Response(in_place.refuse(502, "no path that can be asked for")),
+            }
+        }
+        Some(Place {
+            internal: true,
+            files: Some(files),
+            ..
+        }) => Onward::Response(in_place.internal_file(files, &path, request, trips).await),
+        _ => {
+            let reason = "no route with `internal = true` has that path";
+            Onward::Response(in_place.refuse(502, reason))
+        }
+    }
+}
+
+/// Another upstream: the first of the URLs whose host is one that the operator has listed.
+fn elsewhere<'s>(
+    in_place: InPlace,
+    limits: &Limits,
+    request: &Request,
+    proxy: &'s Arc<Proxy>,
+) -> Onward<'s> {
+    let urls = match sendfile_header::urls(in_place.value()) {
+        Ok(urls) => urls,
+        Err(reject) => return Onward::Response(in_place.refuse(502, reject.reason)),
+    };
+    for url in &urls {
+        let mut listed = proxy.reproxy.iter();
+        if let Some(proxy) = listed.find(|listed| listed.upstream.is_at(url.host, url.port))
+            && let Some(request) = derived(request, url.target, url.host, limits)
+        {
+            return Onward::Ask(in_place, request, proxy);
+        }
+    }
+    let reason = "no upstream in `reproxy` has that address";
+    Onward::Response(in_place.refuse(502, reason))
+}
+
+/// The same request for something else: without its body, which the first application has had.
+fn derived(request: &Request, target: &[u8], host: &[u8], limits: &Limits) -> Option<Box<Request>> {
+    let method: &[u8] = match request.head.method {
+        Method::Head => b"HEAD",
+        _ => b"GET",
+    };
+    Request::derived(request, method, target, host, limits)
+        .ok()
+        .map(Box::new)
+}

@@ -1,0 +1,386 @@
+//! The X-Sendfile family: an application names what is to be sent in its place.
+//!
+//! The backend's connection is given back first. Files are opened beneath a root that the operator has
+//! named, and past our caches: applications use names again, and what an earlier file of that name held
+//! may have been another client's.
+
+pub mod ahead;
+pub mod receipt;
+pub mod root;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use levity_disk::{First, Kind, OpenFile};
+use levity_wire::http1::Method;
+use levity_wire::sendfile_header::{self, Wish};
+use levity_wire::{Reject, date, mime};
+use rustix::io::Errno;
+
+use self::receipt::Receipt;
+use self::root::{Beneath, SendfileRoot};
+use super::answer::Answer;
+use super::backend::Backend;
+use super::head::{Head, Wished};
+use crate::access_log::End;
+use crate::cache::{Cache, Content, Entry};
+use crate::conn::Conn;
+use crate::diagnostics;
+use crate::request::Request;
+use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
+use crate::respond::{self, Body, Fields, FileBody, Response, file};
+use crate::route::{Files, Proxy};
+use crate::send::Sent;
+use crate::trip::{Opened, Trips};
+use crate::worker::Worker;
+
+/// Fields that describe a body which is not sent.
+const OF_THE_BODY: [&str; 3] = ["Content-Range", "Accept-Ranges", "Content-Length"];
+
+/// What a backend wants to have sent in place of its answer.
+pub struct InPlace {
+    head: Head,
+    wished: Wished,
+    proxy: Arc<Proxy>,
+    backend: Arc<Backend>,
+    /// Part of the request has not been read.
+    request_unread: bool,
+}
+
+/// What is to be done when a response has been sent.
+#[derive(Default)]
+pub struct Afterwards {
+    /// A file that is removed once it has arrived.
+    remove: Option<(Beneath, Arc<OpenFile>)>,
+    receipt: Option<Receipt>,
+}
+
+impl fmt::Debug for Afterwards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Afterwards").finish_non_exhaustive()
+    }
+}
+
+impl Afterwards {
+    /// The response has been sent, or has not.
+    pub fn settle(self, worker: &Rc<Worker>, sent: &Sent) {
+        if let Some((beneath, file)) = self.remove.filter(|_| sent.end == End::Complete) {
+            beneath.remove(worker, file);
+        }
+        if let Some(receipt) = self.receipt {
+            receipt.post(worker.clone(), sent);
+        }
+    }
+}
+
+impl InPlace {
+    /// Of an answer that has such a wish; its body, if it has one, is of no use, and the backend is free
+    /// once this is made.
+    pub async fn of(
+        mut head: Head,
+        answer: Answer,
+        backend: Arc<Backend>,
+        proxy: Arc<Proxy>,
+        conn: &mut Conn,
+    ) -> Self {
+        let wished = head.wishes.swap_remove(0);
+        let request_unread = !answer.is_request_received();
+        answer.drain(conn).await;
+        Self {
+            head,
+            wished,
+            proxy,
+            backend,
+            request_unread,
+        }
+    }
+
+    /// What is to be sent.
+    pub fn wish(&self) -> Wish {
+        self.wished.wish
+    }
+
+    /// Whether there is more than one thing that is to be sent.
+    pub fn is_contradictory(&self) -> bool {
+        !self.head.wishes.is_empty()
+    }
+
+    /// Where it is, as the application says.
+    pub fn value(&self) -> &[u8] {
+        &self.wished.value
+    }
+
+    /// What went wrong, for the operator; the client learns no more than the status.
+    pub fn refuse(&self, status: u16, reason: impl fmt::Display) -> Response {
+        let Wished { name, value, .. } = &self.wished;
+        diagnostics::say(format_args!(
+            "upstream {}, backend {}: {}: {}: {reason} ({status})",
+            self.proxy.upstream.settings.name,
+            self.backend.name,
+            name.escape_ascii(),
+            value.escape_ascii(),
+        ));
+        let mut response = respond::error(status, "");
+        response.close = self.request_unread;
+        response
+    }
+
+    /// Gives an answer of somebody else the fields that the application has set.
+    pub fn dress(self, response: &mut Response) {
+        let fields = self.own_fields();
+        for name in fields.names() {
+            response.fields.remove(&name);
+        }
+        response.has_date |= self.head.has_date;
+        response.has_server |= self.head.has_server;
+        response.fields.add_lines(fields.as_bytes());
+        response.close |= self.request_unread;
+    }
+
+    /// Those of the application that do not describe the body of its answer.
+    fn own_fields(&self) -> Fields {
+        let mut fields = self.head.fields.clone();
+        for name in OF_THE_BODY {
+            fields.remove(name);
+        }
+        fields
+    }
+
+    /// Answers with the file at `path`, of an internal place.
+    pub async fn internal_file(
+        self,
+        files: &Files,
+        path: &[u8],
+        request: &Request,
+        trips: &mut Trips<'_>,
+    ) -> Response {
+        trips.are_for(files);
+        let beneath = Beneath {
+            root: files.root.clone(),
+            path: files.beneath(path).to_vec(),
+        };
+        match self.first_of(vec![beneath], request, trips).await {
+            Ok(found) => self.whole(found, request),
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// Answers with the file or files that are wished for.
+    pub async fn file(self, request: &Request, trips: &mut Trips<'_>) -> Response {
+        trips.are_for_any();
+        let answered = match self.wished.wish {
+            Wish::FileParts => self.parts(request, trips).await,
+            Wish::TemporaryFile => self.temporary(request, trips).await,
+            _ => self.lasting(request, trips).await,
+        };
+        answered.unwrap_or_else(|refusal| refusal)
+    }
+
+    async fn lasting(
+        &self,
+        request: &Request,
+        trips: &mut Trips<'_>,
+    ) -> Result<Response, Response> {
+        let candidates = self.candidates(&self.proxy.sendfile_roots, "sendfile_roots")?;
+        let found = self.first_of(candidates, request, trips).await?;
+        Ok(self.whole(found, request))
+    }
+
+    /// A file that goes when it has been sent, or as soon as it is open: then nothing is left of it,
+    /// whatever becomes of us.
+    async fn temporary(
+        &self,
+        request: &Request,
+        trips: &mut Trips<'_>,
+    ) -> Result<Response, Response> {
+        let candidates = self.candidates(&self.proxy.temporary_roots, "temporary_roots")?;
+        let found = self.first_of(candidates, request, trips).await?;
+        let file = found.opened.file.clone();
+        let beneath = found.beneath.clone();
+        let mut response = self.whole(found, request);
+        match self.proxy.upstream.settings.keep_until_sent {
+            true => response.afterwards_mut().remove = Some((beneath, file)),
+            false => beneath.remove(trips.worker(), file),
+        }
+        Ok(response)
+    }
+
+    /// Where the file may be: the path as it was sent, then with its escapes decoded, since applications
+    /// disagree on that.
+    fn candidates(
+        &self,
+        roots: &[SendfileRoot],
+        key: &'static str,
+    ) -> Result<Vec<Beneath>, Response> {
+        let path = sendfile_header::file_path(&self.wished.value)
+            .map_err(|reject| self.refuse(502, reject.reason))?;
+        let paths = [Some(Cow::Borrowed(path.raw)), path.decoded.map(Cow::Owned)];
+        self.beneath(paths.into_iter().flatten(), roots, key)
+    }
+
+    fn beneath<'p>(
+        &self,
+        paths: impl Iterator<Item = Cow<'p, [u8]>>,
+        roots: &[SendfileRoot],
+        key: &'static str,
+    ) -> Result<Vec<Beneath>, Response> {
+        if roots.is_empty() {
+            let reason = format_args!("the upstream has no `{key}`");
+            return Err(self.refuse(502, reason));
+        }
+        let found: Vec<_> = paths.flat_map(|path| root::beneath(roots, &path)).collect();
+        match found.is_empty() {
+            true => Err(self.refuse(502, format_args!("not beneath any of `{key}`"))),
+            false => Ok(found),
+        }
+    }
+
+    /// The first of `candidates` that exists.
+    async fn first_of(
+        &self,
+        candidates: Vec<Beneath>,
+        request: &Request,
+        trips: &mut Trips<'_>,
+    ) -> Result<Found, Response> {
+        let wants_body = request.head.method != Method::Head;
+        let is_temporary = self.wished.wish == Wish::TemporaryFile;
+        let mut absent = io::Error::from(Errno::NOENT);
+        for beneath in candidates {
+            match beneath.open(wants_body, is_temporary, trips).await {
+                Ok(opened) if opened.file.meta().kind == Kind::Regular => {
+                    return Ok(Found { beneath, opened });
+                }
+                Ok(_) => return Err(self.refuse(502, "it is no regular file")),
+                Err(error) if root::is_absent(&error) => absent = error,
+                Err(error) => {
+                    let busy = respond::error::of_io(&error).status == 503;
+                    let reason = beneath.explain(&error);
+                    return Err(self.refuse(if busy { 503 } else { 502 }, reason));
+                }
+            }
+        }
+        Err(self.refuse(404, absent))
+    }
+
+    /// The application's fields and the file's content. Conditions and ranges are evaluated against the
+    /// file, if the application meant an ordinary answer.
+    fn whole(&self, found: Found, request: &Request) -> Response {
+        let Found { beneath, opened } = found;
+        let hot = Cache::uncached(Arc::new(self.entry(&beneath.path, &opened)));
+        let ready = opened.first.map(|ready| (0, ready));
+        let file_system = beneath.root.file_system();
+        let is_ordinary = matches!(request.head.method, Method::Get | Method::Head)
+            && matches!(self.head.status, 200 | 206);
+        let response = match is_ordinary {
+            true => file::file(request, hot, ready, file_system),
+            false => self.with_status(file::whole(hot, ready, file_system)),
+        };
+        self.finished(response)
+    }
+
+    fn with_status(&self, mut response: Response) -> Response {
+        response.status = self.head.status;
+        response.reason = self.head.reason.clone();
+        response
+    }
+
+    fn finished(&self, mut response: Response) -> Response {
+        response.has_date = self.head.has_date;
+        response.has_server = self.head.has_server;
+        response.close |= self.request_unread;
+        if let Some(path) = &self.head.receipt {
+            let receipt = Receipt::new(self.proxy.clone(), path, response.status);
+            response.afterwards_mut().receipt = Some(receipt);
+        }
+        response
+    }
+
+    /// What the file is, as far as the application does not say otherwise.
+    fn entry(&self, path: &[u8], opened: &Opened) -> Entry {
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        let form = file::Form {
+            name,
+            coding: None,
+            varies: false,
+        };
+        let meta = opened.file.meta();
+        let content = Content::File(opened.file.clone());
+        let settled = opened.stable && file::is_settled(&meta);
+        let mut entry = file::entry(form, meta, settled, content);
+        let mut fields = self.own_fields();
+        match fields.value("etag").map(str::from_utf8) {
+            Some(Ok(etag)) => entry.etag = etag.to_owned(),
+            _ => fields.set("ETag", entry.etag.as_bytes()),
+        }
+        match fields.value("last-modified").and_then(date::parse) {
+            Some(modified) => entry.modified = Some(modified),
+            None => {
+                fields.remove("last-modified");
+                let modified = entry.modified.map(date::format);
+                modified.map(|modified| fields.add("Last-Modified", &modified));
+            }
+        }
+        if fields.value("content-type").is_none() {
+            fields.add("Content-Type", mime::of(name).as_bytes());
+        }
+        fields.add("Accept-Ranges", b"bytes");
+        entry.fields = fields.as_bytes().to_vec();
+        entry
+    }
+
+    /// Parts of files, one behind the other. They have no version and no ranges of their own.
+    async fn parts(&self, request: &Request, trips: &mut Trips<'_>) -> Result<Response, Response> {
+        let refuse = |reject: Reject| self.refuse(502, reject.reason);
+        let parts = sendfile_header::file_parts(&self.wished.value).map_err(refuse)?;
+        let roots = &self.proxy.sendfile_roots;
+        let mut bodies = Vec::with_capacity(parts.len());
+        for part in parts {
+            let path = std::iter::once(part.path);
+            let candidates = self.beneath(path, roots, "sendfile_roots")?;
+            let found = self.first_of(candidates, request, trips).await?;
+            let size = found.opened.file.meta().size;
+            let end = part.last.map_or(size, |last| last.saturating_add(1));
+            if part.first > size || end > size {
+                let reason = format_args!("the part ends behind the file, which has {size} bytes");
+                return Err(self.refuse(502, reason));
+            }
+            bodies.extend(self.part(found, part.first..end));
+        }
+        let mut response = self.with_status(Response::new(self.head.status));
+        response.fields = self.own_fields();
+        if response.fields.value("content-type").is_none() {
+            response
+                .fields
+                .add("Content-Type", b"application/octet-stream");
+        }
+        response.body = Body::Parts(bodies);
+        Ok(self.finished(response))
+    }
+
+    fn part(&self, found: Found, range: Range<u64>) -> Option<Box<FileBody>> {
+        let Found { beneath, opened } = found;
+        let hot = Cache::uncached(Arc::new(self.entry(&beneath.path, &opened)));
+        let ready = opened.first.map(|ready| (0, ready));
+        let file_system = beneath.root.file_system();
+        (!range.is_empty()).then(|| file::part_of(hot, opened.file, ready, file_system, range))
+    }
+}
+
+/// A file that was wished for, open.
+struct Found {
+    beneath: Beneath,
+    opened: Opened,
+}
+
+/// What an open brings along for a response with a body.
+fn first(wants_body: bool) -> Option<First> {
+    wants_body.then_some(First {
+        offset: 0,
+        len: FIRST_BYTES,
+        len_max: WHOLE_BYTES - 1,
+    })
+}

@@ -1,0 +1,164 @@
+//! Folders whose files an application may have sent, and paths beneath them.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use levity_disk::{Lookup, OpenFile, Root, Variants};
+use rustix::io::Errno;
+
+use super::first;
+use crate::trip::{Opened, Trips};
+use crate::worker::Worker;
+
+/// A folder whose files an application may have sent.
+#[derive(Clone)]
+pub struct SendfileRoot {
+    /// As the operator wrote it, absolute.
+    pub named: PathBuf,
+    /// Open.
+    pub root: Arc<Root>,
+}
+
+/// A path beneath a root.
+#[derive(Clone)]
+pub struct Beneath {
+    /// What it may not leave.
+    pub root: Arc<Root>,
+    /// Relative.
+    pub path: Vec<u8>,
+}
+
+impl Beneath {
+    /// Opens it: a lasting file inline if the kernel has it in memory, else by an engine, for this
+    /// request alone. A temporary one is opened without following links, and by an engine.
+    ///
+    /// # Errors
+    /// Those of open, `fstat` and read.
+    pub async fn open(
+        &self,
+        wants_body: bool,
+        is_temporary: bool,
+        trips: &mut Trips<'_>,
+    ) -> io::Result<Opened> {
+        let path = self.c_path()?;
+        if is_temporary {
+            trips.reads_what_was_just_written();
+        } else {
+            match self.root.open_cached(&path) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                file => return file.map(Opened::unread),
+            }
+        }
+        let lookup = match is_temporary {
+            true => Lookup::Straight,
+            false => Lookup::Fresh,
+        };
+        let none = Variants::default();
+        let first = first(wants_body);
+        trips.open(&self.root, path, none, first, lookup).await
+    }
+
+    /// Removes it, if it still is `file`. Does not wait; a failure is told to the operator.
+    pub fn remove(&self, worker: &Worker, file: Arc<OpenFile>) {
+        if let Ok(path) = self.c_path() {
+            crate::trip::remove(worker, self.root.clone(), path, file);
+        }
+    }
+
+    /// What `error` means here.
+    pub fn explain(&self, error: &io::Error) -> String {
+        let root = self.root.path().display();
+        match levity_disk::open::left_root(error) {
+            true => format!("a symbolic link leaves {root}"),
+            false => format!("beneath {root}: {error}"),
+        }
+    }
+
+    fn c_path(&self) -> io::Result<CString> {
+        CString::new(self.path.clone()).map_err(|_| Errno::NOENT.into())
+    }
+}
+
+/// Whether there is nothing of that name.
+pub fn is_absent(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::NOENT | Errno::NOTDIR))
+}
+
+/// The roots that an absolute path is beneath, as the operator wrote them or as they really are, and the
+/// rest of the path.
+pub fn beneath(roots: &[SendfileRoot], path: &[u8]) -> Vec<Beneath> {
+    let path = plain(path);
+    let rest = |folder: &Path| {
+        let folder = folder.as_os_str().as_bytes();
+        let rest = path.strip_prefix(folder.strip_suffix(b"/").unwrap_or(folder))?;
+        rest.strip_prefix(b"/").map(<[u8]>::to_vec)
+    };
+    let found = |root: &SendfileRoot| {
+        Some(Beneath {
+            path: rest(&root.named).or_else(|| rest(root.root.path()))?,
+            root: root.root.clone(),
+        })
+    };
+    roots.iter().filter_map(found).collect()
+}
+
+/// Without `.`, `..` and empty segments. Only to find the root: what is opened is held beneath it by the
+/// kernel.
+fn plain(path: &[u8]) -> Vec<u8> {
+    let mut kept: Vec<&[u8]> = Vec::new();
+    for segment in path.split(|&byte| byte == b'/') {
+        match segment {
+            b"" | b"." => {}
+            b".." => {
+                kept.pop();
+            }
+            name => kept.push(name),
+        }
+    }
+    let mut plain = Vec::with_capacity(path.len());
+    for name in kept {
+        plain.push(b'/');
+        plain.extend_from_slice(name);
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_compared_without_its_detours() {
+        for (path, expected) in [
+            ("/a//b/./c", "/a/b/c"),
+            ("/a/../b", "/b"),
+            ("/../../a", "/a"),
+            ("/a/b/..", "/a"),
+            ("/", ""),
+        ] {
+            assert_eq!(plain(path.as_bytes()), expected.as_bytes(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_beneath_whole_segments_of_a_root() {
+        let tree = tempfile::tempdir().expect("a folder");
+        let named = tree.path().to_owned();
+        let root = Root::open(&named, levity_disk::Symlinks::Beneath).expect("a root");
+        let roots = [SendfileRoot { named, root }];
+        let name = tree.path().as_os_str().as_bytes();
+        let rest = |tail: &str| {
+            let found = beneath(&roots, &[name, tail.as_bytes()].concat());
+            found.into_iter().next().map(|beneath| beneath.path)
+        };
+        assert_eq!(rest("/a/b"), Some(b"a/b".to_vec()));
+        assert_eq!(rest("/x/../a"), Some(b"a".to_vec()));
+        assert_eq!(rest("x/a"), None);
+        assert_eq!(rest("/../a"), None);
+        assert_eq!(rest(""), None);
+    }
+}
