@@ -5,7 +5,7 @@ use crate::run::{self, Result, cargo};
 use crate::tools::{self, Tool};
 
 /// What tests start as programs of their own, and the libraries that those need.
-const TOOLS: [Tool; 20] = [
+const TOOLS: [Tool; 19] = [
     Tool {
         program: "curl",
         package: "curl",
@@ -37,10 +37,6 @@ const TOOLS: [Tool; 20] = [
     Tool {
         program: "php-fpm*",
         package: "php-fpm",
-    },
-    Tool {
-        program: "php",
-        package: "php-cli",
     },
     Tool {
         program: "/usr/share/php/Symfony/Component/HttpFoundation/BinaryFileResponse.php",

@@ -14,11 +14,16 @@ const SHORT_MAX: usize = 127;
 const LENGTHS_BYTES_MAX: usize = 8;
 const _: () = assert!(ENVIRONMENT_BYTES_MAX + LENGTHS_BYTES_MAX <= CONTENT_BYTES_MAX);
 
-/// The end of the body; a request without a body has it too (section 6.2).
+/// The end of the body; a request without a body has it too (section 6.2). It does not end one that
+/// has fewer bytes than CONTENT_LENGTH says: php-fpm 8.2 waits for the rest until the connection closes.
 pub const STDIN_END: [u8; HEADER_BYTES] = header(kind::STDIN, 0);
 
 /// Asks for the end of a request whose client is gone (section 5.4). An application may take its
 /// time to answer with the record that ends every answer, and some just close the connection.
+///
+/// It takes nothing back. While php-fpm 8.2 reads a body, it takes this for the end, as it does when
+/// the connection closes: the script runs with some of the body or none. Afterwards it closes the
+/// connection, whatever it was asked for.
 pub const ABORT: [u8; HEADER_BYTES] = header(kind::ABORT_REQUEST, 0);
 
 /// A record of the body: send the three one after the other.

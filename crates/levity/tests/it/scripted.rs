@@ -96,6 +96,23 @@ fn answers_come_slowly_late_or_in_part() {
 }
 
 #[test]
+fn a_connection_may_be_upgraded() {
+    let backend = Scripted::unix(|conn| {
+        let head = conn.read_head().expect("a request");
+        conn.keep(head);
+        conn.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\n\r\n");
+        let said = conn.read_exactly(4);
+        conn.send(said);
+    });
+    let mut client = Client::to(backend.address());
+    client.get("/").assert_status(101);
+    client.send("echo");
+    assert_eq!(client.read_exactly(4), b"echo");
+    client.assert_closed();
+    assert_eq!(backend.request().method, "GET");
+}
+
+#[test]
 fn a_request_counts_before_it_is_answered() {
     let backend = Scripted::unix(|conn| {
         assert_eq!(conn.number(), 0);

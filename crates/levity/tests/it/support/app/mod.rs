@@ -18,7 +18,7 @@ use super::socket::Socket;
 use super::{Client, Tree, is_root};
 use program::{Listens, Program};
 
-/// A virtual machine may take its time to start while all other tests run.
+/// Tomcat may take its time to start while all other tests run.
 const START_MAX: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -108,7 +108,7 @@ impl App {
         Client::to(self.address())
     }
 
-    /// What it has said on standard output and standard error so far, and so its threads and children.
+    /// What it and its children have said on standard output and standard error so far.
     pub fn said(&self) -> String {
         self.0.said.each_ref().map(Capture::text).concat()
     }

@@ -52,6 +52,12 @@ impl Conn {
         let _ = self.wire.socket.shutdown(Shutdown::Write);
     }
 
+    /// The next `len` bytes, whatever they are: what is spoken behind an upgrade.
+    #[track_caller]
+    pub fn read_exactly(&mut self, len: usize) -> Vec<u8> {
+        self.wire.take(len).expect("more bytes")
+    }
+
     /// Whatever comes until the peer closes; a peer that is merely silent fails the test.
     #[track_caller]
     pub fn read_to_end(&mut self) -> Vec<u8> {
@@ -82,8 +88,8 @@ impl Conn {
         }
     }
 
-    /// Keeps a request for assertions.
-    pub(super) fn keep(&self, mut request: Request) -> Request {
+    /// Keeps a request for assertions; what reads a whole request has done it.
+    pub fn keep(&self, mut request: Request) -> Request {
         request.connection = self.number;
         self.shared.keep(request.clone());
         request
