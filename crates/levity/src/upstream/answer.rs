@@ -52,6 +52,8 @@ pub struct Answer {
     /// Bytes of the body that the client has not got.
     data: Vec<u8>,
     ended: Option<Trailers>,
+    /// Why the backend has not taken the request.
+    declined: Option<&'static str>,
 }
 
 impl std::fmt::Debug for Answer {
@@ -99,6 +101,7 @@ impl Answer {
             head: None,
             data: Vec::new(),
             ended: None,
+            declined: None,
         })
     }
 
@@ -389,6 +392,7 @@ impl Answer {
             head,
             data,
             ended,
+            declined,
             ..
         } = self;
         let mut event = |event: Event<'_>| match event {
@@ -396,6 +400,7 @@ impl Answer {
             Event::Head(one) => *head = Some(one),
             Event::Data(bytes) => data.extend_from_slice(bytes),
             Event::Stderr(text) => stderr::tell(&upstream.settings.name, text),
+            Event::Declined(reason) => *declined = Some(reason),
             Event::End(trailers) => *ended = Some(trailers),
         };
         let outcome = match count {
@@ -406,6 +411,11 @@ impl Answer {
             0 => Failure::of_backend(502, "http_response_incomplete", reject.reason),
             _ => Failure::of_answer(reject),
         })?;
+        if let Some(reason) = self.declined {
+            // That it says so is no part of an answer.
+            self.read = false;
+            return Err(Failure::of_refusal(reason));
+        }
         if self.ended.is_some() {
             self.give_back();
         }

@@ -4,6 +4,7 @@ use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 
 use super::ask::Ask;
+use super::fastcgi::Fastcgi;
 use super::head::Head;
 use super::http::Http;
 use crate::config::upstream::Protocol;
@@ -19,6 +20,8 @@ pub enum Event<'a> {
     Data(&'a [u8]),
     /// What the application has to say to its operator.
     Stderr(&'a [u8]),
+    /// The backend has not taken the request, for this reason: another may. Nothing follows.
+    Declined(&'static str),
     /// The answer is complete; what came behind its body.
     End(Trailers),
 }
@@ -31,6 +34,8 @@ pub type Unsayable = Reject;
 pub enum Codec {
     /// HTTP/1.1
     Http(Box<Http>),
+    /// FastCGI
+    Fastcgi(Box<Fastcgi>),
 }
 
 impl Codec {
@@ -38,7 +43,8 @@ impl Codec {
     pub fn new(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Http => Self::Http(Box::default()),
-            Protocol::Fastcgi | Protocol::Scgi | Protocol::Ajp13 => todo!(),
+            Protocol::Fastcgi => Self::Fastcgi(Box::default()),
+            Protocol::Scgi | Protocol::Ajp13 => todo!(),
         }
     }
 
@@ -49,13 +55,14 @@ impl Codec {
     pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
         match self {
             Self::Http(http) => http.begin(ask, out),
+            Self::Fastcgi(fastcgi) => fastcgi.begin(ask, out),
         }
     }
 
     /// Bytes of the request's body that may be given to [`Codec::body`] now.
     pub fn room(&self) -> usize {
         match self {
-            Self::Http(_) => usize::MAX,
+            Self::Http(_) | Self::Fastcgi(_) => usize::MAX,
         }
     }
 
@@ -63,6 +70,7 @@ impl Codec {
     pub fn body(&mut self, data: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Http(http) => http.body(data, out),
+            Self::Fastcgi(fastcgi) => fastcgi.body(data, out),
         }
     }
 
@@ -70,6 +78,7 @@ impl Codec {
     pub fn end_of_body(&mut self, trailers: &Trailers, out: &mut Vec<u8>) {
         match self {
             Self::Http(http) => http.end_of_body(trailers, out),
+            Self::Fastcgi(fastcgi) => fastcgi.end_of_body(out),
         }
     }
 
@@ -80,6 +89,7 @@ impl Codec {
     pub fn decode(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         match self {
             Self::Http(http) => http.decode(input, event),
+            Self::Fastcgi(fastcgi) => fastcgi.decode(input, event),
         }
     }
 
@@ -90,6 +100,7 @@ impl Codec {
     pub fn closed(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         match self {
             Self::Http(http) => http.closed(event),
+            Self::Fastcgi(fastcgi) => fastcgi.closed(event),
         }
     }
 
@@ -98,6 +109,7 @@ impl Codec {
     pub fn is_reusable(&self) -> bool {
         match self {
             Self::Http(http) => http.is_reusable(),
+            Self::Fastcgi(fastcgi) => fastcgi.is_reusable(),
         }
     }
 }
