@@ -263,7 +263,8 @@ impl Answer {
     }
 
     fn waits_for_client(&self) -> bool {
-        !self.stopped && !self.upload.is_done() && self.outbox_sent == self.outbox.len()
+        let is_asked = self.lease.as_ref().is_some_and(Lease::has_room);
+        is_asked && !self.stopped && !self.upload.is_done() && self.outbox_sent == self.outbox.len()
     }
 
     fn timed_out(&self) -> Failure {
@@ -350,6 +351,10 @@ impl Answer {
         if !before {
             self.outbox.clear();
             self.outbox_sent = 0;
+        }
+        if !before && (self.stopped || self.upload.is_done()) {
+            codec.settle(&mut self.outbox);
+            return Ok(!self.outbox.is_empty());
         }
         let room = codec.room();
         if self.stopped || self.holds || self.upload.is_done() || room == 0 {

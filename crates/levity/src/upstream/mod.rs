@@ -1,5 +1,6 @@
 //! Upstreams: applications that answer in place of files.
 
+pub mod ajp13;
 pub mod answer;
 pub mod ask;
 pub mod backend;
@@ -16,6 +17,7 @@ pub mod http;
 pub mod names;
 pub mod pool;
 pub mod promise;
+pub mod scgi;
 pub mod sendfile;
 mod stderr;
 pub mod sticky;
