@@ -20,7 +20,8 @@ use crate::parse::NoRequest;
 use crate::request::Request;
 use crate::resolve::{self, Found};
 use crate::respond::{self, Response};
-use crate::route::{Files, Place, Service};
+use crate::route::{Files, Place, Proxy, Service};
+use crate::scripts::{Known, Look, Script};
 use crate::send::{self, Sent};
 use crate::stall::Step;
 use crate::steps::Steps;
@@ -194,11 +195,20 @@ async fn answer(
             Err(refusal) => refusal,
         };
     };
-    if let Some(files) = place.files.as_ref().filter(|_| proxy.files_first)
-        && let Some(response) = existing(&worker, files, request, steps, trips).await
-    {
-        return response;
+    let mut known = Known::Unknown;
+    if let Some(files) = place.files.as_ref().filter(|_| proxy.files_first) {
+        known = match existing(&worker, files, request, steps, trips).await {
+            Ok(known) => known,
+            Err(response) => return response,
+        };
     }
+    let script = match script(&worker, place, proxy, request, known, steps, trips).await {
+        Ok(script) => script,
+        Err(refusal) => {
+            let received = receive(conn, request, Some(refusal), steps).await;
+            return received.expect_err("it was refused before");
+        }
+    };
     steps.enter(Step::Resolve);
     let client = Client {
         ip: conn.peer,
@@ -206,39 +216,84 @@ async fn answer(
         scheme: "http",
         by_trusted: false,
     };
-    let response = handover::answer(conn, request, proxy, &client, trips).await;
+    let script = script.as_ref();
+    let response = handover::answer(conn, request, proxy, &client, script, trips).await;
     steps.enter(Step::Respond);
     response
 }
 
-/// The answer of a file, if there is one: what has none is for an upstream.
+/// Looks for a file: the answer is an error here, and what has none is for an upstream.
 async fn existing(
     worker: &Worker,
     files: &Files,
     request: &Request,
     steps: &mut Steps,
     trips: &mut Trips<'_>,
-) -> Option<Response> {
+) -> Result<Known, Response> {
     let asks_for_file = matches!(request.head.method, Method::Get | Method::Head)
         && request.head.framing == Framing::None
         && !request.keeps_slashes
         && files.shows(files.beneath(&request.path));
     if !asks_for_file {
-        return None;
+        return Ok(Known::Unknown);
     }
     steps.enter(Step::Resolve);
     trips.are_for(files);
     let found = resolve::resolve(worker, files, request, steps.began(), trips).await;
     steps.enter(Step::Respond);
     match found {
-        Ok(Found::File(hot, ready)) => Some(respond::file::file(
-            request,
-            hot,
-            ready,
-            files.root.file_system(),
-        )),
-        Ok(Found::Directory(_)) => None,
-        Err(error) => Some(failed(files, request, &error)).filter(|answer| answer.status != 404),
+        Ok(Found::File(hot, ready)) => {
+            let file_system = files.root.file_system();
+            Err(respond::file::file(request, hot, ready, file_system))
+        }
+        Ok(Found::Directory(_)) => Ok(Known::Directory),
+        Err(error) => match failed(files, request, &error) {
+            answer if answer.status == 404 => Ok(Known::Nothing),
+            answer => Err(answer),
+        },
+    }
+}
+
+/// The script that an application is asked for, where it is asked for scripts.
+async fn script(
+    worker: &Worker,
+    place: &Place,
+    proxy: &Proxy,
+    request: &Request,
+    known: Known,
+    steps: &mut Steps,
+    trips: &mut Trips<'_>,
+) -> Result<Option<Script>, Response> {
+    let runs_scripts = proxy.upstream.settings.protocol.is_cgi();
+    let Some(files) = place.files.as_ref().filter(|_| runs_scripts) else {
+        return Ok(None);
+    };
+    let Some(scripts) = &files.scripts else {
+        return Ok(None);
+    };
+    steps.enter(Step::Resolve);
+    trips.are_for(files);
+    let mut look = Look {
+        worker,
+        files,
+        place: place.number,
+        now: steps.began(),
+        trips,
+    };
+    let failed = |error: io::Error| failed(files, request, &error);
+    if known == Known::Directory
+        && !request.names_directory()
+        && scripts
+            .has_index(request, &mut look)
+            .await
+            .map_err(failed)?
+    {
+        return Err(respond::redirect::to_directory(request));
+    }
+    let located = scripts.locate(request, known, &mut look).await;
+    match located.map_err(failed)? {
+        Some(script) => Ok(Some(script)),
+        None => Err(respond::error(404, "")),
     }
 }
 

@@ -27,6 +27,7 @@ pub mod request;
 pub mod resolve;
 pub mod respond;
 pub mod route;
+pub mod scripts;
 pub mod send;
 pub mod serve;
 pub mod server;

@@ -94,6 +94,59 @@ pub async fn resolve(
     found
 }
 
+/// Whether there is a regular file at `path` beneath the root of `files`. Nothing of it is read; that it
+/// is there is remembered under `key`, that it is not only as in [`resolve`].
+///
+/// # Errors
+/// As [`resolve`], but for those that say that there is nothing.
+pub async fn is_file(
+    worker: &Worker,
+    files: &Files,
+    key: &[u8],
+    path: &[u8],
+    now: Instant,
+    trips: &mut Trips<'_>,
+) -> io::Result<bool> {
+    let ttl = worker.service().config.disk.entry_ttl;
+    let codings = Codings {
+        all: Vec::new(),
+        preferred: 0,
+    };
+    let wanted = Wanted {
+        choices: codings.choices(),
+        body: false,
+    };
+    if worker.cache.fresh(key, wanted, now, ttl).is_some() {
+        return Ok(true);
+    }
+    if worker.cache.missing(key, now, ttl).is_some() {
+        return Ok(false);
+    }
+    let mut search = Search {
+        worker,
+        files,
+        key,
+        now,
+        codings,
+        watched: None,
+        first: None,
+    };
+    let trips_before = trips.count;
+    search.look_at_watch();
+    let found = search.find(path, trips).await;
+    if found.is_err() {
+        worker.cache.forget(key);
+    }
+    if trips.count > trips_before {
+        search.remember_missing(&found, trips);
+    }
+    match found {
+        Ok(found) => Ok(matches!(found, Found::File(..))),
+        Err(error) if names_nothing(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether a file that is kept open still has the version that its entry speaks of. A body in memory
 /// is of that version; a file is read as it is now. Remote files are taken at their entry's word: their
 /// `fstat` may wait.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,6 +13,7 @@ use levity_wire::http1;
 
 use crate::config::upstream::Try;
 use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
+use crate::scripts::Scripts;
 use crate::upstream::sendfile::root::SendfileRoot;
 use crate::upstream::{self, Upstream};
 
@@ -40,6 +41,8 @@ pub struct Proxy {
     pub files_first: bool,
     /// Taken off the start of a path; with its leading slash.
     pub strip_prefix: Vec<u8>,
+    /// Where the place's files are; empty when it has none.
+    pub document_root: Vec<u8>,
     /// The largest body of a request, in bytes.
     pub body_bytes_max: u64,
     /// Headers of requests to set, add and remove.
@@ -66,6 +69,8 @@ pub struct Files {
     pub strip_prefix: Vec<u8>,
     /// The one name that is served, if the place is a single file.
     pub only: Option<Vec<u8>>,
+    /// Which of the files are scripts; also where no application is asked to run them.
+    pub scripts: Option<Scripts>,
     /// How its files are read.
     pub terms: Terms,
     /// Bytes per read, when the configuration fixes it.
@@ -85,10 +90,12 @@ impl Files {
         }
     }
 
-    /// Whether a path beneath the root may be shown at all: no hidden name on the way.
+    /// Whether a path beneath the root may be shown at all: no hidden name on the way, and no script.
     pub fn shows(&self, path: &[u8]) -> bool {
         let only = self.only.as_deref().is_none_or(|name| name == path);
-        only && (self.only.is_some() || !path.split(|&byte| byte == b'/').any(is_hidden))
+        let is_source = |scripts: &Scripts| scripts.is_source(path);
+        only && !self.scripts.as_ref().is_some_and(is_source)
+            && (self.only.is_some() || !path.split(|&byte| byte == b'/').any(is_hidden))
     }
 }
 
@@ -284,6 +291,7 @@ impl Resources<'_> {
             request_headers: config::Headers::default(),
             sendfile_roots: self.sendfile_roots(&upstream.settings.sendfile_roots)?,
             temporary_roots: self.sendfile_roots(&upstream.settings.temporary_roots)?,
+            document_root: Vec::new(),
             reproxy: Vec::new(),
             upstream,
         }))
@@ -327,10 +335,11 @@ fn place(
     resources: &mut Resources<'_>,
 ) -> io::Result<Place> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let files = files(site, route, resources)?;
     Ok(Place {
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
-        files: files(site, route, resources)?,
-        proxy: proxy(site, route, resources)?,
+        proxy: proxy(site, route, files.as_ref(), resources)?,
+        files,
         internal: route.is_some_and(|route| route.internal),
         headers: route.map(|route| route.headers.clone()).unwrap_or_default(),
         server_timing: route
@@ -342,6 +351,7 @@ fn place(
 fn proxy(
     site: &config::Site,
     route: Option<&config::Route>,
+    files: Option<&Files>,
     resources: &mut Resources<'_>,
 ) -> io::Result<Option<Arc<Proxy>>> {
     let of_route = route.map(|route| &route.proxying);
@@ -365,11 +375,30 @@ fn proxy(
         upstream,
         files_first: tries.contains(&Try::File),
         strip_prefix: prefix(route).to_vec(),
+        document_root: files
+            .map(|files| files.root.path().as_os_str().as_bytes().to_vec())
+            .unwrap_or_default(),
         body_bytes_max: body_bytes.unwrap_or(resources.body_bytes) as u64,
         request_headers: route
             .map(|route| route.request_headers.clone())
             .unwrap_or_default(),
     })))
+}
+
+fn scripts(
+    site: &config::Site,
+    route: Option<&config::Route>,
+    index: &[String],
+) -> Option<Scripts> {
+    let of_route = route.map(|route| &route.proxying);
+    let (above, here) = (&site.proxying, of_route.unwrap_or(&site.proxying));
+    let suffix = here.script_suffix.as_ref().or(above.script_suffix.as_ref());
+    let script_index = here.script_index.as_ref().or(above.script_index.as_ref());
+    Scripts::new(
+        suffix.map(String::as_str),
+        script_index.map(String::as_str),
+        index,
+    )
 }
 
 fn prefix(route: Option<&config::Route>) -> &[u8] {
@@ -388,16 +417,23 @@ fn files(
     };
     let symlinks = route.and_then(|route| route.symlinks);
     let index = route.and_then(|route| route.index.as_ref());
+    let index = index.unwrap_or(&site.index);
+    let scripts = scripts(site, route, index);
+    let is_source = |name: &[u8]| {
+        let scripts = scripts.as_ref();
+        scripts.is_some_and(|scripts| scripts.is_source(name))
+    };
     let reading = resources.reading(site, route);
     Ok(Some(Files {
         root: resources
             .roots
             .open(root, symlinks.unwrap_or(site.symlinks))?,
         index: index
-            .unwrap_or(&site.index)
             .iter()
             .map(|name| name.clone().into_bytes())
+            .filter(|name| !is_source(name))
             .collect(),
+        scripts,
         precompressed: route
             .and_then(|route| route.precompressed.as_ref())
             .unwrap_or(&site.precompressed)

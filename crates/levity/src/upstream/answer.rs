@@ -52,6 +52,8 @@ pub struct Answer {
     /// Bytes of the body that the client has not got.
     data: Vec<u8>,
     ended: Option<Trailers>,
+    /// Why the backend has not taken the request.
+    declined: Option<&'static str>,
 }
 
 impl std::fmt::Debug for Answer {
@@ -99,6 +101,7 @@ impl Answer {
             head: None,
             data: Vec::new(),
             ended: None,
+            declined: None,
         })
     }
 
@@ -260,7 +263,8 @@ impl Answer {
     }
 
     fn waits_for_client(&self) -> bool {
-        !self.stopped && !self.upload.is_done() && self.outbox_sent == self.outbox.len()
+        let is_asked = self.lease.as_ref().is_some_and(Lease::has_room);
+        is_asked && !self.stopped && !self.upload.is_done() && self.outbox_sent == self.outbox.len()
     }
 
     fn timed_out(&self) -> Failure {
@@ -348,6 +352,10 @@ impl Answer {
             self.outbox.clear();
             self.outbox_sent = 0;
         }
+        if !before && (self.stopped || self.upload.is_done()) {
+            codec.settle(&mut self.outbox);
+            return Ok(!self.outbox.is_empty());
+        }
         let room = codec.room();
         if self.stopped || self.holds || self.upload.is_done() || room == 0 {
             return Ok(before);
@@ -389,6 +397,7 @@ impl Answer {
             head,
             data,
             ended,
+            declined,
             ..
         } = self;
         let mut event = |event: Event<'_>| match event {
@@ -396,6 +405,7 @@ impl Answer {
             Event::Head(one) => *head = Some(one),
             Event::Data(bytes) => data.extend_from_slice(bytes),
             Event::Stderr(text) => stderr::tell(&upstream.settings.name, text),
+            Event::Declined(reason) => *declined = Some(reason),
             Event::End(trailers) => *ended = Some(trailers),
         };
         let outcome = match count {
@@ -406,6 +416,11 @@ impl Answer {
             0 => Failure::of_backend(502, "http_response_incomplete", reject.reason),
             _ => Failure::of_answer(reject),
         })?;
+        if let Some(reason) = self.declined {
+            // That it says so is no part of an answer.
+            self.read = false;
+            return Err(Failure::of_refusal(reason));
+        }
         if self.ended.is_some() {
             self.give_back();
         }

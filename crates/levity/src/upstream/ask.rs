@@ -10,6 +10,7 @@ use crate::client::Client;
 use crate::config::upstream::Forwarded;
 use crate::request::Request;
 use crate::route::Proxy;
+use crate::scripts::Script;
 
 /// How we call ourselves in `Via` (RFC 9110, 7.6.3).
 const VIA: &[u8] = b"1.1 levity";
@@ -35,6 +36,8 @@ pub struct Ask<'a> {
     pub client: &'a Client,
     /// Of its body.
     pub length: Length,
+    /// The script that is to answer, where applications are asked for scripts.
+    pub script: Option<&'a Script>,
     /// Path and query.
     pub target: Cow<'a, [u8]>,
     /// The protocols that the client offers to switch to, where the backend may.
@@ -77,6 +80,7 @@ impl<'a> Ask<'a> {
             accepts_trailers: te().any(names_trailers),
             keep_alive: settings.keep_alive > 0,
             forwarded: told(request, client, settings.forwarded),
+            script: None,
             request,
             proxy,
             client,

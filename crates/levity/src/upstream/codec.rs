@@ -1,11 +1,16 @@
 //! What the gateway needs of a protocol: a request in, bytes out; bytes in, events out. No I/O.
 
+use std::time::Duration;
+
 use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 
+use super::ajp13::{Ajp13, QUIET_MAX};
 use super::ask::Ask;
+use super::fastcgi::Fastcgi;
 use super::head::Head;
 use super::http::Http;
+use super::scgi::Scgi;
 use crate::config::upstream::Protocol;
 
 /// What a backend's bytes turn out to be.
@@ -19,6 +24,8 @@ pub enum Event<'a> {
     Data(&'a [u8]),
     /// What the application has to say to its operator.
     Stderr(&'a [u8]),
+    /// The backend has not taken the request, for this reason: another may. Nothing follows.
+    Declined(&'static str),
     /// The answer is complete; what came behind its body.
     End(Trailers),
 }
@@ -31,6 +38,12 @@ pub type Unsayable = Reject;
 pub enum Codec {
     /// HTTP/1.1
     Http(Box<Http>),
+    /// FastCGI
+    Fastcgi(Box<Fastcgi>),
+    /// SCGI
+    Scgi(Box<Scgi>),
+    /// AJP13
+    Ajp13(Box<Ajp13>),
 }
 
 impl Codec {
@@ -38,7 +51,9 @@ impl Codec {
     pub fn new(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Http => Self::Http(Box::default()),
-            Protocol::Fastcgi | Protocol::Scgi | Protocol::Ajp13 => todo!(),
+            Protocol::Fastcgi => Self::Fastcgi(Box::default()),
+            Protocol::Scgi => Self::Scgi(Box::default()),
+            Protocol::Ajp13 => Self::Ajp13(Box::default()),
         }
     }
 
@@ -49,13 +64,17 @@ impl Codec {
     pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
         match self {
             Self::Http(http) => http.begin(ask, out),
+            Self::Fastcgi(fastcgi) => fastcgi.begin(ask, out),
+            Self::Scgi(scgi) => scgi.begin(ask, out),
+            Self::Ajp13(ajp13) => ajp13.begin(ask, out),
         }
     }
 
     /// Bytes of the request's body that may be given to [`Codec::body`] now.
     pub fn room(&self) -> usize {
         match self {
-            Self::Http(_) => usize::MAX,
+            Self::Http(_) | Self::Fastcgi(_) | Self::Scgi(_) => usize::MAX,
+            Self::Ajp13(ajp13) => ajp13.room(),
         }
     }
 
@@ -63,6 +82,9 @@ impl Codec {
     pub fn body(&mut self, data: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Http(http) => http.body(data, out),
+            Self::Fastcgi(fastcgi) => fastcgi.body(data, out),
+            Self::Scgi(scgi) => scgi.body(data, out),
+            Self::Ajp13(ajp13) => ajp13.body(data, out),
         }
     }
 
@@ -70,6 +92,17 @@ impl Codec {
     pub fn end_of_body(&mut self, trailers: &Trailers, out: &mut Vec<u8>) {
         match self {
             Self::Http(http) => http.end_of_body(trailers, out),
+            Self::Fastcgi(fastcgi) => fastcgi.end_of_body(out),
+            Self::Scgi(_) => {}
+            Self::Ajp13(ajp13) => ajp13.settle(out),
+        }
+    }
+
+    /// Writes to `out` what a backend waits for although no more of the request's body will come: an AJP13
+    /// container may ask for more, and is told that there is none.
+    pub fn settle(&mut self, out: &mut Vec<u8>) {
+        if let Self::Ajp13(ajp13) = self {
+            ajp13.settle(out);
         }
     }
 
@@ -80,6 +113,9 @@ impl Codec {
     pub fn decode(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         match self {
             Self::Http(http) => http.decode(input, event),
+            Self::Fastcgi(fastcgi) => fastcgi.decode(input, event),
+            Self::Scgi(scgi) => scgi.decode(input, event),
+            Self::Ajp13(ajp13) => ajp13.decode(input, event),
         }
     }
 
@@ -90,6 +126,29 @@ impl Codec {
     pub fn closed(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         match self {
             Self::Http(http) => http.closed(event),
+            Self::Fastcgi(fastcgi) => fastcgi.closed(event),
+            Self::Scgi(scgi) => scgi.closed(event),
+            Self::Ajp13(ajp13) => ajp13.closed(),
+        }
+    }
+
+    /// What asks whether the backend still listens, on a connection that has been idle for `quiet`; the
+    /// answer is for [`Codec::pong`]. None where the protocol has nothing to ask by, or no reason.
+    pub fn ping(&mut self, quiet: Duration) -> Option<&'static [u8]> {
+        match self {
+            Self::Ajp13(ajp13) if quiet >= QUIET_MAX => Some(ajp13.ping()),
+            _ => None,
+        }
+    }
+
+    /// Reads what has arrived after a ping; whether that is all of the answer.
+    ///
+    /// # Errors
+    /// 502 for what is none.
+    pub fn pong(&mut self, input: &[u8]) -> Result<bool, Reject> {
+        match self {
+            Self::Ajp13(ajp13) => ajp13.pong(input),
+            _ => Ok(true),
         }
     }
 
@@ -98,6 +157,9 @@ impl Codec {
     pub fn is_reusable(&self) -> bool {
         match self {
             Self::Http(http) => http.is_reusable(),
+            Self::Fastcgi(fastcgi) => fastcgi.is_reusable(),
+            Self::Scgi(_) => false,
+            Self::Ajp13(ajp13) => ajp13.is_reusable(),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! One connection to a backend.
 
-use std::io;
-use std::task::{Context, Poll, Waker};
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpStream, UnixStream};
@@ -15,6 +16,9 @@ use crate::stream::Stream;
 
 /// How soon a Unix socket is tried again whose queue of clients is full.
 const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Bytes that are read at once of the answer to a ping.
+const PONG_BYTES_MAX: usize = 16;
 
 /// A connection, and what is spoken on it.
 pub struct Connection {
@@ -47,6 +51,38 @@ impl Connection {
     /// Whether it can be used after it was idle, at most for `age_max`.
     pub fn is_fresh(&mut self, now: Instant, age_max: Duration) -> bool {
         now.saturating_duration_since(self.idle_since) < age_max && self.is_quiet()
+    }
+
+    /// Whether the backend still listens on it after it was idle, where the protocol can ask. Waits for the
+    /// answer, at most for `patience`.
+    pub async fn is_alive(&mut self, patience: Duration) -> bool {
+        let Some(ping) = self.codec.ping(self.idle_since.elapsed()) else {
+            return true;
+        };
+        let answered = time::timeout(patience, self.ask(ping)).await;
+        answered.is_ok_and(|alive| alive.is_ok())
+    }
+
+    async fn ask(&mut self, ping: &[u8]) -> io::Result<()> {
+        let mut sent = 0;
+        let mut bytes = [0; PONG_BYTES_MAX];
+        poll_fn(|context| {
+            while sent < ping.len() {
+                let rest = [IoSlice::new(&ping[sent..])];
+                sent += ready!(self.stream.poll_write(context, &rest))?;
+            }
+            loop {
+                let count = ready!(self.stream.poll_read(context, &mut bytes))?;
+                if count == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                let pong = self.codec.pong(&bytes[..count]);
+                if pong.map_err(io::Error::other)? {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        })
+        .await
     }
 
     /// Whether nothing has happened on it while it was idle: neither was it closed, nor is there

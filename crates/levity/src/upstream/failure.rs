@@ -95,6 +95,14 @@ impl Failure {
         Self::of_backend(502, "http_protocol_error", reject.reason)
     }
 
+    /// The backend says that it does not take the request.
+    pub fn of_refusal(reason: &str) -> Self {
+        Self {
+            is_untouched: true,
+            ..Self::of_backend(503, "destination_unavailable", reason)
+        }
+    }
+
     /// The client left, was too slow, or sent what is no body.
     pub fn of_client(none: NoRequest) -> Self {
         let (status, reason) = match none {

@@ -10,7 +10,7 @@ use std::time::Instant;
 use levity_wire::http1::{Method, Version};
 
 use super::answer::{Answer, News};
-use super::ask::Ask;
+use super::ask::{Ask, Length};
 use super::backend::{Backend, fingerprint};
 use super::failure::{Failure, Side};
 use super::head::Head;
@@ -26,6 +26,7 @@ use crate::parse::NoRequest;
 use crate::request::Request;
 use crate::respond::{Body, Response};
 use crate::route::Proxy;
+use crate::scripts::Script;
 use crate::send;
 
 /// What came of asking an upstream.
@@ -42,12 +43,17 @@ pub async fn answer(
     request: &Request,
     proxy: &Arc<Proxy>,
     client: &Client,
+    script: Option<&Script>,
 ) -> Answered {
     let upload = Incoming::new(&request.head, proxy.body_bytes_max)
         .map_err(NoRequest::from)
         .and_then(|incoming| Upload::new(incoming, conn));
+    let upload = match upload {
+        Ok(upload) => taken_in(conn, request, proxy, upload).await,
+        Err(none) => Err(none),
+    };
     let answered = match upload {
-        Ok(upload) => ask(conn, request, proxy, client, upload).await,
+        Ok(upload) => ask(conn, request, proxy, client, script, upload).await,
         Err(none) => Err(Failure::of_client(none)),
     };
     if let Ok((head, ..)) = &answered {
@@ -63,17 +69,39 @@ pub async fn answer(
     }
 }
 
+/// Takes all of the body in before a backend is asked, where that is wanted, and where a backend must be
+/// told its length first.
+async fn taken_in(
+    conn: &mut Conn,
+    request: &Request,
+    proxy: &Proxy,
+    mut upload: Upload,
+) -> Result<Upload, NoRequest> {
+    let settings = &proxy.upstream.settings;
+    let must_tell = settings.protocol.is_cgi() && upload.length() == Length::Unknown;
+    if !upload.is_received() && (settings.buffer_requests || must_tell) {
+        if request.head.expect_continue && upload.is_untouched() {
+            send::go_on(conn).await;
+        }
+        let memory_max = conn.worker.service().config.limits.body_memory;
+        upload.buffer(conn, memory_max).await?;
+    }
+    Ok(upload)
+}
+
 /// One request, at as many backends as it takes.
 async fn ask(
     conn: &mut Conn,
     request: &Request,
     proxy: &Proxy,
     client: &Client,
+    script: Option<&Script>,
     mut upload: Upload,
 ) -> Result<(Head, Answer, Arc<Backend>), Failure> {
     let length = upload.length();
     let mut ask = Ask::new(request, proxy, client, length)
         .map_err(|reject| Failure::of_client(reject.into()))?;
+    ask.script = script;
     let leaving = |mut failure: Failure, upload: &Upload| {
         failure.request_unread = !upload.is_received();
         Err(failure)
@@ -119,7 +147,7 @@ async fn ask(
 /// Settles who answers a client that asks whether its body is wanted: a backend that speaks HTTP, or we
 /// ourselves.
 async fn expect(conn: &mut Conn, ask: &mut Ask<'_>, upload: &Upload) {
-    let asks = ask.expects_continue && !upload.is_done();
+    let asks = ask.expects_continue && !upload.is_received();
     let backend_says = ask.proxy.upstream.settings.protocol == Protocol::Http;
     ask.expects_continue = asks && backend_says;
     if asks && !backend_says {

@@ -13,6 +13,7 @@ use crate::conn::Conn;
 use crate::request::Request;
 use crate::respond::Response;
 use crate::route::{Place, Proxy, Service};
+use crate::scripts::Script;
 use crate::trip::Trips;
 
 /// How often a request may be handed on: an application that is sent what it has handed on itself would
@@ -25,13 +26,14 @@ pub async fn answer(
     request: &Request,
     proxy: &Arc<Proxy>,
     client: &Client,
+    script: Option<&Script>,
     trips: &mut Trips<'_>,
 ) -> Response {
     let service = trips.service();
     if let Some(response) = conn.worker.ahead.answer(request, client) {
         return response;
     }
-    let in_place = match gateway::answer(conn, request, proxy, client).await {
+    let in_place = match gateway::answer(conn, request, proxy, client, script).await {
         Answered::Response(response) => return response,
         Answered::InPlace(in_place) => in_place,
     };
@@ -41,7 +43,7 @@ pub async fn answer(
             Onward::Response(response) => return response,
             Onward::Ask(first, request, proxy) => (first, request, proxy),
         };
-        match gateway::answer(conn, &request, proxy, client).await {
+        match gateway::answer(conn, &request, proxy, client, None).await {
             Answered::Response(mut response) => {
                 first.dress(&mut response);
                 return response;
@@ -101,8 +103,14 @@ async fn internal<'s>(
         Some(Place {
             internal: true,
             proxy: Some(proxy),
+            files,
             ..
         }) => {
+            let runs_scripts = proxy.upstream.settings.protocol.is_cgi();
+            if runs_scripts && files.as_ref().is_some_and(|files| files.scripts.is_some()) {
+                let reason = "an internal route cannot run scripts";
+                return Onward::Response(in_place.refuse(502, reason));
+            }
             let derived = derived(
                 request,
                 in_place.value(),

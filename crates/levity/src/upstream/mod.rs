@@ -1,19 +1,24 @@
 //! Upstreams: applications that answer in place of files.
 
+pub mod ajp13;
 pub mod answer;
 pub mod ask;
 pub mod backend;
 pub mod balance;
+pub mod cgi;
 pub mod check;
 pub mod codec;
 pub mod connection;
 pub mod failure;
+pub mod fastcgi;
 pub mod gateway;
 pub mod handover;
 pub mod head;
 pub mod http;
 pub mod names;
 pub mod pool;
+pub mod promise;
+pub mod scgi;
 pub mod sendfile;
 mod stderr;
 pub mod sticky;

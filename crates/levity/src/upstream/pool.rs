@@ -314,13 +314,25 @@ impl Lease {
         self.connection.as_mut().expect("it was opened")
     }
 
-    /// Connects to the backend, if that has not been done.
+    /// Whether the backend takes more of the request now.
+    pub fn has_room(&self) -> bool {
+        let connection = self.connection.as_ref();
+        connection.is_some_and(|connection| connection.codec.room() > 0)
+    }
+
+    /// Connects to the backend, if that has not been done, or has been of no use.
     ///
     /// # Errors
     /// As [`Connection::open`].
     pub async fn open(&mut self) -> io::Result<()> {
+        let settings = &self.pool.upstream.settings;
+        if let Some(idle) = &mut self.connection
+            && !idle.is_alive(settings.connect_timeout).await
+        {
+            self.connection = None;
+            self.is_reused = false;
+        }
         if self.connection.is_none() {
-            let settings = &self.pool.upstream.settings;
             let backend = &self.member.backend;
             let opened = Connection::open(backend, settings.protocol, settings.connect_timeout);
             self.connection = Some(opened.await?);

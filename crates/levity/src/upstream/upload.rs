@@ -2,6 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
+use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 
 use super::ask::Length;
@@ -11,6 +12,11 @@ use crate::parse::NoRequest;
 
 /// Bytes that are handed over at once.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
+
+const TOO_LARGE_FOR_MEMORY: Reject = Reject {
+    status: 413,
+    reason: "the request's body is larger than limits.body_memory",
+};
 
 /// A request's body, and how much of it has been handed over.
 pub struct Upload {
@@ -69,6 +75,29 @@ impl Upload {
     pub fn rewind(&mut self) -> bool {
         self.handed_over = 0;
         self.is_whole || self.incoming.is_untouched()
+    }
+
+    /// Receives all of it, so that it can be told how long it is and sent more than once. Waits for the
+    /// client, at most `limits.body_timeout` for each part.
+    ///
+    /// # Errors
+    /// 413 for what exceeds `memory_max` bytes, as soon as that is known.
+    pub async fn buffer(&mut self, conn: &mut Conn, memory_max: usize) -> Result<(), NoRequest> {
+        while !self.incoming.is_complete() {
+            let to_come = self.incoming.left().unwrap_or(0);
+            if self.kept.len() as u64 + to_come > memory_max as u64 {
+                return Err(TOO_LARGE_FOR_MEMORY.into());
+            }
+            let before = self.kept.len();
+            self.incoming.receive(conn, &mut self.kept).await?;
+            conn.give_way(self.kept.len() - before).await;
+        }
+        conn.timer.clear();
+        if self.kept.len() > memory_max {
+            return Err(TOO_LARGE_FOR_MEMORY.into());
+        }
+        self.is_whole = true;
+        Ok(())
     }
 
     /// What came behind it.

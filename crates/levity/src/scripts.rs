@@ -1,0 +1,278 @@
+//! Scripts: which file of a place an application is asked to run, and which files are never sent as they
+//! are.
+
+use std::io;
+use std::time::Instant;
+
+use levity_wire::cgi::{Split, split_script};
+
+use crate::request::Request;
+use crate::resolve;
+use crate::route::{Files, is_hidden};
+use crate::trip::Trips;
+use crate::worker::Worker;
+
+/// How a place tells scripts from other files.
+#[derive(Debug)]
+pub struct Scripts {
+    /// What their names end in; with its leading dot.
+    suffix: Option<Vec<u8>>,
+    /// The one that answers what is neither a file nor a script, beneath the root.
+    index: Option<Vec<u8>>,
+    /// Names tried in a directory.
+    in_directory: Vec<Vec<u8>>,
+}
+
+/// A script that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    /// Beneath the root; without a leading slash.
+    pub name: Vec<u8>,
+    /// What follows the slash behind the name in the path: PATH_INFO.
+    pub info: Option<Vec<u8>>,
+}
+
+/// What is known of a path before a script is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// It names a directory.
+    Directory,
+    /// There is no file and no directory.
+    Nothing,
+    /// Nobody has looked.
+    Unknown,
+}
+
+/// What a compressed copy of a file has behind its name.
+const CODED: [&[u8]; 3] = [b".gz", b".br", b".zst"];
+
+impl Scripts {
+    /// Of a place whose directories have one of the names `index` as their own page; `None` when it has
+    /// no scripts.
+    pub fn new(suffix: Option<&str>, script_index: Option<&str>, index: &[String]) -> Option<Self> {
+        if suffix.is_none() && script_index.is_none() {
+            return None;
+        }
+        let mut scripts = Self {
+            suffix: suffix.map(|suffix| suffix.as_bytes().to_vec()),
+            index: script_index.map(|name| name.as_bytes().to_vec()),
+            in_directory: Vec::new(),
+        };
+        // Without a suffix no script but the one is run, in whatever directory.
+        if suffix.is_some() {
+            let of_path = script_index.map(|path| path.rsplit('/').next().unwrap_or(path));
+            let index = index.iter().map(String::as_str);
+            let mut names: Vec<_> = index.chain(of_path).map(str::as_bytes).collect();
+            names.retain(|name| scripts.is_source(name));
+            scripts.in_directory = names.into_iter().map(<[u8]>::to_vec).collect();
+        }
+        Some(scripts)
+    }
+
+    /// Whether `path`, beneath the root, must not be sent as a file: it is a script, something beneath
+    /// one, or a compressed copy of one. The case of letters is of no account, since some file systems
+    /// find `x.php` under the name `x.PHP`.
+    pub fn is_source(&self, path: &[u8]) -> bool {
+        let index = self.index.as_deref().unwrap_or_default();
+        let suffix = self.suffix.as_deref().or(extension(index));
+        let ends_so = |segment: &[u8]| suffix.is_some_and(|suffix| ends_with(segment, suffix));
+        let is_index = !index.is_empty() && without_coding(path).eq_ignore_ascii_case(index);
+        is_index
+            || path
+                .split(|&byte| byte == b'/')
+                .any(|segment| ends_so(without_coding(segment)))
+    }
+
+    /// The scripts that may be asked for `path`, beneath the root, the first that exists.
+    fn candidates(&self, path: &[u8], known: Known) -> Vec<Script> {
+        let split = |suffix: &Vec<u8>| {
+            let script = split_script(path, Split::Suffix(suffix))?;
+            Some(Script {
+                name: script.name.to_vec(),
+                info: script.info.map(<[u8]>::to_vec),
+            })
+        };
+        let mut candidates: Vec<_> = self.suffix.iter().filter_map(split).collect();
+        if known != Known::Nothing && (path.is_empty() || path.ends_with(b"/")) {
+            candidates.extend(self.of_directory(path));
+        }
+        candidates.extend(self.index.iter().map(|index| Script {
+            name: index.clone(),
+            info: None,
+        }));
+        candidates
+    }
+
+    /// Those that answer for the directory `path`, which ends with a slash or is empty.
+    fn of_directory(&self, path: &[u8]) -> impl Iterator<Item = Script> {
+        let names = self.in_directory.iter();
+        names.map(move |name| Script {
+            name: [path, name].concat(),
+            info: None,
+        })
+    }
+
+    /// The script that answers `request`; none when there is none. Waits for the disk, if at all, in a
+    /// trip.
+    ///
+    /// # Errors
+    /// As [`resolve::is_file`].
+    pub async fn locate(
+        &self,
+        request: &Request,
+        known: Known,
+        look: &mut Look<'_, '_>,
+    ) -> io::Result<Option<Script>> {
+        let path = look.files.beneath(&request.path);
+        look.first(self.candidates(path, known)).await
+    }
+
+    /// Whether the directory that `request` names without its slash has a script for its page.
+    ///
+    /// # Errors
+    /// As [`resolve::is_file`].
+    pub async fn has_index(&self, request: &Request, look: &mut Look<'_, '_>) -> io::Result<bool> {
+        let path = [look.files.beneath(&request.path), b"/"].concat();
+        let candidates = self.of_directory(&path).collect();
+        Ok(look.first(candidates).await?.is_some())
+    }
+}
+
+/// What it takes to look for scripts.
+pub struct Look<'a, 't> {
+    /// The loop.
+    pub worker: &'a Worker,
+    /// The place's.
+    pub files: &'a Files,
+    /// The place's number.
+    pub place: u32,
+    /// As of when.
+    pub now: Instant,
+    /// Of the request.
+    pub trips: &'a mut Trips<'t>,
+}
+
+impl Look<'_, '_> {
+    async fn first(&mut self, candidates: Vec<Script>) -> io::Result<Option<Script>> {
+        for script in candidates {
+            if self.is_there(&script.name).await? {
+                return Ok(Some(script));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn is_there(&mut self, name: &[u8]) -> io::Result<bool> {
+        if name.split(|&byte| byte == b'/').any(is_hidden) {
+            return Ok(false);
+        }
+        // As a request for the file itself would have it.
+        let place = self.place.to_le_bytes();
+        let key = [&place[..], &self.files.strip_prefix, b"/", name].concat();
+        resolve::is_file(self.worker, self.files, &key, name, self.now, self.trips).await
+    }
+}
+
+fn without_coding(name: &[u8]) -> &[u8] {
+    let coding = CODED.into_iter().find(|coding| ends_with(name, coding));
+    &name[..name.len() - coding.map_or(0, <[u8]>::len)]
+}
+
+fn ends_with(name: &[u8], suffix: &[u8]) -> bool {
+    let start = name.len().checked_sub(suffix.len());
+    start.is_some_and(|start| name[start..].eq_ignore_ascii_case(suffix))
+}
+
+/// What follows the last dot of a path's last name, with the dot.
+fn extension(path: &[u8]) -> Option<&[u8]> {
+    let name = path.rsplit(|&byte| byte == b'/').next()?;
+    let dot = name.iter().rposition(|&byte| byte == b'.')?;
+    Some(&name[dot..]).filter(|extension| extension.len() > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scripts(suffix: Option<&str>, script_index: Option<&str>, index: &[&str]) -> Scripts {
+        let index: Vec<_> = index.iter().map(|name| (*name).to_owned()).collect();
+        Scripts::new(suffix, script_index, &index).expect("scripts")
+    }
+
+    fn names(scripts: &Scripts, path: &str, known: Known) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let candidates = scripts.candidates(path.as_bytes(), known).into_iter();
+        candidates
+            .map(|script| match script.info {
+                Some(info) => format!("{} + /{}", text(&script.name), text(&info)),
+                None => text(&script.name),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn sources_are_never_files() {
+        let scripts = scripts(Some(".php"), Some("index.php"), &[]);
+        for path in [
+            "x.php",
+            "a/x.php",
+            "x.PHP",
+            "x.pHp",
+            "x.php.gz",
+            "x.php.BR",
+            "x.Php.zst",
+            "x.php/",
+            "x.php/a.css",
+            "a/x.php/b/c",
+            "a/x.php.gz/b",
+            ".php",
+        ] {
+            assert!(scripts.is_source(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "",
+            "a/",
+            "x.phps",
+            "xphp",
+            "php",
+            "x.php5",
+            "a.css",
+            "x.gz",
+            "x.php.txt",
+        ] {
+            assert!(!scripts.is_source(path.as_bytes()), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_front_controller_guards_those_of_its_kind() {
+        let by_extension = scripts(None, Some("public/index.php"), &[]);
+        for path in ["public/index.php", "other.php", "a/Other.PHP/b"] {
+            assert!(by_extension.is_source(path.as_bytes()), "{path}");
+        }
+        assert!(!by_extension.is_source(b"index.html"));
+        let by_name = scripts(None, Some("bin/app"), &[]);
+        assert!(by_name.is_source(b"bin/app") && by_name.is_source(b"bin/App.gz"));
+        assert!(!by_name.is_source(b"app") && !by_name.is_source(b"bin/app.css"));
+    }
+
+    #[test]
+    fn candidates_in_their_order() {
+        let all = scripts(Some(".php"), Some("index.php"), &["index.html", "home.php"]);
+        for (path, expected) in [
+            ("", &["home.php", "index.php", "index.php"][..]),
+            ("a/", &["a/home.php", "a/index.php", "index.php"]),
+            ("a", &["index.php"]),
+            ("a.php", &["a.php", "index.php"]),
+            ("a.PHP", &["index.php"]),
+            ("a.php/b/c", &["a.php + /b/c", "index.php"]),
+        ] {
+            assert_eq!(names(&all, path, Known::Unknown), expected, "{path}");
+        }
+        assert_eq!(names(&all, "a/", Known::Nothing), ["index.php"]);
+        let front = scripts(None, Some("index.php"), &["index.php"]);
+        assert_eq!(names(&front, "a.php/", Known::Unknown), ["index.php"]);
+        let suffix = scripts(Some(".php"), None, &["index.html"]);
+        assert!(names(&suffix, "a/", Known::Unknown).is_empty());
+    }
+}

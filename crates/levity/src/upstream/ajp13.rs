@@ -1,0 +1,273 @@
+//! Protocol: AJP13, spoken to a servlet container.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use levity_wire::Reject;
+use levity_wire::ajp13::{self, Message, PING, Reader, SendHeaders, Upload, write_head};
+use levity_wire::http1::{Method, Trailers, is_hop_by_hop};
+
+use super::ask::{Ask, Length};
+use super::cgi;
+use super::codec::{Event, Unsayable};
+use super::head::Head;
+use super::promise::Promise;
+
+/// A connection that was idle for so long is asked whether the container still listens on it: a pool of
+/// threads that hangs looks like an open connection. Busy ones are spared the round trip.
+pub const QUIET_MAX: Duration = Duration::from_secs(5);
+
+/// One AJP13 connection to a container, which carries one request at a time.
+#[derive(Debug)]
+pub struct Ajp13 {
+    /// Of the request.
+    method: Method,
+    upload: Upload,
+    reader: Reader,
+    /// The start of a packet whose rest has not come.
+    partial: Vec<u8>,
+    /// What is still to come of the answer's body; `None` before its head.
+    promise: Option<Promise>,
+    /// The answer has been handed over in full.
+    ended: bool,
+    reusable: bool,
+}
+
+impl Default for Ajp13 {
+    fn default() -> Self {
+        Self {
+            method: Method::default(),
+            upload: Upload::new(None),
+            reader: Reader::response(),
+            partial: Vec::new(),
+            promise: None,
+            ended: true,
+            reusable: true,
+        }
+    }
+}
+
+impl Ajp13 {
+    /// See [`Codec::begin`](super::codec::Codec::begin).
+    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+        let length = match ask.length {
+            Length::Known(bytes) => Some(bytes),
+            Length::None | Length::Unknown => None,
+        };
+        head(ask, length, out)?;
+        let partial = std::mem::take(&mut self.partial);
+        *self = Self {
+            method: ask.request.head.method,
+            upload: Upload::new(length),
+            ended: false,
+            reusable: false,
+            partial,
+            ..Self::default()
+        };
+        self.partial.clear();
+        Ok(())
+    }
+
+    /// See [`Codec::room`](super::codec::Codec::room).
+    pub fn room(&self) -> usize {
+        self.upload.wanted()
+    }
+
+    /// See [`Codec::body`](super::codec::Codec::body).
+    pub fn body(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        let written = self.upload.write(data, out);
+        debug_assert_eq!(written, data.len(), "no more than there is room for");
+    }
+
+    /// See [`Codec::settle`](super::codec::Codec::settle).
+    pub fn settle(&mut self, out: &mut Vec<u8>) {
+        self.upload.write_end(out);
+    }
+
+    /// See [`Codec::decode`](super::codec::Codec::decode).
+    pub fn decode(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
+        if self.partial.is_empty() {
+            let consumed = self.packets(input, event)?;
+            self.partial.extend_from_slice(&input[consumed..]);
+            return Ok(());
+        }
+        let mut bytes = std::mem::take(&mut self.partial);
+        bytes.extend_from_slice(input);
+        let consumed = self.packets(&bytes, event)?;
+        bytes.drain(..consumed);
+        self.partial = bytes;
+        Ok(())
+    }
+
+    /// Reads whole messages, and says how many bytes they were.
+    fn packets(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<usize, Reject> {
+        let mut at = 0;
+        loop {
+            let decoded = self.reader.decode(&input[at..])?;
+            at += decoded.consumed;
+            match decoded.message {
+                None => return Ok(at),
+                Some(message) => self.message(message, event)?,
+            }
+        }
+    }
+
+    fn message(
+        &mut self,
+        message: Message<'_>,
+        event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Reject> {
+        match message {
+            Message::SendHeaders(headers) => {
+                let head = answer_head(&headers);
+                self.promise = Some(Promise::of(&head, self.method));
+                event(Event::Head(head));
+            }
+            Message::SendBodyChunk(data) => self.data(data, event),
+            Message::GetBodyChunk { requested } => self.upload.ask(requested)?,
+            Message::EndResponse { reuse } => {
+                if !self.promise.is_some_and(|promise| promise.is_kept()) && !self.ended {
+                    return Err(bad("the answer's body is shorter than its Content-Length"));
+                }
+                self.reusable = reuse && self.upload.wanted() == 0;
+                self.finish(event);
+            }
+            Message::CPong => {}
+        }
+        Ok(())
+    }
+
+    /// A body that is longer than its Content-Length ends there.
+    fn data(&mut self, data: &[u8], event: &mut dyn FnMut(Event<'_>)) {
+        let Some(promise) = self.promise.as_mut().filter(|_| !self.ended) else {
+            return;
+        };
+        let taken = promise.take(data);
+        if !taken.is_empty() {
+            event(Event::Data(taken));
+        }
+        if taken.len() < data.len() {
+            self.finish(event);
+        }
+    }
+
+    fn finish(&mut self, event: &mut dyn FnMut(Event<'_>)) {
+        if !std::mem::replace(&mut self.ended, true) {
+            event(Event::End(Trailers::default()));
+        }
+    }
+
+    /// See [`Codec::closed`](super::codec::Codec::closed).
+    pub fn closed(&mut self) -> Result<(), Reject> {
+        self.reusable = false;
+        match self.ended {
+            true => Ok(()),
+            false => Err(bad(
+                "the connection was closed before the end of the answer",
+            )),
+        }
+    }
+
+    /// See [`Codec::is_reusable`](super::codec::Codec::is_reusable).
+    pub fn is_reusable(&self) -> bool {
+        self.ended && self.reusable && self.partial.is_empty()
+    }
+
+    /// What asks an idle container whether it is alive.
+    pub fn ping(&mut self) -> &'static [u8] {
+        self.reader = Reader::pong();
+        self.partial.clear();
+        &PING
+    }
+
+    /// Reads the answer to a [ping](Self::ping); whether it is complete.
+    ///
+    /// # Errors
+    /// 502 for anything else.
+    pub fn pong(&mut self, input: &[u8]) -> Result<bool, Reject> {
+        self.partial.extend_from_slice(input);
+        let decoded = self.reader.decode(&self.partial)?;
+        let is_complete = decoded.message.is_some();
+        if is_complete && decoded.consumed < self.partial.len() {
+            return Err(bad("bytes after the answer to a ping"));
+        }
+        self.partial.drain(..decoded.consumed);
+        Ok(is_complete)
+    }
+}
+
+fn head(ask: &Ask<'_>, length: Option<u64>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+    let target = &ask.target;
+    let query = target.iter().position(|&byte| byte == b'?');
+    let path = &target[..query.unwrap_or(target.len())];
+    if hides_dot_segment(path) {
+        return Err(Reject {
+            status: 400,
+            reason: "path parameters behind a dot segment",
+        });
+    }
+    let (server_name, port) = cgi::server(ask.host());
+    let secure = ask.client.scheme == "https";
+    let address = ask.client.ip.map(|ip| ip.to_canonical().to_string());
+    let length = length.map(|bytes| bytes.to_string());
+    let mut fields = vec![(&b"host"[..], ask.host())];
+    fields.extend(ask.fields());
+    match (&length, ask.length) {
+        (Some(length), _) => fields.push((b"content-length", length.as_bytes())),
+        // Of no account to the packets, but it tells the application that there is a body.
+        (None, Length::Unknown) => fields.push((b"transfer-encoding", b"chunked")),
+        (None, _) => {}
+    }
+    let head = ajp13::Head {
+        method: ask.request.method(),
+        version: ask.request.head.version,
+        path,
+        query: ask.request.query(),
+        remote_address: address.as_deref().unwrap_or_default().as_bytes(),
+        remote_port: None,
+        server_name,
+        server_port: port.unwrap_or(if secure { 443 } else { 80 }),
+        secure,
+        secret: None,
+    };
+    write_head(&head, fields, out)
+}
+
+/// Whether a container would see a dot segment where we have seen none: it takes `;x` off each segment
+/// first, so that `/a/..;x/b` is `/b` to it, whatever route was found for the rest.
+fn hides_dot_segment(path: &[u8]) -> bool {
+    path.split(|&byte| byte == b'/').any(|segment| {
+        let semicolon = segment.iter().position(|&byte| byte == b';');
+        semicolon.is_some_and(|at| is_dots(&segment[..at]))
+    })
+}
+
+/// Whether it is `.` or `..`, escaped or not.
+fn is_dots(segment: &[u8]) -> bool {
+    let text: Cow<'_, str> = String::from_utf8_lossy(segment);
+    let text = text.replace("%2e", ".").replace("%2E", ".");
+    matches!(text.as_str(), "." | "..")
+}
+
+fn answer_head(headers: &SendHeaders<'_>) -> Head {
+    let mut head = Head::new(headers.status, headers.message);
+    let status = headers.status.to_string();
+    if headers.message == status.as_bytes() {
+        // What Tomcat says where it has nothing to say.
+        head.reason.clear();
+    }
+    for (name, value) in headers.headers() {
+        if !is_hop_by_hop(name) {
+            head.field(name, value);
+        }
+    }
+    head.length = headers.content_length;
+    head
+}
+
+fn bad(reason: &'static str) -> Reject {
+    Reject {
+        status: 502,
+        reason,
+    }
+}
