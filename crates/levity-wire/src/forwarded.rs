@@ -304,11 +304,8 @@ pub fn push_forwarded(value: &mut Vec<u8>, element: &Element<'_>) -> Result<(), 
     if !is_token(element.scheme.as_bytes()) {
         return Err(Unwritable("bad scheme"));
     }
-    let mut text = b"for=".to_vec();
-    match element.client {
-        Some(node) => push_quoted(&mut text, node.to_string().as_bytes()),
-        None => text.extend_from_slice(b"unknown"),
-    }
+    let mut text = Vec::new();
+    push_hop(&mut text, element.client);
     if let Some(by) = element.by {
         text.extend_from_slice(b";by=");
         push_quoted(&mut text, by.to_string().as_bytes());
@@ -321,6 +318,16 @@ pub fn push_forwarded(value: &mut Vec<u8>, element: &Element<'_>) -> Result<(), 
     text.extend_from_slice(element.scheme.as_bytes());
     add(value, &text);
     Ok(())
+}
+
+/// Adds a hop of which nothing is known but who it was, if that, to a value of `Forwarded`.
+pub fn push_hop(value: &mut Vec<u8>, client: Option<Node>) {
+    let mut text = b"for=".to_vec();
+    match client {
+        Some(node) => push_quoted(&mut text, node.to_string().as_bytes()),
+        None => text.extend_from_slice(b"unknown"),
+    }
+    add(value, &text);
 }
 
 /// Adds this hop to a value of X-Forwarded-For: who sent the request here, or `unknown`.

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use levity_wire::forwarded::{
-    Element, HOPS_MAX, Node, forwarded, forwarded_schemes, join, origin, push_forwarded,
+    Element, HOPS_MAX, Node, forwarded, forwarded_schemes, join, origin, push_forwarded, push_hop,
     push_x_forwarded_for, x_forwarded_for,
 };
 
@@ -225,6 +225,16 @@ fn x_forwarded_for_is_written_without_brackets() {
     push_x_forwarded_for(&mut value, Some(ip("::ffff:192.0.2.1")));
     push_x_forwarded_for(&mut value, None);
     assert_eq!(value, b"2001:db8::1, 192.0.2.1, unknown");
+}
+
+#[test]
+fn hops_are_written_with_nothing_but_who_they_were() {
+    let mut value = Vec::new();
+    push_hop(&mut value, Some(ip("2001:db8::1").into()));
+    push_hop(&mut value, None);
+    push_hop(&mut value, Some(ip("192.0.2.1").into()));
+    let expected: &[u8] = b"for=\"[2001:db8::1]\", for=unknown, for=192.0.2.1";
+    assert_eq!(value, expected);
 }
 
 #[test]
