@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::http1::write::Unwritable;
 use crate::http1::{is_control, is_token, list, trim};
 
-/// Hops looked at by [`client_address`].
+/// Hops looked at by [`origin`].
 pub const HOPS_MAX: usize = 32;
 
 /// One end of a connection. An IPv4 address is one, also when IPv6 wraps it.
@@ -87,26 +87,43 @@ fn number(digits: &str) -> Option<u16> {
     digits.parse().ok().filter(|_| plain)
 }
 
-/// The address of the client: that of the first hop, from `peer` on, that is not trusted to tell
-/// who came before it.
+/// Where a request came from, as far as hops tell that are trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The client. `None` only for a peer that has no address.
+    pub client: Option<Node>,
+    /// So many elements, the nearest ones, were written by trusted hops. The last of them tells of the
+    /// client.
+    pub elements: usize,
+}
+
+/// The client of a request: the first hop, from `peer` on, that is not trusted to tell who came
+/// before it.
 ///
-/// `peer` is at the other end of the connection and `hops` is what it says of those before it,
-/// nearest first, from [`forwarded`] or [`x_forwarded_for`]. Where a trusted hop names no address,
-/// or there is none left, or after [`HOPS_MAX`], it is the last address that a trusted hop has
-/// named, or `peer`.
-pub fn client_address(
-    peer: IpAddr,
+/// `peer` is at the other end of the connection, `None` on a Unix socket, and `hops` is what it says
+/// of those before it, nearest first, from [`forwarded`] or [`x_forwarded_for`]. Where a trusted hop
+/// names no address, or there is none left, or after [`HOPS_MAX`], the client is the last one that a
+/// trusted hop has named, or `peer`.
+pub fn origin(
+    peer: Option<IpAddr>,
     hops: impl Iterator<Item = Option<Node>>,
-    is_trusted: impl Fn(IpAddr) -> bool,
-) -> IpAddr {
-    let mut nearest = peer.to_canonical();
+    is_trusted: impl Fn(Option<IpAddr>) -> bool,
+) -> Origin {
+    let mut origin = Origin {
+        client: peer.map(Node::from),
+        elements: 0,
+    };
     for hop in hops.take(HOPS_MAX) {
-        match hop {
-            Some(node) if is_trusted(nearest) => nearest = node.ip,
-            _ => break,
+        if !is_trusted(origin.client.map(Node::ip)) {
+            break;
         }
+        origin.elements += 1;
+        if hop.is_none() {
+            break;
+        }
+        origin.client = hop;
     }
-    nearest
+    origin
 }
 
 /// The hops in lines of X-Forwarded-For, nearest first; `None` for what is no address. Besides
@@ -131,12 +148,26 @@ pub fn x_forwarded_for<'a>(
 pub fn forwarded<'a>(
     lines: impl DoubleEndedIterator<Item = &'a [u8]>,
 ) -> impl Iterator<Item = Option<Node>> {
+    elements(lines).map(|element| Node::parse(str::from_utf8(parameter(element, b"for")?).ok()?))
+}
+
+/// The schemes in lines of `Forwarded`, nearest first, one for each hop that [`forwarded`] gives:
+/// the value of `proto` as sent, without its quotes. `None` where it is absent or there twice, and
+/// for bad syntax.
+pub fn forwarded_schemes<'a>(
+    lines: impl DoubleEndedIterator<Item = &'a [u8]>,
+) -> impl Iterator<Item = Option<&'a [u8]>> {
+    elements(lines).map(|element| parameter(element, b"proto"))
+}
+
+fn elements<'a>(
+    lines: impl DoubleEndedIterator<Item = &'a [u8]>,
+) -> impl Iterator<Item = &'a [u8]> {
     lines
         .rev()
         .flat_map(|line| FromRight { left: Some(line) })
         .map(trim)
         .filter(|element| !element.is_empty())
-        .map(|element| Node::parse(str::from_utf8(client(element)?).ok()?))
 }
 
 /// Cuts a list with quoted strings into elements, the last one first.
@@ -178,18 +209,18 @@ fn is_escaped(before: &[u8]) -> bool {
     backslashes.count() % 2 == 1
 }
 
-/// The value of `for` in one element (RFC 7239, 4).
-fn client(element: &[u8]) -> Option<&[u8]> {
-    let mut client = None;
+/// The value of a parameter in one element (RFC 7239, 4).
+fn parameter<'a>(element: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
+    let mut found = None;
     let mut rest = element;
     while !rest.is_empty() {
         let (name, value, after) = pair(rest)?;
-        if name.eq_ignore_ascii_case(b"for") && client.replace(value).is_some() {
+        if name.eq_ignore_ascii_case(wanted) && found.replace(value).is_some() {
             return None;
         }
         rest = after;
     }
-    client
+    found
 }
 
 /// Name and value at the start of `text`, and what follows their semicolon. A quoted value is
@@ -273,11 +304,8 @@ pub fn push_forwarded(value: &mut Vec<u8>, element: &Element<'_>) -> Result<(), 
     if !is_token(element.scheme.as_bytes()) {
         return Err(Unwritable("bad scheme"));
     }
-    let mut text = b"for=".to_vec();
-    match element.client {
-        Some(node) => push_quoted(&mut text, node.to_string().as_bytes()),
-        None => text.extend_from_slice(b"unknown"),
-    }
+    let mut text = Vec::new();
+    push_hop(&mut text, element.client);
     if let Some(by) = element.by {
         text.extend_from_slice(b";by=");
         push_quoted(&mut text, by.to_string().as_bytes());
@@ -290,6 +318,16 @@ pub fn push_forwarded(value: &mut Vec<u8>, element: &Element<'_>) -> Result<(), 
     text.extend_from_slice(element.scheme.as_bytes());
     add(value, &text);
     Ok(())
+}
+
+/// Adds a hop of which nothing is known but who it was, if that, to a value of `Forwarded`.
+pub fn push_hop(value: &mut Vec<u8>, client: Option<Node>) {
+    let mut text = b"for=".to_vec();
+    match client {
+        Some(node) => push_quoted(&mut text, node.to_string().as_bytes()),
+        None => text.extend_from_slice(b"unknown"),
+    }
+    add(value, &text);
 }
 
 /// Adds this hop to a value of X-Forwarded-For: who sent the request here, or `unknown`.

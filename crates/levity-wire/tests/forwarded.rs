@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use levity_wire::forwarded::{
-    Element, HOPS_MAX, Node, client_address, forwarded, join, push_forwarded, push_x_forwarded_for,
-    x_forwarded_for,
+    Element, HOPS_MAX, Node, forwarded, forwarded_schemes, join, origin, push_forwarded, push_hop,
+    push_x_forwarded_for, x_forwarded_for,
 };
 
 fn ip(text: &str) -> IpAddr {
@@ -228,6 +228,16 @@ fn x_forwarded_for_is_written_without_brackets() {
 }
 
 #[test]
+fn hops_are_written_with_nothing_but_who_they_were() {
+    let mut value = Vec::new();
+    push_hop(&mut value, Some(ip("2001:db8::1").into()));
+    push_hop(&mut value, None);
+    push_hop(&mut value, Some(ip("192.0.2.1").into()));
+    let expected: &[u8] = b"for=\"[2001:db8::1]\", for=unknown, for=192.0.2.1";
+    assert_eq!(value, expected);
+}
+
+#[test]
 fn lines_are_joined_but_for_those_that_would_swallow_what_follows() {
     let joined = |texts: &[&str]| String::from_utf8(join(lines(texts))).expect("ASCII");
     assert_eq!(joined(&[]), "");
@@ -241,8 +251,13 @@ fn lines_are_joined_but_for_those_that_would_swallow_what_follows() {
 
 /// The client that these hops lead to, when 10.0.0.0/8 is trusted and the peer is 10.0.0.1.
 fn client(hops: &[&str]) -> String {
-    let is_trusted = |ip: IpAddr| matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 10);
-    client_address(ip("10.0.0.1"), x_forwarded_for(lines(hops)), is_trusted).to_string()
+    let hops = x_forwarded_for(lines(hops));
+    let client = origin(Some(ip("10.0.0.1")), hops, is_trusted).client;
+    client.expect("an address").ip().to_string()
+}
+
+fn is_trusted(ip: Option<IpAddr>) -> bool {
+    matches!(ip, Some(IpAddr::V4(ip)) if ip.octets()[0] == 10)
 }
 
 #[test]
@@ -270,8 +285,45 @@ fn the_client_is_the_first_hop_that_is_not_trusted() {
 #[test]
 fn a_peer_that_is_not_trusted_is_the_client() {
     let hops = || x_forwarded_for(lines(&["192.0.2.66"]));
-    let peer = client_address(ip("::ffff:192.0.2.1"), hops(), |_| false);
-    assert_eq!(peer, ip("192.0.2.1"));
+    let peer = origin(Some(ip("::ffff:192.0.2.1")), hops(), |_| false);
+    assert_eq!(peer.client, Some(ip("192.0.2.1").into()));
+    assert_eq!(peer.elements, 0);
+}
+
+#[test]
+fn a_peer_without_an_address_may_be_trusted() {
+    let hops = || x_forwarded_for(lines(&["192.0.2.66, 192.0.2.1, 10.0.0.2"]));
+    let told = origin(None, hops(), |ip| ip.is_none() || is_trusted(ip));
+    assert_eq!(told.client, Some(ip("192.0.2.1").into()));
+    assert_eq!(told.elements, 2);
+    assert_eq!(origin(None, hops(), is_trusted).client, None);
+    assert_eq!(origin(None, std::iter::empty(), |_| true).client, None);
+}
+
+#[test]
+fn elements_that_trusted_hops_have_written_are_counted() {
+    let elements = |hops: &str| {
+        let hops = [hops];
+        let hops = x_forwarded_for(lines(&hops));
+        origin(Some(ip("10.0.0.1")), hops, is_trusted).elements
+    };
+    assert_eq!(elements(""), 0);
+    assert_eq!(elements("192.0.2.66, 192.0.2.1"), 1);
+    assert_eq!(elements("192.0.2.1, 10.0.0.2"), 2);
+    // The second element names nobody, but 10.0.0.2 has written it.
+    assert_eq!(elements("192.0.2.66, unknown, 10.0.0.2"), 2);
+}
+
+#[test]
+fn schemes_of_forwarded_are_read_from_the_right() {
+    let texts = [
+        "for=a;proto=https, proto=\"HTTP\" ;for=192.0.2.1",
+        "for=b, proto=a;proto=b, proto=x y, ",
+    ];
+    let schemes: Vec<_> = forwarded_schemes(lines(&texts)).collect();
+    let expected = [None, None, None, Some(&b"HTTP"[..]), Some(b"https")];
+    assert_eq!(schemes, expected);
+    assert_eq!(forwarded(lines(&texts)).count(), expected.len());
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Accept: from a listening socket to a connection on this loop.
 
 use std::io;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use tokio::task::{self, JoinHandle};
 use tokio::time;
 
 use crate::address::Address;
+use crate::client::Peer;
 use crate::conn::Conn;
 use crate::diagnostics;
 use crate::serve::serve;
@@ -51,15 +51,15 @@ impl Listener {
         Ok(Self { address, socket })
     }
 
-    async fn accept(&self) -> io::Result<(Stream, Option<IpAddr>)> {
+    async fn accept(&self) -> io::Result<(Stream, Peer)> {
         match &self.socket {
             Listening::Tcp(listener) => {
                 let (tcp, peer) = listener.accept().await?;
-                Ok((Stream::Tcp(tcp), Some(peer.ip().to_canonical())))
+                Ok((Stream::Tcp(tcp), Peer::new(Some(peer))))
             }
             Listening::Unix(listener) => {
                 let (unix, _) = listener.accept().await?;
-                Ok((Stream::Unix(unix), None))
+                Ok((Stream::Unix(unix), Peer::new(None)))
             }
         }
     }
@@ -137,7 +137,7 @@ async fn accept_one(worker: &Rc<Worker>, listener: &Listener) {
 async fn take(
     worker: &Rc<Worker>,
     listener: &Listener,
-    accepted: io::Result<(Stream, Option<IpAddr>)>,
+    accepted: io::Result<(Stream, Peer)>,
     place: OwnedSemaphorePermit,
 ) {
     Step::Accept.enter();

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::mem;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task;
 
 use crate::absences::Absences;
+use crate::client::Peer;
 use crate::stall::Watch;
 use crate::steps::Steps;
 use crate::stream::Stream;
@@ -34,8 +34,8 @@ pub struct Conn {
     pub worker: Rc<Worker>,
     /// The socket.
     pub stream: Stream,
-    /// The client's address; none on a Unix socket.
-    pub peer: Option<IpAddr>,
+    /// Who is at the other end.
+    pub peer: Peer,
     /// Whether it begins with a head of the PROXY protocol, which has not been read yet.
     pub has_proxy_head: bool,
     /// Bytes that arrived and are not parsed yet; no allocation while idle.
@@ -63,7 +63,7 @@ impl Conn {
     pub fn new(
         worker: Rc<Worker>,
         stream: Stream,
-        peer: Option<IpAddr>,
+        peer: Peer,
         place: OwnedSemaphorePermit,
     ) -> Self {
         let timer = Rc::new(Timer::default());

@@ -52,9 +52,10 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
         steps.arrived(),
     );
 
+    let client = Client::new(&conn.peer, request, &service.config.server.trusted_proxies);
     let (place, response) = match route(&service, request) {
         Ok(place) => {
-            let answer = answer(conn, place, request, &mut steps, &mut trips).await;
+            let answer = answer(conn, place, request, &client, &mut steps, &mut trips).await;
             (Some(place), answer)
         }
         Err(refusal) => {
@@ -85,7 +86,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     }
     steps.end(sent.ended);
     conn.response_ended(sent.ended);
-    record(conn, request, &steps, &sent, &trips);
+    record(conn, request, &client, &steps, &sent, &trips);
     after(conn, &sent, close).await
 }
 
@@ -183,6 +184,7 @@ async fn answer(
     conn: &mut Conn,
     place: &Place,
     request: &Request,
+    client: &Client,
     steps: &mut Steps,
     trips: &mut Trips<'_>,
 ) -> Response {
@@ -210,14 +212,8 @@ async fn answer(
         }
     };
     steps.enter(Step::Resolve);
-    let client = Client {
-        ip: conn.peer,
-        peer: conn.peer,
-        scheme: "http",
-        by_trusted: false,
-    };
     let script = script.as_ref();
-    let response = handover::answer(conn, request, proxy, &client, script, trips).await;
+    let response = handover::answer(conn, request, proxy, client, script, trips).await;
     steps.enter(Step::Respond);
     response
 }
@@ -355,11 +351,19 @@ fn failed(files: &Files, request: &Request, error: &io::Error) -> Response {
     response
 }
 
-fn record(conn: &Conn, request: &Request, steps: &Steps, sent: &Sent, trips: &Trips<'_>) {
+fn record(
+    conn: &Conn,
+    request: &Request,
+    client: &Client,
+    steps: &Steps,
+    sent: &Sent,
+    trips: &Trips<'_>,
+) {
     let arrived = steps.arrived();
     let duration = sent.ended - arrived;
     let record = Record {
-        peer: conn.peer,
+        peer: client.ip,
+        via: conn.peer.connected(),
         arrived: conn.worker.wall_time(arrived),
         host: request.host(),
         method: request.method(),
@@ -398,7 +402,8 @@ fn record(conn: &Conn, request: &Request, steps: &Steps, sent: &Sent, trips: &Tr
 pub fn record_refused(conn: &Conn, arrived: Instant, sent: &Sent) {
     let duration = sent.ended - arrived;
     conn.worker.finished(&Record {
-        peer: conn.peer,
+        peer: conn.peer.ip(),
+        via: conn.peer.connected(),
         arrived: conn.worker.wall_time(arrived),
         host: b"",
         method: b"",

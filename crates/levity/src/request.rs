@@ -93,7 +93,7 @@ impl Request {
     }
 
     /// All header lines of that name; `name` in lower case.
-    pub fn headers_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    pub fn headers_named<'a>(&'a self, name: &'a str) -> impl DoubleEndedIterator<Item = &'a [u8]> {
         self.head.headers_named(&self.bytes, name)
     }
 

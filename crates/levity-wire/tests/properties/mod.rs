@@ -405,6 +405,7 @@ pub fn forwarded(bytes: &[u8]) {
     let x_hops: Vec<_> = forwarded::x_forwarded_for(lines()).collect();
     let separators = bytes.iter().filter(|byte| b",\n".contains(byte)).count();
     assert!(hops.len() <= separators + 1 && x_hops.len() <= separators + 1);
+    assert_eq!(forwarded::forwarded_schemes(lines()).count(), hops.len());
     for node in hops.iter().chain(&x_hops).flatten() {
         written_nodes_are_read_again(*node);
     }
@@ -433,8 +434,10 @@ fn written_nodes_are_read_again(node: Node) {
 }
 
 fn client_is_one_of_the_hops(hops: &[Option<Node>]) {
-    let client = |trust| forwarded::client_address(PEER, hops.iter().copied(), |_| trust);
+    let origin = |trust| forwarded::origin(Some(PEER), hops.iter().copied(), |_| trust);
+    let client = |trust| origin(trust).client.expect("at least the peer").ip();
     assert_eq!(client(false), PEER);
+    assert!(origin(false).elements == 0 && origin(true).elements <= hops.len());
     let ips: Vec<_> = hops.iter().flatten().map(|node| node.ip()).collect();
     assert!(client(true) == PEER || ips.contains(&client(true)));
 }
@@ -474,10 +477,11 @@ pub fn forwarded_client(bytes: &[u8]) -> &'static str {
         b"x-forwarded-for" => forwarded::x_forwarded_for(lines).collect(),
         _ => panic!("no such field"),
     };
-    let is_trusted = |ip| matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 10);
-    match forwarded::client_address(PEER, hops.into_iter(), is_trusted) {
-        PEER => "peer",
-        CLIENT => "client",
+    let is_trusted = |ip| matches!(ip, Some(IpAddr::V4(ip)) if ip.octets()[0] == 10);
+    let origin = forwarded::origin(Some(PEER), hops.into_iter(), is_trusted);
+    match origin.client.map(Node::ip) {
+        Some(PEER) => "peer",
+        Some(CLIENT) => "client",
         ip if is_trusted(ip) => "hop",
         _ => "other",
     }

@@ -80,6 +80,8 @@ impl End {
 pub struct Record<'a> {
     /// The client; `None` on a Unix socket.
     pub peer: Option<IpAddr>,
+    /// Who has connected, `None` over a Unix socket: the client itself, or a proxy.
+    pub via: Option<IpAddr>,
     /// When the first byte of the request came.
     pub arrived: SystemTime,
     /// The host asked for.
@@ -220,6 +222,10 @@ impl Formatter {
         six_digits(out, micros);
         out.extend_from_slice(b"Z\",\"peer\":");
         json_peer(out, record.peer);
+        if record.via != record.peer {
+            json_key(out, "via");
+            json_peer(out, record.via);
+        }
         json_text(out, "host", record.host);
         json_text(out, "method", record.method);
         json_text(out, "target", record.target);
@@ -547,6 +553,7 @@ pub(super) mod tests {
     pub(in super::super) fn record() -> Record<'static> {
         Record {
             peer: Some(IpAddr::from([192, 0, 2, 7])),
+            via: Some(IpAddr::from([192, 0, 2, 7])),
             arrived: UNIX_EPOCH + Duration::from_micros(1_795_203_727_000_042),
             host: b"mirror.example.org",
             method: b"GET",
@@ -649,6 +656,7 @@ pub(super) mod tests {
         let value = json(&record());
         assert_eq!(value["time"], "2026-11-20T19:42:07.000042Z");
         assert_eq!(value["peer"], "192.0.2.7");
+        assert_eq!(value.get("via"), None);
         assert_eq!(value["status"], 206);
         assert_eq!(value["dur"], 12.345678);
         assert_eq!(value["ttfb"], 0.000123);
@@ -660,6 +668,15 @@ pub(super) mod tests {
             })["peer"],
             serde_json::Value::Null
         );
+    }
+
+    #[test]
+    fn json_line_of_a_client_behind_a_proxy() {
+        let via = |via| json(&Record { via, ..record() });
+        let over_tcp = via(Some(IpAddr::from([192, 0, 2, 1])));
+        assert_eq!(over_tcp["peer"], "192.0.2.7");
+        assert_eq!(over_tcp["via"], "192.0.2.1");
+        assert_eq!(via(None).get("via"), Some(&serde_json::Value::Null));
     }
 
     #[test]
@@ -753,7 +770,12 @@ pub(super) mod tests {
             ..Timing::default()
         };
         let format = Format::Json { timing: true };
-        let line = line(format, &Record { timing, ..record() });
+        let by_proxy = Record {
+            timing,
+            via: None,
+            ..record()
+        };
+        let line = line(format, &by_proxy);
         assert_eq!(keys(&line), documented("JSON"));
         let (_, timing) = line.split_once("\"timing_us\":").expect("the key");
         let (timing, _) = timing.split_once('}').expect("its end");

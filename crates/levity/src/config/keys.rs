@@ -128,7 +128,8 @@ pub const TABLES: &[Table] = &[
                 Kind::Names,
                 Some("[]"),
                 "Networks such as `\"10.0.0.0/8\"`, and addresses, whose word on who the client is counts: what they \
-                 say in `Forwarded` and `X-Forwarded-*` is taken and passed on.",
+                 say in `Forwarded` and `X-Forwarded-*` is taken and passed on. `\"unix\"` is whoever connects over a \
+                 Unix socket.",
             ),
         ],
     },

@@ -30,7 +30,7 @@ use toml::de::DeTable;
 
 pub use keys::ENGINES;
 pub use limits::Limits;
-pub use network::Network;
+pub use network::{Network, TrustedProxies};
 pub use pattern::Pattern;
 pub use problem::{Errors, Place, Problem};
 pub use upstream::{Proxying, Rewrite, Upstream};
@@ -75,7 +75,7 @@ pub struct Server {
     /// Event loops; `None` is one per core.
     pub workers: Option<usize>,
     /// Whose word on who the client is counts.
-    pub trusted_proxies: Vec<Network>,
+    pub trusted_proxies: TrustedProxies,
 }
 
 /// `[[listen]]`: where clients connect.
@@ -428,18 +428,27 @@ fn server(fields: &Fields<'_>) -> Server {
     }
 }
 
-fn trusted_proxies(fields: &Fields<'_>) -> Vec<Network> {
-    let mut networks = Vec::new();
+fn trusted_proxies(fields: &Fields<'_>) -> TrustedProxies {
+    let mut trusted = TrustedProxies::default();
     for Text { text, span } in fields.names("trusted_proxies").unwrap_or_default() {
+        if text == "unix" {
+            trusted.unix = true;
+            continue;
+        }
         match text.parse() {
-            Ok(network) => networks.push(network),
+            Ok(network) => trusted.networks.push(network),
+            Err(_) if text.starts_with("unix:") => {
+                let message = format!("`{text}` is not a network");
+                let help = "\"unix\" trusts whoever connects over a Unix socket".to_owned();
+                fields.reader.report(&span, message, Some(help));
+            }
             Err(help) => {
                 let message = format!("`{text}` is not a network");
                 fields.reader.report(&span, message, Some(help));
             }
         }
     }
-    networks
+    trusted
 }
 
 fn listen(root: &Fields<'_>) -> Vec<Listen> {

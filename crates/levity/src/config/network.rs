@@ -1,8 +1,28 @@
-//! Blocks of IP addresses.
+//! Blocks of IP addresses, and who is trusted by them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
+
+/// Whose word on who the client is counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrustedProxies {
+    /// By address.
+    pub networks: Vec<Network>,
+    /// Whoever connects over a Unix socket.
+    pub unix: bool,
+}
+
+impl TrustedProxies {
+    /// Whether `peer` is among them; `None` is one on a Unix socket.
+    #[must_use]
+    pub fn contains(&self, peer: Option<IpAddr>) -> bool {
+        match peer {
+            Some(ip) => self.networks.iter().any(|network| network.contains(ip)),
+            None => self.unix,
+        }
+    }
+}
 
 /// An address with a prefix, as in `10.0.0.0/8` (RFC 4632 section 3.1, RFC 4291 section 2.3). Its host
 /// bits are zero. IPv4-mapped addresses are their IPv4 ones, in the block as in what it is asked for.

@@ -74,7 +74,10 @@ fn defaults() {
         listen,
         ..
     } = Config::default();
-    assert_eq!((server.workers, server.trusted_proxies), (None, Vec::new()));
+    assert_eq!(
+        (server.workers, server.trusted_proxies),
+        (None, TrustedProxies::default())
+    );
     assert_eq!(disk.spool, Path::new("/var/tmp"));
     assert_eq!(disk.engine, "auto");
     assert_eq!(
@@ -185,7 +188,7 @@ fn every_value() {
     let text = "
 [server]
 workers = 2
-trusted_proxies = [\"10.0.0.0/8\", \"::1\"]
+trusted_proxies = [\"10.0.0.0/8\", \"unix\", \"::1\"]
 [disk]
 engine = \"io_uring\"
 threads = 64
@@ -239,7 +242,10 @@ root = \"/srv/b\"
     let config = parse(text).unwrap();
     let server = Server {
         workers: Some(2),
-        trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
+        trusted_proxies: TrustedProxies {
+            networks: vec!["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
+            unix: true,
+        },
     };
     assert_eq!(config.server, server);
     let expected = Disk {
@@ -756,11 +762,13 @@ fn watching() {
 #[test]
 fn what_is_trusted() {
     assert_told_in(
-        "[server]\ntrusted_proxies = [\"10.0.0.1/8\", \"proxy\", 1]",
+        "[server]\ntrusted_proxies = [\"10.0.0.1/8\", \"proxy\", 1, \"unix:/run/x\", \"Unix\"]",
         &[
             "2:20 `10.0.0.1/8` is not a network [bits beyond the prefix are set: the network is 10.0.0.0/8]",
             "2:34 `proxy` is not a network [`proxy` is not an IP address]",
             "2:43 expected a string, found integer",
+            "2:46 `unix:/run/x` is not a network [\"unix\" trusts whoever connects over a Unix socket]",
+            "2:61 `Unix` is not a network [`Unix` is not an IP address]",
         ],
     );
 }

@@ -206,6 +206,7 @@ mod tests {
     fn record(status: u16, source: Source) -> Record<'static> {
         Record {
             peer: None,
+            via: None,
             arrived: SystemTime::UNIX_EPOCH,
             host: b"",
             method: b"GET",

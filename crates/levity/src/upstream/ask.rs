@@ -117,16 +117,17 @@ impl<'a> Ask<'a> {
         fields
     }
 
-    /// Whether a field of the client goes on as it is.
+    /// Whether a field of the client goes on as it is. Applications that see fields as variables cannot
+    /// tell `X_Forwarded_For` from `X-Forwarded-For`, so neither may be written by a client.
     fn passes(&self, name: &[u8]) -> bool {
         let rules = &self.proxy.request_headers;
-        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        let is = |other: &str| is_same_variable(name, other.as_bytes());
         let ours = match name.len() {
             4 => is("host"),
             6 => is("expect"),
             9 => is("forwarded") || (is("x-real-ip") && !self.client.by_trusted),
             14 => is("content-length"),
-            _ => name.len() > 12 && name[..12].eq_ignore_ascii_case(b"x-forwarded-"),
+            _ => name.len() > 12 && is_same_variable(&name[..12], b"x-forwarded-"),
         };
         let ruled = || {
             let mut set = rules.set.iter().map(|(name, _)| name);
@@ -164,12 +165,24 @@ impl<'a> Ask<'a> {
     }
 }
 
+/// Whether two names make the same variable of an environment, where letters have no case and every mark
+/// is an underscore.
+fn is_same_variable(name: &[u8], other: &[u8]) -> bool {
+    let same = |(one, other): (&u8, &u8)| match one.is_ascii_alphanumeric() {
+        true => one.eq_ignore_ascii_case(other),
+        false => !other.is_ascii_alphanumeric(),
+    };
+    name.len() == other.len() && name.iter().zip(other).all(same)
+}
+
 fn names_trailers(te: &[u8]) -> bool {
     te.split(|&byte| byte == b',')
         .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
 
-/// What a hop that is trusted has said before us stays in front; of others we say what we see.
+/// What a hop that is trusted has said before us stays in front; of others we say what we see. What it
+/// said in one of the two fields alone is put into the other too (RFC 7239, 7.4), so that it does not
+/// matter which of them an application reads.
 fn told(request: &Request, client: &Client, which: Forwarded) -> Told {
     let mut told = Told::default();
     let (forwarded, x_forwarded) = match which {
@@ -180,15 +193,18 @@ fn told(request: &Request, client: &Client, which: Forwarded) -> Told {
     };
     if x_forwarded {
         if client.by_trusted {
-            told.x_for = forwarded::join(request.headers_named("x-forwarded-for"));
+            told.x_for = x_forwarded_for_before(request);
         }
-        forwarded::push_x_forwarded_for(&mut told.x_for, client.peer);
+        // Whoever reads the list from the right would take `unknown` for the client.
+        if client.peer.is_some() || told.x_for.is_empty() {
+            forwarded::push_x_forwarded_for(&mut told.x_for, client.peer);
+        }
         told.x_proto = true;
         told.x_host = !request.host().is_empty();
     }
     if forwarded {
         if client.by_trusted {
-            told.forwarded = forwarded::join(request.headers_named("forwarded"));
+            told.forwarded = forwarded_before(request);
         }
         let host = request.host();
         let element = Element {
@@ -201,6 +217,35 @@ fn told(request: &Request, client: &Client, which: Forwarded) -> Told {
         let _ = forwarded::push_forwarded(&mut told.forwarded, &element);
     }
     told
+}
+
+/// What a trusted hop said in X-Forwarded-For, or else in `Forwarded`.
+fn x_forwarded_for_before(request: &Request) -> Vec<u8> {
+    let mut list = forwarded::join(request.headers_named("x-forwarded-for"));
+    if list.is_empty() {
+        let hops = forwarded::forwarded(request.headers_named("forwarded"));
+        for hop in from_the_left(hops) {
+            forwarded::push_x_forwarded_for(&mut list, hop.map(Node::ip));
+        }
+    }
+    list
+}
+
+/// What a trusted hop said in `Forwarded`, or else in X-Forwarded-For.
+fn forwarded_before(request: &Request) -> Vec<u8> {
+    let mut list = forwarded::join(request.headers_named("forwarded"));
+    if list.is_empty() {
+        let hops = forwarded::x_forwarded_for(request.headers_named("x-forwarded-for"));
+        for hop in from_the_left(hops) {
+            forwarded::push_hop(&mut list, hop);
+        }
+    }
+    list
+}
+
+fn from_the_left(hops: impl Iterator<Item = Option<Node>>) -> impl Iterator<Item = Option<Node>> {
+    let hops: Vec<_> = hops.collect();
+    hops.into_iter().rev()
 }
 
 /// The path as sent, because applications tell `%2F` from a slash and `a+b` from `a%2Bb`; but without

@@ -8,6 +8,7 @@ mod apps;
 mod checks;
 mod chunks;
 mod cli;
+mod client;
 mod clients;
 mod conditional;
 mod config;

@@ -95,6 +95,7 @@ impl Receipt {
         let client = Client {
             ip: None,
             peer: None,
+            port: None,
             scheme: "http",
             by_trusted: false,
         };

@@ -1,0 +1,241 @@
+//! Who the client is, behind proxies that are trusted and others.
+
+use std::path::Path;
+
+use crate::support::scripted::{Conn, Request, Scripted};
+use crate::support::{Client, Launch, Server};
+
+fn answer(conn: &mut Conn) {
+    while conn.read_request().is_some() {
+        conn.answer("200 OK", "");
+    }
+}
+
+const TRUSTING: &str = "[server]\ntrusted_proxies = [\"127.0.0.0/8\", \"10.0.0.0/8\"]\n";
+
+/// A server that hands everything to `backend`; `tables` come first, `keys` are those of its upstream.
+fn in_front_of(backend: &Scripted, tables: &str, keys: &str) -> Server {
+    let to = backend.address();
+    Launch::run(&format!(
+        "{tables}\n[log]\naccess = \"stdout\"\nformat = \"json\"\n[[listen]]\naddress = \"127.0.0.1:0\"\n\
+         [[listen]]\naddress = \"unix:{{own}}/http.sock\"\n\
+         [[upstream]]\nname = \"app\"\nto = [\"{to}\"]\n{keys}\n[[site]]\nproxy = \"app\"\n"
+    ))
+    .start()
+}
+
+/// The request as it reached the backend, and the line of the access log, of a client that sends these
+/// fields from this machine.
+fn told(tables: &str, keys: &str, fields: &[(&str, &str)]) -> (Request, serde_json::Value) {
+    let backend = Scripted::tcp(answer);
+    let server = in_front_of(&backend, tables, keys);
+    server.get_with("/", fields).assert_status(200);
+    (backend.request(), logged(&server))
+}
+
+fn logged(server: &Server) -> serde_json::Value {
+    serde_json::from_str(&server.prints("\"target\":\"/\"")).expect("a line of JSON")
+}
+
+/// Values of the fields by which a backend is told of the client.
+fn fields(request: &Request) -> [Option<&str>; 4] {
+    [
+        "forwarded",
+        "x-forwarded-for",
+        "x-forwarded-proto",
+        "x-forwarded-host",
+    ]
+    .map(|name| request.field(name))
+}
+
+#[test]
+fn what_an_unknown_client_says_is_dropped() {
+    let (request, line) = told(
+        "",
+        "",
+        &[
+            ("Forwarded", "for=192.0.2.1;proto=https"),
+            ("X-Forwarded-For", "192.0.2.1"),
+            ("X_Forwarded_For", "192.0.2.1"),
+            ("X.Forwarded.For", "192.0.2.1"),
+            ("X-Forwarded_Proto", "https"),
+            ("X-Forwarded-Proto", "https"),
+            ("X-Forwarded-Host", "evil.example"),
+            ("X-Forwarded-Port", "1"),
+            ("X-Forwarded-Prefix", "/evil"),
+            ("X-Real-IP", "192.0.2.1"),
+            ("X_Real_IP", "192.0.2.1"),
+            ("X-Other", "stays"),
+            ("X_Other", "stays too"),
+        ],
+    );
+    let expected = [
+        Some("for=127.0.0.1;host=localhost;proto=http"),
+        Some("127.0.0.1"),
+        Some("http"),
+        Some("localhost"),
+    ];
+    assert_eq!(fields(&request), expected);
+    let head = String::from_utf8_lossy(&request.head);
+    assert!(
+        !head.contains("192.0.2.1") && !head.contains("evil"),
+        "{head}"
+    );
+    assert_eq!(request.field("x-other"), Some("stays"));
+    assert_eq!(request.field("x_other"), Some("stays too"));
+    assert_eq!(line["peer"], "127.0.0.1");
+    assert_eq!(line.get("via"), None);
+}
+
+#[test]
+fn a_trusted_proxy_is_believed_and_quoted() {
+    let (request, line) = told(
+        TRUSTING,
+        "",
+        &[
+            ("X-Forwarded-For", "198.51.100.66, 192.0.2.1, 10.0.0.2"),
+            ("X-Forwarded-Proto", "https"),
+            ("X-Forwarded-Host", "www.example"),
+            ("X-Real-IP", "192.0.2.1"),
+        ],
+    );
+    let expected = [
+        Some(
+            "for=198.51.100.66, for=192.0.2.1, for=10.0.0.2, for=127.0.0.1;host=localhost;proto=https",
+        ),
+        Some("198.51.100.66, 192.0.2.1, 10.0.0.2, 127.0.0.1"),
+        Some("https"),
+        Some("www.example"),
+    ];
+    assert_eq!(fields(&request), expected);
+    assert_eq!(request.field("x-real-ip"), Some("192.0.2.1"));
+    assert_eq!(
+        (&line["peer"], &line["via"]),
+        (&"192.0.2.1".into(), &"127.0.0.1".into())
+    );
+}
+
+#[test]
+fn forwarded_is_read_with_the_scheme_of_its_element() {
+    let list = "for=198.51.100.66;proto=http, for=\"[2001:db8::1]:4711\";proto=https, for=10.0.0.2;proto=http";
+    let (request, line) = told(TRUSTING, "", &[("Forwarded", list)]);
+    let ours = format!("{list}, for=127.0.0.1;host=localhost;proto=https");
+    let expected = [
+        Some(ours.as_str()),
+        Some("198.51.100.66, 2001:db8::1, 10.0.0.2, 127.0.0.1"),
+        Some("https"),
+        Some("localhost"),
+    ];
+    assert_eq!(fields(&request), expected);
+    assert_eq!(line["peer"], "2001:db8::1");
+}
+
+#[test]
+fn which_of_two_lists_is_believed() {
+    // The first is written by the proxy, which has seen 192.0.2.1; the other may come from anybody.
+    for (forwarded, usual, client) in [
+        (
+            "for=192.0.2.9, for=10.0.0.2",
+            "192.0.2.1, 10.0.0.2",
+            "192.0.2.9",
+        ),
+        ("for=192.0.2.66", "192.0.2.1", "192.0.2.1"),
+        ("for=192.0.2.66, for=192.0.2.1", "192.0.2.1", "192.0.2.1"),
+        ("for=unknown", "192.0.2.1", "192.0.2.1"),
+    ] {
+        let fields = [("Forwarded", forwarded), ("X-Forwarded-For", usual)];
+        let (_, line) = told(TRUSTING, "", &fields);
+        assert_eq!(line["peer"], client, "{forwarded} {usual}");
+    }
+}
+
+#[test]
+fn schemes_that_are_believed() {
+    for (fields, scheme) in [
+        (&[("X-Forwarded-Proto", "HTTPS")][..], "https"),
+        (&[("X-Forwarded-Proto", "ftp")], "http"),
+        (&[("X-Forwarded-Proto", "https, http")], "http"),
+        (
+            &[
+                ("X-Forwarded-Proto", "https, http"),
+                ("X-Forwarded-For", "192.0.2.1, 10.0.0.2"),
+            ],
+            "https",
+        ),
+        (
+            &[
+                ("X-Forwarded-Proto", "https"),
+                ("X-Forwarded-For", "192.0.2.1, 10.0.0.2"),
+            ],
+            "https",
+        ),
+        (&[("Forwarded", "for=unknown;proto=https")], "https"),
+        (&[("Forwarded", "for=192.0.2.1;proto=wss")], "http"),
+    ] {
+        let (request, _) = told(TRUSTING, "", fields);
+        assert_eq!(
+            request.field("x-forwarded-proto"),
+            Some(scheme),
+            "{fields:?}"
+        );
+    }
+}
+
+#[test]
+fn fields_that_the_upstream_is_to_get() {
+    let from_client = [
+        ("X-Forwarded-For", "192.0.2.1"),
+        ("Forwarded", "for=192.0.2.1"),
+    ];
+    let list = "for=192.0.2.1, for=127.0.0.1;host=localhost;proto=http";
+    for (keys, expected) in [
+        ("forwarded = \"off\"", [None; 4]),
+        ("forwarded = \"forwarded\"", [Some(list), None, None, None]),
+        (
+            "forwarded = \"x-forwarded\"",
+            [
+                None,
+                Some("192.0.2.1, 127.0.0.1"),
+                Some("http"),
+                Some("localhost"),
+            ],
+        ),
+    ] {
+        let (request, _) = told(TRUSTING, keys, &from_client);
+        assert_eq!(fields(&request), expected, "{keys}");
+    }
+}
+
+/// What a client on the Unix socket of a server with `tables` is taken for.
+fn over_unix(tables: &str, sent: &[(&str, &str)]) -> (Request, serde_json::Value) {
+    let backend = Scripted::tcp(answer);
+    let server = in_front_of(&backend, tables, "");
+    let socket = server.own("http.sock");
+    Client::unix(Path::new(&socket))
+        .get_with("/", sent)
+        .assert_status(200);
+    (backend.request(), logged(&server))
+}
+
+#[test]
+fn a_peer_on_a_unix_socket_is_trusted_by_that_word() {
+    let sent = [
+        ("X-Forwarded-For", "192.0.2.1"),
+        ("X-Forwarded-Proto", "https"),
+    ];
+    let (request, line) = over_unix("[server]\ntrusted_proxies = [\"unix\"]", &sent);
+    let expected = [
+        Some("for=192.0.2.1, for=unknown;host=localhost;proto=https"),
+        Some("192.0.2.1"),
+        Some("https"),
+        Some("localhost"),
+    ];
+    assert_eq!(fields(&request), expected);
+    assert_eq!(line["peer"], "192.0.2.1");
+    assert_eq!(line.get("via"), Some(&serde_json::Value::Null));
+
+    let (request, line) = over_unix(TRUSTING, &sent);
+    assert_eq!(request.field("x-forwarded-for"), Some("unknown"));
+    assert_eq!(request.field("x-forwarded-proto"), Some("http"));
+    assert!(line["peer"].is_null() && line.get("via").is_none());
+}
