@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use levity_disk::{Disk, Root, Terms};
+use levity_disk::{Disk, Root, Spool, Terms};
 use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
@@ -15,6 +15,7 @@ use crate::config::upstream::Try;
 use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
 use crate::scripts::Scripts;
 use crate::upstream::sendfile::root::SendfileRoot;
+use crate::upstream::spooled::SpoolFolder;
 use crate::upstream::{self, Upstream};
 
 /// Where a request's answer comes from, and how it is dressed.
@@ -114,6 +115,8 @@ struct Site {
 pub struct Service {
     /// As written.
     pub config: Config,
+    /// Where bodies of requests go that do not fit into memory.
+    pub spool: Option<SpoolFolder>,
     /// For the request parser.
     pub wire_limits: http1::Limits,
     /// One for each of `config.upstreams`, in their order.
@@ -166,6 +169,7 @@ impl Service {
         };
         let mut service = Self {
             wire_limits: wire_limits(&config.limits),
+            spool: spool(&config, disk)?,
             upstreams,
             sites: Vec::new(),
             by_host: HashMap::new(),
@@ -236,6 +240,33 @@ impl Site {
             .map(|(_, place)| place)
             .chain(std::iter::once(&self.rest))
     }
+}
+
+/// Opens the folder for bodies, if any may go there. Upstreams that are told the length of each body
+/// first have use for it now and then, and do without where it cannot be opened.
+fn spool(config: &Config, disk: &Disk) -> io::Result<Option<SpoolFolder>> {
+    let upstreams = &config.upstreams;
+    let is_needed = upstreams.iter().any(|upstream| upstream.buffer_requests);
+    let is_of_use = upstreams.iter().any(|upstream| upstream.protocol.is_cgi());
+    if !is_needed && !is_of_use {
+        return Ok(None);
+    }
+    let path = &config.disk.spool;
+    let spool = match Spool::open(path) {
+        Err(_) if !is_needed => return Ok(None),
+        opened => opened.map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("disk.spool {}: {error}", path.display()),
+            )
+        })?,
+    };
+    let engine = disk.engine_for("threads").map_err(io::Error::other)?;
+    let terms = Terms {
+        engine,
+        ..Terms::default()
+    };
+    Ok(Some(SpoolFolder { spool, terms }))
 }
 
 fn wire_limits(limits: &config::Limits) -> http1::Limits {

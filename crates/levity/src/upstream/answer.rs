@@ -3,11 +3,13 @@
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::mem;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use levity_wire::http1::Trailers;
+use tokio::{task, time};
 
 use super::ask::Ask;
 use super::backend::Backend;
@@ -18,8 +20,10 @@ use super::pool::Lease;
 use super::tunnel::Tunnel;
 use super::upload::Upload;
 use super::{Upstream, stderr};
+use crate::config::upstream::Protocol;
 use crate::conn::Conn;
 use crate::parse::NoRequest;
+use crate::worker::Worker;
 
 /// Bytes that a client may send ahead of its next request while it waits for an answer.
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
@@ -27,6 +31,16 @@ const AHEAD_BYTES_MAX: usize = 16 * 1024;
 /// How long a backend may leave a client waiting that asked whether its body is wanted (RFC 9110,
 /// 10.1.1).
 const EXPECT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the end of an HTTP answer may take whose body nobody wants: it is on its way already, or
+/// never comes.
+const HTTP_FINISH_PATIENCE: Duration = Duration::from_millis(50);
+
+/// The same where an answer ends with a word of its own.
+const FINISH_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Bytes that are read of a body that nobody wants.
+const FINISH_BYTES_MAX: usize = 1 << 20;
 
 /// An answer on its way, and what is left of its request.
 pub struct Answer {
@@ -77,11 +91,15 @@ impl Answer {
     ///
     /// # Errors
     /// When the request cannot be said in the protocol. The upload comes back with it.
-    pub fn new(ask: &Ask<'_>, mut lease: Lease, upload: Upload) -> Result<Self, (Failure, Upload)> {
+    pub fn new(
+        ask: &Ask<'_>,
+        mut lease: Lease,
+        upload: Upload,
+    ) -> Result<Self, Box<(Failure, Upload)>> {
         let mut outbox = Vec::with_capacity(1024);
         let codec = &mut lease.connection().codec;
         if let Err(reject) = codec.begin(ask, &mut outbox) {
-            return Err((Failure::of_client(reject.into()), upload));
+            return Err(Box::new((Failure::of_client(reject.into()), upload)));
         }
         if upload.is_done() {
             codec.end_of_body(upload.trailers(), &mut outbox);
@@ -300,12 +318,13 @@ impl Answer {
     /// Moves what can be moved without waiting, in both directions, until there is something to tell;
     /// says whether anything moved.
     fn poll_both(&mut self, conn: &mut Conn, context: &mut Context<'_>) -> Result<bool, Failure> {
+        let worker = conn.worker.clone();
         let mut moved = self.poll_send(conn, context)?;
         while self.lease.is_some()
             && self.head.is_none()
             && self.interim.is_empty()
             && self.data.is_empty()
-            && self.poll_receive(conn, context)?
+            && self.poll_receive(&worker, context)?
         {
             moved = true;
             // A backend may have been waiting for the answer to be taken, or ask for the body.
@@ -369,7 +388,7 @@ impl Answer {
                 }
                 Ok(!self.outbox.is_empty())
             }
-            Poll::Ready(Err(none)) => Err(Failure::of_client(none)),
+            Poll::Ready(Err(failure)) => Err(failure),
             Poll::Pending => Ok(before),
         }
     }
@@ -377,14 +396,14 @@ impl Answer {
     /// One read; false when there is nothing to read.
     fn poll_receive(
         &mut self,
-        conn: &mut Conn,
+        worker: &Worker,
         context: &mut Context<'_>,
     ) -> Result<bool, Failure> {
         let Some(lease) = &mut self.lease else {
             return Ok(false);
         };
         let connection = lease.connection();
-        let mut scratch = conn.worker.bulk.borrow_mut();
+        let mut scratch = worker.bulk.borrow_mut();
         let count = match connection.stream.poll_read(context, &mut scratch) {
             Poll::Ready(Ok(count)) => count,
             Poll::Ready(Err(error)) => return Err(Failure::of_connection(&error)),
@@ -429,28 +448,55 @@ impl Answer {
 
     /// The answer is complete: the backend is free before the client has it.
     fn give_back(&mut self) {
+        let is_asked = self.is_asked();
         let Some(mut lease) = self.lease.take() else {
             return;
         };
-        let is_sent =
-            self.upload.is_done() && self.outbox_sent == self.outbox.len() && !self.stopped;
-        if is_sent && lease.connection().codec.is_reusable() {
+        if is_asked && lease.connection().codec.is_reusable() {
             lease.keep();
         }
     }
 
-    /// Reads the rest of a body that nobody wants, if that is little, so that the backend can be asked
-    /// again.
-    pub async fn drain(mut self, conn: &mut Conn) {
-        const BYTES_MAX: usize = 1 << 20;
-        let mut bytes = self.data.len();
-        self.data.clear();
-        while self.ended.is_none() && bytes < BYTES_MAX {
-            if self.more(conn).await.is_err() {
-                break;
-            }
+    /// Reads what is left of a body that nobody wants, beside everything else, so that the connection can
+    /// be used again. Does not wait. Frameworks that have a file sent in place of their answer announce its
+    /// length and send nothing: that is not waited for.
+    pub fn finish(mut self, worker: &Rc<Worker>) {
+        if self.lease.is_none() || !self.is_asked() {
+            return;
+        }
+        let patience = match self.upstream.settings.protocol {
+            Protocol::Http => HTTP_FINISH_PATIENCE,
+            _ => FINISH_PATIENCE,
+        };
+        let worker = worker.clone();
+        task::spawn_local(async move {
+            let rest = poll_fn(|context| self.poll_rest(&worker, context));
+            // Whatever came of it: the connection is kept if it can be, or else closed.
+            let _ = time::timeout(patience, rest).await;
+        });
+    }
+
+    fn poll_rest(
+        &mut self,
+        worker: &Worker,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        let mut bytes = 0;
+        while self.poll_receive(worker, context)? {
             bytes += self.data.len();
             self.data.clear();
+            if bytes > FINISH_BYTES_MAX {
+                return Poll::Ready(Ok(()));
+            }
         }
+        match self.lease {
+            None => Poll::Ready(Ok(())),
+            Some(_) => Poll::Pending,
+        }
+    }
+
+    /// Whether all of the request has been sent.
+    fn is_asked(&self) -> bool {
+        self.upload.is_done() && self.outbox_sent == self.outbox.len() && !self.stopped
     }
 }

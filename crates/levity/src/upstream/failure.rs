@@ -116,6 +116,18 @@ impl Failure {
         }
     }
 
+    /// The request's body could not be kept.
+    pub fn of_spool(error: &io::Error) -> Self {
+        Self {
+            side: Side::Own,
+            ..Self::of_backend(
+                503,
+                "proxy_internal_error",
+                format_args!("cannot spool the request's body (disk.spool): {error}"),
+            )
+        }
+    }
+
     /// There was no connection to be had.
     pub fn of_place(none: NoPlace) -> Self {
         let reason = match none {

@@ -50,11 +50,11 @@ pub async fn answer(
         .and_then(|incoming| Upload::new(incoming, conn));
     let upload = match upload {
         Ok(upload) => taken_in(conn, request, proxy, upload).await,
-        Err(none) => Err(none),
+        Err(none) => Err(Failure::of_client(none)),
     };
     let answered = match upload {
         Ok(upload) => ask(conn, request, proxy, client, script, upload).await,
-        Err(none) => Err(Failure::of_client(none)),
+        Err(failure) => Err(failure),
     };
     if let Ok((head, ..)) = &answered {
         ahead::take(&head.ahead, request, client, proxy, &conn.worker);
@@ -76,15 +76,18 @@ async fn taken_in(
     request: &Request,
     proxy: &Proxy,
     mut upload: Upload,
-) -> Result<Upload, NoRequest> {
+) -> Result<Upload, Failure> {
     let settings = &proxy.upstream.settings;
     let must_tell = settings.protocol.is_cgi() && upload.length() == Length::Unknown;
     if !upload.is_received() && (settings.buffer_requests || must_tell) {
         if request.head.expect_continue && upload.is_untouched() {
             send::go_on(conn).await;
         }
-        let memory_max = conn.worker.service().config.limits.body_memory;
-        upload.buffer(conn, memory_max).await?;
+        if let Err(mut failure) = upload.buffer(conn).await {
+            failure.request_unread = true;
+            failure.tell(&settings.name, None);
+            return Err(failure);
+        }
     }
     Ok(upload)
 }
@@ -122,7 +125,8 @@ async fn ask(
                 tie(&mut head, &wanted, proxy, client, &backend);
                 return Ok((head, answer, backend));
             }
-            Err((failure, back)) => {
+            Err(failed) => {
+                let (failure, back) = *failed;
                 upload = back;
                 failure
             }
@@ -197,9 +201,9 @@ async fn attempt(
     ask: &mut Ask<'_>,
     mut lease: Lease,
     upload: Upload,
-) -> Result<(Head, Answer), (Failure, Upload)> {
+) -> Result<(Head, Answer), Box<(Failure, Upload)>> {
     if let Err(error) = lease.open().await {
-        return Err((Failure::of_connect(&error), upload));
+        return Err(Box::new((Failure::of_connect(&error), upload)));
     }
     let mut answer = Answer::new(ask, lease, upload)?;
     loop {
@@ -218,7 +222,7 @@ async fn attempt(
                 conn.timer.clear();
                 failure.is_untouched |= !answer.has_been_asked();
                 failure.answer_begun = answer.has_begun();
-                return Err((failure, answer.into_upload()));
+                return Err(Box::new((failure, answer.into_upload())));
             }
         }
     }
@@ -283,5 +287,5 @@ async fn bodiless(conn: &mut Conn, response: &mut Response, length: Option<u64>,
             .add("Content-Length", bytes.to_string().as_bytes());
     }
     response.close |= !answer.is_request_received();
-    answer.drain(conn).await;
+    answer.finish(&conn.worker);
 }

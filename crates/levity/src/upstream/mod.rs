@@ -20,6 +20,7 @@ pub mod pool;
 pub mod promise;
 pub mod scgi;
 pub mod sendfile;
+pub mod spooled;
 mod stderr;
 pub mod sticky;
 pub mod tunnel;

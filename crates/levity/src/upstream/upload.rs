@@ -1,11 +1,14 @@
 //! The body of a request, on its way to a backend.
 
+use std::io;
+use std::mem;
 use std::task::{Context, Poll, ready};
 
-use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 
 use super::ask::Length;
+use super::failure::Failure;
+use super::spooled::{Reading, Spooled};
 use crate::body::Incoming;
 use crate::conn::Conn;
 use crate::parse::NoRequest;
@@ -13,20 +16,24 @@ use crate::parse::NoRequest;
 /// Bytes that are handed over at once.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
 
-const TOO_LARGE_FOR_MEMORY: Reject = Reject {
-    status: 413,
-    reason: "the request's body is larger than limits.body_memory",
-};
+/// Bytes that are written to a file at once; a body that is spooled has so many in memory.
+const WRITE_BYTES_MIN: usize = 64 * 1024;
 
 /// A request's body, and how much of it has been handed over.
 pub struct Upload {
-    /// What is in memory, from its start.
+    /// What is in memory: all that has come, or what is handed over next.
     kept: Vec<u8>,
+    /// Of `kept`.
     handed_over: usize,
-    /// The rest.
+    /// The rest, as far as the client has not sent it.
     incoming: Incoming,
     /// All of it is in `kept`, so that it can be sent once more.
     is_whole: bool,
+    /// All of it is in a file, so that it can be sent once more.
+    spooled: Option<Spooled>,
+    /// How far the file has been read.
+    read_bytes: u64,
+    reading: Option<Reading>,
 }
 
 impl Upload {
@@ -44,11 +51,17 @@ impl Upload {
             handed_over: 0,
             is_whole: incoming.is_complete(),
             incoming,
+            spooled: None,
+            read_bytes: 0,
+            reading: None,
         })
     }
 
     /// Of the whole body.
     pub fn length(&self) -> Length {
+        if let Some(spooled) = &self.spooled {
+            return Length::Known(spooled.len());
+        }
         match (self.incoming.left(), self.kept.len() as u64) {
             (Some(0), 0) => Length::None,
             (Some(left), kept) => Length::Known(left + kept),
@@ -58,7 +71,10 @@ impl Upload {
 
     /// Whether all of it has been handed over.
     pub fn is_done(&self) -> bool {
-        self.incoming.is_complete() && self.handed_over == self.kept.len()
+        let is_read = |spooled: &Spooled| self.read_bytes == spooled.len();
+        self.incoming.is_complete()
+            && self.handed_over == self.kept.len()
+            && self.spooled.as_ref().is_none_or(is_read)
     }
 
     /// Whether the client has sent all of it.
@@ -73,36 +89,53 @@ impl Upload {
 
     /// Starts again from its beginning; false when that is gone.
     pub fn rewind(&mut self) -> bool {
+        if self.spooled.is_some() {
+            self.kept.clear();
+            self.read_bytes = 0;
+            self.reading = None;
+        }
         self.handed_over = 0;
-        self.is_whole || self.incoming.is_untouched()
-    }
-
-    /// Receives all of it, so that it can be told how long it is and sent more than once. Waits for the
-    /// client, at most `limits.body_timeout` for each part.
-    ///
-    /// # Errors
-    /// 413 for what exceeds `memory_max` bytes, as soon as that is known.
-    pub async fn buffer(&mut self, conn: &mut Conn, memory_max: usize) -> Result<(), NoRequest> {
-        while !self.incoming.is_complete() {
-            let to_come = self.incoming.left().unwrap_or(0);
-            if self.kept.len() as u64 + to_come > memory_max as u64 {
-                return Err(TOO_LARGE_FOR_MEMORY.into());
-            }
-            let before = self.kept.len();
-            self.incoming.receive(conn, &mut self.kept).await?;
-            conn.give_way(self.kept.len() - before).await;
-        }
-        conn.timer.clear();
-        if self.kept.len() > memory_max {
-            return Err(TOO_LARGE_FOR_MEMORY.into());
-        }
-        self.is_whole = true;
-        Ok(())
+        self.is_whole || self.spooled.is_some() || self.incoming.is_untouched()
     }
 
     /// What came behind it.
     pub fn trailers(&self) -> &Trailers {
         self.incoming.trailers()
+    }
+
+    /// Receives all of it, so that it can be told how long it is and sent more than once: up to
+    /// `limits.body_memory` into memory, what is more into a file. Waits for the client, at most
+    /// `limits.body_timeout` for each part, and for the disk.
+    pub async fn buffer(&mut self, conn: &mut Conn) -> Result<(), Failure> {
+        let memory_max = conn.worker.service().config.limits.body_memory;
+        while !self.incoming.is_complete() {
+            let before = self.kept.len();
+            let received = self.incoming.receive(conn, &mut self.kept).await;
+            received.map_err(Failure::of_client)?;
+            conn.timer.clear();
+            let fits = self.spooled.is_none() && self.kept.len() <= memory_max;
+            if !fits && (self.kept.len() >= WRITE_BYTES_MIN || self.incoming.is_complete()) {
+                self.spool(conn)
+                    .await
+                    .map_err(|error| Failure::of_spool(&error))?;
+            }
+            conn.give_way(self.kept.len().saturating_sub(before)).await;
+        }
+        self.is_whole = self.spooled.is_none();
+        Ok(())
+    }
+
+    /// Moves what is in memory to the file.
+    async fn spool(&mut self, conn: &Conn) -> io::Result<()> {
+        let service = conn.worker.service();
+        let folder = service.spool.as_ref();
+        let folder = folder.ok_or_else(|| io::Error::other("disk.spool could not be opened"))?;
+        let spooled = match &mut self.spooled {
+            Some(spooled) => spooled,
+            none => none.insert(Spooled::create(&conn.worker, folder).await?),
+        };
+        let bytes = mem::take(&mut self.kept);
+        spooled.append(&conn.worker, bytes).await
     }
 
     /// Adds the next bytes to `out`, at most `room` of them: none only when there are no more.
@@ -112,16 +145,36 @@ impl Upload {
         context: &mut Context<'_>,
         room: usize,
         out: &mut Vec<u8>,
-    ) -> Poll<Result<(), NoRequest>> {
-        if self.handed_over == self.kept.len() && !self.incoming.is_complete() {
+    ) -> Poll<Result<(), Failure>> {
+        if self.handed_over == self.kept.len() && !self.is_done() {
             self.kept.clear();
             self.handed_over = 0;
-            ready!(self.incoming.poll_receive(conn, context, &mut self.kept))?;
+            match self.spooled.is_some() {
+                true => ready!(self.poll_read(conn, context))
+                    .map_err(|error| Failure::of_spool(&error))?,
+                false => ready!(self.incoming.poll_receive(conn, context, &mut self.kept))
+                    .map_err(Failure::of_client)?,
+            }
         }
         let rest = &self.kept[self.handed_over..];
         let piece = &rest[..rest.len().min(room).min(PIECE_BYTES_MAX)];
         out.extend_from_slice(piece);
         self.handed_over += piece.len();
         Poll::Ready(Ok(()))
+    }
+
+    /// Reads the next part of the file into memory.
+    fn poll_read(&mut self, conn: &Conn, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(spooled) = &self.spooled else {
+            return Poll::Ready(Ok(()));
+        };
+        let reading = match &mut self.reading {
+            Some(reading) => reading,
+            none => none.insert(spooled.read(&conn.worker, self.read_bytes)),
+        };
+        let read = ready!(reading.poll(&conn.worker, context, &mut self.kept));
+        self.reading = None;
+        self.read_bytes += self.kept.len() as u64;
+        Poll::Ready(read)
     }
 }

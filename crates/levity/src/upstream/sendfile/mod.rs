@@ -89,7 +89,7 @@ impl InPlace {
     ) -> Self {
         let wished = head.wishes.swap_remove(0);
         let request_unread = !answer.is_request_received();
-        answer.drain(conn).await;
+        answer.finish(&conn.worker);
         Self {
             head,
             wished,
@@ -320,8 +320,9 @@ impl InPlace {
             Some(modified) => entry.modified = Some(modified),
             None => {
                 fields.remove("last-modified");
-                let modified = entry.modified.map(date::format);
-                modified.map(|modified| fields.add("Last-Modified", &modified));
+                if let Some(modified) = entry.modified {
+                    fields.add("Last-Modified", &date::format(modified));
+                }
             }
         }
         if fields.value("content-type").is_none() {
