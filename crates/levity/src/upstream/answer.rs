@@ -79,6 +79,7 @@ impl Answer {
     /// When the request cannot be said in the protocol. The upload comes back with it.
     pub fn new(ask: &Ask<'_>, mut lease: Lease, upload: Upload) -> Result<Self, (Failure, Upload)> {
         let mut outbox = Vec::with_capacity(1024);
+        outbox.extend_from_slice(&ask.proxy_head);
         let codec = &mut lease.connection().codec;
         if let Err(reject) = codec.begin(ask, &mut outbox) {
             return Err((Failure::of_client(reject.into()), upload));
