@@ -35,6 +35,10 @@ const TOOLS: [Tool; 19] = [
         package: "fuse3",
     },
     Tool {
+        program: "haproxy",
+        package: "haproxy",
+    },
+    Tool {
         program: "php-fpm*",
         package: "php-fpm",
     },

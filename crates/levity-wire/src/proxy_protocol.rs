@@ -29,6 +29,13 @@ const V2_START_BYTES: usize = 16;
 const UNIX_BYTES: usize = 108;
 
 const TYPE_CRC32C: u8 = 3;
+const TYPE_SSL: u8 = 0x20;
+
+/// In the first byte of what is said of TLS: the client used it.
+const CLIENT_SSL: u8 = 1;
+
+/// That byte, and whether the client's certificate was good.
+const SSL_BYTES_MIN: usize = 1 + 4;
 
 const NO_HEADER: Reject = Reject::bad("no PROXY header");
 const BAD_LINE: Reject = Reject::bad("bad PROXY line");
@@ -65,6 +72,8 @@ pub enum Addresses<'a> {
 pub struct Header<'a> {
     /// Who is at the ends of the connection.
     pub addresses: Addresses<'a>,
+    /// The client used TLS. Told by version 2 only, where addresses are known.
+    pub tls: bool,
     /// Length of the header in bytes: what the client sent starts here.
     pub bytes: usize,
 }
@@ -74,7 +83,7 @@ pub struct Header<'a> {
 ///
 /// In version 2, addresses of datagrams are taken like those of streams; a family or transport that
 /// is given as unspecified is [`Addresses::Unknown`]. What follows known addresses must be whole,
-/// and its checksum right if it has one, but is not looked at otherwise.
+/// and its checksum right if it has one, but is not looked at otherwise but for whether TLS was used.
 ///
 /// # Errors
 /// 400 as soon as the bytes at hand cannot become a header: anything else than one, any deviation
@@ -114,6 +123,7 @@ fn parse_v1(input: &[u8]) -> Result<Option<Header<'static>>, Reject> {
     }
     Ok(Some(Header {
         addresses: line_addresses(&line[b"PROXY ".len()..])?,
+        tls: false,
         bytes: end + 1,
     }))
 }
@@ -232,15 +242,19 @@ fn parse_v2(input: &[u8]) -> Result<Option<Header<'_>>, Reject> {
     let Some(header) = input.get(..bytes) else {
         return Ok(None);
     };
-    let addresses = match family {
-        None if local => Addresses::Local,
-        None => Addresses::Unknown,
+    let (addresses, tls) = match family {
+        None if local => (Addresses::Local, false),
+        None => (Addresses::Unknown, false),
         Some(family) => {
-            check_fields(header, V2_START_BYTES + family.bytes())?;
-            header_addresses(family, &header[V2_START_BYTES..])
+            let tls = read_fields(header, V2_START_BYTES + family.bytes())?;
+            (header_addresses(family, &header[V2_START_BYTES..]), tls)
         }
     };
-    Ok(Some(Header { addresses, bytes }))
+    Ok(Some(Header {
+        addresses,
+        tls,
+        bytes,
+    }))
 }
 
 /// `block` has at least the bytes of its family.
@@ -284,9 +298,9 @@ fn unix_path(field: &[u8]) -> &[u8] {
     &field[..memchr(0, field).unwrap_or(field.len())]
 }
 
-/// Walks over what follows the addresses: fields of type, length and value.
-fn check_fields(header: &[u8], start: usize) -> Result<(), Reject> {
-    let (mut at, mut checked) = (start, false);
+/// Walks over what follows the addresses: fields of type, length and value. Says whether TLS was used.
+fn read_fields(header: &[u8], start: usize) -> Result<bool, Reject> {
+    let (mut at, mut checked, mut tls) = (start, false, false);
     while at < header.len() {
         let [field_type, high, low, rest @ ..] = &header[at..] else {
             return Err(Reject::bad("field of a PROXY header cut off"));
@@ -303,9 +317,15 @@ fn check_fields(header: &[u8], start: usize) -> Result<(), Reject> {
             }
             checked = true;
         }
+        if *field_type == TYPE_SSL {
+            if bytes < SSL_BYTES_MIN {
+                return Err(Reject::bad("bad TLS field of a PROXY header"));
+            }
+            tls |= rest[0] & CLIENT_SSL != 0;
+        }
         at = value_at + bytes;
     }
-    Ok(())
+    Ok(tls)
 }
 
 /// The sum is that of the whole header with four zeros in the place of the sum.

@@ -18,8 +18,14 @@ fn ip(source: &str, destination: &str) -> Addresses<'static> {
 /// It is read so, whatever follows; every prefix of it asks for more.
 #[track_caller]
 fn accept(input: &[u8], addresses: Addresses<'_>) {
+    accept_with(input, addresses, false);
+}
+
+#[track_caller]
+fn accept_with(input: &[u8], addresses: Addresses<'_>, tls: bool) {
     let header = Header {
         addresses,
+        tls,
         bytes: input.len(),
     };
     let shown = input.escape_ascii().to_string();
@@ -235,11 +241,35 @@ fn what_is_skipped() {
         b"\x04\x00\x00",
         b"\x02\x00\x09b.example\x05\x00\x01u",
         b"\xee\x00\x02\x03\x00",
-        b"\x20\x00\x08\x01\0\0\0\0\x21\x00\x00",
+        b"\x20\x00\x05\0\0\0\0\0",
     ];
     for fields in fields {
         accept(&v2(0x21, 0x11, &[INET, fields].concat()), inet());
     }
+}
+
+#[test]
+fn whether_tls_was_used() {
+    let with = |fields: &[u8]| v2(0x21, 0x11, &[INET, fields].concat());
+    // Version TLSv1.3; a certificate that was good or not; fields before and behind.
+    accept_with(
+        &with(b"\x20\x00\x0f\x01\0\0\0\0\x21\x00\x07TLSv1.3"),
+        inet(),
+        true,
+    );
+    accept_with(
+        &with(b"\x04\x00\x00\x20\x00\x05\x07\0\0\0\x01\x04\x00\x00"),
+        inet(),
+        true,
+    );
+    accept_with(&with(b"\x20\x00\x05\x06\0\0\0\0"), inet(), false);
+    for short in [&b"\x20\x00\x00"[..], b"\x20\x00\x04\x01\0\0\0"] {
+        refuse(&with(short), "bad TLS field of a PROXY header");
+    }
+    accept(
+        &v2(0x20, 0x11, &[INET, b"\x20\x00\x05\x01\0\0\0\0"].concat()),
+        Addresses::Local,
+    );
 }
 
 fn unix_field(path: &[u8]) -> Vec<u8> {

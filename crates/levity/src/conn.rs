@@ -36,7 +36,7 @@ pub struct Conn {
     pub stream: Stream,
     /// Who is at the other end.
     pub peer: Peer,
-    /// Whether it begins with a head of the PROXY protocol, which has not been read yet.
+    /// Whether it begins with a head of the PROXY protocol.
     pub has_proxy_head: bool,
     /// Bytes that arrived and are not parsed yet; no allocation while idle.
     pub inbox: Vec<u8>,

@@ -23,6 +23,7 @@ pub mod filter;
 pub mod listen;
 pub mod parse;
 pub mod popular;
+pub mod proxy_head;
 pub mod request;
 pub mod resolve;
 pub mod respond;

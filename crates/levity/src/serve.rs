@@ -4,6 +4,7 @@ use crate::access_log::End;
 use crate::conn::Conn;
 use crate::exchange::{self, After};
 use crate::parse::{self, NoRequest};
+use crate::proxy_head;
 use crate::respond::{self, Response};
 use crate::send;
 use crate::stall::Step;
@@ -15,6 +16,11 @@ const REQUEST_BYTES: usize = 8 * 1024;
 /// Answers requests until one side has had enough.
 pub async fn serve(mut conn: Conn) {
     wait_for_first(&conn);
+    if conn.has_proxy_head
+        && let Err(end) = proxy_head::read(&mut conn).await
+    {
+        return conn.worker.stats.connection_ended(end);
+    }
     let end = loop {
         let mut request = match parse::next_request(&mut conn).await {
             Ok(request) => request,

@@ -4,6 +4,7 @@
 //! buffers turns what an engine hands over into bytes with `Ready::into_bytes`.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -67,6 +68,14 @@ impl Stream {
         match self {
             Self::Tcp(tcp) => tcp.try_io(Interest::WRITABLE, || call(tcp.as_fd())),
             Self::Unix(unix) => unix.try_io(Interest::WRITABLE, || call(unix.as_fd())),
+        }
+    }
+
+    /// The address at our end; none on a Unix socket.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(tcp) => tcp.local_addr().ok(),
+            Self::Unix(_) => None,
         }
     }
 

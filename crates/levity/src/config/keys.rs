@@ -285,7 +285,9 @@ pub const TABLES: &[Table] = &[
                 Kind::Boolean,
                 Some("false"),
                 "Whether connections begin with a head of the PROXY protocol, version 1 or 2, which tells who the client is. \
-                 A reload changes it for new connections.",
+                 Whoever connects is believed, so only proxies may be able to; a connection without such a head is \
+                 closed. The client that it names counts as a peer: `server.trusted_proxies` says whether its \
+                 `X-Forwarded-For` counts. A reload changes it for new connections.",
             ),
         ],
     },

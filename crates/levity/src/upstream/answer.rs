@@ -97,6 +97,7 @@ impl Answer {
         upload: Upload,
     ) -> Result<Self, Box<(Failure, Upload)>> {
         let mut outbox = Vec::with_capacity(1024);
+        outbox.extend_from_slice(&ask.proxy_head);
         let codec = &mut lease.connection().codec;
         if let Err(reject) = codec.begin(ask, &mut outbox) {
             return Err(Box::new((Failure::of_client(reject.into()), upload)));

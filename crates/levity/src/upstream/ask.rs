@@ -46,6 +46,8 @@ pub struct Ask<'a> {
     pub expects_continue: bool,
     /// The client reads what comes behind a body.
     pub accepts_trailers: bool,
+    /// What the connection begins with: a head of the PROXY protocol, or nothing.
+    pub proxy_head: Vec<u8>,
     /// Another request may follow on the connection.
     pub keep_alive: bool,
     forwarded: Told,
@@ -78,6 +80,7 @@ impl<'a> Ask<'a> {
             upgrade: request.upgrade(),
             expects_continue: request.head.expect_continue,
             accepts_trailers: te().any(names_trailers),
+            proxy_head: Vec::new(),
             keep_alive: settings.keep_alive > 0,
             forwarded: told(request, client, settings.forwarded),
             script: None,

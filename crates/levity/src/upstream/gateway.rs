@@ -23,6 +23,7 @@ use crate::client::Client;
 use crate::config::upstream::{Balance, Protocol};
 use crate::conn::Conn;
 use crate::parse::NoRequest;
+use crate::proxy_head;
 use crate::request::Request;
 use crate::respond::{Body, Response};
 use crate::route::Proxy;
@@ -105,6 +106,9 @@ async fn ask(
     let mut ask = Ask::new(request, proxy, client, length)
         .map_err(|reject| Failure::of_client(reject.into()))?;
     ask.script = script;
+    if let Some(version) = proxy.upstream.settings.proxy_protocol {
+        ask.proxy_head = proxy_head::of_client(version, conn, client);
+    }
     let leaving = |mut failure: Failure, upload: &Upload| {
         failure.request_unread = !upload.is_received();
         Err(failure)

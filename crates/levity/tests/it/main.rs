@@ -22,6 +22,7 @@ mod listing;
 mod log;
 mod names;
 mod precompressed;
+mod proxy_protocol;
 mod range;
 mod refused;
 mod scripted;

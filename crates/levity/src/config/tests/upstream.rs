@@ -121,7 +121,7 @@ rise = 5
         balance: Balance::Carp,
         sticky: Some(Sticky::Header("x-user".to_owned())),
         connections: 10,
-        keep_alive: 10,
+        keep_alive: 0,
         keep_alive_timeout: Duration::from_secs(1),
         connect_timeout: Duration::from_secs(2),
         first_byte_timeout: Duration::from_secs(3),

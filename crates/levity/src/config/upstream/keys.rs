@@ -165,8 +165,8 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
         "proxy_protocol",
         Kind::Word(&["off", "v1", "v2"]),
         Some("off"),
-        "Whether connections to a backend begin with a head of the PROXY protocol, as text or binary. Each then belongs \
-         to one client and is not kept for others.",
+        "Whether connections to a backend begin with a head of the PROXY protocol, as text or binary, that names the \
+         client. Each then carries one request, whatever `keep_alive` says.",
     ),
     key(
         "sendfile_roots",

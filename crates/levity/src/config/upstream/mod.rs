@@ -58,7 +58,7 @@ pub struct Upstream {
     pub buffer_requests: bool,
     /// Which fields tell the backend who the client is.
     pub forwarded: Forwarded,
-    /// Whether connections to the backend begin with a PROXY protocol head.
+    /// Whether connections to the backend begin with a PROXY protocol head; none is kept then.
     pub proxy_protocol: Option<ProxyProtocol>,
     /// Folders whose files the application may have sent in its place; absolute.
     pub sendfile_roots: Vec<PathBuf>,

@@ -108,6 +108,7 @@ fn upstream(
     names: &mut Vec<(String, Range<usize>)>,
 ) -> Upstream {
     let connections = fields.count("connections");
+    let proxy_protocol = proxy_protocol(fields);
     Upstream {
         name: name(fields, names).unwrap_or_default(),
         protocol,
@@ -115,7 +116,11 @@ fn upstream(
         balance: balance(fields),
         sticky: sticky(fields),
         connections,
-        keep_alive: keep_alive(fields, connections),
+        keep_alive: match proxy_protocol {
+            None => keep_alive(fields, connections),
+            // What was said of one client would hold for the next.
+            Some(_) => 0,
+        },
         keep_alive_timeout: fields.duration("keep_alive_timeout"),
         connect_timeout: fields.duration("connect_timeout"),
         first_byte_timeout: fields.duration("first_byte_timeout"),
@@ -130,7 +135,7 @@ fn upstream(
         check: fields.has("check").then(|| check(&fields.child("check"))),
         buffer_requests: fields.boolean("buffer_requests").unwrap_or(false),
         forwarded: forwarded(fields),
-        proxy_protocol: proxy_protocol(fields),
+        proxy_protocol,
         sendfile_roots: fields.folders("sendfile_roots"),
         temporary_roots: fields.folders("temporary_roots"),
         keep_until_sent: fields.word("temporary_removal") == Some("sent"),

@@ -65,6 +65,12 @@ impl Conn {
         std::mem::take(&mut self.wire.ahead)
     }
 
+    /// The next byte, if the peer sends one before it closes.
+    #[track_caller]
+    pub fn read_byte(&mut self) -> Option<u8> {
+        self.has_more().then(|| self.wire.ahead.remove(0))
+    }
+
     /// Makes a reset of the end of a TCP connection.
     pub fn reset(&self) {
         self.wire.socket.reset_when_closed().expect("SO_LINGER");
