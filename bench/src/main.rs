@@ -3,6 +3,7 @@
 
 use clap::{Parser, Subcommand};
 use levity_bench::Result;
+use levity_bench::backend::command::Backend;
 use levity_bench::load::command::Load;
 use levity_bench::rig::journal;
 use levity_bench::scenario::Run;
@@ -22,6 +23,8 @@ enum Command {
     Run(Box<Run>),
     /// Generate load and print a report as JSON.
     Load(Load),
+    /// Be the application behind a proxy, until it is killed.
+    Backend(Backend),
     /// Read files and print a report as JSON.
     Walk(Walk),
     /// Undo what an interrupted run has left, once standard input ends.
@@ -35,6 +38,7 @@ fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Run(run) => run.execute(),
         Command::Load(load) => load.run(),
+        Command::Backend(backend) => backend.run(),
         Command::Walk(walk) => walk.run(),
         Command::Reap { dir } => journal::reap(&dir),
     }

@@ -1,6 +1,8 @@
 //! The servers that are compared: Levity with each engine, and the peers. A row of a table is one
 //! server with one configuration; the configurations are the files in `bench/peers`.
 
+pub mod proxy;
+
 use crate::failure::{Context, Failure, Result};
 use crate::load::command::Load;
 use crate::metrics::Metrics;
@@ -46,12 +48,15 @@ pub struct Row {
     workers: usize,
     /// More lines of Levity's configuration; empty for a peer.
     settings: String,
+    /// More places in the template, with what is put there.
+    blanks: Vec<(&'static str, String)>,
 }
 
 #[derive(Clone, Debug)]
 enum Program {
     Levity { binary: PathBuf, engine: String },
     Nginx,
+    Haproxy,
     Lighttpd,
 }
 
@@ -75,6 +80,7 @@ impl Row {
             template,
             workers: 1,
             settings: String::new(),
+            blanks: Vec::new(),
         })
     }
 
@@ -91,6 +97,7 @@ impl Row {
             template: LEVITY,
             workers: 1,
             settings: String::new(),
+            blanks: Vec::new(),
         }
     }
 
@@ -140,6 +147,7 @@ impl Row {
                 "-c",
                 &configuration,
             ],
+            Program::Haproxy => vec!["/usr/sbin/haproxy", "-db", "-f", &configuration],
             Program::Lighttpd => vec!["/usr/sbin/lighttpd", "-D", "-f", &configuration],
             Program::Levity { binary, engine } => {
                 let binary = binary.to_str().unwrap_or_default();
@@ -340,7 +348,11 @@ fn fill_in(row: &Row, dir: &Path, root: &Path, address: SocketAddr, admin: Socke
         Program::Lighttpd if row.workers == 1 => 0,
         _ => row.workers,
     };
-    row.template
+    let blanks = row.blanks.iter();
+    blanks
+        .fold(row.template.to_owned(), |text, (blank, value)| {
+            text.replace(blank, value)
+        })
         .replace("{workers}", &workers.to_string())
         .replace("{settings}", &row.settings)
         .replace("{dir}", &dir.to_string_lossy())

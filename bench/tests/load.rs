@@ -1,5 +1,6 @@
 //! The load generator against a server that does what each test needs.
 
+use levity_bench::load::Failed;
 use levity_bench::load::client::{Client, Target};
 use levity_bench::load::plan::{Closed, EachOnce, Open, Plan};
 use std::io::{BufRead, BufReader, Write};
@@ -54,15 +55,19 @@ fn client(address: SocketAddr, connections: usize) -> Client {
 }
 
 fn client_of(address: SocketAddr, connections: usize, paths: &[&str]) -> Client {
-    let paths = paths.iter().map(|&path| path.to_owned()).collect();
-    let target = Target {
+    Client::connect(target(address, paths), connections).unwrap()
+}
+
+fn target(address: SocketAddr, paths: &[&str]) -> Target {
+    Target {
+        socket: None,
+        numbered: false,
         address,
         method: "GET".into(),
-        paths,
+        paths: paths.iter().map(|&path| path.to_owned()).collect(),
         body_bytes: Some(5),
         missing_ok: false,
-    };
-    Client::connect(target, connections).unwrap()
+    }
 }
 
 fn once(count: usize) -> Box<dyn Plan> {
@@ -164,4 +169,21 @@ fn draining_waits_for_late_answers() {
     gate.1.notify_all();
     client.drain(AMPLE).unwrap();
     assert_eq!(*answered.lock().unwrap(), 3);
+}
+
+#[test]
+fn numbered_requests_that_fail_are_named() {
+    let address = serve(|path| match path {
+        "/?id=1" => Some("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".into()),
+        "/?id=2" => None,
+        _ => ok("hello"),
+    });
+    let target = Target {
+        numbered: true,
+        ..target(address, &["/?id="])
+    };
+    let mut client = Client::connect(target, 1).unwrap();
+    let report = client.run(once(4).as_mut(), NO_WARM_UP, AMPLE).unwrap();
+    let failed = [(1, Some(503)), (2, None)].map(|(number, status)| Failed { number, status });
+    assert_eq!((report.requests, &report.failed[..]), (2, &failed[..]));
 }

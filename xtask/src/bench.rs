@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The peers, and what the rig is made of.
-const TOOLS: [Tool; 14] = [
+const TOOLS: [Tool; 15] = [
     Tool {
         program: "nginx",
         package: "nginx-light",
@@ -14,6 +14,10 @@ const TOOLS: [Tool; 14] = [
     Tool {
         program: "lighttpd",
         package: "lighttpd",
+    },
+    Tool {
+        program: "haproxy",
+        package: "haproxy",
     },
     Tool {
         program: "nbdkit",
@@ -73,6 +77,7 @@ pub fn run(words: &[&str]) -> Result<()> {
         prepare()?;
     }
     let mut packages = vec!["build", "--release", "--package", "levity-bench"];
+    packages.extend(["--package", "fcgi-stat-accel"]);
     if !help && !gives(words, "--levity") {
         packages.extend(["--package", "levity"]);
     }

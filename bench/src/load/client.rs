@@ -1,16 +1,20 @@
 //! Keep-alive connections to one address, driven by one epoll.
 
-use super::Report;
 use super::histogram::Histogram;
 use super::plan::{EachOnce, Next, Plan, Request};
 use super::response::{Decoder, Response};
+use super::{Failed, Report};
 use crate::failure::{Context, Failure, Result};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Responses taken from one wait.
@@ -22,8 +26,12 @@ const READ_BYTES: usize = 64 * 1024;
 pub struct Target {
     /// Where the server listens.
     pub address: SocketAddr,
-    /// GET or HEAD.
+    /// A Unix socket where it listens instead.
+    pub socket: Option<PathBuf>,
+    /// GET, HEAD or POST.
     pub method: String,
+    /// Each request has a number at the end of the only path.
+    pub numbered: bool,
     /// The paths; a [`Request`] names one by its index.
     pub paths: Vec<String>,
     /// The only length that counts as success, where it is known.
@@ -37,8 +45,32 @@ impl Target {
         let Self {
             address, method, ..
         } = self;
-        format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: levity-bench\r\n\r\n")
+        let body = match &**method {
+            "POST" => "Content-Length: 4\r\n\r\nbody",
+            _ => "\r\n",
+        };
+        format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: levity-bench\r\n{body}")
             .into_bytes()
+    }
+
+    /// Ready to be read and written without waiting.
+    fn connect(&self) -> std::io::Result<OwnedFd> {
+        if let Some(socket) = &self.socket {
+            let stream = UnixStream::connect(socket)?;
+            stream.set_nonblocking(true)?;
+            return Ok(stream.into());
+        }
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        Ok(stream.into())
+    }
+
+    fn place(&self) -> String {
+        match &self.socket {
+            Some(socket) => socket.display().to_string(),
+            None => self.address.to_string(),
+        }
     }
 }
 
@@ -55,7 +87,8 @@ pub struct Client {
 }
 
 struct Connection {
-    stream: TcpStream,
+    /// A socket of either family; reading and writing is the same as with a file.
+    stream: File,
     decoder: Decoder,
     pending: Option<Request>,
 }
@@ -67,6 +100,7 @@ struct Tally {
     wire_bytes: u64,
     errors: u64,
     first_error: Option<String>,
+    failed: Vec<Failed>,
     unfinished: u64,
     latency: Histogram,
 }
@@ -170,11 +204,17 @@ impl Client {
     }
 
     fn send(&mut self, index: usize, request: Request) -> Result<()> {
-        let rendered = &self.rendered[request.index];
+        let rendered = match self.target.numbered {
+            true => {
+                let path = format!("{}{}", self.target.paths[0], request.index);
+                Cow::Owned(self.target.render(&path))
+            }
+            false => Cow::Borrowed(&*self.rendered[request.index]),
+        };
         let connection = &mut self.connections[index];
         connection.pending = Some(request);
         // A request of a few hundred bytes always fits into an empty socket buffer.
-        match connection.stream.write(rendered) {
+        match connection.stream.write(&rendered) {
             Ok(sent) if sent == rendered.len() => Ok(()),
             Ok(_) => self.fail(index, "request sent in part"),
             Err(error) => self.fail(index, &format!("send: {error}")),
@@ -203,7 +243,10 @@ impl Client {
             return self.fail(index, "a response without a request");
         };
         match complaint(&self.target, response) {
-            Some(complaint) => self.tally.error(&complaint),
+            Some(complaint) => {
+                self.tally.error(&complaint);
+                self.note_failure(request, Some(response.status));
+            }
             None => self.tally.success(response, request.intended.elapsed()),
         }
         if response.closes {
@@ -215,7 +258,19 @@ impl Client {
 
     fn fail(&mut self, index: usize, why: &str) -> Result<()> {
         self.tally.error(why);
+        if let Some(request) = self.connections[index].pending {
+            self.note_failure(request, None);
+        }
         self.reopen(index)
+    }
+
+    fn note_failure(&mut self, request: Request, status: Option<u16>) {
+        if self.target.numbered {
+            self.tally.failed.push(Failed {
+                number: request.index,
+                status,
+            });
+        }
     }
 
     /// Replaces a connection. Dropping the old stream takes it out of the epoll.
@@ -228,12 +283,9 @@ impl Client {
     }
 
     fn open(&self, index: usize) -> Result<Connection> {
-        let address = self.target.address;
-        let stream = TcpStream::connect(address).context(|| format!("connect to {address}"))?;
-        stream.set_nodelay(true).context(|| "TCP_NODELAY".into())?;
-        stream
-            .set_nonblocking(true)
-            .context(|| "O_NONBLOCK".into())?;
+        let stream = self.target.connect();
+        let stream = stream.context(|| format!("connect to {}", self.target.place()))?;
+        let stream = File::from(stream);
         epoll::add(
             &self.epoll,
             &stream,
@@ -308,6 +360,7 @@ impl Tally {
             wire_bytes: self.wire_bytes,
             errors: self.errors,
             first_error: self.first_error.clone(),
+            failed: self.failed.clone(),
             unfinished: self.unfinished,
             latency: self.latency.latency(),
         }

@@ -21,6 +21,9 @@ pub struct Load {
     /// Where the server listens.
     #[arg(long)]
     pub address: SocketAddr,
+    /// A Unix socket to connect to instead.
+    #[arg(long)]
+    pub socket: Option<PathBuf>,
     /// Keep-alive connections.
     #[arg(long, default_value_t = 1)]
     pub connections: usize,
@@ -30,7 +33,7 @@ pub struct Load {
     /// Seconds before those.
     #[arg(long, default_value_t = 0.0)]
     pub warm_up: f64,
-    /// GET or HEAD.
+    /// GET, HEAD or POST; a POST has a body of a few bytes.
     #[arg(long, default_value = "GET")]
     pub method: String,
     /// The path to ask for.
@@ -42,6 +45,9 @@ pub struct Load {
     /// Starts the list again at its end.
     #[arg(long, requires = "list")]
     pub repeat: bool,
+    /// Ends the path of each request with a number of its own, from 0, and reports which failed.
+    #[arg(long)]
+    pub numbered: bool,
     /// Requests per second, at fixed times (open loop); without it the loop is closed.
     #[arg(long)]
     pub rate: Option<u32>,
@@ -65,6 +71,7 @@ impl Load {
     pub fn new(address: SocketAddr, path: &str, connections: usize, seconds: f64) -> Self {
         Self {
             address,
+            socket: None,
             connections,
             seconds,
             warm_up: 0.0,
@@ -72,6 +79,7 @@ impl Load {
             path: path.into(),
             list: None,
             repeat: false,
+            numbered: false,
             rate: None,
             body_bytes: None,
             missing_ok: false,
@@ -109,6 +117,8 @@ impl Load {
     fn target(&self) -> Result<Target> {
         Ok(Target {
             address: self.address,
+            socket: self.socket.clone(),
+            numbered: self.numbered,
             method: self.method.clone(),
             paths: self.paths()?,
             body_bytes: self.body_bytes,
@@ -129,6 +139,7 @@ impl Load {
 
     fn plan(&self) -> Result<Box<dyn Plan>> {
         Ok(match self.rate {
+            _ if self.numbered => Box::new(EachOnce::new(usize::MAX)),
             _ if self.repeat => Box::new(Rounds::new(self.paths()?.len())),
             _ if self.hold || self.list.is_some() => Box::new(EachOnce::new(self.paths()?.len())),
             Some(rate) => Box::new(Open::new(rate, Instant::now())),
@@ -151,10 +162,16 @@ impl Load {
                 .iter()
                 .map(|list| format!("--list={}", list.display())),
         );
+        arguments.extend(
+            self.socket
+                .iter()
+                .map(|socket| format!("--socket={}", socket.display())),
+        );
         arguments.extend(self.rate.map(|rate| format!("--rate={rate}")));
         arguments.extend(self.body_bytes.map(|bytes| format!("--body-bytes={bytes}")));
         let switches = [
             (self.repeat, "--repeat"),
+            (self.numbered, "--numbered"),
             (self.missing_ok, "--missing-ok"),
             (self.abandon, "--abandon"),
             (self.hold, "--hold"),

@@ -29,11 +29,23 @@ pub struct Report {
     pub errors: u64,
     /// The first failure, in words.
     pub first_error: Option<String>,
+    /// Requests that failed, each with its number, where they have numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<Failed>,
     /// Requests that were due but not answered at the end. Their waiting time so far counts in
     /// `latency`, as a lower bound: leaving it out would flatter a server that stands still.
     pub unfinished: u64,
     /// Time from when a request was meant to be sent until its last byte arrived.
     pub latency: Latency,
+}
+
+/// A numbered request without a good answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Failed {
+    /// Its number.
+    pub number: usize,
+    /// The status of the answer; None where the connection broke instead.
+    pub status: Option<u16>,
 }
 
 impl Report {

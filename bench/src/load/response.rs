@@ -1,11 +1,14 @@
 //! Reads one HTTP/1.1 response at a time: bytes in, a finished response out. No I/O, no clock.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Context, Failure, Result};
 
 /// More headers than any server under test sends.
 const HEADERS_MAX: usize = 64;
 /// A head that is still incomplete at this size is refused.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
+const LINE_END_BYTES: u64 = 2;
+/// A length with extensions that nobody sends.
+const CHUNK_LINE_BYTES_MAX: usize = 64;
 
 /// A response that has arrived in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +30,26 @@ pub struct Decoder {
     bodiless: bool,
 }
 
-struct Body {
-    response: Response,
-    missing_bytes: u64,
+enum Body {
+    /// Of a length that the head has told.
+    Sized {
+        response: Response,
+        missing_bytes: u64,
+    },
+    Chunked {
+        response: Response,
+        chunks: Chunks,
+    },
+}
+
+/// Where the next byte of a chunked body belongs.
+enum Chunks {
+    /// A line with a length.
+    Length(Vec<u8>),
+    /// So many bytes, and then the line end behind them.
+    Content(u64),
+    /// The empty line after the last chunk.
+    End(Vec<u8>),
 }
 
 impl Decoder {
@@ -45,11 +65,11 @@ impl Decoder {
     /// Takes what has been read; gives the response once its last byte is there.
     ///
     /// # Errors
-    /// A head that is not HTTP/1.x, has no Content-Length or is over 16 KiB; bytes after the end of
-    /// the response, since the next request has not been sent yet.
+    /// A head that is not HTTP/1.x, says not how long the body is or is over 16 KiB; bytes after the end
+    /// of the response, since the next request has not been sent yet; trailers.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Option<Response>> {
         if self.body.is_some() {
-            return self.take_body(bytes.len());
+            return self.take_body(bytes);
         }
         if self.partial_head.is_empty() {
             return self.take_head(bytes);
@@ -60,39 +80,118 @@ impl Decoder {
     }
 
     fn take_head(&mut self, bytes: &[u8]) -> Result<Option<Response>> {
-        let Some((head_bytes, response)) = parse_head(bytes)? else {
+        let Some(head) = parse_head(bytes)? else {
             self.partial_head = bytes.to_vec();
             return Ok(None);
         };
-        let missing_bytes = if self.bodiless {
-            0
-        } else {
-            response.body_bytes
-        };
-        self.body = Some(Body {
-            response,
-            missing_bytes,
+        let response = head.response;
+        self.body = Some(match head.is_chunked && !self.bodiless {
+            true => Body::Chunked {
+                response,
+                chunks: Chunks::Length(Vec::new()),
+            },
+            false => Body::Sized {
+                response,
+                missing_bytes: if self.bodiless {
+                    0
+                } else {
+                    response.body_bytes
+                },
+            },
         });
-        self.take_body(bytes.len() - head_bytes)
+        self.take_body(&bytes[head.bytes..])
     }
 
-    fn take_body(&mut self, bytes: usize) -> Result<Option<Response>> {
-        let Some(body) = &mut self.body else {
-            return Ok(None);
+    fn take_body(&mut self, bytes: &[u8]) -> Result<Option<Response>> {
+        let response = match &mut self.body {
+            None => return Ok(None),
+            Some(Body::Sized {
+                response,
+                missing_bytes,
+            }) => {
+                let left = missing_bytes.checked_sub(bytes.len() as u64);
+                *missing_bytes = left.ok_or_else(surplus)?;
+                (*missing_bytes == 0).then_some(*response)
+            }
+            Some(Body::Chunked { response, chunks }) => {
+                take_chunks(response, chunks, bytes)?.then_some(*response)
+            }
         };
-        let Some(left) = body.missing_bytes.checked_sub(bytes as u64) else {
-            return Err(Failure::new("bytes after the end of the response"));
-        };
-        body.missing_bytes = left;
-        if left > 0 {
-            return Ok(None);
+        if response.is_some() {
+            self.body = None;
         }
-        Ok(self.body.take().map(|body| body.response))
+        Ok(response)
     }
 }
 
+fn surplus() -> Failure {
+    Failure::new("bytes after the end of the response")
+}
+
+/// Whether the last chunk has arrived.
+fn take_chunks(response: &mut Response, chunks: &mut Chunks, mut bytes: &[u8]) -> Result<bool> {
+    while !bytes.is_empty() {
+        match chunks {
+            Chunks::Length(line) => {
+                if take_line(line, &mut bytes)? {
+                    let length = chunk_length(line)?;
+                    *chunks = match length {
+                        0 => Chunks::End(Vec::new()),
+                        _ => Chunks::Content(length + LINE_END_BYTES),
+                    };
+                }
+            }
+            Chunks::Content(left) => {
+                let taken = (bytes.len() as u64).min(*left);
+                *left -= taken;
+                response.body_bytes += taken;
+                bytes = &bytes[taken as usize..];
+                if *left == 0 {
+                    response.body_bytes -= LINE_END_BYTES;
+                    *chunks = Chunks::Length(Vec::new());
+                }
+            }
+            Chunks::End(line) => {
+                if take_line(line, &mut bytes)? {
+                    return if line == b"\r\n" && bytes.is_empty() {
+                        Ok(true)
+                    } else {
+                        Err(surplus())
+                    };
+                }
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Moves bytes to the line; whether it has its end.
+fn take_line(line: &mut Vec<u8>, bytes: &mut &[u8]) -> Result<bool> {
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    let (taken, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
+    line.extend_from_slice(taken);
+    *bytes = rest;
+    if line.len() > CHUNK_LINE_BYTES_MAX {
+        return Err(Failure::new("line of a chunk too long"));
+    }
+    Ok(end.is_some())
+}
+
+fn chunk_length(line: &[u8]) -> Result<u64> {
+    let text = String::from_utf8_lossy(line);
+    let digits = text.split(';').next().unwrap_or_default();
+    u64::from_str_radix(digits.trim(), 16).context(|| format!("length of a chunk {text:?}"))
+}
+
+struct Head {
+    /// Its own length.
+    bytes: usize,
+    response: Response,
+    is_chunked: bool,
+}
+
 /// The length of the head and what it announces; None while it is incomplete.
-fn parse_head(bytes: &[u8]) -> Result<Option<(usize, Response)>> {
+fn parse_head(bytes: &[u8]) -> Result<Option<Head>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);
     let parsed = head
@@ -104,13 +203,22 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(usize, Response)>> {
         }
         return Ok(None);
     };
+    let is_chunked = header(head.headers, "transfer-encoding")
+        .is_some_and(|value| value.eq_ignore_ascii_case("chunked"));
     let response = Response {
         status: head.code.unwrap_or(0),
-        body_bytes: content_length(head.headers)?,
+        body_bytes: match is_chunked {
+            true => 0,
+            false => content_length(head.headers)?,
+        },
         closes: header(head.headers, "connection")
             .is_some_and(|value| value.eq_ignore_ascii_case("close")),
     };
-    Ok(Some((head_bytes, response)))
+    Ok(Some(Head {
+        bytes: head_bytes,
+        response,
+        is_chunked,
+    }))
 }
 
 fn header<'h>(headers: &'h [httparse::Header<'_>], name: &str) -> Option<&'h str> {
@@ -156,6 +264,22 @@ mod tests {
                 "cut at {cut}"
             );
         }
+    }
+
+    const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nA;x\r\n0123456789\r\n0\r\n\r\n";
+
+    #[test]
+    fn chunks_are_counted_without_their_frames() {
+        for cut in 1..CHUNKED.len() {
+            let mut decoder = Decoder::default();
+            assert_eq!(decoder.feed(&CHUNKED[..cut]).unwrap(), None, "cut at {cut}");
+            let response = decoder.feed(&CHUNKED[cut..]).unwrap().unwrap();
+            assert_eq!(response.body_bytes, 13, "cut at {cut}");
+        }
+        assert!(Decoder::default().feed(&[CHUNKED, b"x"].concat()).is_err());
+        let bad = CHUNKED.to_ascii_uppercase();
+        let bad = String::from_utf8(bad).unwrap().replace("A;X", "G");
+        assert!(Decoder::default().feed(bad.as_bytes()).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Results: JSON with every pass, a Markdown table, and a picture.
 
 pub mod bar;
+pub mod curve;
 pub mod picture;
 pub mod spread;
 pub mod table;

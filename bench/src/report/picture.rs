@@ -150,7 +150,7 @@ fn text(svg: &mut String, x: f64, y: f64, attributes: &str, words: &str) {
     );
 }
 
-fn escape(words: &str) -> String {
+pub(super) fn escape(words: &str) -> String {
     words
         .replace('&', "&amp;")
         .replace('<', "&lt;")

@@ -46,6 +46,8 @@ pub enum Step {
     RemoveGroup(PathBuf),
     /// Remove the file.
     RemoveFile(PathBuf),
+    /// Remove the directory with all that is in it.
+    RemoveDirectory(PathBuf),
     /// Write the old value back, as for a setting under `/sys`.
     Restore(PathBuf, String),
 }
@@ -209,12 +211,8 @@ impl Step {
                 Ok(())
             }
             Self::RemoveGroup(path) => until_done(|| remove_group(path)),
-            Self::RemoveFile(path) => match std::fs::remove_file(path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    Err(error).context(|| format!("remove {}", path.display()))
-                }
-                _ => Ok(()),
-            },
+            Self::RemoveFile(path) => removed(path, std::fs::remove_file(path)),
+            Self::RemoveDirectory(path) => removed(path, std::fs::remove_dir_all(path)),
             Self::Restore(path, value) => {
                 std::fs::write(path, value).context(|| format!("restore {}", path.display()))
             }
@@ -334,6 +332,16 @@ fn send(pid: i32, signal: Signal) {
     }
 }
 
+/// What is not there need not be removed.
+fn removed(path: &Path, result: std::io::Result<()>) -> Result<()> {
+    match result {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).context(|| format!("remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn remove_group(path: &Path) -> Result<bool> {
     let Ok(processes) = std::fs::read_to_string(path.join("cgroup.procs")) else {
         return Ok(true);
@@ -429,7 +437,8 @@ mod tests {
         Step::Unmount(absent.clone()).undo().unwrap();
         Step::DetachLoops(absent.clone()).undo().unwrap();
         Step::RemoveGroup(absent.clone()).undo().unwrap();
-        Step::RemoveFile(absent).undo().unwrap();
+        Step::RemoveFile(absent.clone()).undo().unwrap();
+        Step::RemoveDirectory(absent).undo().unwrap();
         undo_leftovers(dir.path()).unwrap();
     }
 }

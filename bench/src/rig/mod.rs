@@ -9,6 +9,7 @@ pub mod file_systems;
 pub mod fio;
 pub mod journal;
 pub mod slow_disk;
+pub mod trace;
 pub mod tree;
 
 use crate::failure::{Context, Failure, Result};
@@ -16,6 +17,7 @@ use device::Device;
 use journal::{Guard, Journal};
 use serde::Serialize;
 use slow_disk::{Calibration, Frozen, READ_AHEAD_KB, SlowDisk, Slowness};
+use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -70,12 +72,14 @@ pub struct Rig {
     pub calibration: Vec<Calibration>,
     cold: Cold,
     journal: Rc<Journal>,
+    /// Programs that this run has copied.
+    copied: RefCell<Vec<PathBuf>>,
 }
 
 /// What keeps the cold files in place.
 enum Cold {
     Slow(Box<SlowDisk>),
-    Native { _read_ahead: Guard },
+    Native { _read_ahead: Option<Guard> },
 }
 
 impl Rig {
@@ -108,6 +112,7 @@ impl Rig {
             calibration,
             cold,
             journal,
+            copied: RefCell::default(),
         })
     }
 
@@ -133,6 +138,32 @@ impl Rig {
     #[must_use]
     pub fn memory_bytes_max(&self) -> u64 {
         self.setup.memory_mib << 20
+    }
+
+    /// A copy of this program, as [`Rig::copy_of`].
+    ///
+    /// # Errors
+    /// It cannot be copied.
+    pub fn own_program(&self) -> Result<PathBuf> {
+        let program = std::env::current_exe().context(|| "path of this program".into())?;
+        self.copy_of(&program)
+    }
+
+    /// A copy of a program, made once: the build directory may be closed to the user that servers run as,
+    /// and a build during the run would change what is measured.
+    ///
+    /// # Errors
+    /// It cannot be copied.
+    pub fn copy_of(&self, program: &Path) -> Result<PathBuf> {
+        let dir = self.setup.dir.join("bin");
+        fs::create_dir_all(&dir).context(|| format!("create {}", dir.display()))?;
+        let copy = dir.join(program.file_name().unwrap_or_default());
+        let mut copied = self.copied.borrow_mut();
+        if !copied.contains(&copy) {
+            fs::copy(program, &copy).context(|| format!("copy {}", program.display()))?;
+            copied.push(copy.clone());
+        }
+        Ok(copy)
     }
 
     /// Writes a list of files for the load generator and the walker.
@@ -210,7 +241,9 @@ fn fill_native(journal: &Rc<Journal>, sets: &[ColdSet], docroot: &Path) -> Resul
     let cold = docroot.join("cold");
     sets.iter().try_for_each(|set| set.fill(&cold))?;
     let device = Device::holding(&cold)?;
-    let read_ahead = device.set_read_ahead_kb(journal, READ_AHEAD_KB)?;
+    let read_ahead = (!sets.is_empty())
+        .then(|| device.set_read_ahead_kb(journal, READ_AHEAD_KB))
+        .transpose()?;
     Ok((
         Cold::Native {
             _read_ahead: read_ahead,

@@ -4,6 +4,12 @@ mod cold;
 pub mod hot;
 pub mod huc;
 pub mod idle;
+pub mod p1;
+pub mod p2;
+pub mod p3;
+pub mod p4;
+pub mod p5;
+mod proxied;
 pub mod w1;
 pub mod w13;
 pub mod w14;
@@ -15,8 +21,10 @@ pub mod w7;
 pub mod w8;
 pub mod w9;
 
+use crate::backend::Protocol;
 use crate::failure::{Context, Failure, Result};
 use crate::machine::{self, Machine};
+use crate::peer::proxy::PROXIES;
 use crate::peer::{PEERS, Row, Server, engines_of};
 use crate::report::Outcome;
 use crate::report::spread::Spread;
@@ -56,6 +64,16 @@ pub enum Scenario {
     Hot,
     /// Memory of idle connections.
     Idle,
+    /// CPU time and system calls of a small answer that a proxy passes on.
+    P1,
+    /// Long answers that a proxy passes on.
+    P2,
+    /// An answer through the application's socket or in a temporary file.
+    P3,
+    /// Many clients on few connections to backends that are killed and started again.
+    P4,
+    /// Cold files with an application that opens them first.
+    P5,
     /// All of them.
     All,
 }
@@ -84,6 +102,9 @@ pub struct Run {
     /// Peers; empty for none.
     #[arg(long, value_delimiter = ',', default_values_t = PEERS.map(|(name, _)| name.to_owned()))]
     pub peers: Vec<String>,
+    /// Peers of the workloads with proxies; empty for none.
+    #[arg(long, value_delimiter = ',', default_values_t = PROXIES.map(str::to_owned))]
+    pub proxies: Vec<String>,
     /// Levity's binary.
     #[arg(long, default_value = "target/release/levity")]
     pub levity: PathBuf,
@@ -119,7 +140,11 @@ impl Run {
             (run.seconds, run.passes) = (0.5, 1);
         }
         let load_average = machine::load_average();
-        for sets in [&COLD_SETS[..], &MIXED_SETS[..]] {
+        for sets in [&COLD_SETS[..], &MIXED_SETS[..], &[]] {
+            // What reads no cold file needs no slow disk.
+            if sets.is_empty() {
+                run.setup.disk = Disk::Native;
+            }
             let mut scenarios = run.scenario.each_on(sets);
             // Asked for by its name, it says why it cannot.
             let skips_freezes = run.scenario == Scenario::All && run.setup.disk == Disk::Native;
@@ -143,7 +168,27 @@ impl Run {
     fn on(&self, rig: &Rig, scenarios: &[Scenario], load_average: String) -> Result<()> {
         let machine = Machine::of(rig, load_average);
         eprintln!("levity-bench: {}", machine.sentence());
-        let (rows, left_out) = startable(rig, self.rows()?)?;
+        let (proxied, served): (Vec<_>, Vec<_>) = scenarios
+            .iter()
+            .copied()
+            .partition(|scenario| scenario.is_proxied());
+        if !served.is_empty() {
+            self.each(rig, &served, self.rows(rig)?, &machine)?;
+        }
+        if !proxied.is_empty() {
+            self.each(rig, &proxied, self.proxies(rig)?, &machine)?;
+        }
+        Ok(())
+    }
+
+    fn each(
+        &self,
+        rig: &Rig,
+        scenarios: &[Scenario],
+        rows: Vec<Row>,
+        machine: &Machine,
+    ) -> Result<()> {
+        let (rows, left_out) = startable(rig, rows)?;
         let options = Options {
             seconds: self.seconds,
             passes: self.passes,
@@ -160,11 +205,12 @@ impl Run {
                     .caption
                     .push_str("\n\nA quick look: too short to mean much.");
             }
-            outcome
-                .name
-                .push_str(&variant(self.setup.disk, rig.spindles));
-            println!("{}", outcome.markdown(&machine));
-            outcome.write(&self.results, &machine, &to_json(&options)?)?;
+            if !scenario.sets().is_empty() {
+                let variant = variant(self.setup.disk, rig.spindles);
+                outcome.name.push_str(&variant);
+            }
+            println!("{}", outcome.markdown(machine));
+            outcome.write(&self.results, machine, &to_json(&options)?)?;
             self.copy_picture(scenario, &outcome)?;
         }
         Ok(())
@@ -191,14 +237,19 @@ impl Run {
             Scenario::W14 => w14::run(rig, &unfilled, self),
             Scenario::Hot => hot::run(rig, &unfilled, self),
             Scenario::Idle => idle::run(rig, &unfilled),
+            Scenario::P1 => p1::run(rig, rows, self),
+            Scenario::P2 => p2::run(rig, rows, self),
+            Scenario::P3 => p3::run(rig, rows, self),
+            Scenario::P4 => p4::run(rig, rows, self),
+            Scenario::P5 => p5::run(rig, rows, self),
             Scenario::All => Err(Failure::new("not a single workload")),
         }
     }
 
-    fn rows(&self) -> Result<Vec<Row>> {
+    fn rows(&self, rig: &Rig) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         if self.engines.iter().any(|engine| !engine.is_empty()) {
-            let binary = self.copy_levity()?;
+            let binary = rig.copy_of(&self.levity)?;
             let engines = if self.engines == ["all"] {
                 engines_of(&binary)?
             } else {
@@ -216,14 +267,19 @@ impl Run {
         }
     }
 
-    /// The rig's own copy: the build directory may be closed to the user that servers run as, and
-    /// a build during the run would change what is measured.
-    fn copy_levity(&self) -> Result<PathBuf> {
-        let dir = self.setup.dir.join("bin");
-        fs::create_dir_all(&dir).context(|| format!("create {}", dir.display()))?;
-        let copy = dir.join("levity");
-        fs::copy(&self.levity, &copy).context(|| format!("copy {}", self.levity.display()))?;
-        Ok(copy)
+    /// Levity and the peers as proxies. What the engine does matters to few of these workloads, so that
+    /// it is the one that Levity would choose unless others are asked for.
+    fn proxies(&self, rig: &Rig) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        for engine in self.engines.iter().filter(|engine| !engine.is_empty()) {
+            let engine = if engine == "all" { "auto" } else { engine };
+            rows.push(Row::levity(&rig.copy_of(&self.levity)?, engine));
+        }
+        for proxy in self.proxies.iter().filter(|proxy| !proxy.is_empty()) {
+            rows.push(Row::proxy(proxy)?);
+        }
+        let upstream = proxied::upstream(rig, Protocol::Http, 1, 1);
+        Ok(rows.iter().map(|row| row.before(&upstream)).collect())
     }
 
     fn copy_picture(&self, scenario: Scenario, outcome: &Outcome) -> Result<()> {
@@ -249,8 +305,14 @@ impl Scenario {
             .collect()
     }
 
+    /// Whether servers are compared as proxies.
+    fn is_proxied(self) -> bool {
+        matches!(self, Self::P1 | Self::P2 | Self::P3 | Self::P4 | Self::P5)
+    }
+
     fn sets(self) -> &'static [ColdSet] {
         match self {
+            Self::P1 | Self::P2 | Self::P3 | Self::P4 => &[],
             Self::W4 | Self::W5 | Self::W6 | Self::W7 | Self::W8 | Self::W13 => &MIXED_SETS,
             _ => &COLD_SETS,
         }
@@ -364,8 +426,8 @@ mod tests {
 
     #[test]
     fn all_workloads_are_run_once_each() {
-        let all = [&COLD_SETS[..], &MIXED_SETS[..]].map(|sets| Scenario::All.each_on(sets));
-        let count = all[0].len() + all[1].len();
+        let all = [&COLD_SETS[..], &MIXED_SETS[..], &[]].map(|sets| Scenario::All.each_on(sets));
+        let count = all.iter().map(Vec::len).sum::<usize>();
         assert_eq!(count, Scenario::value_variants().len() - 1);
         assert!(all[0].contains(&Scenario::Huc) && all[1].contains(&Scenario::W5));
         assert_eq!(Scenario::W5.each_on(&MIXED_SETS), [Scenario::W5]);

@@ -1,18 +1,15 @@
 //! W1: what a request for a small file in memory costs the server, in CPU time and system calls.
 
 use super::{Measured, Run, interleaved, to_json};
-use crate::failure::{Context, Failure, Result};
+use crate::failure::Result;
 use crate::load::Report;
 use crate::load::command::Load;
 use crate::peer::{Row, Server};
 use crate::report::Outcome;
 use crate::report::table::{Table, number, time_us};
-use crate::rig::Rig;
 use crate::rig::tree::HOT_BYTES;
+use crate::rig::{Rig, trace};
 use serde::Serialize;
-use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
 
 const CONNECTIONS: usize = 64;
 const WARM_UP_SECONDS: f64 = 0.3;
@@ -89,7 +86,7 @@ fn measure(rig: &Rig, row: &Row, bytes: usize, pass: u64, seconds: f64) -> Resul
     let cpu = server.group.cpu_time()? - before;
     let cpu_us_per_request = cpu.as_secs_f64() * 1e6 / report.requests as f64;
     let calls_per_request = (pass == 1)
-        .then(|| calls_per_request(rig, &server, || load(TRACED_SECONDS)))
+        .then(|| trace::calls_per_request(rig, &server.group, || load(TRACED_SECONDS)))
         .transpose()?;
     Ok(Pass {
         bytes,
@@ -97,87 +94,6 @@ fn measure(rig: &Rig, row: &Row, bytes: usize, pass: u64, seconds: f64) -> Resul
         cpu_us_per_request,
         calls_per_request,
     })
-}
-
-fn calls_per_request(
-    rig: &Rig,
-    server: &Server,
-    load: impl FnOnce() -> Result<Report>,
-) -> Result<f64> {
-    let summary = rig.setup.dir.join("strace.txt");
-    let trace = Trace::attach(&server.group.threads()?, &summary)?;
-    let report = load()?;
-    trace.end()?;
-    let text =
-        std::fs::read_to_string(&summary).context(|| format!("read {}", summary.display()))?;
-    Ok(total_calls(&text)? as f64 / report.requests as f64)
-}
-
-/// strace at work. Its standard error stays open until it has ended: it says goodbye to each thread,
-/// and a closed pipe would end it before it writes its summary.
-struct Trace {
-    strace: Child,
-    errors: BufReader<ChildStderr>,
-}
-
-impl Trace {
-    /// Starts strace and waits until it has attached to all these threads.
-    fn attach(threads: &[i32], summary: &Path) -> Result<Self> {
-        let mut strace = Command::new("strace");
-        strace
-            .arg("-c")
-            .arg("-o")
-            .arg(summary)
-            .stderr(Stdio::piped());
-        strace.args(threads.iter().map(|thread| format!("--attach={thread}")));
-        let mut strace = strace.spawn().context(|| "start strace".into())?;
-        let errors = strace
-            .stderr
-            .take()
-            .ok_or_else(|| Failure::new("no standard error"))?;
-        let mut trace = Self {
-            strace,
-            errors: BufReader::new(errors),
-        };
-        threads.iter().try_for_each(|_| trace.expect_attached())?;
-        Ok(trace)
-    }
-
-    fn expect_attached(&mut self) -> Result<()> {
-        let mut line = String::new();
-        self.errors
-            .read_line(&mut line)
-            .context(|| "read from strace".into())?;
-        if line.ends_with(" attached\n") {
-            Ok(())
-        } else {
-            Err(Failure::new(line))
-        }
-    }
-
-    /// SIGINT makes strace detach and write its summary.
-    fn end(mut self) -> Result<()> {
-        let pid = rustix::process::Pid::from_child(&self.strace);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT)
-            .context(|| "stop strace".into())?;
-        self.errors
-            .read_to_end(&mut Vec::new())
-            .context(|| "read from strace".into())?;
-        self.strace
-            .wait()
-            .context(|| "wait for strace".into())
-            .map(drop)
-    }
-}
-
-/// The last line of `strace -c`: `100.00 0.123456 3 41000 12 total`, without the errors column where
-/// there were none.
-fn total_calls(summary: &str) -> Result<u64> {
-    let line = summary
-        .lines()
-        .find(|line| line.trim_end().ends_with(" total"));
-    let calls = line.and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
-    calls.ok_or_else(|| Failure::new("strace wrote no total"))
 }
 
 /// The lowest median CPU time of a peer, in microseconds; None without peers.
@@ -227,16 +143,6 @@ fn verdict(is_levity: bool, ratio: Option<f64>, errors: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reads_the_total_of_strace() {
-        let summary = "% time     seconds  usecs/call     calls    errors syscall\n\
-                       ------ ----------- ----------- --------- --------- ----------------\n\
-                        60.00    0.000006           3         2         1 read\n\
-                       100.00    0.000010           2      4100         1 total\n";
-        assert_eq!(total_calls(summary).unwrap(), 4100);
-        assert!(total_calls("").is_err());
-    }
 
     #[test]
     fn only_levity_has_a_bar() {
