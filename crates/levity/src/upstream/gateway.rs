@@ -29,6 +29,7 @@ use crate::respond::{Body, Response};
 use crate::route::Proxy;
 use crate::scripts::Script;
 use crate::send;
+use crate::worker::Worker;
 
 /// What came of asking an upstream.
 pub enum Answered {
@@ -62,10 +63,10 @@ pub async fn answer(
     }
     match answered {
         Ok((head, answer, backend)) if !head.wishes.is_empty() => {
-            let in_place = InPlace::of(head, answer, backend, proxy.clone(), conn).await;
+            let in_place = InPlace::of(head, answer, backend, proxy.clone(), &conn.worker);
             Answered::InPlace(Box::new(in_place))
         }
-        Ok((head, answer, _)) => Answered::Response(respond(conn, request, head, answer).await),
+        Ok((head, answer, _)) => Answered::Response(respond(&conn.worker, request, head, answer)),
         Err(failure) => Answered::Response(failure.response()),
     }
 }
@@ -249,7 +250,7 @@ async fn interim(conn: &mut Conn, ask: &mut Ask<'_>, answer: &mut Answer, head: 
 }
 
 /// From a backend's head to a response. What is still to come of its body is part of that.
-async fn respond(conn: &mut Conn, request: &Request, head: Head, mut answer: Answer) -> Response {
+fn respond(worker: &Rc<Worker>, request: &Request, head: Head, mut answer: Answer) -> Response {
     let mut response = Response::new(head.status);
     response.reason = head.reason;
     response.fields = head.fields;
@@ -271,8 +272,8 @@ async fn respond(conn: &mut Conn, request: &Request, head: Head, mut answer: Ans
                 None => Body::None,
             };
         }
-        204 | 304 => bodiless(conn, &mut response, head.length, answer).await,
-        _ if is_head => bodiless(conn, &mut response, head.length, answer).await,
+        204 | 304 => bodiless(worker, &mut response, head.length, answer),
+        _ if is_head => bodiless(worker, &mut response, head.length, answer),
         _ => {
             response.body = Body::Upstream {
                 length: answer.length(head.length),
@@ -284,12 +285,17 @@ async fn respond(conn: &mut Conn, request: &Request, head: Head, mut answer: Ans
 }
 
 /// What GET would bring is told (RFC 9110, 8.6), but not with 204.
-async fn bodiless(conn: &mut Conn, response: &mut Response, length: Option<u64>, answer: Answer) {
+fn bodiless(
+    worker: &Rc<Worker>,
+    response: &mut Response,
+    length: Option<u64>,
+    answer: Answer,
+) {
     if let Some(bytes) = length.filter(|_| response.status != 204) {
         response
             .fields
             .add("Content-Length", bytes.to_string().as_bytes());
     }
     response.close |= !answer.is_request_received();
-    answer.finish(&conn.worker);
+    answer.finish(worker);
 }

@@ -28,7 +28,6 @@ use super::backend::Backend;
 use super::head::{Head, Wished};
 use crate::access_log::End;
 use crate::cache::{Cache, Content, Entry};
-use crate::conn::Conn;
 use crate::diagnostics;
 use crate::request::Request;
 use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
@@ -80,16 +79,16 @@ impl Afterwards {
 impl InPlace {
     /// Of an answer that has such a wish; its body, if it has one, is of no use, and the backend is free
     /// once this is made.
-    pub async fn of(
+    pub fn of(
         mut head: Head,
         answer: Answer,
         backend: Arc<Backend>,
         proxy: Arc<Proxy>,
-        conn: &mut Conn,
+        worker: &Rc<Worker>,
     ) -> Self {
         let wished = head.wishes.swap_remove(0);
         let request_unread = !answer.is_request_received();
-        answer.finish(&conn.worker);
+        answer.finish(worker);
         Self {
             head,
             wished,
