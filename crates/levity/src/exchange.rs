@@ -197,18 +197,11 @@ async fn answer(
             Err(refusal) => refusal,
         };
     };
-    let mut known = Known::Unknown;
-    if let Some(files) = place.files.as_ref().filter(|_| proxy.files_first) {
-        known = match existing(&worker, files, request, steps, trips).await {
-            Ok(known) => known,
-            Err(response) => return response,
-        };
-    }
-    let script = match script(&worker, place, proxy, request, known, steps, trips).await {
+    let script = match script(&worker, place, proxy, request, steps, trips).await {
         Ok(script) => script,
-        Err(refusal) => {
-            let received = receive(conn, request, Some(refusal), steps).await;
-            return received.expect_err("it was refused before");
+        Err(response) => {
+            let received = receive(conn, request, Some(response), steps).await;
+            return received.expect_err("there is an answer already");
         }
     };
     steps.enter(Step::Resolve);
@@ -250,23 +243,28 @@ async fn existing(
     }
 }
 
-/// The script that an application is asked for, where it is asked for scripts.
+/// What an application is asked for: a script, where it has scripts. An answer without it, such as that of
+/// a file where files come first, is an error here.
 async fn script(
     worker: &Worker,
     place: &Place,
     proxy: &Proxy,
     request: &Request,
-    known: Known,
     steps: &mut Steps,
     trips: &mut Trips<'_>,
 ) -> Result<Option<Script>, Response> {
     let runs_scripts = proxy.upstream.settings.protocol.is_cgi();
-    let Some(files) = place.files.as_ref().filter(|_| runs_scripts) else {
+    let Some(files) = &place.files else {
         return Ok(None);
     };
-    let Some(scripts) = &files.scripts else {
+    let Some(scripts) = files.scripts.as_ref().filter(|_| runs_scripts) else {
+        if proxy.files_first {
+            existing(worker, files, request, steps, trips).await?;
+        }
         return Ok(None);
     };
+    let failed = |error: io::Error| failed(files, request, &error);
+    let mut known = Known::Unknown;
     steps.enter(Step::Resolve);
     trips.are_for(files);
     let mut look = Look {
@@ -276,21 +274,23 @@ async fn script(
         now: steps.began(),
         trips,
     };
-    let failed = |error: io::Error| failed(files, request, &error);
-    if known == Known::Directory
-        && !request.names_directory()
-        && scripts
-            .has_index(request, &mut look)
-            .await
-            .map_err(failed)?
-    {
-        return Err(respond::redirect::to_directory(request));
+    if proxy.files_first {
+        let first = scripts.locate_before_files(request, &mut look).await;
+        if let Some(script) = first.map_err(failed)? {
+            return Ok(Some(script));
+        }
+        known = existing(worker, files, request, steps, look.trips).await?;
+        steps.enter(Step::Resolve);
+    }
+    if known == Known::Directory && !request.names_directory() {
+        let has_index = scripts.has_index(request, &mut look).await;
+        if has_index.map_err(failed)? {
+            return Err(respond::redirect::to_directory(request));
+        }
     }
     let located = scripts.locate(request, known, &mut look).await;
-    match located.map_err(failed)? {
-        Some(script) => Ok(Some(script)),
-        None => Err(respond::error(404, "")),
-    }
+    let located = located.map_err(failed)?;
+    located.map(Some).ok_or_else(|| respond::error(404, ""))
 }
 
 /// The answer of files alone.
