@@ -6,6 +6,7 @@
 //! and never calls a later one, so this file is the only place that knows the order.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levity_wire::http1::{Framing, Method, Target, Version};
@@ -21,7 +22,7 @@ use crate::request::Request;
 use crate::resolve::{self, Found};
 use crate::respond::{self, Response};
 use crate::route::{Files, Place, Proxy, Service};
-use crate::scripts::{Known, Look, Script};
+use crate::scripts::{Known, Look, Script, Scripts};
 use crate::send::{self, Sent};
 use crate::stall::Step;
 use crate::steps::Steps;
@@ -197,20 +198,33 @@ async fn answer(
             Err(refusal) => refusal,
         };
     };
-    let mut known = Known::Unknown;
-    if let Some(files) = place.files.as_ref().filter(|_| proxy.files_first) {
-        known = match existing(&worker, files, request, steps, trips).await {
-            Ok(known) => known,
-            Err(response) => return response,
+    // Boxed, and what few requests need once more: to move the futures of all steps together onto the
+    // heap costs more than parsing.
+    Box::pin(proxied(conn, place, proxy, request, client, steps, trips)).await
+}
+
+/// The answer of an upstream, or of a file that goes before it.
+async fn proxied(
+    conn: &mut Conn,
+    place: &Place,
+    proxy: &Arc<Proxy>,
+    request: &Request,
+    client: &Client,
+    steps: &mut Steps,
+    trips: &mut Trips<'_>,
+) -> Response {
+    let worker = conn.worker.clone();
+    let mut script = None;
+    if proxy.files_first || scripts(place, proxy).is_some() {
+        let looking = self::script(&worker, place, proxy, request, steps, trips);
+        script = match Box::pin(looking).await {
+            Ok(script) => script,
+            Err(response) => {
+                let received = Box::pin(receive(conn, request, Some(response), steps)).await;
+                return received.expect_err("there is an answer already");
+            }
         };
     }
-    let script = match script(&worker, place, proxy, request, known, steps, trips).await {
-        Ok(script) => script,
-        Err(refusal) => {
-            let received = receive(conn, request, Some(refusal), steps).await;
-            return received.expect_err("it was refused before");
-        }
-    };
     steps.enter(Step::Resolve);
     let script = script.as_ref();
     let response = handover::answer(conn, request, proxy, client, script, trips).await;
@@ -250,23 +264,34 @@ async fn existing(
     }
 }
 
-/// The script that an application is asked for, where it is asked for scripts.
+/// How the scripts of a place are told from its files, if its upstream runs any.
+fn scripts<'a>(place: &'a Place, proxy: &Proxy) -> Option<&'a Scripts> {
+    let runs_scripts = proxy.upstream.settings.protocol.is_cgi();
+    let files = place.files.as_ref().filter(|_| runs_scripts);
+    files.and_then(|files| files.scripts.as_ref())
+}
+
+/// What an application is asked for: a script, where it has scripts. An answer without it, such as that of
+/// a file where files come first, is an error here.
 async fn script(
     worker: &Worker,
     place: &Place,
     proxy: &Proxy,
     request: &Request,
-    known: Known,
     steps: &mut Steps,
     trips: &mut Trips<'_>,
 ) -> Result<Option<Script>, Response> {
-    let runs_scripts = proxy.upstream.settings.protocol.is_cgi();
-    let Some(files) = place.files.as_ref().filter(|_| runs_scripts) else {
+    let Some(files) = &place.files else {
         return Ok(None);
     };
-    let Some(scripts) = &files.scripts else {
+    let Some(scripts) = scripts(place, proxy) else {
+        if proxy.files_first {
+            existing(worker, files, request, steps, trips).await?;
+        }
         return Ok(None);
     };
+    let failed = |error: io::Error| failed(files, request, &error);
+    let mut known = Known::Unknown;
     steps.enter(Step::Resolve);
     trips.are_for(files);
     let mut look = Look {
@@ -276,21 +301,23 @@ async fn script(
         now: steps.began(),
         trips,
     };
-    let failed = |error: io::Error| failed(files, request, &error);
-    if known == Known::Directory
-        && !request.names_directory()
-        && scripts
-            .has_index(request, &mut look)
-            .await
-            .map_err(failed)?
-    {
-        return Err(respond::redirect::to_directory(request));
+    if proxy.files_first {
+        let first = scripts.locate_before_files(request, &mut look).await;
+        if let Some(script) = first.map_err(failed)? {
+            return Ok(Some(script));
+        }
+        known = existing(worker, files, request, steps, look.trips).await?;
+        steps.enter(Step::Resolve);
+    }
+    if known == Known::Directory && !request.names_directory() {
+        let has_index = scripts.has_index(request, &mut look).await;
+        if has_index.map_err(failed)? {
+            return Err(respond::redirect::to_directory(request));
+        }
     }
     let located = scripts.locate(request, known, &mut look).await;
-    match located.map_err(failed)? {
-        Some(script) => Ok(Some(script)),
-        None => Err(respond::error(404, "")),
-    }
+    let located = located.map_err(failed)?;
+    located.map(Some).ok_or_else(|| respond::error(404, ""))
 }
 
 /// The answer of files alone.

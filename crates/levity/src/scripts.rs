@@ -21,6 +21,8 @@ pub struct Scripts {
     index: Option<Vec<u8>>,
     /// Names tried in a directory.
     in_directory: Vec<Vec<u8>>,
+    /// How many of them are tried before a file is looked for.
+    before_files: usize,
 }
 
 /// A script that is there.
@@ -57,11 +59,15 @@ impl Scripts {
             suffix: suffix.map(|suffix| suffix.as_bytes().to_vec()),
             index: script_index.map(|name| name.as_bytes().to_vec()),
             in_directory: Vec::new(),
+            before_files: 0,
         };
         // Without a suffix no script but the one is run, in whatever directory.
         if suffix.is_some() {
             let of_path = script_index.map(|path| path.rsplit('/').next().unwrap_or(path));
             let index = index.iter().map(String::as_str);
+            let is_source = |name: &&[u8]| scripts.is_source(name);
+            let before_files = index.clone().map(str::as_bytes).take_while(is_source);
+            scripts.before_files = before_files.count();
             let mut names: Vec<_> = index.chain(of_path).map(str::as_bytes).collect();
             names.retain(|name| scripts.is_source(name));
             scripts.in_directory = names.into_iter().map(<[u8]>::to_vec).collect();
@@ -125,6 +131,24 @@ impl Scripts {
     ) -> io::Result<Option<Script>> {
         let path = look.files.beneath(&request.path);
         look.first(self.candidates(path, known)).await
+    }
+
+    /// The script that answers for the directory that `request` names, if that is one whose name stands
+    /// before those of files.
+    ///
+    /// # Errors
+    /// As [`resolve::is_file`].
+    pub async fn locate_before_files(
+        &self,
+        request: &Request,
+        look: &mut Look<'_, '_>,
+    ) -> io::Result<Option<Script>> {
+        let path = look.files.beneath(&request.path);
+        if self.before_files == 0 || !(path.is_empty() || path.ends_with(b"/")) {
+            return Ok(None);
+        }
+        let candidates = self.of_directory(path).take(self.before_files).collect();
+        look.first(candidates).await
     }
 
     /// Whether the directory that `request` names without its slash has a script for its page.
@@ -270,7 +294,17 @@ mod tests {
             assert_eq!(names(&all, path, Known::Unknown), expected, "{path}");
         }
         assert_eq!(names(&all, "a/", Known::Nothing), ["index.php"]);
+        for (index, before_files) in [
+            (&["index.html", "index.php"][..], 0),
+            (&["a.php", "b.php", "index.html", "c.php"], 2),
+            (&["a.php"], 1),
+            (&[], 0),
+        ] {
+            let before = scripts(Some(".php"), Some("index.php"), index).before_files;
+            assert_eq!(before, before_files, "{index:?}");
+        }
         let front = scripts(None, Some("index.php"), &["index.php"]);
+        assert_eq!(front.before_files, 0);
         assert_eq!(names(&front, "a.php/", Known::Unknown), ["index.php"]);
         let suffix = scripts(Some(".php"), None, &["index.html"]);
         assert!(names(&suffix, "a/", Known::Unknown).is_empty());

@@ -224,11 +224,17 @@ fn head(ask: &Ask<'_>, length: Option<u64>, out: &mut Vec<u8>) -> Result<(), Uns
         path,
         query: ask.request.query(),
         remote_address: address.as_deref().unwrap_or_default().as_bytes(),
-        remote_port: None,
+        remote_port: ask.client.port,
         server_name,
         server_port: port.unwrap_or(if secure { 443 } else { 80 }),
         secure,
-        secret: None,
+        secret: ask
+            .proxy
+            .upstream
+            .settings
+            .secret
+            .as_deref()
+            .map(str::as_bytes),
     };
     write_head(&head, fields, out)
 }
@@ -269,5 +275,116 @@ fn bad(reason: &'static str) -> Reject {
     Reject {
         status: 502,
         reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::hearing::{Heard, heard};
+
+    fn packet(payload: &[u8]) -> Vec<u8> {
+        let len = (payload.len() as u16).to_be_bytes();
+        [&[b'A', b'B', len[0], len[1]], payload].concat()
+    }
+
+    fn chunk(data: &[u8]) -> Vec<u8> {
+        let len = (data.len() as u16).to_be_bytes();
+        packet(&[&[3, len[0], len[1]], data, &[0]].concat())
+    }
+
+    /// 404 with the message "404" and a Content-Length of one digit.
+    fn head(length: u8) -> Vec<u8> {
+        let head = b"\x04\x01\x94\0\x03404\0\0\x01\xa0\x03\0\x01";
+        packet(&[&head[..], &[length, 0]].concat())
+    }
+
+    const END: [u8; 6] = [b'A', b'B', 0, 2, 5, 1];
+    const GET_BODY_CHUNK: [u8; 7] = [b'A', b'B', 0, 3, 6, 0, 9];
+
+    fn begun() -> Ajp13 {
+        Ajp13 {
+            ended: false,
+            reusable: false,
+            ..Ajp13::default()
+        }
+    }
+
+    #[track_caller]
+    fn heard_of(packets: &[&[u8]]) -> (Heard, Result<(), Reject>, Ajp13) {
+        heard(&packets.concat(), begun, Ajp13::decode)
+    }
+
+    #[test]
+    fn an_answer_is_the_same_however_it_is_cut() {
+        let (head, half, other) = (head(b'8'), chunk(b"half"), chunk(b"half"));
+        let (heard, outcome, codec) = heard_of(&[&head, &half, &chunk(b""), &other, &END]);
+        let expected = Heard {
+            status: Some(404),
+            data: "halfhalf".to_owned(),
+            ends: 1,
+            ..Heard::default()
+        };
+        assert_eq!((heard, outcome), (expected, Ok(())));
+        assert!(codec.is_reusable());
+    }
+
+    #[test]
+    fn a_body_is_as_long_as_was_said() {
+        let (long, outcome, codec) = heard_of(&[&head(b'3'), &chunk(b"four"), &chunk(b"x"), &END]);
+        assert_eq!((&*long.data, long.ends, outcome), ("fou", 1, Ok(())));
+        assert!(codec.is_reusable());
+        let (short, outcome, _) = heard_of(&[&head(b'5'), &chunk(b"four"), &END]);
+        assert_eq!((short.ends, outcome.map_err(|it| it.status)), (0, Err(502)));
+        let (_, _, mut codec) = heard_of(&[&head(b'4'), &chunk(b"four")]);
+        assert!(codec.closed().is_err());
+    }
+
+    #[test]
+    fn a_container_that_waits_gets_an_answer_and_is_not_asked_again() {
+        let (_, outcome, mut codec) = heard_of(&[&GET_BODY_CHUNK]);
+        assert!(outcome.is_ok());
+        assert_eq!(codec.room(), 9);
+        let mut out = Vec::new();
+        codec.settle(&mut out);
+        assert_eq!(out, [0x12, 0x34, 0, 0]);
+        assert_eq!(codec.room(), 0);
+        codec.settle(&mut out);
+        assert_eq!(out.len(), 4);
+        let (_, _, codec) = heard_of(&[&head(b'0'), &GET_BODY_CHUNK, &END]);
+        assert!(!codec.is_reusable());
+    }
+
+    #[test]
+    fn a_ping_is_answered_by_a_pong_alone() {
+        let pong = [b'A', b'B', 0, 1, 9];
+        let mut codec = Ajp13::default();
+        assert_eq!(codec.ping(), PING);
+        for &byte in &pong[..4] {
+            assert_eq!(codec.pong(&[byte]), Ok(false));
+        }
+        assert_eq!(codec.pong(&pong[4..]), Ok(true));
+        for bytes in [&END[..], &[&pong[..], b"A"].concat(), b"HTTP"] {
+            codec.ping();
+            assert!(codec.pong(bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn parameters_behind_dots() {
+        for path in ["/..;", "/a/..;x/b", "/.;/", "/%2e.;x", "/%2E%2e;"] {
+            assert!(hides_dot_segment(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "/",
+            "/a;b",
+            "/;",
+            "/...;",
+            "/a..;/b",
+            "/%2e%2e%2e;",
+            "/a/.b;c",
+        ] {
+            assert!(!hides_dot_segment(path.as_bytes()), "{path}");
+        }
     }
 }

@@ -95,7 +95,7 @@ impl Answer {
         ask: &Ask<'_>,
         mut lease: Lease,
         upload: Upload,
-    ) -> Result<Self, Box<(Failure, Upload)>> {
+    ) -> Result<Box<Self>, Box<(Failure, Upload)>> {
         let mut outbox = Vec::with_capacity(1024);
         outbox.extend_from_slice(&ask.proxy_head);
         let codec = &mut lease.connection().codec;
@@ -105,7 +105,7 @@ impl Answer {
         if upload.is_done() {
             codec.end_of_body(upload.trailers(), &mut outbox);
         }
-        Ok(Self {
+        Ok(Box::new(Self {
             upstream: ask.proxy.upstream.clone(),
             lease: Some(lease),
             upload,
@@ -121,7 +121,7 @@ impl Answer {
             data: Vec::new(),
             ended: None,
             declined: None,
-        })
+        }))
     }
 
     /// Who answers; none when the answer has ended.
@@ -199,7 +199,7 @@ impl Answer {
     }
 
     /// The connection, when the answer is that the protocol changes (101), and what has come behind.
-    pub fn into_tunnel(mut self) -> Option<Tunnel> {
+    pub fn into_tunnel(mut self: Box<Self>) -> Option<Tunnel> {
         let idle_timeout = self.upstream.settings.tunnel_timeout;
         let lease = self.lease.take()?;
         Some(Tunnel::new(lease, self.data, idle_timeout))
@@ -461,7 +461,7 @@ impl Answer {
     /// Reads what is left of a body that nobody wants, beside everything else, so that the connection can
     /// be used again. Does not wait. Frameworks that have a file sent in place of their answer announce its
     /// length and send nothing: that is not waited for.
-    pub fn finish(mut self, worker: &Rc<Worker>) {
+    pub fn finish(mut self: Box<Self>, worker: &Rc<Worker>) {
         if self.lease.is_none() || !self.is_asked() {
             return;
         }

@@ -58,7 +58,7 @@ pub fn fill(
         server_port: port.unwrap_or(if is_https { 443 } else { 80 }),
         server_software: b"levity",
         remote_addr: ask.client.ip,
-        remote_port: None,
+        remote_port: ask.client.port,
         https: is_https,
         content_length: body_bytes,
         document_root: &proxy.document_root,

@@ -119,3 +119,110 @@ fn end(
         reason,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use levity_wire::http1::Method;
+
+    use super::*;
+    use crate::upstream::hearing::{Heard, heard};
+
+    fn record(kind: u8, content: &[u8], padding: u8) -> Vec<u8> {
+        let len = (content.len() as u16).to_be_bytes();
+        let header = [1, kind, 0, 1, len[0], len[1], padding, 0];
+        [&header, content, &vec![0; usize::from(padding)]].concat()
+    }
+
+    fn end(status: u8) -> Vec<u8> {
+        record(3, &[0, 0, 0, 0, status, 0, 0, 0], 0)
+    }
+
+    fn begun(method: Method) -> impl Fn() -> Fastcgi {
+        move || {
+            let mut fastcgi = Fastcgi {
+                records: fastcgi::Answer::new(true),
+                ended: false,
+                ..Fastcgi::default()
+            };
+            fastcgi.answer.begin(method);
+            fastcgi
+        }
+    }
+
+    #[track_caller]
+    fn heard_of(records: &[Vec<u8>]) -> (Heard, Result<(), Reject>, Fastcgi) {
+        heard(&records.concat(), begun(Method::Get), Fastcgi::decode)
+    }
+
+    #[test]
+    fn an_answer_is_the_same_however_it_is_cut() {
+        let (heard, outcome, codec) = heard_of(&[
+            record(7, b"oh", 1),
+            record(6, b"Status: 404 Gone\r\nX-A", 5),
+            record(6, b": b\r\n\r\nhalf ", 0),
+            record(7, b" dear", 0),
+            record(6, b"and half", 3),
+            record(6, b"", 0),
+            end(0),
+        ]);
+        let expected = Heard {
+            status: Some(404),
+            fields: "X-A: b\r\n".to_owned(),
+            data: "half and half".to_owned(),
+            stderr: "oh dear".to_owned(),
+            ends: 1,
+            ..Heard::default()
+        };
+        assert_eq!((heard, outcome), (expected, Ok(())));
+        assert!(codec.is_reusable());
+    }
+
+    #[test]
+    fn a_body_is_as_long_as_was_said() {
+        let output = |text: &[u8]| heard_of(&[record(6, text, 0), end(0)]);
+        let (long, outcome, codec) = output(b"Content-Length: 4\n\nbody and more");
+        assert_eq!((&*long.data, long.ends, outcome), ("body", 1, Ok(())));
+        assert!(codec.is_reusable());
+        let (short, outcome, _) = output(b"Content-Length: 40\n\nbody");
+        assert_eq!((short.ends, outcome.map_err(|it| it.status)), (0, Err(502)));
+        let (none, outcome, _) = output(b"");
+        assert_eq!(
+            (none.status, outcome.map_err(|it| it.status)),
+            (None, Err(502))
+        );
+    }
+
+    #[test]
+    fn what_follows_the_answer_spoils_the_connection() {
+        let (heard, _, codec) = heard_of(&[record(6, b"A: b\n\n", 0), end(0), end(0)]);
+        assert_eq!(heard.ends, 1);
+        assert!(!codec.is_reusable());
+    }
+
+    #[test]
+    fn a_refusal_is_no_answer() {
+        for status in [1, 2, 3] {
+            let (heard, outcome, codec) = heard_of(&[record(7, b"busy", 0), end(status)]);
+            assert!(heard.declined.is_some() && heard.ends == 0 && outcome.is_ok());
+            assert!(!codec.is_reusable());
+            let (heard, outcome, _) = heard_of(&[record(6, b"A: b\n\n", 0), end(status)]);
+            assert!(heard.declined.is_none() && outcome.is_err());
+        }
+    }
+
+    #[test]
+    fn a_connection_that_closes_ends_only_what_was_promised() {
+        for (output, ends) in [
+            (&b"Content-Length: 4\n\nbody"[..], true),
+            (b"Content-Length: 4\n\nbod", false),
+            (b"A: b\n\nbody", false),
+            (b"A: b\n", false),
+            (b"", false),
+        ] {
+            let (_, outcome, mut codec) = heard_of(&[record(6, output, 0)]);
+            assert!(outcome.is_ok());
+            assert_eq!(codec.closed(&mut |_| {}).is_ok(), ends);
+            assert!(!codec.is_reusable());
+        }
+    }
+}

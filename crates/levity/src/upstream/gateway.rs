@@ -51,8 +51,11 @@ pub async fn answer(
         .map_err(NoRequest::from)
         .and_then(|incoming| Upload::new(incoming, conn));
     let upload = match upload {
-        Ok(upload) => taken_in(conn, request, proxy, upload).await,
-        Err(none) => Err(Failure::of_client(none)),
+        // Boxed: few bodies are taken in, and the future of every request would have room for it.
+        Ok(upload) if is_taken_in(proxy, &upload) => {
+            Box::pin(taken_in(conn, request, proxy, upload)).await
+        }
+        upload => upload.map_err(Failure::of_client),
     };
     let answered = match upload {
         Ok(upload) => ask(conn, request, proxy, client, script, upload).await,
@@ -71,25 +74,27 @@ pub async fn answer(
     }
 }
 
-/// Takes all of the body in before a backend is asked, where that is wanted, and where a backend must be
-/// told its length first.
+/// Whether all of the body is taken in before a backend is asked: where that is wanted, and where a
+/// backend must be told its length first.
+fn is_taken_in(proxy: &Proxy, upload: &Upload) -> bool {
+    let settings = &proxy.upstream.settings;
+    let must_tell = settings.protocol.is_cgi() && upload.length() == Length::Unknown;
+    !upload.is_received() && (settings.buffer_requests || must_tell)
+}
+
 async fn taken_in(
     conn: &mut Conn,
     request: &Request,
     proxy: &Proxy,
     mut upload: Upload,
 ) -> Result<Upload, Failure> {
-    let settings = &proxy.upstream.settings;
-    let must_tell = settings.protocol.is_cgi() && upload.length() == Length::Unknown;
-    if !upload.is_received() && (settings.buffer_requests || must_tell) {
-        if request.head.expect_continue && upload.is_untouched() {
-            send::go_on(conn).await;
-        }
-        if let Err(mut failure) = upload.buffer(conn).await {
-            failure.request_unread = true;
-            failure.tell(&settings.name, None);
-            return Err(failure);
-        }
+    if request.head.expect_continue && upload.is_untouched() {
+        send::go_on(conn).await;
+    }
+    if let Err(mut failure) = upload.buffer(conn).await {
+        failure.request_unread = true;
+        failure.tell(&proxy.upstream.settings.name, None);
+        return Err(failure);
     }
     Ok(upload)
 }
@@ -102,7 +107,7 @@ async fn ask(
     client: &Client,
     script: Option<&Script>,
     mut upload: Upload,
-) -> Result<(Head, Answer, Arc<Backend>), Failure> {
+) -> Result<(Head, Box<Answer>, Arc<Backend>), Failure> {
     let length = upload.length();
     let mut ask = Ask::new(request, proxy, client, length)
         .map_err(|reject| Failure::of_client(reject.into()))?;
@@ -206,7 +211,7 @@ async fn attempt(
     ask: &mut Ask<'_>,
     mut lease: Lease,
     upload: Upload,
-) -> Result<(Head, Answer), Box<(Failure, Upload)>> {
+) -> Result<(Head, Box<Answer>), Box<(Failure, Upload)>> {
     if let Err(error) = lease.open().await {
         return Err(Box::new((Failure::of_connect(&error), upload)));
     }
@@ -250,7 +255,12 @@ async fn interim(conn: &mut Conn, ask: &mut Ask<'_>, answer: &mut Answer, head: 
 }
 
 /// From a backend's head to a response. What is still to come of its body is part of that.
-fn respond(worker: &Rc<Worker>, request: &Request, head: Head, mut answer: Answer) -> Response {
+fn respond(
+    worker: &Rc<Worker>,
+    request: &Request,
+    head: Head,
+    mut answer: Box<Answer>,
+) -> Response {
     let mut response = Response::new(head.status);
     response.reason = head.reason;
     response.fields = head.fields;
@@ -277,7 +287,7 @@ fn respond(worker: &Rc<Worker>, request: &Request, head: Head, mut answer: Answe
         _ => {
             response.body = Body::Upstream {
                 length: answer.length(head.length),
-                answer: Box::new(answer),
+                answer,
             };
         }
     }
@@ -289,7 +299,7 @@ fn bodiless(
     worker: &Rc<Worker>,
     response: &mut Response,
     length: Option<u64>,
-    answer: Answer,
+    answer: Box<Answer>,
 ) {
     if let Some(bytes) = length.filter(|_| response.status != 204) {
         response

@@ -33,11 +33,25 @@ pub async fn answer(
     if let Some(response) = conn.worker.ahead.answer(request, client) {
         return response;
     }
-    let in_place = match gateway::answer(conn, request, proxy, client, script).await {
-        Answered::Response(response) => return response,
-        Answered::InPlace(in_place) => in_place,
-    };
-    let mut next = onward(*in_place, &service, request, proxy, trips).await;
+    match gateway::answer(conn, request, proxy, client, script).await {
+        Answered::Response(response) => response,
+        // Boxed: most answers are those of the application.
+        Answered::InPlace(in_place) => {
+            let onward = onward(*in_place, &service, request, proxy, trips);
+            let next = Box::pin(onward).await;
+            Box::pin(follow(conn, next, &service, client, trips)).await
+        }
+    }
+}
+
+/// From one to the next, until somebody answers.
+async fn follow(
+    conn: &mut Conn,
+    mut next: Onward<'_>,
+    service: &Service,
+    client: &Client,
+    trips: &mut Trips<'_>,
+) -> Response {
     for _ in 1..HANDOVERS_MAX {
         let (first, request, proxy) = match next {
             Onward::Response(response) => return response,

@@ -14,6 +14,8 @@ pub mod fastcgi;
 pub mod gateway;
 pub mod handover;
 pub mod head;
+#[cfg(test)]
+mod hearing;
 pub mod http;
 pub mod names;
 pub mod pool;

@@ -45,3 +45,58 @@ impl Scgi {
         self.answer.end(event)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use levity_wire::http1::Method;
+
+    use super::*;
+    use crate::upstream::hearing::{Heard, heard};
+
+    #[track_caller]
+    fn heard_of(method: Method, output: &[u8]) -> (Heard, Result<(), Reject>, Scgi) {
+        let begun = || {
+            let mut scgi = Scgi::default();
+            scgi.answer.begin(method);
+            scgi
+        };
+        heard(output, begun, Scgi::decode)
+    }
+
+    #[test]
+    fn an_answer_is_the_same_however_it_is_cut() {
+        let output = b"HTTP/1.1 404 Gone\r\nX-A: b\r\n\r\nhalf and half";
+        let (mut heard, outcome, mut codec) = heard_of(Method::Get, output);
+        assert!(outcome.is_ok() && heard.ends == 0);
+        codec.closed(&mut |_| heard.ends += 1).expect("complete");
+        let expected = Heard {
+            status: Some(404),
+            fields: "X-A: b\r\n".to_owned(),
+            data: "half and half".to_owned(),
+            ends: 1,
+            ..Heard::default()
+        };
+        assert_eq!(heard, expected);
+    }
+
+    #[test]
+    fn a_length_ends_the_answer_before_the_connection_does() {
+        for output in [
+            "Content-Length: 4\n\nbody",
+            "Content-Length: 4\n\nbody and more",
+        ] {
+            let (heard, outcome, mut codec) = heard_of(Method::Get, output.as_bytes());
+            assert_eq!((&*heard.data, heard.ends, outcome), ("body", 1, Ok(())));
+            codec
+                .closed(&mut |_| panic!("told twice"))
+                .expect("complete");
+        }
+        let (heard, _, mut codec) = heard_of(Method::Get, b"Content-Length: 4\n\nbod");
+        assert_eq!(heard.ends, 0);
+        assert!(codec.closed(&mut |_| {}).is_err());
+        // The length is that of what GET would bring.
+        let (heard, _, mut codec) = heard_of(Method::Head, b"Content-Length: 4\n\n");
+        assert_eq!(heard.ends, 0);
+        assert!(codec.closed(&mut |_| {}).is_ok());
+    }
+}

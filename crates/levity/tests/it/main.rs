@@ -4,6 +4,7 @@
 mod support;
 
 mod absent;
+mod ajp13;
 mod apps;
 mod checks;
 mod chunks;
@@ -14,6 +15,7 @@ mod conditional;
 mod config;
 mod docs;
 mod engines;
+mod fastcgi;
 mod files;
 mod fresh;
 mod http1;
@@ -25,6 +27,7 @@ mod precompressed;
 mod proxy_protocol;
 mod range;
 mod refused;
+mod scgi;
 mod scripted;
 mod signals;
 mod status;

@@ -54,6 +54,7 @@ fn name_and_backends_are_enough() {
         buffer_requests: false,
         forwarded: Forwarded::Both,
         proxy_protocol: None,
+        secret: None,
         sendfile_roots: Vec::new(),
         temporary_roots: Vec::new(),
         keep_until_sent: false,
@@ -143,6 +144,7 @@ rise = 5
         buffer_requests: true,
         forwarded: Forwarded::XForwarded,
         proxy_protocol: Some(ProxyProtocol::V2),
+        secret: None,
         sendfile_roots: vec!["/a".into(), "b".into()],
         temporary_roots: vec!["/c".into()],
         keep_until_sent: true,
@@ -213,6 +215,9 @@ fn upstream_is(is: fn(&Upstream) -> bool) -> impl Fn(Upstream) -> bool {
 #[test]
 fn few_connections_keep_fewer() {
     assert_eq!(upstream("connections = 8").keep_alive, 8);
+    assert_eq!(upstream("protocol = \"fastcgi\"").keep_alive, 0);
+    let kept = upstream("protocol = \"fastcgi\"\nkeep_alive = 4");
+    assert_eq!(kept.keep_alive, 4);
     assert_told_of(
         "connections = 8\nkeep_alive = 9",
         &["5:14 `keep_alive` (9) is larger than `connections` (8)"],
@@ -476,4 +481,24 @@ fn every_start_of_a_file_is_survived() {
             assert!(!problems.is_empty());
         }
     }
+}
+
+#[test]
+fn secrets_are_for_containers() {
+    let told = upstream("protocol = \"ajp13\"\nsecret = \"between us\"");
+    assert_eq!(told.secret.as_deref(), Some("between us"));
+    assert_told_of(
+        "secret = \"between us\"",
+        &["4:10 `secret`: only upstreams of protocol ajp13 are told one"],
+    );
+    for secret in ["", "a\\n", "\\u0000"] {
+        assert_told_of(
+            &format!("protocol = \"ajp13\"\nsecret = \"{secret}\""),
+            &["5:10 `secret` cannot be told [a word without control characters]"],
+        );
+    }
+    assert_told_of(
+        "protocol = \"ajp13\"\nsecret = 1",
+        &["5:10 expected a string, found integer [write \"1\"]"],
+    );
 }

@@ -71,7 +71,7 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
             Kind::Count(bounds("0", "65535")),
             Some("32"),
             "Idle connections that are kept to one backend, divided among the workers; at most `connections`. 0 closes \
-             each after its request.",
+             each after its request, which is the default with fastcgi: an idle connection keeps a process of php-fpm.",
         )
     },
     key(
@@ -167,6 +167,12 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
         Some("off"),
         "Whether connections to a backend begin with a head of the PROXY protocol, as text or binary, that names the \
          client. Each then carries one request, whatever `keep_alive` says.",
+    ),
+    key(
+        "secret",
+        Kind::Text("a word"),
+        None,
+        "With ajp13: what the container demands of its peers (`secret` of Tomcat's connector).",
     ),
     key(
         "sendfile_roots",

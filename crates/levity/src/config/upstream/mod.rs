@@ -60,6 +60,8 @@ pub struct Upstream {
     pub forwarded: Forwarded,
     /// Whether connections to the backend begin with a PROXY protocol head; none is kept then.
     pub proxy_protocol: Option<ProxyProtocol>,
+    /// What an AJP13 container demands of its peers.
+    pub secret: Option<String>,
     /// Folders whose files the application may have sent in its place; absolute.
     pub sendfile_roots: Vec<PathBuf>,
     /// Folders whose files it may have sent and then deleted; absolute.

@@ -117,7 +117,7 @@ fn upstream(
         sticky: sticky(fields),
         connections,
         keep_alive: match proxy_protocol {
-            None => keep_alive(fields, connections),
+            None => keep_alive(fields, protocol, connections),
             // What was said of one client would hold for the next.
             Some(_) => 0,
         },
@@ -136,6 +136,7 @@ fn upstream(
         buffer_requests: fields.boolean("buffer_requests").unwrap_or(false),
         forwarded: forwarded(fields),
         proxy_protocol,
+        secret: secret(fields, protocol),
         sendfile_roots: fields.folders("sendfile_roots"),
         temporary_roots: fields.folders("temporary_roots"),
         keep_until_sent: fields.word("temporary_removal") == Some("sent"),
@@ -230,10 +231,13 @@ fn sticky(fields: &Fields<'_>) -> Option<Sticky> {
     }
 }
 
-/// Few connections make the default less, and are no mistake.
-fn keep_alive(fields: &Fields<'_>, connections: usize) -> usize {
+/// Few connections make the default less, and are no mistake. By default FastCGI keeps none: a process of
+/// php-fpm serves nobody else while it waits on a connection.
+fn keep_alive(fields: &Fields<'_>, protocol: Protocol, connections: usize) -> usize {
     if fields.has("keep_alive") {
         fields.at_most("keep_alive", "connections");
+    } else if protocol == Protocol::Fastcgi {
+        return 0;
     }
     fields.count("keep_alive").min(connections)
 }
@@ -273,4 +277,21 @@ fn proxy_protocol(fields: &Fields<'_>) -> Option<ProxyProtocol> {
         Some("v2") => Some(ProxyProtocol::V2),
         _ => None,
     }
+}
+
+fn secret(fields: &Fields<'_>, protocol: Protocol) -> Option<String> {
+    let Text { text, span } = fields.text("secret")?;
+    let reader = fields.reader;
+    if text.is_empty() || text.contains(char::is_control) {
+        // Not shown again: it may be right but for its end.
+        let help = "a word without control characters".to_owned();
+        reader.report(&span, "`secret` cannot be told".to_owned(), Some(help));
+    } else if protocol != Protocol::Ajp13 {
+        fields.report(
+            "secret",
+            "only upstreams of protocol ajp13 are told one",
+            None,
+        );
+    }
+    Some(text.to_owned())
 }

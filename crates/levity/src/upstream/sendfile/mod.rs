@@ -81,7 +81,7 @@ impl InPlace {
     /// once this is made.
     pub fn of(
         mut head: Head,
-        answer: Answer,
+        answer: Box<Answer>,
         backend: Arc<Backend>,
         proxy: Arc<Proxy>,
         worker: &Rc<Worker>,

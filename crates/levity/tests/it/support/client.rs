@@ -241,6 +241,17 @@ impl Client {
         }
     }
 
+    /// Expects that an answer which a backend cuts short is either refused or cut off, and never ends as
+    /// if it were complete.
+    #[track_caller]
+    pub fn assert_cut_short(&mut self) {
+        self.send(head("GET", "/", &[]));
+        match self.try_receive() {
+            Ok(answer) => answer.assert_status(502),
+            Err(cut) => assert_ne!(cut, Cut::Silent),
+        }
+    }
+
     /// Expects no further byte, and the end of the connection.
     #[track_caller]
     pub fn assert_closed(&mut self) {

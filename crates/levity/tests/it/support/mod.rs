@@ -2,6 +2,7 @@
 //! bytes, and waiting without sleeping.
 
 mod app;
+mod behind;
 mod capture;
 mod client;
 mod content;
@@ -18,6 +19,7 @@ mod websocket;
 mod wire;
 
 pub use app::App;
+pub use behind::{in_front_of, started_in_front_of};
 pub use client::{Answer, Client, Cut, head};
 pub use content::{assert_same, content, sha256};
 pub(crate) use engine::per_engine;
