@@ -30,6 +30,7 @@ mod refused;
 mod scgi;
 mod scripted;
 mod signals;
+mod spool;
 mod status;
 mod timeouts;
 mod timing;

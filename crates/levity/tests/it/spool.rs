@@ -1,0 +1,188 @@
+//! Bodies of requests that are taken in whole before a backend is asked: in memory, or in a file.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::support::scripted::{Conn, Scripted};
+use crate::support::{
+    Answer, App, Client, Launch, Server, Tree, content, head, in_front_of, per_engine, sha256,
+    wait_until,
+};
+
+const BUFFERED: &str = "buffer_requests = true";
+
+/// A server that keeps 64 KiB of a body in memory, takes up to 64 MiB, and spools beneath its own folder.
+fn buffering(to: &str, protocol: &str, upstream: &str, root: &Tree) -> Launch {
+    let site =
+        "body_bytes = \"64MiB\"\n[disk]\nspool = \"{own}\"\n[limits]\nbody_memory = \"64KiB\"";
+    in_front_of(&[to], protocol, upstream, root, site)
+}
+
+fn upload(client: &mut Client, method: &str, body: &[u8]) -> Answer {
+    let length = body.len().to_string();
+    client.send(head(method, "/", &[("Content-Length", &length)]));
+    client.send(body);
+    client.receive()
+}
+
+/// Answers with the length and the hash of the body.
+fn hash(conn: &mut Conn) {
+    while let Some(request) = conn.read_request() {
+        let body = format!("{} {}", request.body.len(), sha256(&request.body));
+        conn.answer("200 OK", body);
+    }
+}
+
+fn hashed(body: &[u8]) -> String {
+    format!("{} {}", body.len(), sha256(body))
+}
+
+per_engine! {
+    fn a_body_comes_through_a_file_as_it_was(engine) {
+        let (backend, root) = (Scripted::unix(hash), Tree::new());
+        let server = buffering(backend.address(), "http", BUFFERED, &root).engine(engine).start();
+        let mut client = server.client();
+        for bytes in [0, 1, 64 << 10, (64 << 10) + 1, (128 << 10) + 17, 3_000_001] {
+            let body = content(7, bytes);
+            let answer = upload(&mut client, "POST", &body);
+            assert_eq!(answer.text(), hashed(&body), "{bytes} bytes");
+            let requests = backend.requests();
+            let request = requests.last().expect("a request");
+            let length = (bytes > 0).then(|| bytes.to_string());
+            assert_eq!(request.field("content-length"), length.as_deref());
+            assert_eq!(request.field("transfer-encoding"), None);
+        }
+    }
+}
+
+#[test]
+fn a_backend_is_asked_once_the_body_is_here() {
+    let (backend, root) = (Scripted::unix(hash), Tree::new());
+    let server = buffering(backend.address(), "http", BUFFERED, &root).start();
+    let body = content(7, 1 << 20);
+    let mut client = server.client();
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    ));
+    let (last, first) = body.split_last().expect("bytes");
+    client.send(first);
+    // Another request has its turn and its backend meanwhile.
+    upload(&mut server.client(), "POST", b"x").assert_status(200);
+    assert_eq!(
+        backend.connections(),
+        1,
+        "the upload has taken no connection"
+    );
+    client.send([*last]);
+    let answer = client.receive();
+    assert_eq!(answer.text(), hashed(&body));
+}
+
+#[test]
+fn chunks_get_a_length() {
+    let (backend, root) = (Scripted::unix(hash), Tree::new());
+    let server = buffering(backend.address(), "http", BUFFERED, &root).start();
+    let body = content(7, 200_000);
+    let mut client = server.client();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for piece in body.chunks(7001) {
+        client.send(format!("{:x}\r\n", piece.len()));
+        client.send(piece);
+        client.send("\r\n");
+    }
+    client.send("0\r\n\r\n");
+    assert_eq!(client.receive().text(), hashed(&body));
+    assert_eq!(
+        backend.requests()[0].field("content-length"),
+        Some("200000")
+    );
+}
+
+#[test]
+fn a_body_in_a_file_is_sent_once_more() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = tries.clone();
+    let backend = Scripted::unix(move |conn| {
+        if conn
+            .read_request()
+            .is_some_and(|_| counted.fetch_add(1, Ordering::SeqCst) > 0)
+        {
+            conn.answer("200 OK", "second");
+        }
+    });
+    let root = Tree::new();
+    let second = Scripted::unix(hash);
+    let to = [backend.address(), second.address()];
+    let site = "body_bytes = \"64MiB\"\n[disk]\nspool = \"{own}\"";
+    let server = in_front_of(&to, "http", BUFFERED, &root, site).start();
+    let body = content(7, 500_000);
+    let mut client = server.client();
+    let answers: Vec<_> = (0..4)
+        .map(|_| upload(&mut client, "PUT", &body).text())
+        .collect();
+    assert_eq!(tries.load(Ordering::SeqCst), 1, "{answers:?}");
+    assert!(
+        answers.iter().all(|answer| *answer == hashed(&body)),
+        "{answers:?}"
+    );
+}
+
+#[test]
+fn more_than_may_be_is_refused_and_nothing_is_left() {
+    let (backend, root) = (Scripted::unix(hash), Tree::new());
+    let site =
+        "body_bytes = \"100KiB\"\n[disk]\nspool = \"{own}\"\n[limits]\nbody_memory = \"1KiB\"";
+    let server = in_front_of(&[backend.address()], "http", BUFFERED, &root, site).start();
+    upload(&mut server.client(), "POST", &content(7, 100 << 10)).assert_status(200);
+    upload(&mut server.client(), "POST", &content(7, (100 << 10) + 1)).assert_status(413);
+    let mut client = server.client();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let piece = content(7, 50 << 10);
+    for _ in 0..3 {
+        let framed = [format!("{:x}\r\n", piece.len()).as_bytes(), &piece, b"\r\n"].concat();
+        if client.try_send(framed).is_err() {
+            break;
+        }
+    }
+    client.receive().assert_status(413);
+    let names = || fs::read_dir(server.own("")).expect("a folder").count();
+    let before = names();
+    let mut gone = server.client();
+    gone.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 90000\r\n\r\n");
+    gone.send(content(7, 80_000));
+    drop(gone);
+    upload(&mut server.client(), "POST", &content(7, 90_000)).assert_status(200);
+    assert_eq!(names(), before, "files without a name leave nothing");
+    assert_eq!(backend.requests().len(), 2);
+    wait_until("the file is closed", || !holds_deleted_files(&server));
+}
+
+fn holds_deleted_files(server: &Server) -> bool {
+    let folder = format!("/proc/{}/fd", server.pid().as_raw_nonzero());
+    let links = fs::read_dir(folder).expect("descriptors").flatten();
+    links
+        .filter_map(|link| fs::read_link(link.path()).ok())
+        .any(|target| target.to_string_lossy().contains("(deleted)"))
+}
+
+#[test]
+fn php_gets_a_body_of_unknown_length_in_whole() {
+    let root = App::php();
+    let scripts = "script_suffix = \".php\"\nbody_bytes = \"64MiB\"\n[disk]\nspool = \"{own}\"";
+    let server = in_front_of(&[App::php_fpm().address()], "fastcgi", "", &root, scripts).start();
+    let body = content(7, 2 << 20);
+    let mut client = server.client();
+    client.send(head(
+        "POST",
+        "/upload.php",
+        &[("Transfer-Encoding", "chunked")],
+    ));
+    for piece in body.chunks(100_000) {
+        client.send([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat());
+    }
+    client.send("0\r\n\r\n");
+    let answer = client.receive();
+    assert!(answer.text().contains(&sha256(&body)), "{}", answer.text());
+}
