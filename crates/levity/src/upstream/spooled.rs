@@ -52,7 +52,7 @@ impl Spooled {
     }
 
     /// In bytes.
-    pub fn len(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         self.bytes
     }
 
@@ -94,7 +94,7 @@ impl Reading {
     ) -> std::task::Poll<io::Result<()>> {
         let completion = std::task::ready!(std::pin::Pin::new(&mut self.0).poll(context));
         std::task::Poll::Ready(match taken(completion)? {
-            Done::Read(ready) if ready.len() > 0 => {
+            Done::Read(ready) if !ready.is_empty() => {
                 let bytes = ready.into_bytes(worker.disk.budget())?;
                 out.extend_from_slice(&bytes);
                 Ok(())

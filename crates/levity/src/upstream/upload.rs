@@ -60,7 +60,7 @@ impl Upload {
     /// Of the whole body.
     pub fn length(&self) -> Length {
         if let Some(spooled) = &self.spooled {
-            return Length::Known(spooled.len());
+            return Length::Known(spooled.length());
         }
         match (self.incoming.left(), self.kept.len() as u64) {
             (Some(0), 0) => Length::None,
@@ -71,7 +71,7 @@ impl Upload {
 
     /// Whether all of it has been handed over.
     pub fn is_done(&self) -> bool {
-        let is_read = |spooled: &Spooled| self.read_bytes == spooled.len();
+        let is_read = |spooled: &Spooled| self.read_bytes == spooled.length();
         self.incoming.is_complete()
             && self.handed_over == self.kept.len()
             && self.spooled.as_ref().is_none_or(is_read)
