@@ -22,4 +22,7 @@ pub fn filter(response: &mut Response, place: &Place) {
         }
         response.fields.add(name, value.as_bytes());
     }
+    for (name, value) in &place.headers.add {
+        response.fields.add(name, value.as_bytes());
+    }
 }

@@ -48,6 +48,8 @@ pub struct Proxy {
     pub body_bytes_max: u64,
     /// Headers of requests to set, add and remove.
     pub request_headers: config::Headers,
+    /// Changes to what answers say of their own place.
+    pub rewrite: config::Rewrite,
     /// Where the files are that the application may have sent.
     pub sendfile_roots: Vec<SendfileRoot>,
     /// Where those are that it may have sent and removed.
@@ -320,6 +322,7 @@ impl Resources<'_> {
             strip_prefix: Vec::new(),
             body_bytes_max: 0,
             request_headers: config::Headers::default(),
+            rewrite: config::Rewrite::default(),
             sendfile_roots: self.sendfile_roots(&upstream.settings.sendfile_roots)?,
             temporary_roots: self.sendfile_roots(&upstream.settings.temporary_roots)?,
             document_root: Vec::new(),
@@ -413,6 +416,7 @@ fn proxy(
         request_headers: route
             .map(|route| route.request_headers.clone())
             .unwrap_or_default(),
+        rewrite: route.map(|route| route.rewrite.clone()).unwrap_or_default(),
     })))
 }
 

@@ -396,7 +396,8 @@ pub const TABLES: &[Table] = &[
     Table {
         path: "site.route.headers",
         repeated: false,
-        doc: "Changes to the header fields of the responses of the route above it. Each name stands in one of the three.",
+        doc: "Changes to the header fields of the responses of the route above it, those of an upstream too, but not of errors \
+              (400 and above). Each name stands in one of the three.",
         keys: &[HEADERS_SET, HEADERS_ADD, HEADERS_REMOVE],
     },
     Table {
@@ -416,19 +417,21 @@ pub const TABLES: &[Table] = &[
                 "location",
                 Kind::Pairs,
                 None,
-                "The start of `Location`, such as `\"http://127.0.0.1:8080/\" = \"/\"`.",
+                "The start of `Location`, such as `\"http://a.internal/app/\" = \"/\"`; of no other field. Where no pair fits, a URL \
+                 that begins with the address of a backend, or with the `Host` that the route sets, becomes a path here, \
+                 with `strip_prefix` put back: `\"http://\" = \"http://\"` leaves it as it is.",
             ),
             key(
                 "cookie_path",
                 Kind::Pairs,
                 None,
-                "The start of the `Path` of `Set-Cookie`.",
+                "The start of the `Path` of each `Set-Cookie`.",
             ),
             key(
                 "cookie_domain",
                 Kind::Pairs,
                 None,
-                "The whole `Domain` of `Set-Cookie`.",
+                "The whole `Domain` of each `Set-Cookie`, without regard to case and a dot before it.",
             ),
         ],
     },

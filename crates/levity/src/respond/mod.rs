@@ -73,6 +73,33 @@ impl Fields {
         Some(line[name.len() + 1..].trim_ascii())
     }
 
+    /// Replaces values of lines of that name, in whatever case, where `edit` gives another.
+    pub fn edit(&mut self, name: &str, mut edit: impl FnMut(&[u8]) -> Option<Vec<u8>>) {
+        let mut edited: Option<Vec<u8>> = None;
+        let mut before = 0;
+        for line in self.0.split_inclusive(|&byte| byte == b'\n') {
+            let colon = line.iter().position(|&byte| byte == b':');
+            let (line_name, value) = line.split_at(colon.unwrap_or(line.len()));
+            let value = value.get(1..).unwrap_or_default().trim_ascii();
+            let is_meant = line_name.eq_ignore_ascii_case(name.as_bytes());
+            let other = if is_meant { edit(value) } else { None };
+            match (&mut edited, other) {
+                (lines, Some(other)) => {
+                    let lines = lines.get_or_insert_with(|| self.0[..before].to_vec());
+                    for part in [line_name, b": ", &other, b"\r\n"] {
+                        lines.extend_from_slice(part);
+                    }
+                }
+                (Some(lines), None) => lines.extend_from_slice(line),
+                (None, None) => {}
+            }
+            before += line.len();
+        }
+        if let Some(edited) = edited {
+            self.0 = edited;
+        }
+    }
+
     /// The lines.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -199,6 +226,24 @@ pub fn options() -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn editing_changes_the_lines_of_the_name_that_it_is_told_to() {
+        let mut fields = Fields::default();
+        fields.add("X-A", b"1");
+        fields.add("x-b", b"2");
+        fields.add("X-Bc", b"3");
+        fields.add("X-B", b"4: 5");
+        let as_they_were = fields.as_bytes().to_vec();
+        fields.edit("x-b", |_| None);
+        assert_eq!(fields.as_bytes(), as_they_were);
+        fields.edit("X-B", |value| (value == b"4: 5").then(|| b"six".to_vec()));
+        fields.edit("x-a", |_| Some(Vec::new()));
+        assert_eq!(
+            fields.as_bytes(),
+            b"X-A: \r\nx-b: 2\r\nX-Bc: 3\r\nX-B: six\r\n"
+        );
+    }
 
     #[test]
     fn removing_takes_every_line_of_the_name_and_no_other() {

@@ -58,6 +58,8 @@ pub struct Ask<'a> {
 struct Told {
     forwarded: Vec<u8>,
     x_for: Vec<u8>,
+    /// What was taken off the start of the path, here and before.
+    x_prefix: Vec<u8>,
     x_host: bool,
     x_proto: bool,
 }
@@ -82,7 +84,7 @@ impl<'a> Ask<'a> {
             accepts_trailers: te().any(names_trailers),
             proxy_head: Vec::new(),
             keep_alive: settings.keep_alive > 0,
-            forwarded: told(request, client, settings.forwarded),
+            forwarded: told(request, client, proxy),
             script: None,
             request,
             proxy,
@@ -149,6 +151,9 @@ impl<'a> Ask<'a> {
         if told.x_proto {
             fields.push((b"X-Forwarded-Proto", self.client.scheme.as_bytes()));
         }
+        if !told.x_prefix.is_empty() && !self.is_set("x-forwarded-prefix") {
+            fields.push((b"X-Forwarded-Prefix", &told.x_prefix));
+        }
         if told.x_host {
             fields.push((b"X-Forwarded-Host", self.forwarded_host()));
         }
@@ -158,6 +163,12 @@ impl<'a> Ask<'a> {
         if !self.proxy.upstream.settings.sendfile_roots.is_empty() {
             fields.push((b"X-Sendfile-Type", b"X-Sendfile"));
         }
+    }
+
+    /// Whether the route sets a field of that name.
+    fn is_set(&self, name: &str) -> bool {
+        let mut set = self.proxy.request_headers.set.iter();
+        set.any(|(set, _)| set.eq_ignore_ascii_case(name))
     }
 
     /// What the client asked for first: a trusted proxy may have changed Host.
@@ -186,9 +197,9 @@ fn names_trailers(te: &[u8]) -> bool {
 /// What a hop that is trusted has said before us stays in front; of others we say what we see. What it
 /// said in one of the two fields alone is put into the other too (RFC 7239, 7.4), so that it does not
 /// matter which of them an application reads.
-fn told(request: &Request, client: &Client, which: Forwarded) -> Told {
+fn told(request: &Request, client: &Client, proxy: &Proxy) -> Told {
     let mut told = Told::default();
-    let (forwarded, x_forwarded) = match which {
+    let (forwarded, x_forwarded) = match proxy.upstream.settings.forwarded {
         Forwarded::Both => (true, true),
         Forwarded::Forwarded => (true, false),
         Forwarded::XForwarded => (false, true),
@@ -202,6 +213,7 @@ fn told(request: &Request, client: &Client, which: Forwarded) -> Told {
         if client.peer.is_some() || told.x_for.is_empty() {
             forwarded::push_x_forwarded_for(&mut told.x_for, client.peer);
         }
+        told.x_prefix = x_forwarded_prefix(request, client, &proxy.strip_prefix);
         told.x_proto = true;
         told.x_host = !request.host().is_empty();
     }
@@ -220,6 +232,14 @@ fn told(request: &Request, client: &Client, which: Forwarded) -> Told {
         let _ = forwarded::push_forwarded(&mut told.forwarded, &element);
     }
     told
+}
+
+/// What a trusted hop has taken off the path, then what we do.
+fn x_forwarded_prefix(request: &Request, client: &Client, strip_prefix: &[u8]) -> Vec<u8> {
+    let told = request.header("x-forwarded-prefix");
+    let told = told.filter(|told| client.by_trusted && told.starts_with(b"/"));
+    let told = told.unwrap_or_default();
+    [told.strip_suffix(b"/").unwrap_or(told), strip_prefix].concat()
 }
 
 /// What a trusted hop said in X-Forwarded-For, or else in `Forwarded`.

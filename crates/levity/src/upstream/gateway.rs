@@ -15,6 +15,7 @@ use super::backend::{Backend, fingerprint};
 use super::failure::{Failure, Side};
 use super::head::Head;
 use super::pool::{Lease, Pool, Wanted};
+use super::rewrite::rewrite;
 use super::sendfile::{InPlace, ahead};
 use super::sticky::{self, Tie};
 use super::upload::Upload;
@@ -132,6 +133,7 @@ async fn ask(
         let failure = match attempt(conn, &mut ask, lease, upload).await {
             Ok((mut head, answer)) => {
                 proxy.upstream.succeeded(&backend, Instant::now());
+                rewrite(&mut head, proxy, &backend);
                 tie(&mut head, &wanted, proxy, client, &backend);
                 return Ok((head, answer, backend));
             }

@@ -20,6 +20,7 @@ pub mod http;
 pub mod names;
 pub mod pool;
 pub mod promise;
+pub mod rewrite;
 pub mod scgi;
 pub mod sendfile;
 pub mod spooled;

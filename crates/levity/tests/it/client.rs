@@ -239,3 +239,24 @@ fn a_peer_on_a_unix_socket_is_trusted_by_that_word() {
     assert_eq!(request.field("x-forwarded-proto"), Some("http"));
     assert!(line["peer"].is_null() && line.get("via").is_none());
 }
+
+#[test]
+fn applications_of_cgi_get_the_client_as_variables() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_scgi().expect("a request");
+        conn.send("Status: 200 OK\r\nContent-Length: 0\r\n\r\n");
+    });
+    let server = in_front_of(&backend, TRUSTING, "protocol = \"scgi\"");
+    let sent = [
+        ("X-Forwarded-For", "192.0.2.1:4711"),
+        ("X-Forwarded-Proto", "https"),
+        ("X_Forwarded_For", "192.0.2.66"),
+    ];
+    server.get_with("/", &sent).assert_status(200);
+    let request = backend.request();
+    assert_eq!(request.field("REMOTE_ADDR"), Some("192.0.2.1"));
+    assert_eq!(request.field("REMOTE_PORT"), Some("4711"));
+    assert_eq!(request.field("HTTPS"), Some("on"));
+    let list = request.field("HTTP_X_FORWARDED_FOR");
+    assert_eq!(list, Some("192.0.2.1:4711, 127.0.0.1"));
+}

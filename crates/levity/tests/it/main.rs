@@ -27,6 +27,7 @@ mod precompressed;
 mod proxy_protocol;
 mod range;
 mod refused;
+mod rewrite;
 mod scgi;
 mod scripted;
 mod signals;

@@ -159,7 +159,7 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
         Kind::Word(&["both", "forwarded", "x-forwarded", "off"]),
         Some("both"),
         "Which fields tell a backend who the client is: `Forwarded` (RFC 7239), `X-Forwarded-For`, `-Proto` and `-Host`, \
-         or both. What a client that is not one of `server.trusted_proxies` sent in them is removed, whatever this says.",
+         or both; with the latter goes `X-Forwarded-Prefix`, the `strip_prefix` of the route. What a client that is not one of `server.trusted_proxies` sent in them is removed, whatever this says.",
     ),
     key(
         "proxy_protocol",
