@@ -21,7 +21,7 @@ use super::tunnel::Tunnel;
 use super::upload::Upload;
 use super::{Upstream, stderr};
 use crate::config::upstream::Protocol;
-use crate::conn::Conn;
+use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::parse::NoRequest;
 use crate::worker::Worker;
 
@@ -336,12 +336,19 @@ impl Answer {
 
     fn poll_send(&mut self, conn: &mut Conn, context: &mut Context<'_>) -> Result<bool, Failure> {
         let mut moved = false;
+        let mut turn_bytes = 0;
         while self.fill_outbox(conn, context)? {
+            if turn_bytes >= TURN_BYTES_MAX {
+                // A client and a backend that are both fast would keep the loop to themselves.
+                context.waker().wake_by_ref();
+                break;
+            }
             let Some(lease) = &mut self.lease else { break };
             let rest = IoSlice::new(&self.outbox[self.outbox_sent..]);
             match lease.connection().stream.poll_write(context, &[rest]) {
                 Poll::Ready(Ok(count)) => {
                     self.outbox_sent += count;
+                    turn_bytes += count;
                     self.wrote = true;
                     moved = true;
                 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use super::pool::Lease;
-use crate::conn::Conn;
+use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::stream::Stream;
 
 /// Two connections that have become one.
@@ -47,7 +47,13 @@ impl Flow {
         context: &mut Context<'_>,
         moved: &mut u64,
     ) -> Poll<io::Result<()>> {
+        let before = *moved;
         loop {
+            if *moved - before >= TURN_BYTES_MAX as u64 {
+                // Others have their turn.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             while self.sent < self.bytes.len() {
                 let rest = IoSlice::new(&self.bytes[self.sent..]);
                 let count = ready!(to.poll_write(context, &[rest]))?;
