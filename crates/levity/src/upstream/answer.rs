@@ -51,8 +51,6 @@ pub struct Answer {
     /// What the backend is to get next.
     outbox: Vec<u8>,
     outbox_sent: usize,
-    /// A piece of the body, before it is framed.
-    piece: Vec<u8>,
     /// The body is held back until the backend asks for it.
     holds: bool,
     /// No more of the request is sent: the backend does not take it, or has answered without.
@@ -111,7 +109,6 @@ impl Answer {
             upload,
             outbox,
             outbox_sent: 0,
-            piece: Vec::new(),
             holds: ask.expects_continue,
             stopped: false,
             wrote: false,
@@ -387,10 +384,9 @@ impl Answer {
         if self.stopped || self.holds || self.upload.is_done() || room == 0 {
             return Ok(before);
         }
-        self.piece.clear();
-        match self.upload.poll_next(conn, context, room, &mut self.piece) {
-            Poll::Ready(Ok(())) => {
-                codec.body(&self.piece, &mut self.outbox);
+        match self.upload.poll_piece(conn, context, room) {
+            Poll::Ready(Ok(piece)) => {
+                codec.body(piece, &mut self.outbox);
                 if self.upload.is_done() {
                     codec.end_of_body(self.upload.trailers(), &mut self.outbox);
                 }

@@ -138,14 +138,13 @@ impl Upload {
         spooled.append(&conn.worker, bytes).await
     }
 
-    /// Adds the next bytes to `out`, at most `room` of them: none only when there are no more.
-    pub fn poll_next(
+    /// Hands over the next bytes, at most `room` of them: none only when there are no more.
+    pub fn poll_piece(
         &mut self,
         conn: &mut Conn,
         context: &mut Context<'_>,
         room: usize,
-        out: &mut Vec<u8>,
-    ) -> Poll<Result<(), Failure>> {
+    ) -> Poll<Result<&[u8], Failure>> {
         if self.handed_over == self.kept.len() && !self.is_done() {
             self.kept.clear();
             self.handed_over = 0;
@@ -158,9 +157,8 @@ impl Upload {
         }
         let rest = &self.kept[self.handed_over..];
         let piece = &rest[..rest.len().min(room).min(PIECE_BYTES_MAX)];
-        out.extend_from_slice(piece);
         self.handed_over += piece.len();
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(piece))
     }
 
     /// Reads the next part of the file into memory.
