@@ -160,9 +160,12 @@ impl Pool {
             }
             match self.take(&one.wanted).transpose() {
                 Some(answer) => {
+                    let is_taken = answer.is_ok();
                     // A lease that nobody takes any more is handed on as it is dropped.
                     let _ = one.answer.send(answer);
-                    break;
+                    if is_taken {
+                        break;
+                    }
                 }
                 None => {
                     let others_may = !one.wanted.tried.is_empty() || one.wanted.tie != Tie::Free;
@@ -187,16 +190,18 @@ impl Pool {
         let members = self.members.borrow();
         let mut usable = self.usable.borrow_mut();
         let (tried, tied) = (&wanted.tried, wanted.tie.backend());
-        let are_up = balance::usable(&backends, now, tried, tied, &mut usable);
-        if usable.is_empty() {
-            return Err(NoPlace::Exhausted);
-        }
-        usable.retain(|&at| members[at].has_room(self.bounds.connections));
-        while let Some(at) = self.choose(&members, &usable, wanted, now) {
+        loop {
+            let are_up = balance::usable(&backends, now, tried, tied, &mut usable);
+            if usable.is_empty() {
+                return Err(NoPlace::Exhausted);
+            }
+            usable.retain(|&at| members[at].has_room(self.bounds.connections));
+            let Some(at) = self.choose(&members, &usable, wanted, now) else {
+                return Ok(None);
+            };
             let member = &members[usable[at]];
             if are_up && !member.backend.begin(now, self.trial_max()) {
-                // Another request is trying whether it is back.
-                usable.swap_remove(at);
+                // Another request is trying whether it is back, so that it is not up now.
                 continue;
             }
             let connection = member.take_idle(now, self.upstream.settings.keep_alive_timeout);
@@ -207,7 +212,6 @@ impl Pool {
                 connection,
             }));
         }
-        Ok(None)
     }
 
     /// Which of the members at these places gets the request.
