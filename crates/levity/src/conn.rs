@@ -15,6 +15,7 @@ use crate::stall::Watch;
 use crate::steps::Steps;
 use crate::stream::Stream;
 use crate::timer::Timer;
+use crate::upstream::visit::Visit;
 use crate::worker::Worker;
 
 /// How long a refused client may go on sending before the connection is closed under it. Closing
@@ -42,6 +43,8 @@ pub struct Conn {
     pub inbox: Vec<u8>,
     /// Trips to the disk that found nothing.
     pub absences: Absences,
+    /// What the request in hand has met with at an upstream; gone when it has been logged.
+    pub visit: Option<Visit>,
     /// Bounds every wait for the client.
     pub timer: Rc<Timer>,
     /// When the last response ended, or else when the connection was accepted.
@@ -76,6 +79,7 @@ impl Conn {
             has_proxy_head: false,
             inbox: Vec::new(),
             absences: Absences::default(),
+            visit: None,
             timer,
             since: Instant::now(),
             is_new: true,
@@ -83,6 +87,13 @@ impl Conn {
             turn_bytes: 0,
             number,
             _place: place,
+        }
+    }
+
+    /// Notes what the request in hand met with at its upstream.
+    pub fn met(&mut self, note: impl FnOnce(&mut Visit)) {
+        if let Some(visit) = &mut self.visit {
+            note(visit);
         }
     }
 

@@ -28,6 +28,7 @@ use crate::stall::Step;
 use crate::steps::Steps;
 use crate::trip::Trips;
 use crate::upstream::handover;
+use crate::upstream::visit::Visit;
 use crate::worker::Worker;
 
 /// What becomes of the connection.
@@ -66,13 +67,13 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     };
     conn.absences = trips.absences;
     let response = finish(conn, request, place, response, &mut steps);
-    trips.tell_client(place, &steps);
+    trips.tell_client(place, &steps, conn.visit.as_ref());
     let mut close = response.close;
     let mut sent = send::send(conn, request, response, &mut trips).await;
     if let Some(error) = sent.unsent.take() {
         let failure = respond::error::of_io(&error);
         let failure = finish(conn, request, place, failure, &mut steps);
-        trips.tell_client(place, &steps);
+        trips.tell_client(place, &steps, conn.visit.as_ref());
         close = failure.close;
         sent = send::send(conn, request, failure, &mut trips).await;
     }
@@ -88,6 +89,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     steps.end(sent.ended);
     conn.response_ended(sent.ended);
     record(conn, request, &client, &steps, &sent, &trips);
+    conn.visit = None;
     after(conn, &sent, close).await
 }
 
@@ -417,6 +419,7 @@ fn record(
         end: sent.end,
         referer: request.header("referer").unwrap_or(b""),
         user_agent: request.header("user-agent").unwrap_or(b""),
+        visited: conn.visit.as_ref().map(Visit::told),
     };
     conn.worker.finished(&record);
     if matches!(sent.status, 200 | 206 | 304) {
@@ -446,6 +449,7 @@ pub fn record_refused(conn: &Conn, arrived: Instant, sent: &Sent) {
         end: sent.end,
         referer: b"",
         user_agent: b"",
+        visited: None,
     });
 }
 

@@ -30,6 +30,7 @@ use crate::upstream::answer::Answer;
 use crate::upstream::failure::Failure;
 use crate::upstream::sendfile::Afterwards;
 use crate::upstream::tunnel::Tunnel;
+use crate::upstream::visit::Visit;
 
 /// The smallest read from the page cache, for a client that takes little at a time.
 const WINDOW_BYTES_MIN: usize = 16 * 1024;
@@ -109,7 +110,7 @@ pub async fn send(
         .await;
     match &outcome {
         Err(Cut::Unreadable(error)) => tell(request, error),
-        Err(Cut::Broken(failure)) => tell_broken(&response.body, failure),
+        Err(Cut::Broken(failure)) => conn.met(|visit| visit.broke_off(failure)),
         _ => {}
     }
     let is_cut_off = matches!(
@@ -119,7 +120,8 @@ pub async fn send(
     if is_cut_off && !sender.untouched() {
         conn.stream.abort_on_close();
     }
-    let mut sent = sender.sent(response.status, source(&response.body, trips), outcome);
+    let source = source(&response.body, trips, conn.visit.as_ref());
+    let mut sent = sender.sent(response.status, source, outcome);
     sent.afterwards = response.afterwards.take();
     if let Body::Upstream { answer, .. } = &response.body {
         sent.unread = !answer.is_request_received();
@@ -159,21 +161,15 @@ fn tell(request: &Request, error: &io::Error) {
     diagnostics::say(format_args!("cannot read {path}: {error}"));
 }
 
-fn tell_broken(body: &Body, failure: &Failure) {
-    if let Body::Upstream { answer, .. } = body {
-        let backend = answer.backend().map(|backend| &**backend);
-        failure.tell(&answer.upstream().settings.name, backend);
-    }
-}
-
-fn source(body: &Body, trips: &Trips<'_>) -> Source {
+fn source(body: &Body, trips: &Trips<'_>, visit: Option<&Visit>) -> Source {
     match body {
         Body::Memory(..) | Body::File(_) | Body::Parts(_) if trips.count > 0 => Source::Disk,
         Body::Memory(..) => Source::Memory,
         Body::File(_) | Body::Parts(_) => Source::Cached,
-        Body::None | Body::Text(_) | Body::Page(_) | Body::Upstream { .. } | Body::Tunnel(_) => {
-            Source::None
-        }
+        Body::Upstream { .. } | Body::Tunnel(_) => Source::Upstream,
+        // An answer without a body is an application's too.
+        Body::None if visit.is_some_and(Visit::is_answered) => Source::Upstream,
+        Body::None | Body::Text(_) | Body::Page(_) => Source::None,
     }
 }
 

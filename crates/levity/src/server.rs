@@ -37,9 +37,9 @@ use crate::stats::{
     DeviceFigures, DiskFigures, EngineFigures, HistogramFigures, Stats, WorkerStats,
 };
 use crate::status::Status;
-use crate::upstream::Upstream;
 use crate::upstream::check::{self, Checks};
 use crate::upstream::sendfile::ahead::Store as Ahead;
+use crate::upstream::{self, Upstream};
 use crate::worker::Given;
 use crate::{accept::Socket, admin};
 
@@ -284,6 +284,7 @@ impl Server {
             watcher.clone(),
             &unwritten,
         ));
+        stats.set_upstreams(service.upstreams.clone());
         let watchdog = Watchdog::start(worker_stats.clone())?;
         let (workers, told): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::unbounded_channel()).unzip();
@@ -345,6 +346,9 @@ impl Server {
         }
         for note in &self.service.config.notes {
             say(format_args!("configuration: {note}"));
+        }
+        for upstream in &self.service.upstreams {
+            say(format_args!("{}", upstream::describe::line(upstream)));
         }
         let engine = self.disk.engine();
         say(format_args!("disk engine {engine}: {}", self.disk.reason()));
@@ -497,6 +501,10 @@ impl Server {
             self.replace_admin(admin);
         }
         self.status.set_roots(devices_of(&service));
+        self.status.stats().set_upstreams(service.upstreams.clone());
+        for line in upstream::describe::changes(&service.upstreams, &self.service.upstreams) {
+            say(format_args!("{line}"));
+        }
         self.checks = check::start(&service.upstreams);
         self.service = service;
         self.say_what_is_unwatched();

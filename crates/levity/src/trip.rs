@@ -22,6 +22,7 @@ use crate::resolve::WHOLE_BYTES;
 use crate::route::{Files, Place, Service};
 use crate::stats::{Ahead, WorkerStats};
 use crate::steps::{Steps, server_timing_metric};
+use crate::upstream::visit::Visit;
 use crate::worker::Worker;
 
 /// How soon a later chunk asks again for a place in a full queue.
@@ -160,10 +161,15 @@ impl<'a> Trips<'a> {
         (self.count > 0).then(engine)
     }
 
-    /// Has the client told how long the steps before sending took, where the place wants that.
-    pub fn tell_client(&mut self, place: Option<&Place>, steps: &Steps) {
+    /// Has the client told how long the steps before sending took, and the upstream, where the place wants
+    /// that.
+    pub fn tell_client(&mut self, place: Option<&Place>, steps: &Steps, visit: Option<&Visit>) {
         if place.is_some_and(|place| place.server_timing) {
-            self.steps = Some(steps.server_timing());
+            let mut metrics = steps.server_timing();
+            if let Some(time) = visit.and_then(Visit::total) {
+                server_timing_metric(&mut metrics, "upstream", time);
+            }
+            self.steps = Some(metrics);
         }
     }
 

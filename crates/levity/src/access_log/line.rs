@@ -17,7 +17,7 @@ use crate::steps::Times;
 /// Where the bytes of a response came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// From no file: an error, a redirect, an upstream.
+    /// From nowhere else: an error, a redirect, a listing.
     None,
     /// From the server's own cache of small bodies.
     Memory,
@@ -25,11 +25,19 @@ pub enum Source {
     Cached,
     /// From the disk, through an engine; also when only one chunk of many was.
     Disk,
+    /// From an application.
+    Upstream,
 }
 
 impl Source {
     /// Every source, in the order of the metric.
-    pub const ALL: [Self; 4] = [Self::None, Self::Memory, Self::Cached, Self::Disk];
+    pub const ALL: [Self; 5] = [
+        Self::None,
+        Self::Memory,
+        Self::Cached,
+        Self::Disk,
+        Self::Upstream,
+    ];
 
     /// The word in the log and on the metric.
     pub fn label(self) -> &'static str {
@@ -38,6 +46,7 @@ impl Source {
             Self::Memory => "memory",
             Self::Cached => "cached",
             Self::Disk => "disk",
+            Self::Upstream => "upstream",
         }
     }
 }
@@ -112,6 +121,29 @@ pub struct Record<'a> {
     pub referer: &'a [u8],
     /// The `User-Agent` field.
     pub user_agent: &'a [u8],
+    /// The upstream that was asked; none when none was.
+    pub visited: Option<Visited<'a>>,
+}
+
+/// What a request has met with at an upstream.
+#[derive(Debug, Clone, Copy)]
+pub struct Visited<'a> {
+    /// The name of the upstream.
+    pub upstream: &'a str,
+    /// The address that was asked last; none when there was no place at any.
+    pub backend: Option<&'a str>,
+    /// How often a backend was asked.
+    pub attempts: u32,
+    /// The connection of the last attempt had carried a request before.
+    pub is_reused: bool,
+    /// Waiting for a place at a backend, of all attempts.
+    pub queue: Duration,
+    /// Making the connection of the last attempt, where one was made.
+    pub connect: Option<Duration>,
+    /// From the beginning of the last attempt to the head of the answer.
+    pub first_byte: Option<Duration>,
+    /// Which side failed, and the error type of RFC 9209.
+    pub failure: Option<(&'a str, &'a str)>,
 }
 
 /// Where the time of a request went.
@@ -136,7 +168,8 @@ pub struct Timing<'a> {
 /// How a line is written: `log.format` and `log.timing`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Apache's combined format, then `bytes= dur= ttfb= io_wait= src= end=`.
+    /// Apache's combined format, then `bytes= dur= ttfb= io_wait= src= end=`; and behind these, where
+    /// an upstream was asked, `up= up_ttfb=`.
     Combined,
     /// One JSON object per line.
     Json {
@@ -239,6 +272,9 @@ impl Formatter {
         json_text(out, "end", record.end.label().as_bytes());
         json_text(out, "referer", record.referer);
         json_text(out, "user_agent", record.user_agent);
+        if let Some(visited) = &record.visited {
+            json_visited(out, visited);
+        }
     }
 }
 
@@ -293,6 +329,55 @@ fn timings(out: &mut Vec<u8>, record: &Record) {
     out.extend_from_slice(record.source.label().as_bytes());
     out.extend_from_slice(b" end=");
     out.extend_from_slice(record.end.label().as_bytes());
+    if let Some(visited) = &record.visited {
+        out.extend_from_slice(b" up=");
+        word(out, visited.upstream.as_bytes());
+        out.push(b'/');
+        word(out, visited.backend.unwrap_or("-").as_bytes());
+        out.extend_from_slice(b" up_ttfb=");
+        match visited.first_byte {
+            Some(time) => seconds(out, time),
+            None => out.push(b'-'),
+        }
+    }
+}
+
+/// As [`escaped`], and without a space: it ends what is not in quotes.
+fn word(out: &mut Vec<u8>, bytes: &[u8]) {
+    for (place, part) in bytes.split(|&byte| byte == b' ').enumerate() {
+        if place > 0 {
+            escape(out, b' ');
+        }
+        escaped(out, part);
+    }
+}
+
+fn json_visited(out: &mut Vec<u8>, visited: &Visited) {
+    json_key(out, "upstream");
+    out.push(b'{');
+    // The first key has no comma before it.
+    let start = out.len();
+    json_text(out, "name", visited.upstream.as_bytes());
+    out.remove(start);
+    match visited.backend {
+        Some(backend) => json_text(out, "backend", backend.as_bytes()),
+        None => json_null(out, "backend"),
+    }
+    json_number(out, "attempts", visited.attempts.into());
+    json_key(out, "reused");
+    out.extend_from_slice(if visited.is_reused { b"true" } else { b"false" });
+    json_seconds(out, "queue", visited.queue);
+    for (key, time) in [("connect", visited.connect), ("ttfb", visited.first_byte)] {
+        match time {
+            Some(time) => json_seconds(out, key, time),
+            None => json_null(out, key),
+        }
+    }
+    if let Some((side, error)) = visited.failure {
+        json_text(out, "failed", side.as_bytes());
+        json_text(out, "error", error.as_bytes());
+    }
+    out.push(b'}');
 }
 
 fn json_timing(out: &mut Vec<u8>, timing: &Timing) {
@@ -569,6 +654,7 @@ pub(super) mod tests {
             end: End::Complete,
             referer: b"",
             user_agent: b"curl/8.14.1",
+            visited: None,
         }
     }
 
@@ -679,6 +765,62 @@ pub(super) mod tests {
         assert_eq!(via(None).get("via"), Some(&serde_json::Value::Null));
     }
 
+    fn visited() -> Visited<'static> {
+        Visited {
+            upstream: "app",
+            backend: Some("127.0.0.1:3000"),
+            attempts: 2,
+            is_reused: false,
+            queue: Duration::from_micros(7),
+            connect: Some(Duration::from_micros(45)),
+            first_byte: Some(Duration::from_millis(3)),
+            failure: None,
+        }
+    }
+
+    fn of_upstream(visited: Visited<'static>) -> Record<'static> {
+        Record {
+            source: Source::Upstream,
+            visited: Some(visited),
+            ..record()
+        }
+    }
+
+    #[test]
+    fn lines_of_requests_that_went_to_an_upstream() {
+        let answered = of_upstream(visited());
+        let line_of = line(Format::Combined, &answered);
+        let end = " src=upstream end=complete up=app/127.0.0.1:3000 up_ttfb=0.003000\n";
+        assert!(line_of.ends_with(end), "{line_of}");
+        let line_of = line(Format::Json { timing: false }, &answered);
+        let end = ",\"upstream\":{\"name\":\"app\",\"backend\":\"127.0.0.1:3000\",\"attempts\":2,\
+                   \"reused\":false,\"queue\":0.000007,\"connect\":0.000045,\"ttfb\":0.003000}}\n";
+        assert!(line_of.ends_with(end), "{line_of}");
+
+        let failed = of_upstream(Visited {
+            backend: None,
+            connect: None,
+            first_byte: None,
+            failure: Some(("own", "connection_limit_reached")),
+            ..visited()
+        });
+        let line_of = line(Format::Combined, &failed);
+        assert!(line_of.ends_with(" up=app/- up_ttfb=-\n"), "{line_of}");
+        let upstream = &json(&failed)["upstream"];
+        assert_eq!(upstream["failed"], "own");
+        assert_eq!(upstream["error"], "connection_limit_reached");
+        assert!(upstream["backend"].is_null() && upstream["connect"].is_null());
+        let spaced = of_upstream(Visited {
+            backend: Some("unix:/a b"),
+            ..visited()
+        });
+        let line_of = line(Format::Combined, &spaced);
+        assert!(
+            line_of.contains(" up=app/unix:/a\\x20b up_ttfb="),
+            "{line_of}"
+        );
+    }
+
     #[test]
     fn json_line_with_timing() {
         use crate::chunks::Trip;
@@ -773,10 +915,16 @@ pub(super) mod tests {
         let by_proxy = Record {
             timing,
             via: None,
-            ..record()
+            ..of_upstream(Visited {
+                failure: Some(("backend", "connection_refused")),
+                ..visited()
+            })
         };
         let line = line(format, &by_proxy);
         assert_eq!(keys(&line), documented("JSON"));
+        let (_, upstream) = line.split_once("\"upstream\":{").expect("the key");
+        let (upstream, _) = upstream.split_once('}').expect("its end");
+        assert_eq!(keys(&format!("{{{upstream}")), documented("Upstreams"));
         let (_, timing) = line.split_once("\"timing_us\":").expect("the key");
         let (timing, _) = timing.split_once('}').expect("its end");
         assert_eq!(keys(timing), documented("Timing"));

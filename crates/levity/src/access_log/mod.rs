@@ -8,6 +8,6 @@ mod line;
 mod output;
 mod writer;
 
-pub use line::{End, Format, Record, Source, Timing};
+pub use line::{End, Format, Record, Source, Timing, Visited};
 pub(crate) use output::write_all;
 pub use writer::{Log, Target, Writer};

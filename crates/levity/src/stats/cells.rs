@@ -25,6 +25,33 @@ impl Counter {
     }
 }
 
+/// A number that goes up and down. It is kept as what went up and what came down, so that both only grow.
+#[derive(Debug, Default)]
+pub(super) struct Gauge {
+    ups: Counter,
+    downs: Counter,
+}
+
+impl Gauge {
+    pub(super) fn up(&self, by: u64) {
+        self.ups.add(by);
+    }
+
+    pub(super) fn down(&self, by: u64) {
+        self.downs.add(by);
+    }
+
+    /// Of several. What came down is read first, so that what comes and goes in between cannot make the
+    /// difference negative.
+    pub(super) fn sum<'g>(gauges: impl Iterator<Item = &'g Self>) -> u64 {
+        let now = gauges.map(|gauge| {
+            let downs = gauge.downs.get();
+            gauge.ups.get().saturating_sub(downs)
+        });
+        now.sum()
+    }
+}
+
 /// Durations counted in buckets.
 #[derive(Debug)]
 pub(super) struct Histogram {

@@ -7,6 +7,7 @@ use levity_disk::watch::WatchStats;
 
 use super::cells::{Counter, Histogram, HistogramFigures};
 use super::text::Samples;
+use super::upstream::{BackendFigures, OUTCOMES, UpstreamFigures};
 use super::worker::WorkerStats;
 use super::{Ahead, DeviceFigures, DiskFigures, EngineFigures, Stats};
 use crate::access_log::{End, Source};
@@ -48,6 +49,7 @@ pub(super) struct Scrape<'a> {
     pub(super) stats: &'a Stats,
     pub(super) disk: Option<DiskFigures>,
     pub(super) watch: Option<WatchStats>,
+    pub(super) upstreams: Vec<UpstreamFigures>,
 }
 
 impl Scrape<'_> {
@@ -74,6 +76,31 @@ impl Scrape<'_> {
         for engine in self.disk.iter().flat_map(|disk| &disk.engines) {
             give(engine, &[("engine", engine.name)]);
         }
+    }
+
+    /// Calls `give` with each upstream and its label.
+    fn each_upstream(&self, mut give: impl FnMut(&UpstreamFigures, &[(&str, &str)])) {
+        for figures in &self.upstreams {
+            give(figures, &[("upstream", &figures.upstream.settings.name)]);
+        }
+    }
+
+    /// Calls `give` with each backend and its labels, behind which there is room for one more.
+    fn each_backend(&self, mut give: impl FnMut(&BackendFigures, [(&'static str, &str); 2])) {
+        for figures in &self.upstreams {
+            let name = &figures.upstream.settings.name;
+            for backend in &figures.backends {
+                let labels = [
+                    ("upstream", name.as_str()),
+                    ("backend", &backend.backend.name),
+                ];
+                give(backend, labels);
+            }
+        }
+    }
+
+    fn backend_values(&self, samples: &mut Samples, value: impl Fn(&BackendFigures) -> u64) {
+        self.each_backend(|backend, labels| samples.value(&labels, value(backend)));
     }
 
     fn each_device(&self, samples: &mut Samples, value: impl Fn(&DeviceFigures) -> u64) {
@@ -145,6 +172,27 @@ fn watch(scrape: &Scrape, samples: &mut Samples, value: impl Fn(&WatchStats) -> 
         .for_each(|watch| samples.value(&[], value(watch)));
 }
 
+fn outcomes(scrape: &Scrape, samples: &mut Samples) {
+    scrape.each_backend(|backend, [upstream, name]| {
+        for (outcome, count) in OUTCOMES.iter().zip(backend.outcomes) {
+            // What has never happened needs no series; but a rate of answers is always asked for.
+            if count > 0 || *outcome == OUTCOMES[0] {
+                samples.value(&[upstream, name, ("outcome", outcome)], count);
+            }
+        }
+    });
+}
+
+fn backends_up(scrape: &Scrape, samples: &mut Samples) {
+    scrape.each_backend(|backend, [upstream, name]| {
+        let backend = &backend.backend;
+        let witnesses = [("requests", backend.is_in()), ("checks", backend.is_well())];
+        for (by, up) in witnesses {
+            samples.value(&[upstream, name, ("by", by)], u8::from(up));
+        }
+    });
+}
+
 fn log_dropped(scrape: &Scrape, samples: &mut Samples) {
     samples.value(&[("log", "access")], scrape.stats.access_log_dropped());
     samples.value(&[("log", "diagnostics")], diagnostics::dropped());
@@ -180,7 +228,7 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "responses",
         labels: &["source"],
-        help: "Responses by where their bytes came from: memory (own cache), cached (page cache, read by the loop), disk (an engine), - (no file).",
+        help: "Responses by where their bytes came from: memory (own cache), cached (page cache, read by the loop), disk (an engine), upstream (an application), - (none of these).",
         grows: "When `disk` grows faster than `cached`, the content that is in demand no longer fits in RAM: add memory, spread the \
                 content over machines, or check that a scan is not passing through.",
         samples: sources,
@@ -533,6 +581,137 @@ pub(super) const METRICS: &[Metric] = &[
         samples: |scrape, samples| {
             samples.value(&[], scrape.sum(|worker| worker.absence_waits.get()));
         },
+    },
+    Metric {
+        name: "levity_upstream_requests_total",
+        kind: Kind::Counter,
+        unit: "requests",
+        labels: &["upstream", "backend", "outcome"],
+        help: "Requests that a backend was asked, by what came of it: answered (the head of an answer came), or the error type of RFC 9209. A request that is tried again counts each time; an idle connection that turns out to be closed counts as connection_terminated or http_response_incomplete.",
+        grows: "Load, when it is `answered`. `connection_refused`: nothing listens there. `connection_timeout` and `http_response_timeout`: the backend is overloaded or hangs; compare with levity_upstream_time_to_first_byte_seconds. `connection_terminated` without errors for clients: the backend closes idle connections sooner than `keep_alive_timeout`. `http_request_error`: clients that left or sent what is no body.",
+        samples: outcomes,
+    },
+    Metric {
+        name: "levity_upstream_broken_answers_total",
+        kind: Kind::Counter,
+        unit: "answers",
+        labels: &["upstream", "backend"],
+        help: "Answers that a backend began and did not complete; the client saw its connection end early.",
+        grows: "The application crashes or is restarted while it answers, or sends nothing for `idle_timeout`. Its own log says why.",
+        samples: |scrape, samples| scrape.backend_values(samples, |backend| backend.broken),
+    },
+    Metric {
+        name: "levity_upstream_retries_total",
+        kind: Kind::Counter,
+        unit: "attempts",
+        labels: &["upstream"],
+        help: "Attempts to have a request answered beyond its first.",
+        grows: "Backends fail, and clients do not see it yet: levity_upstream_requests_total tells which and how.",
+        samples: |scrape, samples| {
+            scrape.each_upstream(|upstream, labels| samples.value(labels, upstream.retries));
+        },
+    },
+    Metric {
+        name: "levity_upstream_connections",
+        kind: Kind::Gauge,
+        unit: "connections",
+        labels: &["upstream", "backend", "state"],
+        help: "Connections to a backend now, of all workers: in_use (with a request, or being made) and idle.",
+        grows: "`in_use` near `connections`: the backend is the bottleneck, or too few connections are allowed. It does not say which: compare the processor time of the backend.",
+        samples: |scrape, samples| {
+            scrape.each_backend(|backend, [upstream, name]| {
+                for (state, count) in [("in_use", backend.in_use), ("idle", backend.idle)] {
+                    samples.value(&[upstream, name, ("state", state)], count);
+                }
+            });
+        },
+    },
+    Metric {
+        name: "levity_upstream_connections_made_total",
+        kind: Kind::Counter,
+        unit: "connections",
+        labels: &["upstream", "backend"],
+        help: "Connections made to a backend.",
+        grows: "As fast as requests: nothing is reused. Raise `keep_alive`, and let the backend keep connections open.",
+        samples: |scrape, samples| scrape.backend_values(samples, |backend| backend.made),
+    },
+    Metric {
+        name: "levity_upstream_connections_reused_total",
+        kind: Kind::Counter,
+        unit: "requests",
+        labels: &["upstream", "backend"],
+        help: "Requests that were given a connection which had carried one before.",
+        grows: "Load, well served: each of them has saved the time to connect.",
+        samples: |scrape, samples| scrape.backend_values(samples, |backend| backend.reused),
+    },
+    Metric {
+        name: "levity_upstream_queue",
+        kind: Kind::Gauge,
+        unit: "requests",
+        labels: &["upstream"],
+        help: "Requests that wait for a connection now, of all workers.",
+        grows: "Backends have as many requests as `connections` allows and do not keep up: add backends, or raise `connections` if they could do more at once.",
+        samples: |scrape, samples| {
+            scrape.each_upstream(|upstream, labels| samples.value(labels, upstream.queue));
+        },
+    },
+    Metric {
+        name: "levity_upstream_queue_refused_total",
+        kind: Kind::Counter,
+        unit: "requests",
+        labels: &["upstream", "reason"],
+        help: "Requests answered 503 because no connection was to be had: full (as many waited as `queue` allows) or timeout (none became free within `queue_timeout`).",
+        grows: "The upstream is overloaded. A longer queue only makes more clients wait longer: add backends.",
+        samples: |scrape, samples| {
+            scrape.each_upstream(|figures, labels| {
+                let refused = [
+                    ("full", figures.queue_full),
+                    ("timeout", figures.queue_timeouts),
+                ];
+                for (reason, count) in refused {
+                    samples.value(&[labels[0], ("reason", reason)], count);
+                }
+            });
+        },
+    },
+    Metric {
+        name: "levity_upstream_time_to_first_byte_seconds",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &["upstream"],
+        help: "From the moment that a request has its place at a backend to the head of the answer; connecting is included, waiting in the queue is not.",
+        grows: "The application is slow. With levity_upstream_connections_made_total growing as fast, connecting may be what is slow: the access log tells them apart.",
+        samples: |scrape, samples| {
+            scrape
+                .each_upstream(|upstream, labels| samples.histogram(labels, &upstream.first_byte));
+        },
+    },
+    Metric {
+        name: "levity_upstream_backend_up",
+        kind: Kind::Gauge,
+        unit: "1 or 0",
+        labels: &["upstream", "backend", "by"],
+        help: "Whether a backend may get requests, by witness: requests (0 while it is left alone after failures, and until a request has shown that it is back) and checks (0 while they find it down; 1 without checks). Both must say so.",
+        grows: "It falls, rather: standard error says why, and so does /status.",
+        samples: backends_up,
+    },
+    Metric {
+        name: "levity_upstream_sent_bytes_total",
+        kind: Kind::Counter,
+        unit: "bytes",
+        labels: &["upstream", "backend"],
+        help: "Bytes that a backend took, heads and frames of the protocol included.",
+        grows: "Uploads.",
+        samples: |scrape, samples| scrape.backend_values(samples, |backend| backend.sent_bytes),
+    },
+    Metric {
+        name: "levity_upstream_received_bytes_total",
+        kind: Kind::Counter,
+        unit: "bytes",
+        labels: &["upstream", "backend"],
+        help: "Bytes that came from a backend, heads and frames of the protocol included.",
+        grows: "Downloads through the application. Large files cost less when it names them with X-Sendfile.",
+        samples: |scrape, samples| scrape.backend_values(samples, |backend| backend.received_bytes),
     },
     Metric {
         name: "levity_log_dropped_total",

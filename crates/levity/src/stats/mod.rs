@@ -4,6 +4,7 @@ mod cells;
 mod docs;
 mod metrics;
 mod text;
+pub mod upstream;
 mod worker;
 
 use std::fmt;
@@ -11,14 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
 use levity_disk::watch::WatchStats;
 
 pub use cells::HistogramFigures;
 pub use docs::markdown;
 pub use worker::{Ahead, WorkerFigures, WorkerStats};
 
+use crate::upstream::Upstream;
 use metrics::{METRICS, Scrape};
 use text::Samples;
+use upstream::UpstreamFigures;
 
 /// What the disk side counts, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,6 +112,8 @@ pub struct Stats {
     disk: Option<DiskSource>,
     watch: Option<WatchSource>,
     log_unwritten: Option<Arc<AtomicU64>>,
+    /// Those of the configuration.
+    upstreams: ArcSwap<Vec<Arc<Upstream>>>,
 }
 
 impl Stats {
@@ -119,7 +125,20 @@ impl Stats {
             disk: None,
             watch: None,
             log_unwritten: None,
+            upstreams: ArcSwap::default(),
         }
+    }
+
+    /// These are asked from now on.
+    pub fn set_upstreams(&self, upstreams: Vec<Arc<Upstream>>) {
+        self.upstreams.store(Arc::new(upstreams));
+    }
+
+    /// What has been counted of each upstream, in the order of the file. Does not block.
+    pub fn upstreams(&self) -> Vec<UpstreamFigures> {
+        let upstreams = self.upstreams.load();
+        let of = |upstream| UpstreamFigures::of(upstream, &self.workers);
+        upstreams.iter().map(of).collect()
     }
 
     /// Adds the disk; without it there are no disk metrics.
@@ -174,6 +193,7 @@ impl Stats {
             stats: self,
             disk: self.disk(),
             watch: self.watch.as_ref().and_then(|watch| watch()),
+            upstreams: self.upstreams(),
         };
         for metric in METRICS {
             Samples::family(out, metric, |samples| (metric.samples)(&scrape, samples));
@@ -201,6 +221,7 @@ mod tests {
     use crate::access_log::{End, Record, Source, Timing};
     use crate::stall::Step;
     use crate::steps::Times;
+    use crate::upstream::tests::settings;
     use std::collections::{BTreeMap, BTreeSet};
 
     fn record(status: u16, source: Source) -> Record<'static> {
@@ -225,6 +246,7 @@ mod tests {
             end: End::Complete,
             referer: b"",
             user_agent: b"",
+            visited: None,
         }
     }
 
@@ -277,6 +299,24 @@ mod tests {
         }
     }
 
+    fn asked(cells: &upstream::UpstreamCells, backend: u64) {
+        cells.retried();
+        cells.queue_was_full();
+        cells.queue_timed_out();
+        cells.answered_in(Duration::from_millis(3));
+        let backend = cells.backend(backend);
+        backend.answered();
+        backend.failed("http_response_timeout");
+        backend.broke_off();
+        backend.made();
+        backend.taken();
+        backend.idle_more(3);
+        backend.idle_less(1);
+        backend.reused();
+        backend.sent(100);
+        backend.received(200);
+    }
+
     /// Two workers that have seen a little of everything.
     fn stats() -> Stats {
         let workers = [0, 1].map(|worker| Arc::new(WorkerStats::new(worker)));
@@ -299,7 +339,14 @@ mod tests {
         workers[1].stalled(Duration::from_millis(2));
         workers[1].hogged(Duration::from_millis(6));
         workers[1].preempted(Duration::from_millis(1));
-        Stats::new(workers.into())
+        let upstream = Upstream::new(settings(&["127.0.0.1:1"])).expect("upstream");
+        let backend = upstream.backends()[0].id;
+        for worker in &workers {
+            asked(&worker.upstreams.of("app"), backend);
+        }
+        let stats = Stats::new(workers.into());
+        stats.set_upstreams(vec![Arc::new(upstream)]);
+        stats
             .with_disk(disk)
             .with_watch(|| {
                 Some(WatchStats {
@@ -417,6 +464,22 @@ mod tests {
             "levity_watch_events_total 20",
             "levity_watch_overflows_total 1",
             "levity_watch_refused_total 2",
+            "levity_upstream_requests_total{upstream=\"app\",backend=\"127.0.0.1:1\",outcome=\"answered\"} 2",
+            "levity_upstream_requests_total{upstream=\"app\",backend=\"127.0.0.1:1\",outcome=\"http_response_timeout\"} 2",
+            "levity_upstream_broken_answers_total{upstream=\"app\",backend=\"127.0.0.1:1\"} 2",
+            "levity_upstream_retries_total{upstream=\"app\"} 2",
+            "levity_upstream_connections{upstream=\"app\",backend=\"127.0.0.1:1\",state=\"in_use\"} 2",
+            "levity_upstream_connections{upstream=\"app\",backend=\"127.0.0.1:1\",state=\"idle\"} 4",
+            "levity_upstream_connections_made_total{upstream=\"app\",backend=\"127.0.0.1:1\"} 2",
+            "levity_upstream_connections_reused_total{upstream=\"app\",backend=\"127.0.0.1:1\"} 2",
+            "levity_upstream_queue{upstream=\"app\"} 0",
+            "levity_upstream_queue_refused_total{upstream=\"app\",reason=\"full\"} 2",
+            "levity_upstream_queue_refused_total{upstream=\"app\",reason=\"timeout\"} 2",
+            "levity_upstream_time_to_first_byte_seconds_count{upstream=\"app\"} 2",
+            "levity_upstream_backend_up{upstream=\"app\",backend=\"127.0.0.1:1\",by=\"requests\"} 1",
+            "levity_upstream_backend_up{upstream=\"app\",backend=\"127.0.0.1:1\",by=\"checks\"} 1",
+            "levity_upstream_sent_bytes_total{upstream=\"app\",backend=\"127.0.0.1:1\"} 200",
+            "levity_upstream_received_bytes_total{upstream=\"app\",backend=\"127.0.0.1:1\"} 400",
         ] {
             assert!(
                 out.lines().any(|found| found == line),

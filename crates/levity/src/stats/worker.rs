@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::cells::{Counter, Fourfold, Histogram, HistogramFigures};
+use super::upstream::Register;
 use crate::access_log::{End, Record, Source};
 use crate::stall::{Pulse, Step};
 
@@ -77,6 +78,8 @@ pub struct WorkerStats {
     pub(super) hog: Histogram,
     pub(super) preempted: Histogram,
     pub(super) run_queue_wait_ns: Counter,
+    /// The upstreams that it asks.
+    pub upstreams: Register,
 }
 
 impl WorkerStats {
@@ -108,6 +111,7 @@ impl WorkerStats {
             hog: Histogram::new(POLL_BOUNDS_US),
             preempted: Histogram::new(POLL_BOUNDS_US),
             run_queue_wait_ns: Counter::default(),
+            upstreams: Register::default(),
         }
     }
 

@@ -9,6 +9,7 @@ mod mounts;
 mod page;
 mod shown;
 mod text;
+mod upstreams;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -97,6 +98,7 @@ impl Status {
             "requests": requests(&workers),
             "sent_bytes": sum(&workers, |worker| worker.sent_bytes),
             "io": disk.as_ref().map(|disk| io(disk, &workers)),
+            "upstreams": self.upstreams(),
             "devices": disk.map(|disk| self.devices(&disk.devices, &history)),
             "workers": workers.iter().map(worker).collect::<Vec<_>>(),
             "files": files,
@@ -115,6 +117,15 @@ impl Status {
     fn workers(&self) -> Vec<WorkerFigures> {
         let workers = self.stats.workers().iter();
         workers.map(|worker| worker.figures()).collect()
+    }
+
+    fn upstreams(&self) -> Vec<Value> {
+        let (workers, now) = (self.stats.workers().len(), Instant::now());
+        let figures = self.stats.upstreams();
+        let told = figures
+            .iter()
+            .map(|one| upstreams::upstream(one, workers, now));
+        told.collect()
     }
 
     fn connections(&self, workers: &[WorkerFigures]) -> Value {

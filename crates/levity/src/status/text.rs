@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 /// Parts of the whole, in the order in which a person reads them.
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "version",
     "start_time_seconds",
     "time_seconds",
@@ -13,6 +13,7 @@ const PARTS: [&str; 10] = [
     "connections",
     "requests",
     "sent_bytes",
+    "upstreams",
     "io",
     "devices",
     "workers",
@@ -64,7 +65,7 @@ fn hyphens(key: &str) -> String {
 
 /// How a member of a list is called.
 fn name(member: &Value, number: usize) -> String {
-    let keys = ["device", "engine", "worker"].into_iter();
+    let keys = ["device", "engine", "worker", "upstream", "backend"].into_iter();
     match keys.map(|key| &member[key]).find(|name| !name.is_null()) {
         Some(Value::String(name)) => name.clone(),
         Some(name) => name.to_string(),
@@ -84,6 +85,7 @@ mod tests {
             "version": "1.0", "start_time_seconds": 1, "time_seconds": 2.5, "uptime_seconds": 1.5,
             "connections": { "accept_pauses": 3 },
             "requests": {}, "sent_bytes": 7,
+            "upstreams": [{ "upstream": "app", "backends": [{ "backend": "127.0.0.1:3000", "idle": 2 }] }],
             "io": { "engine": "threads", "engines": [{ "engine": "threads", "async_read": 1261 }] },
             "devices": [{ "device": "8:1", "mount": null, "history": [1, 2] }],
             "workers": [{ "worker": 0, "open": 2 }],
@@ -97,6 +99,9 @@ mod tests {
              server.uptime-seconds: 1.5\n\
              server.connections.accept-pauses: 3\n\
              server.sent-bytes: 7\n\
+             server.upstreams.app.backends.127.0.0.1:3000.backend: 127.0.0.1:3000\n\
+             server.upstreams.app.backends.127.0.0.1:3000.idle: 2\n\
+             server.upstreams.app.upstream: app\n\
              server.io.engine: threads\n\
              server.io.threads.async-read: 1261\n\
              server.io.threads.engine: threads\n\

@@ -34,9 +34,19 @@ pub(super) struct Request {
     pub(super) source: String,
     /// The engine that was asked; empty when none was.
     pub(super) engine: String,
+    /// None of what no upstream was asked for; and of lines from before there were any.
+    pub(super) upstream: Option<Upstream>,
     pub(super) timing: Option<Timing>,
     pub(super) chunks: Vec<Chunk>,
     pub(super) chunks_omitted: u64,
+}
+
+/// `upstream` of a line.
+#[derive(Debug, Default)]
+pub(super) struct Upstream {
+    pub(super) queue_us: f64,
+    /// None without an answer.
+    pub(super) ttfb_us: Option<f64>,
 }
 
 /// `timing_us` of a line, and `trips` beside it.
@@ -148,6 +158,7 @@ fn request(line: &[u8]) -> Result<Request, Trouble> {
         bytes: count(&value["bytes"]).ok_or(Trouble::Key("bytes"))?,
         source: word(&value["src"]).ok_or(Trouble::Key("src"))?,
         engine: word(&value["engine"]).unwrap_or_default(),
+        upstream: upstream(&value["upstream"])?,
         timing: timing(&value)?,
         chunks: chunks(&value["chunks_us"])?,
         chunks_omitted: count(&value["chunks_omitted"]).unwrap_or(0),
@@ -183,6 +194,18 @@ fn time(value: &Value) -> Option<f64> {
 fn seconds_in_us(value: &Value, key: &'static str) -> Result<f64, Trouble> {
     let us = value[key].as_f64().map(|seconds| seconds * 1e6);
     us.and_then(time_us).ok_or(Trouble::Key(key))
+}
+
+fn upstream(object: &Value) -> Result<Option<Upstream>, Trouble> {
+    if object.is_null() {
+        return Ok(None);
+    }
+    let of = |key| seconds_in_us(object, key).map_err(|_| Trouble::Key("upstream"));
+    let ttfb_us = (!object["ttfb"].is_null()).then(|| of("ttfb"));
+    Ok(Some(Upstream {
+        queue_us: of("queue")?,
+        ttfb_us: ttfb_us.transpose()?,
+    }))
 }
 
 fn timing(value: &Value) -> Result<Option<Timing>, Trouble> {
@@ -290,6 +313,31 @@ mod tests {
             serde_json::json!([[3, 2, 1, 4, 5, 0]]),
         ] {
             assert!(super::chunks(&wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn lines_tell_of_upstreams_or_do_not() {
+        let line = |rest: &str| {
+            let start = r#"{"time":"2026-11-20T19:42:07.000042Z","dur":0.5,"ttfb":0.25,"io_wait":0,"bytes":7,"src":"-""#;
+            request(format!("{start}{rest}}}").as_bytes())
+        };
+        assert!(line("").expect("a line").upstream.is_none());
+        let of = |object: &str| line(&format!(r#","upstream":{object}"#));
+        let answered = of(r#"{"name":"app","queue":0.001,"ttfb":0.2}"#).expect("a line");
+        let answered = answered.upstream.expect("an upstream");
+        assert_eq!(
+            (answered.queue_us, answered.ttfb_us),
+            (1_000.0, Some(200_000.0))
+        );
+        let failed = of(r#"{"name":"app","queue":0,"ttfb":null}"#).expect("a line");
+        assert_eq!(failed.upstream.expect("an upstream").ttfb_us, None);
+        for odd in [
+            "3",
+            r#"{"queue":-1,"ttfb":null}"#,
+            r#"{"queue":0,"ttfb":"x"}"#,
+        ] {
+            assert_eq!(of(odd).err(), Some(Trouble::Key("upstream")), "{odd}");
         }
     }
 

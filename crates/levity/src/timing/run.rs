@@ -82,6 +82,10 @@ pub(super) struct Run {
     pub(super) requests: Spread,
     pub(super) ttfb: Spread,
     pub(super) io_wait: Spread,
+    /// Of requests that went to an upstream: waiting for a place at a backend.
+    pub(super) upstream_queue: Spread,
+    /// From there to the head of the answer.
+    pub(super) upstream: Spread,
     /// In the order of [`Step::TIMED`].
     pub(super) steps: [Spread; Step::TIMED.len()],
     /// Of requests that made trips.
@@ -131,6 +135,13 @@ impl Run {
         self.requests.add(request.duration_us);
         self.ttfb.add(request.ttfb_us);
         self.io_wait.add(request.io_wait_us);
+        if let Some(upstream) = &request.upstream {
+            self.upstream_queue.add(upstream.queue_us);
+            upstream
+                .ttfb_us
+                .into_iter()
+                .for_each(|us| self.upstream.add(us));
+        }
         self.add_kind(request);
         if let Some(timing) = &request.timing {
             self.timed += 1;

@@ -34,6 +34,8 @@ fn rows(run: &Run) -> Vec<Row<'_>> {
         row("disk read", &run.read),
         row("hand-over", &run.handover),
         row("write", &run.write),
+        row("upst. queue", &run.upstream_queue),
+        row("upstream", &run.upstream),
         row("io_wait", &run.io_wait),
         row("ttfb", &run.ttfb),
     ]);

@@ -17,6 +17,8 @@ pub(super) enum Part {
     Handover,
     /// Giving bytes to clients.
     Write,
+    /// Waiting for an upstream.
+    Upstream,
     /// Everything else.
     Server,
 }
@@ -30,6 +32,7 @@ impl Part {
             Self::Disk => "disk",
             Self::Handover => "handover",
             Self::Write => "write",
+            Self::Upstream => "upstream",
             Self::Server => "server",
         }
     }
@@ -59,8 +62,13 @@ pub(super) fn verdict(run: &Run) -> Verdict {
 fn dominant(run: &Run) -> (Part, f64) {
     let total = run.requests.total_us();
     let disk = run.io_wait.total_us();
+    let upstream = run.upstream_queue.total_us() + run.upstream.total_us();
     if run.timed == 0 {
-        let parts = [(Part::Disk, disk), (Part::Server, total - disk)];
+        let parts = [
+            (Part::Disk, disk),
+            (Part::Upstream, upstream),
+            (Part::Server, total - disk - upstream),
+        ];
         return largest(&parts);
     }
     let (queue, read) = (run.queue.total_us(), run.read.total_us());
@@ -70,7 +78,8 @@ fn dominant(run: &Run) -> (Part, f64) {
         (Part::Read, read),
         (Part::Handover, run.handover.total_us()),
         (Part::Write, write),
-        (Part::Server, total - disk - write),
+        (Part::Upstream, upstream),
+        (Part::Server, total - disk - write - upstream),
     ])
 }
 
@@ -100,6 +109,11 @@ fn sentence(run: &Run, part: Part, share: f64) -> String {
         (Part::Write, _) => format!(
             "Giving bytes to clients dominates: {percent:.0} % of the time, waiting for them included. The disk is not the \
              limit; the network or slow clients are."
+        ),
+        (Part::Upstream, _) => format!(
+            "Waiting for upstreams dominates: {percent:.0} % of the time, {:.0} % in their queues. Those are long where `connections` \
+             are few or backends are; otherwise the applications are slow. The key `upstream` of each line says which.",
+            run.upstream_queue.total_us() / run.requests.total_us().max(1e-3) * 100.0
         ),
         (Part::Server, _) if run.timed == 0 => format!(
             "The disk does not dominate: {:.0} % of the time was spent waiting for it. What the rest was the log does not tell: \
@@ -172,7 +186,7 @@ fn too_many(part: Part, percent: f64, enough: &Level, busiest: &Level) -> String
 
 #[cfg(test)]
 mod tests {
-    use super::super::lines::{Request, Timing};
+    use super::super::lines::{Request, Timing, Upstream};
     use super::super::readers::tests::reads;
     use super::*;
 
@@ -227,6 +241,26 @@ mod tests {
         let sentence = verdict(&run).sentence;
         assert!(sentence.contains("Reading itself"), "{sentence}");
         assert!(sentence.contains("A higher `disk.depth` may"), "{sentence}");
+    }
+
+    #[test]
+    fn upstreams_can_dominate_with_and_without_timing() {
+        for timing in [None, Some(Timing::default())] {
+            let mut run = Run::default();
+            run.add(&Request {
+                duration_us: 1_000.0,
+                upstream: Some(Upstream {
+                    queue_us: 200.0,
+                    ttfb_us: Some(700.0),
+                }),
+                timing,
+                ..Request::default()
+            });
+            let verdict = verdict(&run);
+            assert_eq!(verdict.part, Part::Upstream);
+            let sentence = verdict.sentence;
+            assert!(sentence.contains("90 % of the time, 20 % in"), "{sentence}");
+        }
     }
 
     #[test]

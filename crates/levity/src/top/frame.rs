@@ -1,11 +1,14 @@
 //! One frame of `levity top`: lines of text from the figures, and rates from two of them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::status::is_plain;
 
 /// Files that are shown of each list.
 const FILES_MAX: usize = 10;
+
+/// Characters of the reason why a backend is not up.
+const REASON_CHARS_MAX: usize = 60;
 
 /// Characters of one figure. No path is longer as the server writes it, and wider columns cannot be made.
 const FIGURE_CHARS_MAX: usize = 4 * 4096;
@@ -33,6 +36,7 @@ pub fn frame(now: &Value, before: Option<&Value>, address: &str) -> Vec<Line> {
     let before = before.filter(|before| before[key] == now[key]);
     let view = View { now, before };
     let mut lines = view.head(address);
+    lines.extend(view.upstreams());
     lines.extend(view.devices());
     lines.extend(view.workers());
     lines.extend(view.files());
@@ -128,6 +132,52 @@ impl View<'_> {
             )));
         }
         lines
+    }
+
+    /// Each backend, and who waits for one.
+    fn upstreams(&self) -> Vec<Line> {
+        let heads = [
+            "upstream", "backend", "state", "in use", "idle", "answers", "failed", "failures",
+            "received",
+        ];
+        let all = list(&self.now["upstreams"]);
+        let backends = all.iter().flat_map(|upstream| {
+            let backends = list(&upstream["backends"]).iter();
+            backends.map(move |backend| json!({ "upstream": upstream["upstream"], "of": backend }))
+        });
+        let backends: Vec<_> = backends.collect();
+        let row = |row: &Value| {
+            let (upstream, backend) = (&row["upstream"], &row["of"]);
+            let rate = |key| self.rate_of_backend(upstream, backend, key);
+            [
+                text(upstream),
+                text(&backend["backend"]),
+                state(backend),
+                format!(
+                    "{}/{}",
+                    count(&backend["in_use"]),
+                    count(&backend["connections_max"])
+                ),
+                count(&backend["idle"]),
+                per_second(rate("answered")),
+                count(&backend["failed"]),
+                per_second(rate("failed")),
+                bytes_per_second(rate("received_bytes")),
+            ]
+        };
+        let is_bad = |row: &Value| row["of"]["state"] != "up";
+        let mut lines = table(heads, 3, &backends, row, is_bad);
+        lines.extend(all.iter().filter_map(queue));
+        lines
+    }
+
+    /// Per second, of a figure of a backend.
+    fn rate_of_backend(&self, upstream: &Value, backend: &Value, key: &str) -> Option<f64> {
+        let mut upstreams = list(&self.before?["upstreams"]).iter();
+        let same = upstreams.find(|before| before["upstream"] == *upstream)?;
+        let mut backends = list(&same["backends"]).iter();
+        let same = backends.find(|before| before["backend"] == backend["backend"])?;
+        self.per_second(backend[key].as_f64()?, same[key].as_f64()?)
     }
 
     fn devices(&self) -> Vec<Line> {
@@ -284,6 +334,46 @@ fn table<const N: usize>(
     lines
 }
 
+/// How a backend is, and what is said of it.
+fn state(backend: &Value) -> String {
+    let mut text = match backend["state"].as_str() {
+        Some("left_alone") => format!("left alone {}", time(&backend["left_alone_seconds"])),
+        _ => text(&backend["state"]),
+    };
+    if backend["share_percent"]
+        .as_f64()
+        .is_some_and(|share| share < 100.0)
+    {
+        text += &format!(" {} %", count(&backend["share_percent"]));
+    }
+    for (key, word) in [("backup", " backup"), ("drain", " drain")] {
+        text += if backend[key] == true { word } else { "" };
+    }
+    let reason = backend["reason"].as_str();
+    let reason = reason.map(|reason| reason.chars().take(REASON_CHARS_MAX).collect::<String>());
+    text + &reason.map_or(String::new(), |reason| format!(": {reason}"))
+}
+
+/// Who waits at an upstream, or could not; nothing when nobody does and did.
+fn queue(upstream: &Value) -> Option<Line> {
+    let refused = number(&upstream["queue_full"]) + number(&upstream["queue_timeouts"]);
+    let waiting = number(&upstream["queue"]);
+    (waiting + refused > 0.0).then(|| {
+        let (name, most) = (text(&upstream["upstream"]), count(&upstream["queue_max"]));
+        let line = format!(
+            "{name}: {waiting} of {most} wait for a connection, {refused} were refused one"
+        );
+        Line {
+            text: line,
+            tone: if refused > 0.0 {
+                Tone::Bad
+            } else {
+                Tone::Plain
+            },
+        }
+    })
+}
+
 fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
@@ -376,6 +466,15 @@ mod tests {
                 { "async_read": 5, "sync_read": 0, "cached_read": 9 * requests, "read_bytes": 0 },
                 { "async_read": 5, "sync_read": 0, "cached_read": requests, "read_bytes": 0 },
             ] },
+            "upstreams": [{ "upstream": "app", "queue": 2, "queue_max": 10, "queue_full": 0, "queue_timeouts": 0,
+                "backends": [
+                    { "backend": "10.0.0.1:80", "state": "up", "left_alone_seconds": null, "reason": null,
+                      "share_percent": 40, "backup": false, "drain": true, "in_use": 3, "idle": 1,
+                      "connections_max": 8, "answered": requests, "failed": 4, "received_bytes": requests * 2048 },
+                    { "backend": "10.0.0.2:80", "state": "left_alone", "left_alone_seconds": 7.5, "reason": "refused",
+                      "share_percent": 100, "backup": true, "drain": false, "in_use": 0, "idle": 0,
+                      "connections_max": 8, "answered": 0, "failed": 9, "received_bytes": 0 },
+                ] }],
             "devices": [{ "device": "8:1", "mount": "/srv", "file_system": "ext4", "queued": 4,
                 "in_flight": 16, "depth": 16, "oldest_seconds": 31.2,
                 "recent": { "service_p50_seconds": 0.005, "service_p99_seconds": null,
@@ -406,6 +505,9 @@ mod tests {
             "connections 3 open, 1 busy, 2 idle, at most 100; 0/s accepted\n",
             "requests    100/s, 100 KiB/s sent; 4xx 0/s, 5xx 0/s, 300 in all\n",
             "reads       cached 1000/s, async 0/s, sync 0/s; 0 B/s from the disk\n",
+            "app       10.0.0.1:80  up 40 % drain                        3/8     1    100/s       4       0/s  200 KiB/s\n",
+            "app       10.0.0.2:80  left alone 7.5 s backup: refused     0/8     0      0/s       9       0/s      0 B/s\n",
+            "app: 2 of 10 wait for a connection, 0 were refused one\n",
             "/srv   ext4       4   16/16    31 s  5.0 ms    -    500 us  2.9 MiB/s\n",
             "10 %\n",
             "      12  h/a[2J\n",
@@ -420,6 +522,10 @@ mod tests {
                 .unwrap()
                 .tone
         };
+        assert_eq!(
+            (of("10.0.0.1:80"), of("10.0.0.2:80")),
+            (Tone::Plain, Tone::Bad)
+        );
         assert_eq!(
             (of("/srv"), of("worker"), of("h/a")),
             (Tone::Bad, Tone::Strong, Tone::Plain)
@@ -454,6 +560,7 @@ mod tests {
             json!({}),
             json!(null),
             json!({ "devices": 3, "workers": [null] }),
+            json!({ "upstreams": [null, { "backends": [7, { "reason": "r".repeat(100_000) }] }] }),
             json!({ "devices": [{ "mount": "m".repeat(100_000), "queued": vec![1; 100_000] }] }),
         ] {
             frame(&odd, Some(&odd), "");

@@ -12,7 +12,6 @@ use levity_wire::http1::Trailers;
 use tokio::{task, time};
 
 use super::ask::Ask;
-use super::backend::Backend;
 use super::codec::Event;
 use super::failure::Failure;
 use super::head::Head;
@@ -119,16 +118,6 @@ impl Answer {
             ended: None,
             declined: None,
         }))
-    }
-
-    /// Who answers; none when the answer has ended.
-    pub fn backend(&self) -> Option<&Arc<Backend>> {
-        self.lease.as_ref().map(Lease::backend)
-    }
-
-    /// Whose backend that is.
-    pub fn upstream(&self) -> &Arc<Upstream> {
-        &self.upstream
     }
 
     /// The body of the request, to be sent elsewhere.
@@ -344,6 +333,7 @@ impl Answer {
             let rest = IoSlice::new(&self.outbox[self.outbox_sent..]);
             match lease.connection().stream.poll_write(context, &[rest]) {
                 Poll::Ready(Ok(count)) => {
+                    lease.member().cells.sent(count as u64);
                     self.outbox_sent += count;
                     turn_bytes += count;
                     self.wrote = true;
@@ -435,6 +425,7 @@ impl Answer {
             0 => connection.codec.closed(&mut event),
             _ => connection.codec.decode(&scratch[..count], &mut event),
         };
+        lease.member().cells.received(count as u64);
         outcome.map_err(|reject| match count {
             0 => Failure::of_backend(502, "http_response_incomplete", reject.reason),
             _ => Failure::of_answer(reject),

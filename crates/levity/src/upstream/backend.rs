@@ -5,9 +5,11 @@
 //! it and nobody else. It is up when neither speaks against it.
 
 use std::os::unix::ffi::OsStrExt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
 
 use crate::address::Address;
 use crate::config::upstream;
@@ -37,6 +39,21 @@ pub struct Backend {
     well: AtomicBool,
     /// When it last came back, in milliseconds of [`millis`]; 0 when it was never away.
     returned_ms: AtomicU64,
+    /// Why it was taken out the last time.
+    trouble: ArcSwapOption<String>,
+}
+
+/// How a backend is at one moment, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It gets requests.
+    Up,
+    /// It has failed, and is left alone for so long.
+    LeftAlone(Duration),
+    /// It has been left alone for long enough: one request shows, or is about to, whether it is back.
+    Trial,
+    /// Checks find it down.
+    Down,
 }
 
 /// What requests have shown. Times are milliseconds of [`millis`].
@@ -122,7 +139,36 @@ impl Backend {
             standing: AtomicU64::new(Standing::WELL.word()),
             well: AtomicBool::new(true),
             returned_ms: AtomicU64::new(0),
+            trouble: ArcSwapOption::empty(),
         }
+    }
+
+    /// Notes why it has been taken out. Does not wait.
+    pub fn set_trouble(&self, reason: String) {
+        self.trouble.store(Some(Arc::new(reason)));
+    }
+
+    /// Why it was taken out the last time; none when it never was.
+    pub fn trouble(&self) -> Option<Arc<String>> {
+        self.trouble.load_full()
+    }
+
+    /// How it is now.
+    pub fn state(&self, now: Instant) -> State {
+        let now_ms = millis(now);
+        match self.standing() {
+            _ if !self.is_well() => State::Down,
+            Standing::In { .. } => State::Up,
+            Standing::Out { until_ms } if now_ms < until_ms => {
+                State::LeftAlone(Duration::from_millis(until_ms - now_ms))
+            }
+            Standing::Out { .. } | Standing::Trial { .. } => State::Trial,
+        }
+    }
+
+    /// Whether requests speak for it, whatever checks find.
+    pub fn is_in(&self) -> bool {
+        matches!(self.standing(), Standing::In { .. })
     }
 
     /// As well or ill as `known`, which has the same address.
@@ -132,6 +178,7 @@ impl Backend {
             standing: AtomicU64::new(known.standing.load(Ordering::Acquire)),
             well: AtomicBool::new(known.well.load(Ordering::Acquire)),
             returned_ms: AtomicU64::new(known.returned_ms.load(Ordering::Acquire)),
+            trouble: ArcSwapOption::new(known.trouble.load_full()),
             ..self
         }
     }

@@ -92,14 +92,15 @@ fn tell(upstream: &Upstream, backend: &Backend, found: Result<(), String>) {
     if !backend.set_well(found.is_ok(), Instant::now()) {
         return;
     }
-    let (upstream, backend) = (&upstream.settings.name, &backend.name);
+    let (upstream, name) = (&upstream.settings.name, &backend.name);
     match found {
-        Ok(()) => diagnostics::say(format_args!(
-            "upstream {upstream}: backend {backend} is back"
-        )),
-        Err(reason) => diagnostics::say(format_args!(
-            "upstream {upstream}: backend {backend} is down: {reason}"
-        )),
+        Ok(()) => diagnostics::say(format_args!("upstream {upstream}: backend {name} is back")),
+        Err(reason) => {
+            diagnostics::say(format_args!(
+                "upstream {upstream}: backend {name} is down: {reason}"
+            ));
+            backend.set_trouble(reason);
+        }
     }
 }
 

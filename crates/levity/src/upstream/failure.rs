@@ -8,7 +8,6 @@ use levity_wire::http1::Method;
 
 use super::backend::Backend;
 use super::pool::NoPlace;
-use crate::diagnostics;
 use crate::parse::NoRequest;
 use crate::request::Request;
 use crate::respond::{self, Response};
@@ -41,6 +40,17 @@ pub struct Failure {
     pub answer_begun: bool,
     /// Part of the request has not been read: nothing can follow on the client's connection.
     pub request_unread: bool,
+}
+
+impl Side {
+    /// The word in the log.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Backend => "backend",
+            Self::Own => "own",
+        }
+    }
 }
 
 impl Failure {
@@ -141,18 +151,17 @@ impl Failure {
         }
     }
 
-    /// Tells the operator, unless it is the client's own affair.
-    pub fn tell(&self, upstream: &str, backend: Option<&Backend>) {
+    /// For the operator.
+    pub fn line(&self, upstream: &str, backend: Option<&Backend>) -> String {
         let Self { status, reason, .. } = self;
-        match (self.side, backend) {
-            (Side::Client, _) => {}
-            (_, Some(backend)) => diagnostics::say(format_args!(
-                "upstream {upstream}, backend {}: {reason} ({status})",
-                backend.address
-            )),
-            (_, None) => {
-                diagnostics::say(format_args!("upstream {upstream}: {reason} ({status})"));
+        match backend {
+            Some(backend) => {
+                format!(
+                    "upstream {upstream}, backend {}: {reason} ({status})",
+                    backend.name
+                )
             }
+            None => format!("upstream {upstream}: {reason} ({status})"),
         }
     }
 

@@ -19,6 +19,7 @@ use super::rewrite::rewrite;
 use super::sendfile::{InPlace, ahead};
 use super::sticky::{self, Tie};
 use super::upload::Upload;
+use super::visit::Visit;
 use crate::body::Incoming;
 use crate::client::Client;
 use crate::config::upstream::{Balance, Protocol};
@@ -48,13 +49,14 @@ pub async fn answer(
     client: &Client,
     script: Option<&Script>,
 ) -> Answered {
+    conn.visit = Some(Visit::new(conn.worker.pools.of(&proxy.upstream)));
     let upload = Incoming::new(&request.head, proxy.body_bytes_max)
         .map_err(NoRequest::from)
         .and_then(|incoming| Upload::new(incoming, conn));
     let upload = match upload {
         // Boxed: few bodies are taken in, and the future of every request would have room for it.
         Ok(upload) if is_taken_in(proxy, &upload) => {
-            Box::pin(taken_in(conn, request, proxy, upload)).await
+            Box::pin(taken_in(conn, request, upload)).await
         }
         upload => upload.map_err(Failure::of_client),
     };
@@ -62,6 +64,9 @@ pub async fn answer(
         Ok(upload) => ask(conn, request, proxy, client, script, upload).await,
         Err(failure) => Err(failure),
     };
+    if let Err(failure) = &answered {
+        conn.met(|visit| visit.failed(failure));
+    }
     if let Ok((head, ..)) = &answered {
         ahead::take(&head.ahead, request, client, proxy, &conn.worker);
     }
@@ -86,7 +91,6 @@ fn is_taken_in(proxy: &Proxy, upload: &Upload) -> bool {
 async fn taken_in(
     conn: &mut Conn,
     request: &Request,
-    proxy: &Proxy,
     mut upload: Upload,
 ) -> Result<Upload, Failure> {
     if request.head.expect_continue && upload.is_untouched() {
@@ -94,7 +98,7 @@ async fn taken_in(
     }
     if let Err(mut failure) = upload.buffer(conn).await {
         failure.request_unread = true;
-        failure.tell(&proxy.upstream.settings.name, None);
+        conn.met(|visit| visit.pool().complain(&failure, None));
         return Err(failure);
     }
     Ok(upload)
@@ -125,13 +129,16 @@ async fn ask(
     let mut wanted = wanted(request, proxy);
     let mut last = None;
     for _ in 0..=proxy.upstream.settings.retries {
+        let asked = Instant::now();
         let lease = match place(&pool, &wanted).await {
             Ok(lease) => lease,
             Err(failure) => return leaving(last.unwrap_or(failure), &upload),
         };
+        conn.met(|visit| visit.placed(asked, &lease));
         let (backend, is_reused) = (lease.backend().clone(), lease.is_reused);
         let failure = match attempt(conn, &mut ask, lease, upload).await {
             Ok((mut head, answer)) => {
+                conn.met(Visit::answered);
                 proxy.upstream.succeeded(&backend, Instant::now());
                 rewrite(&mut head, proxy, &backend);
                 tie(&mut head, &wanted, proxy, client, &backend);
@@ -147,7 +154,7 @@ async fn ask(
             let reason = format_args!("{}", failure.reason);
             proxy.upstream.failed(&backend, Instant::now(), reason);
         }
-        failure.tell(&proxy.upstream.settings.name, Some(&backend));
+        conn.met(|visit| visit.attempt_failed(&failure));
         if !(failure.may_be_tried_again(request) && upload.rewind()) {
             return leaving(failure, &upload);
         }
@@ -202,7 +209,7 @@ fn tie(head: &mut Head, wanted: &Wanted, proxy: &Proxy, client: &Client, backend
 async fn place(pool: &Rc<Pool>, wanted: &Wanted) -> Result<Lease, Failure> {
     pool.place(wanted).await.map_err(|none| {
         let failure = Failure::of_place(none);
-        failure.tell(&pool.upstream().settings.name, None);
+        pool.complain(&failure, None);
         failure
     })
 }
@@ -217,6 +224,7 @@ async fn attempt(
     if let Err(error) = lease.open().await {
         return Err(Box::new((Failure::of_connect(&error), upload)));
     }
+    conn.met(|visit| visit.connected(&lease));
     let mut answer = Answer::new(ask, lease, upload)?;
     loop {
         match answer.news(conn).await {

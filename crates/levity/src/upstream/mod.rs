@@ -8,7 +8,9 @@ pub mod balance;
 pub mod cgi;
 pub mod check;
 pub mod codec;
+pub mod complaints;
 pub mod connection;
+pub mod describe;
 pub mod failure;
 pub mod fastcgi;
 pub mod gateway;
@@ -28,6 +30,7 @@ mod stderr;
 pub mod sticky;
 pub mod tunnel;
 pub mod upload;
+pub mod visit;
 
 use std::fmt;
 use std::io;
@@ -149,6 +152,7 @@ impl Upstream {
         }
         let (after, period) = (self.settings.fail_after, self.settings.fail_for);
         if backend.failed(now, after, period) {
+            backend.set_trouble(reason.to_string());
             let (name, backend) = (&self.settings.name, &backend.name);
             diagnostics::say(format_args!(
                 "upstream {name}: backend {backend} is left alone for {period:?}: {reason}"

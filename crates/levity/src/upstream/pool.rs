@@ -17,8 +17,14 @@ use tokio::time;
 use super::Upstream;
 use super::backend::Backend;
 use super::balance::{self, Balancer, Candidate};
+use super::complaints::Complaints;
 use super::connection::Connection;
+use super::failure::{Failure, Side};
 use super::sticky::Tie;
+use crate::config;
+use crate::diagnostics;
+use crate::stats::WorkerStats;
+use crate::stats::upstream::{BackendCells, UpstreamCells};
 
 /// A worker's view of an upstream.
 pub struct Pool {
@@ -30,6 +36,8 @@ pub struct Pool {
     /// Requests that wait for a connection, in their order; some may have given up.
     waiting: RefCell<VecDeque<Waiting>>,
     balancer: RefCell<Balancer>,
+    complaints: RefCell<Complaints>,
+    cells: Arc<UpstreamCells>,
     /// Kept for their allocations.
     usable: RefCell<Vec<usize>>,
     candidates: RefCell<Vec<Candidate>>,
@@ -64,6 +72,8 @@ struct Bounds {
 pub struct Member {
     /// Whose connections these are.
     pub backend: Arc<Backend>,
+    /// What is counted of it.
+    pub cells: Arc<BackendCells>,
     idle: RefCell<VecDeque<Connection>>,
     /// Connections that are in use or are being made.
     busy: Cell<u32>,
@@ -90,16 +100,30 @@ pub struct Lease {
     pub is_reused: bool,
 }
 
+impl Bounds {
+    fn of_one(settings: &config::Upstream, workers: usize) -> Self {
+        Self {
+            connections: (settings.connections / workers).max(1),
+            idle: settings.keep_alive.div_ceil(workers),
+            queue: settings.queue.div_ceil(workers),
+        }
+    }
+}
+
+/// Connections to one backend, and requests that wait for one, that all of `workers` allow together.
+pub fn bounds_of_all(settings: &config::Upstream, workers: usize) -> (usize, usize) {
+    let bounds = Bounds::of_one(settings, workers);
+    (bounds.connections * workers, bounds.queue * workers)
+}
+
 impl Pool {
-    /// Without connections, for one of `workers`.
-    pub fn new(upstream: Arc<Upstream>, workers: usize) -> Self {
+    /// Without connections, for one of `workers`, which counts in `stats`.
+    pub fn new(upstream: Arc<Upstream>, workers: usize, stats: &WorkerStats) -> Self {
         let settings = &upstream.settings;
         Self {
-            bounds: Bounds {
-                connections: (settings.connections / workers).max(1),
-                idle: settings.keep_alive.div_ceil(workers),
-                queue: settings.queue.div_ceil(workers),
-            },
+            bounds: Bounds::of_one(settings, workers),
+            complaints: RefCell::default(),
+            cells: stats.upstreams.of(&settings.name),
             members: RefCell::default(),
             seen: RefCell::default(),
             waiting: RefCell::default(),
@@ -115,6 +139,23 @@ impl Pool {
         &self.upstream
     }
 
+    /// What is counted of it.
+    pub fn cells(&self) -> &UpstreamCells {
+        &self.cells
+    }
+
+    /// Tells the operator of a failure, unless it is the client's own affair, or the same has been told
+    /// within the second: then how often it was follows.
+    pub fn complain(&self, failure: &Failure, backend: Option<&Backend>) {
+        if failure.side == Side::Client {
+            return;
+        }
+        let (id, reason) = (backend.map(|backend| backend.id), &failure.reason);
+        let line = || failure.line(&self.upstream.settings.name, backend);
+        let mut complaints = self.complaints.borrow_mut();
+        complaints.add(Instant::now(), id, reason, line, say);
+    }
+
     /// Takes a place at a backend, with an idle connection if there is one.
     /// Waits for it, behind others who wait.
     pub async fn place(self: &Rc<Self>, wanted: &Wanted) -> Result<Lease, NoPlace> {
@@ -124,11 +165,17 @@ impl Pool {
         {
             return Ok(lease);
         }
-        let answer = self.wait(wanted)?;
+        let answer = self
+            .wait(wanted)
+            .inspect_err(|_| self.cells.queue_was_full())?;
+        let _queued = self.cells.queued();
         let patience = self.upstream.settings.queue_timeout;
         match time::timeout(patience, answer).await {
             Ok(answer) => answer.expect("who waits is answered"),
-            Err(_) => Err(NoPlace::QueueTimeout),
+            Err(_) => {
+                self.cells.queue_timed_out();
+                Err(NoPlace::QueueTimeout)
+            }
         }
     }
 
@@ -256,25 +303,34 @@ impl Pool {
             .map(|backend| {
                 let same = |member: &&Rc<Member>| Arc::ptr_eq(&member.backend, backend);
                 let member = known.iter().find(same).cloned();
-                member.unwrap_or_else(|| Rc::new(Member::new(backend.clone())))
+                let cells = || self.cells.backend(backend.id);
+                member.unwrap_or_else(|| Rc::new(Member::new(backend.clone(), cells())))
             })
             .collect();
+        self.cells.retain(now.iter().map(|backend| backend.id));
         *self.seen.borrow_mut() = now;
     }
 
-    /// Closes idle connections that were closed at the other end, or have been idle for too long.
+    /// Closes idle connections that were closed at the other end, or have been idle for too long, and
+    /// tells what there is to tell.
     pub fn sweep(&self, now: Instant) {
         let age_max = self.upstream.settings.keep_alive_timeout;
         for member in self.members.borrow().iter() {
             member.sweep(now, age_max);
         }
+        self.complaints.borrow_mut().sweep(now, say);
     }
 }
 
+fn say(line: &str) {
+    diagnostics::say(format_args!("{line}"));
+}
+
 impl Member {
-    fn new(backend: Arc<Backend>) -> Self {
+    fn new(backend: Arc<Backend>, cells: Arc<BackendCells>) -> Self {
         Self {
             backend,
+            cells,
             idle: RefCell::default(),
             busy: Cell::new(0),
         }
@@ -287,15 +343,21 @@ impl Member {
     /// Closes idle connections that are of no more use.
     fn sweep(&self, now: Instant, age_max: Duration) {
         let mut idle = self.idle.borrow_mut();
+        let before = idle.len();
         idle.retain_mut(|connection| connection.is_fresh(now, age_max));
+        if idle.len() < before {
+            self.cells.idle_less(before - idle.len());
+        }
     }
 
     /// The connection that was used last, so that those which are not needed grow old. Counts one more in
     /// use in any case.
     fn take_idle(&self, now: Instant, age_max: Duration) -> Option<Connection> {
         self.busy.set(self.busy.get() + 1);
+        self.cells.taken();
         let mut idle = self.idle.borrow_mut();
         while let Some(mut connection) = idle.pop_back() {
+            self.cells.idle_less(1);
             if connection.is_fresh(now, age_max) {
                 return Some(connection);
             }
@@ -304,10 +366,22 @@ impl Member {
     }
 }
 
+impl Drop for Member {
+    /// Its idle connections are closed, while those of another with the same cells may live.
+    fn drop(&mut self) {
+        self.cells.idle_less(self.idle.borrow().len());
+    }
+}
+
 impl Lease {
     /// The backend.
     pub fn backend(&self) -> &Arc<Backend> {
         &self.member.backend
+    }
+
+    /// The same, as this worker sees it.
+    pub fn member(&self) -> &Rc<Member> {
+        &self.member
     }
 
     /// The connection.
@@ -336,11 +410,14 @@ impl Lease {
             self.connection = None;
             self.is_reused = false;
         }
-        if self.connection.is_none() {
-            let backend = &self.member.backend;
-            let opened = Connection::open(backend, settings.protocol, settings.connect_timeout);
-            self.connection = Some(opened.await?);
+        if self.connection.is_some() {
+            self.member.cells.reused();
+            return Ok(());
         }
+        let backend = &self.member.backend;
+        let opened = Connection::open(backend, settings.protocol, settings.connect_timeout);
+        self.connection = Some(opened.await?);
+        self.member.cells.made();
         Ok(())
     }
 
@@ -353,6 +430,7 @@ impl Lease {
         {
             connection.idle_since = Instant::now();
             idle.push_back(connection);
+            self.member.cells.idle_more(1);
         }
     }
 }
@@ -361,6 +439,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let busy = &self.member.busy;
         busy.set(busy.get() - 1);
+        self.member.cells.given_back();
         self.pool.hand_on();
     }
 }
@@ -369,14 +448,16 @@ impl Drop for Lease {
 pub struct Pools {
     pools: RefCell<Vec<Rc<Pool>>>,
     workers: usize,
+    stats: Arc<WorkerStats>,
 }
 
 impl Pools {
-    /// None yet, of one of `workers`.
-    pub fn new(workers: usize) -> Self {
+    /// None yet, of one of `workers`, which counts in `stats`.
+    pub fn new(workers: usize, stats: Arc<WorkerStats>) -> Self {
         Self {
             pools: RefCell::default(),
             workers,
+            stats,
         }
     }
 
@@ -389,7 +470,7 @@ impl Pools {
         if let Some(pool) = known {
             return pool.clone();
         }
-        let pool = Rc::new(Pool::new(upstream.clone(), self.workers));
+        let pool = Rc::new(Pool::new(upstream.clone(), self.workers, &self.stats));
         pools.push(pool.clone());
         pool
     }
@@ -401,6 +482,10 @@ impl Pools {
             numbers.any(|number| number == pool.upstream.number)
         };
         self.pools.borrow_mut().retain(is_current);
+        let names = upstreams.iter().map(|upstream| &upstream.settings.name);
+        self.stats
+            .upstreams
+            .retain(|name| names.clone().any(|known| known == name));
     }
 
     /// See [`Pool::sweep`].

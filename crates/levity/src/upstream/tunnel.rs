@@ -115,6 +115,9 @@ impl Tunnel {
                 return Poll::Ready(how);
             }
             let moved = up > 0 || down > before;
+            let cells = &self.lease.member().cells;
+            cells.sent(up);
+            cells.received(down - before);
             if moved || !conn.timer.is_set() {
                 conn.timer.set(Instant::now() + self.idle_timeout);
             }

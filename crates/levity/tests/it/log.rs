@@ -5,6 +5,7 @@ use std::io::Write;
 
 use serde_json::Value;
 
+use crate::support::scripted::{Conn, Refusing, Scripted};
 use crate::support::{Client, Launch, Server, Tree, per_engine, wait_until};
 
 const LARGE: usize = 32_000_000;
@@ -293,4 +294,239 @@ fn lines_are_appended() {
     server.get("/small?new").assert_status(200);
     wait_until("a new line", || text(&server).contains("/small?new"));
     assert!(text(&server).starts_with("an old line\n"));
+}
+
+/// A server that hands everything to the upstream `app`, whose table has these `keys`.
+fn in_front_of(keys: &str, log: &str) -> Server {
+    Launch::run(&format!(
+        "[log]\naccess = \"{{own}}/log\"\n{log}\n[admin]\nlisten = \"unix:{{own}}/admin\"\n\
+         [[listen]]\naddress = \"127.0.0.1:0\"\n\
+         [[upstream]]\nname = \"app\"\n{keys}\n[[site]]\nproxy = \"app\"\nserver_timing = true\n"
+    ))
+    .workers(1)
+    .start()
+}
+
+fn answer(conn: &mut Conn) {
+    while conn.read_request().is_some() {
+        conn.answer("200 OK", "hello");
+    }
+}
+
+#[test]
+fn what_a_request_met_with_at_an_upstream() {
+    let backend = Scripted::tcp(answer);
+    let to = backend.address();
+    let server = in_front_of(&format!("to = [\"{to}\"]"), "format = \"json\"");
+    let told = server.get("/first");
+    let metrics = told.field("server-timing").to_owned();
+    assert!(metrics.contains(", upstream;dur="), "{metrics}");
+    server.get("/second").assert_status(200);
+    let (first, second) = (line(&server, "/first"), line(&server, "/second"));
+    for (line, reused) in [(&first, false), (&second, true)] {
+        assert_eq!(
+            (&line["src"], &line["bytes"]),
+            (&"upstream".into(), &5.into())
+        );
+        let upstream = &line["upstream"];
+        assert_eq!(
+            (&upstream["name"], &upstream["backend"]),
+            (&"app".into(), &to.into())
+        );
+        assert_eq!(
+            (&upstream["attempts"], &upstream["reused"]),
+            (&1.into(), &reused.into())
+        );
+        assert_eq!(upstream["connect"].is_null(), reused, "{line}");
+        let (ttfb, all) = (seconds(upstream, "ttfb"), seconds(line, "dur"));
+        assert!(
+            ttfb > 0.0 && ttfb + seconds(upstream, "queue") <= all,
+            "{line}"
+        );
+        assert!(
+            upstream["failed"].is_null() && upstream["error"].is_null(),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn what_went_wrong_at_an_upstream() {
+    let (refusing, backend) = (Refusing::new(), Scripted::tcp(answer));
+    let to = format!(
+        "to = [\"{}\", \"{} backup\"]\nfail_after = 1",
+        refusing.address(),
+        backend.address()
+    );
+    let server = in_front_of(&to, "format = \"json\"");
+    server.get("/again").assert_status(200);
+    let line_of = line(&server, "/again");
+    let upstream = &line_of["upstream"];
+    assert_eq!(
+        (&upstream["attempts"], &upstream["backend"]),
+        (&2.into(), &backend.address().into())
+    );
+    assert!(upstream["error"].is_null(), "{line_of}");
+    drop(server);
+
+    let to = format!("to = [\"{}\"]", refusing.address());
+    let server = in_front_of(&to, "format = \"json\"");
+    let refused = server.get("/refused");
+    refused.assert_status(502);
+    assert_eq!(
+        refused.field("proxy-status"),
+        "levity; error=connection_refused"
+    );
+    let line_of = line(&server, "/refused");
+    let upstream = &line_of["upstream"];
+    assert_eq!(
+        (&upstream["failed"], &upstream["error"]),
+        (&"backend".into(), &"connection_refused".into())
+    );
+    assert_eq!(
+        (&line_of["src"], &line_of["end"]),
+        (&"-".into(), &"complete".into())
+    );
+    assert!(
+        upstream["ttfb"].is_null() && upstream["connect"].is_null(),
+        "{line_of}"
+    );
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_the_backend_s_failure() {
+    let backend = Scripted::tcp(|conn| {
+        if conn.read_request().is_some() {
+            conn.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
+        }
+    });
+    let server = in_front_of(
+        &format!("to = [\"{}\"]", backend.address()),
+        "format = \"json\"",
+    );
+    let mut client = server.client();
+    client.send("GET /half HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.read_to_end();
+    let line = line(&server, "/half");
+    let upstream = &line["upstream"];
+    assert_eq!(
+        (&line["end"], &upstream["failed"]),
+        (&"error".into(), &"backend".into())
+    );
+    assert_eq!(upstream["error"], "http_response_incomplete");
+    assert!(upstream["ttfb"].is_number(), "{line}");
+    let metrics = server.metrics(&server.own("admin"));
+    assert_eq!(metrics.sum("levity_upstream_broken_answers_total"), 1.0);
+}
+
+#[test]
+fn an_upstream_in_the_combined_format() {
+    let backend = Scripted::tcp(answer);
+    let to = backend.address();
+    let server = in_front_of(&format!("to = [\"{to}\"]"), "");
+    server.get("/short").assert_status(200);
+    wait_until("a line", || text(&server).contains("/short"));
+    let line = text(&server);
+    let end = format!(" src=upstream end=complete up=app/{to} up_ttfb=0.");
+    assert!(line.contains(&end), "{line}");
+}
+
+#[test]
+fn a_file_that_an_application_names_has_a_source_of_its_own() {
+    let tree = tree();
+    let path = tree.at("small").display().to_string();
+    let backend = Scripted::tcp(move |conn| {
+        while conn.read_request().is_some() {
+            conn.send(format!(
+                "HTTP/1.1 200 OK\r\nX-Sendfile: {path}\r\nContent-Length: 0\r\n\r\n"
+            ));
+        }
+    });
+    let keys = format!(
+        "to = [\"{}\"]\nsendfile_roots = [\"{}\"]",
+        backend.address(),
+        tree.path().display()
+    );
+    let server = in_front_of(&keys, "format = \"json\"");
+    server.get("/named").assert_status(200);
+    let line = line(&server, "/named");
+    assert_eq!(
+        (&line["bytes"], &line["upstream"]["name"]),
+        (&5_000.into(), &"app".into())
+    );
+    assert!(
+        ["disk", "memory", "cached"]
+            .iter()
+            .any(|source| line["src"] == *source),
+        "{line}"
+    );
+}
+
+#[test]
+fn figures_of_an_upstream() {
+    let backend = Scripted::tcp(answer);
+    let to = backend.address();
+    let server = in_front_of(&format!("to = [\"{to}\"]"), "");
+    let admin = server.own("admin");
+    (0..3).for_each(|_| server.get("/").assert_status(200));
+    let of = format!("{{upstream=\"app\",backend=\"{to}\"");
+    let answered = format!("levity_upstream_requests_total{of},outcome=\"answered\"}}");
+    let idle = format!("levity_upstream_connections{of},state=\"idle\"}}");
+    let metrics = server.metrics(&admin);
+    for (series, value) in [
+        (answered.as_str(), 3.0),
+        (&idle, 1.0),
+        (
+            &format!("levity_upstream_connections{of},state=\"in_use\"}}"),
+            0.0,
+        ),
+        ("levity_upstream_connections_made_total", 1.0),
+        ("levity_upstream_connections_reused_total", 2.0),
+        ("levity_upstream_retries_total", 0.0),
+        ("levity_upstream_queue", 0.0),
+        ("levity_upstream_time_to_first_byte_seconds_count", 3.0),
+        ("levity_upstream_backend_up", 2.0),
+    ] {
+        assert_eq!(metrics.sum(series), value, "{series}");
+    }
+    let bytes = metrics.sum("levity_upstream_received_bytes_total");
+    assert_eq!(
+        bytes,
+        3.0 * "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".len() as f64
+    );
+    assert!(metrics.sum("levity_upstream_sent_bytes_total") > 100.0);
+
+    // Another form of the same upstream: what was counted stays, and the old connection is closed.
+    let config = std::fs::read_to_string(server.config()).expect("read");
+    let config = config.replace("name = \"app\"", "name = \"app\"\nqueue = 7");
+    std::fs::write(server.config(), config).expect("write");
+    server.signal(rustix::process::Signal::HUP);
+    let changed = server.says("(changed)");
+    assert_eq!(
+        changed,
+        format!("levity: upstream app: http, round-robin: {to} (changed)")
+    );
+    server.says("configuration reloaded");
+    wait_until("the connection of before is gone", || {
+        server.metrics(&admin).sum(&idle) == 0.0
+    });
+    server.get("/").assert_status(200);
+    assert_eq!(server.metrics(&admin).sum(&answered), 4.0);
+}
+
+#[test]
+fn a_backend_that_is_down_does_not_flood_standard_error() {
+    let refusing = Refusing::new();
+    let server = in_front_of(&format!("to = [\"{}\"]", refusing.address()), "");
+    let mut client = server.client();
+    for _ in 0..500 {
+        client.get("/").assert_status(502);
+    }
+    let more = server.says("; and ");
+    assert!(more.contains("Connection refused"), "{more}");
+    let said = server.stderr();
+    let lines = said
+        .lines()
+        .filter(|line| line.contains("Connection refused"));
+    assert!(lines.count() < 50, "{said}");
 }

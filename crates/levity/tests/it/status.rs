@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::support::scripted::{Refusing, Scripted};
 use crate::support::{Answer, Client, Launch, Server, Tree, per_engine, wait_until};
 
 const TABLES: &str = "[log]\naccess = \"off\"\n[admin]\nlisten = \"unix:{own}/admin\"\n";
@@ -283,7 +284,10 @@ fn documented() -> BTreeSet<String> {
 fn every_key_is_documented_and_every_documented_key_is_there() {
     let tree = Tree::new();
     file(&tree);
-    let server = server(&tree, "threads");
+    let upstream = "[[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:9\"]\n";
+    let server = Launch::site(tree.path(), &format!("{TABLES}{upstream}"), "")
+        .engine("threads")
+        .start();
     work(&tree, &server);
     let mut there = BTreeSet::new();
     wait_until("everything has been sampled", || {
@@ -317,6 +321,82 @@ fn a_reload_changes_what_is_named() {
     server.says("configuration reloaded");
     server.get("/a").assert_status(200);
     assert_eq!(json(&server)["devices"][0]["mount"], mount);
+}
+
+#[test]
+fn upstreams_and_their_backends() {
+    let (refusing, backend) = (
+        Refusing::new(),
+        Scripted::tcp(|conn| {
+            while conn.read_request().is_some() {
+                conn.stall();
+                conn.answer("200 OK", "hello");
+            }
+        }),
+    );
+    let (down, up) = (refusing.address(), backend.address());
+    let server = Launch::run(&format!(
+        "{TABLES}[[listen]]\naddress = \"127.0.0.1:0\"\n[[upstream]]\nname = \"app\"\n\
+         to = [\"{down}\", \"{up} backup\"]\nfail_after = 1\nfail_for = \"1h\"\nconnections = 1\nqueue = 8\n\
+         [[site]]\nproxy = \"app\"\n"
+    ))
+    .workers(1)
+    .start();
+    server.says(&format!(
+        "upstream app: http, round-robin: {down}, {up} backup"
+    ));
+    let mut clients = [server.client(), server.client()];
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        backend.wait_for_requests(1);
+    }
+    wait_until("one is asked and one waits", || {
+        json(&server)["upstreams"][0]["queue"] == 1
+    });
+    let told = json(&server)["upstreams"][0].clone();
+    let expected: [(_, Value); 4] = [
+        ("upstream", "app".into()),
+        ("protocol", "http".into()),
+        ("queue_max", 8.into()),
+        ("retries", 1.into()),
+    ];
+    for (key, value) in expected {
+        assert_eq!(told[key], value, "{key}: {told}");
+    }
+    let (one, other) = (&told["backends"][0], &told["backends"][1]);
+    assert_eq!(
+        (&one["backend"], &one["state"]),
+        (&down.into(), &"left_alone".into())
+    );
+    assert!(one["left_alone_seconds"].as_f64() > Some(3_000.0), "{one}");
+    assert!(
+        one["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("refused")),
+        "{one}"
+    );
+    assert_eq!((&one["failed"], &one["answered"]), (&1.into(), &0.into()));
+    assert_eq!(
+        (&other["state"], &other["in_use"], &other["connections_max"]),
+        (&"up".into(), &1.into(), &1.into())
+    );
+    let address = format!("unix:{}", server.own("admin").display());
+    let frame = top(&address).stdout;
+    for part in [
+        "left alone 59 min: cannot connect",
+        "up backup",
+        "1/1",
+        "app: 1 of 8 wait for a connection",
+    ] {
+        assert!(frame.contains(part), "{part}: {frame}");
+    }
+    backend.release();
+    clients
+        .iter_mut()
+        .for_each(|client| client.receive().assert_status(200));
+    let path = format!("server.upstreams.app.backends.{up}.answered");
+    let text = ask(&server, "/status").text();
+    assert_eq!(figure(&text, &path), "2");
 }
 
 fn top(address: &str) -> crate::support::Ran {

@@ -88,6 +88,16 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// The word in the configuration.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Fastcgi => "fastcgi",
+            Self::Scgi => "scgi",
+            Self::Ajp13 => "ajp13",
+        }
+    }
+
     /// Whether an answer is read as a CGI program's, and a script may be named.
     #[must_use]
     pub fn is_cgi(self) -> bool {
@@ -130,6 +140,19 @@ pub enum Balance {
     Static,
     /// The less busy of two picked at random.
     RandomTwo,
+}
+
+impl Balance {
+    /// The word in the configuration.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::RoundRobin => "round-robin",
+            Self::LeastConnections => "least-connections",
+            Self::Carp => "carp",
+            Self::Static => "static",
+            Self::RandomTwo => "random-two",
+        }
+    }
 }
 
 /// What ties a client to a backend.

@@ -1,0 +1,415 @@
+//! What workers count of upstreams, which come and go with reloads.
+//!
+//! A worker has cells of its own for each upstream that it asks and each backend of that. It alone writes
+//! them, and it alone replaces the lists that they are in. A scrape goes through the lists of all workers
+//! and adds up what has the same name. What is counted outlives a reload that changes an upstream, and
+//! goes when its name does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use super::WorkerStats;
+use super::cells::{Counter, Fourfold, Gauge, HistogramFigures};
+use crate::upstream::Upstream;
+use crate::upstream::backend::Backend;
+
+/// What may come of asking a backend: an answer, or an error type of `Proxy-Status` (RFC 9209, 2.3).
+pub const OUTCOMES: [&str; 12] = [
+    "answered",
+    "connection_refused",
+    "connection_timeout",
+    "connection_terminated",
+    "connection_limit_reached",
+    "destination_ip_unroutable",
+    "destination_unavailable",
+    "http_protocol_error",
+    "http_response_incomplete",
+    "http_response_timeout",
+    "http_request_error",
+    "other",
+];
+
+const ANSWERED: usize = 0;
+
+/// The upstreams of one worker.
+#[derive(Debug, Default)]
+pub struct Register(ArcSwap<Vec<Arc<UpstreamCells>>>);
+
+impl Register {
+    /// The cells of the upstream with this name, made if there are none. For the worker's own thread.
+    pub fn of(&self, name: &str) -> Arc<UpstreamCells> {
+        let known = self.find(name);
+        known.unwrap_or_else(|| {
+            let new = Arc::new(UpstreamCells::new(name));
+            add(&self.0, new.clone());
+            new
+        })
+    }
+
+    /// Lets go of the cells of other upstreams. For the worker's own thread.
+    pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
+        retain(&self.0, |cells| is_kept(&cells.name));
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<UpstreamCells>> {
+        let cells = self.0.load();
+        cells.iter().find(|cells| cells.name == name).cloned()
+    }
+}
+
+/// Only one thread replaces the list, so nothing comes between reading and writing it.
+fn add<T>(list: &ArcSwap<Vec<Arc<T>>>, new: Arc<T>) {
+    let mut all = Vec::clone(&list.load());
+    all.push(new);
+    list.store(Arc::new(all));
+}
+
+fn retain<T>(list: &ArcSwap<Vec<Arc<T>>>, is_kept: impl Fn(&T) -> bool) {
+    let now = list.load();
+    if !now.iter().all(|one| is_kept(one)) {
+        let kept = now.iter().filter(|one| is_kept(one)).cloned().collect();
+        list.store(Arc::new(kept));
+    }
+}
+
+/// What one worker counts of one upstream. Its methods are for that worker's thread, and do not block.
+// Aligned, so that two workers never write to one cache line.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct UpstreamCells {
+    name: String,
+    backends: ArcSwap<Vec<Arc<BackendCells>>>,
+    retries: Counter,
+    queue: Gauge,
+    queue_full: Counter,
+    queue_timeouts: Counter,
+    first_byte: Fourfold,
+}
+
+impl UpstreamCells {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            backends: ArcSwap::default(),
+            retries: Counter::default(),
+            queue: Gauge::default(),
+            queue_full: Counter::default(),
+            queue_timeouts: Counter::default(),
+            first_byte: Fourfold::default(),
+        }
+    }
+
+    /// The cells of the backend with this [`Backend::id`], made if there are none.
+    pub fn backend(&self, id: u64) -> Arc<BackendCells> {
+        self.find(id).unwrap_or_else(|| {
+            let new = Arc::new(BackendCells::new(id));
+            add(&self.backends, new.clone());
+            new
+        })
+    }
+
+    /// Lets go of the cells of all backends but those with these numbers.
+    pub fn retain(&self, ids: impl Iterator<Item = u64> + Clone) {
+        retain(&self.backends, |cells| ids.clone().any(|id| id == cells.id));
+    }
+
+    fn find(&self, id: u64) -> Option<Arc<BackendCells>> {
+        let cells = self.backends.load();
+        cells.iter().find(|cells| cells.id == id).cloned()
+    }
+
+    /// A request is tried once more.
+    pub fn retried(&self) {
+        self.retries.add(1);
+    }
+
+    /// The head of an answer came so long after its attempt began.
+    pub fn answered_in(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.first_byte.observe(nanos);
+    }
+
+    /// A request waits for a connection until what is returned is dropped.
+    pub fn queued(&self) -> Queued<'_> {
+        self.queue.up(1);
+        Queued(self)
+    }
+
+    /// A request could not wait: too many do.
+    pub fn queue_was_full(&self) {
+        self.queue_full.add(1);
+    }
+
+    /// A request has waited for too long.
+    pub fn queue_timed_out(&self) {
+        self.queue_timeouts.add(1);
+    }
+}
+
+/// A request that waits.
+pub struct Queued<'c>(&'c UpstreamCells);
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.queue.down(1);
+    }
+}
+
+/// What one worker counts of one backend. As [`UpstreamCells`].
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct BackendCells {
+    id: u64,
+    outcomes: [Counter; OUTCOMES.len()],
+    broken: Counter,
+    in_use: Gauge,
+    idle: Gauge,
+    made: Counter,
+    reused: Counter,
+    sent_bytes: Counter,
+    received_bytes: Counter,
+}
+
+impl BackendCells {
+    fn new(id: u64) -> Self {
+        Self {
+            id,
+            outcomes: Default::default(),
+            broken: Counter::default(),
+            in_use: Gauge::default(),
+            idle: Gauge::default(),
+            made: Counter::default(),
+            reused: Counter::default(),
+            sent_bytes: Counter::default(),
+            received_bytes: Counter::default(),
+        }
+    }
+
+    /// A request got the head of an answer.
+    pub fn answered(&self) {
+        self.outcomes[ANSWERED].add(1);
+    }
+
+    /// A request got none, for this reason.
+    pub fn failed(&self, kind: &str) {
+        let place = OUTCOMES.iter().position(|outcome| *outcome == kind);
+        self.outcomes[place.unwrap_or(OUTCOMES.len() - 1)].add(1);
+    }
+
+    /// An answer was begun and not completed.
+    pub fn broke_off(&self) {
+        self.broken.add(1);
+    }
+
+    /// A connection is taken, or about to be made.
+    pub fn taken(&self) {
+        self.in_use.up(1);
+    }
+
+    /// It is given back or closed; once for each that was taken.
+    pub fn given_back(&self) {
+        self.in_use.down(1);
+    }
+
+    /// So many connections have become idle.
+    pub fn idle_more(&self, count: usize) {
+        self.idle.up(count as u64);
+    }
+
+    /// So many are idle no more.
+    pub fn idle_less(&self, count: usize) {
+        self.idle.down(count as u64);
+    }
+
+    /// A connection was made.
+    pub fn made(&self) {
+        self.made.add(1);
+    }
+
+    /// One was used once more.
+    pub fn reused(&self) {
+        self.reused.add(1);
+    }
+
+    /// The backend took this many bytes.
+    pub fn sent(&self, bytes: u64) {
+        self.sent_bytes.add(bytes);
+    }
+
+    /// This many came from it.
+    pub fn received(&self, bytes: u64) {
+        self.received_bytes.add(bytes);
+    }
+}
+
+/// What all workers have counted of an upstream, at one moment.
+pub struct UpstreamFigures {
+    /// Whose figures these are.
+    pub upstream: Arc<Upstream>,
+    /// Attempts beyond the first of a request.
+    pub retries: u64,
+    /// Requests that wait for a connection.
+    pub queue: u64,
+    /// Requests that could not, because too many did.
+    pub queue_full: u64,
+    /// Requests that have waited for too long.
+    pub queue_timeouts: u64,
+    /// From the beginning of an attempt to the head of its answer.
+    pub first_byte: HistogramFigures,
+    /// Each of its backends.
+    pub backends: Vec<BackendFigures>,
+}
+
+/// What all workers have counted of a backend, at one moment.
+pub struct BackendFigures {
+    /// Whose figures these are.
+    pub backend: Arc<Backend>,
+    /// What came of asking it, in the order of [`OUTCOMES`].
+    pub outcomes: [u64; OUTCOMES.len()],
+    /// Answers that were begun and not completed.
+    pub broken: u64,
+    /// Connections that carry a request or are being made.
+    pub in_use: u64,
+    /// Connections that wait for a request.
+    pub idle: u64,
+    /// Connections made.
+    pub made: u64,
+    /// Times that one was used once more.
+    pub reused: u64,
+    /// Bytes that it took.
+    pub sent_bytes: u64,
+    /// Bytes that came from it.
+    pub received_bytes: u64,
+}
+
+impl BackendFigures {
+    /// Requests that it answered.
+    pub fn answered(&self) -> u64 {
+        self.outcomes[ANSWERED]
+    }
+
+    /// Requests that it was asked and that came to nothing.
+    pub fn failed(&self) -> u64 {
+        self.outcomes.iter().sum::<u64>() - self.answered()
+    }
+}
+
+impl UpstreamFigures {
+    pub(super) fn of(upstream: &Arc<Upstream>, workers: &[Arc<WorkerStats>]) -> Self {
+        let name = &upstream.settings.name;
+        let cells = workers.iter().filter_map(|one| one.upstreams.find(name));
+        let cells: Vec<_> = cells.collect();
+        let sum = |value: fn(&UpstreamCells) -> u64| cells.iter().map(|one| value(one)).sum();
+        let times = cells.iter().map(|one| one.first_byte.figures());
+        // Nothing has been asked yet: an empty histogram, and not none.
+        let times = times.chain([Fourfold::default().figures()]);
+        let backends = upstream.backends();
+        let backend = |backend| BackendFigures::of(backend, &cells);
+        Self {
+            upstream: upstream.clone(),
+            retries: sum(|one| one.retries.get()),
+            queue: Gauge::sum(cells.iter().map(|one| &one.queue)),
+            queue_full: sum(|one| one.queue_full.get()),
+            queue_timeouts: sum(|one| one.queue_timeouts.get()),
+            first_byte: HistogramFigures::total(times).expect("there is one at least"),
+            backends: backends.iter().map(backend).collect(),
+        }
+    }
+}
+
+impl BackendFigures {
+    fn of(backend: &Arc<Backend>, upstream: &[Arc<UpstreamCells>]) -> Self {
+        let cells = upstream.iter().filter_map(|one| one.find(backend.id));
+        let cells: Vec<_> = cells.collect();
+        let sum = |value: &dyn Fn(&BackendCells) -> u64| cells.iter().map(|one| value(one)).sum();
+        Self {
+            backend: backend.clone(),
+            outcomes: std::array::from_fn(|at| sum(&|one| one.outcomes[at].get())),
+            broken: sum(&|one| one.broken.get()),
+            in_use: Gauge::sum(cells.iter().map(|one| &one.in_use)),
+            idle: Gauge::sum(cells.iter().map(|one| &one.idle)),
+            made: sum(&|one| one.made.get()),
+            reused: sum(&|one| one.reused.get()),
+            sent_bytes: sum(&|one| one.sent_bytes.get()),
+            received_bytes: sum(&|one| one.received_bytes.get()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::tests::settings;
+
+    fn upstream(to: &[&str]) -> Arc<Upstream> {
+        Arc::new(Upstream::new(settings(to)).expect("upstream"))
+    }
+
+    fn workers() -> [Arc<WorkerStats>; 2] {
+        [0, 1].map(|worker| Arc::new(WorkerStats::new(worker)))
+    }
+
+    #[test]
+    fn workers_are_added_up_by_name_and_address() {
+        let (upstream, workers) = (upstream(&["127.0.0.1:1", "127.0.0.1:2"]), workers());
+        let ids: Vec<_> = upstream.backends().iter().map(|one| one.id).collect();
+        for worker in &workers {
+            let cells = worker.upstreams.of("app");
+            cells.backend(ids[1]).answered();
+            cells.backend(ids[1]).failed("connection_refused");
+            cells.backend(ids[1]).failed("a new kind");
+            cells.answered_in(Duration::from_millis(2));
+            worker.upstreams.of("other").backend(ids[0]).answered();
+        }
+        let figures = UpstreamFigures::of(&upstream, &workers);
+        let answered = figures.backends.iter().map(BackendFigures::answered);
+        assert_eq!(answered.collect::<Vec<_>>(), [0, 2]);
+        let other = OUTCOMES.len() - 1;
+        let outcomes = figures.backends[1].outcomes;
+        assert_eq!((outcomes[1], outcomes[other]), (2, 2));
+        assert_eq!(figures.backends[1].failed(), 4);
+        assert_eq!(figures.first_byte.count(), 2);
+    }
+
+    #[test]
+    fn an_upstream_that_was_never_asked_has_empty_figures() {
+        let figures = UpstreamFigures::of(&upstream(&["127.0.0.1:1"]), &workers());
+        assert_eq!((figures.first_byte.count(), figures.queue), (0, 0));
+        assert_eq!(figures.backends.len(), 1);
+    }
+
+    #[test]
+    fn who_waits_is_counted_until_it_waits_no_more() {
+        let (upstream, workers) = (upstream(&["127.0.0.1:1"]), workers());
+        let queue = || UpstreamFigures::of(&upstream, &workers).queue;
+        let cells = workers[1].upstreams.of("app");
+        let (one, other) = (cells.queued(), cells.queued());
+        assert_eq!(queue(), 2);
+        drop(one);
+        assert_eq!(queue(), 1);
+        drop(other);
+        assert_eq!(queue(), 0);
+    }
+
+    #[test]
+    fn counts_outlive_a_change_and_go_with_their_name() {
+        let register = Register::default();
+        register.of("app").retried();
+        register.of("old").retried();
+        register.retain(|name| name == "app");
+        let names = register.0.load();
+        let names: Vec<_> = names.iter().map(|cells| cells.name.as_str()).collect();
+        assert_eq!(names, ["app"]);
+        assert_eq!(register.of("app").retries.get(), 1);
+        assert_eq!(register.of("old").retries.get(), 0);
+
+        let app = register.of("app");
+        app.backend(1).answered();
+        app.backend(2).answered();
+        app.retain([2, 3].into_iter());
+        assert_eq!(app.backend(1).outcomes[ANSWERED].get(), 0);
+        assert_eq!(app.backend(2).outcomes[ANSWERED].get(), 1);
+    }
+}

@@ -1,0 +1,127 @@
+//! Upstreams and their backends, as they are at this moment.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::seconds;
+use super::shown::shown;
+use crate::stats::upstream::{BackendFigures, UpstreamFigures};
+use crate::upstream::backend::{Backend, SHARE_OF_WEIGHT, State};
+use crate::upstream::pool;
+
+/// An upstream, of which each of `workers` has its part.
+pub fn upstream(figures: &UpstreamFigures, workers: usize, now: Instant) -> Value {
+    let settings = &figures.upstream.settings;
+    let (connections_max, queue_max) = pool::bounds_of_all(settings, workers);
+    let one = |figures: &BackendFigures| {
+        let share = figures.backend.share(now, settings.slow_start);
+        backend(figures, connections_max, share, now)
+    };
+    json!({
+        "upstream": settings.name,
+        "protocol": settings.protocol.label(),
+        "balance": settings.balance.label(),
+        "retries": figures.retries,
+        "queue": figures.queue,
+        "queue_max": queue_max,
+        "queue_full": figures.queue_full,
+        "queue_timeouts": figures.queue_timeouts,
+        "backends": figures.backends.iter().map(one).collect::<Vec<_>>(),
+    })
+}
+
+fn backend(figures: &BackendFigures, connections_max: usize, share: u32, now: Instant) -> Value {
+    let backend = &figures.backend;
+    let full = backend.weight.saturating_mul(SHARE_OF_WEIGHT).max(1);
+    let (state, left_alone) = match backend.state(now) {
+        State::Up => ("up", None),
+        State::LeftAlone(time) => ("left_alone", Some(seconds(time))),
+        State::Trial => ("trial", None),
+        State::Down => ("down", None),
+    };
+    json!({
+        "backend": shown(backend.name.as_bytes()),
+        "state": state,
+        "left_alone_seconds": left_alone,
+        "reason": reason(backend, state == "up"),
+        "weight": backend.weight,
+        "share_percent": u64::from(share) * 100 / u64::from(full),
+        "backup": backend.backup,
+        "drain": backend.drain,
+        "in_use": figures.in_use,
+        "idle": figures.idle,
+        "connections_max": connections_max,
+        "connections_made": figures.made,
+        "connections_reused": figures.reused,
+        "answered": figures.answered(),
+        "failed": figures.failed(),
+        "broken": figures.broken,
+        "sent_bytes": figures.sent_bytes,
+        "received_bytes": figures.received_bytes,
+    })
+}
+
+/// Why it gets no requests. Part of it are words of the system, or of a check that repeats what the
+/// backend has said.
+fn reason(backend: &Backend, is_up: bool) -> Option<String> {
+    let trouble = backend.trouble().filter(|_| !is_up);
+    trouble.map(|reason| shown(reason.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::stats::{Stats, WorkerStats};
+    use crate::upstream::Upstream;
+    use crate::upstream::tests::settings;
+
+    #[test]
+    fn states_are_told_with_their_reasons() {
+        let to = ["127.0.0.1:1", "127.0.0.1:2 weight=2", "127.0.0.1:3 backup"];
+        let upstream = Arc::new(Upstream::new(settings(&to)).expect("upstream"));
+        let (now, backends) = (Instant::now(), upstream.backends());
+        (0..2).for_each(|_| upstream.failed(&backends[0], now, format_args!("refused\n")));
+        backends[1].set_well(false, now);
+        backends[1].set_trouble("it answered 500".to_owned());
+        let stats = Stats::new(vec![Arc::new(WorkerStats::new(0))]);
+        stats.set_upstreams(vec![upstream.clone()]);
+        let told = |now| super::upstream(&stats.upstreams()[0], 2, now);
+        let one = |now, at: usize| told(now)["backends"][at].clone();
+
+        let alone = one(now, 0);
+        assert_eq!(
+            (&alone["state"], &alone["reason"]),
+            (&"left_alone".into(), &r"refused\x0a".into())
+        );
+        let fail_for = upstream.settings.fail_for;
+        assert_eq!(alone["left_alone_seconds"], fail_for.as_secs_f64());
+        let later = now + fail_for + Duration::from_secs(1);
+        assert_eq!(one(later, 0)["state"], "trial");
+        let down = one(now, 1);
+        assert_eq!(
+            (&down["state"], &down["reason"]),
+            (&"down".into(), &"it answered 500".into())
+        );
+        let backup = one(now, 2);
+        assert_eq!(
+            (&backup["state"], &backup["backup"]),
+            (&"up".into(), &true.into())
+        );
+        assert!(backup["reason"].is_null());
+
+        upstream.succeeded(&backends[0], now);
+        let back = one(now + Duration::from_millis(1), 0);
+        assert_eq!(
+            (&back["state"], &back["share_percent"]),
+            (&"up".into(), &100.into())
+        );
+        assert_eq!(
+            (&told(now)["protocol"], &told(now)["balance"]),
+            (&"http".into(), &"round-robin".into())
+        );
+    }
+}
