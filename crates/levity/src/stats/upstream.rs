@@ -16,7 +16,7 @@ use crate::upstream::Upstream;
 use crate::upstream::backend::Backend;
 
 /// What may come of asking a backend: an answer, or an error type of `Proxy-Status` (RFC 9209, 2.3).
-pub const OUTCOMES: [&str; 12] = [
+pub const OUTCOMES: [&str; 13] = [
     "answered",
     "connection_refused",
     "connection_timeout",
@@ -28,6 +28,7 @@ pub const OUTCOMES: [&str; 12] = [
     "http_response_incomplete",
     "http_response_timeout",
     "http_request_error",
+    "proxy_internal_error",
     "other",
 ];
 

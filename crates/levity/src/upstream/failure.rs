@@ -177,3 +177,35 @@ impl Failure {
         response
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::upstream::OUTCOMES;
+
+    #[test]
+    fn every_kind_has_a_place_in_the_figures() {
+        let connect = [
+            io::ErrorKind::TimedOut,
+            io::ErrorKind::ConnectionRefused,
+            io::ErrorKind::NetworkUnreachable,
+            io::ErrorKind::Other,
+        ];
+        let connect = connect.map(|kind| Failure::of_connect(&kind.into()));
+        let reject = Reject {
+            status: 400,
+            reason: "odd",
+        };
+        let others = [
+            Failure::of_connection(&io::ErrorKind::ConnectionReset.into()),
+            Failure::of_answer(reject),
+            Failure::of_refusal("overloaded"),
+            Failure::of_client(NoRequest::Gone),
+            Failure::of_spool(&io::ErrorKind::StorageFull.into()),
+            Failure::of_place(NoPlace::QueueFull),
+        ];
+        for failure in connect.iter().chain(&others) {
+            assert!(OUTCOMES.contains(&failure.kind), "{}", failure.kind);
+        }
+    }
+}
