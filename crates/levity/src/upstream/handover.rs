@@ -63,7 +63,7 @@ async fn follow(
                 return response;
             }
             Answered::InPlace(in_place) => {
-                next = onward(*in_place, &service, &request, proxy, trips).await;
+                next = onward(*in_place, service, &request, proxy, trips).await;
             }
         }
     }
