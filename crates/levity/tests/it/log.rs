@@ -530,3 +530,44 @@ fn a_backend_that_is_down_does_not_flood_standard_error() {
         .filter(|line| line.contains("Connection refused"));
     assert!(lines.count() < 50, "{said}");
 }
+
+/// The backend is busy with one request; another one waits in vain, or may not even wait.
+#[test]
+fn a_request_without_a_place_is_our_own_failure() {
+    for (keys, reason) in [
+        ("queue_timeout = \"100ms\"", "timeout"),
+        ("queue = 0", "full"),
+    ] {
+        let backend = Scripted::tcp(|conn| {
+            while conn.read_request().is_some() {
+                conn.stall();
+                conn.answer("200 OK", "");
+            }
+        });
+        let keys = format!("to = [\"{}\"]\nconnections = 1\n{keys}", backend.address());
+        let server = in_front_of(&keys, "format = \"json\"");
+        let mut first = server.client();
+        first.send("GET /first HTTP/1.1\r\nHost: x\r\n\r\n");
+        backend.wait_for_requests(1);
+        server.get("/second").assert_status(503);
+        let second = line(&server, "/second");
+        let upstream = &second["upstream"];
+        assert_eq!(
+            (&upstream["failed"], &upstream["error"]),
+            (&"own".into(), &"connection_limit_reached".into())
+        );
+        assert_eq!(
+            (&upstream["attempts"], &upstream["backend"]),
+            (&0.into(), &Value::Null)
+        );
+        let refused = |reason| {
+            let series = "levity_upstream_queue_refused_total{upstream=\"app\",reason=";
+            let metrics = server.metrics(&server.own("admin"));
+            metrics.sum(&format!("{series}\"{reason}\"}}"))
+        };
+        let other = if reason == "full" { "timeout" } else { "full" };
+        assert_eq!((refused(reason), refused(other)), (1.0, 0.0), "{reason}");
+        backend.release();
+        first.receive().assert_status(200);
+    }
+}
