@@ -6,7 +6,8 @@ use std::num::NonZeroUsize;
 use levity_wire::Reject;
 use levity_wire::http1::write::{self, CHUNK_END, ChunkSize};
 use levity_wire::http1::{
-    Asked, Chunked, EndToEnd, Limits, ResponseFraming, ResponseHead, Trailers, parse_response,
+    Asked, Chunked, EndToEnd, Framing, Limits, ResponseFraming, ResponseHead, Trailers,
+    parse_response,
 };
 
 use super::ask::{Ask, Length};
@@ -240,6 +241,10 @@ fn head(ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), write::Unwritable> {
         write::field(out, name, value)?;
     }
     match ask.length {
+        // Some applications want to be told that there is nothing (RFC 9110, 8.6).
+        Length::None if ask.request.head.framing != Framing::None => {
+            write::field(out, b"Content-Length", b"0")?;
+        }
         Length::None => {}
         Length::Known(bytes) => write::field(out, b"Content-Length", bytes.to_string().as_bytes())?,
         Length::Unknown => write::field(out, b"Transfer-Encoding", b"chunked")?,
