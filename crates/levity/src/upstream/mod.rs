@@ -160,12 +160,14 @@ impl Upstream {
         }
     }
 
-    /// `backend` answered. Does not wait.
-    pub fn succeeded(&self, backend: &Backend, now: Instant) {
-        if backend.succeeded(now) {
+    /// `backend` answered. True when this brought it back. Does not wait.
+    pub fn succeeded(&self, backend: &Backend, now: Instant) -> bool {
+        let is_back = backend.succeeded(now);
+        if is_back {
             let (name, backend) = (&self.settings.name, &backend.name);
             diagnostics::say(format_args!("upstream {name}: backend {backend} is back"));
         }
+        is_back
     }
 }
 

@@ -160,15 +160,18 @@ impl Pool {
     /// Waits for it, behind others who wait.
     pub async fn place(self: &Rc<Self>, wanted: &Wanted) -> Result<Lease, NoPlace> {
         self.look_again();
-        if self.waiting.borrow().is_empty()
-            && let Some(lease) = self.take(wanted)?
-        {
+        let is_first = self.waiting.borrow().is_empty();
+        if is_first && let Some(lease) = self.take(wanted)? {
             return Ok(lease);
         }
         let answer = self
             .wait(wanted)
             .inspect_err(|_| self.cells.queue_was_full())?;
         let _queued = self.cells.queued();
+        if !is_first {
+            // A backend may have come back since the others began to wait.
+            self.hand_on();
+        }
         let patience = self.upstream.settings.queue_timeout;
         match time::timeout(patience, answer).await {
             Ok(answer) => answer.expect("who waits is answered"),
@@ -197,7 +200,7 @@ impl Pool {
     }
 
     /// Gives what has become free to the first who can use it: no newcomer comes before it.
-    fn hand_on(self: &Rc<Self>) {
+    pub fn hand_on(self: &Rc<Self>) {
         let mut passed_over = Vec::new();
         loop {
             let next = self.waiting.borrow_mut().pop_front();
@@ -205,16 +208,15 @@ impl Pool {
             if one.answer.is_closed() {
                 continue;
             }
-            match self.take(&one.wanted).transpose() {
-                Some(answer) => {
-                    let is_taken = answer.is_ok();
-                    // A lease that nobody takes any more is handed on as it is dropped.
-                    let _ = one.answer.send(answer);
-                    if is_taken {
-                        break;
-                    }
+            // What nobody takes any more is handed on as it is dropped.
+            match self.take(&one.wanted) {
+                Ok(Some(lease)) => {
+                    let _ = one.answer.send(Ok(lease));
                 }
-                None => {
+                Err(none) => {
+                    let _ = one.answer.send(Err(none));
+                }
+                Ok(None) => {
                     let others_may = !one.wanted.tried.is_empty() || one.wanted.tie != Tie::Free;
                     passed_over.push(one);
                     if !others_may {
