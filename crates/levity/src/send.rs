@@ -27,7 +27,7 @@ use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
 use crate::respond::{Body, Fields, FileBody, Response, error::reason};
 use crate::trip::{Read, ReadAhead, Trips, is_refused};
 use crate::upstream::answer::Answer;
-use crate::upstream::failure::Failure;
+use crate::upstream::failure::{Failure, Side};
 use crate::upstream::sendfile::Afterwards;
 use crate::upstream::tunnel::Tunnel;
 use crate::upstream::visit::Visit;
@@ -274,6 +274,7 @@ impl Sender {
         let end = match &outcome {
             Ok(()) => End::Complete,
             Err(Cut::Gone) => End::ClientAbort,
+            Err(Cut::Broken(failure)) if failure.side == Side::Client => End::ClientAbort,
             Err(Cut::Timeout) => End::Timeout,
             Err(Cut::Unreadable(_) | Cut::Broken(_)) => End::Error,
         };

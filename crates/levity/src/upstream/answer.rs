@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 use tokio::{task, time};
 
@@ -30,6 +31,14 @@ const AHEAD_BYTES_MAX: usize = 16 * 1024;
 /// How long a backend may leave a client waiting that asked whether its body is wanted (RFC 9110,
 /// 10.1.1).
 const EXPECT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Responses before the one that answers; an application that says 102 every second has a minute.
+const INTERIM_MAX: usize = 64;
+
+const TOO_MANY_INTERIM: Reject = Reject {
+    status: 502,
+    reason: "too many interim responses",
+};
 
 /// How long the end of an HTTP answer may take whose body nobody wants: it is on its way already, or
 /// never comes.
@@ -59,6 +68,8 @@ pub struct Answer {
     /// A byte of the answer has come.
     read: bool,
     interim: Vec<Head>,
+    /// So far.
+    interim_count: usize,
     head: Option<Head>,
     /// Bytes of the body that the client has not got.
     data: Vec<u8>,
@@ -113,6 +124,7 @@ impl Answer {
             wrote: false,
             read: false,
             interim: Vec::new(),
+            interim_count: 0,
             head: None,
             data: Vec::new(),
             ended: None,
@@ -156,6 +168,11 @@ impl Answer {
         self.upload.is_received()
     }
 
+    /// Whether the client can still send all of its request, so that another can follow.
+    pub fn takes_request(&self) -> bool {
+        self.upload.is_received() || (self.lease.is_some() && !self.stopped)
+    }
+
     /// Sends no more of the request.
     pub fn stop_upload(&mut self) {
         self.stopped |= !self.upload.is_done();
@@ -186,9 +203,8 @@ impl Answer {
 
     /// The connection, when the answer is that the protocol changes (101), and what has come behind.
     pub fn into_tunnel(mut self: Box<Self>) -> Option<Tunnel> {
-        let idle_timeout = self.upstream.settings.tunnel_timeout;
         let lease = self.lease.take()?;
-        Some(Tunnel::new(lease, self.data, idle_timeout))
+        Some(Tunnel::new(lease, self.data, &self.upstream.settings))
     }
 
     /// Bytes of the body, where that is known: announced, or all here.
@@ -208,7 +224,7 @@ impl Answer {
             if let Some(head) = self.head.take() {
                 return Poll::Ready(Ok(News::Head(head)));
             }
-            self.watch_client(conn, context)?;
+            watch_client(&self.upload, conn, context)?;
             if moved || !waits {
                 waits = true;
                 self.set_deadline(conn);
@@ -233,6 +249,7 @@ impl Answer {
             if !self.data.is_empty() || self.ended.is_some() {
                 return Poll::Ready(Ok(()));
             }
+            watch_client(&self.upload, conn, context)?;
             if moved || !waits {
                 waits = true;
                 conn.timer.set(Instant::now() + idle_timeout);
@@ -282,24 +299,6 @@ impl Answer {
         }
         let reason = "no answer came in time (first_byte_timeout)";
         Failure::of_backend(504, "http_response_timeout", reason)
-    }
-
-    /// A client that closes has given up; what it sends is its next request.
-    fn watch_client(&self, conn: &mut Conn, context: &mut Context<'_>) -> Result<(), Failure> {
-        if !self.upload.is_received() || conn.inbox.len() >= AHEAD_BYTES_MAX {
-            return Ok(());
-        }
-        let worker = conn.worker.clone();
-        let mut scratch = worker.inbound.borrow_mut();
-        match conn.poll_arrival(context, &mut scratch) {
-            Poll::Ready(Ok(0) | Err(_)) => Err(Failure::of_client(NoRequest::Gone)),
-            Poll::Ready(Ok(count)) => {
-                conn.inbox.extend_from_slice(&scratch[..count]);
-                context.waker().wake_by_ref();
-                Ok(())
-            }
-            Poll::Pending => Ok(()),
-        }
     }
 
     /// Moves what can be moved without waiting, in both directions, until there is something to tell;
@@ -407,6 +406,7 @@ impl Answer {
         let Self {
             upstream,
             interim,
+            interim_count,
             head,
             data,
             ended,
@@ -414,7 +414,10 @@ impl Answer {
             ..
         } = self;
         let mut event = |event: Event<'_>| match event {
-            Event::Interim(one) => interim.push(one),
+            Event::Interim(one) => {
+                *interim_count += 1;
+                interim.push(one);
+            }
             Event::Head(one) => *head = Some(one),
             Event::Data(bytes) => data.extend_from_slice(bytes),
             Event::Stderr(text) => stderr::tell(&upstream.settings.name, text),
@@ -430,6 +433,9 @@ impl Answer {
             0 => Failure::of_backend(502, "http_response_incomplete", reject.reason),
             _ => Failure::of_answer(reject),
         })?;
+        if self.interim_count > INTERIM_MAX {
+            return Err(Failure::of_answer(TOO_MANY_INTERIM));
+        }
         if let Some(reason) = self.declined {
             // That it says so is no part of an answer.
             self.read = false;
@@ -493,5 +499,27 @@ impl Answer {
     /// Whether all of the request has been sent.
     fn is_asked(&self) -> bool {
         self.upload.is_done() && self.outbox_sent == self.outbox.len() && !self.stopped
+    }
+}
+
+/// Looks after a client that waits. One that closes has given up; what it sends is its next request.
+pub fn watch_client(
+    upload: &Upload,
+    conn: &mut Conn,
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
+    if !upload.is_received() || conn.inbox.len() >= AHEAD_BYTES_MAX {
+        return Ok(());
+    }
+    let worker = conn.worker.clone();
+    let mut scratch = worker.inbound.borrow_mut();
+    match conn.poll_arrival(context, &mut scratch) {
+        Poll::Ready(Ok(0) | Err(_)) => Err(Failure::of_client(NoRequest::Gone)),
+        Poll::Ready(Ok(count)) => {
+            conn.inbox.extend_from_slice(&scratch[..count]);
+            context.waker().wake_by_ref();
+            Ok(())
+        }
+        Poll::Pending => Ok(()),
     }
 }

@@ -3,13 +3,16 @@
 //! Take a place at a backend, connect, send the request while watching for the answer, hand the answer
 //! over as soon as its head is here. What goes wrong before that may be tried again elsewhere.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 
 use levity_wire::http1::{Method, Version};
 
-use super::answer::{Answer, News};
+use super::answer::{Answer, News, watch_client};
 use super::ask::{Ask, Length};
 use super::backend::{Backend, fingerprint};
 use super::failure::{Failure, Side};
@@ -130,16 +133,25 @@ async fn ask(
     let mut last = None;
     for _ in 0..=proxy.upstream.settings.retries {
         let asked = Instant::now();
-        let lease = match place(&pool, &wanted).await {
-            Ok(lease) => lease,
-            Err(failure) => return leaving(last.unwrap_or(failure), &upload),
+        let lease = match (place(conn, &pool, &wanted, &upload).await, last.take()) {
+            (Ok(lease), _) => lease,
+            // That nobody is left to ask is no news.
+            (Err(failure), Some(last)) if failure.side == Side::Own => {
+                return leaving(last, &upload);
+            }
+            (Err(failure), _) => {
+                pool.complain(&failure, None);
+                return leaving(failure, &upload);
+            }
         };
         conn.met(|visit| visit.placed(asked, &lease));
         let (backend, is_reused) = (lease.backend().clone(), lease.is_reused);
         let failure = match attempt(conn, &mut ask, lease, upload).await {
             Ok((mut head, answer)) => {
                 conn.met(Visit::answered);
-                proxy.upstream.succeeded(&backend, Instant::now());
+                if proxy.upstream.succeeded(&backend, Instant::now()) {
+                    pool.hand_on();
+                }
                 rewrite(&mut head, proxy, &backend);
                 tie(&mut head, &wanted, proxy, client, &backend);
                 return Ok((head, answer, backend));
@@ -206,12 +218,22 @@ fn tie(head: &mut Head, wanted: &Wanted, proxy: &Proxy, client: &Client, backend
     }
 }
 
-async fn place(pool: &Rc<Pool>, wanted: &Wanted) -> Result<Lease, Failure> {
-    pool.place(wanted).await.map_err(|none| {
-        let failure = Failure::of_place(none);
-        pool.complain(&failure, None);
-        failure
+/// Takes a place at a backend. Who waits for one and leaves makes room for others.
+async fn place(
+    conn: &mut Conn,
+    pool: &Rc<Pool>,
+    wanted: &Wanted,
+    upload: &Upload,
+) -> Result<Lease, Failure> {
+    let mut place = pin!(pool.place(wanted));
+    poll_fn(|context| match place.as_mut().poll(context) {
+        Poll::Ready(place) => Poll::Ready(place.map_err(Failure::of_place)),
+        Poll::Pending => {
+            watch_client(upload, conn, context)?;
+            Poll::Pending
+        }
     })
+    .await
 }
 
 /// One request at one backend. The upload comes back when there is no answer.
@@ -280,6 +302,7 @@ fn respond(
         // A backend that refuses a request does not want the rest of it.
         answer.stop_upload();
     }
+    response.close |= !answer.takes_request();
     let is_head = request.head.method == Method::Head;
     match head.status {
         101 => {

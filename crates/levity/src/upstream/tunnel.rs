@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use super::pool::Lease;
+use crate::config;
 use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::stream::Stream;
 
@@ -14,6 +15,8 @@ use crate::stream::Stream;
 pub struct Tunnel {
     lease: Lease,
     idle_timeout: Duration,
+    /// The same once one side has ended: what is left of the other is on its way, or never comes.
+    end_timeout: Duration,
     /// From the backend, on its way to the client.
     down: Flow,
     /// From the client, on its way to the backend.
@@ -92,10 +95,11 @@ pub struct Ended {
 
 impl Tunnel {
     /// Begins with what has come behind the backend's head.
-    pub fn new(lease: Lease, down: Vec<u8>, idle_timeout: Duration) -> Self {
+    pub fn new(lease: Lease, down: Vec<u8>, settings: &config::Upstream) -> Self {
         Self {
             lease,
-            idle_timeout,
+            idle_timeout: settings.tunnel_timeout,
+            end_timeout: settings.idle_timeout.min(settings.tunnel_timeout),
             down: Flow {
                 bytes: down,
                 ..Flow::default()
@@ -109,17 +113,21 @@ impl Tunnel {
         self.up.bytes = mem::take(&mut conn.inbox);
         let mut down = 0;
         let how = poll_fn(|context| {
-            let (before, mut up) = (down, 0);
+            let (before, had_ended, mut up) = (down, self.has_ended(), 0);
             let polled = self.poll_both(conn, context, &mut up, &mut down);
             if let Poll::Ready(how) = polled {
                 return Poll::Ready(how);
             }
-            let moved = up > 0 || down > before;
+            let moved = up > 0 || down > before || self.has_ended() != had_ended;
             let cells = &self.lease.member().cells;
             cells.sent(up);
             cells.received(down - before);
             if moved || !conn.timer.is_set() {
-                conn.timer.set(Instant::now() + self.idle_timeout);
+                let patience = match self.has_ended() {
+                    true => self.end_timeout,
+                    false => self.idle_timeout,
+                };
+                conn.timer.set(Instant::now() + patience);
             }
             match conn.timer.poll_expired(context) {
                 true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
@@ -129,6 +137,11 @@ impl Tunnel {
         .await;
         conn.timer.clear();
         Ended { down, how }
+    }
+
+    /// Whether one side has.
+    fn has_ended(&self) -> bool {
+        self.up.ended || self.down.ended
     }
 
     fn poll_both(

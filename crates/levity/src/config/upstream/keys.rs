@@ -96,7 +96,8 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
         "idle_timeout",
         SECONDS,
         Some("60s"),
-        "Between two parts of an answer, and between two parts of a request that the backend takes.",
+        "Between two parts of an answer, and between two parts of a request that the backend takes; \
+         in a tunnel one of whose sides has ended, between two parts of the other.",
     ),
     key(
         "tunnel_timeout",
