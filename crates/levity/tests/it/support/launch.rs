@@ -78,6 +78,20 @@ impl Launch {
         Self::run(&format!("{tables}\n{listen}{site}"))
     }
 
+    /// `levity run` on a free port, with one site for which an upstream `app` answers. `to` are its
+    /// backends, divided by commas; `more` are keys of the upstream, and tables behind them.
+    pub fn proxy(to: &str, more: &str) -> Self {
+        let to: Vec<_> = to
+            .split(',')
+            .map(|one| format!("\"{}\"", one.trim()))
+            .collect();
+        Self::run(&format!(
+            "[[listen]]\naddress = \"{ANY_PORT}\"\n[[site]]\nproxy = \"app\"\n\
+             [[upstream]]\nname = \"app\"\nto = [{}]\n{more}\n",
+            to.join(", ")
+        ))
+    }
+
     fn filled_in(&self, config: &str) -> String {
         config.replace("{own}", self.own.path().to_str().expect("a path in UTF-8"))
     }

@@ -1,5 +1,6 @@
 //! A running server.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
@@ -131,6 +132,16 @@ impl Server {
         let answer = Client::unix(socket).get("/metrics");
         answer.assert_status(200);
         Metrics::parse(&answer.text())
+    }
+
+    /// Bytes that are in memory of it.
+    #[track_caller]
+    pub fn resident_bytes(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid().as_raw_nonzero()));
+        let status = status.expect("a running process");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok());
+        kib.expect("VmRSS") * 1024
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -1,6 +1,6 @@
-//! The client's side of a WebSocket (RFC 6455), for short messages.
+//! The client's side of a WebSocket (RFC 6455).
 
-use super::{Answer, Client};
+use super::{Answer, Client, head};
 
 /// From the RFC's example, with the answer that belongs to it.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -9,7 +9,8 @@ const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 const TEXT: u8 = 1;
 const CLOSE: u8 = 8;
 
-/// A frame's length in its first bytes; longer ones have it elsewhere.
+/// Lengths up to this one are in the second byte of a frame; 126 stands for two more bytes, 127 for
+/// eight.
 const SHORT_MAX: usize = 125;
 
 /// Any mask will do in a test.
@@ -24,14 +25,25 @@ pub struct WebSocket {
 
 impl WebSocket {
     #[track_caller]
-    pub fn open(mut client: Client, path: &str) -> Self {
+    pub fn open(client: Client, path: &str) -> Self {
+        Self::open_saying(client, path, &[])
+    }
+
+    /// Sends messages directly behind the request, without waiting for its answer.
+    #[track_caller]
+    pub fn open_saying(mut client: Client, path: &str, messages: &[&str]) -> Self {
         let headers = [
             ("Upgrade", "websocket"),
             ("Connection", "Upgrade"),
             ("Sec-WebSocket-Version", "13"),
             ("Sec-WebSocket-Key", KEY),
         ];
-        let answer = client.get_with(path, &headers);
+        let mut sent = head("GET", path, &headers).into_bytes();
+        for message in messages {
+            sent.extend(frame(TEXT, message.as_bytes()));
+        }
+        client.send(sent);
+        let answer = client.receive();
         answer.assert_status(101);
         assert_eq!(answer.header("sec-websocket-accept"), Some(ACCEPT));
         Self { client, answer }
@@ -39,12 +51,13 @@ impl WebSocket {
 
     #[track_caller]
     pub fn send(&mut self, text: &str) {
-        assert!(text.len() <= SHORT_MAX, "a long message");
-        let mut frame = vec![0x80 | TEXT, 0x80 | text.len() as u8];
-        frame.extend(MASK);
-        let masked = text.bytes().zip(MASK.into_iter().cycle());
-        frame.extend(masked.map(|(byte, mask)| byte ^ mask));
-        self.client.send(frame);
+        self.client.send(frame(TEXT, text.as_bytes()));
+    }
+
+    /// Says that it will close, and why.
+    #[track_caller]
+    pub fn send_close(&mut self, code: u16) {
+        self.client.send(frame(CLOSE, &code.to_be_bytes()));
     }
 
     /// The next message, which must be a text.
@@ -63,11 +76,40 @@ impl WebSocket {
         u16::from_be_bytes([content[0], content[1]])
     }
 
+    /// Expects no further byte, and the end of the connection.
+    #[track_caller]
+    pub fn assert_closed(&mut self) {
+        self.client.assert_closed();
+    }
+
     #[track_caller]
     fn frame(&mut self) -> (u8, Vec<u8>) {
         let head = self.client.read_exactly(2);
-        let len = usize::from(head[1]);
-        assert!(len <= SHORT_MAX, "a long or masked frame");
+        let more = match head[1] {
+            126 => 2,
+            127 => 8,
+            _ => 0,
+        };
+        let len = self.client.read_exactly(more);
+        let len = len
+            .iter()
+            .fold(0, |len, &byte| len << 8 | usize::from(byte));
+        let len = if more == 0 { head[1].into() } else { len };
         (head[0] & 0x0f, self.client.read_exactly(len))
     }
+}
+
+/// A whole message in one frame.
+fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
+    let len = content.len();
+    let mut frame = vec![0x80 | kind];
+    match u16::try_from(len) {
+        _ if len <= SHORT_MAX => frame.push(0x80 | len as u8),
+        Ok(len) => frame.extend([&[0x80 | 126][..], &len.to_be_bytes()].concat()),
+        Err(_) => frame.extend([&[0x80 | 127][..], &(len as u64).to_be_bytes()].concat()),
+    }
+    frame.extend(MASK);
+    let masked = content.iter().zip(MASK.into_iter().cycle());
+    frame.extend(masked.map(|(byte, mask)| byte ^ mask));
+    frame
 }

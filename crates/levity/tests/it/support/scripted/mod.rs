@@ -5,6 +5,7 @@
 
 pub mod ajp;
 mod conn;
+mod deaf;
 pub mod fastcgi;
 mod http;
 mod scgi;
@@ -16,6 +17,7 @@ use std::net::{Shutdown, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -24,6 +26,7 @@ use super::wire::Fields;
 use super::{WAIT_MAX, wait_until};
 
 pub use conn::Conn;
+pub use deaf::Deaf;
 
 /// A request as it arrived, of any protocol.
 #[derive(Clone, Debug, Default)]
@@ -103,7 +106,11 @@ type Handler = Arc<dyn Fn(&mut Conn) + Send + Sync>;
 impl Scripted {
     /// On a TCP port of loopback.
     pub fn tcp(handle: impl Fn(&mut Conn) + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        Self::on(TcpListener::bind("127.0.0.1:0").expect("bind"), handle)
+    }
+
+    /// On a socket that listens already.
+    pub fn on(listener: TcpListener, handle: impl Fn(&mut Conn) + Send + Sync + 'static) -> Self {
         let address = listener.local_addr().expect("an address").to_string();
         let accept = move || Socket::of_tcp(listener.accept()?.0);
         Self::start(address, None, accept, Arc::new(handle))
@@ -114,9 +121,7 @@ impl Scripted {
         let own = tempfile::tempdir().expect("a temporary folder");
         let path = own.path().join("socket");
         let listener = UnixListener::bind(&path).expect("bind");
-        for (path, mode) in [(own.path(), 0o755), (&path, 0o777)] {
-            fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
-        }
+        open_to_all(own.path(), &path);
         let address = format!("unix:{}", path.display());
         let accept = move || Socket::of_unix(listener.accept()?.0);
         Self::start(address, Some(own), accept, Arc::new(handle))
@@ -272,11 +277,18 @@ impl Shared {
     }
 }
 
+/// Lets everybody connect to a Unix socket in a folder.
+fn open_to_all(folder: &Path, socket: &Path) {
+    for (path, mode) in [(folder, 0o755), (socket, 0o777)] {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
+    }
+}
+
 /// An address at which every connection is refused, and that nobody else can get meanwhile.
 pub struct Refusing {
     address: String,
     /// Bound, but it does not listen.
-    _socket: socket2::Socket,
+    socket: socket2::Socket,
 }
 
 impl Refusing {
@@ -288,11 +300,17 @@ impl Refusing {
         let address = socket.local_addr().expect("an address").as_socket();
         Self {
             address: address.expect("an IP address").to_string(),
-            _socket: socket,
+            socket,
         }
     }
 
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Refuses no more.
+    pub fn listen(self) -> TcpListener {
+        self.socket.listen(64).expect("listen");
+        self.socket.into()
     }
 }

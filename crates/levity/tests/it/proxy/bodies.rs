@@ -1,0 +1,372 @@
+//! Bodies: large ones, slow ones, and such as nobody wants.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::tell_target;
+use crate::support::scripted::{Conn, Scripted};
+use crate::support::{
+    App, Client, Cut, Launch, assert_same, content, head, pass, sha256, wait_until,
+};
+
+const LARGE_BYTES: usize = 20_000_000;
+
+/// More than the sockets between a sender and a reader who does not read can hold.
+const HUGE_BYTES: usize = 64_000_000;
+
+/// What the sockets on the way may hold: Linux lets them grow to 4 MiB for sending and 6 MiB for
+/// receiving.
+const IN_SOCKETS_MAX: usize = 32_000_000;
+
+/// What the server may need besides, whatever passes through it.
+const MEMORY_MAX: usize = 4_000_000;
+
+const PIECE: &[u8] = &[b'x'; 64 * 1024];
+
+/// Sends [`HUGE_BYTES`] and counts them.
+fn send_huge(mut send: impl FnMut(&[u8]) -> bool, sent: &AtomicUsize) {
+    let mut left = HUGE_BYTES;
+    while left > 0 {
+        let piece = &PIECE[..left.min(PIECE.len())];
+        if !send(piece) {
+            return;
+        }
+        left -= piece.len();
+        sent.fetch_add(piece.len(), Ordering::Relaxed);
+    }
+}
+
+/// Waits until a count moves no more, and gives it.
+fn settled(count: &AtomicUsize) -> usize {
+    const QUIET: Duration = Duration::from_millis(300);
+    let mut last = 0;
+    wait_until("the sender has to wait", || {
+        let before = std::mem::replace(&mut last, count.load(Ordering::Relaxed));
+        pass(QUIET);
+        last > 0 && last == before
+    });
+    last
+}
+
+#[test]
+fn large_bodies_pass_both_ways() {
+    let body = content(7, LARGE_BYTES);
+    let answer = body.clone();
+    let backend = Scripted::tcp(move |conn| {
+        while let Some(request) = conn.read_request() {
+            assert_same(&request.body, &answer);
+            conn.answer("200 OK", &answer);
+        }
+    });
+    let keys = "[limits]\nbody_bytes = \"100MiB\"";
+    let server = Launch::proxy(backend.address(), keys).start();
+    let mut client = server.client();
+    let length = body.len().to_string();
+    client.send(head("POST", "/", &[("Content-Length", &length)]));
+    client.send(&body);
+    assert_same(&client.receive().body, &body);
+    client.send(head("PUT", "/", &[("Transfer-Encoding", "chunked")]));
+    for chunk in body.chunks(100_000) {
+        client.send([format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+    }
+    client.send("0\r\n\r\n");
+    assert_same(&client.receive().body, &body);
+    assert_eq!(backend.connections(), 1);
+}
+
+#[test]
+fn an_application_gets_an_upload() {
+    let app = App::uvicorn();
+    let server = Launch::proxy(app.address(), "[limits]\nbody_bytes = \"100MiB\"").start();
+    let body = content(8, LARGE_BYTES);
+    let mut client = server.client();
+    let length = body.len().to_string();
+    client.send(head("POST", "/upload", &[("Content-Length", &length)]));
+    client.send(&body);
+    let said: Value = serde_json::from_slice(&client.receive().body).expect("JSON");
+    assert_eq!(
+        (&said["length"], &said["sha256"]),
+        (&body.len().into(), &sha256(&body).into())
+    );
+}
+
+#[test]
+fn a_slow_client_slows_the_backend() {
+    let sent = Arc::<AtomicUsize>::default();
+    let by_backend = sent.clone();
+    let backend = Scripted::tcp(move |conn| {
+        while let Some(request) = conn.read_request() {
+            if request.target == "/small" {
+                conn.answer("200 OK", "small");
+                continue;
+            }
+            conn.send(format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {HUGE_BYTES}\r\n\r\n"
+            ));
+            send_huge(|piece| conn.send(piece), &by_backend);
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").workers(1).start();
+    server.get("/small").assert_status(200);
+    let before = server.resident_bytes();
+    let mut client = Client::narrow(server.address());
+    client.send(head("GET", "/", &[]));
+    assert!(settled(&sent) < IN_SOCKETS_MAX);
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < MEMORY_MAX, "{grown} bytes");
+    // Others are served meanwhile.
+    assert_eq!(server.get("/small").text(), "small");
+    assert_eq!(client.receive().body.len(), HUGE_BYTES);
+}
+
+#[test]
+fn a_slow_backend_slows_the_client() {
+    let backend = Scripted::tcp(|conn| {
+        while let Some(mut request) = conn.read_head() {
+            if request.method == "POST" {
+                conn.stall();
+            }
+            conn.read_body(&mut request);
+            conn.answer("200 OK", request.body.len().to_string());
+        }
+    });
+    let keys = "[limits]\nbody_bytes = \"100MiB\"";
+    let server = Launch::proxy(backend.address(), keys).workers(1).start();
+    server.get("/").assert_status(200);
+    let before = server.resident_bytes();
+    let sent = AtomicUsize::new(0);
+    let mut client = server.client();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let length = HUGE_BYTES.to_string();
+            client.send(head("POST", "/", &[("Content-Length", &length)]));
+            send_huge(|piece| client.try_send(piece).is_ok(), &sent);
+        });
+        assert!(settled(&sent) < IN_SOCKETS_MAX);
+        let grown = server.resident_bytes().saturating_sub(before);
+        assert!(grown < MEMORY_MAX, "{grown} bytes");
+        server.get("/").assert_status(200);
+        backend.release();
+    });
+    assert_eq!(client.receive().text(), HUGE_BYTES.to_string());
+}
+
+/// Whatever is sent of a body, the backend answers this after its head.
+fn refusing(conn: &mut Conn) {
+    if conn.read_head().is_some() {
+        conn.answer("413 Content Too Large", "too much");
+        conn.finish();
+        // Takes what is on its way, so that the answer is not lost.
+        conn.read_to_end();
+    }
+}
+
+#[test]
+fn a_backend_may_answer_before_it_has_the_body() {
+    let backend = Scripted::tcp(refusing);
+    let keys = "[limits]\nbody_bytes = \"100MiB\"";
+    let server = Launch::proxy(backend.address(), keys).start();
+    let length = LARGE_BYTES.to_string();
+    for framing in [
+        ("Content-Length", length.as_str()),
+        ("Transfer-Encoding", "chunked"),
+    ] {
+        let mut client = server.client();
+        client.send(head("POST", "/", &[framing]));
+        client.send("4\r\nbody\r\n");
+        let answer = client.receive();
+        assert_eq!((answer.status, answer.text().as_str()), (413, "too much"));
+        assert!(answer.closes());
+        drop(client);
+        backend.wait_for_no_connection();
+    }
+    // A client that reads only when it has sent all.
+    let mut client = server.client();
+    client.send(head("POST", "/", &[("Content-Length", "200000")]) + &"x".repeat(200_000));
+    client.receive().assert_status(413);
+}
+
+#[test]
+fn a_body_over_its_bound_is_refused_at_the_edge() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_to_end();
+    });
+    let server = Launch::proxy(backend.address(), "[limits]\nbody_bytes = \"1KiB\"").start();
+    let mut client = server.client();
+    client.send(head("POST", "/", &[("Content-Length", "1025")]) + &"x".repeat(1025));
+    let answer = client.receive();
+    assert_eq!((answer.status, answer.closes()), (413, true));
+    assert_eq!(backend.connections(), 0);
+    let mut client = server.client();
+    client.send(head("POST", "/", &[("Transfer-Encoding", "chunked")]));
+    client.send(format!("400\r\n{}\r\n1\r\nx\r\n", "x".repeat(1024)));
+    let answer = client.receive();
+    assert_eq!((answer.status, answer.closes()), (413, true));
+    backend.wait_for_no_connection();
+}
+
+#[test]
+fn a_route_may_have_its_own_bound() {
+    let backend = Scripted::tcp(tell_target);
+    let keys = "[limits]\nbody_bytes = \"10B\"\n\
+                [[site.route]]\npath = \"/large/*\"\nbody_bytes = \"20B\"";
+    let server = Launch::proxy(backend.address(), keys).start();
+    for (path, len, status) in [
+        ("/large/x", 20, 200),
+        ("/large/x", 21, 413),
+        ("/x", 11, 413),
+    ] {
+        let mut client = server.client();
+        let length = len.to_string();
+        client.send(head("POST", path, &[("Content-Length", &length)]) + &"x".repeat(len));
+        client.receive().assert_status(status);
+    }
+}
+
+#[test]
+fn what_is_no_body_is_refused_and_never_ends_at_the_backend() {
+    let backend = Scripted::tcp(|conn| {
+        let got = conn.read_to_end();
+        assert!(!got.ends_with(b"0\r\n\r\n"), "{}", got.escape_ascii());
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    for bad in [
+        "zz\r\n",
+        "4\nbody\n",
+        "4\r\nbodyX\r\n",
+        "-1\r\n",
+        "0\r\nno field\r\n\r\n",
+    ] {
+        let mut client = server.client();
+        client.send(head("POST", "/", &[("Transfer-Encoding", "chunked")]) + "2\r\nok\r\n" + bad);
+        let answer = client.receive();
+        assert_eq!((answer.status, answer.closes()), (400, true), "{bad}");
+        client.assert_closed();
+    }
+    backend.wait_for_no_connection();
+}
+
+#[test]
+fn a_client_that_takes_too_long_frees_the_backend() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_to_end();
+    });
+    let server = Launch::proxy(backend.address(), "[limits]\nbody_timeout = \"300ms\"").start();
+    let mut client = server.client();
+    client.send(head("POST", "/", &[("Content-Length", "9")]) + "x");
+    let answer = client.receive();
+    assert_eq!((answer.status, answer.closes()), (408, true));
+    backend.wait_for_no_connection();
+}
+
+#[test]
+fn a_client_that_leaves_within_its_body_frees_the_backend() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_head();
+        let body = conn.read_to_end();
+        assert_eq!(body, b"half");
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    client.send(head("POST", "/", &[("Content-Length", "8")]) + "half");
+    wait_until("the backend is asked", || backend.connections() == 1);
+    drop(client);
+    backend.wait_for_no_connection();
+}
+
+#[test]
+fn both_ways_at_once() {
+    let app = App::uvicorn();
+    let server = Launch::proxy(app.address(), "").start();
+    let mut client = server.client();
+    client.send(head("POST", "/back", &[("Transfer-Encoding", "chunked")]));
+    assert!(client.receive_head().expect("a head").is_chunked());
+    for word in ["ping", "pong", "ping"] {
+        let chunk = format!("4\r\n{word}\r\n");
+        client.send(&chunk);
+        assert_eq!(client.read_exactly(9), chunk.as_bytes());
+    }
+    client.send("0\r\n\r\n");
+    assert_eq!(client.read_exactly(5), b"0\r\n\r\n");
+    // The connection is in order.
+    client.get("/echo").assert_status(200);
+}
+
+#[test]
+fn events_come_as_they_happen() {
+    let app = App::uvicorn();
+    let server = Launch::proxy(app.address(), "").start();
+    let mut client = server.client();
+    client.send(head("GET", "/events?ms=20", &[]));
+    let answer = client.receive_head().expect("a head");
+    assert_eq!(answer.field("content-type"), "text/event-stream");
+    // They never end, so what has come was not held back until there is enough.
+    for number in 0..5 {
+        client.read_through(format!("data: event {number}\n\n").as_bytes());
+    }
+}
+
+#[test]
+fn a_head_comes_before_its_body() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_request();
+        conn.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
+        conn.stall();
+        conn.send("o");
+        conn.send("k");
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    client.send(head("GET", "/", &[]));
+    assert_eq!(client.receive_head().expect("a head").length(), Some(2));
+    backend.release();
+    assert_eq!(client.read_exactly(2), b"ok");
+}
+
+#[test]
+fn a_client_that_leaves_before_the_answer_frees_the_backend() {
+    let backend = Scripted::tcp(|conn| {
+        if conn.read_request().is_some() {
+            assert_eq!(conn.read_to_end(), b"");
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    client.send(head("GET", "/", &[]));
+    backend.wait_for_requests(1);
+    drop(client);
+    backend.wait_for_no_connection();
+}
+
+#[test]
+fn a_client_that_leaves_between_events_frees_the_backend() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_request();
+        conn.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nevent\r\n");
+        assert_eq!(conn.read_to_end(), b"");
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    client.send(head("GET", "/", &[]));
+    client.read_through(b"event\r\n");
+    drop(client);
+    backend.wait_for_no_connection();
+}
+
+#[test]
+fn a_backend_that_waits_for_more_of_a_body_can_still_fail_audibly() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_head();
+        conn.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n");
+        conn.reset();
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    client.send(head("POST", "/", &[("Content-Length", "1000")]) + "half");
+    let cut = client.try_receive().err();
+    assert_eq!(cut, Some(Cut::Reset(Some(b"ok".to_vec()))));
+}

@@ -1,0 +1,131 @@
+//! What comes before the answer: 100 for clients that wait for it, and 103.
+
+use std::time::{Duration, Instant};
+
+use crate::support::scripted::Scripted;
+use crate::support::{Client, Launch, Server, head};
+
+fn asks(server: &Server) -> Client {
+    let mut client = server.client();
+    client.send(head(
+        "POST",
+        "/",
+        &[("Expect", "100-continue"), ("Content-Length", "4")],
+    ));
+    client
+}
+
+#[test]
+fn a_backend_asks_for_the_body() {
+    let backend = Scripted::tcp(|conn| {
+        while let Some(mut request) = conn.read_head() {
+            assert_eq!(request.field("expect"), Some("100-continue"));
+            conn.send("HTTP/1.1 100 Continue\r\n\r\n");
+            conn.read_body(&mut request);
+            conn.keep(request);
+            conn.answer("200 OK", "thanks");
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").workers(1).start();
+    for _ in 0..2 {
+        let mut client = asks(&server);
+        client.receive().assert_status(100);
+        client.send("body");
+        assert_eq!(client.receive().text(), "thanks");
+    }
+    assert_eq!(backend.requests()[1].body, b"body");
+    assert_eq!(backend.connections(), 1);
+}
+
+#[test]
+fn a_backend_that_refuses_gets_no_body() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_head();
+        conn.answer("401 Unauthorized", "no");
+        assert_eq!(conn.read_to_end(), b"");
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = asks(&server);
+    let answer = client.receive();
+    assert_eq!((answer.status, answer.text().as_str()), (401, "no"));
+    // What follows could be the body or the next request.
+    assert!(answer.closes());
+    client.assert_closed();
+    backend.wait_for_no_connection();
+}
+
+#[test]
+fn a_backend_that_is_silent_gets_the_body_after_a_second() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_request();
+        conn.answer("200 OK", "ok");
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let start = Instant::now();
+    let mut client = asks(&server);
+    client.receive().assert_status(100);
+    assert!(
+        start.elapsed() >= Duration::from_millis(950),
+        "{:?}",
+        start.elapsed()
+    );
+    client.send("body");
+    assert_eq!(client.receive().text(), "ok");
+    assert_eq!(backend.request().body, b"body");
+}
+
+#[test]
+fn a_client_that_does_not_wait_is_told_nothing() {
+    let backend = Scripted::tcp(|conn| {
+        let request = conn.read_request().expect("a request");
+        assert_eq!(request.field("expect"), None);
+        conn.answer("200 OK", "ok");
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    client.send(
+        head(
+            "POST",
+            "/",
+            &[("Expect", "100-continue"), ("Content-Length", "4")],
+        ) + "body",
+    );
+    assert_eq!(client.receive().text(), "ok");
+}
+
+#[test]
+fn a_continue_that_nobody_waits_for_is_dropped() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_request();
+        conn.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n");
+        conn.answer("200 OK", "ok");
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    client.send(head("POST", "/", &[("Content-Length", "4")]) + "body");
+    let answer = client.receive();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+}
+
+#[test]
+fn early_hints_pass_to_those_who_know_them() {
+    let backend = Scripted::tcp(|conn| {
+        while conn.read_request().is_some() {
+            conn.send("HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: X-A\r\nX-A: b\r\n\r\n");
+            conn.answer("200 OK", "ok");
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    let hints = client.get("/");
+    assert_eq!(
+        (hints.status, hints.field("link")),
+        (103, "</a.css>; rel=preload")
+    );
+    assert_eq!(hints.header("x-a"), None);
+    assert_eq!(client.receive().text(), "ok");
+    let mut old = server.client();
+    old.send("GET / HTTP/1.0\r\n\r\n");
+    assert_eq!(old.receive().text(), "ok");
+    old.assert_closed();
+}

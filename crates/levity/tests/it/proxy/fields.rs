@@ -1,0 +1,135 @@
+//! Header fields: which pass, and which belong to one hop.
+
+use super::tell_target;
+use crate::support::scripted::Scripted;
+use crate::support::{Answer, Launch};
+
+/// What a client gets of an answer with these header lines.
+fn answered(lines: &'static str) -> Answer {
+    let backend = Scripted::tcp(move |conn| {
+        conn.read_request();
+        conn.send(format!(
+            "HTTP/1.1 200 Fine\r\n{lines}Content-Length: 0\r\n\r\n"
+        ));
+    });
+    Launch::proxy(backend.address(), "").start().get("/")
+}
+
+#[test]
+fn fields_of_a_request_pass_in_their_order() {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "forwarded = \"off\"").start();
+    let sent = [
+        ("X-B", "1"),
+        ("Accept", "a, b"),
+        ("X-B", "2"),
+        ("Cookie", "c=\"d\""),
+        ("X-Empty", ""),
+    ];
+    server.get_with("/", &sent).assert_status(200);
+    let seen = backend.request().fields;
+    let expected = [("Host", "localhost")]
+        .into_iter()
+        .chain(sent)
+        .chain([("Via", "1.1 levity")]);
+    let expected: Vec<_> = expected
+        .map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()))
+        .collect();
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn the_host_passes_as_it_is() {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    client.send("GET / HTTP/1.1\r\nHost: Example.test:8080\r\n\r\n");
+    client.receive().assert_status(200);
+    assert_eq!(backend.request().field("host"), Some("Example.test:8080"));
+}
+
+#[test]
+fn fields_of_the_hop_stay_behind() {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "").start();
+    let sent = [
+        ("Connection", "keep-alive, X-Private, x-absent"),
+        ("X-Private", "secret"),
+        ("Keep-Alive", "timeout=5"),
+        ("Proxy-Authorization", "Basic x"),
+        ("Proxy-Connection", "close"),
+        ("TE", "gzip"),
+        ("Trailer", "X"),
+        ("Upgrade", "h2c"),
+        ("X-Public", "stays"),
+    ];
+    server.get_with("/", &sent).assert_status(200);
+    let request = backend.request();
+    for (name, _) in &sent[..8] {
+        assert_eq!(request.field(name), None, "{name}");
+    }
+    assert_eq!(request.field("x-public"), Some("stays"));
+}
+
+#[test]
+fn what_a_client_lists_cannot_hide_what_we_say() {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "").start();
+    let listed = "close, Host, X-Forwarded-For, Forwarded, Via, Content-Length, Cookie";
+    let sent = [
+        ("Connection", listed),
+        ("Cookie", "a=b"),
+        ("Content-Length", "2"),
+    ];
+    let mut client = server.client();
+    client.send(crate::support::head("POST", "/", &sent) + "ok");
+    client.receive().assert_status(200);
+    let request = backend.request();
+    for name in ["host", "x-forwarded-for", "forwarded", "via", "cookie"] {
+        assert!(request.field(name).is_some(), "{name}");
+    }
+    assert_eq!(request.body, b"ok");
+}
+
+#[test]
+fn fields_of_an_answer_pass() {
+    let answer = answered(
+        "X-B: 1\r\nSet-Cookie: a=b\r\nset-cookie: c=d\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: theirs\r\nX-B: 2\r\n",
+    );
+    assert_eq!(answer.status_line, "HTTP/1.1 200 Fine");
+    assert_eq!(answer.field("date"), "Sun, 06 Nov 1994 08:49:37 GMT");
+    assert_eq!(answer.field("server"), "theirs");
+    let values = |name: &str| {
+        let headers = answer.headers().into_iter();
+        let named = headers.filter(|(is, _)| is.eq_ignore_ascii_case(name));
+        named
+            .map(|(_, value)| String::from_utf8(value).expect("UTF-8"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(values("x-b"), ["1", "2"]);
+    assert_eq!(values("set-cookie"), ["a=b", "c=d"]);
+}
+
+#[test]
+fn a_date_is_added_to_an_answer_without() {
+    assert!(answered("").header("date").is_some());
+}
+
+#[test]
+fn fields_of_the_backends_hop_stay_behind() {
+    let answer = answered(
+        "Connection: X-Secret, close\r\nX-Secret: 1\r\nKeep-Alive: timeout=5\r\n\
+         Proxy-Authenticate: Basic\r\nTrailer: X\r\nUpgrade: h2c\r\nX-Public: stays\r\n",
+    );
+    for name in [
+        "connection",
+        "x-secret",
+        "keep-alive",
+        "proxy-authenticate",
+        "trailer",
+        "upgrade",
+    ] {
+        assert_eq!(answer.header(name), None, "{name}");
+    }
+    assert_eq!(answer.field("x-public"), "stays");
+}

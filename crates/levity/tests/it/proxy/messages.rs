@@ -1,0 +1,376 @@
+//! Requests and answers: methods, targets, and where a message ends.
+
+use super::tell_target;
+use crate::support::scripted::Scripted;
+use crate::support::{Client, Cut, Launch, Server, Tree, head};
+
+/// In front of a backend that gives these bytes for an answer to everything, and then closes.
+fn answering(answer: &'static str) -> (Scripted, Server) {
+    let backend = Scripted::tcp(move |conn| {
+        if conn.read_request().is_some() {
+            conn.send(answer);
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    (backend, server)
+}
+
+#[test]
+fn every_method_goes_on() {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    let methods = [
+        "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND", "BREW", "get",
+    ];
+    for method in methods {
+        let answer = client.request(method, "/a?b", &[]);
+        answer.assert_status(200);
+        assert_eq!(answer.length(), Some(4), "{method}");
+    }
+    let seen: Vec<_> = backend
+        .requests()
+        .into_iter()
+        .map(|one| one.method)
+        .collect();
+    assert_eq!(seen, methods);
+    for method in ["TRACE", "CONNECT"] {
+        let target = if method == "TRACE" {
+            "/a"
+        } else {
+            "localhost:80"
+        };
+        server
+            .client()
+            .request(method, target, &[])
+            .assert_status(405);
+    }
+    assert_eq!(backend.requests().len(), methods.len());
+}
+
+#[test]
+fn one_connection_serves_many_clients() {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "").workers(1).start();
+    let mut client = server.client();
+    for number in 0..20 {
+        let path = format!("/{number}");
+        assert_eq!(client.get(&path).text(), path);
+        assert_eq!(server.get(&path).text(), path);
+    }
+    assert_eq!(backend.connections(), 1);
+}
+
+#[test]
+fn answers_end_in_any_way() {
+    for (framed, len) in [
+        ("Content-Length: 5\r\n\r\nhello", Some(5)),
+        ("Content-Length: 0\r\n\r\n", Some(0)),
+        (
+            "Transfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
+            None,
+        ),
+        ("Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", None),
+        ("\r\nhello", None),
+        ("Connection: close\r\n\r\nhello", None),
+        ("\r\n", None),
+    ] {
+        let backend = Scripted::tcp(move |conn| {
+            while conn.read_request().is_some() {
+                conn.send(format!("HTTP/1.1 200 OK\r\n{framed}"));
+                if !framed.contains('-') || framed.starts_with("Connection") {
+                    return;
+                }
+            }
+        });
+        let server = Launch::proxy(backend.address(), "").start();
+        let mut client = server.client();
+        for _ in 0..3 {
+            let answer = client.get("/");
+            let body = if framed.contains("he") { "hello" } else { "" };
+            assert_eq!(answer.text(), body, "{framed}");
+            assert!(len.is_none() || answer.length() == len, "{framed}");
+            assert!(!answer.closes(), "{framed}");
+        }
+    }
+}
+
+#[test]
+fn http_1_0_clients_get_no_chunks() {
+    let chunked =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX: y\r\n\r\n";
+    let (_backend, server) = answering(chunked);
+    for request in [
+        "GET / HTTP/1.0\r\n\r\n",
+        "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    ] {
+        let mut client = server.client();
+        client.send(request);
+        let head = client.receive_head().expect("a head");
+        assert!(!head.is_chunked(), "{head:?}");
+        assert_eq!(head.closes(), head.length().is_none());
+        let hello = b"hello".to_vec();
+        match head.length() {
+            Some(5) => assert_eq!(client.read_exactly(5), hello),
+            _ => assert_eq!(client.read_to_end(), Cut::Closed(Some(hello))),
+        }
+    }
+}
+
+#[test]
+fn http_1_0_backends_are_understood() {
+    let (backend, server) = answering("HTTP/1.0 200 OK\r\n\r\nhello");
+    let mut client = server.client();
+    for _ in 0..2 {
+        assert_eq!(client.get("/").text(), "hello");
+    }
+    assert_eq!(backend.connections(), 2);
+}
+
+#[test]
+fn http_1_0_backends_keep_connections_when_they_say_so() {
+    let backend = Scripted::tcp(|conn| {
+        while conn.read_request().is_some() {
+            conn.send("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok");
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    for _ in 0..3 {
+        assert_eq!(client.get("/").text(), "ok");
+    }
+    assert_eq!(backend.connections(), 1);
+}
+
+#[test]
+fn answers_without_a_body_have_none() {
+    let backend = Scripted::tcp(|conn| {
+        while let Some(request) = conn.read_request() {
+            let status = &request.target[1..];
+            // A length with 204 is wrong, but is sent, and no byte follows.
+            conn.send(format!(
+                "HTTP/1.1 {status} X\r\nContent-Length: 5\r\nETag: \"a\"\r\n\r\n"
+            ));
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    for (method, status, len) in [
+        ("GET", 204, None),
+        ("GET", 304, Some(5)),
+        ("HEAD", 200, Some(5)),
+        ("HEAD", 404, Some(5)),
+        ("POST", 204, None),
+    ] {
+        let answer = client.request(method, &format!("/{status}"), &[]);
+        answer.assert_status(status);
+        assert_eq!(answer.length(), len, "{method} {status}");
+        assert_eq!(answer.field("etag"), "\"a\"");
+    }
+}
+
+#[test]
+fn trailers_pass_both_ways() {
+    let backend = Scripted::tcp(|conn| {
+        while conn.read_request().is_some() {
+            conn.send("HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n");
+            conn.send("2\r\nok\r\n0\r\nX-Sum: 7\r\nX-Other: z\r\n\r\n");
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    let headers = [
+        ("Transfer-Encoding", "chunked"),
+        ("TE", "trailers"),
+        ("Connection", "TE"),
+    ];
+    for _ in 0..2 {
+        client.send(head("POST", "/", &headers) + "3\r\nabc\r\n0\r\nX-Hash: 9\r\n\r\n");
+        let answer = client.receive();
+        assert_eq!(answer.text(), "ok");
+        let trailers = [
+            ("X-Sum".to_owned(), b"7".to_vec()),
+            ("X-Other".to_owned(), b"z".to_vec()),
+        ];
+        assert_eq!(answer.trailers, trailers);
+    }
+    for request in backend.requests() {
+        assert_eq!(request.body, b"abc");
+        assert_eq!(request.trailers, [("X-Hash".to_owned(), b"9".to_vec())]);
+        assert_eq!(request.field("te"), Some("trailers"));
+    }
+    assert_eq!(backend.connections(), 1);
+}
+
+#[test]
+fn an_empty_body_is_announced_as_it_was() {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    // Some applications answer 411 to a POST that says nothing of its length.
+    client
+        .request("POST", "/", &[("Content-Length", "0")])
+        .assert_status(200);
+    client.request("GET", "/", &[]).assert_status(200);
+    let lengths: Vec<_> = backend
+        .requests()
+        .iter()
+        .map(|one| one.field("content-length").map(str::to_owned))
+        .collect();
+    assert_eq!(lengths, [Some("0".to_owned()), None]);
+}
+
+/// What becomes of targets, with further tables of the configuration.
+#[track_caller]
+fn targets(more: &str, sent_and_seen: &[(&str, &str)]) {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), more).start();
+    let mut client = server.client();
+    for (sent, seen) in sent_and_seen {
+        let answer = client.get(sent);
+        answer.assert_status(200);
+        assert_eq!(answer.text(), *seen, "{sent}");
+    }
+}
+
+#[test]
+fn targets_pass_as_they_are() {
+    let same = [
+        "/",
+        "/a%2Fb",
+        "/a%2fb/",
+        "/a+b",
+        "/a%2Bb",
+        "/a;b=c,d",
+        "//a//b",
+        "/a?b=c%20d&e=/../f",
+        "/?",
+        "/%7Euser",
+        "/caf%C3%A9",
+        "/a?b?c",
+        "/a:b@c!$&'()*",
+        "/..a/b..",
+        "/%25",
+    ];
+    targets("", &same.map(|target| (target, target)));
+}
+
+#[test]
+fn dot_segments_do_not_pass() {
+    let sent_and_seen = [
+        ("/a/../b", "/b"),
+        ("/a/./b?c=..", "/a/b?c=.."),
+        ("/a/%2e%2E/b", "/b"),
+        ("/a/.", "/a/"),
+        ("/a/b/..", "/a/"),
+        ("/a%20b/../c%20d", "/c%20d"),
+    ];
+    targets("", &sent_and_seen);
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "").start();
+    // Whoever decodes the slash would see another path.
+    server.get("/a%2F../b").assert_status(400);
+    assert_eq!(backend.connections(), 0);
+}
+
+#[test]
+fn an_absolute_target_becomes_a_path() {
+    let seen = [
+        ("http://localhost/x?y", "/x?y"),
+        ("http://localhost", "/"),
+        ("http://localhost?q", "/?q"),
+    ];
+    targets("", &seen);
+}
+
+#[test]
+fn a_prefix_is_taken_off() {
+    let route = "[[site.route]]\npath = \"/app/*\"\nstrip_prefix = \"/app\"\n";
+    let sent_and_seen = [
+        ("/app/x?y", "/x?y"),
+        ("/app/", "/"),
+        ("/app/?q", "/?q"),
+        ("/app/a%2Fb", "/a%2Fb"),
+        ("/app/app/", "/app/"),
+        ("/app/a/../b", "/b"),
+        ("/application", "/application"),
+        ("/%61pp/x", "/x"),
+    ];
+    targets(route, &sent_and_seen);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    let mut sent = String::new();
+    for number in 0..50 {
+        sent += &head("GET", &format!("/get/{number}"), &[]);
+        sent += &(head(
+            "POST",
+            &format!("/post/{number}"),
+            &[("Content-Length", "4")],
+        ) + "body");
+        sent += &head(
+            "PUT",
+            &format!("/put/{number}"),
+            &[("Transfer-Encoding", "chunked")],
+        );
+        sent += "4\r\nbody\r\n0\r\n\r\n";
+    }
+    client.send(sent);
+    for number in 0..50 {
+        for method in ["get", "post", "put"] {
+            assert_eq!(client.receive().text(), format!("/{method}/{number}"));
+        }
+    }
+    let with_body = backend
+        .requests()
+        .into_iter()
+        .filter(|one| one.body == b"body");
+    assert_eq!(with_body.count(), 100);
+}
+
+#[test]
+fn files_come_first_where_that_is_wanted() {
+    let tree = Tree::new();
+    tree.file("file", "of the tree");
+    tree.file("folder/x", "x");
+    let backend = Scripted::tcp(tell_target);
+    let keys = format!(
+        "[[site.route]]\npath = \"/*\"\nroot = \"{}\"\ntry = [\"file\", \"proxy\"]",
+        tree.path().display()
+    );
+    let server = Launch::proxy(backend.address(), &keys).start();
+    let mut client = server.client();
+    for (method, path, body) in [
+        ("GET", "/file", "of the tree"),
+        ("POST", "/file", "/file"),
+        ("GET", "/none?q", "/none?q"),
+        ("GET", "/folder/", "/folder/"),
+        ("GET", "/folder", "/folder"),
+        ("DELETE", "/file", "/file"),
+        ("GET", "/file?q", "of the tree"),
+        ("GET", "/folder%2Fx", "/folder%2Fx"),
+    ] {
+        assert_eq!(
+            client.request(method, path, &[]).text(),
+            body,
+            "{method} {path}"
+        );
+    }
+    assert_eq!(client.head("/file").length(), Some(11));
+    assert_eq!(backend.requests().len(), 6);
+}
+
+#[test]
+fn backends_on_unix_sockets_are_asked_too() {
+    let backend = Scripted::unix(tell_target);
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client: Client = server.client();
+    for path in ["/a", "/b"] {
+        assert_eq!(client.get(path).text(), path);
+    }
+    assert_eq!(backend.connections(), 1);
+}

@@ -1,0 +1,32 @@
+//! The server in front of applications that speak HTTP: what passes, both ways, and what happens when
+//! something goes wrong on either side.
+
+mod bodies;
+mod continues;
+mod fields;
+mod messages;
+mod misbehaving;
+mod pool;
+mod stress;
+mod tunnels;
+
+use crate::support::scripted::{Conn, Request};
+
+/// Answers each request with its target.
+fn tell_target(conn: &mut Conn) {
+    while let Some(request) = conn.read_request() {
+        tell(conn, &request, &request.target);
+    }
+}
+
+/// A sound answer, without its body to a HEAD request.
+fn tell(conn: &mut Conn, request: &Request, body: &str) {
+    if request.method == "HEAD" {
+        conn.send(format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        ));
+    } else {
+        conn.answer("200 OK", body);
+    }
+}

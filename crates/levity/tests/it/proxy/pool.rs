@@ -1,0 +1,675 @@
+//! Connections to backends: how many, for how long, and to which of several.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::{tell, tell_target};
+use crate::support::scripted::{Conn, Deaf, Refusing, Scripted};
+use crate::support::{Answer, Client, Launch, Server, head, pass, wait_until};
+
+/// Answers after the test has said `release`, unless asked for `/now`.
+fn stalling(conn: &mut Conn) {
+    while let Some(request) = conn.read_request() {
+        if request.target != "/now" {
+            conn.stall();
+        }
+        tell(conn, &request, &request.target);
+    }
+}
+
+/// Clients that are known to a server with one worker, in this order.
+fn clients(server: &Server, count: usize) -> Vec<Client> {
+    let known = |_| {
+        let mut client = server.client();
+        client.get("/now").assert_status(200);
+        client
+    };
+    (0..count).map(known).collect()
+}
+
+fn ask(clients: &mut [Client]) {
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(head("GET", &format!("/{number}"), &[]));
+    }
+}
+
+#[track_caller]
+fn refused(answer: &Answer, status: u16, kind: &str) {
+    answer.assert_status(status);
+    assert_eq!(
+        answer.field("proxy-status"),
+        format!("levity; error={kind}")
+    );
+}
+
+#[test]
+fn connections_have_a_bound() {
+    let backend = Scripted::tcp(stalling);
+    let server = Launch::proxy(backend.address(), "connections = 3")
+        .workers(1)
+        .start();
+    let mut clients = clients(&server, 12);
+    ask(&mut clients);
+    backend.wait_for_requests(12 + 3);
+    // Whoever comes too early has come by then.
+    pass(Duration::from_millis(100));
+    assert_eq!((backend.requests().len(), backend.open()), (15, 3));
+    backend.release();
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.receive().text(), format!("/{number}"));
+    }
+    assert_eq!(backend.open(), 3);
+}
+
+#[test]
+fn connections_have_a_bound_for_all_workers() {
+    let backend = Scripted::tcp(stalling);
+    let server = Launch::proxy(backend.address(), "connections = 4")
+        .workers(2)
+        .start();
+    let mut clients: Vec<_> = (0..40).map(|_| server.client()).collect();
+    ask(&mut clients);
+    backend.wait_for_requests(3);
+    pass(Duration::from_millis(100));
+    assert!(backend.open() <= 4, "{}", backend.open());
+    backend.release();
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.receive().text(), format!("/{number}"));
+    }
+}
+
+#[test]
+fn who_waits_is_served_in_order() {
+    let backend = Scripted::tcp(stalling);
+    let server = Launch::proxy(backend.address(), "connections = 1")
+        .workers(1)
+        .start();
+    let mut clients = clients(&server, 10);
+    ask(&mut clients);
+    backend.wait_for_requests(11);
+    backend.release();
+    for client in &mut clients {
+        client.receive().assert_status(200);
+    }
+    let seen: Vec<_> = backend
+        .requests()
+        .into_iter()
+        .skip(10)
+        .map(|one| one.target)
+        .collect();
+    assert_eq!(
+        seen,
+        (0..10)
+            .map(|number| format!("/{number}"))
+            .collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_full_queue_is_told() {
+    let backend = Scripted::tcp(stalling);
+    let more = "connections = 1\nqueue = 2";
+    let server = Launch::proxy(backend.address(), more).workers(1).start();
+    let mut clients = clients(&server, 4);
+    ask(&mut clients);
+    refused(&clients[3].receive(), 503, "connection_limit_reached");
+    server.says("upstream app: as many requests wait for a connection as may (queue) (503)");
+    backend.release();
+    for client in &mut clients[..3] {
+        client.receive().assert_status(200);
+    }
+    clients[3].get("/now").assert_status(200);
+}
+
+#[test]
+fn nobody_waits_for_ever() {
+    let backend = Scripted::tcp(stalling);
+    let more = "connections = 1\nqueue_timeout = \"300ms\"";
+    let server = Launch::proxy(backend.address(), more).workers(1).start();
+    let mut clients = clients(&server, 2);
+    ask(&mut clients);
+    let start = Instant::now();
+    refused(&clients[1].receive(), 503, "connection_limit_reached");
+    assert!(start.elapsed() >= Duration::from_millis(250));
+    backend.release();
+    clients[0].receive().assert_status(200);
+}
+
+#[test]
+fn a_client_that_leaves_the_queue_is_not_asked_for() {
+    let backend = Scripted::tcp(stalling);
+    let more = "connections = 1\nqueue = 2";
+    let server = Launch::proxy(backend.address(), more).workers(1).start();
+    let mut clients = clients(&server, 3);
+    ask(&mut clients);
+    drop(clients.split_off(1));
+    // There is room in the queue again.
+    let mut other = server.client();
+    other.send(head("GET", "/other", &[]));
+    backend.release();
+    clients[0].receive().assert_status(200);
+    assert_eq!(other.receive().text(), "/other");
+    let seen: Vec<_> = backend
+        .requests()
+        .into_iter()
+        .skip(3)
+        .map(|one| one.target)
+        .collect();
+    assert_eq!(seen, ["/0", "/other"]);
+}
+
+#[test]
+fn so_many_idle_connections_are_kept() {
+    let backend = Scripted::tcp(stalling);
+    let more = "connections = 8\nkeep_alive = 3";
+    let server = Launch::proxy(backend.address(), more).workers(1).start();
+    let mut clients = clients(&server, 8);
+    ask(&mut clients);
+    backend.wait_for_requests(16);
+    backend.release();
+    for client in &mut clients {
+        client.receive().assert_status(200);
+    }
+    wait_until("the others are closed", || backend.open() == 3);
+}
+
+#[test]
+fn no_idle_connection_is_kept_where_none_may_be() {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "keep_alive = 0")
+        .workers(1)
+        .start();
+    let mut client = server.client();
+    for _ in 0..3 {
+        client.get("/").assert_status(200);
+    }
+    assert_eq!(backend.connections(), 3);
+    assert_eq!(backend.requests()[0].field("connection"), Some("close"));
+    backend.wait_for_no_connection();
+}
+
+#[test]
+fn an_idle_connection_is_closed_in_time() {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "keep_alive_timeout = \"300ms\"").start();
+    server.get("/").assert_status(200);
+    assert_eq!(backend.open(), 1);
+    backend.wait_for_no_connection();
+}
+
+#[test]
+fn an_idle_connection_that_the_backend_closes_harms_nobody() {
+    let backend = Scripted::tcp(|conn| {
+        if let Some(request) = conn.read_request() {
+            conn.answer("200 OK", request.target);
+            conn.stall();
+        }
+    });
+    let server = Launch::proxy(backend.address(), "retries = 0")
+        .workers(1)
+        .start();
+    let mut clients = [server.client(), server.client(), server.client()];
+    for (number, client) in clients.iter_mut().enumerate() {
+        // Nothing can be tried again: what has ended must be noticed.
+        let answer = client.request("POST", &format!("/{number}"), &[]);
+        assert_eq!(answer.text(), format!("/{number}"));
+        backend.release();
+        backend.wait_for_no_connection();
+    }
+}
+
+/// Serves one request on each connection, and ends the next when it has read it.
+fn dying(conn: &mut Conn) {
+    if let Some(request) = conn.read_request() {
+        conn.answer("200 OK", request.target);
+        conn.read_request();
+    }
+}
+
+#[test]
+fn what_dies_with_an_idle_connection_is_tried_again_if_it_may_be() {
+    for (method, body, status) in [
+        ("GET", "", 200),
+        ("PUT", "body", 200),
+        ("DELETE", "", 200),
+        ("POST", "", 502),
+        ("POST", "body", 502),
+        ("PATCH", "body", 502),
+        ("BREW", "", 502),
+    ] {
+        let backend = Scripted::tcp(dying);
+        let server = Launch::proxy(backend.address(), "").workers(1).start();
+        let mut client = server.client();
+        client.get("/first").assert_status(200);
+        let length = body.len().to_string();
+        client.send(head(method, "/again", &[("Content-Length", &length)]) + body);
+        client.receive().assert_status(status);
+        let asked = backend
+            .requests()
+            .into_iter()
+            .filter(|one| one.target == "/again");
+        let bodies: Vec<_> = asked.map(|one| one.body).collect();
+        let times = if status == 200 { 2 } else { 1 };
+        assert_eq!(bodies, vec![body.as_bytes(); times], "{method}");
+    }
+}
+
+#[test]
+fn a_body_that_is_gone_is_not_sent_again() {
+    let backend = Scripted::tcp(dying);
+    let server = Launch::proxy(backend.address(), "").workers(1).start();
+    let mut client = server.client();
+    client.get("/first").assert_status(200);
+    client.send(head("PUT", "/again", &[("Transfer-Encoding", "chunked")]));
+    client.send("4\r\nbody\r\n0\r\n\r\n");
+    client.receive().assert_status(502);
+    assert_eq!(backend.requests().len(), 2);
+}
+
+#[test]
+fn a_backend_that_refuses_connections_is_passed_over() {
+    let (refusing, backend) = (Refusing::new(), Scripted::tcp(tell_target));
+    let to = [refusing.address(), backend.address()].join(",");
+    let more = "balance = \"static\"\nfail_for = \"0s\"";
+    let server = Launch::proxy(&to, more).start();
+    let mut client = server.client();
+    // Nobody has seen anything of it, so it may be a POST too.
+    for method in ["GET", "POST"] {
+        client.send(head(method, "/x", &[("Content-Length", "4")]) + "body");
+        assert_eq!(client.receive().text(), "/x");
+    }
+    let address = refusing.address();
+    server.says(&format!(
+        "upstream app, backend {address}: cannot connect: Connection refused"
+    ));
+}
+
+#[test]
+fn a_request_is_not_tried_for_ever() {
+    let all: Vec<_> = (0..4)
+        .map(|_| {
+            Scripted::tcp(|conn| {
+                conn.read_request();
+            })
+        })
+        .collect();
+    let to: Vec<_> = all.iter().map(Scripted::address).collect();
+    for (retries, times) in [(0, 1), (1, 2), (3, 4), (16, 4)] {
+        let before: usize = all.iter().map(Scripted::connections).sum();
+        let more = format!("retries = {retries}\nfail_for = \"0s\"");
+        let server = Launch::proxy(&to.join(","), &more).start();
+        refused(&server.get("/"), 502, "http_response_incomplete");
+        let asked: usize = all.iter().map(Scripted::connections).sum();
+        assert_eq!(asked - before, times, "{retries}");
+    }
+}
+
+#[test]
+fn the_only_backend_may_refuse() {
+    let refusing = Refusing::new();
+    let server = Launch::proxy(refusing.address(), "").start();
+    let mut client = server.client();
+    for _ in 0..3 {
+        refused(&client.get("/"), 502, "connection_refused");
+    }
+    let backend = Scripted::on(refusing.listen(), tell_target);
+    assert_eq!(client.get("/x").text(), "/x");
+    assert_eq!(backend.requests().len(), 1);
+}
+
+#[test]
+fn a_socket_that_is_not_there() {
+    let server = Launch::proxy("unix:/nonexistent/socket", "").start();
+    refused(&server.get("/"), 502, "connection_refused");
+}
+
+#[test]
+fn connecting_takes_no_longer_than_it_may() {
+    for deaf in [Deaf::tcp(), Deaf::unix()] {
+        let backend = Scripted::tcp(tell_target);
+        let server = Launch::proxy(deaf.address(), "connect_timeout = \"300ms\"").start();
+        let start = Instant::now();
+        refused(&server.get("/"), 504, "connection_timeout");
+        assert!(start.elapsed() >= Duration::from_millis(250));
+        let to = [deaf.address(), backend.address()].join(",");
+        let more = "balance = \"static\"\nconnect_timeout = \"300ms\"";
+        assert_eq!(Launch::proxy(&to, more).start().get("/x").text(), "/x");
+    }
+}
+
+#[test]
+fn a_unix_socket_whose_queue_is_full_is_waited_for() {
+    let deaf = Deaf::unix();
+    let server = Launch::proxy(deaf.address(), "").start();
+    let mut client = server.client();
+    client.send(head("GET", "/x", &[]));
+    pass(Duration::from_millis(50));
+    let backend = deaf.hear();
+    let (mut conn, _) = backend.accept().expect("a connection");
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    std::io::Write::write_all(&mut conn, answer).expect("write");
+    assert_eq!(client.receive().text(), "ok");
+}
+
+#[test]
+fn a_backend_that_fails_is_left_alone_and_comes_back() {
+    let (refusing, other) = (Refusing::new(), Scripted::tcp(tell_target));
+    let address = refusing.address().to_owned();
+    let to = [&address, other.address()].join(",");
+    let server = Launch::proxy(&to, "fail_for = \"500ms\"")
+        .workers(1)
+        .start();
+    let mut client = server.client();
+    for _ in 0..20 {
+        client.get("/").assert_status(200);
+    }
+    let left = format!("upstream app: backend {address} is left alone for 500ms: cannot connect");
+    server.says(&left);
+    let backend = Scripted::on(refusing.listen(), tell_target);
+    wait_until("it is asked again", || {
+        client.get("/").assert_status(200);
+        backend.requests().len() > 3
+    });
+    server.says(&format!("upstream app: backend {address} is back"));
+}
+
+#[test]
+fn who_waits_gets_a_backend_that_comes_back() {
+    let (refusing, stalled) = (Refusing::new(), Scripted::tcp(stalling));
+    let to = [refusing.address(), stalled.address()].join(",");
+    let more = "connections = 1\nfail_for = \"200ms\"\nbalance = \"static\"";
+    let server = Launch::proxy(&to, more).workers(1).start();
+    let mut clients = clients(&server, 6);
+    let back = Instant::now() + Duration::from_millis(250);
+    ask(&mut clients[..5]);
+    stalled.wait_for_requests(6 + 1);
+    let backend = Scripted::on(refusing.listen(), tell_target);
+    pass(back.saturating_duration_since(Instant::now()));
+    // The one that tries it; the others have waited before it.
+    clients[5].send(head("GET", "/5", &[]));
+    for (number, client) in clients.iter_mut().enumerate().skip(1) {
+        assert_eq!(client.receive().text(), format!("/{number}"));
+    }
+    assert_eq!(backend.requests().len(), 5);
+    stalled.release();
+    assert_eq!(clients[0].receive().text(), "/0");
+}
+
+#[test]
+fn backups_are_asked_when_nobody_else_can_be() {
+    let (refusing, backup) = (Refusing::new(), Scripted::tcp(tell_target));
+    let to = format!("{}, {} backup", refusing.address(), backup.address());
+    let server = Launch::proxy(&to, "fail_for = \"300ms\"")
+        .workers(1)
+        .start();
+    for _ in 0..3 {
+        assert_eq!(server.get("/x").text(), "/x");
+    }
+    assert_eq!(backup.requests().len(), 3);
+    let first = Scripted::on(refusing.listen(), tell_target);
+    wait_until("the first is asked again", || {
+        server.get("/").assert_status(200);
+        !first.requests().is_empty()
+    });
+    let before = backup.requests().len();
+    for _ in 0..5 {
+        server.get("/").assert_status(200);
+    }
+    assert_eq!(backup.requests().len(), before);
+}
+
+/// How many of `requests` each of two backends gets.
+#[track_caller]
+fn shares(options: [&str; 2], balance: &str, paths: &[&str]) -> [usize; 2] {
+    let [one, other] = [Scripted::tcp(tell_target), Scripted::tcp(tell_target)];
+    let to = format!(
+        "{} {}, {} {}",
+        one.address(),
+        options[0],
+        other.address(),
+        options[1]
+    );
+    let more = format!("balance = \"{balance}\"");
+    let server = Launch::proxy(&to, &more).workers(1).start();
+    let mut client = server.client();
+    for path in paths {
+        assert_eq!(client.get(path).text(), *path);
+    }
+    [one.requests().len(), other.requests().len()]
+}
+
+#[test]
+fn requests_are_divided() {
+    let all = ["/same"; 40];
+    assert_eq!(shares(["", ""], "round-robin", &all), [20, 20]);
+    assert_eq!(shares(["weight=3", ""], "round-robin", &all), [30, 10]);
+    assert_eq!(
+        shares(["weight=3", ""], "least-connections", &all),
+        [30, 10]
+    );
+    assert_eq!(shares(["", ""], "static", &all), [40, 0]);
+    assert_eq!(shares(["backup", ""], "static", &all), [0, 40]);
+    let [one, other] = shares(["", ""], "random-two", &["/same"; 100]);
+    assert!(one > 20 && other > 20, "{one} and {other}");
+    let [one, other] = shares(["", ""], "carp", &all);
+    assert!(one == 0 || other == 0, "{one} and {other}");
+    let paths: Vec<_> = (0..100).map(|number| format!("/{number}")).collect();
+    let paths: Vec<_> = paths.iter().map(String::as_str).collect();
+    let [one, other] = shares(["", ""], "carp", &paths);
+    assert!(one > 20 && other > 20, "{one} and {other}");
+}
+
+#[test]
+fn the_less_busy_backend_gets_the_request() {
+    let [slow, fast] = [Scripted::tcp(stalling), Scripted::tcp(tell_target)];
+    let to = [slow.address(), fast.address()].join(",");
+    let server = Launch::proxy(&to, "balance = \"least-connections\"")
+        .workers(1)
+        .start();
+    let mut waits = Vec::new();
+    // One after the other, until the slow one has one in hand.
+    while slow.requests().is_empty() {
+        let mut client = server.client();
+        client.send(head("GET", "/", &[]));
+        let before = fast.requests().len();
+        wait_until("somebody is asked", || {
+            !slow.requests().is_empty() || fast.requests().len() > before
+        });
+        waits.push(client);
+    }
+    let before = fast.requests().len();
+    for _ in 0..10 {
+        server.get("/").assert_status(200);
+    }
+    assert_eq!(
+        (slow.requests().len(), fast.requests().len()),
+        (1, before + 10)
+    );
+    slow.release();
+    for client in &mut waits {
+        client.receive().assert_status(200);
+    }
+}
+
+/// A backend that answers with its name.
+fn named(name: &'static str) -> Scripted {
+    Scripted::tcp(move |conn| {
+        while conn.read_request().is_some() {
+            conn.answer("200 OK", name);
+        }
+    })
+}
+
+#[test]
+fn a_cookie_ties_a_client_to_a_backend() {
+    let (a, b) = (named("a"), named("b"));
+    let to = [a.address(), b.address()].join(",");
+    let server = Launch::proxy(&to, "sticky = \"cookie:route\"")
+        .workers(1)
+        .start();
+    for _ in 0..4 {
+        let first = server.get("/");
+        let cookie = first
+            .field("set-cookie")
+            .split(';')
+            .next()
+            .expect("a cookie")
+            .to_owned();
+        assert!(cookie.starts_with("route="), "{cookie}");
+        for _ in 0..3 {
+            let again = server.get_with("/", &[("Cookie", &cookie)]);
+            assert_eq!(
+                (again.text(), again.header("set-cookie")),
+                (first.text(), None)
+            );
+        }
+    }
+    assert!(!a.requests().is_empty() && !b.requests().is_empty());
+}
+
+#[test]
+fn a_client_whose_backend_is_gone_gets_another() {
+    let (a, refusing) = (named("a"), Refusing::new());
+    let to = [a.address(), refusing.address()].join(",");
+    let server = Launch::proxy(&to, "sticky = \"cookie:route\"")
+        .workers(1)
+        .start();
+    let cookie = server.get("/").field("set-cookie").to_owned();
+    let other = "route=0123456789abcdef";
+    for sent in [cookie.split(';').next().expect("a cookie"), other] {
+        assert_eq!(server.get_with("/", &[("Cookie", sent)]).text(), "a");
+    }
+}
+
+#[test]
+fn a_field_ties_a_client_to_a_backend() {
+    let (a, b) = (named("a"), named("b"));
+    let to = [a.address(), b.address()].join(",");
+    let server = Launch::proxy(&to, "sticky = \"header:x-user\"")
+        .workers(1)
+        .start();
+    for user in 0..20 {
+        let user = user.to_string();
+        let first = server.get_with("/", &[("X-User", &user)]);
+        assert_eq!(first.header("set-cookie"), None);
+        assert_eq!(
+            server.get_with("/", &[("X-User", &user)]).text(),
+            first.text()
+        );
+    }
+    assert!(!a.requests().is_empty() && !b.requests().is_empty());
+}
+
+#[test]
+fn a_backend_that_drains_keeps_its_clients() {
+    let (a, b) = (named("a"), named("b"));
+    let config = |options: &str| format!("{} {options}, {}", a.address(), b.address());
+    let keys = "sticky = \"cookie:route\"\nbalance = \"static\"";
+    let server = Launch::proxy(&config(""), keys).workers(1).start();
+    let cookie = server.get("/").field("set-cookie").to_owned();
+    let cookie = cookie.split(';').next().expect("a cookie");
+    reload(
+        &server,
+        &[a.address()],
+        &[&format!("{} drain", a.address())],
+    );
+    assert_eq!(server.get("/").text(), "b");
+    assert_eq!(server.get_with("/", &[("Cookie", cookie)]).text(), "a");
+}
+
+/// Puts other words into the configuration, and has it read again.
+#[track_caller]
+fn reload(server: &Server, from: &[&str], to: &[&str]) {
+    let mut config = fs::read_to_string(server.config()).expect("read");
+    for (from, to) in from.iter().zip(to) {
+        assert!(config.contains(from), "{config}");
+        config = config.replace(from, to);
+    }
+    fs::write(server.config(), config).expect("write");
+    let before = server.stderr().matches("configuration reloaded").count();
+    server.signal(Signal::HUP);
+    wait_until("it is read again", || {
+        server.stderr().matches("configuration reloaded").count() > before
+    });
+}
+
+#[test]
+fn a_reload_loses_no_request() {
+    let backend = Scripted::tcp(stalling);
+    let server = Launch::proxy(backend.address(), "connections = 2")
+        .workers(1)
+        .start();
+    let mut clients = clients(&server, 6);
+    ask(&mut clients[..4]);
+    backend.wait_for_requests(6 + 2);
+    reload(&server, &["connections = 2"], &["connections = 1"]);
+    // Two of before are answered, two wait for them, and the new bound holds for others.
+    clients[4].send(head("GET", "/4", &[]));
+    clients[5].send(head("GET", "/5", &[]));
+    backend.wait_for_requests(6 + 3);
+    pass(Duration::from_millis(50));
+    assert_eq!(backend.open(), 3);
+    backend.release();
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.receive().text(), format!("/{number}"));
+    }
+    // The connections of before are closed.
+    wait_until("one is left", || backend.open() == 1);
+}
+
+#[test]
+fn requests_run_through_reloads() {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "retries = 0\nqueue = 100").start();
+    let answered = Arc::<AtomicUsize>::default();
+    std::thread::scope(|scope| {
+        let asking = |number: usize| {
+            let (server, answered) = (&server, answered.clone());
+            move || {
+                let mut client = server.client();
+                for count in 0..200 {
+                    let path = format!("/{number}/{count}");
+                    assert_eq!(client.request("POST", &path, &[]).text(), path);
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        };
+        let threads: Vec<_> = (0..4).map(|number| scope.spawn(asking(number))).collect();
+        for count in 100..105 {
+            let (from, to) = (format!("queue = {count}"), format!("queue = {}", count + 1));
+            reload(&server, &[&from], &[&to]);
+        }
+        for thread in threads {
+            thread.join().expect("answers");
+        }
+    });
+    assert_eq!(answered.load(Ordering::Relaxed), 800);
+}
+
+#[test]
+fn a_reload_keeps_what_is_known_of_backends() {
+    let (refusing, other) = (Refusing::new(), Scripted::tcp(tell_target));
+    let to = [refusing.address(), other.address()].join(",");
+    let more = "balance = \"static\"\nfail_for = \"1h\"\nqueue = 100";
+    let server = Launch::proxy(&to, more).workers(1).start();
+    server.get("/").assert_status(200);
+    server.says("is left alone");
+    let backend = Scripted::on(refusing.listen(), tell_target);
+    reload(&server, &["queue = 100"], &["queue = 101"]);
+    for _ in 0..5 {
+        server.get("/").assert_status(200);
+    }
+    assert_eq!(backend.connections(), 0);
+}
+
+#[test]
+fn backends_may_have_names() {
+    let backend = Scripted::tcp(tell_target);
+    let to = backend.address().replace("127.0.0.1", "localhost");
+    let server = Launch::proxy(&to, "resolve_interval = \"1s\"").start();
+    assert_eq!(server.get("/x").text(), "/x");
+}

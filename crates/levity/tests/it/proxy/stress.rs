@@ -1,0 +1,130 @@
+//! Backends that come and go under load.
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::scripted::{Conn, Scripted};
+use crate::support::{Answer, Cut, Launch, Server, head, pass};
+
+const CLIENTS: usize = 200;
+const LIFE: Duration = Duration::from_millis(200);
+const TIME: Duration = Duration::from_secs(5);
+
+/// How often each POST arrived.
+type Posts = Arc<Mutex<HashMap<String, usize>>>;
+
+/// Sends back what it was asked for, with a body of some length.
+fn echo(conn: &mut Conn, posts: &Posts) {
+    while let Some(request) = conn.read_request() {
+        if request.method == "POST" {
+            let mut posts = posts.lock().expect("a lock");
+            *posts.entry(request.target.clone()).or_default() += 1;
+        }
+        let more = "x".repeat(request.target.len() * 50);
+        conn.answer("200 OK", format!("{} {more}", request.target));
+    }
+}
+
+/// Begins again and again at the same address; connections are reset each time.
+fn restart(listener: TcpListener, posts: &Posts, ends: &AtomicBool) {
+    let mut listener = Some(listener);
+    let address = listener
+        .as_ref()
+        .and_then(|one| one.local_addr().ok())
+        .expect("an address");
+    while !ends.load(Ordering::Relaxed) {
+        let listener = listener
+            .take()
+            .unwrap_or_else(|| TcpListener::bind(address).expect("bind again"));
+        let posts = posts.clone();
+        let backend = Scripted::on(listener, move |conn| {
+            conn.reset();
+            echo(conn, &posts);
+        });
+        pass(LIFE);
+        drop(backend);
+    }
+}
+
+/// What the answers were.
+#[derive(Default)]
+struct Seen {
+    right: AtomicUsize,
+    errors: AtomicUsize,
+    cut: AtomicUsize,
+}
+
+/// Asks until the time is up; every request has an id of its own.
+fn client(server: &Server, number: usize, seen: &Seen, ends: &AtomicBool) {
+    let mut client = server.client();
+    for count in 0.. {
+        if ends.load(Ordering::Relaxed) {
+            return;
+        }
+        let method = if number % 4 == 0 { "POST" } else { "GET" };
+        let id = format!("/{number}/{count}");
+        client.send(head(method, &id, &[]));
+        match client.try_receive() {
+            Ok(answer) => {
+                check(&answer, &id, seen);
+                if answer.closes() {
+                    client = server.client();
+                }
+            }
+            // A body that is cut is never taken for a whole one.
+            Err(Cut::Reset(Some(_))) => {
+                seen.cut.fetch_add(1, Ordering::Relaxed);
+                client = server.client();
+            }
+            Err(cut) => panic!("{method} {id}: {cut:?}"),
+        }
+    }
+}
+
+#[track_caller]
+fn check(answer: &Answer, id: &str, seen: &Seen) {
+    match answer.status {
+        200 => {
+            assert_eq!(answer.text().split(' ').next(), Some(id));
+            seen.right.fetch_add(1, Ordering::Relaxed);
+        }
+        502..=504 => {
+            assert!(answer.header("proxy-status").is_some(), "{answer:?}");
+            seen.errors.fetch_add(1, Ordering::Relaxed);
+            // Who is refused at once need not ask again at once.
+            pass(Duration::from_millis(5));
+        }
+        _ => panic!("{id}: {answer:?}"),
+    }
+}
+
+#[test]
+fn everybody_gets_an_own_and_honest_answer() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("an address").to_string();
+    let server = Launch::proxy(&address, "connections = 4").start();
+    let (posts, seen, ends) = (Posts::default(), Seen::default(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| restart(listener, &posts, &ends));
+        for number in 0..CLIENTS {
+            let (server, seen, ends) = (&server, &seen, &ends);
+            scope.spawn(move || client(server, number, seen, ends));
+        }
+        pass(TIME);
+        ends.store(true, Ordering::Relaxed);
+    });
+    let count = |one: &AtomicUsize| one.load(Ordering::Relaxed);
+    let (right, errors, cut) = (count(&seen.right), count(&seen.errors), count(&seen.cut));
+    eprintln!("{right} right, {errors} errors, {cut} cut");
+    assert!(
+        right > CLIENTS && errors > 0,
+        "{right} right, {errors} errors, {cut} cut"
+    );
+    let posts = posts.lock().expect("a lock");
+    let twice: Vec<_> = posts.iter().filter(|(_, times)| **times > 1).collect();
+    assert!(!posts.is_empty() && twice.is_empty(), "{twice:?}");
+}

@@ -1,0 +1,155 @@
+//! A change of protocol makes a tunnel of two connections.
+
+use std::time::{Duration, Instant};
+
+use crate::support::scripted::Scripted;
+use crate::support::{App, Client, Cut, Launch, Server, WebSocket, assert_same, content, head};
+
+const UPGRADE: [(&str, &str); 2] = [("Connection", "Upgrade"), ("Upgrade", "echo")];
+const SWITCHED: &str =
+    "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+
+fn web_socket(messages: &[&str]) -> (App, Server, WebSocket) {
+    let app = App::uvicorn();
+    let server = Launch::proxy(app.address(), "").start();
+    let socket = WebSocket::open_saying(server.client(), "/socket", messages);
+    (app, server, socket)
+}
+
+#[test]
+fn web_socket_messages_come_back() {
+    let (_app, _server, mut socket) = web_socket(&[]);
+    assert_eq!(socket.answer.field("upgrade"), "websocket");
+    assert_eq!(socket.answer.field("connection"), "Upgrade");
+    let (long, huge) = ("l".repeat(60_000), "h".repeat(1_000_000));
+    for message in ["hello", "", &long, &huge, "again"] {
+        socket.send(message);
+        assert!(socket.receive() == message, "{} bytes", message.len());
+    }
+}
+
+#[test]
+fn web_socket_messages_may_come_with_the_request() {
+    let (_app, _server, mut socket) = web_socket(&["at once", "and more"]);
+    assert_eq!(socket.receive(), "at once");
+    assert_eq!(socket.receive(), "and more");
+    socket.send("later");
+    assert_eq!(socket.receive(), "later");
+}
+
+#[test]
+fn an_application_closes_a_web_socket() {
+    let (_app, _server, mut socket) = web_socket(&[]);
+    socket.send("close");
+    assert_eq!(socket.receive_close(), 4000);
+    socket.send_close(4000);
+    socket.assert_closed();
+}
+
+#[test]
+fn a_client_closes_a_web_socket() {
+    let (_app, _server, mut socket) = web_socket(&[]);
+    socket.send_close(1000);
+    assert_eq!(socket.receive_close(), 1000);
+    socket.assert_closed();
+}
+
+#[test]
+fn an_upgrade_that_is_refused_is_an_answer_like_others() {
+    let backend = Scripted::tcp(|conn| {
+        while let Some(request) = conn.read_request() {
+            assert_eq!(request.field("upgrade"), Some("echo"));
+            conn.answer("426 Upgrade Required", "no");
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    for _ in 0..2 {
+        let answer = client.get_with("/", &UPGRADE);
+        assert_eq!((answer.status, answer.text().as_str()), (426, "no"));
+    }
+    assert_eq!(backend.connections(), 1);
+}
+
+/// A client behind its upgrade, of a backend that does `then`.
+fn switched(
+    more: &str,
+    then: impl Fn(&mut crate::support::scripted::Conn) + Send + Sync + 'static,
+) -> (Scripted, Server, Client) {
+    let backend = Scripted::tcp(move |conn| {
+        conn.read_head();
+        conn.send(SWITCHED);
+        then(conn);
+    });
+    let server = Launch::proxy(backend.address(), more).start();
+    let mut client = server.client();
+    client.get_with("/", &UPGRADE).assert_status(101);
+    (backend, server, client)
+}
+
+#[test]
+fn much_passes_both_ways() {
+    let bytes = content(3, 5_000_000);
+    let sent = bytes.clone();
+    let (_backend, _server, mut client) = switched("", move |conn| {
+        assert_same(&conn.read_exactly(sent.len()), &sent);
+        conn.send(&sent);
+    });
+    client.send(&bytes);
+    assert_eq!(client.read_to_end(), Cut::Closed(Some(bytes)));
+}
+
+#[test]
+fn each_side_ends_by_itself() {
+    let (_backend, _server, mut client) = switched("", |conn| {
+        assert_eq!(conn.read_to_end(), b"all");
+        conn.send("the answer");
+    });
+    client.send("all");
+    client.finish();
+    assert_eq!(
+        client.read_to_end(),
+        Cut::Closed(Some(b"the answer".to_vec()))
+    );
+}
+
+#[test]
+fn a_client_that_vanishes_frees_the_backend() {
+    let (backend, _server, client) = switched("", |conn| {
+        conn.read_to_end();
+    });
+    drop(client);
+    backend.wait_for_no_connection();
+}
+
+#[test]
+fn a_silent_tunnel_ends() {
+    let (backend, _server, mut client) = switched("tunnel_timeout = \"300ms\"", |conn| {
+        conn.read_to_end();
+    });
+    let start = Instant::now();
+    assert!(client.read_to_end().body().is_empty());
+    assert!(start.elapsed() >= Duration::from_millis(250));
+    backend.wait_for_no_connection();
+}
+
+/// Nobody may keep a tunnel for an hour whose other end has gone.
+#[test]
+fn a_tunnel_with_one_end_does_not_last() {
+    let (backend, _server, client) = switched("idle_timeout = \"300ms\"", |conn| {
+        conn.finish();
+        conn.read_to_end();
+    });
+    backend.wait_for_no_connection();
+    drop(client);
+}
+
+#[test]
+fn pipelined_bytes_behind_a_refused_upgrade_are_requests() {
+    let backend = Scripted::tcp(super::tell_target);
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    client.send(head("GET", "/a", &UPGRADE) + &head("GET", "/b", &[]));
+    assert_eq!(client.receive().text(), "/a");
+    assert_eq!(client.receive().text(), "/b");
+}
