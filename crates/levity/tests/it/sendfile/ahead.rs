@@ -233,7 +233,7 @@ fn what_cannot_be_taken_in_is_told() {
         (format!("a {root}/absent ttl=1"), "no target"),
         (
             format!("/a {root}/absent ttl=1 etag=2"),
-            "neither ttl= nor type=",
+            "neither one ttl= nor one type=",
         ),
     ] {
         let line = format!("X-Sendfile-Ahead: {value}");
