@@ -211,14 +211,36 @@ fn the_second_may_have_a_file_sent() {
     for (name, value) in [("x-first", "1"), ("x-second", "2"), ("x-both", "1")] {
         assert_eq!(answer.field(name), value);
     }
-    // A client that has not sent its whole request cannot send another, whoever has answered.
-    let lines = lines.join("|");
-    client.send(head(
-        "POST",
-        "/",
-        &[("X-Say", &lines), ("Content-Length", "9")],
-    ));
-    drop(client);
+}
+
+/// A client that has not sent its whole request cannot send another, whoever has answered: what it sends
+/// is still the body of the first.
+#[test]
+fn what_was_not_read_is_no_next_request() {
+    let tree = Tree::new();
+    let file = tree.file("file.txt", "content").display().to_string();
+    let first = Scripted::tcp(|conn| {
+        conn.read_head().expect("a request");
+        conn.send("HTTP/1.1 200 OK\r\nX-Accel-Redirect: /second\r\nContent-Length: 0\r\n\r\n");
+        conn.read_to_end();
+    });
+    let second = Scripted::tcp(move |conn| {
+        while conn.read_request().is_some() {
+            conn.send(format!(
+                "HTTP/1.1 200 OK\r\nX-Sendfile: {file}\r\nContent-Length: 0\r\n\r\n"
+            ));
+        }
+    });
+    let keys = roots("sendfile_roots", tree.path());
+    let tables = upstream("app", "http", &first, "") + &upstream("second", "http", &second, &keys);
+    let route = "[[site.route]]\npath = \"/second\"\nproxy = \"second\"\ninternal = true\n";
+    let server = launch(&tables, route).start();
+    let mut client = server.client();
+    client.send(head("POST", "/", &[("Content-Length", "1000")]));
+    let answer = client.receive();
+    assert_eq!((answer.status, answer.text()), (200, "content".into()));
+    assert!(answer.closes(), "{answer:?}");
+    client.assert_closed();
 }
 
 #[test]
