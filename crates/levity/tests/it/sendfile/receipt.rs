@@ -228,3 +228,55 @@ fn of_a_backend_that_is_down() {
     let told = server.stderr();
     assert_eq!(told.matches("no receipt").count(), 1, "{told}");
 }
+
+/// The route that a receipt's path has is for clients: they can be kept from sending some of their own.
+#[test]
+fn that_clients_cannot_send() {
+    let tree = Tree::new();
+    let file = format!("X-Sendfile: {}", tree.file("file", "content").display());
+    let app = App::http();
+    let route = "[[site.route]]\npath = \"/receipts\"\nproxy = \"app\"\ninternal = true\n";
+    let server = app
+        .launch(&roots("sendfile_roots", tree.path()), route)
+        .start();
+    let mut client = server.client();
+    let posted = client.request("POST", "/receipts", &[("Content-Length", "0")]);
+    posted.assert_status(404);
+    ask(&mut client, &[&file, "X-Sendfile-Receipt: /receipts"]).assert_status(200);
+    assert_tells(&next(&app, 1), "complete", 200, 7);
+}
+
+/// PHP is asked for a script, as it is for clients.
+#[test]
+fn that_a_script_takes() {
+    let (php, files, folder) = (crate::support::App::php(), Tree::new(), Tree::new());
+    folder.chmod("", 0o777);
+    let told = folder.at("told");
+    let script = format!(
+        "<?php file_put_contents('{}', file_get_contents('php://input') . $_SERVER['HTTP_HOST'] . $_GET['id']);",
+        told.display()
+    );
+    php.file("receipts.php", script);
+    let file = files.file("file", "content");
+    let fpm = crate::support::App::php_fpm();
+    let server = crate::support::Launch::run(&format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n[[upstream]]\nname = \"php\"\nprotocol = \"fastcgi\"\n\
+         to = [\"{}\"]\n{}[[site]]\nroot = \"{}\"\nproxy = \"php\"\nscript_suffix = \".php\"\n",
+        fpm.address(),
+        roots("sendfile_roots", files.path()),
+        php.path().display()
+    ))
+    .start();
+    let target = format!(
+        "/answer.php?header[]=X-Sendfile:%20{}&header[]=X-Sendfile-Receipt:%20/receipts.php?id=5",
+        file.display()
+    );
+    assert_eq!(server.get(&target).text(), "content");
+    let text = || std::fs::read_to_string(&told).unwrap_or_default();
+    wait_until("the script has been run", || text().ends_with("localhost5"));
+    assert!(
+        text().starts_with("{\"result\":\"complete\",\"status\":200,\"bytes\":7,"),
+        "{}",
+        text()
+    );
+}
