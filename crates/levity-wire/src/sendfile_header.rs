@@ -25,6 +25,8 @@ const TOO_LONG: Reject = Reject::bad_gateway("path too long");
 const NUL: Reject = Reject::bad_gateway("NUL in the path");
 const BAD_RANGE: Reject = Reject::bad_gateway("bad range of a file");
 const BAD_URL: Reject = Reject::bad_gateway("bad URL");
+const UNKNOWN_WORD: Reject = Reject::bad_gateway("neither one ttl= nor one type=");
+const BAD_TIME: Reject = Reject::bad_gateway("ttl= is not from 1 to 3600 seconds");
 
 /// What a field asks for, and so which grammar its value has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -267,8 +269,8 @@ pub struct Ahead<'a> {
 /// spaces. A space in the path is escaped.
 ///
 /// # Errors
-/// 502 for anything else, for a target that does not begin with `/`, for a bad path as in
-/// [`file_path`], and for a time that is 0 or longer than [`AHEAD_TTL_MAX`].
+/// 502 for anything else, also for what is said twice, for a target that does not begin with `/`, for a
+/// bad path as in [`file_path`], and for a time that is 0 or longer than [`AHEAD_TTL_MAX`].
 pub fn ahead(value: &[u8]) -> Result<Ahead<'_>, Reject> {
     let mut words = value
         .split(|&byte| byte == b' ')
@@ -279,21 +281,30 @@ pub fn ahead(value: &[u8]) -> Result<Ahead<'_>, Reject> {
     check_path(&path)?;
     let (mut ttl, mut media_type) = (None, None);
     for word in words {
-        if let Some(seconds) = word.strip_prefix(b"ttl=") {
-            ttl = decimal(seconds).map(Duration::from_secs);
-        } else if let Some(named) = word.strip_prefix(b"type=") {
-            media_type = Some(named).filter(|named| !named.is_empty());
-        } else {
-            return Err(Reject::bad_gateway("neither ttl= nor type="));
+        let (known, value) = match word.strip_prefix(b"ttl=") {
+            Some(value) => (&mut ttl, value),
+            None => {
+                let value = word.strip_prefix(b"type=");
+                (&mut media_type, value.ok_or(UNKNOWN_WORD)?)
+            }
+        };
+        if value.is_empty() || known.replace(value).is_some() {
+            return Err(UNKNOWN_WORD);
         }
     }
-    let ttl = ttl.filter(|ttl| (Duration::from_secs(1)..=AHEAD_TTL_MAX).contains(ttl));
     Ok(Ahead {
         target,
         path,
-        ttl: ttl.ok_or(Reject::bad_gateway("ttl= is not from 1 to 3600 seconds"))?,
+        ttl: ttl.and_then(time).ok_or(BAD_TIME)?,
         media_type,
     })
+}
+
+fn time(seconds: &[u8]) -> Option<Duration> {
+    let time = Duration::from_secs(decimal(seconds)?);
+    (Duration::from_secs(1)..=AHEAD_TTL_MAX)
+        .contains(&time)
+        .then_some(time)
 }
 
 /// Where to fetch an answer.

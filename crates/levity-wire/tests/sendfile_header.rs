@@ -1,11 +1,12 @@
 //! X-Sendfile and kin, rule by rule.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use levity_wire::Reject;
 use levity_wire::sendfile_header::{
-    FilePart, InternalUri, PARTS_MAX, PATH_BYTES_MAX, URLS_MAX, Wish, file_parts, file_path,
-    internal_uri, is_reserved, urls,
+    AHEAD_TTL_MAX, Ahead, FilePart, InternalUri, PARTS_MAX, PATH_BYTES_MAX, URLS_MAX, Wish, ahead,
+    file_parts, file_path, internal_uri, is_reserved, urls,
 };
 
 fn refused<T: std::fmt::Debug>(result: Result<T, Reject>, value: &[u8]) -> &'static str {
@@ -263,6 +264,73 @@ fn parts_of_files_are_bounded() {
     let long = format!("/{} 0-", "%70".repeat(PATH_BYTES_MAX));
     let reason = refused(file_parts(long.as_bytes()), long.as_bytes());
     assert_eq!(reason, "path too long");
+}
+
+#[test]
+fn contents_made_ahead() {
+    let content = |target, path: &'static [u8], seconds, media_type| Ahead {
+        target,
+        path: Cow::Borrowed(path),
+        ttl: Duration::from_secs(seconds),
+        media_type,
+    };
+    let cases: [(&[u8], Ahead<'_>); 5] = [
+        (b"/a /f ttl=1", content(b"/a", b"/f", 1, None)),
+        (
+            b"  /a?b=c%20d  /f%20g,   ttl=3600 ",
+            content(b"/a?b=c%20d", b"/f g,", 3600, None),
+        ),
+        (
+            b"/a /f type=text/html;charset=utf-8 ttl=60",
+            content(b"/a", b"/f", 60, Some(b"text/html;charset=utf-8")),
+        ),
+        (b"/ /%2520 ttl=007", content(b"/", b"/%20", 7, None)),
+        (
+            b"/ttl=5 /type=x ttl=2",
+            content(b"/ttl=5", b"/type=x", 2, None),
+        ),
+    ];
+    for (value, expected) in cases {
+        assert_eq!(ahead(value), Ok(expected), "{}", value.escape_ascii());
+    }
+    assert_eq!(AHEAD_TTL_MAX, Duration::from_secs(3600));
+}
+
+#[test]
+fn bad_contents_made_ahead() {
+    let target = "no target that begins with a slash";
+    let path = "path without a leading slash";
+    let word = "neither one ttl= nor one type=";
+    let time = "ttl= is not from 1 to 3600 seconds";
+    let cases: [(&[u8], &str); 21] = [
+        (b"", target),
+        (b"   ", target),
+        (b"a /f ttl=1", target),
+        (b"http://a/b /f ttl=1", target),
+        (b"/a", path),
+        (b"/a f ttl=1", path),
+        (b"/a ttl=1", path),
+        (b"/a %2Ff ttl", word),
+        (b"/a /f%00 ttl=1", "NUL in the path"),
+        (b"/a /f", time),
+        (b"/a /f type=text/html", time),
+        (b"/a /f ttl=0", time),
+        (b"/a /f ttl=3601", time),
+        (b"/a /f ttl=18446744073709551616", time),
+        (b"/a /f ttl=+1", time),
+        (b"/a /f ttl=1.5", time),
+        (b"/a /f ttl=1s", time),
+        (b"/a /f ttl= type=x", word),
+        (b"/a /f ttl=1 type=", word),
+        (b"/a /f ttl=1 ttl=2", word),
+        (b"/a /f ttl=1 TTL=1", word),
+    ];
+    for (value, reason) in cases {
+        let shown = value.escape_ascii().to_string();
+        assert_eq!(refused(ahead(value), value), reason, "{shown}");
+    }
+    let long = format!("/a /{} ttl=1", "f".repeat(PATH_BYTES_MAX));
+    assert_eq!(refused(ahead(long.as_bytes()), b"long"), "path too long");
 }
 
 #[test]

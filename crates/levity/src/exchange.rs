@@ -6,6 +6,7 @@
 //! and never calls a later one, so this file is the only place that knows the order.
 
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -70,6 +71,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     trips.tell_client(place, &steps, conn.visit.as_ref());
     let mut close = response.close;
     let mut sent = send::send(conn, request, response, &mut trips).await;
+    settle(&worker, &mut sent);
     if let Some(error) = sent.unsent.take() {
         let failure = respond::error::of_io(&error);
         let failure = finish(conn, request, place, failure, &mut steps);
@@ -78,9 +80,6 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
         sent = send::send(conn, request, failure, &mut trips).await;
     }
     close |= sent.unread;
-    if let Some(afterwards) = sent.afterwards.take() {
-        afterwards.settle(&worker, &sent);
-    }
     worker.stats.request_answered();
     if sent.bytes > 0 && trips.write.is_zero() {
         // All but a file's body leaves in one go, in the step in hand.
@@ -91,6 +90,13 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     record(conn, request, &client, &steps, &sent, &trips);
     conn.visit = None;
     after(conn, &sent, close).await
+}
+
+/// Does what is to be done now that a response has been sent, or could not be.
+fn settle(worker: &Rc<Worker>, sent: &mut Sent) {
+    if let Some(afterwards) = sent.afterwards.take() {
+        afterwards.settle(worker, sent);
+    }
 }
 
 /// What every answer goes through before it is sent; sending begins with its end.

@@ -397,7 +397,8 @@ fn proxy(
     let tries = tries.map_or(&[Try::Proxy][..], Vec::as_slice);
     let upstream = resources.upstream(name);
     let body_bytes = here.body_bytes.or(above.body_bytes);
-    if !tries.contains(&Try::Proxy) {
+    let is_for_files = route.is_some_and(config::Route::is_for_files_of_its_own);
+    if !tries.contains(&Try::Proxy) || is_for_files {
         return Ok(None);
     }
     let reproxy = upstream.settings.reproxy.iter();

@@ -19,7 +19,8 @@ use crate::route::Service;
 use crate::stats::WorkerStats;
 use crate::timer::{SWEEP_INTERVAL, Timers};
 use crate::upstream::pool::Pools;
-use crate::upstream::sendfile::ahead::Store as Ahead;
+use crate::upstream::sendfile::ahead::{self, Store as Ahead};
+use crate::upstream::sendfile::receipt;
 
 /// Bytes read from a client at once: a request head at its largest.
 const INBOUND_BYTES: usize = 16 * 1024;
@@ -66,6 +67,10 @@ pub struct Worker {
     pub pools: Pools,
     /// What applications have made ahead.
     pub ahead: Arc<Ahead>,
+    /// One permit for each receipt that may be on its way.
+    pub receipts: Arc<Semaphore>,
+    /// One permit for each file made ahead that may be on its way to be opened.
+    pub openings: Arc<Semaphore>,
     /// Deadlines of all connections.
     pub timers: Timers,
     /// Borrowed by whoever reads from a client, within one poll.
@@ -122,6 +127,8 @@ impl Worker {
             pools: Pools::new(given.workers, given.stats.clone()),
             stats: given.stats,
             ahead: given.ahead,
+            receipts: Arc::new(Semaphore::new(receipt::UNDER_WAY_MAX)),
+            openings: Arc::new(Semaphore::new(ahead::OPENINGS_MAX)),
             timers: Timers::default(),
             inbound: RefCell::new(vec![0; INBOUND_BYTES].into_boxed_slice()),
             bulk: RefCell::new(vec![0; BULK_BYTES].into_boxed_slice()),

@@ -4,8 +4,8 @@ use levity_wire::Reject;
 use levity_wire::http1::host_name;
 use levity_wire::path;
 use levity_wire::sendfile_header::{
-    FilePart, PARTS_MAX, PATH_BYTES_MAX, URLS_MAX, Wish, file_parts, file_path, internal_uri,
-    is_reserved, urls,
+    AHEAD_TTL_MAX, Ahead, FilePart, PARTS_MAX, PATH_BYTES_MAX, URLS_MAX, Wish, ahead, file_parts,
+    file_path, internal_uri, is_reserved, urls,
 };
 
 use super::first_line;
@@ -19,12 +19,16 @@ pub fn sendfile_header(bytes: &[u8]) {
     internal_uri_is_sound(value);
     parts_are_sound(value);
     urls_are_sound(value);
+    ahead_is_sound(value);
     path_survives(value);
 }
 
 /// Of a field with its name in the first line and its value in the rest: whether we would follow it.
 pub fn sendfile_outcome(bytes: &[u8]) -> Result<bool, Reject> {
     let (name, value) = first_line(bytes);
+    if name.eq_ignore_ascii_case(b"x-sendfile-ahead") {
+        return ahead(value).map(|_| true);
+    }
     let read = match Wish::of(name) {
         None => return Ok(false),
         Some(Wish::File | Wish::TemporaryFile) => file_path(value).map(drop),
@@ -117,6 +121,26 @@ fn urls_are_sound(value: &[u8]) {
     assert_eq!(urls(&again.join(&b' ')), Ok(found));
 }
 
+fn ahead_is_sound(value: &[u8]) {
+    let Ok(found) = ahead(value) else {
+        return;
+    };
+    assert!(found.target.starts_with(b"/") && is_path(&found.path));
+    assert!(!found.target.contains(&b' '));
+    assert!(found.ttl <= AHEAD_TTL_MAX && found.ttl.as_secs() > 0);
+    assert_eq!(ahead(&written_ahead(&found)), Ok(found));
+}
+
+fn written_ahead(found: &Ahead<'_>) -> Vec<u8> {
+    let mut out = [found.target, b" "].concat();
+    path::encode(&found.path, &mut out);
+    out.extend(format!(" ttl={}", found.ttl.as_secs()).bytes());
+    if let Some(named) = found.media_type {
+        out.extend([b" type=", named].concat());
+    }
+    out
+}
+
 /// Any path on disk can be written so that it is read again, in each grammar that has paths.
 fn path_survives(bytes: &[u8]) {
     let name: Vec<u8> = bytes.iter().copied().filter(|&byte| byte != 0).collect();
@@ -129,4 +153,7 @@ fn path_survives(bytes: &[u8]) {
     encoded.extend(b" 0-");
     let parts = file_parts(&encoded).expect("a part");
     assert_eq!(parts[0].path, path);
+    encoded.truncate(encoded.len() - b" 0-".len());
+    let value = [b"/ ", &encoded[..], b" ttl=1"].concat();
+    assert_eq!(ahead(&value).expect("a content").path, path);
 }

@@ -356,7 +356,8 @@ pub const TABLES: &[Table] = &[
                 "internal",
                 Kind::Boolean,
                 Some("false"),
-                "Whether clients get 404 here: only what an upstream's answer names comes from it.",
+                "Whether clients get 404 here: only what an upstream's answer names comes from it. With a `root` and neither \
+                 `proxy` nor `try` of its own it has files only.",
             ),
             key(
                 "strip_prefix",

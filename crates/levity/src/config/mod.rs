@@ -293,6 +293,15 @@ pub struct Route {
     pub rewrite: Rewrite,
 }
 
+impl Route {
+    /// Whether it is there for files that an upstream names: internal, with a folder, and nobody to ask
+    /// but who may have named them.
+    pub fn is_for_files_of_its_own(&self) -> bool {
+        let asks_somebody = self.proxying.proxy.is_some() || self.proxying.tries.is_some();
+        self.internal && self.root.is_some() && !asks_somebody
+    }
+}
+
 /// Changes to header fields. Names are valid tokens and each occurs once, whatever
 /// its case; none of them frames the message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -71,11 +71,12 @@ pub async fn answer(
         conn.met(|visit| visit.failed(failure));
     }
     if let Ok((head, ..)) = &answered {
-        ahead::take(&head.ahead, request, client, proxy, &conn.worker);
+        ahead::take(head, request, client, proxy, &conn.worker);
     }
     match answered {
-        Ok((head, answer, backend)) if !head.wishes.is_empty() => {
-            let in_place = InPlace::of(head, answer, backend, proxy.clone(), &conn.worker);
+        Ok((head, answer, backend)) if head.wants_other_content() => {
+            let proxy = proxy.clone();
+            let in_place = InPlace::of(head, answer, backend, proxy, request, &conn.worker);
             Answered::InPlace(Box::new(in_place))
         }
         Ok((head, answer, _)) => Answered::Response(respond(&conn.worker, request, head, answer)),

@@ -29,48 +29,64 @@ pub async fn answer(
     script: Option<&Script>,
     trips: &mut Trips<'_>,
 ) -> Response {
-    let service = trips.service();
-    if let Some(response) = conn.worker.ahead.answer(request, client) {
+    if let Some(response) = conn.worker.ahead.answer(request, client, proxy) {
+        trips.are_for_any();
+        trips.reads_what_was_just_written();
         return response;
     }
     match gateway::answer(conn, request, proxy, client, script).await {
         Answered::Response(response) => response,
         // Boxed: most answers are those of the application.
         Answered::InPlace(in_place) => {
-            let onward = onward(*in_place, &service, request, proxy, trips);
-            let next = Box::pin(onward).await;
-            Box::pin(follow(conn, next, &service, client, trips)).await
+            Box::pin(follow(conn, *in_place, request, proxy, client, trips)).await
         }
     }
 }
 
-/// From one to the next, until somebody answers.
+/// From one to the next, until somebody answers: `in_place` is what came of `request` at `proxy`.
 async fn follow(
     conn: &mut Conn,
-    mut next: Onward<'_>,
-    service: &Service,
+    mut in_place: InPlace,
+    request: &Request,
+    proxy: &Arc<Proxy>,
     client: &Client,
     trips: &mut Trips<'_>,
 ) -> Response {
-    for _ in 1..HANDOVERS_MAX {
-        let (first, request, proxy) = match next {
-            Onward::Response(response) => return response,
-            Onward::Ask(first, request, proxy) => (first, request, proxy),
+    let service = trips.service();
+    let mut handed_on: Vec<Handed<'_>> = Vec::new();
+    let mut response = loop {
+        let (request, proxy) = match handed_on.last() {
+            Some(last) => (&*last.request, last.to),
+            None => (request, proxy),
         };
-        match gateway::answer(conn, &request, proxy, client, None).await {
-            Answered::Response(mut response) => {
-                first.dress(&mut response);
-                return response;
+        match onward(in_place, &service, request, proxy, trips).await {
+            Onward::Response(response) => break response,
+            Onward::Ask(by, _, _) if handed_on.len() == HANDOVERS_MAX => {
+                break by.refuse(502, "the request was handed on too often");
             }
-            Answered::InPlace(in_place) => {
-                next = onward(*in_place, service, &request, proxy, trips).await;
+            Onward::Ask(by, request, to) => {
+                let answered = gateway::answer(conn, &request, to, client, None).await;
+                handed_on.push(Handed { by, request, to });
+                match answered {
+                    Answered::Response(response) => break response,
+                    Answered::InPlace(next) => in_place = *next,
+                }
             }
         }
+    };
+    while let Some(last) = handed_on.pop() {
+        last.by.dress(&mut response);
     }
-    match next {
-        Onward::Response(response) => response,
-        Onward::Ask(first, ..) => first.refuse(502, "the request was handed on too often"),
-    }
+    response
+}
+
+/// A request that an application has handed on.
+struct Handed<'s> {
+    /// Which application, and what it has said beside.
+    by: InPlace,
+    /// The form in which it went on.
+    request: Box<Request>,
+    to: &'s Arc<Proxy>,
 }
 
 /// What becomes of a request that was handed on.

@@ -53,6 +53,12 @@ impl Head {
         }
     }
 
+    /// Whether something is to be sent in place of the content. A status that has none goes on as it is
+    /// (RFC 9110, 6.4.1).
+    pub fn wants_other_content(&self) -> bool {
+        !self.wishes.is_empty() && !matches!(self.status, 101 | 204 | 205 | 304)
+    }
+
     /// Adds an end-to-end field. Those by which an application speaks to its proxy stay here.
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         match name.len() {

@@ -11,6 +11,7 @@ pub mod codec;
 pub mod complaints;
 pub mod connection;
 pub mod describe;
+pub mod errand;
 pub mod failure;
 pub mod fastcgi;
 pub mod gateway;
@@ -121,19 +122,26 @@ impl Upstream {
         })
     }
 
-    /// Whether one of its backends is at this host and port, as the configuration writes them.
+    /// Whether one of its backends is at this host and port, as the configuration writes them, or the
+    /// host is its own name.
     pub fn is_at(&self, host: &[u8], port: u16) -> bool {
         let Ok(host) = http1::host_name(host) else {
             return false;
         };
-        self.settings.to.iter().any(|entry| match &entry.at {
+        // What the configuration takes it for.
+        let ip = match host.as_ref() {
+            "localhost" => "127.0.0.1",
+            host => host.trim_start_matches('[').trim_end_matches(']'),
+        };
+        let is_own_name = port == 80 && self.settings.name.eq_ignore_ascii_case(&host);
+        let is_at = |entry: &config::upstream::Backend| match &entry.at {
             At::Name(name, at) => name.eq_ignore_ascii_case(&host) && *at == port,
             At::Address(Address::Tcp(address)) => {
-                let ip = host.trim_start_matches('[').trim_end_matches(']');
                 ip.parse() == Ok(address.ip()) && address.port() == port
             }
             At::Address(Address::Unix(_)) => false,
-        })
+        };
+        is_own_name || self.settings.to.iter().any(is_at)
     }
 
     /// Its backends as of now. Does not wait.

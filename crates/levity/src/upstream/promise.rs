@@ -15,9 +15,11 @@ pub struct Promise {
 impl Promise {
     /// Of the answer that begins with `head`, to a request of `method`. Where no body follows (RFC 9110,
     /// 6.4.1), whatever comes is handed over as one: the gateway reads it to the end, within bounds, and
-    /// drops it.
+    /// drops it. So it is with an answer in whose place a file is to be sent: frameworks announce the
+    /// file's bytes there.
     pub fn of(head: &Head, method: Method) -> Self {
         let has_body = method != Method::Head && !matches!(head.status, 204 | 304);
+        let has_body = has_body && !head.wants_other_content();
         Self {
             left: head.length.filter(|_| has_body),
         }

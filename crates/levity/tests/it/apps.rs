@@ -410,7 +410,7 @@ fn rack_leaves_files_to_the_server() {
     ];
     let by_url = client.get_with(&target, &asked);
     assert_eq!(by_url.field("x-accel-redirect"), "/protected/file.txt");
-    assert_eq!(by_url.field("x-sendfile-type-was"), "X-Accel-Redirect");
+    assert_eq!(by_url.field("x-kept-type"), "X-Accel-Redirect");
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod refused;
 mod rewrite;
 mod scgi;
 mod scripted;
+mod sendfile;
 mod signals;
 mod spool;
 mod status;

@@ -10,6 +10,7 @@
 )]
 mod support;
 
+mod applications;
 mod failing;
 mod rig;
 
@@ -299,6 +300,10 @@ per_engine_that_waits_elsewhere! {
         wait_until("it answers again", || server.get("/cold/91").status == 200);
         cold_requests(&server);
         assert_eq!(metrics(&server).sum("levity_disk_dead"), 0.0);
+    }
+
+    fn an_application_is_free_before_the_disk_is_asked(engine) {
+        applications::are_free_before_the_disk_is_asked(engine);
     }
 
     /// A transfer that the disk holds up in the middle is not completed by other means.

@@ -3,39 +3,51 @@
 //!
 //! The field is `X-Sendfile-Ahead: TARGET FILE ttl=SECONDS [type=MEDIA-TYPE]`, on any answer, once per
 //! target. FILE is beneath one of `temporary_roots`. It is opened and its name removed when the field
-//! comes; the content goes when its time is over. A request gets it only from the same principal: with
-//! the same host, the same Cookie and Authorization, from the same address.
+//! comes; the content goes when its time is over. A request gets it only from the same principal at the
+//! same upstream: for the same host, from the same address, with the same Cookie and Authorization, of
+//! which there must be one, because an address stands for everybody behind it. An answer that sets a
+//! cookie brings nothing: who had the old one may not be who gets the new one.
 
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use levity_disk::{Kind, Root};
+use levity_disk::{OpenFile, Root};
+use levity_wire::Reject;
 use levity_wire::http1::{Framing, Method};
 use levity_wire::mime;
 use levity_wire::sendfile_header::{self, Ahead};
 use quick_cache::sync::Cache;
 use tokio::task;
 
-use super::root;
+use super::{root, shown};
 use crate::absences::Absences;
 use crate::cache::{self, Content, Entry};
 use crate::client::Client;
 use crate::diagnostics;
 use crate::request::Request;
-use crate::respond::{Response, file};
+use crate::respond::{Fields, Response, file};
 use crate::route::Proxy;
 use crate::trip::Trips;
+use crate::upstream::head::Head;
 use crate::worker::Worker;
 
 /// How often contents whose time is over are let go of.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Files of one worker that are on their way to be opened at once; one more is left where it is.
+pub const OPENINGS_MAX: usize = 256;
+
+/// Bytes that tell a principal and its request from others. What would take more is not kept.
+const KEY_BYTES_MAX: usize = 8 * 1024;
+
 /// What was made ahead, for all workers. Its locks are taken by loops only and held for a look-up.
 pub struct Store {
     kept: Cache<Box<[u8]>, Arc<Made>>,
     born: Instant,
+    /// When the last of the times is over, in seconds since `born`: from then on nobody need look.
+    empty_s: AtomicU64,
     /// When the last sweep was, in seconds since `born`.
     swept_s: AtomicU64,
 }
@@ -53,28 +65,43 @@ impl Store {
         Self {
             kept: Cache::new(files_max),
             born: Instant::now(),
+            empty_s: AtomicU64::new(0),
             swept_s: AtomicU64::new(0),
         }
     }
 
     /// The answer to `request`, if it was made ahead for its client.
-    pub fn answer(&self, request: &Request, client: &Client) -> Option<Response> {
+    pub fn answer(&self, request: &Request, client: &Client, proxy: &Proxy) -> Option<Response> {
+        let now = Instant::now();
         let asks = matches!(request.head.method, Method::Get | Method::Head)
             && request.head.framing == Framing::None;
-        if !asks || self.kept.is_empty() {
+        if !asks || self.seconds(now) >= self.empty_s.load(Ordering::Relaxed) {
             return None;
         }
-        let made = self.kept.get(&*key(request, client, request.target()))?;
-        if made.until <= Instant::now() {
+        let made = self
+            .kept
+            .get(&*key(request, client, proxy, request.target())?)?;
+        if made.until <= now {
             return None;
         }
         let hot = cache::Cache::uncached(made.entry.clone());
         Some(file::file(request, hot, None, made.root.file_system()))
     }
 
+    fn keep(&self, key: Box<[u8]>, made: Made) {
+        // A second more: what is left of one does not count.
+        let over_s = self.seconds(made.until) + 1;
+        self.empty_s.fetch_max(over_s, Ordering::Relaxed);
+        self.kept.insert(key, Arc::new(made));
+    }
+
+    fn seconds(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.born).as_secs()
+    }
+
     /// Lets go of what is too old. To be called often: it looks at the clock first.
     pub fn sweep(&self, now: Instant) {
-        let now_s = now.saturating_duration_since(self.born).as_secs();
+        let now_s = self.seconds(now);
         let last_s = self.swept_s.load(Ordering::Relaxed);
         let is_due = now_s >= last_s + SWEEP_INTERVAL.as_secs() && !self.kept.is_empty();
         let order = Ordering::Relaxed;
@@ -85,110 +112,125 @@ impl Store {
     }
 }
 
-/// Who may have it, and what it is.
-fn key(request: &Request, client: &Client, target: &[u8]) -> Box<[u8]> {
+/// Who may have it, and what it is; `None` for who cannot be told from others.
+fn key(request: &Request, client: &Client, proxy: &Proxy, target: &[u8]) -> Option<Box<[u8]>> {
     let mut key = Vec::with_capacity(256);
     let mut add = |part: &[u8]| {
         // With its length, so that no two parts can be taken for others.
         key.extend_from_slice(&(part.len() as u64).to_le_bytes());
         key.extend_from_slice(part);
     };
+    add(&proxy.upstream.number.to_le_bytes());
+    add(client.ip?.to_string().as_bytes());
     add(request.host());
     add(target);
-    add(client
-        .ip
-        .map(|ip| ip.to_string())
-        .unwrap_or_default()
-        .as_bytes());
+    let mut is_known = false;
     for name in ["cookie", "authorization"] {
         let values: Vec<_> = request.headers_named(name).collect();
-        add(&(values.len() as u64).to_le_bytes());
+        is_known |= !values.is_empty();
+        add(&values.len().to_le_bytes());
         values.into_iter().for_each(&mut add);
     }
-    key.into_boxed_slice()
+    (is_known && key.len() <= KEY_BYTES_MAX).then(|| key.into_boxed_slice())
 }
 
-/// Takes in what an answer to `request` names. Does not wait: the files are opened beside the answer.
+/// Takes in what the answer to `request` that begins with `head` names. Does not wait: the files are
+/// opened beside the answer.
 pub fn take(
-    values: &[Vec<u8>],
+    head: &Head,
     request: &Request,
     client: &Client,
     proxy: &Arc<Proxy>,
     worker: &Rc<Worker>,
 ) {
-    for value in values {
-        let told = |reason: &dyn std::fmt::Display| {
-            let (name, value) = (&proxy.upstream.settings.name, value.escape_ascii());
-            diagnostics::say(format_args!(
-                "upstream {name}: X-Sendfile-Ahead: {value}: {reason}"
-            ));
+    let is_good = (200..400).contains(&head.status) && head.fields.value("set-cookie").is_none();
+    for value in &head.ahead {
+        let naming = Naming {
+            value: value.clone(),
+            proxy: proxy.clone(),
+            since: Instant::now(),
         };
-        match sendfile_header::ahead(value) {
-            Err(reject) => told(&reject.reason),
-            Ok(_) if proxy.temporary_roots.is_empty() => {
-                told(&"the upstream has no `temporary_roots`");
+        match (naming.read(), worker.openings.clone().try_acquire_owned()) {
+            (Err(reject), _) => naming.tell(reject.reason),
+            (Ok(_), _) if proxy.temporary_roots.is_empty() => {
+                naming.tell("the upstream has no `temporary_roots`");
             }
-            Ok(ahead) => {
-                let key = key(request, client, ahead.target);
-                let keeping = keep(worker.clone(), proxy.clone(), key, value.clone());
-                task::spawn_local(keeping);
+            (Ok(_), Err(_)) => naming.tell("too many are on their way to be opened"),
+            (Ok(ahead), Ok(place)) => {
+                let key = || key(request, client, proxy, ahead.target);
+                let key = is_good.then(key).flatten();
+                let worker = worker.clone();
+                task::spawn_local(async move {
+                    if let Err(reason) = naming.follow(key, &worker).await {
+                        naming.tell(&reason);
+                    }
+                    drop(place);
+                });
             }
         }
     }
 }
 
-/// Opens one file and keeps it under `key`.
-async fn keep(worker: Rc<Worker>, proxy: Arc<Proxy>, key: Box<[u8]>, value: Vec<u8>) {
-    let since = Instant::now();
-    let ahead = sendfile_header::ahead(&value).expect("it was read before");
-    if let Err(reason) = open(&worker, &proxy, key, &ahead, since).await {
-        let (name, path) = (&proxy.upstream.settings.name, ahead.path.escape_ascii());
+/// What an application has said of one content.
+struct Naming {
+    value: Vec<u8>,
+    proxy: Arc<Proxy>,
+    since: Instant,
+}
+
+impl Naming {
+    fn read(&self) -> Result<Ahead<'_>, Reject> {
+        sendfile_header::ahead(&self.value)
+    }
+
+    fn tell(&self, reason: &str) {
+        let (name, value) = (&self.proxy.upstream.settings.name, shown(&self.value));
         diagnostics::say(format_args!(
-            "upstream {name}: X-Sendfile-Ahead: {path}: {reason}"
+            "upstream {name}: X-Sendfile-Ahead: {value}: {reason}"
         ));
+    }
+
+    /// Opens the file, removes its name, and keeps it under `key`. Without a key nobody may have it, and
+    /// only its name goes: nobody else would remove it.
+    async fn follow(&self, key: Option<Box<[u8]>>, worker: &Rc<Worker>) -> Result<(), String> {
+        let ahead = self.read().map_err(|reject| reject.reason)?;
+        let mut beneath = root::beneath(&self.proxy.temporary_roots, &ahead.path);
+        let beneath = beneath
+            .pop()
+            .ok_or("not beneath any of `temporary_roots`")?;
+        let mut trips = Trips::new(worker, 0, Absences::default(), self.since);
+        let opened = beneath.open(false, true, &mut trips).await;
+        let opened = opened.map_err(|error| beneath.explain(&error))?;
+        beneath.remove(worker, opened.file.clone());
+        if let Some(key) = key {
+            let made = Made {
+                entry: Arc::new(entry(&ahead, &beneath.path, opened.file)),
+                root: beneath.root,
+                until: self.since + ahead.ttl,
+            };
+            worker.ahead.keep(key, made);
+        }
+        Ok(())
     }
 }
 
-async fn open(
-    worker: &Rc<Worker>,
-    proxy: &Proxy,
-    key: Box<[u8]>,
-    ahead: &Ahead<'_>,
-    since: Instant,
-) -> Result<(), String> {
-    let mut beneath = root::beneath(&proxy.temporary_roots, &ahead.path);
-    let beneath = beneath
-        .pop()
-        .ok_or("not beneath any of `temporary_roots`")?;
-    let mut trips = Trips::new(worker, 0, Absences::default(), since);
-    let opened = beneath.open(false, true, &mut trips).await;
-    let opened = opened.map_err(|error| beneath.explain(&error))?;
-    beneath.remove(worker, opened.file.clone());
-    let meta = opened.file.meta();
-    if meta.kind != Kind::Regular {
-        return Err("it is no regular file".to_owned());
-    }
+/// What is said of `file`. Not when it was modified: that may lie in the same second as what the
+/// application itself has answered to the same target before.
+fn entry(ahead: &Ahead<'_>, path: &[u8], file: Arc<OpenFile>) -> Entry {
     let form = file::Form {
-        name: &beneath.path,
+        name: path,
         coding: None,
         varies: false,
     };
-    let mut entry = file::entry(form, meta, false, Content::File(opened.file));
-    let media_type = ahead
-        .media_type
-        .unwrap_or(mime::of(&beneath.path).as_bytes());
-    let mut fields = crate::respond::Fields::default();
-    fields.add("Content-Type", media_type);
+    let mut entry = file::entry(form, file.meta(), false, Content::File(file));
+    let by_name = mime::of(path).as_bytes();
+    let mut fields = Fields::default();
+    fields.add("Content-Type", ahead.media_type.unwrap_or(by_name));
     fields.add("ETag", entry.etag.as_bytes());
     // It is one principal's, for now.
     fields.add("Cache-Control", b"private, no-cache");
     fields.add("Accept-Ranges", b"bytes");
     entry.fields = fields.as_bytes().to_vec();
-    let made = Made {
-        entry: Arc::new(entry),
-        root: beneath.root,
-        until: since + ahead.ttl,
-    };
-    worker.ahead.kept.insert(key, Arc::new(made));
-    Ok(())
+    entry.modified = None;
+    entry
 }

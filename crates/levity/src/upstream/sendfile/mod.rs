@@ -40,10 +40,15 @@ use crate::worker::Worker;
 /// Fields that describe a body which is not sent.
 const OF_THE_BODY: [&str; 3] = ["Content-Range", "Accept-Ranges", "Content-Length"];
 
+/// Bytes of a field that the operator is shown.
+const SHOWN_BYTES_MAX: usize = 256;
+
 /// What a backend wants to have sent in place of its answer.
 pub struct InPlace {
     head: Head,
     wished: Wished,
+    /// For which host the application was asked.
+    host: Vec<u8>,
     proxy: Arc<Proxy>,
     backend: Arc<Backend>,
     /// Part of the request has not been read.
@@ -53,9 +58,9 @@ pub struct InPlace {
 /// What is to be done when a response has been sent.
 #[derive(Default)]
 pub struct Afterwards {
-    /// A file that is removed once it has arrived.
+    /// A file that is removed once all of it has arrived.
     remove: Option<(Beneath, Arc<OpenFile>)>,
-    receipt: Option<Receipt>,
+    receipts: Vec<Receipt>,
 }
 
 impl fmt::Debug for Afterwards {
@@ -67,11 +72,14 @@ impl fmt::Debug for Afterwards {
 impl Afterwards {
     /// The response has been sent, or has not.
     pub fn settle(self, worker: &Rc<Worker>, sent: &Sent) {
-        if let Some((beneath, file)) = self.remove.filter(|_| sent.end == End::Complete) {
+        if let Some((beneath, file)) = self.remove
+            && sent.end == End::Complete
+            && sent.bytes >= file.meta().size
+        {
             beneath.remove(worker, file);
         }
-        if let Some(receipt) = self.receipt {
-            receipt.post(worker.clone(), sent);
+        for receipt in self.receipts {
+            receipt.post(worker, sent);
         }
     }
 }
@@ -84,6 +92,7 @@ impl InPlace {
         answer: Box<Answer>,
         backend: Arc<Backend>,
         proxy: Arc<Proxy>,
+        request: &Request,
         worker: &Rc<Worker>,
     ) -> Self {
         let wished = head.wishes.swap_remove(0);
@@ -92,6 +101,7 @@ impl InPlace {
         Self {
             head,
             wished,
+            host: request.host().to_vec(),
             proxy,
             backend,
             request_unread,
@@ -121,15 +131,22 @@ impl InPlace {
             self.proxy.upstream.settings.name,
             self.backend.name,
             name.escape_ascii(),
-            value.escape_ascii(),
+            shown(value),
         ));
         let mut response = respond::error(status, "");
+        self.promise_receipt(&mut response, receipt::Of::Refusal);
         response.close = self.request_unread;
         response
     }
 
-    /// Gives an answer of somebody else the fields that the application has set.
+    /// Gives an answer of somebody else the fields that the application has set: they describe what it
+    /// wanted to have sent, and not an error.
     pub fn dress(self, response: &mut Response) {
+        response.close |= self.request_unread;
+        self.promise_receipt(response, receipt::Of::Content);
+        if response.status >= 400 {
+            return;
+        }
         let fields = self.own_fields();
         for name in fields.names() {
             response.fields.remove(&name);
@@ -137,7 +154,14 @@ impl InPlace {
         response.has_date |= self.head.has_date;
         response.has_server |= self.head.has_server;
         response.fields.add_lines(fields.as_bytes());
-        response.close |= self.request_unread;
+    }
+
+    /// Has the application told what becomes of `response`, if it wants to know.
+    fn promise_receipt(&self, response: &mut Response, of: receipt::Of) {
+        if let Some(path) = &self.head.receipt {
+            let receipt = Receipt::new(self.proxy.clone(), &self.host, path, of);
+            response.afterwards_mut().receipts.push(receipt);
+        }
     }
 
     /// Those of the application that do not describe the body of its answer.
@@ -291,10 +315,7 @@ impl InPlace {
         response.has_date = self.head.has_date;
         response.has_server = self.head.has_server;
         response.close |= self.request_unread;
-        if let Some(path) = &self.head.receipt {
-            let receipt = Receipt::new(self.proxy.clone(), path, response.status);
-            response.afterwards_mut().receipt = Some(receipt);
-        }
+        self.promise_receipt(&mut response, receipt::Of::Content);
         response
     }
 
@@ -367,6 +388,14 @@ impl InPlace {
         let ready = opened.first.map(|ready| (0, ready));
         let file_system = beneath.root.file_system();
         (!range.is_empty()).then(|| file::part_of(hot, opened.file, ready, file_system, range))
+    }
+}
+
+/// A value as the operator is shown it: its start, so that what is said behind it fits into the line.
+fn shown(value: &[u8]) -> String {
+    match value.get(..SHOWN_BYTES_MAX) {
+        Some(start) if start.len() < value.len() => format!("{}...", start.escape_ascii()),
+        _ => value.escape_ascii().to_string(),
     }
 }
 

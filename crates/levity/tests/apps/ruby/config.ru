@@ -32,7 +32,7 @@ def file(env)
     Rack::Files.new(nil).serving(request, request.params['path'])
   end
   status, headers, body = Rack::Sendfile.new(files, type).call(env)
-  headers['X-Sendfile-Type-Was'] = type.to_s
+  headers['X-Kept-Type'] = type.to_s
   [status, headers, body]
 end
 

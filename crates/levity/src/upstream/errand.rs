@@ -1,0 +1,251 @@
+//! Errands: small requests of our own to an application, beside those of clients.
+
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use levity_wire::http1::{Limits, write};
+
+use super::ask::{Ask, Length};
+use super::codec::Event;
+use super::failure::{Failure, Side};
+use super::pool::{Lease, Wanted};
+use super::sticky::Tie;
+use crate::absences::Absences;
+use crate::client::Client;
+use crate::request::Request;
+use crate::route::Proxy;
+use crate::scripts::{Known, Look, Script};
+use crate::trip::Trips;
+use crate::worker::Worker;
+
+/// Bytes of an answer's body that are read, so that the connection can be used again.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// No client has asked for it.
+const OURSELVES: Client = Client {
+    ip: None,
+    port: None,
+    peer: None,
+    scheme: "http",
+    by_trusted: false,
+};
+
+/// A POST.
+pub struct Errand<'a> {
+    /// Where it goes.
+    pub proxy: &'a Arc<Proxy>,
+    /// The host that is asked for.
+    pub host: &'a [u8],
+    /// Path and query.
+    pub target: &'a [u8],
+    /// Of `body`.
+    pub media_type: &'a str,
+    /// A few bytes.
+    pub body: &'a [u8],
+}
+
+impl Errand<'_> {
+    /// Asks one backend, once, and gives the status of its answer. Waits for a connection in line with
+    /// the requests of clients.
+    ///
+    /// # Errors
+    /// As a request of a client.
+    pub async fn run(&self, worker: &Rc<Worker>) -> Result<u16, Failure> {
+        let request = self.request()?;
+        let script = self.script(&request, worker).await?;
+        let length = Length::Known(self.body.len() as u64);
+        let mut ask = Ask::new(&request, self.proxy, &OURSELVES, length)
+            .map_err(|reject| Failure::of_client(reject.into()))?;
+        ask.script = script.as_ref();
+        let wanted = Wanted {
+            tried: Vec::new(),
+            tie: Tie::Free,
+            key: 0,
+        };
+        let pool = worker.pools.of(&self.proxy.upstream);
+        let lease = pool.place(&wanted).await.map_err(Failure::of_place)?;
+        let (upstream, backend) = (&self.proxy.upstream, lease.backend().clone());
+        let answered = self.attempt(&ask, lease, worker).await;
+        match &answered {
+            Ok(_) => upstream.succeeded(&backend, Instant::now()),
+            Err(failure) if failure.side == Side::Backend => {
+                upstream.failed(&backend, Instant::now(), format_args!("{}", failure.reason));
+            }
+            Err(_) => {}
+        }
+        answered
+    }
+
+    fn request(&self) -> Result<Request, Failure> {
+        let ours = |reason: &str| Failure::of_errand(reason);
+        let mut head = Vec::with_capacity(256);
+        let written = write::request_line(&mut head, b"POST", self.target)
+            .and_then(|()| write::field(&mut head, b"Host", self.host))
+            .and_then(|()| write::field(&mut head, b"User-Agent", b"levity"))
+            .and_then(|()| write::field(&mut head, b"Content-Type", self.media_type.as_bytes()));
+        written.map_err(|unwritable| ours(unwritable.0))?;
+        write::end_of_head(&mut head);
+        Request::parsed(&head, &Limits::default()).map_err(|reject| ours(reject.reason))
+    }
+
+    /// The script that is to answer, where the same path of a client would be answered by one.
+    async fn script(
+        &self,
+        request: &Request,
+        worker: &Rc<Worker>,
+    ) -> Result<Option<Script>, Failure> {
+        let service = worker.service();
+        let Some(place) = service.route(self.host, &request.path) else {
+            return Ok(None);
+        };
+        let upstream = &self.proxy.upstream;
+        let is_ours = |proxy: &Arc<Proxy>| proxy.upstream.number == upstream.number;
+        let files = place.files.as_ref();
+        let Some(files) = files.filter(|_| place.proxy.as_ref().is_some_and(is_ours)) else {
+            return Ok(None);
+        };
+        let Some(scripts) = files
+            .scripts
+            .as_ref()
+            .filter(|_| upstream.settings.protocol.is_cgi())
+        else {
+            return Ok(None);
+        };
+        let now = Instant::now();
+        let mut trips = Trips::new(worker, 0, Absences::default(), now);
+        trips.are_for(files);
+        let mut look = Look {
+            worker,
+            files,
+            place: place.number,
+            now,
+            trips: &mut trips,
+        };
+        let located = scripts.locate(request, Known::Unknown, &mut look).await;
+        match located.map_err(Failure::of_errand)? {
+            None => Err(Failure::of_errand("no script answers that path")),
+            script => Ok(script),
+        }
+    }
+
+    async fn attempt(
+        &self,
+        ask: &Ask<'_>,
+        mut lease: Lease,
+        worker: &Worker,
+    ) -> Result<u16, Failure> {
+        let opened = lease.open().await;
+        opened.map_err(|error| Failure::of_connect(&error))?;
+        let mut question = Vec::new();
+        let codec = &mut lease.connection().codec;
+        codec
+            .begin(ask, &mut question)
+            .map_err(|reject| Failure::of_client(reject.into()))?;
+        codec.body(self.body, &mut question);
+        codec.end_of_body(&Default::default(), &mut question);
+        let mut talk = Talk {
+            lease,
+            question,
+            sent: 0,
+            answer: Heard::default(),
+        };
+        poll_fn(|context| talk.poll(worker, context)).await?;
+        let Talk {
+            mut lease, answer, ..
+        } = talk;
+        if answer.ended && lease.connection().codec.is_reusable() {
+            lease.keep();
+        }
+        let nothing = || Failure::of_backend(502, "http_response_incomplete", "no status");
+        answer.status.ok_or_else(nothing)
+    }
+}
+
+/// A question on its way, and what is heard in return.
+struct Talk {
+    lease: Lease,
+    question: Vec<u8>,
+    /// Bytes of the question.
+    sent: usize,
+    answer: Heard,
+}
+
+#[derive(Default)]
+struct Heard {
+    status: Option<u16>,
+    body_bytes: usize,
+    declined: Option<&'static str>,
+    ended: bool,
+}
+
+impl Heard {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Head(head) => self.status = Some(head.status),
+            Event::Data(data) => self.body_bytes += data.len(),
+            Event::Declined(reason) => self.declined = Some(reason),
+            Event::End(_) => self.ended = true,
+            Event::Interim(_) | Event::Stderr(_) => {}
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.ended || self.body_bytes > BODY_BYTES_MAX
+    }
+}
+
+impl Talk {
+    fn poll(&mut self, worker: &Worker, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        ready!(self.poll_send(context))?;
+        while !self.answer.is_enough() {
+            ready!(self.poll_receive(worker, context))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        while self.sent < self.question.len() {
+            let rest = [IoSlice::new(&self.question[self.sent..])];
+            let wrote = self.lease.connection().stream.poll_write(context, &rest);
+            self.sent += ready!(wrote).map_err(|error| Failure::of_connection(&error))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// One read.
+    fn poll_receive(
+        &mut self,
+        worker: &Worker,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        let Self { lease, answer, .. } = self;
+        let connection = lease.connection();
+        let mut scratch = worker.bulk.borrow_mut();
+        let read = ready!(connection.stream.poll_read(context, &mut scratch));
+        let count = read.map_err(|error| Failure::of_connection(&error))?;
+        let mut event = |event: Event<'_>| answer.event(event);
+        let read = match count {
+            0 => connection.codec.closed(&mut event),
+            _ => connection.codec.decode(&scratch[..count], &mut event),
+        };
+        read.map_err(Failure::of_answer)?;
+        match answer.declined {
+            Some(reason) => Poll::Ready(Err(Failure::of_refusal(reason))),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl Failure {
+    /// What we wanted to ask cannot be asked.
+    fn of_errand(reason: impl std::fmt::Display) -> Self {
+        Self {
+            side: Side::Own,
+            ..Self::of_backend(503, "proxy_internal_error", reason)
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Requests that an application hands on: to an internal route, or to another upstream.
+
+use super::{App, ask, ask_with, assert_no_talk, launch, roots, upstream};
+use crate::support::scripted::{Conn, Scripted};
+use crate::support::{Tree, assert_same, content, head, per_engine};
+
+/// Tells what it was asked.
+fn echo(conn: &mut Conn) {
+    while let Some(request) = conn.read_request() {
+        let body = format!("{} {}", request.method, request.target);
+        let length = body.len();
+        conn.send(format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/x-other\r\nX-Other: yes\r\nSet-Cookie: o=1\r\n\
+             X-Accel-Expires: 1\r\nContent-Length: {length}\r\n\r\n"
+        ));
+        if request.method != "HEAD" {
+            conn.send(body);
+        }
+    }
+}
+
+fn internal_files(tree: &Tree) -> String {
+    format!(
+        "[[site.route]]\npath = \"/protected/*\"\nroot = \"{}\"\nstrip_prefix = \"/protected\"\ninternal = true\n\
+         [[site.route]]\npath = \"/open/*\"\nroot = \"{}\"\nstrip_prefix = \"/open\"\n",
+        tree.path().display(),
+        tree.path().display()
+    )
+}
+
+per_engine! {
+    fn files_of_an_internal_route(engine) {
+        let tree = Tree::new();
+        let bytes = tree.filled("folder/large", 1_000_003);
+        for app in App::both() {
+            let server = app.launch("", &internal_files(&tree)).engine(engine).start();
+            let mut client = server.client();
+            let line = "X-Accel-Redirect: /protected/folder/large";
+            for _ in 0..2 {
+                let lines = [line, "Content-Type: text/x-own", "Content-Length: 1000003"];
+                let answer = ask(&mut client, &lines);
+                answer.assert_status(200);
+                assert_eq!(answer.field("content-type"), "text/x-own");
+                assert_same(&answer.body, &bytes);
+            }
+            let part = ask_with(&mut client, "GET", &[line], &[("Range", "bytes=1000000-")]);
+            assert_eq!((part.status, &part.body[..]), (206, &bytes[1_000_000..]));
+            // Never from a cache.
+            let other = content(7, 1000);
+            tree.file("again", &other);
+            let again = "X-Accel-Redirect: /protected/again";
+            assert_same(&ask(&mut client, &[again]).body, &other);
+            let other = content(8, 1000);
+            tree.file("again", &other);
+            assert_same(&ask(&mut client, &[again]).body, &other);
+        }
+    }
+}
+
+#[test]
+fn escapes_are_decoded_once() {
+    let tree = Tree::new();
+    for name in ["a b", "c?d", "e%20f", "g+h", "ü", "#i"] {
+        tree.file(name, name);
+    }
+    let app = App::http();
+    let server = app.launch("", &internal_files(&tree)).start();
+    let mut client = server.client();
+    for (path, found) in [
+        ("a%20b", Some("a b")),
+        ("a b", Some("a b")),
+        ("a%2520b", None),
+        ("c%3Fd", Some("c?d")),
+        ("e%2520f", Some("e%20f")),
+        ("e%20f", None),
+        ("g+h", Some("g+h")),
+        ("%c3%bc", Some("ü")),
+        ("%23i", Some("#i")),
+        ("a%20b?query", Some("a b")),
+        ("x/../a%20b", Some("a b")),
+    ] {
+        let answer = ask(
+            &mut client,
+            &[&format!("X-Accel-Redirect: /protected/{path}")],
+        );
+        match found {
+            Some(name) => assert_eq!((answer.status, answer.text()), (200, name.into()), "{path}"),
+            None => assert_eq!(answer.status, 404, "{path}"),
+        }
+    }
+}
+
+#[test]
+fn only_internal_routes_may_be_asked_for() {
+    let tree = Tree::new();
+    tree.file("file", "content");
+    tree.folder("folder");
+    let app = App::http();
+    let server = app.launch("", &internal_files(&tree)).start();
+    let mut client = server.client();
+    for (path, status) in [
+        ("/open/file", 502),
+        ("/", 502),
+        ("/protected/../open/file", 502),
+        ("/protected/%2e%2e/open/file", 502),
+        ("/protected/../../etc/passwd", 502),
+        ("/protected/a%2Fb", 502),
+        ("/protected/%00", 502),
+        ("/protected/%zz", 502),
+        ("/protected/folder", 502),
+        ("/protected/", 404),
+        ("/protected/absent", 404),
+        ("protected/file", 502),
+        ("@name", 502),
+        ("http://localhost/protected/file", 502),
+    ] {
+        let answer = ask(&mut client, &[&format!("X-Accel-Redirect: {path}")]);
+        assert_eq!(answer.status, status, "{path}");
+        server.says(&format!("X-Accel-Redirect: {path}: "));
+    }
+    // Clients are not told that there is anything.
+    for path in [
+        "/protected/file",
+        "/protected/absent",
+        "/protected/",
+        "/%70rotected/file",
+    ] {
+        client.get(path).assert_status(404);
+    }
+    client.get("/open/file").assert_status(200);
+    assert_eq!(client.request("PUT", "/protected/file", &[]).status, 404);
+}
+
+#[test]
+fn an_internal_route_may_be_another_upstream() {
+    let other = Scripted::tcp(echo);
+    let route = "[[site.route]]\npath = \"/other/*\"\nproxy = \"other\"\ninternal = true\nstrip_prefix = \"/other\"\n";
+    for app in App::both() {
+        let tables = app.upstream("") + &upstream("other", "http", &other, "");
+        let server = launch(&tables, route).start();
+        let mut client = server.client();
+        let lines = [
+            "X-Accel-Redirect: /other/a%20b?c=%20d&e",
+            "Content-Type: text/x-own",
+            "Set-Cookie: a=1",
+            "Content-Length: 99",
+        ];
+        let answer = ask(&mut client, &lines);
+        assert_eq!(
+            (answer.status, answer.text()),
+            (200, "GET /a%20b?c=%20d&e".into())
+        );
+        // The first application's fields win, and there is one of each.
+        assert_eq!(answer.field("content-type"), "text/x-own");
+        assert_eq!(answer.field("x-other"), "yes");
+        assert_eq!(answer.field("set-cookie"), "a=1");
+        // With a body that was for the first.
+        let lines = lines.join("|");
+        client.send(head("POST", "/", &[("X-Say", &lines), ("Content-Length", "4")]) + "body");
+        assert_eq!(client.receive().text(), "GET /a%20b?c=%20d&e");
+        let head = client.request("HEAD", "/", &[("X-Say", &lines)]);
+        assert_eq!((head.status, head.length()), (200, Some(20)));
+    }
+    let (last, first) = (
+        other.requests().pop().expect("a request"),
+        &other.requests()[1],
+    );
+    assert_eq!(last.method, "HEAD");
+    assert_eq!((first.body.len(), first.field("content-length")), (0, None));
+    assert_eq!(first.field("x-say"), last.field("x-say"));
+}
+
+#[test]
+fn a_request_is_not_handed_on_for_ever() {
+    let app = App::http();
+    let route = "[[site.route]]\npath = \"/again/*\"\nproxy = \"app\"\ninternal = true\n";
+    let server = app.launch("", route).start();
+    let mut client = server.client();
+    // The request keeps its fields, and so the application hands it on again.
+    let answer = ask(
+        &mut client,
+        &["X-Accel-Redirect: /again/x", "Content-Length: 0"],
+    );
+    answer.assert_status(502);
+    server.says("the request was handed on too often");
+    assert_eq!(app.backend.requests().len(), 4);
+    assert_eq!(ask(&mut client, &[]).text(), "body");
+}
+
+/// Hands on to the second, which has a file sent: what the first has said holds.
+#[test]
+fn the_second_may_have_a_file_sent() {
+    let tree = Tree::new();
+    let file = tree.file("file.txt", "content").display().to_string();
+    let second = Scripted::tcp(move |conn: &mut Conn| {
+        while conn.read_request().is_some() {
+            conn.send(format!(
+                "HTTP/1.1 200 OK\r\nX-Sendfile: {file}\r\nX-Second: 2\r\nX-Both: 2\r\nContent-Length: 0\r\n\r\n"
+            ));
+        }
+    });
+    let app = App::http();
+    let route = "[[site.route]]\npath = \"/second\"\nproxy = \"second\"\ninternal = true\n";
+    let keys = roots("sendfile_roots", tree.path());
+    let tables = app.upstream("") + &upstream("second", "http", &second, &keys);
+    let server = launch(&tables, route).start();
+    let mut client = server.client();
+    let lines = ["X-Accel-Redirect: /second", "X-First: 1", "X-Both: 1"];
+    let answer = ask_with(&mut client, "GET", &lines, &[("Range", "bytes=1-2")]);
+    assert_eq!((answer.status, answer.text()), (206, "on".into()));
+    for (name, value) in [("x-first", "1"), ("x-second", "2"), ("x-both", "1")] {
+        assert_eq!(answer.field(name), value);
+    }
+}
+
+/// A client that has not sent its whole request cannot send another, whoever has answered: what it sends
+/// is still the body of the first.
+#[test]
+fn what_was_not_read_is_no_next_request() {
+    let tree = Tree::new();
+    let file = tree.file("file.txt", "content").display().to_string();
+    let first = Scripted::tcp(|conn| {
+        conn.read_head().expect("a request");
+        conn.send("HTTP/1.1 200 OK\r\nX-Accel-Redirect: /second\r\nContent-Length: 0\r\n\r\n");
+        conn.read_to_end();
+    });
+    let second = Scripted::tcp(move |conn| {
+        while conn.read_request().is_some() {
+            conn.send(format!(
+                "HTTP/1.1 200 OK\r\nX-Sendfile: {file}\r\nContent-Length: 0\r\n\r\n"
+            ));
+        }
+    });
+    let keys = roots("sendfile_roots", tree.path());
+    let tables = upstream("app", "http", &first, "") + &upstream("second", "http", &second, &keys);
+    let route = "[[site.route]]\npath = \"/second\"\nproxy = \"second\"\ninternal = true\n";
+    let server = launch(&tables, route).start();
+    let mut client = server.client();
+    client.send(head("POST", "/", &[("Content-Length", "1000")]));
+    let answer = client.receive();
+    assert_eq!((answer.status, answer.text()), (200, "content".into()));
+    assert!(answer.closes(), "{answer:?}");
+    client.assert_closed();
+}
+
+#[test]
+fn errors_do_not_wear_the_fields_of_what_was_wanted() {
+    let tree = Tree::new();
+    let app = App::http();
+    let refusing = Scripted::tcp(|conn| {
+        while conn.read_request().is_some() {
+            conn.send("HTTP/1.1 403 Forbidden\r\nContent-Type: text/x-error\r\nContent-Length: 2\r\n\r\nno");
+        }
+    });
+    let tables = app.upstream("") + &upstream("other", "http", &refusing, "");
+    let route =
+        "[[site.route]]\npath = \"/other\"\nproxy = \"other\"\ninternal = true\n".to_owned();
+    let server = launch(&tables, &(route + &internal_files(&tree))).start();
+    let mut client = server.client();
+    let own = [
+        "Content-Type: application/pdf",
+        "Content-Disposition: attachment",
+    ];
+    let answer = ask(&mut client, &["X-Accel-Redirect: /other", own[0], own[1]]);
+    assert_eq!(
+        (answer.status, answer.field("content-type")),
+        (403, "text/x-error")
+    );
+    assert_eq!(answer.header("content-disposition"), None);
+    let answer = ask(
+        &mut client,
+        &["X-Accel-Redirect: /protected/absent", own[0], own[1]],
+    );
+    assert_eq!(answer.status, 404);
+    assert_ne!(answer.field("content-type"), "application/pdf");
+}
+
+#[test]
+fn urls_lead_to_listed_upstreams_only() {
+    let (other, unlisted) = (Scripted::tcp(echo), Scripted::tcp(echo));
+    let port = other
+        .address()
+        .rsplit(':')
+        .next()
+        .expect("a port")
+        .to_owned();
+    for app in App::both() {
+        let tables = app.upstream("reproxy = [\"other\"]")
+            + &format!("[[upstream]]\nname = \"other\"\nto = [\"localhost:{port}\"]\n")
+            + &upstream("unlisted", "http", &unlisted, "");
+        let server = launch(&tables, "").start();
+        let mut client = server.client();
+        let (listed, unlisted) = (other.address(), unlisted.address());
+        for (urls, target) in [
+            (format!("http://{listed}/a?b=c%20d"), Some("/a?b=c%20d")),
+            (format!("HTTP://{listed}"), Some("/")),
+            (
+                format!("http://{unlisted}/a http://{listed}/second"),
+                Some("/second"),
+            ),
+            (format!("http://{unlisted}/a"), None),
+            ("http://127.0.0.1:1/a".to_owned(), None),
+            ("http://127.0.0.1/a".to_owned(), None),
+            (format!("http://127.0.0.2:{port}/a"), None),
+            ("http://OTHER/a".to_owned(), Some("/a")),
+            ("http://other:81/a".to_owned(), None),
+            ("http://unlisted/a".to_owned(), None),
+            ("https://localhost/a".to_owned(), None),
+            (format!("http://user@{listed}/a"), None),
+            ("/a".to_owned(), None),
+        ] {
+            let lines = [
+                &format!("X-Reproxy-URL: {urls}")[..],
+                "Content-Type: text/x-own",
+            ];
+            let answer = ask(&mut client, &lines);
+            match target {
+                Some(target) => {
+                    assert_eq!(
+                        (answer.status, answer.text()),
+                        (200, format!("GET {target}"))
+                    );
+                    assert_eq!(answer.field("content-type"), "text/x-own");
+                    assert_no_talk(&answer);
+                }
+                None => {
+                    assert_eq!(answer.status, 502, "{urls}");
+                    server.says(&format!("X-Reproxy-URL: {urls}: "));
+                }
+            }
+        }
+    }
+    assert_eq!(unlisted.connections(), 0);
+    let seen = other.requests();
+    assert_eq!(seen[0].field("host"), Some(other.address()));
+}
+
+#[test]
+fn urls_may_name_hosts() {
+    let other = Scripted::tcp(echo);
+    let port = other
+        .address()
+        .rsplit(':')
+        .next()
+        .expect("a port")
+        .to_owned();
+    let app = App::http();
+    let tables = app.upstream("reproxy = [\"other\"]")
+        + &format!("[[upstream]]\nname = \"other\"\nto = [\"localhost:{port}\"]\n");
+    let server = launch(&tables, "").start();
+    let line = format!("X-Reproxy-URL: http://LOCALHOST:{port}/x");
+    let answer = ask(&mut server.client(), &[&line]);
+    assert_eq!((answer.status, answer.text()), (200, "GET /x".into()));
+}

@@ -1,0 +1,282 @@
+//! Receipts: what an application is told of a file that was sent in its place.
+
+use serde_json::Value;
+
+use super::{App, ask, ask_with, launch, roots, upstream};
+use crate::support::scripted::{Request, Scripted};
+use crate::support::{Client, Tree, assert_same, content, head, wait_until};
+
+/// More than sockets take.
+const LARGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// The receipts that have come, with their targets.
+fn receipts(app: &App) -> Vec<(String, Value)> {
+    let is_receipt = |request: &Request| request.target.starts_with("/receipts");
+    let requests = app.backend.requests().into_iter().filter(is_receipt);
+    requests
+        .map(|request| {
+            let (media_type, host) = match app.protocol {
+                "http" => ("content-type", "host"),
+                _ => ("CONTENT_TYPE", "HTTP_HOST"),
+            };
+            assert_eq!(request.method, "POST");
+            assert_eq!(request.field(media_type), Some("application/json"));
+            assert_eq!(request.field(host), Some("localhost"));
+            let body = serde_json::from_slice(&request.body).expect("JSON");
+            (request.target, body)
+        })
+        .collect()
+}
+
+#[track_caller]
+fn next(app: &App, count: usize) -> (String, Value) {
+    wait_until("the receipt comes", || receipts(app).len() >= count);
+    let mut all = receipts(app);
+    assert_eq!(all.len(), count, "{all:?}");
+    all.pop().expect("one")
+}
+
+#[track_caller]
+fn assert_tells(receipt: &(String, Value), result: &str, status: u16, bytes: usize) {
+    let told = &receipt.1;
+    assert_eq!(told["result"], result, "{receipt:?}");
+    assert_eq!(
+        (&told["status"], &told["bytes"]),
+        (&Value::from(status), &Value::from(bytes))
+    );
+    assert!(
+        told["duration_ms"].as_u64().is_some_and(|ms| ms < 20_000),
+        "{receipt:?}"
+    );
+    assert_eq!(told.as_object().map(|fields| fields.len()), Some(4));
+}
+
+#[test]
+fn of_what_was_sent() {
+    let tree = Tree::new();
+    let bytes = tree.filled("large", LARGE_BYTES);
+    for app in App::both() {
+        let server = app
+            .launch(&roots("sendfile_roots", tree.path()), "")
+            .start();
+        let mut client = server.client();
+        let file = format!("X-Sendfile: {}/large", tree.path().display());
+        let lines = [&file[..], "X-Sendfile-Receipt: /receipts?job=1%202"];
+        assert_same(&ask(&mut client, &lines).body, &bytes);
+        let receipt = next(&app, 1);
+        assert_eq!(receipt.0, "/receipts?job=1%202");
+        assert_tells(&receipt, "complete", 200, LARGE_BYTES);
+        ask_with(&mut client, "GET", &lines, &[("Range", "bytes=5-14")]).assert_status(206);
+        assert_tells(&next(&app, 2), "complete", 206, 10);
+        ask_with(&mut client, "GET", &lines, &[("If-None-Match", "*")]).assert_status(304);
+        assert_tells(&next(&app, 3), "complete", 304, 0);
+        ask_with(&mut client, "HEAD", &lines, &[]).assert_status(200);
+        assert_tells(&next(&app, 4), "complete", 200, 0);
+        let parts = format!(
+            "X-Sendfile2: {0}/large 0-9, {0}/large 3-",
+            tree.path().display()
+        );
+        ask(&mut client, &[&parts, lines[1]]).assert_status(200);
+        assert_tells(&next(&app, 5), "complete", 200, LARGE_BYTES + 7);
+        // What could not be sent.
+        ask(&mut client, &["X-Sendfile: /etc/passwd", lines[1]]).assert_status(502);
+        let receipt = next(&app, 6);
+        assert_eq!(
+            (&receipt.1["result"], &receipt.1["status"]),
+            (&"refused".into(), &502.into())
+        );
+        let absent = format!("X-Sendfile: {}/absent", tree.path().display());
+        ask(&mut client, &[&absent, lines[1]]).assert_status(404);
+        assert_eq!(next(&app, 7).1["result"], "refused");
+        // Without a wish there is nothing to tell of.
+        assert_eq!(ask(&mut client, &[lines[1]]).text(), "body");
+        ask(&mut client, &[&file, lines[1]]).assert_status(200);
+        assert_tells(&next(&app, 8), "complete", 200, LARGE_BYTES);
+    }
+}
+
+#[test]
+fn of_a_client_that_leaves() {
+    let tree = Tree::new();
+    tree.filled("large", LARGE_BYTES);
+    for app in App::both() {
+        let server = app
+            .launch(&roots("sendfile_roots", tree.path()), "")
+            .start();
+        let mut client = Client::narrow(server.address());
+        let file = format!(
+            "X-Sendfile: {}/large|X-Sendfile-Receipt: /receipts",
+            tree.path().display()
+        );
+        client.send(head("GET", "/", &[("X-Say", &file)]));
+        client.receive_head().expect("a head").assert_status(200);
+        drop(client);
+        let told = next(&app, 1).1;
+        assert_eq!(
+            (&told["result"], &told["status"]),
+            (&"aborted".into(), &200.into())
+        );
+        assert!(
+            told["bytes"]
+                .as_u64()
+                .is_some_and(|bytes| bytes < LARGE_BYTES as u64),
+            "{told}"
+        );
+    }
+}
+
+/// Content of a temporary file, of an internal route, and of another upstream.
+#[test]
+fn of_all_that_is_sent_in_place() {
+    let tree = Tree::inside("/dev/shm".as_ref());
+    tree.chmod("", 0o777);
+    let path = tree.file("file", "content");
+    let other = Scripted::tcp(|conn| {
+        while conn.read_request().is_some() {
+            conn.answer("200 OK", "other");
+        }
+    });
+    let app = App::http();
+    let routes = format!(
+        "[[site.route]]\npath = \"/files/*\"\nroot = \"{}\"\nstrip_prefix = \"/files\"\ninternal = true\n\
+         [[site.route]]\npath = \"/other\"\nproxy = \"other\"\ninternal = true\n",
+        tree.path().display()
+    );
+    let tables = app.upstream(&roots("temporary_roots", tree.path()))
+        + &upstream("other", "http", &other, "");
+    let server = launch(&tables, &routes).start();
+    let mut client = server.client();
+    let temporary = format!("X-Sendfile-Temporary: {}", path.display());
+    for (count, (wish, bytes)) in [
+        ("X-Accel-Redirect: /files/file", 7),
+        ("X-Accel-Redirect: /other", 5),
+        (&temporary, 7),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        ask(&mut client, &[wish, "X-Sendfile-Receipt: /receipts"]).assert_status(200);
+        assert_tells(&next(&app, count + 1), "complete", 200, bytes);
+    }
+    wait_until("the name is removed", || !path.exists());
+}
+
+#[test]
+fn that_cannot_be_delivered() {
+    let tree = Tree::new();
+    let file = tree.file("file", "content");
+    let keys = roots("sendfile_roots", tree.path());
+    let backend = Scripted::tcp(move |conn| {
+        let Some(request) = conn.read_request() else {
+            return;
+        };
+        match request.target.as_str() {
+            "/refused" => drop(conn.answer("500 Broken", "x")),
+            "/cut" => {}
+            "/bad" => drop(conn.send("nonsense\r\n\r\n")),
+            path => {
+                let to = path.replace("/for", "");
+                let file = file.display();
+                conn.send(format!(
+                    "HTTP/1.1 200 OK\r\nX-Sendfile: {file}\r\nX-Sendfile-Receipt: {to}\r\n\
+                     Connection: close\r\nContent-Length: 0\r\n\r\n"
+                ));
+            }
+        }
+    });
+    let server = launch(&upstream("app", "http", &backend, &keys), "").start();
+    for (path, reason) in [
+        ("/refused", "it was answered 500"),
+        ("/cut", "the connection was closed before the answer's head"),
+        ("/bad", "bad HTTP version"),
+    ] {
+        let answer = server.get(&format!("/for{path}"));
+        assert_eq!((answer.status, answer.text()), (200, "content".into()));
+        let line = server.says(&format!("upstream app: no receipt for {path}: "));
+        assert!(line.contains(reason), "{line}");
+        assert!(
+            line.contains("{\"result\":\"complete\",\"status\":200,\"bytes\":7,"),
+            "{line}"
+        );
+    }
+    server.get("/fornowhere").assert_status(200);
+    server.says("upstream app: no receipt for nowhere: ");
+}
+
+#[test]
+fn of_a_backend_that_is_down() {
+    let tree = Tree::new();
+    tree.filled("large", LARGE_BYTES);
+    let app = App::http();
+    let server = app
+        .launch(&roots("sendfile_roots", tree.path()), "")
+        .start();
+    let mut client = Client::narrow(server.address());
+    let line = format!(
+        "X-Sendfile: {}/large|X-Sendfile-Receipt: /gone",
+        tree.path().display()
+    );
+    client.send(head("GET", "/", &[("X-Say", &line)]));
+    client.receive_head().expect("a head").assert_status(200);
+    drop(app);
+    assert_same(
+        &client.read_exactly(LARGE_BYTES),
+        &content(LARGE_BYTES as u64, LARGE_BYTES),
+    );
+    let line = server.says("upstream app: no receipt for /gone: ");
+    assert!(line.contains("cannot connect"), "{line}");
+    let told = server.stderr();
+    assert_eq!(told.matches("no receipt").count(), 1, "{told}");
+}
+
+/// The route that a receipt's path has is for clients: they can be kept from sending some of their own.
+#[test]
+fn that_clients_cannot_send() {
+    let tree = Tree::new();
+    let file = format!("X-Sendfile: {}", tree.file("file", "content").display());
+    let app = App::http();
+    let route = "[[site.route]]\npath = \"/receipts\"\nproxy = \"app\"\ninternal = true\n";
+    let server = app
+        .launch(&roots("sendfile_roots", tree.path()), route)
+        .start();
+    let mut client = server.client();
+    let posted = client.request("POST", "/receipts", &[("Content-Length", "0")]);
+    posted.assert_status(404);
+    ask(&mut client, &[&file, "X-Sendfile-Receipt: /receipts"]).assert_status(200);
+    assert_tells(&next(&app, 1), "complete", 200, 7);
+}
+
+/// PHP is asked for a script, as it is for clients.
+#[test]
+fn that_a_script_takes() {
+    let (php, files, folder) = (crate::support::App::php(), Tree::new(), Tree::new());
+    folder.chmod("", 0o777);
+    let told = folder.at("told");
+    let script = format!(
+        "<?php file_put_contents('{}', file_get_contents('php://input') . $_SERVER['HTTP_HOST'] . $_GET['id']);",
+        told.display()
+    );
+    php.file("receipts.php", script);
+    let file = files.file("file", "content");
+    let fpm = crate::support::App::php_fpm();
+    let server = crate::support::Launch::run(&format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n[[upstream]]\nname = \"php\"\nprotocol = \"fastcgi\"\n\
+         to = [\"{}\"]\n{}[[site]]\nroot = \"{}\"\nproxy = \"php\"\nscript_suffix = \".php\"\n",
+        fpm.address(),
+        roots("sendfile_roots", files.path()),
+        php.path().display()
+    ))
+    .start();
+    let target = format!(
+        "/answer.php?header[]=X-Sendfile:%20{}&header[]=X-Sendfile-Receipt:%20/receipts.php?id=5",
+        file.display()
+    );
+    assert_eq!(server.get(&target).text(), "content");
+    let text = || std::fs::read_to_string(&told).unwrap_or_default();
+    wait_until("the script has been run", || text().ends_with("localhost5"));
+    assert!(
+        text().starts_with("{\"result\":\"complete\",\"status\":200,\"bytes\":7,"),
+        "{}",
+        text()
+    );
+}
