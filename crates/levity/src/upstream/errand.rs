@@ -71,7 +71,9 @@ impl Errand<'_> {
         let (upstream, backend) = (&self.proxy.upstream, lease.backend().clone());
         let answered = self.attempt(&ask, lease, worker).await;
         match &answered {
-            Ok(_) => upstream.succeeded(&backend, Instant::now()),
+            Ok(_) => {
+                upstream.succeeded(&backend, Instant::now());
+            }
             Err(failure) if failure.side == Side::Backend => {
                 upstream.failed(&backend, Instant::now(), format_args!("{}", failure.reason));
             }
