@@ -79,7 +79,10 @@ impl<'a> Ask<'a> {
         let te = || request.headers_named("te");
         Ok(Self {
             target: target(request, proxy)?,
-            upgrade: request.upgrade(),
+            upgrade: request.upgrade().filter(|offer| {
+                // The rest of a body would be the start of what is spoken next.
+                length == Length::None && !offer.split(|&byte| byte == b',').any(carries_requests)
+            }),
             expects_continue: request.head.expect_continue,
             accepts_trailers: te().any(names_trailers),
             proxy_head: Vec::new(),
@@ -187,6 +190,16 @@ fn is_same_variable(name: &[u8], other: &[u8]) -> bool {
         false => !other.is_ascii_alphanumeric(),
     };
     name.len() == other.len() && name.iter().zip(other).all(same)
+}
+
+/// Whether this is a protocol whose requests would pass in a tunnel, unseen by all that decides about
+/// requests here.
+fn carries_requests(protocol: &[u8]) -> bool {
+    let name = protocol.split(|&byte| byte == b'/').next();
+    let name = name.unwrap_or_default().trim_ascii();
+    ["h2c", "h2", "http", "tls"]
+        .iter()
+        .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
 fn names_trailers(te: &[u8]) -> bool {
