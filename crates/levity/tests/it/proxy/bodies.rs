@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::tell_target;
@@ -369,4 +370,63 @@ fn a_backend_that_waits_for_more_of_a_body_can_still_fail_audibly() {
     client.send(head("POST", "/", &[("Content-Length", "1000")]) + "half");
     let cut = client.try_receive().err();
     assert_eq!(cut, Some(Cut::Reset(Some(b"ok".to_vec()))));
+}
+
+/// An answer that is longer than all sockets on its way.
+fn huge() -> Scripted {
+    Scripted::tcp(|conn| {
+        if conn.read_request().is_some() {
+            let length = format!("Content-Length: {HUGE_BYTES}\r\n\r\n");
+            conn.send(format!("HTTP/1.1 200 OK\r\n{length}"));
+            send_huge(|piece| conn.send(piece), &AtomicUsize::new(0));
+        }
+    })
+}
+
+#[test]
+fn a_client_that_leaves_within_the_answer_frees_the_backend() {
+    let backend = huge();
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = Client::narrow(server.address());
+    client.send(head("GET", "/", &[]));
+    client.receive_head().expect("a head").assert_status(200);
+    drop(client);
+    backend.wait_for_no_connection();
+}
+
+#[test]
+fn a_client_that_takes_nothing_frees_the_backend() {
+    let backend = huge();
+    let server = Launch::proxy(backend.address(), "[limits]\nsend_timeout = \"300ms\"").start();
+    let mut client = Client::narrow(server.address());
+    client.send(head("GET", "/", &[]));
+    client.receive_head().expect("a head").assert_status(200);
+    backend.wait_for_no_connection();
+    let cut = client.read_to_end();
+    assert!(matches!(cut, Cut::Reset(_)), "{cut:?}");
+}
+
+#[test]
+fn a_request_in_hand_is_answered_while_the_server_drains() {
+    let backend = Scripted::tcp(|conn| {
+        while let Some(request) = conn.read_request() {
+            if request.target == "/slow" {
+                conn.stall();
+            }
+            conn.answer("200 OK", request.target);
+        }
+    });
+    let mut server = Launch::proxy(backend.address(), "").start();
+    let (mut idle, mut busy) = (server.client(), server.client());
+    idle.get("/").assert_status(200);
+    busy.send(head("GET", "/slow", &[]));
+    backend.wait_for_requests(2);
+    server.signal(Signal::TERM);
+    idle.assert_closed();
+    backend.release();
+    let answer = busy.receive();
+    assert_eq!((answer.text().as_str(), answer.closes()), ("/slow", true));
+    busy.assert_closed();
+    assert_eq!(server.wait().code(), Some(0));
+    backend.wait_for_no_connection();
 }

@@ -133,3 +133,27 @@ fn fields_of_the_backends_hop_stay_behind() {
     }
     assert_eq!(answer.field("x-public"), "stays");
 }
+
+#[test]
+fn a_long_head_passes() {
+    let value = "v".repeat(7_000);
+    let lines: String = (0..8)
+        .map(|number| format!("X-{number}: {value}\r\n"))
+        .collect();
+    let backend = Scripted::tcp(move |conn| {
+        while conn.read_request().is_some() {
+            conn.send(format!(
+                "HTTP/1.1 200 OK\r\n{lines}Content-Length: 0\r\n\r\n"
+            ));
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    for _ in 0..3 {
+        let answer = client.get("/");
+        for number in 0..8 {
+            assert_eq!(answer.field(&format!("x-{number}")).len(), value.len());
+        }
+    }
+    assert_eq!(backend.connections(), 1);
+}

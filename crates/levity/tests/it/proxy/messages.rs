@@ -325,11 +325,13 @@ fn pipelined_requests_are_answered_in_order() {
             assert_eq!(client.receive().text(), format!("/{method}/{number}"));
         }
     }
+    client.send(head("GET", "/get", &[("Content-Length", "4")]) + "body");
+    assert_eq!(client.receive().text(), "/get");
     let with_body = backend
         .requests()
         .into_iter()
         .filter(|one| one.body == b"body");
-    assert_eq!(with_body.count(), 100);
+    assert_eq!(with_body.count(), 101);
 }
 
 #[test]

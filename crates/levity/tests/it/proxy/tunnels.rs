@@ -153,3 +153,34 @@ fn pipelined_bytes_behind_a_refused_upgrade_are_requests() {
     assert_eq!(client.receive().text(), "/a");
     assert_eq!(client.receive().text(), "/b");
 }
+
+/// Requests in a tunnel would get past all that decides about requests.
+#[test]
+fn some_offers_are_not_passed_on() {
+    let backend = Scripted::tcp(super::tell_target);
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    for protocol in [
+        "h2c",
+        "H2C",
+        "websocket, h2c",
+        "HTTP/2.0",
+        "TLS/1.2",
+        "h2c/1",
+    ] {
+        let headers = [
+            ("Connection", "Upgrade, HTTP2-Settings"),
+            ("Upgrade", protocol),
+            ("HTTP2-Settings", "AAMAAABkAAQAAP__"),
+        ];
+        client.get_with("/", &headers).assert_status(200);
+        let request = backend.requests().pop().expect("a request");
+        assert_eq!(request.field("upgrade"), None, "{protocol}");
+        assert_eq!(request.field("http2-settings"), None, "{protocol}");
+    }
+    let with_body = [&UPGRADE[..], &[("Content-Length", "4")]].concat();
+    client.send(head("POST", "/", &with_body) + "body");
+    client.receive().assert_status(200);
+    let request = backend.requests().pop().expect("a request");
+    assert_eq!(request.field("upgrade"), None);
+}
