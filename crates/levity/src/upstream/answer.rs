@@ -302,7 +302,8 @@ impl Answer {
     }
 
     /// Moves what can be moved without waiting, in both directions, until there is something to tell;
-    /// says whether anything moved.
+    /// says whether anything was sent. What comes and tells nothing, such as a head in drops, is not to be
+    /// waited for any longer.
     fn poll_both(&mut self, conn: &mut Conn, context: &mut Context<'_>) -> Result<bool, Failure> {
         let worker = conn.worker.clone();
         let mut moved = self.poll_send(conn, context)?;
@@ -312,9 +313,8 @@ impl Answer {
             && self.data.is_empty()
             && self.poll_receive(&worker, context)?
         {
-            moved = true;
             // A backend may have been waiting for the answer to be taken, or ask for the body.
-            self.poll_send(conn, context)?;
+            moved |= self.poll_send(conn, context)?;
         }
         Ok(moved)
     }
