@@ -430,3 +430,113 @@ fn a_request_in_hand_is_answered_while_the_server_drains() {
     assert_eq!(server.wait().code(), Some(0));
     backend.wait_for_no_connection();
 }
+
+#[test]
+fn bodies_of_all_sizes_pass() {
+    let backend = Scripted::tcp(|conn| {
+        while let Some(request) = conn.read_request() {
+            let body = &request.body;
+            let framing = &request.target[1..];
+            match framing {
+                "length" => conn.answer("200 OK", body),
+                "chunks" => {
+                    let mut sent =
+                        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+                    for chunk in body.chunks(50_000) {
+                        sent.extend(format!("{:x}\r\n", chunk.len()).bytes());
+                        sent.extend([chunk, b"\r\n"].concat());
+                    }
+                    conn.send([&sent[..], b"0\r\n\r\n"].concat())
+                }
+                _ => {
+                    conn.send([b"HTTP/1.1 200 OK\r\n\r\n", &body[..]].concat());
+                    return;
+                }
+            };
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    // Around the sizes of buffers and turns.
+    for power in [0, 1, 10, 13, 14, 15, 16, 17, 18] {
+        let size = 1_usize << power;
+        for len in [size - 1, size, size + 1] {
+            let body = content(len as u64, len);
+            let length = len.to_string();
+            for framing in ["length", "chunks", "close"] {
+                let path = format!("/{framing}");
+                client.send(head("POST", &path, &[("Content-Length", &length)]));
+                client.send(&body);
+                assert_same(&client.receive().body, &body);
+                client.send(head("PUT", &path, &[("Transfer-Encoding", "chunked")]));
+                for chunk in body.chunks(20_000) {
+                    let size = format!("{:x}\r\n", chunk.len());
+                    client.send([size.as_bytes(), chunk, b"\r\n"].concat());
+                }
+                client.send("0\r\n\r\n");
+                assert_same(&client.receive().body, &body);
+            }
+        }
+    }
+}
+
+/// Whatever is waited for, it is not by asking again and again.
+#[test]
+fn waiting_takes_no_processor_time() {
+    let backend = Scripted::tcp(|conn| {
+        let Some(request) = conn.read_head() else {
+            return;
+        };
+        match request.target.as_str() {
+            "/part" => {
+                conn.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n");
+            }
+            "/tunnel" => {
+                conn.send("HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
+            }
+            "/half" => {
+                conn.send("HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
+                conn.finish();
+            }
+            _ => {}
+        }
+        conn.keep(request);
+        conn.stall();
+    });
+    let server = Launch::proxy(backend.address(), "connections = 16")
+        .workers(1)
+        .start();
+    let upgrade = [("Connection", "Upgrade"), ("Upgrade", "x")];
+    let length = [("Content-Length", "9")];
+    let expect = [("Content-Length", "9"), ("Expect", "100-continue")];
+    let requests = [
+        head("GET", "/part", &[]),
+        head("GET", "/tunnel", &upgrade),
+        head("GET", "/half", &upgrade),
+        head("GET", "/head", &[]),
+        head("GET", "/head", &[]) + &head("GET", "/next", &[]),
+        head("GET", "/part", &[]) + &head("GET", "/next", &[]),
+        head("POST", "/upload", &length) + "half",
+        head("POST", "/part", &length) + "half",
+        head("POST", "/upload", &expect),
+    ];
+    let asked: Vec<_> = requests
+        .iter()
+        .map(|request| {
+            let mut client = server.client();
+            client.send(request);
+            client
+        })
+        .collect();
+    backend.wait_for_requests(requests.len());
+    // A client that goes on sending, more than is read ahead.
+    let mut ahead = server.client();
+    ahead.send(head("GET", "/head", &[]) + &head("GET", "/next", &[]).repeat(1000));
+    backend.wait_for_requests(requests.len() + 1);
+    let before = server.processor_time();
+    pass(Duration::from_secs(1));
+    let used = server.processor_time() - before;
+    assert!(used < Duration::from_millis(200), "{used:?}");
+    drop((asked, ahead));
+    backend.release();
+}

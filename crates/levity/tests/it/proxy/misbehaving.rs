@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::support::scripted::{Conn, Scripted};
-use crate::support::{Answer, Client, Cut, Launch, Server, head, wait_until};
+use crate::support::{Answer, Client, Cut, Launch, Server, head, pass, wait_until};
 
 /// Misbehaves when asked for `/bad`.
 fn server(more: &str, bad: impl Fn(&mut Conn) + Send + Sync + 'static) -> (Scripted, Server) {
@@ -323,6 +323,18 @@ fn a_head_that_does_not_come() {
     let more = "first_byte_timeout = \"300ms\"\nretries = 0";
     refused(504, "http_response_timeout", reason, more, |conn| {
         conn.read_to_end();
+    });
+}
+
+#[test]
+fn a_head_that_comes_in_drops() {
+    let reason = "no answer came in time (first_byte_timeout)";
+    let more = "first_byte_timeout = \"500ms\"\nretries = 0";
+    refused(504, "http_response_timeout", reason, more, |conn| {
+        conn.send("HTTP/1.1 200 OK\r\nX: ");
+        while conn.send("y") {
+            pass(Duration::from_millis(20));
+        }
     });
 }
 

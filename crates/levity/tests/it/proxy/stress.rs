@@ -65,7 +65,11 @@ fn client(server: &Server, number: usize, seen: &Seen, ends: &AtomicBool) {
         if ends.load(Ordering::Relaxed) {
             return;
         }
-        let method = if number.is_multiple_of(4) { "POST" } else { "GET" };
+        let method = if number.is_multiple_of(4) {
+            "POST"
+        } else {
+            "GET"
+        };
         let id = format!("/{number}/{count}");
         client.send(head(method, &id, &[]));
         match client.try_receive() {

@@ -144,6 +144,19 @@ impl Server {
         kib.expect("VmRSS") * 1024
     }
 
+    /// Processor time that it has used, in steps of a hundredth of a second.
+    #[track_caller]
+    pub fn processor_time(&self) -> Duration {
+        const TICKS_PER_SECOND: u64 = 100;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid().as_raw_nonzero()));
+        let stat = stat.expect("a running process");
+        // The name, in brackets, may hold anything.
+        let (_, fields) = stat.rsplit_once(')').expect("a name");
+        let fields = fields.split_whitespace().skip(11).take(2);
+        let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+        Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("kill");
     }
