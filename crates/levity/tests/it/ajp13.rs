@@ -136,7 +136,9 @@ fn an_answer_may_come_byte_by_byte() {
             conn.send_slowly(end(true));
         }
     });
-    let server = server(&backend);
+    // What follows HEAD is read beside everything else: with one connection, the next waits for its end.
+    let one = "connections = 1";
+    let server = in_front_of(&[backend.address()], "ajp13", one, &Tree::new(), "").start();
     let mut client = server.client();
     for _ in 0..2 {
         let answer = client.get("/");

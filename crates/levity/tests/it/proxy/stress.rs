@@ -1,14 +1,14 @@
 //! Backends that come and go under load.
 
 use std::collections::HashMap;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use crate::support::scripted::{Conn, Scripted};
-use crate::support::{Answer, Cut, Launch, Server, head, pass};
+use crate::support::{Answer, Cut, Launch, Server, head, pass, wait_until};
 
 const CLIENTS: usize = 200;
 const LIFE: Duration = Duration::from_millis(200);
@@ -37,9 +37,7 @@ fn restart(listener: TcpListener, posts: &Posts, ends: &AtomicBool) {
         .and_then(|one| one.local_addr().ok())
         .expect("an address");
     while !ends.load(Ordering::Relaxed) {
-        let listener = listener
-            .take()
-            .unwrap_or_else(|| TcpListener::bind(address).expect("bind again"));
+        let listener = listener.take().unwrap_or_else(|| bind_again(address));
         let posts = posts.clone();
         let backend = Scripted::on(listener, move |conn| {
             conn.reset();
@@ -48,6 +46,16 @@ fn restart(listener: TcpListener, posts: &Posts, ends: &AtomicBool) {
         pass(LIFE);
         drop(backend);
     }
+}
+
+/// Somebody's connection may have been given the port meanwhile.
+fn bind_again(address: SocketAddr) -> TcpListener {
+    let mut listener = None;
+    wait_until("the address is free", || {
+        listener = TcpListener::bind(address).ok();
+        listener.is_some()
+    });
+    listener.expect("it was bound")
 }
 
 /// What the answers were.
