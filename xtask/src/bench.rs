@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The peers, and what the rig is made of.
-const TOOLS: [Tool; 15] = [
+const TOOLS: &[Tool] = &[
     Tool {
         program: "nginx",
         package: "nginx-light",
@@ -95,7 +95,7 @@ fn prepare() -> Result<()> {
                 .into(),
         );
     }
-    tools::install(&TOOLS)
+    tools::install(TOOLS)
 }
 
 fn levity_bench(release: &Path, words: &[&str]) -> Command {

@@ -5,7 +5,7 @@ use crate::run::{self, Result, cargo};
 use crate::tools::{self, Tool};
 
 /// What tests start as programs of their own, and the libraries that those need.
-const TOOLS: [Tool; 19] = [
+const TOOLS: &[Tool] = &[
     Tool {
         program: "curl",
         package: "curl",
@@ -89,7 +89,7 @@ const TOOLS: [Tool; 19] = [
 ];
 
 /// What the slow tests need beyond that.
-const TOOLS_FULL: [Tool; 2] = [
+const TOOLS_FULL: &[Tool] = &[
     Tool {
         program: "java",
         package: "default-jre-headless",
@@ -109,9 +109,9 @@ pub fn run(words: &[&str]) -> Result<()> {
         [filter] if !filter.starts_with('-') => (false, Some(filter)),
         _ => return Err("usage: cargo xtask test [--full] [FILTER]".into()),
     };
-    tools::install(&TOOLS)?;
+    tools::install(TOOLS)?;
     if full {
-        tools::install(&TOOLS_FULL)?;
+        tools::install(TOOLS_FULL)?;
     }
     python::install()?;
     let mut tests = cargo(&["test", "--workspace"]);
