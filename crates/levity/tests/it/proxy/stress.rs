@@ -171,7 +171,7 @@ fn everybody_gets_an_own_and_honest_answer() {
 fn another_backend_answers_in_place_of_one_that_restarts() {
     let (seen, posts) = under_load(2);
     seen.are_sound(&posts);
-    // Few are so unlucky as to meet both.
+    // Few are so unlucky as to meet both, which do not restart at quite the same pace.
     let (right, _, gets, _) = seen.count();
-    assert!(gets * 1000 < right, "{:?}", seen.count());
+    assert!(gets * 200 < right, "{:?}", seen.count());
 }
