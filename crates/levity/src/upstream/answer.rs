@@ -471,7 +471,8 @@ impl Answer {
         };
         let worker = worker.clone();
         task::spawn_local(async move {
-            let rest = poll_fn(|context| self.poll_rest(&worker, context));
+            let mut bytes = 0;
+            let rest = poll_fn(|context| self.poll_rest(&worker, context, &mut bytes));
             // Whatever came of it: the connection is kept if it can be, or else closed.
             let _ = time::timeout(patience, rest).await;
         });
@@ -481,12 +482,12 @@ impl Answer {
         &mut self,
         worker: &Worker,
         context: &mut Context<'_>,
+        bytes: &mut usize,
     ) -> Poll<Result<(), Failure>> {
-        let mut bytes = 0;
         while self.poll_receive(worker, context)? {
-            bytes += self.data.len();
+            *bytes += self.data.len();
             self.data.clear();
-            if bytes > FINISH_BYTES_MAX {
+            if *bytes > FINISH_BYTES_MAX {
                 return Poll::Ready(Ok(()));
             }
         }
