@@ -16,6 +16,7 @@ use super::pool::{Lease, Wanted};
 use super::sticky::Tie;
 use crate::absences::Absences;
 use crate::client::Client;
+use crate::proxy_head;
 use crate::request::Request;
 use crate::route::Proxy;
 use crate::scripts::{Known, Look, Script};
@@ -61,6 +62,7 @@ impl Errand<'_> {
         let mut ask = Ask::new(&request, self.proxy, &OURSELVES, length)
             .map_err(|reject| Failure::of_client(reject.into()))?;
         ask.script = script.as_ref();
+        ask.proxy_head = proxy_head::of_ourselves(self.proxy.upstream.settings.proxy_protocol);
         let wanted = Wanted {
             tried: Vec::new(),
             tie: Tie::Free,
@@ -142,7 +144,7 @@ impl Errand<'_> {
     ) -> Result<u16, Failure> {
         let opened = lease.open().await;
         opened.map_err(|error| Failure::of_connect(&error))?;
-        let mut question = Vec::new();
+        let mut question = ask.proxy_head.clone();
         let codec = &mut lease.connection().codec;
         codec
             .begin(ask, &mut question)
