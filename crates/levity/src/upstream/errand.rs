@@ -26,21 +26,35 @@ use crate::worker::Worker;
 /// Bytes of an answer's body that are read, so that the connection can be used again.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// No client has asked for it.
-const OURSELVES: Client = Client {
-    ip: None,
-    port: None,
-    peer: None,
-    scheme: "http",
-    by_trusted: false,
-};
+/// For what an application was asked (RFC 6454, 4): it may know itself by no other name, and send whoever
+/// comes by another scheme away.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// `http` or `https`.
+    pub scheme: &'static str,
+    /// With its port.
+    pub host: Vec<u8>,
+}
+
+impl Origin {
+    /// No client has asked; but it might.
+    fn ourselves(&self) -> Client {
+        Client {
+            ip: None,
+            port: None,
+            peer: None,
+            scheme: self.scheme,
+            by_trusted: false,
+        }
+    }
+}
 
 /// A POST.
 pub struct Errand<'a> {
     /// Where it goes.
     pub proxy: &'a Arc<Proxy>,
-    /// The host that is asked for.
-    pub host: &'a [u8],
+    /// What is asked for.
+    pub origin: &'a Origin,
     /// Path and query.
     pub target: &'a [u8],
     /// Of `body`.
@@ -59,7 +73,8 @@ impl Errand<'_> {
         let request = self.request()?;
         let script = self.script(&request, worker).await?;
         let length = Length::Known(self.body.len() as u64);
-        let mut ask = Ask::new(&request, self.proxy, &OURSELVES, length)
+        let ourselves = self.origin.ourselves();
+        let mut ask = Ask::new(&request, self.proxy, &ourselves, length)
             .map_err(|reject| Failure::of_client(reject.into()))?;
         ask.script = script.as_ref();
         ask.proxy_head = proxy_head::of_ourselves(self.proxy.upstream.settings.proxy_protocol);
@@ -88,7 +103,7 @@ impl Errand<'_> {
         let ours = |reason: &str| Failure::of_errand(reason);
         let mut head = Vec::with_capacity(256);
         let written = write::request_line(&mut head, b"POST", self.target)
-            .and_then(|()| write::field(&mut head, b"Host", self.host))
+            .and_then(|()| write::field(&mut head, b"Host", &self.origin.host))
             .and_then(|()| write::field(&mut head, b"User-Agent", b"levity"))
             .and_then(|()| write::field(&mut head, b"Content-Type", self.media_type.as_bytes()));
         written.map_err(|unwritable| ours(unwritable.0))?;
@@ -103,7 +118,7 @@ impl Errand<'_> {
         worker: &Rc<Worker>,
     ) -> Result<Option<Script>, Failure> {
         let service = worker.service();
-        let Some(place) = service.route(self.host, &request.path) else {
+        let Some(place) = service.route(&self.origin.host, &request.path) else {
             return Ok(None);
         };
         let upstream = &self.proxy.upstream;

@@ -25,6 +25,7 @@ use self::receipt::Receipt;
 use self::root::{Beneath, SendfileRoot};
 use super::answer::Answer;
 use super::backend::Backend;
+use super::errand::Origin;
 use super::head::{Head, Wished};
 use crate::access_log::End;
 use crate::cache::{Cache, Content, Entry};
@@ -47,8 +48,8 @@ const SHOWN_BYTES_MAX: usize = 256;
 pub struct InPlace {
     head: Head,
     wished: Wished,
-    /// For which host the application was asked.
-    host: Vec<u8>,
+    /// For what the application was asked.
+    origin: Origin,
     proxy: Arc<Proxy>,
     backend: Arc<Backend>,
     /// Part of the request has not been read.
@@ -92,7 +93,7 @@ impl InPlace {
         answer: Box<Answer>,
         backend: Arc<Backend>,
         proxy: Arc<Proxy>,
-        request: &Request,
+        origin: Origin,
         worker: &Rc<Worker>,
     ) -> Self {
         let wished = head.wishes.swap_remove(0);
@@ -101,7 +102,7 @@ impl InPlace {
         Self {
             head,
             wished,
-            host: request.host().to_vec(),
+            origin,
             proxy,
             backend,
             request_unread,
@@ -159,7 +160,7 @@ impl InPlace {
     /// Has the application told what becomes of `response`, if it wants to know.
     fn promise_receipt(&self, response: &mut Response, of: receipt::Of) {
         if let Some(path) = &self.head.receipt {
-            let receipt = Receipt::new(self.proxy.clone(), &self.host, path, of);
+            let receipt = Receipt::new(self.proxy.clone(), &self.origin, path, of);
             response.afterwards_mut().receipts.push(receipt);
         }
     }

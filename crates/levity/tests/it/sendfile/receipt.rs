@@ -279,6 +279,28 @@ fn behind_a_head_of_the_proxy_protocol() {
     backend.wait_for_requests(4);
 }
 
+/// Applications that are reached by https alone would send another scheme away.
+#[test]
+fn by_the_scheme_of_the_client() {
+    let tree = Tree::new();
+    let file = format!("X-Sendfile: {}", tree.file("file", "content").display());
+    let app = App::http();
+    let tables = "[server]\ntrusted_proxies = [\"127.0.0.0/8\"]\n".to_owned()
+        + &app.upstream(&roots("sendfile_roots", tree.path()));
+    let server = launch(&tables, "").start();
+    let more = [
+        ("X-Forwarded-For", "192.0.2.1"),
+        ("X-Forwarded-Proto", "https"),
+    ];
+    let lines = [&file[..], "X-Sendfile-Receipt: /receipts"];
+    ask_with(&mut server.client(), "GET", &lines, &more).assert_status(200);
+    next(&app, 1);
+    let receipt = app.backend.requests().pop().expect("a request");
+    assert_eq!(receipt.field("x-forwarded-proto"), Some("https"));
+    assert_ne!(receipt.field("x-forwarded-for"), Some("192.0.2.1"));
+    assert_eq!(receipt.field("x-say"), None);
+}
+
 /// PHP is asked for a script, as it is for clients.
 #[test]
 fn that_a_script_takes() {
