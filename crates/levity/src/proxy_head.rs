@@ -103,6 +103,17 @@ pub fn of_client(version: ProxyProtocol, conn: &Conn, client: &Client) -> Vec<u8
     head
 }
 
+/// The same for what we ask ourselves: no address of a client belongs to it.
+pub fn of_ourselves(version: Option<ProxyProtocol>) -> Vec<u8> {
+    let mut head = Vec::new();
+    match version {
+        Some(ProxyProtocol::V1) => proxy_protocol::write_v1(&Addresses::Local, &mut head),
+        Some(ProxyProtocol::V2) => proxy_protocol::write_v2(&Addresses::Local, &mut head),
+        None => {}
+    }
+    head
+}
+
 fn destination(conn: &Conn, client: IpAddr) -> SocketAddr {
     let of_client = conn.peer.destination();
     let unspecified = match client.to_canonical() {

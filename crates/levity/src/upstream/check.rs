@@ -12,7 +12,6 @@ use levity_wire::ajp13;
 use levity_wire::cgi::{self, Environment, Script};
 use levity_wire::fastcgi;
 use levity_wire::http1::{self, Asked, Limits, Method, Version};
-use levity_wire::proxy_protocol::{self, Addresses};
 use levity_wire::{Reject, scgi};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
@@ -21,8 +20,9 @@ use tokio::time::{self, MissedTickBehavior};
 use super::Upstream;
 use super::backend::Backend;
 use crate::address::Address;
-use crate::config::upstream::{Check, Protocol, ProxyProtocol};
+use crate::config::upstream::{Check, Protocol};
 use crate::diagnostics;
+use crate::proxy_head;
 use crate::stream::Stream;
 
 /// Bytes of an answer that are read at most; its head must end within.
@@ -135,7 +135,7 @@ async fn ask(upstream: &Upstream, check: &Check, address: &Address) -> Result<()
     let Some(question) = question else {
         return Ok(());
     };
-    let mut bytes = proxy_head(settings.proxy_protocol);
+    let mut bytes = proxy_head::of_ourselves(settings.proxy_protocol);
     bytes.extend(question);
     talk(stream, &bytes, settings.protocol).await
 }
@@ -189,17 +189,6 @@ fn judge(status: u16) -> Result<(), String> {
         200..=399 => Ok(()),
         _ => Err(format!("it answered {status}")),
     }
-}
-
-/// Where it is wanted, we speak for ourselves: no address of a client belongs to a check.
-fn proxy_head(version: Option<ProxyProtocol>) -> Vec<u8> {
-    let mut head = Vec::new();
-    match version {
-        Some(ProxyProtocol::V1) => proxy_protocol::write_v1(&Addresses::Local, &mut head),
-        Some(ProxyProtocol::V2) => proxy_protocol::write_v2(&Addresses::Local, &mut head),
-        None => {}
-    }
-    head
 }
 
 /// What is sent; `None` when it is enough to connect. AJP13 has a question of its own, which asks

@@ -16,6 +16,7 @@ use super::pool::{Lease, Wanted};
 use super::sticky::Tie;
 use crate::absences::Absences;
 use crate::client::Client;
+use crate::proxy_head;
 use crate::request::Request;
 use crate::route::Proxy;
 use crate::scripts::{Known, Look, Script};
@@ -25,21 +26,35 @@ use crate::worker::Worker;
 /// Bytes of an answer's body that are read, so that the connection can be used again.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// No client has asked for it.
-const OURSELVES: Client = Client {
-    ip: None,
-    port: None,
-    peer: None,
-    scheme: "http",
-    by_trusted: false,
-};
+/// For what an application was asked (RFC 6454, 4): it may know itself by no other name, and send whoever
+/// comes by another scheme away.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// `http` or `https`.
+    pub scheme: &'static str,
+    /// With its port.
+    pub host: Vec<u8>,
+}
+
+impl Origin {
+    /// No client has asked; but it might.
+    fn ourselves(&self) -> Client {
+        Client {
+            ip: None,
+            port: None,
+            peer: None,
+            scheme: self.scheme,
+            by_trusted: false,
+        }
+    }
+}
 
 /// A POST.
 pub struct Errand<'a> {
     /// Where it goes.
     pub proxy: &'a Arc<Proxy>,
-    /// The host that is asked for.
-    pub host: &'a [u8],
+    /// What is asked for.
+    pub origin: &'a Origin,
     /// Path and query.
     pub target: &'a [u8],
     /// Of `body`.
@@ -58,9 +73,11 @@ impl Errand<'_> {
         let request = self.request()?;
         let script = self.script(&request, worker).await?;
         let length = Length::Known(self.body.len() as u64);
-        let mut ask = Ask::new(&request, self.proxy, &OURSELVES, length)
+        let ourselves = self.origin.ourselves();
+        let mut ask = Ask::new(&request, self.proxy, &ourselves, length)
             .map_err(|reject| Failure::of_client(reject.into()))?;
         ask.script = script.as_ref();
+        ask.proxy_head = proxy_head::of_ourselves(self.proxy.upstream.settings.proxy_protocol);
         let wanted = Wanted {
             tried: Vec::new(),
             tie: Tie::Free,
@@ -86,7 +103,7 @@ impl Errand<'_> {
         let ours = |reason: &str| Failure::of_errand(reason);
         let mut head = Vec::with_capacity(256);
         let written = write::request_line(&mut head, b"POST", self.target)
-            .and_then(|()| write::field(&mut head, b"Host", self.host))
+            .and_then(|()| write::field(&mut head, b"Host", &self.origin.host))
             .and_then(|()| write::field(&mut head, b"User-Agent", b"levity"))
             .and_then(|()| write::field(&mut head, b"Content-Type", self.media_type.as_bytes()));
         written.map_err(|unwritable| ours(unwritable.0))?;
@@ -101,7 +118,7 @@ impl Errand<'_> {
         worker: &Rc<Worker>,
     ) -> Result<Option<Script>, Failure> {
         let service = worker.service();
-        let Some(place) = service.route(self.host, &request.path) else {
+        let Some(place) = service.route(&self.origin.host, &request.path) else {
             return Ok(None);
         };
         let upstream = &self.proxy.upstream;
@@ -142,7 +159,7 @@ impl Errand<'_> {
     ) -> Result<u16, Failure> {
         let opened = lease.open().await;
         opened.map_err(|error| Failure::of_connect(&error))?;
-        let mut question = Vec::new();
+        let mut question = ask.proxy_head.clone();
         let codec = &mut lease.connection().codec;
         codec
             .begin(ask, &mut question)

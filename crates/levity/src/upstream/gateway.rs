@@ -15,6 +15,7 @@ use levity_wire::http1::{Method, Version};
 use super::answer::{Answer, News, watch_client};
 use super::ask::{Ask, Length};
 use super::backend::{Backend, fingerprint};
+use super::errand::Origin;
 use super::failure::{Failure, Side};
 use super::head::Head;
 use super::pool::{Lease, Pool, Wanted};
@@ -75,8 +76,12 @@ pub async fn answer(
     }
     match answered {
         Ok((head, answer, backend)) if head.wants_other_content() => {
-            let proxy = proxy.clone();
-            let in_place = InPlace::of(head, answer, backend, proxy, request, &conn.worker);
+            let origin = Origin {
+                scheme: client.scheme,
+                host: request.host().to_vec(),
+            };
+            let (proxy, worker) = (proxy.clone(), &conn.worker);
+            let in_place = InPlace::of(head, answer, backend, proxy, origin, worker);
             Answered::InPlace(Box::new(in_place))
         }
         Ok((head, answer, _)) => Answered::Response(respond(&conn.worker, request, head, answer)),

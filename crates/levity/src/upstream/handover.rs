@@ -83,7 +83,7 @@ async fn follow(
 /// A request that an application has handed on.
 struct Handed<'s> {
     /// Which application, and what it has said beside.
-    by: InPlace,
+    by: Box<InPlace>,
     /// The form in which it went on.
     request: Box<Request>,
     to: &'s Arc<Proxy>,
@@ -94,7 +94,7 @@ enum Onward<'s> {
     /// It is answered.
     Response(Response),
     /// It goes to another upstream, in this form.
-    Ask(InPlace, Box<Request>, &'s Arc<Proxy>),
+    Ask(Box<InPlace>, Box<Request>, &'s Arc<Proxy>),
 }
 
 async fn onward<'s>(
@@ -148,7 +148,7 @@ async fn internal<'s>(
                 &service.wire_limits,
             );
             match derived {
-                Some(request) => Onward::Ask(in_place, request, proxy),
+                Some(request) => Onward::Ask(Box::new(in_place), request, proxy),
                 None => Onward::Response(in_place.refuse(502, "no path that can be asked for")),
             }
         }
@@ -180,7 +180,7 @@ fn elsewhere<'s>(
         if let Some(proxy) = listed.find(|listed| listed.upstream.is_at(url.host, url.port))
             && let Some(request) = derived(request, url.target, url.host, limits)
         {
-            return Onward::Ask(in_place, request, proxy);
+            return Onward::Ask(Box::new(in_place), request, proxy);
         }
     }
     let reason = "no upstream in `reproxy` has that address";

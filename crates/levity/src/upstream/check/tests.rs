@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::config;
+use crate::config::upstream::ProxyProtocol;
 use crate::upstream::tests::settings;
 
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -221,9 +222,12 @@ fn an_answer_without_end_is_not_read_for_ever() {
 
 #[test]
 fn a_proxy_head_comes_first_where_it_is_wanted() {
-    assert_eq!(proxy_head(None), b"");
-    assert_eq!(proxy_head(Some(ProxyProtocol::V1)), b"PROXY UNKNOWN\r\n");
-    let second = proxy_head(Some(ProxyProtocol::V2));
+    assert_eq!(proxy_head::of_ourselves(None), b"");
+    assert_eq!(
+        proxy_head::of_ourselves(Some(ProxyProtocol::V1)),
+        b"PROXY UNKNOWN\r\n"
+    );
+    let second = proxy_head::of_ourselves(Some(ProxyProtocol::V2));
     assert_eq!(&second[second.len() - 4..], b"\x20\0\0\0");
 }
 

@@ -25,6 +25,7 @@ use self::receipt::Receipt;
 use self::root::{Beneath, SendfileRoot};
 use super::answer::Answer;
 use super::backend::Backend;
+use super::errand::Origin;
 use super::head::{Head, Wished};
 use crate::access_log::End;
 use crate::cache::{Cache, Content, Entry};
@@ -47,8 +48,8 @@ const SHOWN_BYTES_MAX: usize = 256;
 pub struct InPlace {
     head: Head,
     wished: Wished,
-    /// For which host the application was asked.
-    host: Vec<u8>,
+    /// For what the application was asked.
+    origin: Origin,
     proxy: Arc<Proxy>,
     backend: Arc<Backend>,
     /// Part of the request has not been read.
@@ -92,7 +93,7 @@ impl InPlace {
         answer: Box<Answer>,
         backend: Arc<Backend>,
         proxy: Arc<Proxy>,
-        request: &Request,
+        origin: Origin,
         worker: &Rc<Worker>,
     ) -> Self {
         let wished = head.wishes.swap_remove(0);
@@ -101,7 +102,7 @@ impl InPlace {
         Self {
             head,
             wished,
-            host: request.host().to_vec(),
+            origin,
             proxy,
             backend,
             request_unread,
@@ -159,7 +160,7 @@ impl InPlace {
     /// Has the application told what becomes of `response`, if it wants to know.
     fn promise_receipt(&self, response: &mut Response, of: receipt::Of) {
         if let Some(path) = &self.head.receipt {
-            let receipt = Receipt::new(self.proxy.clone(), &self.host, path, of);
+            let receipt = Receipt::new(self.proxy.clone(), &self.origin, path, of);
             response.afterwards_mut().receipts.push(receipt);
         }
     }
@@ -186,7 +187,10 @@ impl InPlace {
             root: files.root.clone(),
             path: files.beneath(path).to_vec(),
         };
-        match self.first_of(vec![beneath], request, trips).await {
+        match self
+            .first_of(vec![beneath], wants_body(request), trips)
+            .await
+        {
             Ok(found) => self.whole(found, request),
             Err(refusal) => refusal,
         }
@@ -196,7 +200,7 @@ impl InPlace {
     pub async fn file(self, request: &Request, trips: &mut Trips<'_>) -> Response {
         trips.are_for_any();
         let answered = match self.wished.wish {
-            Wish::FileParts => self.parts(request, trips).await,
+            Wish::FileParts => self.parts(trips).await,
             Wish::TemporaryFile => self.temporary(request, trips).await,
             _ => self.lasting(request, trips).await,
         };
@@ -209,7 +213,9 @@ impl InPlace {
         trips: &mut Trips<'_>,
     ) -> Result<Response, Response> {
         let candidates = self.candidates(&self.proxy.sendfile_roots, "sendfile_roots")?;
-        let found = self.first_of(candidates, request, trips).await?;
+        let found = self
+            .first_of(candidates, wants_body(request), trips)
+            .await?;
         Ok(self.whole(found, request))
     }
 
@@ -221,7 +227,9 @@ impl InPlace {
         trips: &mut Trips<'_>,
     ) -> Result<Response, Response> {
         let candidates = self.candidates(&self.proxy.temporary_roots, "temporary_roots")?;
-        let found = self.first_of(candidates, request, trips).await?;
+        let found = self
+            .first_of(candidates, wants_body(request), trips)
+            .await?;
         let file = found.opened.file.clone();
         let beneath = found.beneath.clone();
         let mut response = self.whole(found, request);
@@ -262,14 +270,13 @@ impl InPlace {
         }
     }
 
-    /// The first of `candidates` that exists.
+    /// The first of `candidates` that exists, with its first bytes if that takes a trip anyway.
     async fn first_of(
         &self,
         candidates: Vec<Beneath>,
-        request: &Request,
+        wants_body: bool,
         trips: &mut Trips<'_>,
     ) -> Result<Found, Response> {
-        let wants_body = request.head.method != Method::Head;
         let is_temporary = self.wished.wish == Wish::TemporaryFile;
         let mut absent = io::Error::from(Errno::NOENT);
         for beneath in candidates {
@@ -354,7 +361,7 @@ impl InPlace {
     }
 
     /// Parts of files, one behind the other. They have no version and no ranges of their own.
-    async fn parts(&self, request: &Request, trips: &mut Trips<'_>) -> Result<Response, Response> {
+    async fn parts(&self, trips: &mut Trips<'_>) -> Result<Response, Response> {
         let refuse = |reject: Reject| self.refuse(502, reject.reason);
         let parts = sendfile_header::file_parts(&self.wished.value).map_err(refuse)?;
         let roots = &self.proxy.sendfile_roots;
@@ -362,7 +369,8 @@ impl InPlace {
         for part in parts {
             let path = std::iter::once(part.path);
             let candidates = self.beneath(path, roots, "sendfile_roots")?;
-            let found = self.first_of(candidates, request, trips).await?;
+            // Read when it is sent: the starts of all parts would be much memory.
+            let found = self.first_of(candidates, false, trips).await?;
             let size = found.opened.file.meta().size;
             let end = part.last.map_or(size, |last| last.saturating_add(1));
             if part.first > size || end > size {
@@ -397,6 +405,10 @@ fn shown(value: &[u8]) -> String {
         Some(start) if start.len() < value.len() => format!("{}...", start.escape_ascii()),
         _ => value.escape_ascii().to_string(),
     }
+}
+
+fn wants_body(request: &Request) -> bool {
+    request.head.method != Method::Head
 }
 
 /// A file that was wished for, open.

@@ -14,7 +14,7 @@ use crate::access_log::End;
 use crate::diagnostics;
 use crate::route::Proxy;
 use crate::send::Sent;
-use crate::upstream::errand::Errand;
+use crate::upstream::errand::{Errand, Origin};
 use crate::worker::Worker;
 
 /// Receipts of one worker that are on their way at once; one more is not sent.
@@ -23,7 +23,7 @@ pub const UNDER_WAY_MAX: usize = 256;
 /// A receipt that is due when its response has been sent.
 pub struct Receipt {
     proxy: Arc<Proxy>,
-    host: Vec<u8>,
+    origin: Origin,
     path: Vec<u8>,
     of: Of,
     since: Instant,
@@ -39,11 +39,11 @@ pub enum Of {
 }
 
 impl Receipt {
-    /// For a response that is about to be sent, to `path` on `host`.
-    pub fn new(proxy: Arc<Proxy>, host: &[u8], path: &[u8], of: Of) -> Self {
+    /// For a response that is about to be sent, to `path` of `origin`.
+    pub fn new(proxy: Arc<Proxy>, origin: &Origin, path: &[u8], of: Of) -> Self {
         Self {
             proxy,
-            host: host.to_vec(),
+            origin: origin.clone(),
             path: path.to_vec(),
             of,
             since: Instant::now(),
@@ -83,7 +83,7 @@ impl Receipt {
         let patience = settings.connect_timeout + settings.first_byte_timeout;
         let errand = Errand {
             proxy: &self.proxy,
-            host: &self.host,
+            origin: &self.origin,
             target: &self.path,
             media_type: "application/json",
             body: text,

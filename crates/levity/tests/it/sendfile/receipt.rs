@@ -246,6 +246,61 @@ fn that_clients_cannot_send() {
     assert_tells(&next(&app, 1), "complete", 200, 7);
 }
 
+/// It is no client's request, and says so where connections say whose they are.
+#[test]
+fn behind_a_head_of_the_proxy_protocol() {
+    let tree = Tree::new();
+    let file = tree.file("file", "content").display().to_string();
+    let backend = Scripted::tcp(move |conn| {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            line.extend(conn.read_exactly(1));
+        }
+        let request = conn.read_request().expect("a request");
+        let is_receipt = request.target == "/receipt";
+        assert_eq!(
+            line == b"PROXY UNKNOWN\r\n",
+            is_receipt,
+            "{}",
+            line.escape_ascii()
+        );
+        conn.send(match is_receipt {
+            true => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
+            false => format!(
+                "HTTP/1.1 200 OK\r\nX-Sendfile: {file}\r\nX-Sendfile-Receipt: /receipt\r\nContent-Length: 0\r\n\r\n"
+            ),
+        });
+    });
+    let keys = roots("sendfile_roots", tree.path()) + "proxy_protocol = \"v1\"";
+    let server = launch(&upstream("app", "http", &backend, &keys), "").start();
+    for _ in 0..2 {
+        assert_eq!(server.get("/").text(), "content");
+    }
+    backend.wait_for_requests(4);
+}
+
+/// Applications that are reached by https alone would send another scheme away.
+#[test]
+fn by_the_scheme_of_the_client() {
+    let tree = Tree::new();
+    let file = format!("X-Sendfile: {}", tree.file("file", "content").display());
+    let app = App::http();
+    let tables = "[server]\ntrusted_proxies = [\"127.0.0.0/8\"]\n".to_owned()
+        + &app.upstream(&roots("sendfile_roots", tree.path()));
+    let server = launch(&tables, "").start();
+    let more = [
+        ("X-Forwarded-For", "192.0.2.1"),
+        ("X-Forwarded-Proto", "https"),
+    ];
+    let lines = [&file[..], "X-Sendfile-Receipt: /receipts"];
+    ask_with(&mut server.client(), "GET", &lines, &more).assert_status(200);
+    next(&app, 1);
+    let receipt = app.backend.requests().pop().expect("a request");
+    assert_eq!(receipt.field("x-forwarded-proto"), Some("https"));
+    assert_ne!(receipt.field("x-forwarded-for"), Some("192.0.2.1"));
+    assert_eq!(receipt.field("x-say"), None);
+}
+
 /// PHP is asked for a script, as it is for clients.
 #[test]
 fn that_a_script_takes() {
