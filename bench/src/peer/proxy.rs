@@ -231,7 +231,10 @@ fn nginx_pass(protocol: Protocol) -> String {
     let (prefix, more) = match protocol {
         Protocol::Http => (
             "proxy",
-            "proxy_pass http://app;\nproxy_http_version 1.1;\nproxy_set_header Connection \"\";\n"
+            "proxy_pass http://app;\nproxy_http_version 1.1;\nproxy_set_header Connection \"\";\n\
+             proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n\
+             proxy_set_header X-Forwarded-Proto $scheme;\n\
+             proxy_set_header X-Forwarded-Host $host;\n"
                 .to_owned(),
         ),
         Protocol::Fastcgi => {
