@@ -32,6 +32,10 @@ use crate::upstream::sendfile::Afterwards;
 use crate::upstream::tunnel::Tunnel;
 use crate::upstream::visit::Visit;
 
+/// Head and body of so many bytes are put together before they are sent: to copy them costs less than to
+/// have the kernel take them from two places.
+const JOINED_BYTES_MAX: usize = 2048;
+
 /// The smallest read from the page cache, for a client that takes little at a time.
 const WINDOW_BYTES_MIN: usize = 16 * 1024;
 
@@ -765,12 +769,23 @@ impl Sender {
     /// a turn's worth: the kernel would copy a mebibyte into a socket that has room for it while others
     /// wait.
     async fn push(&mut self, conn: &mut Conn, bytes: &[u8]) -> Result<usize, Cut> {
+        let worker = conn.worker.clone();
         let head = &self.head[self.head_bytes..];
         let turn = &bytes[..bytes.len().min(TURN_BYTES_MAX)];
-        let slices = [IoSlice::new(head), IoSlice::new(turn)];
         let head_bytes = head.len();
-        let pushed = patiently(conn, |conn, context| {
-            conn.stream.poll_write(context, &slices)
+        let pushed = patiently(conn, |conn, context| match (head, turn) {
+            ([], one) | (one, []) => conn.stream.poll_send(context, one),
+            _ if head.len() + turn.len() <= JOINED_BYTES_MAX => {
+                let mut joined = worker.outbound.borrow_mut();
+                joined.clear();
+                joined.extend_from_slice(head);
+                joined.extend_from_slice(turn);
+                conn.stream.poll_send(context, &joined)
+            }
+            _ => {
+                let slices = [IoSlice::new(head), IoSlice::new(turn)];
+                conn.stream.poll_write(context, &slices)
+            }
         })
         .await?;
         self.count(conn, pushed).await;

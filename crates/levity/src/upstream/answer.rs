@@ -1,7 +1,6 @@
 //! One request at one backend: the request goes there, the answer comes back, both at once.
 
 use std::future::poll_fn;
-use std::io::IoSlice;
 use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -329,8 +328,8 @@ impl Answer {
                 break;
             }
             let Some(lease) = &mut self.lease else { break };
-            let rest = IoSlice::new(&self.outbox[self.outbox_sent..]);
-            match lease.connection().stream.poll_write(context, &[rest]) {
+            let rest = &self.outbox[self.outbox_sent..];
+            match lease.connection().stream.poll_send(context, rest) {
                 Poll::Ready(Ok(count)) => {
                     lease.member().cells.sent(count as u64);
                     self.outbox_sent += count;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -174,8 +174,7 @@ async fn talk(mut stream: Stream, question: &[u8], protocol: Protocol) -> Result
 
 async fn write_all(stream: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        let slices = [IoSlice::new(bytes)];
-        let written = poll_fn(|context| stream.poll_write(context, &slices)).await?;
+        let written = poll_fn(|context| stream.poll_send(context, bytes)).await?;
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }

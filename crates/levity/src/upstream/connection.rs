@@ -1,7 +1,7 @@
 //! One connection to a backend.
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
@@ -68,8 +68,8 @@ impl Connection {
         let mut bytes = [0; PONG_BYTES_MAX];
         poll_fn(|context| {
             while sent < ping.len() {
-                let rest = [IoSlice::new(&ping[sent..])];
-                sent += ready!(self.stream.poll_write(context, &rest))?;
+                let rest = &ping[sent..];
+                sent += ready!(self.stream.poll_send(context, rest))?;
             }
             loop {
                 let count = ready!(self.stream.poll_read(context, &mut bytes))?;

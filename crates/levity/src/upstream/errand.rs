@@ -1,7 +1,6 @@
 //! Errands: small requests of our own to an application, beside those of clients.
 
 use std::future::poll_fn;
-use std::io::IoSlice;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -228,8 +227,8 @@ impl Talk {
 
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while self.sent < self.question.len() {
-            let rest = [IoSlice::new(&self.question[self.sent..])];
-            let wrote = self.lease.connection().stream.poll_write(context, &rest);
+            let rest = &self.question[self.sent..];
+            let wrote = self.lease.connection().stream.poll_send(context, rest);
             self.sent += ready!(wrote).map_err(|error| Failure::of_connection(&error))?;
         }
         Poll::Ready(Ok(()))

@@ -1,7 +1,7 @@
 //! After a change of protocol: bytes, both ways, until both sides have ended.
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::mem;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -58,8 +58,8 @@ impl Flow {
                 return Poll::Pending;
             }
             while self.sent < self.bytes.len() {
-                let rest = IoSlice::new(&self.bytes[self.sent..]);
-                let count = ready!(to.poll_write(context, &[rest]))?;
+                let rest = &self.bytes[self.sent..];
+                let count = ready!(to.poll_send(context, rest))?;
                 self.sent += count;
                 *moved += count as u64;
             }
@@ -74,7 +74,7 @@ impl Flow {
             }
             let count = ready!(from.poll_read(context, scratch))?;
             self.ended = count == 0;
-            let sent = match to.poll_write(context, &[IoSlice::new(&scratch[..count])]) {
+            let sent = match to.poll_send(context, &scratch[..count]) {
                 _ if count == 0 => 0,
                 Poll::Ready(sent) => sent?,
                 Poll::Pending => 0,
