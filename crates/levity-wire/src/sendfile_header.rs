@@ -111,13 +111,25 @@ pub struct FilePath<'a> {
 pub fn file_path(value: &[u8]) -> Result<FilePath<'_>, Reject> {
     check_path(value)?;
     let decoded = match decode(value) {
-        Cow::Owned(decoded) => check_path(&decoded).is_ok().then_some(decoded),
+        Cow::Owned(decoded) => is_same_place(value, &decoded).then_some(decoded),
         Cow::Borrowed(_) => None,
     };
     Ok(FilePath {
         raw: value,
         decoded,
     })
+}
+
+/// Whether escapes stand for bytes of names only. An application that looked for slashes and `..` in the
+/// name that it was given has not seen those that are escaped: decoded, they would lead out of the folder
+/// that it joined the name to.
+fn is_same_place(raw: &[u8], decoded: &[u8]) -> bool {
+    let slashes = |path: &[u8]| path.iter().filter(|byte| **byte == b'/').count();
+    let dots = |path: &[u8]| {
+        let names = path.split(|&byte| byte == b'/');
+        names.filter(|name| matches!(*name, b"." | b"..")).count()
+    };
+    check_path(decoded).is_ok() && slashes(raw) == slashes(decoded) && dots(raw) == dots(decoded)
 }
 
 fn check_path(path: &[u8]) -> Result<(), Reject> {

@@ -163,5 +163,5 @@ impl Incoming {
 
 const TOO_LARGE: Reject = Reject {
     status: 413,
-    reason: "the request's body is larger than limits.body_bytes",
+    reason: "the request's body is larger than `body_bytes` allows",
 };

@@ -154,17 +154,12 @@ struct Told {
 }
 
 impl Told {
-    /// `Forwarded` goes before X-Forwarded-For, but only where both agree on who came to the nearest
-    /// proxy. A proxy passes the one of them that it does not know on as the client wrote it, and far
-    /// more know X-Forwarded-For alone than `Forwarded` alone.
+    /// X-Forwarded-For goes before `Forwarded`. A proxy passes the one of them that it does not know on as
+    /// the client wrote it, and far more know X-Forwarded-For alone than `Forwarded` alone.
     fn read(peer: Option<IpAddr>, request: &Request, trusted: &TrustedProxies) -> Self {
         let standard = || forwarded::forwarded(request.headers_named("forwarded"));
         let usual = || forwarded::x_forwarded_for(request.headers_named("x-forwarded-for"));
-        let ip = |hop: Option<Node>| hop.map(Node::ip);
-        let is_standard = match (standard().next(), usual().next()) {
-            (Some(standard), Some(usual)) => ip(standard) == ip(usual),
-            (standard, _) => standard.is_some(),
-        };
+        let is_standard = usual().next().is_none() && standard().next().is_some();
         let is_trusted = |ip| trusted.contains(ip);
         let (origin, scheme) = if is_standard {
             let origin = forwarded::origin(peer, standard(), is_trusted);

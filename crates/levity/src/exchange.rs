@@ -276,7 +276,8 @@ async fn existing(
 fn scripts<'a>(place: &'a Place, proxy: &Proxy) -> Option<&'a Scripts> {
     let runs_scripts = proxy.upstream.settings.protocol.is_cgi();
     let files = place.files.as_ref().filter(|_| runs_scripts);
-    files.and_then(|files| files.scripts.as_ref())
+    let scripts = files.and_then(|files| files.scripts.as_ref());
+    scripts.filter(|scripts| scripts.are_run)
 }
 
 /// What an application is asked for: a script, where it has scripts. An answer without it, such as that of

@@ -11,7 +11,7 @@ use levity_disk::{Disk, Root, Spool, Terms};
 use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
-use crate::config::upstream::Try;
+use crate::config::upstream::{Protocol, Try};
 use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
 use crate::scripts::Scripts;
 use crate::upstream::sendfile::root::SendfileRoot;
@@ -307,6 +307,18 @@ impl Resources<'_> {
         }
     }
 
+    /// Whether an application that may be PHP answers for a part of `site`: then its sources lie among the
+    /// files, in parts that say nothing of scripts too.
+    fn has_php(&self, site: &config::Site) -> bool {
+        let of_routes = site.routes.iter().map(|route| &route.proxying);
+        let mut named = of_routes.chain([&site.proxying]);
+        named.any(|proxying| {
+            let name = proxying.proxy.as_deref();
+            let protocol = name.map(|name| self.upstream(name).settings.protocol);
+            protocol == Some(Protocol::Fastcgi)
+        })
+    }
+
     fn upstream(&self, name: &str) -> Arc<Upstream> {
         let mut upstreams = self.upstreams.iter();
         let upstream = upstreams.find(|upstream| upstream.settings.name == name);
@@ -398,7 +410,7 @@ fn proxy(
     let upstream = resources.upstream(name);
     let body_bytes = here.body_bytes.or(above.body_bytes);
     let is_for_files = route.is_some_and(config::Route::is_for_files_of_its_own);
-    if !tries.contains(&Try::Proxy) || is_for_files {
+    if !tries.contains(&Try::Proxy) || (is_for_files && files.is_some()) {
         return Ok(None);
     }
     let reproxy = upstream.settings.reproxy.iter();
@@ -455,6 +467,7 @@ fn files(
     let index = route.and_then(|route| route.index.as_ref());
     let index = index.unwrap_or(&site.index);
     let scripts = scripts(site, route, index);
+    let scripts = scripts.or_else(|| resources.has_php(site).then(Scripts::guarded));
     let is_source = |name: &[u8]| {
         let scripts = scripts.as_ref();
         scripts.is_some_and(|scripts| scripts.is_source(name))

@@ -23,6 +23,8 @@ pub struct Scripts {
     in_directory: Vec<Vec<u8>>,
     /// How many of them are tried before a file is looked for.
     before_files: usize,
+    /// An application is asked to run them.
+    pub are_run: bool,
 }
 
 /// A script that is there.
@@ -60,6 +62,7 @@ impl Scripts {
             index: script_index.map(|name| name.as_bytes().to_vec()),
             in_directory: Vec::new(),
             before_files: 0,
+            are_run: true,
         };
         // Without a suffix no script but the one is run, in whatever directory.
         if suffix.is_some() {
@@ -73,6 +76,18 @@ impl Scripts {
             scripts.in_directory = names.into_iter().map(<[u8]>::to_vec).collect();
         }
         Some(scripts)
+    }
+
+    /// Of a place whose site has PHP somewhere and says nothing of scripts here: none is run, and none is
+    /// sent as it is.
+    pub fn guarded() -> Self {
+        Self {
+            suffix: Some(b".php".to_vec()),
+            index: None,
+            in_directory: Vec::new(),
+            before_files: 0,
+            are_run: false,
+        }
     }
 
     /// Whether `path`, beneath the root, must not be sent as a file: it is a script, something beneath

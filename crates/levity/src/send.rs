@@ -374,8 +374,8 @@ impl Sender {
             let is_ended = answer.is_ended();
             let data = answer.take_data();
             if !data.is_empty() {
-                self.piece(conn, &data, is_ended && !answer.has_trailers())
-                    .await?;
+                let is_last = is_ended && !answer.has_trailers();
+                self.piece(conn, answer, &data, is_last).await?;
             }
             answer.give_memory(data);
             if is_ended {
@@ -388,10 +388,16 @@ impl Sender {
     }
 
     /// Sends a piece of a body whose length may be known by its end only.
-    async fn piece(&mut self, conn: &mut Conn, data: &[u8], is_last: bool) -> Result<(), Cut> {
+    async fn piece(
+        &mut self,
+        conn: &mut Conn,
+        answer: &mut Answer,
+        data: &[u8],
+        is_last: bool,
+    ) -> Result<(), Cut> {
         let len = NonZeroUsize::new(data.len()).filter(|_| self.chunks);
         let Some(len) = len else {
-            return self.bytes(conn, data).await;
+            return self.parts(conn, answer, [b"", data, b""]).await;
         };
         let size = ChunkSize::of(len);
         let end = match is_last {
@@ -401,7 +407,7 @@ impl Sender {
         self.chunks = !is_last;
         let parts = [size.as_bytes(), data, end];
         self.framing_bytes += (parts[0].len() + parts[2].len()) as u64;
-        self.parts(conn, &parts).await
+        self.parts(conn, answer, parts).await
     }
 
     /// Ends a body in chunks; what came behind it goes along.
@@ -417,21 +423,38 @@ impl Sender {
         self.rest_of_head(conn).await
     }
 
-    /// Sends several pieces as if they were one.
-    async fn parts(&mut self, conn: &mut Conn, parts: &[&[u8]; 3]) -> Result<(), Cut> {
+    /// Sends several pieces as if they were one. What is left of the request goes on meanwhile: a client
+    /// may read no answer before it has sent all.
+    async fn parts(
+        &mut self,
+        conn: &mut Conn,
+        answer: &mut Answer,
+        parts: [&[u8]; 3],
+    ) -> Result<(), Cut> {
+        let worker = conn.worker.clone();
         let total: usize = parts.iter().map(|part| part.len()).sum();
         let mut sent = 0;
         while sent < total {
             let head = &self.head[self.head_bytes..];
             let head_bytes = head.len();
             let mut skip = sent;
-            let rest = parts.map(|part| {
+            let [one, two, three] = parts.map(|part| {
                 let skipped = skip.min(part.len());
                 skip -= skipped;
-                IoSlice::new(&part[skipped..])
+                &part[skipped..]
             });
-            let slices = [IoSlice::new(head), rest[0], rest[1], rest[2]];
+            let left = [head, one, two, three];
             let pushed = patiently(conn, |conn, context| {
+                answer
+                    .poll_upload(conn, context)
+                    .map_err(|failure| io::Error::other(failure.reason))?;
+                if head_bytes + total - sent <= JOINED_BYTES_MAX {
+                    let mut joined = worker.outbound.borrow_mut();
+                    joined.clear();
+                    left.iter().for_each(|part| joined.extend_from_slice(part));
+                    return conn.stream.poll_send(context, &joined);
+                }
+                let slices = left.map(IoSlice::new);
                 conn.stream.poll_write(context, &slices)
             })
             .await?;

@@ -1,4 +1,4 @@
-//! The client's end of a connection, as `send` and `parse` see it.
+//! Our end of a connection, with a client or with a backend.
 //!
 //! Both transports of today take pipes and files as well as buffers; a transport that takes only
 //! buffers turns what an engine hands over into bytes with `Ready::into_bytes`.
@@ -35,6 +35,15 @@ impl Stream {
         };
         ready!(read)?;
         Poll::Ready(Ok(buffer.filled().len()))
+    }
+
+    /// Reads what has arrived, or says that it would have to wait. Asks the socket only if there was an
+    /// event, and whatever the task has used of its turn.
+    pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(tcp) => tcp.try_read(buffer),
+            Self::Unix(unix) => unix.try_read(buffer),
+        }
     }
 
     /// Writes what the socket takes at once of `bytes`. One slice costs less than a list of one: `send`

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine::{self, Listing};
 use levity_disk::{
-    Class, Completion, Direct, Done, EngineId, First, Job, Lookup, Op, OpenFile, Ready, Reply,
-    Root, Terms, Variants,
+    Class, Completion, Direct, Disk, Done, EngineId, First, Job, Lookup, Op, OpenFile, Ready,
+    Reply, Root, Terms, Variants,
 };
 use rustix::io::Errno;
 use tokio::sync::oneshot;
-use tokio::time;
+use tokio::{task, time};
 
 use crate::absences::Absences;
 use crate::chunks::{Chunks, Trip};
@@ -444,30 +444,34 @@ fn brought_bytes(completion: &Completion) -> u64 {
 /// Removes `path` beneath `root`, if it still is `file`, whatever becomes of the request. Does not wait;
 /// a failure is told to the operator.
 pub fn remove(worker: &Worker, root: Arc<Root>, path: CString, file: Arc<OpenFile>) {
-    let op = Op::Unlink {
-        root,
-        path: path.clone(),
-        file,
-    };
-    let reply = Box::new(Removal(path));
-    worker.disk.submit(Job::new(op, Class::First, reply));
+    let disk = worker.disk.clone();
+    let shown = path.to_string_lossy().into_owned();
+    let op = Op::Unlink { root, path, file };
+    task::spawn_local(async move {
+        let done = make_room_for(&disk, op, Class::First, Terms::default()).await;
+        if let Err(error) = done
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            diagnostics::say(format_args!("cannot remove {shown}: {error}"));
+        }
+    });
 }
 
-/// A removal that nobody waits for.
-struct Removal(CString);
-
-impl Reply for Removal {
-    fn wanted(&self) -> bool {
-        true
-    }
-
-    fn send(self: Box<Self>, completion: Completion) {
+/// Has the disk do `op`, as soon as there is room for it. Dropped before, it is not done if that has not
+/// begun.
+pub async fn make_room_for(disk: &Disk, op: Op, class: Class, terms: Terms) -> io::Result<Done> {
+    loop {
+        let (sender, receiver) = oneshot::channel();
+        disk.submit(Job {
+            terms,
+            ..Job::new(op.clone(), class, Box::new(Answer(sender)))
+        });
+        let completion = receiver
+            .await
+            .map_err(|_| io::Error::from(Errno::CANCELED))?;
         match completion.result {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                let path = self.0.to_string_lossy();
-                diagnostics::say(format_args!("cannot remove {path}: {error}"));
-            }
-            _ => {}
+            Err(error) if engine::is_full(&error) => time::sleep(FULL_RETRY_INTERVAL).await,
+            done => return done,
         }
     }
 }

@@ -120,11 +120,13 @@ impl Time {
 impl Worker {
     /// A worker without connections.
     pub fn new(given: Given) -> Self {
+        let pools = Pools::new(given.workers, given.stats.clone());
+        pools.retain(&given.service.upstreams);
         Self {
             disk: given.disk,
             cache: Cache::new(given.cache),
             watcher: given.watcher,
-            pools: Pools::new(given.workers, given.stats.clone()),
+            pools,
             stats: given.stats,
             ahead: given.ahead,
             receipts: Arc::new(Semaphore::new(receipt::UNDER_WAY_MAX)),

@@ -294,11 +294,11 @@ pub struct Route {
 }
 
 impl Route {
-    /// Whether it is there for files that an upstream names: internal, with a folder, and nobody to ask
-    /// but who may have named them.
+    /// Whether it is there for files alone, whatever its site does: it has a folder of its own, or only an
+    /// upstream may name what is there, and it names nobody to ask.
     pub fn is_for_files_of_its_own(&self) -> bool {
         let asks_somebody = self.proxying.proxy.is_some() || self.proxying.tries.is_some();
-        self.internal && self.root.is_some() && !asks_somebody
+        (self.root.is_some() || self.internal) && !asks_somebody
     }
 }
 

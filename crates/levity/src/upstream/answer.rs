@@ -187,11 +187,6 @@ impl Answer {
         mem::take(&mut self.data)
     }
 
-    /// Bytes that have come and were not taken.
-    pub fn data_len(&self) -> usize {
-        self.data.len()
-    }
-
     /// Gives the memory of what was taken back.
     pub fn give_memory(&mut self, mut data: Vec<u8>) {
         if self.data.is_empty() {
@@ -251,6 +246,8 @@ impl Answer {
             watch_client(&self.upload, conn, context)?;
             if moved || !waits {
                 waits = true;
+                // Who waits for events keeps no memory.
+                self.data = Vec::new();
                 conn.timer.set(Instant::now() + idle_timeout);
             }
             if conn.timer.poll_expired(context) {
@@ -285,7 +282,9 @@ impl Answer {
 
     fn waits_for_client(&self) -> bool {
         let is_asked = self.lease.as_ref().is_some_and(Lease::has_room);
-        is_asked && !self.stopped && !self.upload.is_done() && self.outbox_sent == self.outbox.len()
+        // What it has sent may still be on its way back from a file.
+        let owes = !self.stopped && !self.upload.is_received();
+        is_asked && owes && self.outbox_sent == self.outbox.len()
     }
 
     fn timed_out(&self) -> Failure {
@@ -316,6 +315,15 @@ impl Answer {
             moved |= self.poll_send(conn, context)?;
         }
         Ok(moved)
+    }
+
+    /// Sends what is left of the request, as far as that goes without waiting.
+    pub fn poll_upload(
+        &mut self,
+        conn: &mut Conn,
+        context: &mut Context<'_>,
+    ) -> Result<(), Failure> {
+        self.poll_send(conn, context).map(|_| ())
     }
 
     fn poll_send(&mut self, conn: &mut Conn, context: &mut Context<'_>) -> Result<bool, Failure> {

@@ -130,18 +130,12 @@ impl<'a> Ask<'a> {
     fn passes(&self, name: &[u8]) -> bool {
         let rules = &self.proxy.request_headers;
         let is = |other: &str| is_same_variable(name, other.as_bytes());
-        let ours = match name.len() {
-            4 => is("host"),
-            6 => is("expect"),
-            9 => is("forwarded") || (is("x-real-ip") && !self.client.by_trusted),
-            14 => is("content-length"),
-            _ => name.len() > 12 && is_same_variable(&name[..12], b"x-forwarded-"),
-        };
         let ruled = || {
             let mut set = rules.set.iter().map(|(name, _)| name);
             set.any(|set| is(set)) || rules.remove.iter().any(|removed| is(removed))
         };
-        !ours && !sendfile_header::is_reserved(name) && !ruled()
+        let is_spoof = !self.client.by_trusted && is("x-real-ip");
+        !is_ours(name) && !is_spoof && !ruled()
     }
 
     /// Adds what we say of the client and of ourselves.
@@ -182,9 +176,22 @@ impl<'a> Ask<'a> {
     }
 }
 
+/// Whether a field of this name is ours to write, or between a proxy and its application.
+pub fn is_ours(name: &[u8]) -> bool {
+    let is = |other: &str| is_same_variable(name, other.as_bytes());
+    let ours = match name.len() {
+        4 => is("host"),
+        6 => is("expect"),
+        9 => is("forwarded"),
+        14 => is("content-length"),
+        _ => name.len() > 12 && is_same_variable(&name[..12], b"x-forwarded-"),
+    };
+    ours || sendfile_header::is_reserved(name)
+}
+
 /// Whether two names make the same variable of an environment, where letters have no case and every mark
 /// is an underscore.
-fn is_same_variable(name: &[u8], other: &[u8]) -> bool {
+pub fn is_same_variable(name: &[u8], other: &[u8]) -> bool {
     let same = |(one, other): (&u8, &u8)| match one.is_ascii_alphanumeric() {
         true => one.eq_ignore_ascii_case(other),
         false => !other.is_ascii_alphanumeric(),
@@ -267,10 +274,12 @@ fn x_forwarded_for_before(request: &Request) -> Vec<u8> {
     list
 }
 
-/// What a trusted hop said in `Forwarded`, or else in X-Forwarded-For.
+/// What a trusted hop said in X-Forwarded-For, or else in `Forwarded`: as it is believed.
 fn forwarded_before(request: &Request) -> Vec<u8> {
-    let mut list = forwarded::join(request.headers_named("forwarded"));
-    if list.is_empty() {
+    let mut list = Vec::new();
+    if request.header("x-forwarded-for").is_none() {
+        list = forwarded::join(request.headers_named("forwarded"));
+    } else {
         let hops = forwarded::x_forwarded_for(request.headers_named("x-forwarded-for"));
         for hop in from_the_left(hops) {
             forwarded::push_hop(&mut list, hop);

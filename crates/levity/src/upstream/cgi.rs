@@ -226,7 +226,10 @@ impl Answer {
         let mut bytes = mem::take(&mut self.partial);
         let before = bytes.len();
         bytes.extend_from_slice(input);
-        if before > 0 && parse_response(&bytes, &mut self.head, &LIMITS)? {
+        // A head ends with a line, and a program may write it byte by byte: to read it anew for each of
+        // them would keep the loop busy. One that is too long is found out meanwhile.
+        let may_end = input.contains(&b'\n') || bytes.len() >= LIMITS.head_bytes_max;
+        if before > 0 && may_end && parse_response(&bytes, &mut self.head, &LIMITS)? {
             self.headed(&bytes, event);
             bytes.clear();
             self.partial = bytes;

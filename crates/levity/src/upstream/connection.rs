@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpStream, UnixStream};
@@ -88,12 +88,8 @@ impl Connection {
     /// Whether nothing has happened on it while it was idle: neither was it closed, nor is there
     /// anything to read. Costs no system call unless there was an event.
     fn is_quiet(&mut self) -> bool {
-        let mut byte = [0];
-        let mut context = Context::from_waker(Waker::noop());
-        matches!(
-            self.stream.poll_read(&mut context, &mut byte),
-            Poll::Pending
-        )
+        let read = self.stream.try_read(&mut [0]);
+        read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 }
 

@@ -83,19 +83,30 @@ impl Errand<'_> {
             key: 0,
         };
         let pool = worker.pools.of(&self.proxy.upstream);
-        let lease = pool.place(&wanted).await.map_err(Failure::of_place)?;
-        let (upstream, backend) = (&self.proxy.upstream, lease.backend().clone());
-        let answered = self.attempt(&ask, lease, worker).await;
-        match &answered {
-            Ok(_) => {
-                upstream.succeeded(&backend, Instant::now());
+        let upstream = &self.proxy.upstream;
+        loop {
+            let mut lease = pool.place(&wanted).await.map_err(Failure::of_place)?;
+            let backend = lease.backend().clone();
+            let opened = lease.open().await;
+            let is_reused = lease.is_reused;
+            let answered = match opened {
+                Ok(()) => self.attempt(&ask, lease, worker).await,
+                Err(error) => Err(Failure::of_connect(&error)),
+            };
+            match &answered {
+                Ok(_) => {
+                    upstream.succeeded(&backend, Instant::now());
+                }
+                // A kept connection had ended. There are only so many, and a new one tells for certain.
+                Err(failure) if is_reused && failure.is_end_of_connection() => continue,
+                Err(failure) if failure.side == Side::Backend => {
+                    let reason = format_args!("{}", failure.reason);
+                    upstream.failed(&backend, Instant::now(), reason);
+                }
+                Err(_) => {}
             }
-            Err(failure) if failure.side == Side::Backend => {
-                upstream.failed(&backend, Instant::now(), format_args!("{}", failure.reason));
-            }
-            Err(_) => {}
+            return answered;
         }
-        answered
     }
 
     fn request(&self) -> Result<Request, Failure> {
@@ -156,8 +167,6 @@ impl Errand<'_> {
         mut lease: Lease,
         worker: &Worker,
     ) -> Result<u16, Failure> {
-        let opened = lease.open().await;
-        opened.map_err(|error| Failure::of_connect(&error))?;
         let mut question = ask.proxy_head.clone();
         let codec = &mut lease.connection().codec;
         codec

@@ -5,6 +5,7 @@ use std::io;
 
 use levity_wire::Reject;
 use levity_wire::http1::Method;
+use rustix::io::Errno;
 
 use super::backend::Backend;
 use super::pool::NoPlace;
@@ -40,6 +41,8 @@ pub struct Failure {
     pub answer_begun: bool,
     /// Part of the request has not been read: nothing can follow on the client's connection.
     pub request_unread: bool,
+    /// The client does not get to know: another attempt follows.
+    pub tried_again: bool,
 }
 
 impl Side {
@@ -64,6 +67,7 @@ impl Failure {
             is_untouched: false,
             answer_begun: false,
             request_unread: false,
+            tried_again: false,
         }
     }
 
@@ -74,7 +78,15 @@ impl Failure {
             request.head.method,
             Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete
         );
-        self.side == Side::Backend && !self.answer_begun && (self.is_untouched || is_idempotent)
+        // Who was too slow may still be at it, and the next would be too.
+        let may_repeat = is_idempotent && self.status != 504;
+        self.side == Side::Backend && !self.answer_begun && (self.is_untouched || may_repeat)
+    }
+
+    /// Whether the connection ended before a byte of an answer.
+    pub fn is_end_of_connection(&self) -> bool {
+        let ended = ["connection_terminated", "http_response_incomplete"];
+        !self.answer_begun && ended.contains(&self.kind)
     }
 
     /// No connection could be made.
@@ -89,9 +101,23 @@ impl Failure {
             }
             _ => (502, "destination_unavailable"),
         };
+        // Ours are used up, not the backend's.
+        let is_own = matches!(
+            Errno::from_io_error(error),
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::ADDRNOTAVAIL)
+        );
+        let (status, side) = match is_own {
+            true => (503, Side::Own),
+            false => (status, Side::Backend),
+        };
+        let hint = match kind {
+            "connection_timeout" => " (connect_timeout)",
+            _ => "",
+        };
         Self {
+            side,
             is_untouched: true,
-            ..Self::of_backend(status, kind, format_args!("cannot connect: {error}"))
+            ..Self::of_backend(status, kind, format_args!("cannot connect: {error}{hint}"))
         }
     }
 
@@ -154,14 +180,18 @@ impl Failure {
     /// For the operator.
     pub fn line(&self, upstream: &str, backend: Option<&Backend>) -> String {
         let Self { status, reason, .. } = self;
+        let outcome = match self.tried_again {
+            true => "; tried again".to_owned(),
+            false => format!(" ({status})"),
+        };
         match backend {
             Some(backend) => {
                 format!(
-                    "upstream {upstream}, backend {}: {reason} ({status})",
+                    "upstream {upstream}, backend {}: {reason}{outcome}",
                     backend.name
                 )
             }
-            None => format!("upstream {upstream}: {reason} ({status})"),
+            None => format!("upstream {upstream}: {reason}{outcome}"),
         }
     }
 

@@ -137,7 +137,8 @@ async fn ask(
     let pool = conn.worker.pools.of(&proxy.upstream);
     let mut wanted = wanted(request, proxy);
     let mut last = None;
-    for _ in 0..=proxy.upstream.settings.retries {
+    let settings = &proxy.upstream.settings;
+    for tries in 0..=settings.retries {
         let asked = Instant::now();
         let lease = match (place(conn, &pool, &wanted, &upload).await, last.take()) {
             (Ok(lease), _) => lease,
@@ -152,7 +153,7 @@ async fn ask(
         };
         conn.met(|visit| visit.placed(asked, &lease));
         let (backend, is_reused) = (lease.backend().clone(), lease.is_reused);
-        let failure = match attempt(conn, &mut ask, lease, upload).await {
+        let mut failure = match attempt(conn, &mut ask, lease, upload).await {
             Ok((mut head, answer)) => {
                 conn.met(Visit::answered);
                 if proxy.upstream.succeeded(&backend, Instant::now()) {
@@ -168,16 +169,21 @@ async fn ask(
                 failure
             }
         };
-        if failure.side == Side::Backend && !is_reused {
+        // That a kept connection had ended says nothing of its backend; nor does a backend that would not wait
+        // for a client that takes its time.
+        let had_ended = is_reused && failure.is_end_of_connection();
+        if failure.side == Side::Backend && !had_ended && upload.is_received() {
             let reason = format_args!("{}", failure.reason);
             proxy.upstream.failed(&backend, Instant::now(), reason);
         }
+        let is_last = tries == settings.retries;
+        let again = !is_last && failure.may_be_tried_again(request) && upload.rewind();
+        failure.tried_again = again;
         conn.met(|visit| visit.attempt_failed(&failure));
-        if !(failure.may_be_tried_again(request) && upload.rewind()) {
+        if !again {
             return leaving(failure, &upload);
         }
-        // That an idle connection has ended says nothing of the backend.
-        if !is_reused {
+        if !had_ended {
             wanted.tried.push(backend.id);
         }
         last = Some(failure);

@@ -10,7 +10,7 @@ use levity_wire::http1::{
     parse_response,
 };
 
-use super::ask::{Ask, Length};
+use super::ask::{Ask, Length, is_ours, is_same_variable};
 use super::codec::{Event, Unsayable};
 use super::head::Head;
 
@@ -29,6 +29,8 @@ pub struct Http {
     asked: Asked,
     /// The request's body is sent in chunks.
     chunks: bool,
+    /// Names that the route sets or removes, which must not come behind the body either.
+    withheld: Vec<String>,
     reading: Reading,
     /// The start of a head whose rest has not come.
     partial: Vec<u8>,
@@ -57,6 +59,7 @@ impl Default for Http {
                 upgrade: false,
             },
             chunks: false,
+            withheld: Vec::new(),
             reading: Reading::Done,
             partial: Vec::new(),
             head: ResponseHead::default(),
@@ -74,6 +77,12 @@ impl Http {
             upgrade: ask.upgrade.is_some(),
         };
         self.chunks = ask.length == Length::Unknown;
+        self.withheld.clear();
+        if self.chunks {
+            let rules = &ask.proxy.request_headers;
+            let set = rules.set.iter().map(|(name, _)| name);
+            self.withheld.extend(set.chain(&rules.remove).cloned());
+        }
         self.reading = Reading::Head;
         self.reusable = false;
         head(ask, out).map_err(|unwritable| Reject {
@@ -99,8 +108,12 @@ impl Http {
     /// See [`Codec::end_of_body`](super::codec::Codec::end_of_body).
     pub fn end_of_body(&mut self, trailers: &Trailers, out: &mut Vec<u8>) {
         if self.chunks {
-            write::last_chunk(out, trailers.fields())
-                .expect("what a parser took can be written again");
+            let withheld = |name: &[u8]| {
+                let mut ruled = self.withheld.iter();
+                is_ours(name) || ruled.any(|rule| is_same_variable(rule.as_bytes(), name))
+            };
+            let passed = trailers.fields().filter(|(name, _)| !withheld(name));
+            write::last_chunk(out, passed).expect("what a parser took can be written again");
         }
     }
 

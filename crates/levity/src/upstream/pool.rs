@@ -22,6 +22,7 @@ use super::connection::Connection;
 use super::failure::{Failure, Side};
 use super::sticky::Tie;
 use crate::config;
+use crate::config::upstream::Balance;
 use crate::diagnostics;
 use crate::stats::WorkerStats;
 use crate::stats::upstream::{BackendCells, UpstreamCells};
@@ -217,7 +218,10 @@ impl Pool {
                     let _ = one.answer.send(Err(none));
                 }
                 Ok(None) => {
-                    let others_may = !one.wanted.tried.is_empty() || one.wanted.tie != Tie::Free;
+                    let wanted = &one.wanted;
+                    let others_may = !wanted.tried.is_empty()
+                        || wanted.tie != Tie::Free
+                        || self.is_fixed(wanted);
                     passed_over.push(one);
                     if !others_may {
                         break;
@@ -244,8 +248,12 @@ impl Pool {
             if usable.is_empty() {
                 return Err(NoPlace::Exhausted);
             }
-            usable.retain(|&at| members[at].has_room(self.bounds.connections));
-            let Some(at) = self.choose(&members, &usable, wanted, now) else {
+            let has_room = |at: usize| members[at].has_room(self.bounds.connections);
+            if !self.is_fixed(wanted) {
+                usable.retain(|&at| has_room(at));
+            }
+            let chosen = self.choose(&members, &usable, wanted, now);
+            let Some(at) = chosen.filter(|&at| has_room(usable[at])) else {
                 return Ok(None);
             };
             let member = &members[usable[at]];
@@ -261,6 +269,15 @@ impl Pool {
                 connection,
             }));
         }
+    }
+
+    /// Whether a request has one backend where it belongs, and rather waits for that than goes to another.
+    fn is_fixed(&self, wanted: &Wanted) -> bool {
+        let is_by_order = matches!(
+            self.upstream.settings.balance,
+            Balance::Carp | Balance::Static
+        );
+        is_by_order || matches!(wanted.tie, Tie::Key(_))
     }
 
     /// Which of the members at these places gets the request.
@@ -449,6 +466,8 @@ impl Drop for Lease {
 /// The pools of a worker.
 pub struct Pools {
     pools: RefCell<Vec<Rc<Pool>>>,
+    /// Numbers of the upstreams that there are now.
+    current: RefCell<Vec<u32>>,
     workers: usize,
     stats: Arc<WorkerStats>,
 }
@@ -458,6 +477,7 @@ impl Pools {
     pub fn new(workers: usize, stats: Arc<WorkerStats>) -> Self {
         Self {
             pools: RefCell::default(),
+            current: RefCell::default(),
             workers,
             stats,
         }
@@ -473,17 +493,19 @@ impl Pools {
             return pool.clone();
         }
         let pool = Rc::new(Pool::new(upstream.clone(), self.workers, &self.stats));
-        pools.push(pool.clone());
+        // A request that began before a reload may still ask for the pool of what is gone since.
+        if self.current.borrow().contains(&upstream.number) {
+            pools.push(pool.clone());
+        }
         pool
     }
 
     /// Lets go of pools whose upstream is not among `upstreams`. Requests in hand keep theirs.
     pub fn retain(&self, upstreams: &[Arc<Upstream>]) {
-        let is_current = |pool: &Rc<Pool>| {
-            let mut numbers = upstreams.iter().map(|upstream| upstream.number);
-            numbers.any(|number| number == pool.upstream.number)
-        };
+        let numbers: Vec<_> = upstreams.iter().map(|upstream| upstream.number).collect();
+        let is_current = |pool: &Rc<Pool>| numbers.contains(&pool.upstream.number);
         self.pools.borrow_mut().retain(is_current);
+        *self.current.borrow_mut() = numbers;
         let names = upstreams.iter().map(|upstream| &upstream.settings.name);
         self.stats
             .upstreams

@@ -2,14 +2,15 @@
 //! the disk's threads.
 
 use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::{Context, Poll};
 
-use levity_disk::{Class, Completion, Done, Job, Op, OpenFile, Reply, Spool, Terms};
-use rustix::io::Errno;
-use tokio::sync::oneshot;
+use levity_disk::{Class, Done, Op, OpenFile, Spool, Terms};
 use tokio::time;
 
+use crate::trip;
 use crate::worker::Worker;
 
 /// Bytes that are read back at once.
@@ -31,7 +32,7 @@ pub struct Spooled {
 }
 
 /// Bytes on their way back.
-pub struct Reading(oneshot::Receiver<Completion>);
+pub struct Reading(Pin<Box<dyn Future<Output = io::Result<Vec<u8>>>>>);
 
 impl Spooled {
     /// An empty one.
@@ -73,67 +74,40 @@ impl Spooled {
     }
 
     /// Begins to read from `offset` on. Does not wait.
-    pub fn read(&self, worker: &Worker, offset: u64) -> Reading {
+    pub fn read(&self, worker: &Rc<Worker>, offset: u64) -> Reading {
         let left = usize::try_from(self.bytes - offset).unwrap_or(usize::MAX);
         let read = Op::Read {
             file: self.file.clone(),
             offset,
             len: left.min(READ_BYTES),
         };
-        Reading(submit(worker, read, Class::Next, self.terms))
+        let (worker, terms) = (worker.clone(), self.terms);
+        Reading(Box::pin(async move {
+            match make(&worker, read, Class::Next, terms).await? {
+                Done::Read(ready) if !ready.is_empty() => {
+                    let bytes = ready.into_bytes(worker.disk.budget())?;
+                    Ok(bytes.to_vec())
+                }
+                _ => Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }))
     }
 }
 
 impl Reading {
-    /// Adds what was read to `out` once it is here. The caller minds the time.
-    pub fn poll(
-        &mut self,
-        worker: &Worker,
-        context: &mut std::task::Context<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::task::Poll<io::Result<()>> {
-        let completion = std::task::ready!(std::pin::Pin::new(&mut self.0).poll(context));
-        std::task::Poll::Ready(match taken(completion)? {
-            Done::Read(ready) if !ready.is_empty() => {
-                let bytes = ready.into_bytes(worker.disk.budget())?;
-                out.extend_from_slice(&bytes);
-                Ok(())
-            }
-            _ => Err(io::ErrorKind::UnexpectedEof.into()),
-        })
+    /// Gives what was read once it is here.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
+        self.0.as_mut().poll(context)
     }
 }
 
+/// Waits for a place in the queue of the disk, too: a client is sending, or a backend is being sent to.
 async fn make(worker: &Worker, op: Op, class: Class, terms: Terms) -> io::Result<Done> {
-    let io_timeout: Duration = worker.service().config.limits.io_timeout;
-    let answer = time::timeout(io_timeout, submit(worker, op, class, terms)).await;
-    taken(answer.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?)
-}
-
-fn submit(worker: &Worker, op: Op, class: Class, terms: Terms) -> oneshot::Receiver<Completion> {
-    let (sender, receiver) = oneshot::channel();
-    worker.disk.submit(Job {
-        terms,
-        ..Job::new(op, class, Box::new(Answer(sender)))
-    });
-    receiver
-}
-
-fn taken(completion: Result<Completion, oneshot::error::RecvError>) -> io::Result<Done> {
-    completion
-        .map_err(|_| io::Error::from(Errno::CANCELED))?
-        .result
-}
-
-struct Answer(oneshot::Sender<Completion>);
-
-impl Reply for Answer {
-    fn wanted(&self) -> bool {
-        !self.0.is_closed()
-    }
-
-    fn send(self: Box<Self>, completion: Completion) {
-        // Nobody waits any more when the client has gone.
-        let _ = self.0.send(completion);
-    }
+    let io_timeout = worker.service().config.limits.io_timeout;
+    let made = time::timeout(
+        io_timeout,
+        trip::make_room_for(&worker.disk, op, class, terms),
+    )
+    .await;
+    made.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }

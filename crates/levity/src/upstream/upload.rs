@@ -170,9 +170,10 @@ impl Upload {
             Some(reading) => reading,
             none => none.insert(spooled.read(&conn.worker, self.read_bytes)),
         };
-        let read = ready!(reading.poll(&conn.worker, context, &mut self.kept));
+        let read = ready!(reading.poll(context));
         self.reading = None;
+        self.kept = read?;
         self.read_bytes += self.kept.len() as u64;
-        Poll::Ready(read)
+        Poll::Ready(Ok(()))
     }
 }

@@ -515,3 +515,36 @@ fn php_answers_head_and_complains() {
     let large = client.get("/answer.php?zeros=3000000");
     assert_eq!(large.body.len(), 3_000_000);
 }
+
+/// Who forgets to say what a script is still keeps the sources.
+#[test]
+fn php_is_no_file_where_a_site_has_an_application() {
+    let (backend, root) = (saying("Content-Type: text/plain\r\n\r\nran"), Tree::new());
+    for name in ["index.php", "admin/index.php", "a.PHP", "b.php.gz"] {
+        root.file(name, "source");
+    }
+    root.file("plain.txt", "text");
+    let files_first = started_in_front_of(
+        backend.address(),
+        "fastcgi",
+        &root,
+        "try = [\"file\", \"proxy\"]\nindex = [\"index.php\"]",
+    );
+    for path in [
+        "/",
+        "/index.php",
+        "/admin/",
+        "/a.PHP",
+        "/b.php.gz",
+        "/index.php/x",
+    ] {
+        assert_eq!(files_first.get(path).text(), "ran", "{path}");
+    }
+    assert_eq!(files_first.get("/plain.txt").text(), "text");
+    let site = "try = [\"file\"]\nindex = [\"index.php\"]\n[[site.route]]\npath = \"/run\"\ntry = [\"proxy\"]";
+    let one_route = started_in_front_of(backend.address(), "fastcgi", &root, site);
+    for path in ["/index.php", "/admin/index.php", "/a.PHP", "/b.php.gz"] {
+        one_route.get(path).assert_status(404);
+    }
+    assert_eq!(one_route.get("/run").text(), "ran");
+}

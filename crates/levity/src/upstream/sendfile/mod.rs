@@ -10,7 +10,6 @@ pub mod root;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,7 +18,6 @@ use levity_disk::{First, Kind, OpenFile};
 use levity_wire::http1::Method;
 use levity_wire::sendfile_header::{self, Wish};
 use levity_wire::{Reject, date, mime};
-use rustix::io::Errno;
 
 use self::receipt::Receipt;
 use self::root::{Beneath, SendfileRoot};
@@ -144,10 +142,11 @@ impl InPlace {
     /// wanted to have sent, and not an error.
     pub fn dress(self, response: &mut Response) {
         response.close |= self.request_unread;
-        self.promise_receipt(response, receipt::Of::Content);
         if response.status >= 400 {
+            self.promise_receipt(response, receipt::Of::Refusal);
             return;
         }
+        self.promise_receipt(response, receipt::Of::Content);
         let fields = self.own_fields();
         for name in fields.names() {
             response.fields.remove(&name);
@@ -183,6 +182,9 @@ impl InPlace {
         trips: &mut Trips<'_>,
     ) -> Response {
         trips.are_for(files);
+        if !files.shows(files.beneath(path)) {
+            return self.refuse(404, "names with a leading dot and scripts are not sent");
+        }
         let beneath = Beneath {
             root: files.root.clone(),
             path: files.beneath(path).to_vec(),
@@ -278,14 +280,14 @@ impl InPlace {
         trips: &mut Trips<'_>,
     ) -> Result<Found, Response> {
         let is_temporary = self.wished.wish == Wish::TemporaryFile;
-        let mut absent = io::Error::from(Errno::NOENT);
+        let mut absent = String::new();
         for beneath in candidates {
             match beneath.open(wants_body, is_temporary, trips).await {
                 Ok(opened) if opened.file.meta().kind == Kind::Regular => {
                     return Ok(Found { beneath, opened });
                 }
                 Ok(_) => return Err(self.refuse(502, "it is no regular file")),
-                Err(error) if root::is_absent(&error) => absent = error,
+                Err(error) if root::is_absent(&error) => absent = beneath.explain(&error),
                 Err(error) => {
                     let busy = respond::error::of_io(&error).status == 503;
                     let reason = beneath.explain(&error);

@@ -73,7 +73,7 @@ impl Beneath {
         let root = self.root.path().display();
         match levity_disk::open::left_root(error) {
             true => format!("a symbolic link leaves {root}"),
-            false => format!("beneath {root}: {error}"),
+            false => format!("{root}/{}: {error}", self.path.escape_ascii()),
         }
     }
 

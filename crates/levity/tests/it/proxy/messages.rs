@@ -2,7 +2,7 @@
 
 use super::tell_target;
 use crate::support::scripted::Scripted;
-use crate::support::{Client, Cut, Launch, Server, Tree, head};
+use crate::support::{Client, Cut, Launch, Server, Tree, head, in_front_of, started_in_front_of};
 
 /// In front of a backend that gives these bytes for an answer to everything, and then closes.
 fn answering(answer: &'static str) -> (Scripted, Server) {
@@ -375,4 +375,46 @@ fn backends_on_unix_sockets_are_asked_too() {
         assert_eq!(client.get(path).text(), path);
     }
     assert_eq!(backend.connections(), 1);
+}
+
+/// As a `location` with a `root` elsewhere: who names a folder wants its files.
+#[test]
+fn a_route_with_a_folder_of_its_own_is_files_alone() {
+    let backend =
+        Scripted::tcp(
+            |conn| while conn.read_request().is_some() && conn.answer("200 OK", "app") {},
+        );
+    let folder = Tree::new();
+    folder.file("a.txt", "file");
+    let site = format!(
+        "[[site.route]]\npath = \"/static/*\"\nstrip_prefix = \"/static\"\nroot = \"{}\"",
+        folder.path().display()
+    );
+    let server = started_in_front_of(backend.address(), "http", &Tree::new(), &site);
+    assert_eq!(server.get("/static/a.txt").text(), "file");
+    server.get("/static/b.txt").assert_status(404);
+    assert_eq!(server.get("/a.txt").text(), "app");
+}
+
+/// Somebody may still be at work on a request that took too long.
+#[test]
+fn a_request_that_timed_out_is_not_repeated() {
+    let slow = || {
+        Scripted::tcp(|conn| {
+            conn.read_request();
+            conn.stall();
+        })
+    };
+    let (first, second) = (slow(), slow());
+    let to = [first.address(), second.address()];
+    let patience = "first_byte_timeout = \"100ms\"";
+    let server = in_front_of(&to, "http", patience, &Tree::new(), "").start();
+    for method in ["GET", "PUT", "DELETE"] {
+        let answer = server.client().request(method, "/", &[]);
+        answer.assert_status(504);
+    }
+    let asked = first.requests().len() + second.requests().len();
+    assert_eq!(asked, 3);
+    first.release();
+    second.release();
 }
