@@ -1,5 +1,9 @@
 //! Requests and answers: methods, targets, and where a message ends.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+
 use super::tell_target;
 use crate::support::scripted::Scripted;
 use crate::support::{Client, Cut, Launch, Server, Tree, head, in_front_of, started_in_front_of};
@@ -417,4 +421,60 @@ fn a_request_that_timed_out_is_not_repeated() {
     assert_eq!(asked, 3);
     first.release();
     second.release();
+}
+
+/// A backend that merges trailers into its fields must not find there what it may not find among them.
+#[test]
+fn trailers_of_a_request_pass_the_rules_of_its_fields() {
+    let backend =
+        Scripted::tcp(|conn| while conn.read_request().is_some() && conn.answer("200 OK", "") {});
+    let rules = "[[site.route]]\npath = \"/*\"\n[site.route.request_headers]\nremove = [\"X-Role\"]\nset = { X-Set = \"ours\" }";
+    let server = in_front_of(&[backend.address()], "http", "", &Tree::new(), rules).start();
+    let mut client = server.client();
+    client.send(head("POST", "/", &[("Transfer-Encoding", "chunked")]));
+    let names = [
+        "X-Sendfile-Type",
+        "X_Accel_Mapping",
+        "X_Forwarded_For",
+        "x-role",
+        "X-Set",
+        "X-Fine",
+    ];
+    let trailers: String = names
+        .iter()
+        .map(|name| format!("{name}: theirs\r\n"))
+        .collect();
+    client.send(format!("1\r\na\r\n0\r\n{trailers}\r\n"));
+    client.receive().assert_status(200);
+    let passed = backend.request().trailers;
+    assert_eq!(passed, [("X-Fine".to_owned(), b"theirs".to_vec())]);
+}
+
+/// Some clients read no answer before they have sent all of their request.
+#[test]
+fn an_upload_goes_on_while_the_answer_waits_for_its_client() {
+    const BYTES: usize = 24 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("an address").to_string();
+    let backend = thread::spawn(move || {
+        let (mut upload, _) = listener.accept().expect("accept");
+        let mut answer = upload.try_clone().expect("clone");
+        let answering = thread::spawn(move || {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\n\r\n");
+            answer.write_all(head.as_bytes()).expect("write");
+            answer.write_all(&vec![b'a'; BYTES]).expect("write");
+        });
+        let (mut piece, mut bytes) = (vec![0; 64 << 10], 0);
+        while bytes < BYTES {
+            bytes += upload.read(&mut piece).expect("read");
+        }
+        answering.join().expect("it has answered");
+    });
+    let big = "body_bytes = \"64MiB\"";
+    let server = in_front_of(&[&address], "http", "", &Tree::new(), big).start();
+    let mut client = server.client();
+    client.send(head("POST", "/", &[("Content-Length", &BYTES.to_string())]));
+    client.send(vec![b'b'; BYTES]);
+    assert_eq!(client.receive().body.len(), BYTES);
+    backend.join().expect("it is done");
 }

@@ -673,3 +673,49 @@ fn backends_may_have_names() {
     let server = Launch::proxy(&to, "resolve_interval = \"1s\"").start();
     assert_eq!(server.get("/x").text(), "/x");
 }
+
+/// A request that belongs to one backend rather waits than goes to another.
+#[test]
+fn who_belongs_to_a_backend_waits_for_it() {
+    let (first, second) = (Scripted::tcp(stalling), Scripted::tcp(stalling));
+    let to = [first.address(), second.address()].join(",");
+    let keys = "sticky = \"header:x-user\"\nconnections = 1";
+    let server = Launch::proxy(&to, keys).workers(1).start();
+    let user = [("X-User", "one")];
+    let mut clients: Vec<_> = (0..3).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.send(head("GET", "/wait", &user));
+    }
+    wait_until("one is there", || {
+        first.requests().len() + second.requests().len() == 1
+    });
+    let (owner, other) = match first.requests().is_empty() {
+        true => (&second, &first),
+        false => (&first, &second),
+    };
+    owner.release();
+    for client in &mut clients {
+        client.receive().assert_status(200);
+    }
+    assert_eq!((owner.requests().len(), other.requests().len()), (3, 0));
+    other.release();
+}
+
+/// A kept connection that is sick is a sick backend's: only one that had just ended says nothing.
+#[test]
+fn a_backend_that_hangs_on_a_kept_connection_is_left_alone() {
+    let sick = Scripted::tcp(stalling);
+    let well =
+        Scripted::tcp(
+            |conn| while conn.read_request().is_some() && conn.answer("200 OK", "well") {},
+        );
+    let keys = "balance = \"static\"\nfirst_byte_timeout = \"200ms\"";
+    let to = [sick.address(), well.address()].join(",");
+    let server = Launch::proxy(&to, keys).workers(1).start();
+    let mut client = server.client();
+    client.get("/now").assert_status(200);
+    client.get("/hang").assert_status(504);
+    server.says("is left alone");
+    assert_eq!(client.get("/").text(), "well");
+    sick.release();
+}
