@@ -176,15 +176,15 @@ async fn ask(
             let reason = format_args!("{}", failure.reason);
             proxy.upstream.failed(&backend, Instant::now(), reason);
         }
-        let is_last = tries == settings.retries;
+        if !had_ended {
+            wanted.tried.push(backend.id);
+        }
+        let is_last = tries == settings.retries || !pool.has_left(&wanted);
         let again = !is_last && failure.may_be_tried_again(request) && upload.rewind();
         failure.tried_again = again;
         conn.met(|visit| visit.attempt_failed(&failure));
         if !again {
             return leaving(failure, &upload);
-        }
-        if !had_ended {
-            wanted.tried.push(backend.id);
         }
         last = Some(failure);
     }

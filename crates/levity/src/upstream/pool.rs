@@ -183,6 +183,14 @@ impl Pool {
         }
     }
 
+    /// Whether there is a backend that a request has not been tried at.
+    pub fn has_left(&self, wanted: &Wanted) -> bool {
+        let is_left = |member: &Rc<Member>| {
+            !member.backend.drain && !wanted.tried.contains(&member.backend.id)
+        };
+        self.members.borrow().iter().any(is_left)
+    }
+
     /// Joins those who wait.
     fn wait(&self, wanted: &Wanted) -> Result<oneshot::Receiver<Result<Lease, NoPlace>>, NoPlace> {
         let mut waiting = self.waiting.borrow_mut();

@@ -132,20 +132,29 @@ fn forwarded_is_read_with_the_scheme_of_its_element() {
 
 #[test]
 fn which_of_two_lists_is_believed() {
-    // The first is written by the proxy, which has seen 192.0.2.1; the other may come from anybody.
-    for (forwarded, usual, client) in [
-        (
-            "for=192.0.2.9, for=10.0.0.2",
-            "192.0.2.1, 10.0.0.2",
-            "192.0.2.9",
-        ),
-        ("for=192.0.2.66", "192.0.2.1", "192.0.2.1"),
-        ("for=192.0.2.66, for=192.0.2.1", "192.0.2.1", "192.0.2.1"),
-        ("for=unknown", "192.0.2.1", "192.0.2.1"),
+    // The proxy has seen 192.0.2.1 and says so; what it passes on unread may come from anybody.
+    for forwarded in [
+        "for=192.0.2.9, for=10.0.0.2",
+        "for=192.0.2.66, for=192.0.2.1",
+        "for=192.0.2.1;proto=https;host=evil",
+        "for=unknown",
     ] {
-        let fields = [("Forwarded", forwarded), ("X-Forwarded-For", usual)];
-        let (_, line) = told(TRUSTING, "", &fields);
-        assert_eq!(line["peer"], client, "{forwarded} {usual}");
+        let fields = [
+            ("Forwarded", forwarded),
+            ("X-Forwarded-For", "192.0.2.1, 10.0.0.2"),
+        ];
+        let (request, line) = told(TRUSTING, "", &fields);
+        assert_eq!(line["peer"], "192.0.2.1", "{forwarded}");
+        assert_eq!(
+            request.field("x-forwarded-proto"),
+            Some("http"),
+            "{forwarded}"
+        );
+        let passed = request.field("forwarded").expect("a list");
+        assert!(
+            passed.starts_with("for=192.0.2.1, for=10.0.0.2, "),
+            "{passed}"
+        );
     }
 }
 
