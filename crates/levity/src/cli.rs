@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use serde_json::json;
 
-use crate::address::Address;
+use crate::address::{Address, AddressError};
 use crate::config::{self, Config, Errors, Listen, PlaceDisk, Site, Symlinks, keys};
 use crate::timing;
 use crate::top;
@@ -136,7 +136,7 @@ enum Command {
     /// Show what a running server does, each second; q or Ctrl-C ends it
     Top {
         /// Its admin listener: ADDRESS:PORT or unix:PATH [default: 127.0.0.1:9180]
-        #[arg(value_name = "ADDR")]
+        #[arg(value_name = "ADDR", value_parser = admin_address)]
         address: Option<Address>,
         /// Take the address from this configuration file
         #[arg(
@@ -417,6 +417,14 @@ fn check(file: &Path, json: bool, streams: &mut Streams<'_>) -> u8 {
         Err(errors) => streams.err(&errors.render(streams.colour)),
     }
     status
+}
+
+/// An address, also as the URL by which a server tells of its admin listener.
+fn admin_address(text: &str) -> Result<Address, AddressError> {
+    match text.strip_prefix("http://") {
+        Some(rest) => rest.strip_suffix('/').unwrap_or(rest).parse(),
+        None => text.parse(),
+    }
 }
 
 fn top(
@@ -737,6 +745,8 @@ mod tests {
             (&["top", "--once"], "127.0.0.1:9180", true),
             (&["top", "[::1]:7"], "[::1]:7", false),
             (&["top", "unix:x"], "unix:x", false),
+            (&["top", "http://127.0.0.1:7/"], "127.0.0.1:7", false),
+            (&["top", "http://[::1]:7"], "[::1]:7", false),
             (&["top", "-c", &file], &beside, false),
         ] {
             let address = address.parse().unwrap();
@@ -755,6 +765,7 @@ mod tests {
         levity(&["top", "-c", &file]).exits(EXIT_CONFIG);
         levity(&["top", "-c", &file, "unix:x"]).exits(EXIT_USAGE);
         levity(&["top", "example.org:9180"]).exits(EXIT_USAGE);
+        levity(&["top", "http://127.0.0.1:7/x"]).exits(EXIT_USAGE);
     }
 
     #[test]

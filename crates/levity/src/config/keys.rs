@@ -79,6 +79,26 @@ pub struct Bounds {
     pub max: &'static str,
 }
 
+/// Keys of other servers whose values are of another form or meaning than those of ours, with our key
+/// and what to do.
+const FOREIGN: &[(&str, &str, &str)] = &[
+    (
+        "proxy_pass",
+        "proxy",
+        "`proxy` takes the name of an `[[upstream]]`, whose `to` has the address",
+    ),
+    (
+        "fastcgi_pass",
+        "proxy",
+        "`proxy` takes the name of an `[[upstream]]` with `protocol = \"fastcgi\"`, whose `to` has the address",
+    ),
+    (
+        "client_max_body_size",
+        "body_bytes",
+        "`body_bytes`, a size such as \"100MiB\"; 0 takes no body at all",
+    ),
+];
+
 pub(super) const fn bounds(min: &'static str, max: &'static str) -> Bounds {
     Bounds { min, max }
 }
@@ -307,8 +327,8 @@ pub const TABLES: &[Table] = &[
                 "root",
                 PATH,
                 None,
-                "The folder that is served, and nothing outside of it unless `symlinks` says so. Required where there is \
-                 no `proxy`.",
+                "The folder that is served, and nothing outside of it unless `symlinks` says so. Names with a leading dot \
+                 are not served, but for `.well-known`. Required where there is no `proxy`.",
             ),
             upstream::PROXY,
             upstream::TRY,
@@ -338,14 +358,16 @@ pub const TABLES: &[Table] = &[
                 "path",
                 Kind::Text("a path such as `/a` or `/a/*`"),
                 None,
-                "`/a` is that path alone, `/a/*` every path that starts with `/a/`. Compared with the decoded path. \
-                 Required.",
+                "`/a` is that path alone and `/a/` is that path alone; `/a/*` is `/a/` and everything beneath it, but not \
+                 `/a`. `/*` is the whole site: the last route, if others are to match before it. Compared with the decoded \
+                 path. Required.",
             ),
             key(
                 "root",
                 PATH,
                 None,
-                "Another folder for this route. A `proxy` of the site still answers first: `try = [\"file\"]` has files only.",
+                "Another folder for this route. With neither `proxy` nor `try` beside it the route has files only, whatever \
+                 the site says.",
             ),
             upstream::PROXY,
             upstream::TRY,
@@ -356,8 +378,8 @@ pub const TABLES: &[Table] = &[
                 "internal",
                 Kind::Boolean,
                 Some("false"),
-                "Whether clients get 404 here: only what an upstream's answer names comes from it. With a `root` and neither \
-                 `proxy` nor `try` of its own it has files only.",
+                "Whether clients get 404 here: only what an upstream's answer names comes from it. With neither `proxy` nor `try` of \
+                 its own it has files only, where it or the site has a `root`.",
             ),
             key(
                 "strip_prefix",
@@ -564,6 +586,13 @@ impl Table {
         self.keys.iter().find(called)
     }
 
+    /// Our key for what other servers call `name`, where one cannot stand for the other, and what to do.
+    pub(super) fn foreign(&self, name: &str) -> Option<(&'static str, &'static str)> {
+        let (_, ours, help) = FOREIGN.iter().find(|(theirs, ..)| *theirs == name)?;
+        let is_here = self.keys.iter().any(|key| key.name == *ours);
+        is_here.then_some((*ours, *help))
+    }
+
     pub(super) fn key(&self, name: &str) -> &'static Key {
         self.keys
             .iter()
@@ -658,8 +687,12 @@ pub(crate) fn nearest<'a>(
         .into_iter()
         .map(|candidate| (distance(word, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3))
-        // `rout` is as far from `root` as from `route`.
-        .min_by_key(|(distance, candidate)| (*distance, Reverse(shared_start(word, candidate))))
+        // `rout` is as far from `root` as from `route`. The first letter is seldom the wrong one: `fcgi`
+        // is `fastcgi` rather than `scgi`.
+        .min_by_key(|(distance, candidate)| {
+            let shared = shared_start(word, candidate);
+            (distance + 2 * usize::from(shared == 0), Reverse(shared))
+        })
         .map(|(_, candidate)| candidate)
 }
 
@@ -716,6 +749,7 @@ mod tests {
             Some("io_uring")
         );
         assert_eq!(nearest("rout", ["root", "route"]), Some("route"));
+        assert_eq!(nearest("fcgi", ["scgi", "fastcgi"]), Some("fastcgi"));
         assert_eq!(nearest("proxy", ["root", "path"]), None);
         assert_eq!(nearest(&"x".repeat(1000), ["root"]), None);
     }

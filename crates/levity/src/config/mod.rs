@@ -400,6 +400,7 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     let root = Fields::root(&reader, document.get_ref());
     let upstreams = Upstreams::read(&root);
     let sites = site::sites(&root, &upstreams);
+    upstreams.note_unused(&reader);
     let mut config = Config {
         sites,
         upstreams: upstreams.into_list(),

@@ -54,7 +54,10 @@ impl Pattern {
 }
 
 fn refusal(plain: &str) -> Option<String> {
-    let reason = if !plain.starts_with('/') {
+    let reason = if plain.starts_with("*.") || plain.contains("/*.") {
+        "a star stands alone at the end, as in `/static/*`; which files are scripts, `script_suffix = \".php\"` of a site \
+         says"
+    } else if !plain.starts_with('/') {
         "a path starts with `/`"
     } else if plain.contains('*') {
         "a star stands alone at the end, as in `/static/*`"

@@ -4,6 +4,8 @@ use super::keys;
 use super::reader::{Fields, Text};
 use super::upstream::{Protocol, Proxying, Try, Upstreams};
 
+const PROXY_HELP: &str = "add proxy = \"NAME\", the name of an [[upstream]]";
+
 /// What a site or route has, of its own or from above.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Reach {
@@ -13,6 +15,10 @@ pub(super) struct Reach {
     pub(super) is_files_only: bool,
     /// What the upstream speaks; `None` without one, and when that is wrong.
     protocol: Option<Protocol>,
+    /// `try` has files, then the upstream.
+    is_file_first: bool,
+    /// What scripts are is said.
+    has_scripts: bool,
 }
 
 /// Reads the keys of one table; `above` is the reach of the site around a route.
@@ -20,7 +26,7 @@ pub(super) fn read(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> 
     let proxy = fields.text("proxy");
     let known = proxy
         .as_ref()
-        .and_then(|name| upstreams.find(fields.reader, name));
+        .and_then(|name| upstreams.find(fields.reader, name, "proxy"));
     let own = fields.has("proxy");
     let mut reach = Reach {
         is_files_only: above.is_files_only,
@@ -30,10 +36,16 @@ pub(super) fn read(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> 
             Some(known) => known.protocol,
             None => above.protocol.filter(|_| !own),
         },
+        is_file_first: above.is_file_first,
+        has_scripts: above.has_scripts || fields.has("script_suffix") || fields.has("script_index"),
     };
     let tries = tries(fields, reach);
     if let Some(tries) = tries.as_ref().filter(|tries| !tries.is_empty()) {
         reach.is_files_only = !tries.contains(&Try::Proxy);
+        reach.is_file_first = tries.as_slice() == [Try::File, Try::Proxy];
+    }
+    if own || tries.is_some() {
+        note_unsent_scripts(fields, reach);
     }
     let proxying = Proxying {
         proxy: proxy.map(|name| name.text.to_owned()),
@@ -67,13 +79,29 @@ fn tries(fields: &Fields<'_>, reach: Reach) -> Option<Vec<Try>> {
         };
         if tries.contains(&one) {
             refuse(format!("`{text}` is given twice"), None);
+        } else if one == Try::File && tries.contains(&Try::Proxy) {
+            refuse("`file` can only stand before `proxy`".to_owned(), None);
         } else if !reached {
-            let key = if one == Try::File { "root" } else { "proxy" };
-            refuse(format!("`{text}` needs a `{key}`, and there is none"), None);
+            let (key, help) = match one {
+                Try::File => ("root", None),
+                Try::Proxy => ("proxy", Some(PROXY_HELP.to_owned())),
+            };
+            refuse(format!("`{text}` needs a `{key}`, and there is none"), help);
         }
         tries.push(one);
     }
     Some(tries)
+}
+
+/// Where PHP is behind files and nothing says which of them are scripts.
+fn note_unsent_scripts(fields: &Fields<'_>, reach: Reach) {
+    let is_fastcgi = reach.protocol == Some(Protocol::Fastcgi);
+    if is_fastcgi && reach.is_file_first && reach.has_root && !reach.has_scripts {
+        let at = if fields.has("try") { "try" } else { "proxy" };
+        let note = "`.php` files are left to the application and never sent; `script_suffix = \".php\"` has scripts found \
+                    beneath the `root`";
+        fields.reader.note(&fields.span_of(at), note.to_owned());
+    }
 }
 
 fn script_suffix(fields: &Fields<'_>, reach: Reach) -> Option<String> {

@@ -23,8 +23,8 @@ pub(super) struct Reader<'t> {
     /// Lines with a syntax error: what else is found there is only its echo.
     broken: BTreeSet<usize>,
     problems: RefCell<Vec<Problem>>,
-    /// What is no mistake but worth a line.
-    notes: RefCell<Vec<String>>,
+    /// What is no mistake but worth a line, with the line that it is about.
+    notes: RefCell<Vec<(usize, String)>>,
 }
 
 impl<'t> Reader<'t> {
@@ -58,7 +58,14 @@ impl<'t> Reader<'t> {
 
     /// The notes in the order of the file.
     pub(super) fn take_notes(&self) -> Vec<String> {
-        self.notes.take()
+        let mut notes = self.notes.take();
+        notes.sort_by_key(|(line, _)| *line);
+        let shown = |(line, message)| format!("line {line}: {message}");
+        notes.into_iter().map(shown).collect()
+    }
+
+    pub(super) fn note(&self, span: &Range<usize>, message: String) {
+        self.notes.borrow_mut().push((self.line(span), message));
     }
 
     /// The problems in the order of the file.
@@ -186,36 +193,45 @@ impl<'r> Fields<'r> {
             let message = format!("`{name}` is `{}`, which is given too", key.name);
             self.reader.report(span, message, None);
         } else {
-            let line = self.reader.line(span);
             let remark = key.also.iter().find(|(also, _)| *also == name);
             let remark = remark.map_or("", |(_, remark)| *remark);
-            let note = format!(
-                "line {line}: `{name}` is called `{}` here{remark}",
-                key.name
-            );
-            self.reader.notes.borrow_mut().push(note);
+            let note = format!("`{name}` is called `{}` here{remark}", key.name);
+            self.reader.note(span, note);
         }
     }
 
     fn unknown(&self, name: &str, span: &Range<usize>) {
-        let help = match keys::nearest(name, self.table.names()) {
-            Some(nearest) => format!("did you mean `{nearest}`?"),
-            None => elsewhere(name)
-                .unwrap_or_else(|| format!("known here: {}", listed(self.table.names()))),
+        let nearest = || {
+            let nearest = keys::nearest(name, self.table.names())?;
+            Some(format!("did you mean `{nearest}`?"))
         };
+        let help = self
+            .table
+            .foreign(name)
+            .map(|(_, help)| help.to_owned())
+            .or_else(|| of_routes(self.table, name))
+            .or_else(nearest)
+            .or_else(|| elsewhere(name))
+            .unwrap_or_else(|| format!("known here: {}", listed(self.table.names())));
         self.reader
             .report(span, format!("unknown key `{name}`"), Some(help));
     }
 
-    /// Whether an unknown key, which has been reported, looks like `name`.
+    /// Whether an unknown key, which has been reported, looks like `name` or is another server's for it.
     pub(super) fn has_misspelt(&self, name: &str) -> bool {
         let unknown = |given: &str| !self.table.names().any(|known| known == given);
+        let foreign = |given: &str| {
+            self.table
+                .foreign(given)
+                .is_some_and(|(ours, _)| ours == name)
+        };
         self.entries
             .into_iter()
             .flat_map(|entries| entries.keys())
             .any(|key| {
-                unknown(key.as_ref())
-                    && keys::nearest(key.as_ref(), self.table.names()) == Some(name)
+                let key = key.as_ref();
+                let nearest = || keys::nearest(key, self.table.names());
+                unknown(key) && (foreign(key) || nearest() == Some(name))
             })
     }
 
@@ -659,6 +675,20 @@ fn is_directory(path: &Path) -> Result<(), String> {
         }
         Err(error) => Err(format!("cannot be looked at: {error}")),
     }
+}
+
+/// What to do about a table of routes that stands in a site.
+fn of_routes(table: &Table, name: &str) -> Option<String> {
+    let is_of_routes = || {
+        Table::find("site.route")
+            .children()
+            .any(|child| child == name)
+    };
+    (table.path == "site" && is_of_routes()).then(|| {
+        format!(
+            "`{name}` belongs to `[[site.route]]`; for a whole site add a route with path `/*`, last"
+        )
+    })
 }
 
 /// Where a key that is unknown here belongs, if another table has it or one like it.

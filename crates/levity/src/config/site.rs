@@ -268,7 +268,13 @@ fn pattern(fields: &Fields<'_>) -> Option<Pattern> {
             Some(help),
         )
     };
-    Pattern::parse(text).map_err(refuse).ok()
+    let path = Pattern::parse(text).map_err(refuse).ok()?;
+    // `/` is as often meant as it stands.
+    if matches!(path, Pattern::Exact(_)) && text.ends_with('/') && text != "/" {
+        let note = format!("`{text}` is that path alone; everything beneath it is `{text}*`");
+        fields.reader.note(&span, note);
+    }
+    Some(path)
 }
 
 fn strip_prefix(fields: &Fields<'_>, path: Option<&Pattern>) -> Option<String> {

@@ -131,7 +131,12 @@ fn defaults_in_the_table_are_those_of_the_code() {
             given += &format!("{}\n{required}\n{}\n", table.heading(), lines.join("\n"));
         }
     }
-    assert_eq!(parse(&given).unwrap(), parse(&bare).unwrap(), "{given}");
+    // Notes name lines, which differ.
+    let parsed = |text: &str| Config {
+        notes: Vec::new(),
+        ..parse(text).unwrap()
+    };
+    assert_eq!(parsed(&given), parsed(&bare), "{given}");
 }
 
 /// The lines without which a table is incomplete.
@@ -334,16 +339,12 @@ fn names_of_other_servers_are_taken_with_a_note() {
     assert_eq!(disk.engine, "sendfile");
     assert_eq!((disk.threads, disk.stat_threads), (Some(50), Some(2)));
     assert_eq!(disk.direct, Direct::Always);
-    let line = config
-        .notes
-        .iter()
-        .position(|note| note.contains("`max-read-threads` is called `threads`"));
-    assert_eq!(
-        (line, config.notes.len()),
-        (Some(1), 3),
-        "{:?}",
-        config.notes
+    let notes = &config.notes;
+    assert!(
+        notes[0].contains("`max-read-threads` is called `threads`"),
+        "{notes:?}"
     );
+    assert_eq!(notes.len(), 3, "{notes:?}");
     assert!(Config::default().notes.is_empty());
 }
 

@@ -96,6 +96,17 @@ fn upstreams_that_are_not_there() {
         "[[site]]\nproxy = \"a\"",
         &["2:9 no upstream has the name `a` [add `[[upstream]]` with that `name`]"],
     );
+    for address in [
+        "http://127.0.0.1:3001",
+        "127.0.0.1:3001",
+        "unix:/run/a.sock",
+        "app/",
+    ] {
+        let told = format!(
+            "9:9 no upstream has the name `{address}` [`proxy` takes the name of an `[[upstream]]`; put the address into its `to`]"
+        );
+        assert_told_of_site(&format!("proxy = \"{address}\""), &[&told]);
+    }
     // It may be the one whose name is wrong.
     assert_told(
         "[[site]]\nproxy = \"a\"\n[[upstream]]\nto = [\"a:1\"]",
@@ -111,7 +122,13 @@ fn upstreams_that_are_not_there() {
 fn what_is_tried() {
     assert_told_of_site(
         "root = \"/\"\ntry = [\"proxy\"]",
-        &["10:8 `proxy` needs a `proxy`, and there is none"],
+        &[
+            "10:8 `proxy` needs a `proxy`, and there is none [add proxy = \"NAME\", the name of an [[upstream]]]",
+        ],
+    );
+    assert_told_of_site(
+        "proxy = \"app\"\nroot = \"/\"\ntry = [\"proxy\", \"file\"]",
+        &["11:17 `file` can only stand before `proxy`"],
     );
     assert_told_of_site(
         "proxy = \"app\"\ntry = [\"file\", \"proxy\"]\n[[site.route]]\npath = \"/a\"\nroot = \"/\"\ntry = [\"file\"]",
@@ -174,6 +191,90 @@ fn scripts() {
         &format!("root = \"/\"\nproxy = \"other\"\n{suffix}"),
         &["10:9 no upstream has the name `other` [known: `app`, `php`]"],
     );
+}
+
+/// The site of a PHP whose scripts nothing names: the note of each text, by line.
+#[test]
+fn php_without_scripts() {
+    let notes = |lines: &str| {
+        let notes = parse(&site_text(lines)).unwrap().notes;
+        notes
+            .into_iter()
+            .filter(|note| !note.contains("nobody uses"))
+            .collect::<Vec<_>>()
+    };
+    let note = |line: usize| {
+        format!(
+            "line {line}: `.php` files are left to the application and never sent; `script_suffix = \".php\"` has scripts found \
+             beneath the `root`"
+        )
+    };
+    let both = "root = \"/\"\nproxy = \"php\"\ntry = [\"file\", \"proxy\"]\n";
+    let route = "[[site.route]]\npath = \"/a/*\"\n";
+    assert_eq!(notes(both), [note(11)]);
+    // A route that changes nothing of it says nothing of it.
+    assert_eq!(notes(&format!("{both}{route}root = \"/\"")), [note(11)]);
+    for scripts in ["script_suffix = \".php\"", "script_index = \"index.php\""] {
+        assert!(notes(&format!("{both}{scripts}\n{route}{}", &both[11..])).is_empty());
+    }
+    for quiet in [
+        "root = \"/\"\nproxy = \"php\"",
+        "root = \"/\"\nproxy = \"php\"\ntry = [\"file\"]",
+        "root = \"/\"\nproxy = \"app\"\ntry = [\"file\", \"proxy\"]",
+    ] {
+        assert!(notes(quiet).is_empty(), "{quiet}");
+    }
+    // The route alone has both.
+    let of_route = format!("root = \"/\"\nproxy = \"app\"\n{route}{}", &both[11..]);
+    assert_eq!(notes(&of_route), [note(14)]);
+    let of_site =
+        format!("root = \"/\"\ntry = [\"file\"]\n{route}proxy = \"php\"\ntry = [\"proxy\"]");
+    assert!(notes(&of_site).is_empty());
+}
+
+#[test]
+fn routes_that_end_with_a_slash() {
+    let text = site_text(
+        "proxy = \"php\"\n[[site.route]]\npath = \"/static/\"\nproxy = \"app\"\n[[site.route]]\npath = \"/\"\n\
+         [[site.route]]\npath = \"/a/*\"\n[[site.route]]\npath = \"/b\"",
+    );
+    let note = "line 11: `/static/` is that path alone; everything beneath it is `/static/*`";
+    assert_eq!(parse(&text).unwrap().notes, [note]);
+}
+
+#[test]
+fn keys_of_other_servers_and_of_routes() {
+    let pass = "`proxy` takes the name of an `[[upstream]]`, whose `to` has the address";
+    let size = "`body_bytes`, a size such as \"100MiB\"; 0 takes no body at all";
+    let told = [
+        format!("9:1 unknown key `proxy_pass` [{pass}]"),
+        format!("10:1 unknown key `client_max_body_size` [{size}]"),
+    ];
+    let lines = "proxy_pass = \"http://a:1\"\nclient_max_body_size = \"10m\"";
+    assert_told_of_site(lines, &told.each_ref().map(String::as_str));
+    assert_told_of_site(
+        "root = \"/\"\n[[site.route]]\npath = \"/\"\nproxy_pass = \"a\"\nfastcgi_pass = \"a\"\nclient_max_body_size = 0",
+        &[
+            &format!("12:1 unknown key `proxy_pass` [{pass}]"),
+            "13:1 unknown key `fastcgi_pass` [`proxy` takes the name of an `[[upstream]]` with `protocol = \"fastcgi\"`, whose `to` has the address]",
+            &format!("14:1 unknown key `client_max_body_size` [{size}]"),
+        ],
+    );
+    for table in ["headers", "request_headers", "rewrite"] {
+        let told = format!(
+            "10:1 unknown key `{table}` [`{table}` belongs to `[[site.route]]`; for a whole site add a route with path `/*`, last]"
+        );
+        assert_told_of_site(&format!("root = \"/\"\n{table} = {{}}"), &[&told]);
+    }
+    for path in ["*.php", "/*.php", "/a/*.php"] {
+        let told = format!(
+            "11:8 `{path}` is not the path of a route [a star stands alone at the end, as in `/static/*`; which files are scripts, `script_suffix = \".php\"` of a site says]"
+        );
+        assert_told_of_site(
+            &format!("root = \"/\"\n[[site.route]]\npath = \"{path}\""),
+            &[&told],
+        );
+    }
 }
 
 #[test]

@@ -242,6 +242,10 @@ fn wrong_words_of_an_upstream() {
             "8:18 `v3` is no value of `proxy_protocol` [did you mean \"v1\"?]",
         ],
     );
+    assert_told_of(
+        "protocol = \"fcgi\"",
+        &["4:12 `fcgi` is no value of `protocol` [did you mean \"fastcgi\"?]"],
+    );
     for sticky in ["cookie:", "cookie:a b", "header:a=b", "ip:", "Cookie:a"] {
         let told =
             format!("4:10 `{sticky}` is no value of `sticky` [\"cookie:NAME\" or \"header:NAME\"]");
@@ -382,7 +386,26 @@ fn names_of_other_servers_for_keys_of_upstreams() {
         (upstream.fail_after, upstream.fail_for),
         (3, Duration::from_secs(60))
     );
-    assert_eq!(config.notes.len(), 6, "{:?}", config.notes);
+    let note = "line 1: nobody uses the upstream `a`".to_owned();
+    assert_eq!((config.notes.len(), &config.notes[0]), (7, &note));
+    all("[[upstream]]\nname = \"a\"\nservers = [\"a:1\"]");
+}
+
+#[test]
+fn upstreams_that_nobody_uses() {
+    let unused = |text: &str| parse(text).unwrap().notes;
+    let both = format!("{UPSTREAM}{PHP}[[site]]\nroot = \"/\"\n");
+    assert_eq!(
+        unused(&both),
+        [
+            "line 1: nobody uses the upstream `app`",
+            "line 4: nobody uses the upstream `php`"
+        ]
+    );
+    let route = format!("{both}proxy = \"app\"\n[[site.route]]\npath = \"/a\"\nproxy = \"php\"");
+    assert!(unused(&route).is_empty());
+    let handed = format!("{PHP}reproxy = [\"app\"]\n{UPSTREAM}[[site]]\nproxy = \"php\"");
+    assert!(unused(&handed).is_empty());
 }
 
 #[test]
@@ -411,6 +434,12 @@ fn reproxying() {
             "4:32 `bb` is given twice",
             "4:38 no upstream has the name `bbb` [did you mean \"bb\"?]",
             "4:45 expected a string, found integer",
+        ],
+    );
+    assert_told_in(
+        &format!("{UPSTREAM}reproxy = [\"b:1\"]"),
+        &[
+            "4:12 no upstream has the name `b:1` [`reproxy` takes the name of an `[[upstream]]`; put the address into its `to`]",
         ],
     );
     // Later upstreams are known too, and one whose protocol is wrong is not blamed again.

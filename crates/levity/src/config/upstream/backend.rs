@@ -79,7 +79,9 @@ fn at(text: &str, base: Option<&Path>) -> Result<At, String> {
     }
     let Some((host, port)) = text.rsplit_once(':') else {
         return Err(if text.contains('/') {
-            format!("for a Unix socket write \"unix:{text}\"")
+            // As another server writes it: `unix//run/a.sock`.
+            let path = text.strip_prefix("unix/").unwrap_or(text);
+            format!("for a Unix socket write \"unix:{path}\"")
         } else {
             format!("the port is missing, as in \"{text}:8080\"")
         });
@@ -166,6 +168,7 @@ mod tests {
             ),
             ("127.0.0.1", "the port is missing"),
             ("/run/a.sock", "write \"unix:/run/a.sock\""),
+            ("unix//run/a.sock", "write \"unix:/run/a.sock\""),
             ("unix:", "the path of the Unix socket is empty"),
             ("a:0", "`0` is not a port from 1 to 65535"),
             ("127.0.0.1:65536", "`65536` is not a port"),

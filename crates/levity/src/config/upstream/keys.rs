@@ -21,13 +21,13 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
         "What its backends speak: HTTP/1.1, FastCGI, SCGI or AJP13.",
     ),
     Key {
-        also: &[("backends", "")],
+        also: &[("backends", ""), ("servers", "")],
         ..key(
             "to",
             Kind::Names,
             None,
             "The backends, each `\"ADDRESS\"` or `\"ADDRESS weight=N backup drain\"`. An address is `unix:PATH`, `IP:PORT`, \
-             `[IPv6]:PORT`, `localhost:PORT` (127.0.0.1) or `NAME:PORT`, where each address of the name is a backend. \
+             `[IPv6]:PORT`, `localhost:PORT` (127.0.0.1) or `NAME:PORT`, where each address of the name is a backend: one that cannot be looked up stops the start or the reload. \
              `weight`, from 1 to 1000, is its share of requests; `backup` is asked only when all others are down; \
              `drain` gets no new clients, only those that `sticky` ties to it. At least one is neither. Required.",
         )

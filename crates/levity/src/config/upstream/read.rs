@@ -1,5 +1,6 @@
 //! Reads `[[upstream]]`.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use super::super::headers::{is_request_target, is_token};
@@ -19,6 +20,10 @@ pub(in crate::config) struct Known {
     upstream: Upstream,
     /// `None` when it is wrong.
     pub(in crate::config) protocol: Option<Protocol>,
+    /// Where it begins.
+    span: Range<usize>,
+    /// Whether anything names it.
+    is_used: Cell<bool>,
 }
 
 impl Upstreams {
@@ -42,13 +47,29 @@ impl Upstreams {
         self.0.into_iter().map(|known| known.upstream).collect()
     }
 
-    /// The upstream of this name; reports when there is none.
-    pub(in crate::config) fn find(&self, reader: &Reader<'_>, name: &Text<'_>) -> Option<&Known> {
+    /// Tells of upstreams that nothing named to [`Self::find`] so far.
+    pub(in crate::config) fn note_unused(&self, reader: &Reader<'_>) {
+        for known in self.0.iter().filter(|known| !known.is_used.get()) {
+            let name = &known.upstream.name;
+            reader.note(&known.span, format!("nobody uses the upstream `{name}`"));
+        }
+    }
+
+    /// The upstream that the key `of` names; reports when there is none.
+    pub(in crate::config) fn find(
+        &self,
+        reader: &Reader<'_>,
+        name: &Text<'_>,
+        of: &str,
+    ) -> Option<&Known> {
         let found = self.0.iter().find(|known| known.upstream.name == name.text);
         // One whose name is wrong may be the one that is meant.
         if found.is_none() && self.names().all(|name| !name.is_empty()) {
             let message = format!("no upstream has the name `{}`", name.text);
-            reader.report_absent(Some(&name.span), message, Some(self.help(name.text)));
+            reader.report_absent(Some(&name.span), message, Some(self.help(name.text, of)));
+        }
+        if let Some(known) = found {
+            known.is_used.set(true);
         }
         found
     }
@@ -57,7 +78,12 @@ impl Upstreams {
         self.0.iter().map(|known| known.upstream.name.as_str())
     }
 
-    fn help(&self, name: &str) -> String {
+    fn help(&self, name: &str, of: &str) -> String {
+        if name.contains([':', '/']) {
+            return format!(
+                "`{of}` takes the name of an `[[upstream]]`; put the address into its `to`"
+            );
+        }
         match keys::nearest(name, self.names()) {
             Some(nearest) => format!("did you mean \"{nearest}\"?"),
             None if self.0.is_empty() => "add `[[upstream]]` with that `name`".to_owned(),
@@ -68,7 +94,7 @@ impl Upstreams {
     fn reproxy(&self, at: usize, fields: &Fields<'_>) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for name in fields.names("reproxy").unwrap_or_default() {
-            let known = self.find(fields.reader, &name);
+            let known = self.find(fields.reader, &name, "reproxy");
             let wrong = if name.text == self.0[at].upstream.name {
                 Some("is this upstream itself")
             } else if names.iter().any(|other| other == name.text) {
@@ -99,7 +125,12 @@ fn known(fields: &Fields<'_>, names: &mut Vec<(String, Range<usize>)>) -> Known 
         None => (!fields.has("protocol")).then_some(Protocol::Http),
     };
     let upstream = upstream(fields, protocol.unwrap_or(Protocol::Http), names);
-    Known { upstream, protocol }
+    Known {
+        upstream,
+        protocol,
+        span: fields.span.clone(),
+        is_used: Cell::new(false),
+    }
 }
 
 fn upstream(
