@@ -358,9 +358,9 @@ pub const TABLES: &[Table] = &[
                 "path",
                 Kind::Text("a path such as `/a` or `/a/*`"),
                 None,
-                "`/a` is that path alone and `/a/` is that path alone; `/a/*` is `/a/` and everything beneath it, but not \
-                 `/a`. `/*` is the whole site: the last route, if others are to match before it. Compared with the decoded \
-                 path. Required.",
+                "`/a` is that path alone, and so is `/a/`; `/a/*` is `/a/` and everything beneath it, but not `/a`. `/*` is \
+                 everything: last, it is the place for `headers` of a whole site, which requests of the routes before it do \
+                 not get. Compared with the decoded path. Required.",
             ),
             key(
                 "root",
