@@ -121,7 +121,8 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
         "retries",
         Kind::Count(bounds("0", "16")),
         Some("2"),
-        "How often a request is tried again, at most, on another backend if there is one.",
+        "How often a request is tried again, at most: each time at another backend, or at the same one when a kept connection \
+         turns out to have ended.",
     ),
     Key {
         also: &[("max_fails", "")],
