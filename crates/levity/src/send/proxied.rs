@@ -1,0 +1,127 @@
+//! Sending what comes from a backend: bodies as they come, and what is said after a change of protocol.
+
+use std::io::{self, IoSlice};
+use std::num::NonZeroUsize;
+
+use levity_wire::http1::Trailers;
+use levity_wire::http1::write::{self, CHUNK_END, ChunkSize};
+use levity_wire::sendfile_header;
+
+use super::{Cut, JOINED_BYTES_MAX, Sender, patiently};
+use crate::conn::Conn;
+use crate::upstream::answer::Answer;
+use crate::upstream::tunnel::Tunnel;
+
+/// The end of the last chunk, and of a body without trailers.
+const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
+
+impl Sender {
+    /// Sends what a backend sends, as it comes.
+    pub(super) async fn upstream(
+        &mut self,
+        conn: &mut Conn,
+        answer: &mut Answer,
+    ) -> Result<(), Cut> {
+        loop {
+            let is_ended = answer.is_ended();
+            let data = answer.take_data();
+            if !data.is_empty() {
+                let is_last = is_ended && !answer.has_trailers();
+                self.piece(conn, answer, &data, is_last).await?;
+            }
+            answer.give_memory(data);
+            if is_ended {
+                return self.end_of_chunks(conn, answer.take_trailers()).await;
+            }
+            // Whoever waits for events must not wait for the head.
+            self.rest_of_head(conn).await?;
+            answer.more(conn).await.map_err(Cut::Broken)?;
+        }
+    }
+
+    /// Sends a piece of a body whose length may be known by its end only.
+    async fn piece(
+        &mut self,
+        conn: &mut Conn,
+        answer: &mut Answer,
+        data: &[u8],
+        is_last: bool,
+    ) -> Result<(), Cut> {
+        let len = NonZeroUsize::new(data.len()).filter(|_| self.chunks);
+        let Some(len) = len else {
+            return self.parts(conn, answer, [b"", data, b""]).await;
+        };
+        let size = ChunkSize::of(len);
+        let end = match is_last {
+            true => LAST_CHUNK,
+            false => CHUNK_END,
+        };
+        self.chunks = !is_last;
+        let parts = [size.as_bytes(), data, end];
+        self.framing_bytes += (parts[0].len() + parts[2].len()) as u64;
+        self.parts(conn, answer, parts).await
+    }
+
+    /// Ends a body in chunks; what came behind it goes along.
+    async fn end_of_chunks(&mut self, conn: &mut Conn, trailers: Trailers) -> Result<(), Cut> {
+        if self.chunks {
+            let mut end = Vec::new();
+            let fields = trailers.fields();
+            let fields = fields.filter(|(name, _)| !sendfile_header::is_reserved(name));
+            write::last_chunk(&mut end, fields).expect("what a parser took can be written again");
+            self.framing_bytes += end.len() as u64;
+            self.bytes(conn, &end).await?;
+        }
+        self.rest_of_head(conn).await
+    }
+
+    /// Sends several pieces as if they were one. What is left of the request goes on meanwhile: a client
+    /// may read no answer before it has sent all.
+    async fn parts(
+        &mut self,
+        conn: &mut Conn,
+        answer: &mut Answer,
+        parts: [&[u8]; 3],
+    ) -> Result<(), Cut> {
+        let worker = conn.worker.clone();
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        let mut sent = 0;
+        while sent < total {
+            let head = &self.head[self.head_bytes..];
+            let head_bytes = head.len();
+            let mut skip = sent;
+            let [one, two, three] = parts.map(|part| {
+                let skipped = skip.min(part.len());
+                skip -= skipped;
+                &part[skipped..]
+            });
+            let left = [head, one, two, three];
+            let pushed = patiently(conn, |conn, context| {
+                answer
+                    .poll_upload(conn, context)
+                    .map_err(|failure| io::Error::other(failure.reason))?;
+                if head_bytes + total - sent <= JOINED_BYTES_MAX {
+                    let mut joined = worker.outbound.borrow_mut();
+                    joined.clear();
+                    left.iter().for_each(|part| joined.extend_from_slice(part));
+                    return conn.stream.poll_send(context, &joined);
+                }
+                let slices = left.map(IoSlice::new);
+                conn.stream.poll_write(context, &slices)
+            })
+            .await?;
+            self.count(conn, pushed).await;
+            sent += pushed.saturating_sub(head_bytes);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn tunnel(&mut self, conn: &mut Conn, tunnel: &mut Tunnel) -> Result<(), Cut> {
+        let ended = tunnel.run(conn).await;
+        self.body_bytes += ended.down;
+        ended.how.map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => Cut::Timeout,
+            _ => Cut::Gone,
+        })
+    }
+}
