@@ -55,16 +55,18 @@ pub fn start(upstreams: &[Arc<Upstream>]) -> Checks {
 /// One task per backend, as names bring and take them. The first questions are spread over an
 /// interval, and with them all that follow.
 async fn watch_all(upstream: Arc<Upstream>, check: Arc<Check>) {
-    let mut tasks: HashMap<u64, Task> = HashMap::new();
+    // With whom each asks: an address that goes and comes back is another backend.
+    let mut tasks: HashMap<u64, (Arc<Backend>, Task)> = HashMap::new();
     loop {
         let backends = upstream.backends();
-        tasks.retain(|&id, _| backends.iter().any(|backend| backend.id == id));
+        tasks.retain(|_, (asked, _)| backends.iter().any(|one| Arc::ptr_eq(one, asked)));
         let places = u32::try_from(backends.len()).unwrap_or(u32::MAX);
         let mut first = Duration::ZERO;
         for backend in backends.iter() {
             tasks.entry(backend.id).or_insert_with(|| {
                 let (upstream, check) = (upstream.clone(), check.clone());
-                Task(tokio::spawn(watch(upstream, check, backend.clone(), first)))
+                let watching = watch(upstream, check, backend.clone(), first);
+                (backend.clone(), Task(tokio::spawn(watching)))
             });
             first += check.interval / places;
         }

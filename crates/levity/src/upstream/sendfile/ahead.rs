@@ -4,9 +4,10 @@
 //! The field is `X-Sendfile-Ahead: TARGET FILE ttl=SECONDS [type=MEDIA-TYPE]`, on any answer, once per
 //! target. FILE is beneath one of `temporary_roots`. It is opened and its name removed when the field
 //! comes; the content goes when its time is over. A request gets it only from the same principal at the
-//! same upstream: for the same host, from the same address, with the same Cookie and Authorization, of
-//! which there must be one, because an address stands for everybody behind it. An answer that sets a
-//! cookie brings nothing: who had the old one may not be who gets the new one.
+//! same upstream: for the same host, from the same address, with the same fields but for those that
+//! browsers write anew for each request. Cookie or Authorization must be among them, because an address
+//! stands for everybody behind it. An answer that sets a cookie brings nothing: who had the old one may
+//! not be who gets the new one.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -124,14 +125,54 @@ fn key(request: &Request, client: &Client, proxy: &Proxy, target: &[u8]) -> Opti
     add(client.ip?.to_string().as_bytes());
     add(request.host());
     add(target);
-    let mut is_known = false;
-    for name in ["cookie", "authorization"] {
-        let values: Vec<_> = request.headers_named(name).collect();
-        is_known |= !values.is_empty();
-        add(&values.len().to_le_bytes());
-        values.into_iter().for_each(&mut add);
+    let is_known = ["cookie", "authorization"]
+        .iter()
+        .any(|name| request.header(name).is_some());
+    for (name, value) in telling(request) {
+        add(&name);
+        add(value);
     }
     (is_known && key.len() <= KEY_BYTES_MAX).then(|| key.into_boxed_slice())
+}
+
+/// The fields by which an application may tell clients apart, in an order that does not depend on the
+/// client: all but those that a browser writes otherwise for a page than for what the page asks next. So
+/// whoever shows who they are by a field of their own is told apart as well.
+fn telling(request: &Request) -> Vec<(Vec<u8>, &[u8])> {
+    let bytes = request.bytes();
+    let headers = request.head.headers.iter();
+    let fields = headers.map(|header| {
+        let name = header.name.of(bytes).to_ascii_lowercase();
+        (name, header.value.of(bytes))
+    });
+    let mut fields: Vec<_> = fields
+        .filter(|(name, _)| !is_of_one_request(name))
+        .collect();
+    fields.sort();
+    fields
+}
+
+/// Whether a field belongs to one request rather than to who sends it; the name is in lower case.
+fn is_of_one_request(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 15] = [
+        b"accept",
+        b"cache-control",
+        b"connection",
+        b"dnt",
+        b"host",
+        b"keep-alive",
+        b"origin",
+        b"pragma",
+        b"priority",
+        b"purpose",
+        b"range",
+        b"referer",
+        b"te",
+        b"upgrade-insecure-requests",
+        b"x-requested-with",
+    ];
+    const PREFIXES: [&[u8]; 4] = [b"accept-", b"content-", b"if-", b"sec-"];
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Takes in what the answer to `request` that begins with `head` names. Does not wait: the files are

@@ -133,6 +133,7 @@ fn nobody_else_gets_it() {
         &[who[1]],
         &[],
         &[("Cookie", "session=2"), who[1]],
+        &[who[0], who[1], ("X-Api-Key", "theirs")],
         &[("Cookie", "session=1; more=1"), who[1]],
         &[COOKIE, COOKIE, who[1]],
         &[COOKIE, ("Authorization", "Basic YR==")],
