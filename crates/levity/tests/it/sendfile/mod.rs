@@ -30,7 +30,7 @@ const FAMILY: [&str; 14] = [
     "x-litespeed-location",
 ];
 
-/// A backend that answers as its client says, in fields of the request: `X-Status`, and `X-Say` with
+/// A backend that answers as its client says, in fields of the request: `X-Status`, and `Accept-Say` with
 /// header lines divided by `|`.
 struct App {
     backend: Scripted,
@@ -91,10 +91,11 @@ fn ask(client: &mut Client, lines: &[&str]) -> Answer {
     ask_with(client, "GET", lines, &[])
 }
 
+/// What the application is to say goes in a field that does not tell clients apart.
 #[track_caller]
 fn ask_with(client: &mut Client, method: &str, lines: &[&str], more: &[(&str, &str)]) -> Answer {
     let lines = say(lines);
-    let mut headers = vec![("X-Say", &lines[..])];
+    let mut headers = vec![("Accept-Say", &lines[..])];
     headers.extend(more);
     let answer = client.request(method, "/", &headers);
     assert_no_talk(&answer);
@@ -113,7 +114,7 @@ fn assert_no_talk(answer: &Answer) {
 fn http(conn: &mut Conn) {
     while let Some(request) = conn.read_request() {
         let status = request.field("x-status").unwrap_or("200 OK");
-        let (lines, has_length) = lines(request.field("x-say"));
+        let (lines, has_length) = lines(request.field("accept-say"));
         let rest = match has_length {
             true => "\r\n",
             false => "Content-Length: 4\r\n\r\nbody",
@@ -125,7 +126,7 @@ fn http(conn: &mut Conn) {
 fn fastcgi(conn: &mut Conn) {
     while let Some((request, _)) = conn.read_fastcgi() {
         let status = request.field("HTTP_X_STATUS").unwrap_or("200 OK");
-        let (lines, has_length) = lines(request.field("HTTP_X_SAY"));
+        let (lines, has_length) = lines(request.field("HTTP_ACCEPT_SAY"));
         let body = if has_length { "" } else { "body" };
         let answer = format!("Status: {status}\r\n{lines}\r\n{body}");
         conn.send(fastcgi::answer(answer));

@@ -108,7 +108,7 @@ fn of_a_client_that_leaves() {
             "X-Sendfile: {}/large|X-Sendfile-Receipt: /receipts",
             tree.path().display()
         );
-        client.send(head("GET", "/", &[("X-Say", &file)]));
+        client.send(head("GET", "/", &[("Accept-Say", &file)]));
         client.receive_head().expect("a head").assert_status(200);
         drop(client);
         let told = next(&app, 1).1;
@@ -216,7 +216,7 @@ fn of_a_backend_that_is_down() {
         "X-Sendfile: {}/large|X-Sendfile-Receipt: /gone",
         tree.path().display()
     );
-    client.send(head("GET", "/", &[("X-Say", &line)]));
+    client.send(head("GET", "/", &[("Accept-Say", &line)]));
     client.receive_head().expect("a head").assert_status(200);
     drop(app);
     assert_same(
@@ -298,7 +298,7 @@ fn by_the_scheme_of_the_client() {
     let receipt = app.backend.requests().pop().expect("a request");
     assert_eq!(receipt.field("x-forwarded-proto"), Some("https"));
     assert_ne!(receipt.field("x-forwarded-for"), Some("192.0.2.1"));
-    assert_eq!(receipt.field("x-say"), None);
+    assert_eq!(receipt.field("accept-say"), None);
 }
 
 /// PHP is asked for a script, as it is for clients.

@@ -65,7 +65,7 @@ per_engine! {
         let server = start(&app, &tree, "", engine);
         let mut client = Client::narrow(server.address());
         let line = format!("X-Sendfile-Temporary: {}", path.display());
-        client.send(head("GET", "/", &[("X-Say", &line)]));
+        client.send(head("GET", "/", &[("Accept-Say", &line)]));
         client.receive_head().expect("a head").assert_status(200);
         gone(&path);
         assert_same(&client.read_exactly(LARGE_BYTES), &bytes);
@@ -81,7 +81,7 @@ per_engine! {
             let line = format!("X-Sendfile-Temporary: {}", path.display());
             // Clients that leave, that ask for the head, for a part, for what they have.
             let mut leaving = Client::narrow(server.address());
-            leaving.send(head("GET", "/", &[("X-Say", &line)]));
+            leaving.send(head("GET", "/", &[("Accept-Say", &line)]));
             leaving.receive_head().expect("a head").assert_status(200);
             drop(leaving);
             let mut client = server.client();
@@ -192,7 +192,7 @@ fn two_requests_for_one_name() {
         let line = format!("X-Sendfile-Temporary: {}", path.display());
         let mut clients = [server.client(), server.client()];
         for client in &mut clients {
-            client.send(head("GET", "/", &[("X-Say", &line)]));
+            client.send(head("GET", "/", &[("Accept-Say", &line)]));
         }
         let answers = clients.each_mut().map(Client::receive);
         for answer in &answers {
