@@ -25,7 +25,7 @@ impl Reject {
     }
 
     /// 502, the answer to whatever an upstream does wrong: nothing that its client could mend.
-    pub(crate) const fn bad_gateway(reason: &'static str) -> Self {
+    pub const fn bad_gateway(reason: &'static str) -> Self {
         Self::new(502, reason)
     }
 

@@ -23,7 +23,7 @@ use crate::request::Request;
 use crate::resolve::{self, Found};
 use crate::respond::{self, Response};
 use crate::route::{Files, Place, Proxy, Service};
-use crate::scripts::{Known, Look, Script, Scripts};
+use crate::scripts::{Known, Look, Script};
 use crate::send::{self, Sent};
 use crate::stall::Step;
 use crate::steps::Steps;
@@ -223,7 +223,8 @@ async fn proxied(
 ) -> Response {
     let worker = conn.worker.clone();
     let mut script = None;
-    if proxy.files_first || scripts(place, proxy).is_some() {
+    let has_scripts = |files: &Files| proxy.scripts(files).is_some();
+    if proxy.files_first || place.files.as_ref().is_some_and(has_scripts) {
         let looking = self::script(&worker, place, proxy, request, steps, trips);
         script = match Box::pin(looking).await {
             Ok(script) => script,
@@ -272,14 +273,6 @@ async fn existing(
     }
 }
 
-/// How the scripts of a place are told from its files, if its upstream runs any.
-fn scripts<'a>(place: &'a Place, proxy: &Proxy) -> Option<&'a Scripts> {
-    let runs_scripts = proxy.upstream.settings.protocol.is_cgi();
-    let files = place.files.as_ref().filter(|_| runs_scripts);
-    let scripts = files.and_then(|files| files.scripts.as_ref());
-    scripts.filter(|scripts| scripts.are_run)
-}
-
 /// What an application is asked for: a script, where it has scripts. An answer without it, such as that of
 /// a file where files come first, is an error here.
 async fn script(
@@ -293,7 +286,7 @@ async fn script(
     let Some(files) = &place.files else {
         return Ok(None);
     };
-    let Some(scripts) = scripts(place, proxy) else {
+    let Some(scripts) = proxy.scripts(files) else {
         if proxy.files_first {
             existing(worker, files, request, steps, trips).await?;
         }

@@ -58,6 +58,15 @@ pub struct Proxy {
     pub reproxy: Vec<Arc<Proxy>>,
 }
 
+impl Proxy {
+    /// How those of `files` that this upstream runs are told from the others, if it runs any.
+    pub fn scripts<'a>(&self, files: &'a Files) -> Option<&'a Scripts> {
+        let runs_scripts = self.upstream.settings.protocol.is_cgi();
+        let scripts = files.scripts.as_ref().filter(|_| runs_scripts);
+        scripts.filter(|scripts| scripts.are_run)
+    }
+}
+
 /// The files of a place.
 pub struct Files {
     /// The directory that is served.

@@ -127,7 +127,9 @@ impl Ajp13 {
             Message::GetBodyChunk { requested } => self.upload.ask(requested)?,
             Message::EndResponse { reuse } => {
                 if !self.promise.is_some_and(|promise| promise.is_kept()) && !self.ended {
-                    return Err(bad("the answer's body is shorter than its Content-Length"));
+                    return Err(Reject::bad_gateway(
+                        "the answer's body is shorter than its Content-Length",
+                    ));
                 }
                 self.reusable = reuse && self.upload.wanted() == 0;
                 self.finish(event);
@@ -162,7 +164,7 @@ impl Ajp13 {
         self.reusable = false;
         match self.ended {
             true => Ok(()),
-            false => Err(bad(
+            false => Err(Reject::bad_gateway(
                 "the connection was closed before the end of the answer",
             )),
         }
@@ -189,7 +191,7 @@ impl Ajp13 {
         let decoded = self.reader.decode(&self.partial)?;
         let is_complete = decoded.message.is_some();
         if is_complete && decoded.consumed < self.partial.len() {
-            return Err(bad("bytes after the answer to a ping"));
+            return Err(Reject::bad_gateway("bytes after the answer to a ping"));
         }
         self.partial.drain(..decoded.consumed);
         Ok(is_complete)
@@ -269,13 +271,6 @@ fn answer_head(headers: &SendHeaders<'_>) -> Head {
     }
     head.length = headers.content_length;
     head
-}
-
-fn bad(reason: &'static str) -> Reject {
-    Reject {
-        status: 502,
-        reason,
-    }
 }
 
 #[cfg(test)]

@@ -4,20 +4,12 @@ use std::mem;
 
 use levity_wire::Reject;
 use levity_wire::cgi::{self, Environment, ResponseHead, Split, parse_response, split_script};
-use levity_wire::http1::{EndToEnd, Limits, Method, Trailers};
+use levity_wire::http1::{EndToEnd, Method, Trailers};
 
 use super::ask::{Ask, Length};
 use super::codec::{Event, Unsayable};
-use super::head::Head;
+use super::head::{Head, LIMITS};
 use super::promise::Promise;
-
-/// Bounds on the head of an answer: those of an HTTP backend's.
-const LIMITS: Limits = Limits {
-    line_bytes_max: 8 * 1024,
-    header_bytes_max: 16 * 1024,
-    head_bytes_max: 64 * 1024,
-    headers_max: 200,
-};
 
 /// Bytes of the body of `ask`; `None` when it has none.
 ///
@@ -196,10 +188,10 @@ impl Answer {
     /// 502 when it is cut short.
     pub fn end(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         match &self.reading {
-            Reading::Head => Err(bad("the answer ended before its head did")),
-            Reading::Body(promise) if !promise.is_kept() => {
-                Err(bad("the answer's body is shorter than its Content-Length"))
-            }
+            Reading::Head => Err(Reject::bad_gateway("the answer ended before its head did")),
+            Reading::Body(promise) if !promise.is_kept() => Err(Reject::bad_gateway(
+                "the answer's body is shorter than its Content-Length",
+            )),
             Reading::Body(_) => {
                 self.finish(event);
                 Ok(())
@@ -250,12 +242,5 @@ impl Answer {
         head.length = parsed.content_length;
         self.reading = Reading::Body(Promise::of(&head, self.method));
         event(Event::Head(head));
-    }
-}
-
-fn bad(reason: &'static str) -> Reject {
-    Reject {
-        status: 502,
-        reason,
     }
 }

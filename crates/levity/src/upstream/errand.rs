@@ -137,11 +137,7 @@ impl Errand<'_> {
         let Some(files) = files.filter(|_| place.proxy.as_ref().is_some_and(is_ours)) else {
             return Ok(None);
         };
-        let Some(scripts) = files
-            .scripts
-            .as_ref()
-            .filter(|_| upstream.settings.protocol.is_cgi())
-        else {
+        let Some(scripts) = self.proxy.scripts(files) else {
             return Ok(None);
         };
         let now = Instant::now();

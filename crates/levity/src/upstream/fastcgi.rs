@@ -86,10 +86,9 @@ impl Fastcgi {
         if self.ended || self.answer.is_fulfilled() {
             return self.answer.end(event);
         }
-        Err(Reject {
-            status: 502,
-            reason: "the connection was closed before the end of the answer",
-        })
+        Err(Reject::bad_gateway(
+            "the connection was closed before the end of the answer",
+        ))
     }
 
     /// See [`Codec::is_reusable`](super::codec::Codec::is_reusable).
@@ -114,10 +113,7 @@ fn end(
         event(Event::Declined(reason));
         return Ok(());
     }
-    Err(Reject {
-        status: 502,
-        reason,
-    })
+    Err(Reject::bad_gateway(reason))
 }
 
 #[cfg(test)]

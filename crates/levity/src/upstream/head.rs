@@ -1,8 +1,18 @@
 //! The head of a backend's answer, whatever protocol it came by.
 
+use levity_wire::http1::Limits;
 use levity_wire::sendfile_header::{self, Wish};
 
 use crate::respond::Fields;
+
+/// Bounds on the head of an answer in the words of HTTP or CGI. Applications set long cookies and
+/// policies, so it may be four times as long as that of a request.
+pub const LIMITS: Limits = Limits {
+    line_bytes_max: 8 * 1024,
+    header_bytes_max: 16 * 1024,
+    head_bytes_max: 64 * 1024,
+    headers_max: 200,
+};
 
 /// Contents that one answer may bring for later; more are passed over.
 const AHEAD_MAX: usize = 16;

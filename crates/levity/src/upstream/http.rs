@@ -6,22 +6,12 @@ use std::num::NonZeroUsize;
 use levity_wire::Reject;
 use levity_wire::http1::write::{self, CHUNK_END, ChunkSize};
 use levity_wire::http1::{
-    Asked, Chunked, EndToEnd, Framing, Limits, ResponseFraming, ResponseHead, Trailers,
-    parse_response,
+    Asked, Chunked, EndToEnd, Framing, ResponseFraming, ResponseHead, Trailers, parse_response,
 };
 
 use super::ask::{Ask, Length, is_ours, is_same_variable};
 use super::codec::{Event, Unsayable};
-use super::head::Head;
-
-/// Bounds on the head of an answer. Applications set long cookies and policies, so it may be four times
-/// as long as that of a request.
-const LIMITS: Limits = Limits {
-    line_bytes_max: 8 * 1024,
-    header_bytes_max: 16 * 1024,
-    head_bytes_max: 64 * 1024,
-    headers_max: 200,
-};
+use super::head::{Head, LIMITS};
 
 /// One HTTP/1.1 connection to a backend.
 #[derive(Debug)]
@@ -168,8 +158,16 @@ impl Http {
         match self.reading {
             Reading::UntilClose => self.end(event),
             Reading::Done => {}
-            Reading::Head => return Err(bad("the connection was closed before the answer's head")),
-            _ => return Err(bad("the connection was closed within the answer's body")),
+            Reading::Head => {
+                return Err(Reject::bad_gateway(
+                    "the connection was closed before the answer's head",
+                ));
+            }
+            _ => {
+                return Err(Reject::bad_gateway(
+                    "the connection was closed within the answer's body",
+                ));
+            }
         }
         Ok(())
     }
@@ -279,11 +277,4 @@ fn head(ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), write::Unwritable> {
     }
     write::end_of_head(out);
     Ok(())
-}
-
-fn bad(reason: &'static str) -> Reject {
-    Reject {
-        status: 502,
-        reason,
-    }
 }
