@@ -80,10 +80,11 @@ pub async fn resolve(
     let trips_before = trips.count;
     let path = files.beneath(&request.path);
     search.look_at_watch();
-    let mut found = search.find(path, trips).await;
+    // Boxed: what is in the cache needs none of it.
+    let mut found = Box::pin(search.find(path, trips)).await;
     if found.as_ref().is_err_and(is_torn) {
         search.look_at_watch();
-        found = search.find(path, trips).await;
+        found = Box::pin(search.find(path, trips)).await;
     }
     if found.is_err() {
         worker.cache.forget(&request.key);
@@ -133,7 +134,7 @@ pub async fn is_file(
     };
     let trips_before = trips.count;
     search.look_at_watch();
-    let found = search.find(path, trips).await;
+    let found = Box::pin(search.find(path, trips)).await;
     if found.is_err() {
         worker.cache.forget(key);
     }

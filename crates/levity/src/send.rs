@@ -347,10 +347,11 @@ impl Sender {
                 Content::File(_) => unreachable!("a memory body is of an entry in memory"),
             },
             Body::File(file) if file.remaining == 0 => self.rest_of_head(conn).await,
-            Body::File(file) => self.file(conn, file, trips).await,
+            // Boxed: a small file in memory needs none of it.
+            Body::File(file) => Box::pin(self.file(conn, file, trips)).await,
             Body::Parts(parts) => {
                 for part in parts {
-                    self.file(conn, part, trips).await?;
+                    Box::pin(self.file(conn, part, trips)).await?;
                 }
                 self.rest_of_head(conn).await
             }

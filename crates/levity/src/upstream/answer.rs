@@ -5,7 +5,7 @@ use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use levity_wire::Reject;
 use levity_wire::http1::Trailers;
@@ -22,6 +22,7 @@ use super::{Upstream, stderr};
 use crate::config::upstream::Protocol;
 use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::parse::NoRequest;
+use crate::stall::Watch;
 use crate::worker::Worker;
 
 /// Bytes that a client may send ahead of its next request while it waits for an answer.
@@ -248,7 +249,7 @@ impl Answer {
                 waits = true;
                 // Who waits for events keeps no memory.
                 self.data = Vec::new();
-                conn.timer.set(Instant::now() + idle_timeout);
+                conn.timer.set(Watch::poll_began() + idle_timeout);
             }
             if conn.timer.poll_expired(context) {
                 let reason = "no more of the answer came in time (idle_timeout)";
@@ -270,14 +271,13 @@ impl Answer {
     /// How long the next step may take, whoever's it is.
     fn set_deadline(&self, conn: &Conn) {
         let settings = &self.upstream.settings;
-        let limits = &conn.worker.service().config.limits;
         let patience = match () {
             () if self.holds => EXPECT_PATIENCE,
             () if self.outbox_sent < self.outbox.len() => settings.idle_timeout,
-            () if self.waits_for_client() => limits.body_timeout,
+            () if self.waits_for_client() => conn.worker.service().config.limits.body_timeout,
             () => settings.first_byte_timeout,
         };
-        conn.timer.set(Instant::now() + patience);
+        conn.timer.set(Watch::poll_began() + patience);
     }
 
     fn waits_for_client(&self) -> bool {

@@ -12,6 +12,7 @@ use super::backend::Backend;
 use super::codec::Codec;
 use crate::address::Address;
 use crate::config::upstream::Protocol;
+use crate::stall::Watch;
 use crate::stream::Stream;
 
 /// How soon a Unix socket is tried again whose queue of clients is full.
@@ -56,10 +57,11 @@ impl Connection {
     /// Whether the backend still listens on it after it was idle, where the protocol can ask. Waits for the
     /// answer, at most for `patience`.
     pub async fn is_alive(&mut self, patience: Duration) -> bool {
-        let Some(ping) = self.codec.ping(self.idle_since.elapsed()) else {
+        let quiet = Watch::poll_began().saturating_duration_since(self.idle_since);
+        let Some(ping) = self.codec.ping(quiet) else {
             return true;
         };
-        let answered = time::timeout(patience, self.ask(ping)).await;
+        let answered = Box::pin(time::timeout(patience, self.ask(ping))).await;
         answered.is_ok_and(|alive| alive.is_ok())
     }
 

@@ -2,13 +2,15 @@
 //!
 //! Take a place at a backend, connect, send the request while watching for the answer, hand the answer
 //! over as soon as its head is here. What goes wrong before that may be tried again elsewhere.
+//!
+//! What few requests wait for is boxed: the future of a request is moved onto the heap with room for all
+//! that it may ever wait for, and that room costs every request more than the box costs those few.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
 
 use levity_wire::http1::{Method, Version};
 
@@ -35,6 +37,7 @@ use crate::respond::{Body, Response};
 use crate::route::Proxy;
 use crate::scripts::Script;
 use crate::send;
+use crate::stall::Watch;
 use crate::worker::Worker;
 
 /// What came of asking an upstream.
@@ -53,7 +56,8 @@ pub async fn answer(
     client: &Client,
     script: Option<&Script>,
 ) -> Answered {
-    conn.visit = Some(Visit::new(conn.worker.pools.of(&proxy.upstream)));
+    let pool = conn.worker.pools.of(&proxy.upstream);
+    conn.visit = Some(Visit::new(pool.clone()));
     let upload = Incoming::new(&request.head, proxy.body_bytes_max)
         .map_err(NoRequest::from)
         .and_then(|incoming| Upload::new(incoming, conn));
@@ -65,7 +69,7 @@ pub async fn answer(
         upload => upload.map_err(Failure::of_client),
     };
     let answered = match upload {
-        Ok(upload) => ask(conn, request, proxy, client, script, upload).await,
+        Ok(upload) => ask(conn, request, proxy, client, script, &pool, upload).await,
         Err(failure) => Err(failure),
     };
     if let Err(failure) = &answered {
@@ -120,6 +124,7 @@ async fn ask(
     proxy: &Proxy,
     client: &Client,
     script: Option<&Script>,
+    pool: &Rc<Pool>,
     mut upload: Upload,
 ) -> Result<(Head, Box<Answer>, Arc<Backend>), Failure> {
     let length = upload.length();
@@ -133,14 +138,15 @@ async fn ask(
         failure.request_unread = !upload.is_received();
         Err(failure)
     };
-    expect(conn, &mut ask, &upload).await;
-    let pool = conn.worker.pools.of(&proxy.upstream);
+    if ask.expects_continue {
+        Box::pin(expect(conn, &mut ask, &upload)).await;
+    }
     let mut wanted = wanted(request, proxy);
     let mut last = None;
     let settings = &proxy.upstream.settings;
     for tries in 0..=settings.retries {
-        let asked = Instant::now();
-        let lease = match (place(conn, &pool, &wanted, &upload).await, last.take()) {
+        let asked = Watch::poll_began();
+        let lease = match (place(conn, pool, &wanted, &upload).await, last.take()) {
             (Ok(lease), _) => lease,
             // That nobody is left to ask is no news.
             (Err(failure), Some(last)) if failure.side == Side::Own => {
@@ -156,7 +162,7 @@ async fn ask(
         let mut failure = match attempt(conn, &mut ask, lease, upload).await {
             Ok((mut head, answer)) => {
                 conn.met(Visit::answered);
-                if proxy.upstream.succeeded(&backend, Instant::now()) {
+                if proxy.upstream.succeeded(&backend, Watch::poll_began()) {
                     pool.hand_on();
                 }
                 rewrite(&mut head, proxy, &backend);
@@ -174,7 +180,7 @@ async fn ask(
         let had_ended = is_reused && failure.is_end_of_connection();
         if failure.side == Side::Backend && !had_ended && upload.is_received() {
             let reason = format_args!("{}", failure.reason);
-            proxy.upstream.failed(&backend, Instant::now(), reason);
+            proxy.upstream.failed(&backend, Watch::poll_began(), reason);
         }
         if !had_ended {
             wanted.tried.push(backend.id);
@@ -262,9 +268,11 @@ async fn attempt(
     let mut answer = Answer::new(ask, lease, upload)?;
     loop {
         match answer.news(conn).await {
-            Ok(News::Interim(head)) => interim(conn, ask, &mut answer, head).await,
+            Ok(News::Interim(head)) => {
+                Box::pin(interim(conn, ask, &mut answer, head)).await;
+            }
             Ok(News::GoOn) => {
-                send::go_on(conn).await;
+                Box::pin(send::go_on(conn)).await;
                 ask.expects_continue = false;
                 answer.go_on();
             }

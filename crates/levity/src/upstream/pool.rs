@@ -24,6 +24,7 @@ use super::sticky::Tie;
 use crate::config;
 use crate::config::upstream::Balance;
 use crate::diagnostics;
+use crate::stall::Watch;
 use crate::stats::WorkerStats;
 use crate::stats::upstream::{BackendCells, UpstreamCells};
 
@@ -246,7 +247,7 @@ impl Pool {
 
     /// A place that is free now; `None` when all are taken.
     fn take(self: &Rc<Self>, wanted: &Wanted) -> Result<Option<Lease>, NoPlace> {
-        let now = Instant::now();
+        let now = Watch::poll_began();
         let backends = self.seen.borrow();
         let members = self.members.borrow();
         let mut usable = self.usable.borrow_mut();
@@ -443,7 +444,8 @@ impl Lease {
         }
         let backend = &self.member.backend;
         let opened = Connection::open(backend, settings.protocol, settings.connect_timeout);
-        self.connection = Some(opened.await?);
+        // Boxed, as a kept connection is the rule: see `gateway`.
+        self.connection = Some(Box::pin(opened).await?);
         self.member.cells.made();
         Ok(())
     }
@@ -455,7 +457,7 @@ impl Lease {
         if idle.len() < self.pool.bounds.idle
             && let Some(mut connection) = self.connection.take()
         {
-            connection.idle_since = Instant::now();
+            connection.idle_since = Watch::poll_began();
             idle.push_back(connection);
             self.member.cells.idle_more(1);
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::failure::{Failure, Side};
 use super::pool::{Lease, Member, Pool};
 use crate::access_log::Visited;
+use crate::stall::Watch;
 
 /// One request at one upstream. The gateway fills it; it stays with the client's connection until the
 /// request is logged. Nothing is allocated for it.
@@ -27,7 +28,7 @@ pub struct Visit {
 impl Visit {
     /// Begins now, at the upstream of `pool`.
     pub fn new(pool: Rc<Pool>) -> Self {
-        let now = Instant::now();
+        let now = Watch::poll_began();
         Self {
             pool,
             member: None,
@@ -50,7 +51,7 @@ impl Visit {
 
     /// It has a place at a backend, for which it has waited since `asked`: an attempt begins.
     pub fn placed(&mut self, asked: Instant, lease: &Lease) {
-        let now = Instant::now();
+        let now = Watch::poll_began();
         self.queue += now - asked;
         self.attempt_began = now;
         self.attempts += 1;
@@ -65,13 +66,13 @@ impl Visit {
     pub fn connected(&mut self, lease: &Lease) {
         self.is_reused = lease.is_reused;
         if !lease.is_reused {
-            self.connect = Some(self.attempt_began.elapsed());
+            self.connect = Some(Watch::poll_began() - self.attempt_began);
         }
     }
 
     /// The head of an answer is here.
     pub fn answered(&mut self) {
-        let now = Instant::now();
+        let now = Watch::poll_began();
         let first_byte = now - self.attempt_began;
         self.first_byte = Some(first_byte);
         self.total = Some(now - self.began);
@@ -91,7 +92,7 @@ impl Visit {
 
     /// There is no answer, and no other attempt.
     pub fn failed(&mut self, failure: &Failure) {
-        self.total = Some(self.began.elapsed());
+        self.total = Some(Watch::poll_began() - self.began);
         self.failure = Some((failure.side, failure.kind));
     }
 

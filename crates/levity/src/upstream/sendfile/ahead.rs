@@ -30,6 +30,7 @@ use crate::diagnostics;
 use crate::request::Request;
 use crate::respond::{Fields, Response, file};
 use crate::route::Proxy;
+use crate::stall::Watch;
 use crate::trip::Trips;
 use crate::upstream::head::Head;
 use crate::worker::Worker;
@@ -73,7 +74,7 @@ impl Store {
 
     /// The answer to `request`, if it was made ahead for its client.
     pub fn answer(&self, request: &Request, client: &Client, proxy: &Proxy) -> Option<Response> {
-        let now = Instant::now();
+        let now = Watch::poll_began();
         let asks = matches!(request.head.method, Method::Get | Method::Head)
             && request.head.framing == Framing::None;
         if !asks || self.seconds(now) >= self.empty_s.load(Ordering::Relaxed) {
