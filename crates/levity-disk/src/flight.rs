@@ -321,6 +321,7 @@ fn share(completion: &mut Completion, op: &Op, other: &Waiting) -> Option<Comple
             variants,
             first,
             stable,
+            ..
         }) => {
             let first = match first {
                 Some(ready) => Some(ready.part(0, ready.len())?),
@@ -331,6 +332,8 @@ fn share(completion: &mut Completion, op: &Op, other: &Waiting) -> Option<Comple
                 variants: variants.clone(),
                 first,
                 stable: *stable,
+                // Who takes the name away goes alone.
+                not_removed: None,
             })
         }
         Ok(Done::Listed(_) | Done::Created(_) | Done::Written(_) | Done::Unlinked) => {

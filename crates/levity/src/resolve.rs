@@ -343,9 +343,7 @@ impl Search<'_> {
         let opened = paths.map(|path| standing_in(root.open_cached(path), &meta));
         Ok(Opened {
             variants: opened.collect::<io::Result<_>>()?,
-            file,
-            first: None,
-            stable: true,
+            ..Opened::unread(file)
         })
     }
 
@@ -362,6 +360,7 @@ impl Search<'_> {
             variants,
             first,
             stable,
+            ..
         } = opened;
         let preferred = variants.iter().take(self.codings.preferred);
         let wanted = preferred.zip(&self.codings.all).find(|(v, _)| v.is_some());

@@ -54,6 +54,8 @@ pub struct Opened {
     pub first: Option<Ready>,
     /// The bytes are those of one version.
     pub stable: bool,
+    /// Why the name is still there that was to be removed.
+    pub not_removed: Option<io::Error>,
 }
 
 impl Opened {
@@ -64,6 +66,7 @@ impl Opened {
             variants: Vec::new(),
             first: None,
             stable: true,
+            not_removed: None,
         }
     }
 }
@@ -261,11 +264,13 @@ impl<'a> Trips<'a> {
                 variants,
                 first,
                 stable,
+                not_removed,
             } => Ok(Opened {
                 file,
                 variants,
                 first,
                 stable,
+                not_removed,
             }),
             other => unreachable!("an open was answered with {other:?}"),
         }
@@ -449,12 +454,17 @@ pub fn remove(worker: &Worker, root: Arc<Root>, path: CString, file: Arc<OpenFil
     let op = Op::Unlink { root, path, file };
     task::spawn_local(async move {
         let done = make_room_for(&disk, op, Class::First, Terms::default()).await;
-        if let Err(error) = done
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            diagnostics::say(format_args!("cannot remove {shown}: {error}"));
+        if let Err(error) = done {
+            tell_not_removed(&shown, &error);
         }
     });
+}
+
+/// Tells the operator why a name is still there. One that somebody else has removed is as good.
+pub fn tell_not_removed(path: &str, error: &io::Error) {
+    if error.kind() != io::ErrorKind::NotFound {
+        diagnostics::say(format_args!("cannot remove {path}: {error}"));
+    }
 }
 
 /// Has the disk do `op`, as soon as there is room for it. Dropped before, it is not done if that has not

@@ -128,6 +128,9 @@ pub enum Lookup {
     /// a moment ago, they are best read with [`Direct::Never`]: past the page cache a read would wait
     /// until they are on the disk.
     Straight,
+    /// As `Straight`, and the name is removed as soon as the file is open, in the same turn, as
+    /// [`Op::Unlink`] does it. What follows may still fail; the file is gone then.
+    Taken,
 }
 
 /// The bytes that an open brings along, cut at the end of the file.
@@ -222,6 +225,8 @@ pub enum Done {
         /// the steps of the file system's clock can tell. Also true when nothing has been read yet
         /// that could disagree: `first` is `None` or [`Ready::PageCache`].
         stable: bool,
+        /// After [`Lookup::Taken`]: why the name is still there, if it is. The errors of [`Op::Unlink`].
+        not_removed: Option<io::Error>,
     },
     /// Of [`Op::Read`]. Fewer bytes than asked for mean that the file ends there, or ended there when
     /// the read was over: what a truncation has cut off in the meantime is never handed over as the

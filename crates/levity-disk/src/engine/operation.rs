@@ -75,6 +75,7 @@ pub(super) struct Opening {
     variants: Vec<Option<OpenFile>>,
     /// Which of the variants is read from; `None` is the file itself.
     choice: Option<usize>,
+    not_removed: Option<io::Error>,
 }
 
 impl Opening {
@@ -85,9 +86,15 @@ impl Opening {
         variants: &Variants,
         lookup: Lookup,
     ) -> io::Result<Opening> {
-        let file = look_up(root, path, lookup)?;
-        if lookup == Lookup::Straight {
+        let mut file = look_up(root, path, lookup)?;
+        if matches!(lookup, Lookup::Straight | Lookup::Taken) {
             unlink::check_kind(&file)?;
+        }
+        let mut not_removed = None;
+        if lookup == Lookup::Taken {
+            not_removed = unlink::unlink(root, path, &file).err();
+            // To lose a name is a change of the file, but not of what it holds.
+            file.meta = file.refresh()?;
         }
         file.read_ahead_ourselves();
         let paths = variants.paths.iter();
@@ -100,6 +107,7 @@ impl Opening {
                 .position(Option::is_some),
             variants: opened,
             file,
+            not_removed,
         })
     }
 
@@ -166,6 +174,7 @@ impl Opening {
             file,
             variants,
             stable,
+            not_removed: self.not_removed,
         }
     }
 }
@@ -173,7 +182,7 @@ impl Opening {
 fn look_up(root: &Arc<Root>, path: &CStr, lookup: Lookup) -> io::Result<OpenFile> {
     match lookup {
         Lookup::Shared | Lookup::Fresh => root.open_waiting(path),
-        Lookup::Straight => root.open_straight(path),
+        Lookup::Straight | Lookup::Taken => root.open_straight(path),
     }
 }
 

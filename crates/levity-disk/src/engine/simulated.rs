@@ -202,11 +202,13 @@ impl Simulation {
                 variants,
                 first: Some(ready),
                 stable,
+                not_removed,
             } => Done::Opened {
                 first: Some(self.tamper(ready, offset, job)?),
                 file,
                 variants,
                 stable,
+                not_removed,
             },
             done => done,
         })

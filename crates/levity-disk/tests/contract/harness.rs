@@ -296,8 +296,9 @@ pub fn try_open(
             variants,
             first,
             stable,
+            not_removed,
         } => {
-            assert!(variants.is_empty());
+            assert!(variants.is_empty() && not_removed.is_none());
             Ok(Opened {
                 file,
                 first,

@@ -229,6 +229,7 @@ mod cases {
                 variants,
                 first,
                 stable,
+                ..
             } => {
                 assert!(stable);
                 let first = first.map(|ready| bytes(disk, ready).unwrap());

@@ -4,6 +4,7 @@ use crate::harness::for_every_engine;
 
 for_every_engine![
     once_it_is_open,
+    as_it_is_opened,
     only_the_same_file,
     not_through_links,
     not_outside_the_root,
@@ -82,6 +83,39 @@ mod cases {
             assert_eq!(errno(unlink(&disk, &root, path, &file)), Some(libc::ENOENT));
         }
         assert!(rig.path("a/b").exists());
+    }
+
+    /// In one job: the bytes are there, the name is not, and nobody takes that for another version.
+    pub fn as_it_is_opened(rig: &Rig) {
+        let (disk, root) = (rig.disk(), rig.root());
+        let take = |path| ask(&disk, look_up_op(&root, path, Lookup::Taken));
+        fs::create_dir_all(rig.path("a/b")).unwrap();
+        for path in ["file", "a/b/file"] {
+            rig.write(path, 300_000);
+            let Done::Opened {
+                file,
+                first,
+                stable,
+                not_removed,
+                ..
+            } = take(path).unwrap()
+            else {
+                panic!("not an open");
+            };
+            assert!(stable && not_removed.is_none(), "{not_removed:?}");
+            assert!(!rig.path(path).exists());
+            assert_eq!(file.meta(), file.refresh().unwrap());
+            assert_eq!((file.meta().links, file.meta().size), (0, 300_000));
+            assert_eq!(bytes(&disk, first.unwrap()).unwrap(), pattern(0, 1000));
+            assert_eq!(read(&disk, &file, 100_001, 300_000).len(), 199_999);
+            assert_eq!(errno(take(path)), Some(libc::ENOENT));
+        }
+        rig.write("file", 100);
+        symlink("file", rig.path("link")).unwrap();
+        for (path, expected) in [("link", libc::ELOOP), ("a/b", libc::EISDIR)] {
+            assert_eq!(errno(take(path)), Some(expected), "{path}");
+            assert!(rig.path(path).exists());
+        }
     }
 
     /// The name was given to another file.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use levity_disk::{OpenFile, Root};
+use levity_disk::{Lookup, OpenFile, Root};
 use levity_wire::Reject;
 use levity_wire::http1::{Framing, Method};
 use levity_wire::mime;
@@ -232,7 +232,7 @@ impl Naming {
         ));
     }
 
-    /// Opens the file, removes its name, and keeps it under `key`. Without a key nobody may have it, and
+    /// Opens the file, which removes its name, and keeps it under `key`. Without a key nobody may have it, and
     /// only its name goes: nobody else would remove it.
     async fn follow(&self, key: Option<Box<[u8]>>, worker: &Rc<Worker>) -> Result<(), String> {
         let ahead = self.read().map_err(|reject| reject.reason)?;
@@ -241,9 +241,8 @@ impl Naming {
             .pop()
             .ok_or("not beneath any of `temporary_roots`")?;
         let mut trips = Trips::new(worker, 0, Absences::default(), self.since);
-        let opened = beneath.open(false, true, &mut trips).await;
+        let opened = beneath.open(false, Lookup::Taken, &mut trips).await;
         let opened = opened.map_err(|error| beneath.explain(&error))?;
-        beneath.remove(worker, opened.file.clone());
         if let Some(key) = key {
             let made = Made {
                 entry: Arc::new(entry(&ahead, &beneath.path, opened.file)),

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use levity_disk::{First, Kind, OpenFile};
+use levity_disk::{First, Kind, Lookup, OpenFile};
 use levity_wire::http1::Method;
 use levity_wire::sendfile_header::{self, Wish};
 use levity_wire::{Reject, date, mime};
@@ -232,12 +232,11 @@ impl InPlace {
         let found = self
             .first_of(candidates, wants_body(request), trips)
             .await?;
-        let file = found.opened.file.clone();
-        let beneath = found.beneath.clone();
+        let is_kept = self.proxy.upstream.settings.keep_until_sent;
+        let kept = is_kept.then(|| (found.beneath.clone(), found.opened.file.clone()));
         let mut response = self.whole(found, request);
-        match self.proxy.upstream.settings.keep_until_sent {
-            true => response.afterwards_mut().remove = Some((beneath, file)),
-            false => beneath.remove(trips.worker(), file),
+        if is_kept {
+            response.afterwards_mut().remove = kept;
         }
         Ok(response)
     }
@@ -272,6 +271,15 @@ impl InPlace {
         }
     }
 
+    /// How its file is opened.
+    fn lookup(&self) -> Lookup {
+        match self.wished.wish {
+            Wish::TemporaryFile if self.proxy.upstream.settings.keep_until_sent => Lookup::Straight,
+            Wish::TemporaryFile => Lookup::Taken,
+            _ => Lookup::Fresh,
+        }
+    }
+
     /// The first of `candidates` that exists, with its first bytes if that takes a trip anyway.
     async fn first_of(
         &self,
@@ -279,10 +287,10 @@ impl InPlace {
         wants_body: bool,
         trips: &mut Trips<'_>,
     ) -> Result<Found, Response> {
-        let is_temporary = self.wished.wish == Wish::TemporaryFile;
+        let lookup = self.lookup();
         let mut absent = String::new();
         for beneath in candidates {
-            match beneath.open(wants_body, is_temporary, trips).await {
+            match beneath.open(wants_body, lookup, trips).await {
                 Ok(opened) if opened.file.meta().kind == Kind::Regular => {
                     return Ok(Found { beneath, opened });
                 }

@@ -32,33 +32,33 @@ pub struct Beneath {
 }
 
 impl Beneath {
-    /// Opens it: a lasting file inline if the kernel has it in memory, else by an engine, for this
-    /// request alone. A temporary one is opened without following links, and by an engine.
+    /// Opens it for this request alone: a lasting file inline if the kernel has it in memory, else by an
+    /// engine. What is to be removed is opened without following links, and by an engine: it removes the
+    /// name and reads the start in the same trip. The operator is told if the name could not be removed.
     ///
     /// # Errors
     /// Those of open, `fstat` and read.
     pub async fn open(
         &self,
         wants_body: bool,
-        is_temporary: bool,
+        lookup: Lookup,
         trips: &mut Trips<'_>,
     ) -> io::Result<Opened> {
         let path = self.c_path()?;
-        if is_temporary {
-            trips.reads_what_was_just_written();
-        } else {
-            match self.root.open_cached(&path) {
+        match lookup {
+            Lookup::Straight | Lookup::Taken => trips.reads_what_was_just_written(),
+            Lookup::Shared | Lookup::Fresh => match self.root.open_cached(&path) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 file => return file.map(Opened::unread),
-            }
+            },
         }
-        let lookup = match is_temporary {
-            true => Lookup::Straight,
-            false => Lookup::Fresh,
-        };
         let none = Variants::default();
         let first = first(wants_body);
-        trips.open(&self.root, path, none, first, lookup).await
+        let opened = trips.open(&self.root, path, none, first, lookup).await?;
+        if let Some(error) = &opened.not_removed {
+            crate::trip::tell_not_removed(&String::from_utf8_lossy(&self.path), error);
+        }
+        Ok(opened)
     }
 
     /// Removes it, if it still is `file`. Does not wait; a failure is told to the operator.
