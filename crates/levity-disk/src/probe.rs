@@ -36,6 +36,13 @@ pub struct FileSystem {
     pub reason: String,
 }
 
+impl FileSystem {
+    /// There is no device below: nothing that is changed waits for a journal.
+    pub fn is_memory(&self) -> bool {
+        self.name == "tmpfs"
+    }
+}
+
 /// Finds out what the file system of `directory` can do, by reading a little of `single` or of some
 /// file beneath on the same `device`. Blocks.
 pub(crate) fn file_system(

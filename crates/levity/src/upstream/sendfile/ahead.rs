@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use levity_disk::{Lookup, OpenFile, Root};
+use levity_disk::{OpenFile, Root};
 use levity_wire::Reject;
 use levity_wire::http1::{Framing, Method};
 use levity_wire::mime;
@@ -241,7 +241,7 @@ impl Naming {
             .pop()
             .ok_or("not beneath any of `temporary_roots`")?;
         let mut trips = Trips::new(worker, 0, Absences::default(), self.since);
-        let opened = beneath.open(false, Lookup::Taken, &mut trips).await;
+        let opened = beneath.open(false, root::Name::Goes, &mut trips).await;
         let opened = opened.map_err(|error| beneath.explain(&error))?;
         if let Some(key) = key {
             let made = Made {

@@ -14,13 +14,13 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use levity_disk::{First, Kind, Lookup, OpenFile};
+use levity_disk::{First, Kind, OpenFile};
 use levity_wire::http1::Method;
 use levity_wire::sendfile_header::{self, Wish};
 use levity_wire::{Reject, date, mime};
 
 use self::receipt::Receipt;
-use self::root::{Beneath, SendfileRoot};
+use self::root::{Beneath, Name, SendfileRoot};
 use super::answer::Answer;
 use super::backend::Backend;
 use super::errand::Origin;
@@ -271,12 +271,12 @@ impl InPlace {
         }
     }
 
-    /// How its file is opened.
-    fn lookup(&self) -> Lookup {
+    /// What becomes of its name.
+    fn name(&self) -> Name {
         match self.wished.wish {
-            Wish::TemporaryFile if self.proxy.upstream.settings.keep_until_sent => Lookup::Straight,
-            Wish::TemporaryFile => Lookup::Taken,
-            _ => Lookup::Fresh,
+            Wish::TemporaryFile if self.proxy.upstream.settings.keep_until_sent => Name::GoesLater,
+            Wish::TemporaryFile => Name::Goes,
+            _ => Name::Stays,
         }
     }
 
@@ -287,10 +287,10 @@ impl InPlace {
         wants_body: bool,
         trips: &mut Trips<'_>,
     ) -> Result<Found, Response> {
-        let lookup = self.lookup();
+        let name = self.name();
         let mut absent = String::new();
         for beneath in candidates {
-            match beneath.open(wants_body, lookup, trips).await {
+            match beneath.open(wants_body, name, trips).await {
                 Ok(opened) if opened.file.meta().kind == Kind::Regular => {
                     return Ok(Found { beneath, opened });
                 }

@@ -10,7 +10,7 @@ use levity_disk::{Lookup, OpenFile, Root, Variants};
 use rustix::io::Errno;
 
 use super::first;
-use crate::trip::{Opened, Trips};
+use crate::trip::{self, Opened, Trips};
 use crate::worker::Worker;
 
 /// A folder whose files an application may have sent.
@@ -31,32 +31,52 @@ pub struct Beneath {
     pub path: Vec<u8>,
 }
 
+/// What becomes of the name of a file that is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Name {
+    /// It stays.
+    Stays,
+    /// It goes when all has been sent, by [`Beneath::remove`].
+    GoesLater,
+    /// It goes as the file is opened.
+    Goes,
+}
+
 impl Beneath {
     /// Opens it for this request alone: a lasting file inline if the kernel has it in memory, else by an
-    /// engine. What is to be removed is opened without following links, and by an engine: it removes the
-    /// name and reads the start in the same trip. The operator is told if the name could not be removed.
+    /// engine. One whose name does not stay is opened without following links, and by an engine: in
+    /// memory one trip opens it, removes the name and reads the start. Elsewhere the removal is a trip of
+    /// its own, as it may wait for a journal, and the client would wait with it. The operator is told if
+    /// the name could not be removed.
     ///
     /// # Errors
     /// Those of open, `fstat` and read.
     pub async fn open(
         &self,
         wants_body: bool,
-        lookup: Lookup,
+        name: Name,
         trips: &mut Trips<'_>,
     ) -> io::Result<Opened> {
         let path = self.c_path()?;
-        match lookup {
-            Lookup::Straight | Lookup::Taken => trips.reads_what_was_just_written(),
-            Lookup::Shared | Lookup::Fresh => match self.root.open_cached(&path) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        let lookup = match name {
+            Name::Stays => match self.root.open_cached(&path) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Lookup::Fresh,
                 file => return file.map(Opened::unread),
             },
+            Name::Goes if self.root.file_system().is_memory() => Lookup::Taken,
+            Name::Goes | Name::GoesLater => Lookup::Straight,
+        };
+        if name != Name::Stays {
+            trips.reads_what_was_just_written();
         }
         let none = Variants::default();
         let first = first(wants_body);
         let opened = trips.open(&self.root, path, none, first, lookup).await?;
+        if name == Name::Goes && lookup == Lookup::Straight {
+            self.remove(trips.worker(), opened.file.clone());
+        }
         if let Some(error) = &opened.not_removed {
-            crate::trip::tell_not_removed(&String::from_utf8_lossy(&self.path), error);
+            trip::tell_not_removed(&String::from_utf8_lossy(&self.path), error);
         }
         Ok(opened)
     }
@@ -64,7 +84,7 @@ impl Beneath {
     /// Removes it, if it still is `file`. Does not wait; a failure is told to the operator.
     pub fn remove(&self, worker: &Worker, file: Arc<OpenFile>) {
         if let Ok(path) = self.c_path() {
-            crate::trip::remove(worker, self.root.clone(), path, file);
+            trip::remove(worker, self.root.clone(), path, file);
         }
     }
 

@@ -163,21 +163,23 @@ fn roots_are_of_one_kind() {
 
 #[test]
 fn what_cannot_be_removed_is_told() {
-    let tree = Tree::new();
-    let path = tree.file("file", "content");
-    let app = App::http();
-    let server = start(&app, &tree, "", "threads");
     if !crate::support::is_root() {
         return;
     }
-    let mut client = server.client();
-    let answer = ask(
-        &mut client,
-        &[&format!("X-Sendfile-Temporary: {}", path.display())],
-    );
-    assert_eq!(answer.text(), "content");
-    let said = server.says("cannot remove");
-    assert!(said.contains("Permission denied"), "{said}");
+    for parent in [std::env::temp_dir(), "/dev/shm".into()] {
+        let tree = Tree::inside(&parent);
+        let path = tree.file("file", "content");
+        let app = App::http();
+        let server = start(&app, &tree, "", "threads");
+        let mut client = server.client();
+        let answer = ask(
+            &mut client,
+            &[&format!("X-Sendfile-Temporary: {}", path.display())],
+        );
+        assert_eq!(answer.text(), "content");
+        let said = server.says("cannot remove");
+        assert!(said.contains("Permission denied"), "{said}");
+    }
 }
 
 /// Two clients, one name: both get the content, or one finds nothing; never anything else.
