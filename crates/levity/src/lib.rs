@@ -16,6 +16,7 @@ pub mod client;
 pub mod codings;
 pub mod config;
 pub mod conn;
+pub mod decimal;
 pub mod diagnostics;
 pub mod event_loop;
 pub mod exchange;

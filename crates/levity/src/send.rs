@@ -20,6 +20,7 @@ use tokio::time;
 use crate::access_log::{End, Source};
 use crate::cache::Content;
 use crate::conn::{Conn, TURN_BYTES_MAX};
+use crate::decimal;
 use crate::diagnostics;
 use crate::request::Request;
 use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
@@ -176,7 +177,7 @@ fn head(conn: &Conn, response: &Response, version: Version) -> Vec<u8> {
     let mut head = Vec::with_capacity(512);
     let status = response.status;
     head.extend_from_slice(b"HTTP/1.1 ");
-    push_decimal(&mut head, u64::from(status));
+    decimal::push(&mut head, u64::from(status));
     head.push(b' ');
     match response.reason.as_slice() {
         b"" => head.extend_from_slice(reason(status).as_bytes()),
@@ -194,7 +195,7 @@ fn head(conn: &Conn, response: &Response, version: Version) -> Vec<u8> {
     head.extend_from_slice(response.fields.as_bytes());
     if let Some(bytes) = response.body.length() {
         head.extend_from_slice(b"Content-Length: ");
-        push_decimal(&mut head, bytes);
+        decimal::push(&mut head, bytes);
         head.extend_from_slice(b"\r\n");
     } else if is_chunked(response, version) {
         head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
@@ -207,22 +208,6 @@ fn head(conn: &Conn, response: &Response, version: Version) -> Vec<u8> {
         (false, Version::Http11) => head.extend_from_slice(b"\r\n"),
     }
     head
-}
-
-/// Writes a number; the formatter of the standard library takes several times as long.
-fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
-    const DIGITS_MAX: usize = 20;
-    let mut digits = [0; DIGITS_MAX];
-    let mut start = DIGITS_MAX;
-    loop {
-        start -= 1;
-        digits[start] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[start..]);
 }
 
 /// HTTP/1.0 knows no chunks: there the end of the connection is the end of the body.

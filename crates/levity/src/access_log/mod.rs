@@ -4,10 +4,17 @@
 //! to one thread ([`Writer`]), which alone touches the file. When the queue is full, lines are
 //! dropped and counted.
 
+mod combined;
+mod date;
+mod escape;
+mod json;
 mod line;
+mod number;
 mod output;
+mod record;
 mod writer;
 
-pub use line::{End, Format, Record, Source, Timing, Visited};
+pub use line::Format;
 pub(crate) use output::write_all;
+pub use record::{End, Record, Source, Timing, Visited};
 pub use writer::{Log, Target, Writer};

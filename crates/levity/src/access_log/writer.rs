@@ -9,8 +9,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::line::{Format, Formatter, Record};
+use super::line::{Format, Formatter};
 use super::output::{self, Output, line_count};
+use super::record::Record;
 use crate::diagnostics;
 
 /// A block is handed over once it holds this many bytes; it exceeds them by less than one line.
@@ -240,7 +241,7 @@ impl Writing {
 
 #[cfg(test)]
 mod tests {
-    use super::super::line::tests::record;
+    use super::super::record::samples::record;
     use super::*;
     use std::fs::{self, File};
     use std::path::Path;

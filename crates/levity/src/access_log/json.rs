@@ -1,0 +1,388 @@
+//! A line as one JSON object.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::record::{Record, Timing, Visited};
+use super::{escape, number};
+use crate::chunks::Chunks;
+use crate::decimal;
+
+/// Appends `record`, which came `micros` after `stamp`.
+pub(super) fn line(
+    out: &mut Vec<u8>,
+    record: &Record,
+    stamp: &[u8],
+    micros: u32,
+    has_timing: bool,
+) {
+    out.extend_from_slice(b"{\"time\":\"");
+    out.extend_from_slice(stamp);
+    out.push(b'.');
+    number::six_digits(out, micros);
+    out.extend_from_slice(b"Z\",\"peer\":");
+    push_peer(out, record.peer);
+    if record.via != record.peer {
+        push_key(out, "via");
+        push_peer(out, record.via);
+    }
+    push_text(out, "host", record.host);
+    push_text(out, "method", record.method);
+    push_text(out, "target", record.target);
+    push_text(out, "version", record.version.as_bytes());
+    push_number(out, "status", record.status.into());
+    push_number(out, "bytes", record.bytes);
+    push_seconds(out, "dur", record.duration);
+    push_seconds(out, "ttfb", record.ttfb);
+    push_seconds(out, "io_wait", record.io_wait);
+    push_text(out, "src", record.source.label().as_bytes());
+    push_text(out, "end", record.end.label().as_bytes());
+    push_text(out, "referer", record.referer);
+    push_text(out, "user_agent", record.user_agent);
+    if let Some(visited) = &record.visited {
+        upstream(out, visited);
+    }
+    if has_timing {
+        timing_us(out, &record.timing);
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+fn upstream(out: &mut Vec<u8>, visited: &Visited) {
+    push_key(out, "upstream");
+    out.push(b'{');
+    // The first key has no comma before it.
+    let start = out.len();
+    push_text(out, "name", visited.upstream.as_bytes());
+    out.remove(start);
+    match visited.backend {
+        Some(backend) => push_text(out, "backend", backend.as_bytes()),
+        None => push_null(out, "backend"),
+    }
+    push_number(out, "attempts", visited.attempts.into());
+    push_key(out, "reused");
+    out.extend_from_slice(if visited.is_reused { b"true" } else { b"false" });
+    push_seconds(out, "queue", visited.queue);
+    for (key, time) in [("connect", visited.connect), ("ttfb", visited.first_byte)] {
+        match time {
+            Some(time) => push_seconds(out, key, time),
+            None => push_null(out, key),
+        }
+    }
+    if let Some((side, error)) = visited.failure {
+        push_text(out, "failed", side.as_bytes());
+        push_text(out, "error", error.as_bytes());
+    }
+    out.push(b'}');
+}
+
+fn timing_us(out: &mut Vec<u8>, timing: &Timing) {
+    push_key(out, "timing_us");
+    let steps = timing.steps.iter().map(|(step, time)| (step.label(), time));
+    let inside = [
+        ("queue", timing.queue),
+        ("read", timing.read),
+        ("write", timing.write),
+    ];
+    for (place, (name, time)) in steps.chain(inside).enumerate() {
+        out.extend_from_slice(if place == 0 { b"{\"" } else { b",\"" });
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":");
+        number::microseconds(out, time);
+    }
+    out.push(b'}');
+    push_number(out, "trips", timing.trips.into());
+    match timing.engine {
+        Some(engine) => push_text(out, "engine", engine.as_bytes()),
+        None => push_null(out, "engine"),
+    }
+    if let Some(chunks) = timing.chunks {
+        chunks_us(out, chunks);
+    }
+}
+
+/// Each as `[queued, read start, read end, write start, write end, bytes]`.
+fn chunks_us(out: &mut Vec<u8>, chunks: &Chunks) {
+    push_key(out, "chunks_us");
+    out.push(b'[');
+    for (place, chunk) in chunks.noted().iter().enumerate() {
+        out.extend_from_slice(if place == 0 { b"[" } else { b",[" });
+        moments(out, chunk.disk);
+        moments(out, chunk.write);
+        decimal::push(out, chunk.bytes);
+        out.push(b']');
+    }
+    out.push(b']');
+    push_number(out, "chunks_omitted", chunks.omitted());
+}
+
+fn moments<const COUNT: usize>(out: &mut Vec<u8>, moments: Option<[u64; COUNT]>) {
+    for place in 0..COUNT {
+        match moments {
+            Some(moments) => decimal::push(out, moments[place]),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.push(b',');
+    }
+}
+
+fn push_null(out: &mut Vec<u8>, key: &str) {
+    push_key(out, key);
+    out.extend_from_slice(b"null");
+}
+
+fn push_peer(out: &mut Vec<u8>, address: Option<IpAddr>) {
+    let Some(address) = address else {
+        return out.extend_from_slice(b"null");
+    };
+    out.push(b'"');
+    number::address(out, address);
+    out.push(b'"');
+}
+
+fn push_key(out: &mut Vec<u8>, key: &str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+fn push_number(out: &mut Vec<u8>, key: &str, value: u64) {
+    push_key(out, key);
+    decimal::push(out, value);
+}
+
+fn push_seconds(out: &mut Vec<u8>, key: &str, value: Duration) {
+    push_key(out, key);
+    number::seconds(out, value);
+}
+
+fn push_text(out: &mut Vec<u8>, key: &str, bytes: &[u8]) {
+    push_key(out, key);
+    out.push(b'"');
+    escape::json(out, bytes);
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::line::{Format, tests::line_in};
+    use super::super::record::samples::{of_upstream, record, visited};
+    use super::*;
+    use crate::steps::Times;
+
+    fn line(record: &Record) -> String {
+        line_in(Format::Json { timing: true }, record)
+    }
+
+    fn json(record: &Record) -> serde_json::Value {
+        let format = Format::Json { timing: false };
+        serde_json::from_str(&line_in(format, record)).expect("a line is JSON")
+    }
+
+    /// Undoes the escapes of a decoded JSON string, as [`escape::json`] says.
+    fn unescape(text: &str) -> Vec<u8> {
+        let bytes = text.as_bytes();
+        let mut out = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            match bytes[at..] {
+                [b'\\', b'\\', ..] => {
+                    out.push(b'\\');
+                    at += 2;
+                }
+                [b'\\', b'x', ..] => {
+                    out.push(u8::from_str_radix(&text[at + 2..at + 4], 16).expect("two digits"));
+                    at += 4;
+                }
+                _ => {
+                    out.push(bytes[at]);
+                    at += 1;
+                }
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn plain_line() {
+        let value = json(&record());
+        assert_eq!(value["time"], "2026-11-20T19:42:07.000042Z");
+        assert_eq!(value["peer"], "192.0.2.7");
+        assert_eq!(value.get("via"), None);
+        assert_eq!(value["status"], 206);
+        assert_eq!(value["dur"], 12.345678);
+        assert_eq!(value["ttfb"], 0.000123);
+        assert_eq!(value["src"], "memory");
+        assert_eq!(
+            json(&Record {
+                peer: None,
+                ..record()
+            })["peer"],
+            serde_json::Value::Null
+        );
+    }
+
+    #[test]
+    fn line_of_a_client_behind_a_proxy() {
+        let via = |via| json(&Record { via, ..record() });
+        let over_tcp = via(Some(IpAddr::from([192, 0, 2, 1])));
+        assert_eq!(over_tcp["peer"], "192.0.2.7");
+        assert_eq!(over_tcp["via"], "192.0.2.1");
+        assert_eq!(via(None).get("via"), Some(&serde_json::Value::Null));
+    }
+
+    #[test]
+    fn line_of_a_request_that_went_to_an_upstream() {
+        let format = Format::Json { timing: false };
+        let line = line_in(format, &of_upstream(visited()));
+        let end = ",\"upstream\":{\"name\":\"app\",\"backend\":\"127.0.0.1:3000\",\"attempts\":2,\
+                   \"reused\":false,\"queue\":0.000007,\"connect\":0.000045,\"ttfb\":0.003000}}\n";
+        assert!(line.ends_with(end), "{line}");
+        let failed = of_upstream(Visited {
+            backend: None,
+            connect: None,
+            failure: Some(("own", "connection_limit_reached")),
+            ..visited()
+        });
+        let upstream = &json(&failed)["upstream"];
+        assert_eq!(upstream["failed"], "own");
+        assert_eq!(upstream["error"], "connection_limit_reached");
+        assert!(upstream["backend"].is_null() && upstream["connect"].is_null());
+    }
+
+    #[test]
+    fn line_with_timing() {
+        use crate::chunks::Trip;
+        use crate::stall::Step;
+        let arrived = std::time::Instant::now();
+        let at = |us| arrived + Duration::from_micros(us);
+        let mut chunks = Chunks::new(arrived);
+        let read = chunks.read(&Trip {
+            asked: at(10),
+            read_start: at(200),
+            read_end: at(3_000),
+            bytes: 512,
+        });
+        chunks.wrote(read, at(3_050), at(3_070), 500);
+        chunks.wrote(None, at(3_100), at(3_200), 7);
+        let mut steps = Times::default();
+        steps.add(Step::Parse, Duration::from_nanos(2_045));
+        steps.add(Step::Send, Duration::from_micros(3_200));
+        let timing = Timing {
+            steps,
+            trips: 1,
+            queue: Duration::from_micros(190),
+            read: Duration::from_micros(2_800),
+            write: Duration::from_micros(120),
+            engine: Some("threads"),
+            chunks: Some(&chunks),
+        };
+        let of = |timing| {
+            let line = line(&Record { timing, ..record() });
+            line.split_once("\"user_agent\"")
+                .expect("before")
+                .1
+                .to_owned()
+        };
+        assert_eq!(
+            of(timing),
+            ":\"curl/8.14.1\",\"timing_us\":{\"parse\":2.045,\"send\":3200.000,\"queue\":190.000,\
+             \"read\":2800.000,\"write\":120.000},\"trips\":1,\"engine\":\"threads\",\
+             \"chunks_us\":[[10,200,3000,3050,3070,500],[null,null,null,3100,3200,7]],\"chunks_omitted\":0}\n"
+        );
+        assert_eq!(
+            of(Timing::default()),
+            ":\"curl/8.14.1\",\"timing_us\":{\"queue\":0.000,\"read\":0.000,\"write\":0.000},\
+             \"trips\":0,\"engine\":null}\n"
+        );
+    }
+
+    /// The first cells of the table beneath a heading of `docs/log.md`.
+    fn documented(heading: &str) -> Vec<String> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/log.md");
+        let page = std::fs::read_to_string(path).expect("docs/log.md");
+        let (_, section) = page
+            .split_once(&format!("\n## {heading}\n"))
+            .expect("the section");
+        let section = section.split("\n## ").next().expect("some text");
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        rows.map(|row| row.split('`').next().expect("a cell").to_owned())
+            .collect()
+    }
+
+    /// The keys of an object on a line, in their order.
+    fn keys(object: &str) -> Vec<String> {
+        let mut depth = 0;
+        let parts = object.split('"').collect::<Vec<_>>();
+        let mut keys = Vec::new();
+        for pair in parts.windows(2).step_by(2) {
+            for byte in pair[0].bytes() {
+                depth += i32::from(matches!(byte, b'{' | b'['));
+                depth -= i32::from(matches!(byte, b'}' | b']'));
+            }
+            if depth == 1 && pair[0].ends_with(['{', ',']) {
+                keys.push(pair[1].to_owned());
+            }
+        }
+        keys
+    }
+
+    #[test]
+    fn the_documentation_has_every_key_in_order() {
+        let chunks = Chunks::new(std::time::Instant::now());
+        let mut steps = Times::default();
+        for step in crate::stall::Step::TIMED {
+            steps.add(step, Duration::from_micros(1));
+        }
+        let timing = Timing {
+            steps,
+            chunks: Some(&chunks),
+            ..Timing::default()
+        };
+        let by_proxy = Record {
+            timing,
+            via: None,
+            ..of_upstream(Visited {
+                failure: Some(("backend", "connection_refused")),
+                ..visited()
+            })
+        };
+        let line = line(&by_proxy);
+        assert_eq!(keys(&line), documented("JSON"));
+        let (_, upstream) = line.split_once("\"upstream\":{").expect("the key");
+        let (upstream, _) = upstream.split_once('}').expect("its end");
+        assert_eq!(keys(&format!("{{{upstream}")), documented("Upstreams"));
+        let (_, timing) = line.split_once("\"timing_us\":").expect("the key");
+        let (timing, _) = timing.split_once('}').expect("its end");
+        assert_eq!(keys(timing), documented("Timing"));
+    }
+
+    #[test]
+    fn it_holds_any_bytes_without_loss() {
+        let every: Vec<u8> = (0..=255).collect();
+        let samples: [&[u8]; 5] = [
+            &every,
+            b"\\x41",
+            "caf\u{e9} \u{1f600}".as_bytes(),
+            b"\xff\\xff",
+            b"\xed\xa0\x80",
+        ];
+        for bytes in samples {
+            let value = json(&Record {
+                target: bytes,
+                ..record()
+            });
+            let text = value["target"].as_str().expect("text");
+            assert_eq!(unescape(text), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn it_keeps_utf8_readable() {
+        let record = Record {
+            user_agent: "caf\u{e9}".as_bytes(),
+            ..record()
+        };
+        assert_eq!(json(&record)["user_agent"], "caf\u{e9}");
+    }
+}
