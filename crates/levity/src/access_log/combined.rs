@@ -73,6 +73,8 @@ fn timings(out: &mut Vec<u8>, record: &Record) {
             Some(time) => number::seconds(out, time),
             None => out.push(b'-'),
         }
+        out.extend_from_slice(b" tries=");
+        decimal::push(out, visited.attempts.into());
     }
 }
 
@@ -139,19 +141,23 @@ mod tests {
         };
         assert_eq!(
             end_of(visited()),
-            "up=app/127.0.0.1:3000 up_ttfb=0.003000\n"
+            "up=app/127.0.0.1:3000 up_ttfb=0.003000 tries=2\n"
         );
         let nobody = Visited {
             backend: None,
+            attempts: 0,
             first_byte: None,
             ..visited()
         };
-        assert_eq!(end_of(nobody), "up=app/- up_ttfb=-\n");
+        assert_eq!(end_of(nobody), "up=app/- up_ttfb=- tries=0\n");
         let spaced = Visited {
             backend: Some("unix:/a b"),
             ..visited()
         };
-        assert_eq!(end_of(spaced), "up=app/unix:/a\\x20b up_ttfb=0.003000\n");
+        assert_eq!(
+            end_of(spaced),
+            "up=app/unix:/a\\x20b up_ttfb=0.003000 tries=2\n"
+        );
     }
 
     #[test]
