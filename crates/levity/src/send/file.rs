@@ -1,0 +1,451 @@
+//! Sending a file: chunk by chunk, from wherever each is soonest to be had.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::task::{Poll, ready};
+use std::time::{Duration, Instant};
+
+use levity_disk::buffer::ALIGNMENT;
+use levity_disk::{Class, Meta, Ready, transmit, usage};
+use rustix::net::SendFlags;
+use tokio::time;
+
+use super::{Cut, Sender, patiently};
+use crate::conn::{Conn, TURN_BYTES_MAX};
+use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
+use crate::respond::FileBody;
+use crate::trip::{Read, ReadAhead, Trips, is_refused};
+
+/// The smallest read from the page cache, for a client that takes little at a time.
+const WINDOW_BYTES_MIN: usize = 16 * 1024;
+
+/// In bytes: a page on most machines.
+///
+/// A probe that misses makes the kernel read into the page cache, past which a large file may be read:
+/// so the first one there asks for little.
+const PROBE_BYTES: usize = 4096;
+
+/// The largest chunk asked of an engine, when the configuration names none.
+const CHUNK_BYTES_MAX: usize = 512 * 1024;
+
+/// The same, of a disk that takes [`SLOW_READ_MIN`] for a read.
+const SLOW_CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// A disk that takes so long has a head to move, or a network to ask.
+const SLOW_READ_MIN: Duration = Duration::from_millis(2);
+
+/// A chunk is read ahead for a client that takes at most so many times as long for a chunk as the disk.
+const AHEAD_RATIO: u32 = 4;
+
+/// A client that takes longer does not keep a chunk in memory: what is left of it is read again.
+const HOLD_MAX: Duration = Duration::from_secs(1);
+
+/// How fast the disk and the client have been so far, and how much is read at once for them.
+pub(super) struct Pace {
+    /// How much to read from the page cache at once: about what the client takes at once.
+    window_bytes: usize,
+    /// How much to ask of an engine next.
+    chunk_bytes: usize,
+    /// How long the disk took for the last chunk that an engine read.
+    read_in: Duration,
+    /// How long the client took for the last chunk that an engine handed over.
+    sent_in: Option<Duration>,
+}
+
+impl Pace {
+    pub(super) fn new() -> Self {
+        Self {
+            window_bytes: FIRST_BYTES,
+            chunk_bytes: FIRST_BYTES,
+            read_in: Duration::ZERO,
+            sent_in: None,
+        }
+    }
+
+    /// Asks for more next time of a client that took all in time, and for about what it took of one that
+    /// did not: chunks that wait for it take memory.
+    fn keep(&mut self, sent: usize, bytes: usize) {
+        self.chunk_bytes = match sent < bytes {
+            true => sent.next_power_of_two().max(WINDOW_BYTES_MIN),
+            false => self.next_chunk_bytes(),
+        };
+    }
+
+    /// For a client that takes all in time: twice as much, and at once as much as goes to one read where
+    /// the disk takes so long to begin one that the bytes themselves are the least of it.
+    fn next_chunk_bytes(&self) -> usize {
+        match self.read_in >= SLOW_READ_MIN {
+            true => SLOW_CHUNK_BYTES_MAX,
+            false => (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX),
+        }
+    }
+
+    /// Whether the client takes what it gets about as fast as the disk gives it; that shows with the
+    /// second chunk.
+    fn keeps_up(&self) -> bool {
+        let in_time = self.read_in * AHEAD_RATIO;
+        self.sent_in.is_some_and(|sent_in| sent_in <= in_time)
+    }
+}
+
+/// What came of a read from the page cache.
+enum Cached {
+    /// Bytes that left.
+    Left(usize),
+    /// The page cache does not have the next byte.
+    Miss,
+}
+
+impl Sender {
+    /// Sends a part of a file, chunk by chunk, from wherever each is soonest to be had.
+    pub(super) async fn file(
+        &mut self,
+        conn: &mut Conn,
+        file: &mut FileBody,
+        trips: &mut Trips<'_>,
+    ) -> Result<(), Cut> {
+        let mut probe = file.probe && file.ready.is_none();
+        let mut ahead = None;
+        while file.remaining > 0 {
+            let (ready, chunk) = match file.ready.take() {
+                Some(ready) => {
+                    self.pace.read_in = trips.brought_in;
+                    (ready, trips.brought())
+                }
+                None if probe && self.may_probe(conn, file) => {
+                    let from = Instant::now();
+                    match self.cached(conn, file).await? {
+                        Cached::Left(bytes) => {
+                            let to = self.last_byte.unwrap_or(from);
+                            trips.wrote(None, from, to, bytes as u64);
+                            file.advance(bytes);
+                        }
+                        Cached::Miss => probe = false,
+                    }
+                    continue;
+                }
+                None => {
+                    let read = self.chunk(file, ahead.take(), trips).await?;
+                    // While the disk is slower than memory another probe would only miss again.
+                    probe = file.probe && read.was_cached;
+                    self.tell_timing(trips);
+                    (read.ready, read.chunk)
+                }
+            };
+            if file.is_rewritten() {
+                return Err(Cut::Unreadable(io::Error::other(
+                    "it was rewritten while it was read",
+                )));
+            }
+            let wanted = file.remaining.min(ready.len() as u64);
+            if !probe {
+                ahead = self.ahead(file, wanted, trips);
+            }
+            let bytes = self.timed(conn, ready, chunk, file, trips).await?;
+            file.advance(bytes);
+            if (bytes as u64) < wanted {
+                // A slow client: it keeps no memory while it is waited for.
+                ahead = None;
+                self.writable(conn).await?;
+                // What it did not take is in the page cache now, unless it was read past it.
+                probe = file.probe;
+            }
+        }
+        Ok(())
+    }
+
+    /// A probe that misses makes the kernel read at once, past every queue of ours: only while the
+    /// device has room, or when a miss is unlikely.
+    fn may_probe(&self, conn: &Conn, file: &FileBody) -> bool {
+        file.hot.warm.get() || conn.worker.disk.has_room(file.file.meta().device)
+    }
+
+    /// Asks for the chunk behind the `bytes` that are about to leave, if the disk would otherwise hold
+    /// up a client that keeps up with it.
+    fn ahead(&self, file: &FileBody, bytes: u64, trips: &Trips<'_>) -> Option<ReadAhead> {
+        if !self.pace.keeps_up() {
+            return None;
+        }
+        let offset = file.offset + bytes;
+        let bytes = self.next_bytes(
+            trips,
+            offset,
+            file.remaining - bytes,
+            self.pace.next_chunk_bytes(),
+        );
+        (bytes > 0).then(|| trips.read_ahead(&file.file, offset, bytes))
+    }
+
+    /// How much to ask for at `offset`.
+    fn next_bytes(&self, trips: &Trips<'_>, offset: u64, remaining: u64, auto: usize) -> usize {
+        let bytes_max = trips.chunk_bytes.unwrap_or(auto);
+        // A chunk ends where a block does, so that reads past the page cache share none.
+        let bytes_max = bytes_max - (offset % ALIGNMENT as u64) as usize;
+        bytes_max.min(usize::try_from(remaining).unwrap_or(usize::MAX))
+    }
+
+    /// The next chunk: what was asked for ahead, or else what an engine is asked for now. Larger than
+    /// the last if the client took that within [`HOLD_MAX`], else about what it took.
+    async fn chunk(
+        &mut self,
+        file: &FileBody,
+        ahead: Option<ReadAhead>,
+        trips: &mut Trips<'_>,
+    ) -> Result<Read, Cut> {
+        if let Some(ahead) = ahead.filter(|ahead| ahead.offset == file.offset)
+            && let Some(read) = trips.fetch(ahead).await.map_err(Cut::Unreadable)?
+        {
+            self.pace.read_in = trips.brought_in;
+            return self.checked(read, 1);
+        }
+        let bytes = self.next_bytes(trips, file.offset, file.remaining, self.pace.chunk_bytes);
+        let (read, enough) = match self.untouched() {
+            true => self.first_chunk(file, bytes, trips).await,
+            false => {
+                let read = trips.read(&file.file, file.offset, bytes, Class::Next);
+                read.await.map(|read| (read, 1))
+            }
+        }
+        .map_err(Cut::Unreadable)?;
+        self.pace.read_in = trips.brought_in;
+        self.checked(read, enough)
+    }
+
+    /// Reads `bytes`, or all that is to be sent if that is little and there is memory for it; tells how
+    /// many were asked for.
+    async fn first_chunk(
+        &self,
+        file: &FileBody,
+        bytes: usize,
+        trips: &mut Trips<'_>,
+    ) -> io::Result<(Read, usize)> {
+        if trips.may_bring_whole(file.remaining) {
+            let all = self.next_bytes(trips, file.offset, file.remaining, WHOLE_BYTES);
+            match trips.read(&file.file, file.offset, all, Class::First).await {
+                // Others were quicker to take the memory; there may be enough for less.
+                Err(error) if all > bytes && is_refused(&error) => {}
+                read => return Ok((read?, all)),
+            }
+        }
+        let read = trips.read(&file.file, file.offset, bytes, Class::First);
+        Ok((read.await?, bytes))
+    }
+
+    fn checked(&self, read: Read, enough: usize) -> Result<Read, Cut> {
+        match read.ready.len() >= enough {
+            true => Ok(read),
+            false => Err(Cut::Unreadable(io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
+    /// [`Sender::ready`] of `chunk`, with a look at the clock before and after.
+    async fn timed(
+        &mut self,
+        conn: &mut Conn,
+        ready: Ready,
+        chunk: Option<usize>,
+        file: &FileBody,
+        trips: &mut Trips<'_>,
+    ) -> Result<usize, Cut> {
+        let wanted = file.remaining.min(ready.len() as u64);
+        let (from, before) = (Instant::now(), self.body_bytes);
+        let sent = self.ready(conn, ready, file.remaining).await;
+        let now = Instant::now();
+        self.pace.sent_in = Some(now - from);
+        // A client that did not take all was waited for after its last byte.
+        let took_all = matches!(&sent, Ok(bytes) if *bytes as u64 == wanted);
+        let to = self.last_byte.filter(|_| took_all).unwrap_or(now);
+        trips.wrote(chunk, from, to, self.body_bytes - before);
+        sent
+    }
+
+    /// Sends what an engine handed over, at most `bytes_max` of it; tells how much left.
+    async fn ready(&mut self, conn: &mut Conn, ready: Ready, bytes_max: u64) -> Result<usize, Cut> {
+        let bytes = ready
+            .len()
+            .min(usize::try_from(bytes_max).unwrap_or(usize::MAX));
+        match ready {
+            Ready::Bytes(buffer) => {
+                let push = async |sender: &mut Self, conn: &mut Conn| {
+                    sender.bytes(conn, &buffer[..bytes]).await
+                };
+                let sent = self.held(conn, push).await?;
+                self.pace.keep(sent, bytes);
+                Ok(sent)
+            }
+            Ready::Pipe { pipe, .. } => {
+                let splice = async |sender: &mut Self, conn: &mut Conn| {
+                    let call = |socket: BorrowedFd<'_>, _, turn| {
+                        transmit::splice(pipe.as_fd(), socket, turn)
+                    };
+                    sender.moved(conn, bytes, call).await
+                };
+                self.held(conn, splice).await
+            }
+            Ready::Shared { memory, offset, .. } => {
+                let send = async |sender: &mut Self, conn: &mut Conn| {
+                    let call = |socket: BorrowedFd<'_>, at, turn| {
+                        transmit::send_shared(socket, &memory, offset + at, turn)
+                    };
+                    sender.moved(conn, bytes, call).await
+                };
+                let sent = self.held(conn, send).await?;
+                self.pace.keep(sent, bytes);
+                Ok(sent)
+            }
+            Ready::PageCache { file, offset, .. } => {
+                let worker = conn.worker.clone();
+                let send = async |sender: &mut Self, conn: &mut Conn| {
+                    let call = |socket: BorrowedFd<'_>, at, turn| {
+                        let sendfile = || transmit::sendfile(socket, &file, offset + at, turn);
+                        let (sent, slept) = usage::slept_during(sendfile);
+                        if slept {
+                            worker.stats.sendfile_waited();
+                        }
+                        sent
+                    };
+                    sender.moved(conn, bytes, call).await
+                };
+                self.held(conn, send).await
+            }
+        }
+    }
+
+    /// Sends a chunk that takes memory or pipes, or that may not stay in the page cache, for at most
+    /// [`HOLD_MAX`]; tells how much left by then.
+    async fn held(
+        &mut self,
+        conn: &mut Conn,
+        send: impl AsyncFnOnce(&mut Self, &mut Conn) -> Result<(), Cut>,
+    ) -> Result<usize, Cut> {
+        let before = self.body_bytes;
+        // What left is counted where it leaves: the end may fall between a write and its return.
+        match time::timeout(HOLD_MAX, send(self, conn)).await {
+            Ok(sent) => sent?,
+            Err(_) => conn.timer.clear(),
+        }
+        Ok((self.body_bytes - before) as usize)
+    }
+
+    /// Moves bytes to the socket by a system call that takes them from a descriptor: it is told at which
+    /// of them to begin, and how many make a turn.
+    async fn moved(
+        &mut self,
+        conn: &mut Conn,
+        bytes: usize,
+        mut call: impl FnMut(BorrowedFd<'_>, u64, usize) -> io::Result<usize>,
+    ) -> Result<(), Cut> {
+        self.head_with_more(conn).await?;
+        let mut sent = 0;
+        while sent < bytes {
+            let turn = (bytes - sent).min(TURN_BYTES_MAX);
+            match conn
+                .stream
+                .try_move(|socket| call(socket, sent as u64, turn))
+            {
+                Ok(0) => return Err(Cut::Unreadable(io::ErrorKind::UnexpectedEof.into())),
+                Ok(moved) => {
+                    sent += moved;
+                    self.count(conn, moved).await;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.writable(conn).await?;
+                }
+                Err(error) if is_of_client(&error) => return Err(Cut::Gone),
+                Err(error) => return Err(Cut::Unreadable(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the head so that the kernel waits for body bytes to fill the packet.
+    async fn head_with_more(&mut self, conn: &mut Conn) -> Result<(), Cut> {
+        while self.head_bytes < self.head.len() {
+            let rest = &self.head[self.head_bytes..];
+            let sent = conn.stream.try_move(|socket| {
+                Ok(rustix::net::send(
+                    socket,
+                    rest,
+                    SendFlags::MORE | SendFlags::NOSIGNAL,
+                )?)
+            });
+            match sent {
+                Ok(sent) => self.count(conn, sent).await,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.writable(conn).await?;
+                }
+                Err(_) => return Err(Cut::Gone),
+            }
+        }
+        Ok(())
+    }
+
+    /// One read from the page cache and one write of it, in one turn of the loop: the bytes need no
+    /// buffer of their own, and those that the client does not take now are read again.
+    async fn cached(&mut self, conn: &mut Conn, file: &FileBody) -> Result<Cached, Cut> {
+        let worker = conn.worker.clone();
+        let window_bytes =
+            match file.hot.warm.get() || file.hot.entry.meta.size < WHOLE_BYTES as u64 {
+                true => self.pace.window_bytes,
+                false => PROBE_BYTES,
+            };
+        let wanted = window_bytes.min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
+        let head = &self.head[self.head_bytes..];
+        let head_bytes = head.len();
+        let pushed = patiently(conn, |conn, context| {
+            ready!(conn.stream.poll_write_ready(context))?;
+            let mut scratch = worker.outbound.borrow_mut();
+            scratch.clear();
+            match file.file.read_cached(&mut scratch, wanted, file.offset) {
+                Ok((read, now)) if read > 0 && !file.is_rewritten_in(&now) => {}
+                // The engine finds out what is the matter.
+                _ => return Poll::Ready(Ok(None)),
+            }
+            let slices = [IoSlice::new(head), IoSlice::new(&scratch)];
+            conn.stream.poll_write(context, &slices).map_ok(Some)
+        })
+        .await?;
+        file.hot.warm.set(pushed.is_some());
+        let Some(written) = pushed else {
+            return Ok(Cached::Miss);
+        };
+        worker.stats.read_cached();
+        self.count(conn, written).await;
+        let left = written.saturating_sub(head_bytes);
+        if window_bytes == self.pace.window_bytes {
+            self.pace.window_bytes = (left * 2).clamp(WINDOW_BYTES_MIN, TURN_BYTES_MAX);
+        }
+        Ok(Cached::Left(left))
+    }
+}
+
+impl FileBody {
+    /// Whether the content was written over since the head was made. A file that only grew is sent up
+    /// to the length announced; names and permissions may change as they like.
+    fn is_rewritten(&self) -> bool {
+        self.local
+            && self
+                .file
+                .refresh()
+                .is_ok_and(|now| self.is_rewritten_in(&now))
+    }
+
+    /// The same, when it is known what the file is `now`.
+    fn is_rewritten_in(&self, now: &Meta) -> bool {
+        let then = &self.hot.entry.meta;
+        now.size == then.size && (now.mtime_s, now.mtime_ns) != (then.mtime_s, then.mtime_ns)
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.offset += bytes as u64;
+        self.remaining -= bytes as u64;
+    }
+}
+
+/// Whether a call that moves bytes failed for the socket's reasons, not the file's.
+fn is_of_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
+    )
+}
