@@ -1,0 +1,92 @@
+//! `levity check`: everything that is wrong with a configuration file.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::{EXIT_CONFIG, Streams};
+use crate::config;
+
+/// Tells of `file`; the exit status says whether it is without errors.
+pub(super) fn check(file: &Path, json: bool, streams: &mut Streams<'_>) -> u8 {
+    let result = config::load(file);
+    let status = if result.is_ok() { 0 } else { EXIT_CONFIG };
+    match result {
+        Ok(config) if json => {
+            let file = file.to_string_lossy();
+            let notes = config.notes;
+            let answer = json!({ "file": file, "ok": true, "problems": [], "notes": notes });
+            streams.out(&format!("{answer}\n"));
+        }
+        Ok(config) => {
+            for note in config.notes {
+                streams.err(&format!("note: {}: {note}\n", file.display()));
+            }
+            streams.out(&format!("{}: ok\n", file.display()));
+        }
+        Err(errors) if json => streams.out(&format!("{}\n", errors.to_json())),
+        Err(errors) => streams.err(&errors.render(streams.colour)),
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Folder, levity};
+    use super::*;
+
+    #[test]
+    fn check_says_ok() {
+        let folder = Folder::new();
+        let file = folder.write("levity.toml", "[[site]]\nroot = \".\"\n");
+        let ran = levity(&["check", "-c", &file]);
+        ran.exits(0);
+        assert_eq!((ran.out, ran.err), (format!("{file}: ok\n"), String::new()));
+        let json = levity(&["check", "-c", &file, "--json"]);
+        json.exits(0);
+        let answer: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+        assert_eq!(
+            answer,
+            json!({ "file": file, "ok": true, "problems": [], "notes": [] })
+        );
+    }
+
+    #[test]
+    fn check_shows_every_problem() {
+        let folder = Folder::new();
+        let file = folder.write(
+            "levity.toml",
+            "[disk]\nenigne = 1\n[[site]]\nroot = \"absent\"\n",
+        );
+        for command in ["check", "run"] {
+            let ran = levity(&[command, "-c", &file]);
+            ran.exits(EXIT_CONFIG);
+            assert!(ran.out.is_empty());
+            assert_eq!(ran.err.matches("error: ").count(), 2, "{}", ran.err);
+            assert!(
+                ran.err.contains(&format!("--> {file}:2:1\n")),
+                "{}",
+                ran.err
+            );
+        }
+        let json = levity(&["check", "-c", &file, "--json"]);
+        json.exits(EXIT_CONFIG);
+        let answer: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+        assert_eq!(answer["problems"].as_array().unwrap().len(), 2);
+        assert_eq!(answer["problems"][1]["line"], 4);
+        assert!(json.err.is_empty());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_a_configuration_error() {
+        let folder = Folder::new();
+        let file = format!("{}/absent.toml", folder.path());
+        let ran = levity(&["check", "-c", &file]);
+        ran.exits(EXIT_CONFIG);
+        assert!(
+            ran.err.contains("cannot read the file") && ran.err.contains(&file),
+            "{}",
+            ran.err
+        );
+    }
+}

@@ -1,0 +1,302 @@
+//! The command line: arguments in, the next [`Step`] out.
+
+mod check;
+mod plan;
+mod serve;
+mod streams;
+mod top;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+pub use self::plan::{Overrides, Plan};
+use self::serve::Flags;
+pub use self::streams::{Streams, colour};
+use crate::address::Address;
+use crate::timing;
+use crate::top::Options;
+
+/// Exit status when something fails while running.
+pub const EXIT_FAILURE: u8 = 1;
+/// Exit status for arguments that make no sense.
+pub const EXIT_USAGE: u8 = 2;
+/// Exit status for a configuration with errors: `EX_CONFIG` of sysexits(3).
+pub const EXIT_CONFIG: u8 = 78;
+
+const EXAMPLES: &str = "\
+levity serve                  serve this folder at http://127.0.0.1:8080
+levity serve --listen 8080 ~/Public
+                              serve a folder to everyone who can reach this machine
+levity run -c levity.toml     serve what a configuration file says
+
+levity --help says more.
+";
+
+/// What to do after the command line has been read.
+#[derive(Debug)]
+pub enum Step {
+    /// Run a server.
+    Serve(Box<Plan>),
+    /// Show the figures of a running server.
+    Top(Options),
+    /// Nothing is left to do: exit with this status.
+    Exit(u8),
+}
+
+/// A web server whose event loop never waits for the disk.
+#[derive(Parser)]
+#[command(name = "levity", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve a folder or a single file, without configuration
+    Serve {
+        /// What to serve
+        #[arg(value_name = "DIR", default_value = ".")]
+        what: PathBuf,
+        #[command(flatten)]
+        flags: Flags,
+    },
+    /// Serve what a configuration file says
+    Run {
+        /// The configuration file
+        #[arg(short, long = "config", value_name = "FILE")]
+        config: PathBuf,
+        #[command(flatten)]
+        flags: Flags,
+    },
+    /// Show everything that is wrong with a configuration file
+    Check {
+        /// The configuration file
+        #[arg(short, long = "config", value_name = "FILE")]
+        config: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a running server does, each second; q or Ctrl-C ends it
+    Top {
+        /// Its admin listener: ADDRESS:PORT or unix:PATH [default: 127.0.0.1:9180]
+        #[arg(value_name = "ADDR", value_parser = top::admin_address)]
+        address: Option<Address>,
+        /// Take the address from this configuration file
+        #[arg(
+            short,
+            long = "config",
+            value_name = "FILE",
+            conflicts_with = "address"
+        )]
+        config: Option<PathBuf>,
+        /// Print one frame without colour and end; so it is when standard output is no terminal
+        #[arg(long)]
+        once: bool,
+    },
+    /// Tell from a JSON access log where the time of its requests went
+    Timing {
+        /// The log; - is standard input. `format = "json"` and `timing = "chunk"` under [log] make one
+        #[arg(value_name = "LOG")]
+        log: PathBuf,
+        /// Draw every wait, read and write over time into a picture
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Reads the command line (`args` begins with the name of the program) and does what needs no server:
+/// help, examples, checks. May block on the file system.
+pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>) -> Step {
+    let arguments = match Arguments::try_parse_from(args) {
+        Ok(arguments) => arguments,
+        Err(error) => return usage(&error, streams),
+    };
+    match arguments.command {
+        Some(Command::Serve { what, flags }) => serve::serve(&what, &flags, streams),
+        Some(Command::Run { config, flags }) => serve::run(config, &flags, streams),
+        Some(Command::Check { config, json }) => Step::Exit(check::check(&config, json, streams)),
+        Some(Command::Top {
+            address,
+            config,
+            once,
+        }) => top::top(address, config.as_deref(), once, streams),
+        Some(Command::Timing { log, svg, json }) => {
+            Step::Exit(timing::run(&timing::Options { log, svg, json }, streams))
+        }
+        None => {
+            streams.err(EXAMPLES);
+            Step::Exit(EXIT_USAGE)
+        }
+    }
+}
+
+/// Help and version are data; anything else is a message.
+fn usage(error: &clap::Error, streams: &mut Streams<'_>) -> Step {
+    let text = error.render();
+    match (error.use_stderr(), streams.colour) {
+        (false, _) => streams.out(&text.to_string()),
+        (true, false) => streams.err(&text.to_string()),
+        (true, true) => streams.err(&text.ansi().to_string()),
+    }
+    Step::Exit(if error.use_stderr() { EXIT_USAGE } else { 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    pub struct Ran {
+        pub step: Step,
+        pub out: String,
+        pub err: String,
+    }
+
+    impl Ran {
+        pub fn plan(self) -> Plan {
+            match self.step {
+                Step::Serve(plan) => *plan,
+                Step::Top(_) => panic!("no server"),
+                Step::Exit(status) => panic!("exit {status}: {}", self.err),
+            }
+        }
+
+        #[track_caller]
+        pub fn exits(&self, status: u8) {
+            assert!(
+                matches!(self.step, Step::Exit(s) if s == status),
+                "{:?} {}",
+                self.step,
+                self.err
+            );
+        }
+    }
+
+    pub fn levity(args: &[&str]) -> Ran {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let args = std::iter::once("levity")
+            .chain(args.iter().copied())
+            .map(OsString::from);
+        let step = step(
+            args,
+            &mut Streams {
+                out: &mut out,
+                err: &mut err,
+                colour: false,
+            },
+        );
+        Ran {
+            step,
+            out: String::from_utf8(out).unwrap(),
+            err: String::from_utf8(err).unwrap(),
+        }
+    }
+
+    pub struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        pub fn new() -> Self {
+            Folder(tempfile::tempdir().unwrap())
+        }
+
+        pub fn write(&self, name: &str, text: &str) -> String {
+            let path = self.0.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.to_str().unwrap().to_owned()
+        }
+
+        pub fn path(&self) -> &str {
+            self.0.path().to_str().unwrap()
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn bare_levity_shows_three_examples() {
+        let ran = levity(&[]);
+        ran.exits(EXIT_USAGE);
+        assert_eq!(
+            ran.err
+                .lines()
+                .filter(|line| line.starts_with("levity ") && !line.contains("--help"))
+                .count(),
+            3
+        );
+        assert!(ran.out.is_empty());
+    }
+
+    #[test]
+    fn help_and_version_are_data() {
+        let help = levity(&["serve", "--help"]);
+        help.exits(0);
+        assert!(
+            help.out.contains("--listen <ADDR>")
+                && !help.out.contains("--guard")
+                && help.err.is_empty()
+        );
+        let version = levity(&["--version"]);
+        version.exits(0);
+        assert_eq!(
+            version.out,
+            format!("levity {}\n", env!("CARGO_PKG_VERSION"))
+        );
+    }
+
+    #[test]
+    fn usage_errors() {
+        for args in [
+            &["serv"][..],
+            &["run"],
+            &["check"],
+            &["serve", "--listen", "example.org:80"],
+            &["serve", "--engine", "aio"],
+            &["serve", "--workers", "0"],
+            &["serve", "--workers", "x"],
+            &["serve", "--listen", "8080", "--listen", ":8080"],
+            &["serve", "a", "b"],
+        ] {
+            let ran = levity(args);
+            ran.exits(EXIT_USAGE);
+            assert!(
+                ran.out.is_empty() && !ran.err.is_empty() && !ran.err.contains('\x1b'),
+                "{args:?}"
+            );
+        }
+        assert!(
+            levity(&["serve", "--engine", "thread"])
+                .err
+                .contains("did you mean `threads`?")
+        );
+        assert!(
+            levity(&["serve", "--listen", "a:80"])
+                .err
+                .contains("names are not looked up")
+        );
+    }
+
+    #[test]
+    fn messages_are_coloured_only_when_asked() {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let args = ["levity", "serv"].map(OsString::from);
+        step(
+            args,
+            &mut Streams {
+                out: &mut out,
+                err: &mut err,
+                colour: true,
+            },
+        );
+        assert!(String::from_utf8(err).unwrap().contains('\x1b'));
+    }
+}

@@ -1,0 +1,117 @@
+//! What a server is to do: its configuration, with flags that beat it.
+
+use std::path::PathBuf;
+
+use crate::address::Address;
+use crate::config::{self, Config, Errors, Listen};
+
+/// What a server is to do, and how to look it up again.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// With the overrides applied.
+    pub config: Config,
+    /// The file to read again on SIGHUP; `None` when there is none.
+    pub source: Option<PathBuf>,
+    /// Flags, which beat the file.
+    pub overrides: Overrides,
+    /// Trap file calls that may block on the threads of event loops. For tests.
+    pub guard: bool,
+    /// This is `levity serve`: print the URL and what the disk engine is.
+    pub serve: bool,
+}
+
+impl Plan {
+    /// The configuration as its file says it now, with the overrides; without a file the same one
+    /// again. May block.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with the file.
+    pub fn reload(&self) -> Result<Config, Errors> {
+        match &self.source {
+            Some(file) => Ok(self.overrides.apply(config::load(file)?)),
+            None => Ok(self.config.clone()),
+        }
+    }
+}
+
+/// Flags that beat the configuration file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// Instead of every address of the file, unless empty.
+    pub listen: Vec<Address>,
+    /// Instead of `disk.engine`.
+    pub engine: Option<String>,
+    /// Instead of `server.workers`.
+    pub workers: Option<usize>,
+}
+
+impl Overrides {
+    pub(super) fn apply(&self, mut config: Config) -> Config {
+        if !self.listen.is_empty() {
+            config.listen = self.listen.iter().cloned().map(Listen::from).collect();
+        }
+        if let Some(engine) = &self.engine {
+            config.disk.engine.clone_from(engine);
+        }
+        config.server.workers = self.workers.or(config.server.workers);
+        config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Folder, levity};
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn flags_beat_the_file_also_after_a_reload() {
+        let folder = Folder::new();
+        let text = "[server]\nworkers = 7\n[disk]\nengine = \"threads\"\nqueue = 99\n[[site]]\nroot = \".\"\n";
+        let file = folder.write("levity.toml", text);
+        let flags = [
+            "--listen",
+            "127.0.0.1:0",
+            "--listen",
+            "unix:s",
+            "--engine",
+            "sendfile",
+            "--workers",
+            "3",
+        ];
+        let plan = levity(&[&["run", "-c", &file, "--guard"], &flags[..]].concat()).plan();
+        let beaten = |config: &Config| {
+            let listen = ["127.0.0.1:0", "unix:s"].map(|text| text.parse::<Address>().unwrap());
+            assert_eq!(config.listen, listen.map(Listen::from));
+            assert_eq!(
+                (config.disk.engine.as_str(), config.server.workers),
+                ("sendfile", Some(3))
+            );
+        };
+        beaten(&plan.config);
+        assert_eq!(plan.config.disk.queue, 99);
+        assert!(plan.guard && !plan.serve);
+        folder.write("levity.toml", &text.replace("99", "100"));
+        let reloaded = plan.reload().unwrap();
+        beaten(&reloaded);
+        assert_eq!(reloaded.disk.queue, 100);
+        folder.write("levity.toml", "nonsense");
+        assert!(plan.reload().is_err());
+    }
+
+    #[test]
+    fn the_file_holds_without_flags() {
+        let folder = Folder::new();
+        let file = folder.write(
+            "levity.toml",
+            "[server]\nworkers = 7\n[[site]]\nroot = \".\"\n",
+        );
+        let plan = levity(&["run", "--config", &file]).plan();
+        assert_eq!(plan.config.server.workers, Some(7));
+        assert_eq!(
+            plan.config.sites[0].root.as_deref(),
+            Some(Path::new(folder.path()))
+        );
+    }
+}

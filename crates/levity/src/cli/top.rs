@@ -1,0 +1,104 @@
+//! `levity top`: which server it is to look at.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use super::{EXIT_CONFIG, EXIT_FAILURE, Step, Streams};
+use crate::address::{Address, AddressError};
+use crate::config;
+use crate::top::Options;
+
+/// Where `levity top` asks when nothing says otherwise: the address of the examples.
+const ADMIN_USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
+
+/// From the address of a server, or the file that has it.
+pub(super) fn top(
+    address: Option<Address>,
+    file: Option<&Path>,
+    once: bool,
+    streams: &mut Streams<'_>,
+) -> Step {
+    let address = match (address, file) {
+        (Some(address), _) => address,
+        (None, None) => Address::Tcp(ADMIN_USUAL),
+        (None, Some(file)) => match admin(file, streams) {
+            Ok(address) => address,
+            Err(status) => return Step::Exit(status),
+        },
+    };
+    Step::Top(Options { address, once })
+}
+
+/// An address, also as the URL by which a server tells of its admin listener.
+pub(super) fn admin_address(text: &str) -> Result<Address, AddressError> {
+    match text.strip_prefix("http://") {
+        Some(rest) => rest.strip_suffix('/').unwrap_or(rest).parse(),
+        None => text.parse(),
+    }
+}
+
+/// The admin listener of a configuration; an exit status when there is none.
+fn admin(file: &Path, streams: &mut Streams<'_>) -> Result<Address, u8> {
+    let config = config::load(file).map_err(|errors| {
+        streams.err(&errors.render(streams.colour));
+        EXIT_CONFIG
+    })?;
+    config.admin.ok_or_else(|| {
+        let file = file.display();
+        streams.err(&format!(
+            "error: {file} has no admin listener; add `[admin]` with `listen = \"{ADMIN_USUAL}\"` and \
+             reload the server\n"
+        ));
+        EXIT_FAILURE
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::EXIT_USAGE;
+    use super::super::tests::{Folder, levity};
+    use super::*;
+
+    fn topped(args: &[&str]) -> Options {
+        match levity(args).step {
+            Step::Top(options) => options,
+            step => panic!("{step:?}"),
+        }
+    }
+
+    #[test]
+    fn top_asks_where_it_is_told() {
+        let folder = Folder::new();
+        let file = folder.write(
+            "levity.toml",
+            "[admin]\nlisten = \"unix:admin\"\n[[site]]\nroot = \".\"\n",
+        );
+        let beside = format!("unix:{}/admin", folder.path());
+        for (args, address, once) in [
+            (&["top"][..], "127.0.0.1:9180", false),
+            (&["top", "--once"], "127.0.0.1:9180", true),
+            (&["top", "[::1]:7"], "[::1]:7", false),
+            (&["top", "unix:x"], "unix:x", false),
+            (&["top", "http://127.0.0.1:7/"], "127.0.0.1:7", false),
+            (&["top", "http://[::1]:7"], "[::1]:7", false),
+            (&["top", "-c", &file], &beside, false),
+        ] {
+            let address = address.parse().unwrap();
+            assert_eq!(topped(args), Options { address, once });
+        }
+    }
+
+    #[test]
+    fn top_says_what_it_lacks() {
+        let folder = Folder::new();
+        let file = folder.write("levity.toml", "[[site]]\nroot = \".\"\n");
+        let ran = levity(&["top", "-c", &file]);
+        ran.exits(EXIT_FAILURE);
+        assert!(ran.err.contains("no admin listener"), "{}", ran.err);
+        folder.write("levity.toml", "nonsense");
+        levity(&["top", "-c", &file]).exits(EXIT_CONFIG);
+        levity(&["top", "-c", &file, "unix:x"]).exits(EXIT_USAGE);
+        levity(&["top", "example.org:9180"]).exits(EXIT_USAGE);
+        levity(&["top", "http://127.0.0.1:7/x"]).exits(EXIT_USAGE);
+    }
+}
