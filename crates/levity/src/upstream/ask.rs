@@ -113,7 +113,7 @@ impl<'a> Ask<'a> {
         let passed = EndToEnd::of(bytes, headers);
         for header in passed.headers() {
             let name = header.name.of(bytes);
-            if self.passes(name) {
+            if passes(name, self.ruled()) {
                 fields.push((name, header.value.of(bytes)));
             }
         }
@@ -125,17 +125,13 @@ impl<'a> Ask<'a> {
         fields
     }
 
-    /// Whether a field of the client goes on as it is. Applications that see fields as variables cannot
-    /// tell `X_Forwarded_For` from `X-Forwarded-For`, so neither may be written by a client.
-    fn passes(&self, name: &[u8]) -> bool {
+    /// Names that the client may not write here: what the route sets or removes, and what only a proxy
+    /// is believed.
+    pub fn ruled(&self) -> impl Iterator<Item = &str> {
         let rules = &self.proxy.request_headers;
-        let is = |other: &str| is_same_variable(name, other.as_bytes());
-        let ruled = || {
-            let mut set = rules.set.iter().map(|(name, _)| name);
-            set.any(|set| is(set)) || rules.remove.iter().any(|removed| is(removed))
-        };
-        let is_spoof = !self.client.by_trusted && is("x-real-ip");
-        !is_ours(name) && !is_spoof && !ruled()
+        let set = rules.set.iter().map(|(name, _)| name);
+        let spoof = (!self.client.by_trusted).then_some("x-real-ip");
+        set.chain(&rules.remove).map(String::as_str).chain(spoof)
     }
 
     /// Adds what we say of the client and of ourselves.
@@ -176,8 +172,15 @@ impl<'a> Ask<'a> {
     }
 }
 
+/// Whether a field of the client goes on as it is, where it may not write those that are `ruled`.
+/// Applications that see fields as variables cannot tell `X_Forwarded_For` from `X-Forwarded-For`, so neither
+/// may be written by a client.
+pub fn passes<'r>(name: &[u8], mut ruled: impl Iterator<Item = &'r str>) -> bool {
+    !is_ours(name) && !ruled.any(|rule| is_same_variable(name, rule.as_bytes()))
+}
+
 /// Whether a field of this name is ours to write, or between a proxy and its application.
-pub fn is_ours(name: &[u8]) -> bool {
+fn is_ours(name: &[u8]) -> bool {
     let is = |other: &str| is_same_variable(name, other.as_bytes());
     let ours = match name.len() {
         4 => is("host"),
@@ -191,7 +194,7 @@ pub fn is_ours(name: &[u8]) -> bool {
 
 /// Whether two names make the same variable of an environment, where letters have no case and every mark
 /// is an underscore.
-pub fn is_same_variable(name: &[u8], other: &[u8]) -> bool {
+fn is_same_variable(name: &[u8], other: &[u8]) -> bool {
     let same = |(one, other): (&u8, &u8)| match one.is_ascii_alphanumeric() {
         true => one.eq_ignore_ascii_case(other),
         false => !other.is_ascii_alphanumeric(),

@@ -9,7 +9,7 @@ use levity_wire::http1::{
     Asked, Chunked, EndToEnd, Framing, ResponseFraming, ResponseHead, Trailers, parse_response,
 };
 
-use super::ask::{Ask, Length, is_ours, is_same_variable};
+use super::ask::{Ask, Length, passes};
 use super::codec::{Event, Unsayable};
 use super::head::{Head, LIMITS};
 
@@ -19,8 +19,8 @@ pub struct Http {
     asked: Asked,
     /// The request's body is sent in chunks.
     chunks: bool,
-    /// Names that the route sets or removes, which must not come behind the body either.
-    withheld: Vec<String>,
+    /// Names that the client may not write, behind the body either.
+    ruled: Vec<String>,
     reading: Reading,
     /// The start of a head whose rest has not come.
     partial: Vec<u8>,
@@ -49,7 +49,7 @@ impl Default for Http {
                 upgrade: false,
             },
             chunks: false,
-            withheld: Vec::new(),
+            ruled: Vec::new(),
             reading: Reading::Done,
             partial: Vec::new(),
             head: ResponseHead::default(),
@@ -67,11 +67,9 @@ impl Http {
             upgrade: ask.upgrade.is_some(),
         };
         self.chunks = ask.length == Length::Unknown;
-        self.withheld.clear();
+        self.ruled.clear();
         if self.chunks {
-            let rules = &ask.proxy.request_headers;
-            let set = rules.set.iter().map(|(name, _)| name);
-            self.withheld.extend(set.chain(&rules.remove).cloned());
+            self.ruled.extend(ask.ruled().map(str::to_owned));
         }
         self.reading = Reading::Head;
         self.reusable = false;
@@ -98,11 +96,9 @@ impl Http {
     /// See [`Codec::end_of_body`](super::codec::Codec::end_of_body).
     pub fn end_of_body(&mut self, trailers: &Trailers, out: &mut Vec<u8>) {
         if self.chunks {
-            let withheld = |name: &[u8]| {
-                let mut ruled = self.withheld.iter();
-                is_ours(name) || ruled.any(|rule| is_same_variable(rule.as_bytes(), name))
-            };
-            let passed = trailers.fields().filter(|(name, _)| !withheld(name));
+            let ruled = || self.ruled.iter().map(String::as_str);
+            let passed = trailers.fields();
+            let passed = passed.filter(|(name, _)| passes(name, ruled()));
             write::last_chunk(out, passed).expect("what a parser took can be written again");
         }
     }

@@ -436,6 +436,7 @@ fn trailers_of_a_request_pass_the_rules_of_its_fields() {
         "X-Sendfile-Type",
         "X_Accel_Mapping",
         "X_Forwarded_For",
+        "X_Real_IP",
         "x-role",
         "X-Set",
         "X-Fine",
