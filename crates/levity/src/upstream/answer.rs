@@ -253,11 +253,7 @@ impl Answer {
             }
             if conn.timer.poll_expired(context) {
                 let reason = "no more of the answer came in time (idle_timeout)";
-                return Poll::Ready(Err(Failure::of_backend(
-                    504,
-                    "http_response_timeout",
-                    reason,
-                )));
+                return Poll::Ready(Err(Failure::of_silence(reason)));
             }
             Poll::Pending
         })
@@ -290,13 +286,12 @@ impl Answer {
     fn timed_out(&self) -> Failure {
         if self.outbox_sent < self.outbox.len() {
             let reason = "the backend does not take the request (idle_timeout)";
-            return Failure::of_backend(504, "http_response_timeout", reason);
+            return Failure::of_silence(reason);
         }
         if self.waits_for_client() {
             return Failure::of_client(NoRequest::Timeout);
         }
-        let reason = "no answer came in time (first_byte_timeout)";
-        Failure::of_backend(504, "http_response_timeout", reason)
+        Failure::of_silence("no answer came in time (first_byte_timeout)")
     }
 
     /// Moves what can be moved without waiting, in both directions, until there is something to tell;

@@ -126,6 +126,11 @@ impl Failure {
         Self::of_backend(502, "connection_terminated", error)
     }
 
+    /// The backend neither takes nor sends anything.
+    pub fn of_silence(reason: &str) -> Self {
+        Self::of_backend(504, "http_response_timeout", reason)
+    }
+
     /// What the backend sent is no answer.
     pub fn of_answer(reject: Reject) -> Self {
         Self::of_backend(502, "http_protocol_error", reject.reason)
