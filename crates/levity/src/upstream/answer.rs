@@ -397,14 +397,6 @@ impl Answer {
         let Some(lease) = &mut self.lease else {
             return Ok(false);
         };
-        let connection = lease.connection();
-        let mut scratch = worker.bulk.borrow_mut();
-        let count = match connection.stream.poll_read(context, &mut scratch) {
-            Poll::Ready(Ok(count)) => count,
-            Poll::Ready(Err(error)) => return Err(Failure::of_connection(&error)),
-            Poll::Pending => return Ok(false),
-        };
-        self.read |= count > 0;
         let Self {
             upstream,
             interim,
@@ -426,15 +418,16 @@ impl Answer {
             Event::Declined(reason) => *declined = Some(reason),
             Event::End(trailers) => *ended = Some(trailers),
         };
-        let outcome = match count {
-            0 => connection.codec.closed(&mut event),
-            _ => connection.codec.decode(&scratch[..count], &mut event),
+        let mut scratch = worker.bulk.borrow_mut();
+        let read = lease
+            .connection()
+            .poll_events(context, &mut scratch, &mut event);
+        let Poll::Ready((count, outcome)) = read else {
+            return Ok(false);
         };
+        self.read |= count > 0;
         lease.member().cells.received(count as u64);
-        outcome.map_err(|reject| match count {
-            0 => Failure::of_backend(502, "http_response_incomplete", reject.reason),
-            _ => Failure::of_answer(reject),
-        })?;
+        outcome?;
         if self.interim_count > INTERIM_MAX {
             return Err(Failure::of_answer(TOO_MANY_INTERIM));
         }

@@ -2,14 +2,15 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time;
 
 use super::backend::Backend;
-use super::codec::Codec;
+use super::codec::{Codec, Event};
+use super::failure::Failure;
 use crate::address::Address;
 use crate::config::upstream::Protocol;
 use crate::stall::Watch;
@@ -47,6 +48,29 @@ impl Connection {
             codec: Codec::new(protocol),
             idle_since: Instant::now(),
         })
+    }
+
+    /// One read into `scratch`, and what it tells. Counts the bytes that came, also those that are no part
+    /// of an answer; none is the end of the connection.
+    pub fn poll_events(
+        &mut self,
+        context: &mut Context<'_>,
+        scratch: &mut [u8],
+        event: &mut dyn FnMut(Event<'_>),
+    ) -> Poll<(usize, Result<(), Failure>)> {
+        let count = match ready!(self.stream.poll_read(context, scratch)) {
+            Ok(count) => count,
+            Err(error) => return Poll::Ready((0, Err(Failure::of_connection(&error)))),
+        };
+        let outcome = match count {
+            0 => self.codec.closed(event),
+            _ => self.codec.decode(&scratch[..count], event),
+        };
+        let outcome = outcome.map_err(|reject| match count {
+            0 => Failure::of_backend(502, "http_response_incomplete", reject.reason),
+            _ => Failure::of_answer(reject),
+        });
+        Poll::Ready((count, outcome))
     }
 
     /// Whether it can be used after it was idle, at most for `age_max`.

@@ -176,7 +176,11 @@ impl Errand<'_> {
             sent: 0,
             answer: Heard::default(),
         };
-        poll_fn(|context| talk.poll(worker, context)).await?;
+        let heard = poll_fn(|context| talk.poll(worker, context)).await;
+        heard.map_err(|failure| Failure {
+            answer_begun: talk.answer.has_begun,
+            ..failure
+        })?;
         let Talk {
             mut lease, answer, ..
         } = talk;
@@ -199,6 +203,7 @@ struct Talk {
 
 #[derive(Default)]
 struct Heard {
+    has_begun: bool,
     status: Option<u16>,
     body_bytes: usize,
     declined: Option<&'static str>,
@@ -246,16 +251,14 @@ impl Talk {
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
         let Self { lease, answer, .. } = self;
-        let connection = lease.connection();
         let mut scratch = worker.bulk.borrow_mut();
-        let read = ready!(connection.stream.poll_read(context, &mut scratch));
-        let count = read.map_err(|error| Failure::of_connection(&error))?;
         let mut event = |event: Event<'_>| answer.event(event);
-        let read = match count {
-            0 => connection.codec.closed(&mut event),
-            _ => connection.codec.decode(&scratch[..count], &mut event),
-        };
-        read.map_err(Failure::of_answer)?;
+        let read = lease
+            .connection()
+            .poll_events(context, &mut scratch, &mut event);
+        let (count, outcome) = ready!(read);
+        answer.has_begun |= count > 0;
+        outcome?;
         match answer.declined {
             Some(reason) => Poll::Ready(Err(Failure::of_refusal(reason))),
             None => Poll::Ready(Ok(())),

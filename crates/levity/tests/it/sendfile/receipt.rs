@@ -203,6 +203,32 @@ fn that_cannot_be_delivered() {
     server.says("upstream app: no receipt for nowhere: ");
 }
 
+/// A connection that was kept may end at any time: that says nothing of the backend.
+#[test]
+fn over_a_connection_that_had_ended() {
+    let tree = Tree::new();
+    let file = tree.file("file", "content").display().to_string();
+    let backend = Scripted::tcp(move |conn| {
+        let mut is_kept = false;
+        while let Some(request) = conn.read_request() {
+            let _ = match request.target.as_str() {
+                "/receipts" if is_kept => return,
+                "/receipts" => conn.send("HTTP/1.1 204 No Content\r\n\r\n"),
+                _ => conn.send(format!(
+                    "HTTP/1.1 200 OK\r\nX-Sendfile: {file}\r\nX-Sendfile-Receipt: /receipts\r\n\
+                     Content-Length: 0\r\n\r\n"
+                )),
+            };
+            is_kept = true;
+        }
+    });
+    let keys = roots("sendfile_roots", tree.path());
+    let server = launch(&upstream("app", "http", &backend, &keys), "").start();
+    assert_eq!(server.get("/").text(), "content");
+    backend.wait_for_requests(3);
+    assert_eq!(backend.connections(), 2);
+}
+
 #[test]
 fn of_a_backend_that_is_down() {
     let tree = Tree::new();
