@@ -26,7 +26,7 @@ pub enum Verdict {
 /// RFC 9110, 13.2.2. Use it only for a representation that exists, and once its status is 2xx.
 ///
 /// `header` gives the values of a header by its lower-case name: all of them from
-/// `|name| head.headers_named(bytes, name)`, which is right for entity tags in several lines; or
+/// `|name| head.headers.named(bytes, name)`, which is right for entity tags in several lines; or
 /// just the first, as an `Option`.
 ///
 /// What cannot be read is taken for the answer that transfers too much and never for one that
@@ -41,7 +41,7 @@ pub enum Verdict {
 /// assert_eq!(parse_request(bytes, &mut head, &Limits::default()), Ok(true));
 ///
 /// let validators = Validators { etag: Some(b"\"2\""), modified: None };
-/// let verdict = evaluate(true, |name| head.headers_named(bytes, name), &validators);
+/// let verdict = evaluate(true, |name| head.headers.named(bytes, name), &validators);
 /// assert_eq!(verdict, Verdict::NotModified);
 /// ```
 pub fn evaluate<'a, Values>(

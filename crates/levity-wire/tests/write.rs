@@ -95,7 +95,7 @@ fn a_written_request_is_read_as_meant() {
     assert_eq!(parse_request(&out, &mut head, &Limits::default()), Ok(true));
     assert_eq!((head.method, head.bytes), (Method::Post, out.len()));
     assert_eq!(head.target_span.of(&out), b"/a?b");
-    assert_eq!(head.header(&out, "host"), Some(&b"a.example:81"[..]));
+    assert_eq!(head.headers.first(&out, "host"), Some(&b"a.example:81"[..]));
 }
 
 #[test]

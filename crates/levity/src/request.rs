@@ -26,7 +26,7 @@ impl Request {
 
     /// The first header line of that name; `name` in lower case.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
-        self.head.header(&self.bytes, name)
+        self.head.headers.first(&self.bytes, name)
     }
 
     /// The request target as sent.
@@ -94,7 +94,7 @@ impl Request {
 
     /// All header lines of that name; `name` in lower case.
     pub fn headers_named<'a>(&'a self, name: &'a str) -> impl DoubleEndedIterator<Item = &'a [u8]> {
-        self.head.headers_named(&self.bytes, name)
+        self.head.headers.named(&self.bytes, name)
     }
 
     /// From the bytes of a head.

@@ -3,7 +3,7 @@
 use memchr::memchr;
 
 use crate::Reject;
-use crate::http1::{HeaderSpan, Limits, Span, decimal, header_line, is_control, named};
+use crate::http1::{Headers, Limits, Span, decimal, header_line, is_control};
 
 /// The head of an answer: spans into the bytes it was parsed from, and what its fields mean.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -15,7 +15,7 @@ pub struct ResponseHead {
     pub reason: Span,
     /// The fields in the order they were sent, without Status and without those whose value is
     /// empty, which is the same as not to send them (RFC 3875, 6.3).
-    pub headers: Vec<HeaderSpan>,
+    pub headers: Headers,
     /// Content-Length. The body has this many bytes; without it, it ends where the answer does. A
     /// body that ends earlier is cut short, and what comes after that many bytes is not part of it.
     /// An answer to HEAD, 204 and 304 have none whatever it says (RFC 9110, 8.6).
@@ -31,23 +31,10 @@ pub struct ResponseHead {
 impl ResponseHead {
     /// Forgets the content and keeps the allocation.
     pub fn clear(&mut self) {
-        let mut headers = std::mem::take(&mut self.headers);
-        headers.clear();
         *self = Self {
-            headers,
+            headers: self.headers.emptied(),
             ..Self::default()
         };
-    }
-
-    /// The value of the first field of this name, which must be in lower case.
-    pub fn header<'a>(&self, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
-        self.headers_named(bytes, name).next()
-    }
-
-    /// The values of all fields of this name, which must be in lower case, in the order they were
-    /// sent.
-    pub fn headers_named<'a>(&self, bytes: &'a [u8], name: &str) -> impl Iterator<Item = &'a [u8]> {
-        named(&self.headers, bytes, name)
     }
 }
 

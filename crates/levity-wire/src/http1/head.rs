@@ -1,5 +1,7 @@
 //! What a parsed head holds.
 
+use std::ops::Deref;
+
 use super::Reject;
 
 /// A position inside the bytes that were parsed, so that a head can be kept without borrowing them.
@@ -166,6 +168,48 @@ pub struct HeaderSpan {
     pub value: Span,
 }
 
+/// The header lines of a head, in the order they were sent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Headers(Vec<HeaderSpan>);
+
+impl Headers {
+    /// The value of the first line of this name, which must be in lower case.
+    pub fn first<'a>(&self, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
+        self.named(bytes, name).next()
+    }
+
+    /// The values of all lines of this name, which must be in lower case.
+    pub fn named<'a>(
+        &self,
+        bytes: &'a [u8],
+        name: &str,
+    ) -> impl DoubleEndedIterator<Item = &'a [u8]> {
+        let name = name.as_bytes();
+        let same = move |header: &&HeaderSpan| header.name.of(bytes).eq_ignore_ascii_case(name);
+        let values = self.0.iter().filter(same);
+        values.map(|header| header.value.of(bytes))
+    }
+
+    pub(crate) fn push(&mut self, header: HeaderSpan) {
+        self.0.push(header);
+    }
+
+    /// No lines, in the memory that these had.
+    pub(crate) fn emptied(&mut self) -> Self {
+        let mut lines = std::mem::take(&mut self.0);
+        lines.clear();
+        Self(lines)
+    }
+}
+
+impl Deref for Headers {
+    type Target = [HeaderSpan];
+
+    fn deref(&self) -> &[HeaderSpan] {
+        &self.0
+    }
+}
+
 /// A request head: spans into the bytes it was parsed from, and what the framing headers mean.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestHead {
@@ -188,7 +232,7 @@ pub struct RequestHead {
     /// [`host_name`](super::host_name).
     pub host: Option<Span>,
     /// The header lines in the order they were sent.
-    pub headers: Vec<HeaderSpan>,
+    pub headers: Headers,
     /// How long the body is.
     pub framing: Framing,
     /// Whether the client allows another request on this connection (RFC 9112, 9.3).
@@ -206,27 +250,10 @@ pub struct RequestHead {
 impl RequestHead {
     /// Forgets the content and keeps the allocation.
     pub fn clear(&mut self) {
-        let mut headers = std::mem::take(&mut self.headers);
-        headers.clear();
         *self = Self {
-            headers,
+            headers: self.headers.emptied(),
             ..Self::default()
         };
-    }
-
-    /// The value of the first header line of this name, which must be in lower case.
-    pub fn header<'a>(&self, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
-        self.headers_named(bytes, name).next()
-    }
-
-    /// The values of all header lines of this name, which must be in lower case, in the order they
-    /// were sent.
-    pub fn headers_named<'a>(
-        &self,
-        bytes: &'a [u8],
-        name: &str,
-    ) -> impl DoubleEndedIterator<Item = &'a [u8]> {
-        named(&self.headers, bytes, name)
     }
 }
 
@@ -241,7 +268,7 @@ pub struct ResponseHead {
     /// The reason phrase as sent, often empty.
     pub reason: Span,
     /// The header lines in the order they were sent.
-    pub headers: Vec<HeaderSpan>,
+    pub headers: Headers,
     /// Where the body ends.
     pub framing: ResponseFraming,
     /// Whether the connection is good for another request once this response has been read to its
@@ -263,39 +290,9 @@ impl ResponseHead {
 
     /// Forgets the content and keeps the allocation.
     pub fn clear(&mut self) {
-        let mut headers = std::mem::take(&mut self.headers);
-        headers.clear();
         *self = Self {
-            headers,
+            headers: self.headers.emptied(),
             ..Self::default()
         };
     }
-
-    /// The value of the first header line of this name, which must be in lower case.
-    pub fn header<'a>(&self, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
-        self.headers_named(bytes, name).next()
-    }
-
-    /// The values of all header lines of this name, which must be in lower case, in the order they
-    /// were sent.
-    pub fn headers_named<'a>(
-        &self,
-        bytes: &'a [u8],
-        name: &str,
-    ) -> impl DoubleEndedIterator<Item = &'a [u8]> {
-        named(&self.headers, bytes, name)
-    }
-}
-
-/// The values of the lines of this name, which must be in lower case, in their order.
-pub(crate) fn named<'a>(
-    headers: &[HeaderSpan],
-    bytes: &'a [u8],
-    name: &str,
-) -> impl DoubleEndedIterator<Item = &'a [u8]> {
-    let same = |header: &&HeaderSpan| header.name.of(bytes).eq_ignore_ascii_case(name.as_bytes());
-    headers
-        .iter()
-        .filter(same)
-        .map(|header| header.value.of(bytes))
 }

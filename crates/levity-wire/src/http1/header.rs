@@ -3,7 +3,7 @@
 use memchr::memchr;
 
 use super::line::{Lines, is_token, trim_end, trim_start};
-use super::{HeaderSpan, Limits, Reject, Span};
+use super::{HeaderSpan, Headers, Limits, Reject, Span};
 
 const HEADER_TOO_LONG: Reject = Reject::new(431, "header line too long");
 const HEAD_TOO_LONG: Reject = Reject::new(431, "head too long");
@@ -29,7 +29,7 @@ pub(super) fn within_bound(
 pub(super) fn read_headers(
     bytes: &[u8],
     lines: &mut Lines<'_>,
-    headers: &mut Vec<HeaderSpan>,
+    headers: &mut Headers,
     limits: &Limits,
     mut read: impl FnMut(HeaderSpan) -> Result<(), Reject>,
 ) -> Result<bool, Reject> {

@@ -20,7 +20,8 @@ pub mod write;
 pub use crate::Reject;
 pub use chunked::{Chunked, Decoded};
 pub use head::{
-    Framing, HeaderSpan, Method, RequestHead, ResponseFraming, ResponseHead, Span, Target, Version,
+    Framing, HeaderSpan, Headers, Method, RequestHead, ResponseFraming, ResponseHead, Span, Target,
+    Version,
 };
 pub use hop::{EndToEnd, is_hop_by_hop};
 pub use host::host_name;
@@ -29,7 +30,6 @@ pub use response::{Asked, parse_response};
 pub use trailer::{Trailers, is_forbidden_in_trailers};
 
 pub(crate) use framing::decimal;
-pub(crate) use head::named;
 pub(crate) use header::header_line;
 pub(crate) use host::split as split_host;
 pub(crate) use line::{is_control, is_token, list, trim};

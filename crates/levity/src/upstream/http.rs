@@ -234,7 +234,7 @@ fn announced(head: &ResponseHead, bytes: &[u8]) -> Option<u64> {
     match head.framing {
         ResponseFraming::Length(bytes) => Some(bytes),
         ResponseFraming::None => {
-            let value = head.header(bytes, "content-length")?;
+            let value = head.headers.first(bytes, "content-length")?;
             str::from_utf8(value).ok()?.parse().ok()
         }
         _ => None,

@@ -66,7 +66,7 @@ impl Answered {
     }
 
     pub fn header(&self, name: &str) -> &str {
-        let value = self.head.header(&self.bytes, name);
+        let value = self.head.headers.first(&self.bytes, name);
         std::str::from_utf8(value.unwrap_or_default()).expect("a header in UTF-8")
     }
 }
