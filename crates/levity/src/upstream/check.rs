@@ -129,7 +129,7 @@ impl Row {
 /// Asks once; an error says what is wrong, for the log.
 async fn ask(upstream: &Upstream, check: &Check, address: &Address) -> Result<(), String> {
     let settings = &upstream.settings;
-    let question = question(settings.protocol, check.path.as_deref(), address)
+    let question = question(settings.protocol, check, address)
         .map_err(|reason| format!("cannot be asked: {reason}"))?;
     let stream = connect(address)
         .await
@@ -196,38 +196,41 @@ fn judge(status: u16) -> Result<(), String> {
 /// for nothing, path or not.
 fn question(
     protocol: Protocol,
-    path: Option<&str>,
+    check: &Check,
     address: &Address,
 ) -> Result<Option<Vec<u8>>, String> {
     let mut out = Vec::new();
-    match (protocol, path) {
+    let host = check.host.as_deref();
+    match (protocol, check.path.as_deref()) {
         (Protocol::Ajp13, _) => out.extend(ajp13::PING),
         (_, None) => return Ok(None),
         (Protocol::Http, Some(path)) => {
-            write_http(path, address, &mut out).map_err(|error| error.to_string())?;
+            let host = host.map_or_else(|| host_of(address), str::to_owned);
+            write_http(path, &host, &mut out).map_err(|error| error.to_string())?;
         }
         (Protocol::Fastcgi, Some(path)) => {
-            let environment = environment(protocol, path).map_err(|reject| reject.to_string())?;
+            let environment =
+                environment(protocol, path, host).map_err(|reject| reject.to_string())?;
             fastcgi::write_head(&environment, false, &mut out);
             out.extend(fastcgi::STDIN_END);
         }
         (Protocol::Scgi, Some(path)) => {
-            let environment = environment(protocol, path).map_err(|reject| reject.to_string())?;
+            let environment =
+                environment(protocol, path, host).map_err(|reject| reject.to_string())?;
             scgi::write_head(&environment, 0, &mut out);
         }
     }
     Ok(Some(out))
 }
 
-fn write_http(
-    path: &str,
-    address: &Address,
-    out: &mut Vec<u8>,
-) -> Result<(), http1::write::Unwritable> {
-    let host = match address {
+fn host_of(address: &Address) -> String {
+    match address {
         Address::Tcp(address) => address.to_string(),
         Address::Unix(_) => "localhost".to_owned(),
-    };
+    }
+}
+
+fn write_http(path: &str, host: &str, out: &mut Vec<u8>) -> Result<(), http1::write::Unwritable> {
     http1::write::request_line(out, b"GET", path.as_bytes())?;
     http1::write::field(out, b"Host", host.as_bytes())?;
     http1::write::field(out, b"User-Agent", b"levity-check")?;
@@ -238,7 +241,9 @@ fn write_http(
 
 /// FastCGI: the path is the script's name, by which php-fpm knows its `ping.path`. SCGI, which PHP
 /// does not speak: an application at the root, which finds the path in PATH_INFO.
-fn environment(protocol: Protocol, path: &str) -> Result<Environment, Reject> {
+fn environment(protocol: Protocol, path: &str, host: Option<&str>) -> Result<Environment, Reject> {
+    let host = host.unwrap_or("localhost").as_bytes();
+    let (server_name, port) = super::cgi::server(host);
     let (path, query) = match path.split_once('?') {
         Some((path, query)) => (path, Some(query.as_bytes())),
         None => (path, None),
@@ -261,9 +266,9 @@ fn environment(protocol: Protocol, path: &str) -> Result<Environment, Reject> {
         path: path.as_bytes(),
         query,
         version: Version::Http11,
-        host: Some(b"localhost"),
-        server_name: b"localhost",
-        server_port: 80,
+        host: Some(host),
+        server_name,
+        server_port: port.unwrap_or(80),
         server_software: b"levity",
         remote_addr: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         remote_port: None,

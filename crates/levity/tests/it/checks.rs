@@ -18,7 +18,7 @@ fn config(address: SocketAddr, path: &str) -> String {
     format!(
         "[[listen]]\naddress = \"127.0.0.1:0\"\n\
          [[upstream]]\nname = \"app\"\nto = [\"{address}\"]\n\
-         check = {{ path = \"{path}\", interval = \"10ms\", fall = 2, rise = 2 }}\n\
+         check = {{ path = \"{path}\", host = \"app.example\", interval = \"10ms\", fall = 2, rise = 2 }}\n\
          [[site]]\nproxy = \"app\"\n"
     )
 }
@@ -37,6 +37,7 @@ fn answer(listener: &TcpListener, count: usize) -> Vec<String> {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
         stream.write_all(answer).expect("write");
         let head = String::from_utf8(head).expect("text");
+        assert!(head.contains("\r\nHost: app.example\r\n"), "{head}");
         head.lines().next().expect("a request line").to_owned()
     };
     (0..count).map(ask).collect()

@@ -96,6 +96,7 @@ reproxy = [\"app\"]
 resolve_interval = \"9s\"
 [upstream.check]
 path = \"/well?a=%20\"
+host = \"app.example:81\"
 interval = \"1s\"
 timeout = \"500ms\"
 fall = 4
@@ -136,6 +137,7 @@ rise = 5
         slow_start: Duration::from_secs(8),
         check: Some(Check {
             path: Some("/well?a=%20".to_owned()),
+            host: Some("app.example:81".to_owned()),
             interval: Duration::from_secs(1),
             timeout: Duration::from_millis(500),
             fall: 4,
@@ -419,6 +421,32 @@ fn checks() {
         let told = format!("5:8 `{path}` cannot be asked for [{help}]");
         assert_told_of(&format!("[upstream.check]\npath = \"{path}\""), &[&told]);
     }
+    let help =
+        "a name or an address, and a port if need be: \"app.example\" or \"app.example:8080\"";
+    for host in [
+        "",
+        "http://a",
+        "a b",
+        "a..b",
+        "a:65536",
+        "::1",
+        "a\\r\\nX: b",
+    ] {
+        let shown = host.replace("\\r", "\r").replace("\\n", "\n");
+        let told = format!("6:8 `{shown}` is not a host [{help}]");
+        assert_told_of(
+            &format!("[upstream.check]\npath = \"/\"\nhost = \"{host}\""),
+            &[&told],
+        );
+    }
+    assert_told_of(
+        "[upstream.check]\nhost = \"a\"",
+        &["5:8 `host`: without a `path` nothing is said [add the `path` that is asked for]"],
+    );
+    assert_told_of(
+        "protocol = \"ajp13\"\n[upstream.check]\nhost = \"a\"\npath = \"/\"",
+        &["6:8 `host`: ajp13 asks without one"],
+    );
 }
 
 #[test]

@@ -219,6 +219,14 @@ pub(in crate::config) const CHECK: &[Key] = &[
          `ping.path` of php-fpm. Without it a connection is enough; ajp13 has a question of its own, with and without.",
     ),
     key(
+        "host",
+        Kind::Text("a host, with or without a port"),
+        None,
+        "What the question says in `Host`, and with fastcgi and scgi in `SERVER_NAME` too, for an application that answers \
+         only to its own name. By default the address of the backend, `localhost` for a Unix socket, and with fastcgi and scgi. Needs \
+         `path`; ajp13 asks without.",
+    ),
+    key(
         "interval",
         BRIEF,
         Some("5s"),

@@ -170,6 +170,8 @@ pub struct Check {
     /// What is asked for with GET; a status from 200 to 399 is well. `None` only connects,
     /// but for AJP13, which has a question of its own.
     pub path: Option<String>,
+    /// What the question says in `Host`; by default where the backend is.
+    pub host: Option<String>,
     /// From one question to the next.
     pub interval: Duration,
     /// How long an answer may take.

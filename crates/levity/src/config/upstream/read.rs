@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::ops::Range;
 
+use levity_wire::http1;
+
 use super::super::headers::{is_request_target, is_token};
 use super::super::keys;
 use super::super::reader::{Fields, Reader, Text, listed};
@@ -163,7 +165,9 @@ fn upstream(
         fail_after: fields.count("fail_after"),
         fail_for: fields.duration("fail_for"),
         slow_start: fields.duration("slow_start"),
-        check: fields.has("check").then(|| check(&fields.child("check"))),
+        check: fields
+            .has("check")
+            .then(|| check(&fields.child("check"), protocol)),
         buffer_requests: fields.boolean("buffer_requests").unwrap_or(false),
         forwarded: forwarded(fields),
         proxy_protocol,
@@ -273,9 +277,10 @@ fn keep_alive(fields: &Fields<'_>, protocol: Protocol, connections: usize) -> us
     fields.count("keep_alive").min(connections)
 }
 
-fn check(fields: &Fields<'_>) -> Check {
+fn check(fields: &Fields<'_>, protocol: Protocol) -> Check {
     Check {
         path: check_path(fields),
+        host: check_host(fields, protocol),
         interval: fields.duration("interval"),
         timeout: fields.duration("timeout"),
         fall: fields.count("fall"),
@@ -289,6 +294,26 @@ fn check_path(fields: &Fields<'_>) -> Option<String> {
         let help = "it starts with `/` and has no space, no control character and no `#`; others than ASCII are written as `%..`";
         let message = format!("`{text}` cannot be asked for");
         fields.reader.report(&span, message, Some(help.to_owned()));
+    }
+    Some(text.to_owned())
+}
+
+fn check_host(fields: &Fields<'_>, protocol: Protocol) -> Option<String> {
+    let Text { text, span } = fields.text("host")?;
+    if http1::host_name(text.as_bytes()).is_err() {
+        let message = format!("`{text}` is not a host");
+        let help =
+            "a name or an address, and a port if need be: \"app.example\" or \"app.example:8080\"";
+        fields.reader.report(&span, message, Some(help.to_owned()));
+    } else if protocol == Protocol::Ajp13 {
+        fields.report("host", "ajp13 asks without one", None);
+    } else if !fields.has("path") {
+        let help = "add the `path` that is asked for";
+        fields.report(
+            "host",
+            "without a `path` nothing is said",
+            Some(help.to_owned()),
+        );
     }
     Some(text.to_owned())
 }

@@ -22,6 +22,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 fn check(path: Option<&str>) -> Check {
     Check {
         path: path.map(str::to_owned),
+        host: None,
         interval: Duration::from_millis(2),
         timeout: WAIT_MAX,
         fall: 3,
@@ -99,13 +100,13 @@ fn upstream(to: &[&str], change: impl FnOnce(&mut config::Upstream)) -> Arc<Upst
 async fn ask_once(
     application: &Application,
     protocol: Protocol,
-    path: Option<&str>,
+    check: &Check,
 ) -> Result<(), String> {
     let upstream = upstream(&[&application.address], |settings| {
         settings.protocol = protocol;
     });
     let address = upstream.backends()[0].address.clone();
-    ask(&upstream, &check(path), &address).await
+    ask(&upstream, check, &address).await
 }
 
 const PONG: &[u8] = b"AB\0\x01\x09";
@@ -138,13 +139,63 @@ fn each_protocol_is_asked_in_its_way() {
         ];
         for (protocol, answer, said) in answers {
             let application = Application::start(Some(answer)).await;
-            let found = ask_once(&application, protocol, Some("/ping?a")).await;
+            let found = ask_once(&application, protocol, &check(Some("/ping?a"))).await;
             assert_eq!(found, Ok(()), "{protocol:?}");
             for text in said {
                 let question = application.question();
                 assert!(question.contains(text), "{protocol:?}: {question:?}");
             }
         }
+    });
+}
+
+#[test]
+fn an_application_is_asked_by_the_name_that_it_answers_to() {
+    run(async {
+        for (protocol, answer, host, said) in [
+            (
+                Protocol::Http,
+                b"HTTP/1.1 204 No Content\r\n\r\n".as_slice(),
+                "app.example:8080",
+                ["\r\nHost: app.example:8080\r\n"].as_slice(),
+            ),
+            (
+                Protocol::Fastcgi,
+                RECORDS,
+                "app.example:8080",
+                &[
+                    "HTTP_HOSTapp.example:8080",
+                    "SERVER_NAMEapp.example",
+                    "SERVER_PORT8080",
+                ],
+            ),
+            (
+                Protocol::Scgi,
+                CGI,
+                "[::1]",
+                &[
+                    "\0HTTP_HOST\0[::1]\0",
+                    "\0SERVER_NAME\0[::1]\0",
+                    "\0SERVER_PORT\x0080\0",
+                ],
+            ),
+        ] {
+            let application = Application::start(Some(answer)).await;
+            let check = Check {
+                host: Some(host.to_owned()),
+                ..check(Some("/"))
+            };
+            assert_eq!(ask_once(&application, protocol, &check).await, Ok(()));
+            let question = application.question();
+            for text in said {
+                assert!(question.contains(text), "{text:?} in {question:?}");
+            }
+        }
+        let application = Application::start(Some(b"HTTP/1.1 200 OK\r\n\r\n")).await;
+        let asked = ask_once(&application, Protocol::Http, &check(Some("/"))).await;
+        assert_eq!(asked, Ok(()));
+        let host = format!("\r\nHost: {}\r\n", application.address);
+        assert!(application.question().contains(&host), "by default");
     });
 }
 
@@ -184,7 +235,7 @@ fn what_is_not_well_is_told_with_its_reason() {
     run(async {
         for (protocol, answer, expected) in cases {
             let application = Application::start(answer).await;
-            let found = ask_once(&application, protocol, Some("/")).await;
+            let found = ask_once(&application, protocol, &check(Some("/"))).await;
             let reason = found.expect_err("not well");
             assert!(reason.starts_with(expected), "{protocol:?}: {reason}");
         }
@@ -204,7 +255,7 @@ fn without_a_path_to_connect_is_enough() {
     run(async {
         let application = Application::start(None).await;
         for protocol in [Protocol::Http, Protocol::Fastcgi, Protocol::Scgi] {
-            assert_eq!(ask_once(&application, protocol, None).await, Ok(()));
+            assert_eq!(ask_once(&application, protocol, &check(None)).await, Ok(()));
         }
     });
 }
@@ -215,7 +266,11 @@ fn an_answer_without_end_is_not_read_for_ever() {
     run(async {
         let application = Application::start(Some(ENDLESS)).await;
         for protocol in [Protocol::Http, Protocol::Scgi, Protocol::Fastcgi] {
-            assert!(ask_once(&application, protocol, Some("/")).await.is_err());
+            assert!(
+                ask_once(&application, protocol, &check(Some("/")))
+                    .await
+                    .is_err()
+            );
         }
     });
 }
