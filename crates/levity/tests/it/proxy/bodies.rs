@@ -483,6 +483,7 @@ fn bodies_of_all_sizes_pass() {
 /// Whatever is waited for, it is not by asking again and again.
 #[test]
 fn waiting_takes_no_processor_time() {
+    const REST: Duration = Duration::from_millis(200);
     let backend = Scripted::tcp(|conn| {
         let Some(request) = conn.read_head() else {
             return;
@@ -533,10 +534,12 @@ fn waiting_takes_no_processor_time() {
     let mut ahead = server.client();
     ahead.send(head("GET", "/head", &[]) + &head("GET", "/next", &[]).repeat(1000));
     backend.wait_for_requests(requests.len() + 1);
-    let before = server.processor_time();
-    pass(Duration::from_secs(1));
-    let used = server.processor_time() - before;
-    assert!(used < Duration::from_millis(200), "{used:?}");
+    // What is under way still takes its time; whoever asks again and again never rests.
+    wait_until("the server rests", || {
+        let before = server.processor_time();
+        pass(REST);
+        server.processor_time() - before < REST / 10
+    });
     drop((asked, ahead));
     backend.release();
 }

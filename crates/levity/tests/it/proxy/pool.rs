@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use super::{tell, tell_target};
 use crate::support::scripted::{Conn, Deaf, Refusing, Scripted};
@@ -19,6 +20,27 @@ fn stalling(conn: &mut Conn) {
         }
         tell(conn, &request, &request.target);
     }
+}
+
+/// For what is observed from outside: [`told`].
+const ADMIN: &str = "[admin]\nlisten = \"unix:{own}/admin\"";
+
+/// What `/status.json` tells of the upstream.
+#[track_caller]
+fn told(server: &Server) -> Value {
+    let answer = Client::unix(&server.own("admin")).get("/status.json");
+    let status: Value = serde_json::from_slice(&answer.body).expect("JSON");
+    status["upstreams"][0].clone()
+}
+
+/// Waits until so many requests have a connection of the only backend or wait for one.
+#[track_caller]
+fn wait_until_known(server: &Server, requests: u64) {
+    wait_until("all have come as far as the pool", || {
+        let told = told(server);
+        let count = |value: &Value| value.as_u64().expect("a count");
+        count(&told["queue"]) + count(&told["backends"][0]["in_use"]) == requests
+    });
 }
 
 /// Clients that are known to a server with one worker, in this order.
@@ -49,14 +71,12 @@ fn refused(answer: &Answer, status: u16, kind: &str) {
 #[test]
 fn connections_have_a_bound() {
     let backend = Scripted::tcp(stalling);
-    let server = Launch::proxy(backend.address(), "connections = 3")
-        .workers(1)
-        .start();
+    let more = format!("connections = 3\n{ADMIN}");
+    let server = Launch::proxy(backend.address(), &more).workers(1).start();
     let mut clients = clients(&server, 12);
     ask(&mut clients);
+    wait_until_known(&server, 12);
     backend.wait_for_requests(12 + 3);
-    // Whoever comes too early has come by then.
-    pass(Duration::from_millis(100));
     assert_eq!((backend.requests().len(), backend.open()), (15, 3));
     backend.release();
     for (number, client) in clients.iter_mut().enumerate() {
@@ -68,13 +88,13 @@ fn connections_have_a_bound() {
 #[test]
 fn connections_have_a_bound_for_all_workers() {
     let backend = Scripted::tcp(stalling);
-    let server = Launch::proxy(backend.address(), "connections = 4")
-        .workers(2)
-        .start();
+    let more = format!("connections = 4\n{ADMIN}");
+    let server = Launch::proxy(backend.address(), &more).workers(2).start();
     let mut clients: Vec<_> = (0..40).map(|_| server.client()).collect();
     ask(&mut clients);
-    backend.wait_for_requests(3);
-    pass(Duration::from_millis(100));
+    wait_until_known(&server, 40);
+    // All may have come to one worker.
+    backend.wait_for_requests(2);
     assert!(backend.open() <= 4, "{}", backend.open());
     backend.release();
     for (number, client) in clients.iter_mut().enumerate() {
@@ -381,14 +401,17 @@ fn a_backend_that_fails_is_left_alone_and_comes_back() {
 fn who_waits_gets_a_backend_that_comes_back() {
     let (refusing, stalled) = (Refusing::new(), Scripted::tcp(stalling));
     let to = [refusing.address(), stalled.address()].join(",");
-    let more = "connections = 1\nfail_for = \"200ms\"\nbalance = \"static\"";
-    let server = Launch::proxy(&to, more).workers(1).start();
+    let more = format!("connections = 1\nfail_for = \"200ms\"\nbalance = \"static\"\n{ADMIN}");
+    let server = Launch::proxy(&to, &more).workers(1).start();
     let mut clients = clients(&server, 6);
-    let back = Instant::now() + Duration::from_millis(250);
     ask(&mut clients[..5]);
-    stalled.wait_for_requests(6 + 1);
+    wait_until("four wait behind the one that is asked", || {
+        told(&server)["queue"] == 4
+    });
     let backend = Scripted::on(refusing.listen(), tell_target);
-    pass(back.saturating_duration_since(Instant::now()));
+    wait_until("the other may be tried again", || {
+        told(&server)["backends"][0]["state"] == "trial"
+    });
     // The one that tries it; the others have waited before it.
     clients[5].send(head("GET", "/5", &[]));
     for (number, client) in clients.iter_mut().enumerate().skip(1) {
