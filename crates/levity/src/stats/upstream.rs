@@ -16,7 +16,7 @@ use crate::upstream::Upstream;
 use crate::upstream::backend::Backend;
 
 /// What may come of asking a backend: an answer, or an error type of `Proxy-Status` (RFC 9209, 2.3).
-pub const OUTCOMES: [&str; 13] = [
+pub const OUTCOMES: [&str; 14] = [
     "answered",
     "connection_refused",
     "connection_timeout",
@@ -24,6 +24,7 @@ pub const OUTCOMES: [&str; 13] = [
     "connection_limit_reached",
     "destination_ip_unroutable",
     "destination_unavailable",
+    "dns_error",
     "http_protocol_error",
     "http_response_incomplete",
     "http_response_timeout",

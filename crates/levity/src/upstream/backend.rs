@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 
 use crate::address::Address;
-use crate::config::upstream;
+use crate::config::upstream::{self, At};
 
 /// What a weight of 1 is in the unit of [`Backend::share`], so that slow start has steps to rise by.
 pub const SHARE_OF_WEIGHT: u32 = 256;
@@ -22,6 +22,8 @@ pub const SHARE_OF_WEIGHT: u32 = 256;
 pub struct Backend {
     /// Where it is.
     pub address: Address,
+    /// What the configuration says of that: the address, or the name that led there.
+    pub at: At,
     /// The address as text, for logs and for `Host`.
     pub name: String,
     /// The same for the same address: in every process, in every release, on every host, since
@@ -133,6 +135,7 @@ impl Backend {
             name: address.to_string(),
             id: id(&address),
             address,
+            at: entry.at.clone(),
             weight: entry.weight,
             backup: entry.backup,
             drain: entry.drain,
@@ -183,10 +186,10 @@ impl Backend {
         }
     }
 
-    /// Whether both are the same to requests, but for their health.
+    /// Whether the configuration says the same of both.
     pub fn is_set_like(&self, other: &Self) -> bool {
         let settings = |one: &Self| (one.id, one.weight, one.backup, one.drain);
-        settings(self) == settings(other)
+        settings(self) == settings(other) && self.at == other.at
     }
 
     /// Whether requests may go there: checks find it well, and it is not left alone. When its time

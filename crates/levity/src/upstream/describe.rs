@@ -16,6 +16,9 @@ pub fn line(upstream: &Upstream) -> String {
     if backends.len() > BACKENDS_MAX {
         list.push(format!("{} more", backends.len() - BACKENDS_MAX));
     }
+    if list.is_empty() {
+        list.push("no address yet".to_owned());
+    }
     let (protocol, balance) = (settings.protocol.label(), settings.balance.label());
     let name = &settings.name;
     format!(

@@ -171,14 +171,29 @@ impl Failure {
 
     /// There was no connection to be had.
     pub fn of_place(none: NoPlace) -> Self {
-        let reason = match none {
-            NoPlace::QueueFull => "as many requests wait for a connection as may (queue)",
-            NoPlace::QueueTimeout => "no connection became free in time (queue_timeout)",
-            NoPlace::Exhausted => "every backend has been tried",
+        const LIMIT: &str = "connection_limit_reached";
+        let (side, kind, reason) = match none {
+            NoPlace::QueueFull => (
+                Side::Own,
+                LIMIT,
+                "as many requests wait for a connection as may (queue)",
+            ),
+            NoPlace::QueueTimeout => (
+                Side::Own,
+                LIMIT,
+                "no connection became free in time (queue_timeout)",
+            ),
+            NoPlace::Exhausted => (Side::Own, LIMIT, "every backend has been tried"),
+            // 503 in place of the 502 that RFC 9209 recommends: it passes when the name is found.
+            NoPlace::NoAddress => (
+                Side::Backend,
+                "dns_error",
+                "no backend has an address, since its name cannot be looked up",
+            ),
         };
         Self {
-            side: Side::Own,
-            ..Self::of_backend(503, "connection_limit_reached", reason)
+            side,
+            ..Self::of_backend(503, kind, reason)
         }
     }
 
@@ -238,6 +253,7 @@ mod tests {
             Failure::of_client(NoRequest::Gone),
             Failure::of_spool(&io::ErrorKind::StorageFull.into()),
             Failure::of_place(NoPlace::QueueFull),
+            Failure::of_place(NoPlace::NoAddress),
         ];
         for failure in connect.iter().chain(&others) {
             assert!(OUTCOMES.contains(&failure.kind), "{}", failure.kind);

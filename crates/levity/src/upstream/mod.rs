@@ -79,16 +79,17 @@ pub fn make(
 }
 
 impl Upstream {
-    /// Looks up the names among its backends, and goes on doing so in a thread until it is dropped.
-    /// Blocks.
+    /// Looks up the names among its backends, and goes on doing so in a thread until it is dropped. A
+    /// name that cannot be looked up has no backends until it can: there may be none at all. Blocks.
     ///
     /// # Errors
-    /// When a name has no addresses, or no thread can be made.
+    /// When no thread can be made.
     pub fn new(settings: config::Upstream) -> io::Result<Self> {
         Self::with_lookup(settings, &[], Arc::new(names::system))
     }
 
-    /// As [`Upstream::new`]; what is known of backends of `old` holds for those at the same addresses.
+    /// As [`Upstream::new`]; what is known of backends of `old` holds for those at the same addresses,
+    /// and its addresses for names that cannot be looked up now.
     ///
     /// # Errors
     /// The same.
@@ -112,7 +113,7 @@ impl Upstream {
         lookup: Arc<Lookup>,
     ) -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let names = Names::look_up(&settings, lookup)?;
+        let names = Names::look_up(&settings, known, lookup);
         let backends = Arc::new(Backends::from_pointee(names.backends(known, None)));
         Ok(Self {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),

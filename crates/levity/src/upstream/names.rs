@@ -23,6 +23,10 @@ use crate::diagnostics;
 /// Addresses of one name; those beyond are left out.
 pub const ADDRESSES_MAX: usize = 256;
 
+/// From one attempt to look up a name that has no addresses to the next, at first; twice as long after
+/// each, and `resolve_interval` at most.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// The backends of an upstream, which its thread replaces.
 pub type Backends = ArcSwap<Vec<Arc<Backend>>>;
 
@@ -54,31 +58,33 @@ struct Entry {
 }
 
 impl Names {
-    /// Looks up every name of `settings`. Blocks.
-    ///
-    /// # Errors
-    /// When a name has no addresses; the error has the names of upstream and host.
-    pub fn look_up(settings: &config::Upstream, lookup: Arc<Lookup>) -> io::Result<Self> {
-        let entry = |settings: &upstream::Backend| {
-            let addresses = match &settings.at {
+    /// Looks up every name of `settings`, and says which cannot be: such a name has the addresses that
+    /// it has among those `known`, or none. Blocks.
+    pub fn look_up(
+        settings: &config::Upstream,
+        known: &[Arc<Backend>],
+        lookup: Arc<Lookup>,
+    ) -> Self {
+        let entry = |settings: &upstream::Backend| Entry {
+            settings: settings.clone(),
+            addresses: match &settings.at {
                 At::Address(address) => vec![address.clone()],
-                At::Name(host, port) => addresses(&lookup, host, *port)?,
-            };
-            Ok(Entry {
-                settings: settings.clone(),
-                addresses,
-                trouble: None,
-            })
+                at @ At::Name(..) => {
+                    let same = known.iter().filter(|one| one.at == *at);
+                    same.map(|one| one.address.clone()).collect()
+                }
+            },
+            trouble: None,
         };
-        let named = |error: io::Error| {
-            io::Error::new(error.kind(), format!("upstream {}: {error}", settings.name))
-        };
-        let entries = settings.to.iter().map(entry).collect::<io::Result<_>>();
-        Ok(Self {
+        let mut names = Self {
             upstream: settings.name.clone(),
-            entries: entries.map_err(named)?,
+            entries: settings.to.iter().map(entry).collect(),
             lookup,
-        })
+        };
+        for entry in &mut names.entries {
+            entry.refresh(&names.upstream, &names.lookup, |_moved| {});
+        }
+        names
     }
 
     /// Looks up every name again, and says what is new: once, however often it is found. Blocks. True
@@ -86,35 +92,17 @@ impl Names {
     fn refresh(&mut self) -> bool {
         let mut changed = false;
         for entry in &mut self.entries {
-            let At::Name(host, port) = &entry.settings.at else {
-                continue;
-            };
-            let say = |what: &str| {
-                let upstream = &self.upstream;
-                diagnostics::say(format_args!("upstream {upstream}: {what}"));
-            };
-            match addresses(&self.lookup, host, *port) {
-                Ok(new) => {
-                    if entry.trouble.take().is_some() {
-                        say(&format!("{host} can be looked up again"));
-                    }
-                    if new != entry.addresses {
-                        let list: Vec<_> = new.iter().map(Address::to_string).collect();
-                        say(&format!("{host} is at {} now", list.join(", ")));
-                        entry.addresses = new;
-                        changed = true;
-                    }
-                }
-                Err(error) => {
-                    let trouble = Some(error.to_string());
-                    if entry.trouble != trouble {
-                        say(&format!("{error}; its addresses stay what they were"));
-                        entry.trouble = trouble;
-                    }
-                }
-            }
+            entry.refresh(&self.upstream, &self.lookup, |moved| {
+                say(&self.upstream, moved);
+                changed = true;
+            });
         }
         changed
+    }
+
+    /// Whether a name has no addresses, so that nobody can be asked there.
+    fn lacks_any(&self) -> bool {
+        self.entries.iter().any(|entry| entry.addresses.is_empty())
     }
 
     /// The backends, in the order of the file; one for each address, whatever names lead there. Those
@@ -165,13 +153,59 @@ impl Names {
     }
 
     fn run(mut self, interval: Duration, backends: &Backends, dropped: &Receiver<()>) {
-        while dropped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+        let mut retry = RETRY;
+        loop {
+            let mut pause = interval;
+            if self.lacks_any() {
+                pause = retry.min(interval);
+                retry = retry.saturating_mul(2);
+            }
+            if dropped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
             if self.refresh() {
                 let new = self.backends(&backends.load(), Some(Instant::now()));
                 backends.store(Arc::new(new));
             }
         }
     }
+}
+
+impl Entry {
+    /// Looks its name up, if it has one, and says whether that can be done where this is new. `moved` is
+    /// called when its addresses have changed, with what there is to say of it.
+    fn refresh(&mut self, upstream: &str, lookup: &Arc<Lookup>, moved: impl FnOnce(&str)) {
+        let At::Name(host, port) = &self.settings.at else {
+            return;
+        };
+        match addresses(lookup, host, *port) {
+            Ok(new) => {
+                if self.trouble.take().is_some() {
+                    say(upstream, &format!("{host} can be looked up again"));
+                }
+                if new != self.addresses {
+                    let list: Vec<_> = new.iter().map(Address::to_string).collect();
+                    self.addresses = new;
+                    moved(&format!("{host} is at {} now", list.join(", ")));
+                }
+            }
+            Err(error) => {
+                let trouble = Some(error.to_string());
+                if self.trouble != trouble {
+                    let outcome = match self.addresses.is_empty() {
+                        true => "nobody is asked there until it can be",
+                        false => "its addresses stay what they were",
+                    };
+                    say(upstream, &format!("{error}; {outcome}"));
+                    self.trouble = trouble;
+                }
+            }
+        }
+    }
+}
+
+fn say(upstream: &str, what: &str) {
+    diagnostics::say(format_args!("upstream {upstream}: {what}"));
 }
 
 /// Ends the thread when it is dropped; does not wait for it.
@@ -257,7 +291,7 @@ mod tests {
     }
 
     fn names(to: &[&str], server: &Server) -> Names {
-        Names::look_up(&settings(to), server.lookup()).expect("names")
+        Names::look_up(&settings(to), &[], server.lookup())
     }
 
     fn texts(backends: &[Arc<Backend>]) -> Vec<&str> {
@@ -320,14 +354,31 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_cannot_be_looked_up_at_first_is_an_error() {
+    fn a_name_that_cannot_be_looked_up_at_first_has_no_backend_until_it_can() {
         let (server, _) = Server::new(&[]);
-        let error = Names::look_up(&settings(&["app.test:80"]), server.lookup());
-        let text = error.err().expect("an error").to_string();
-        assert_eq!(
-            text,
-            "upstream app: cannot look up app.test: it has no addresses"
-        );
+        server.fail("no route to the name server");
+        let mut names = names(&["app.test:80", "10.0.0.9:1"], &server);
+        let text = "cannot look up app.test: no route to the name server";
+        assert_eq!(names.entries[0].trouble.as_deref(), Some(text));
+        let before = names.backends(&[], None);
+        assert_eq!(texts(&before), ["10.0.0.9:1"]);
+        assert!(names.lacks_any() && !names.refresh());
+        server.set(&["10.0.0.1:80"]);
+        assert!(names.refresh() && !names.lacks_any());
+        let after = names.backends(&before, None);
+        assert_eq!(texts(&after), ["10.0.0.1:80", "10.0.0.9:1"]);
+    }
+
+    #[test]
+    fn a_reload_keeps_the_addresses_of_a_name_that_cannot_be_looked_up() {
+        let (server, _) = Server::new(&["10.0.0.1:80", "10.0.0.2:80"]);
+        let known = names(&["app.test:80"], &server).backends(&[], None);
+        server.fail("no route to the name server");
+        let to = ["app.test:80 weight=2", "app.test:81", "also.test:80"];
+        let names = Names::look_up(&settings(&to), &known, server.lookup());
+        let backends = names.backends(&known, None);
+        assert_eq!(texts(&backends), ["10.0.0.1:80", "10.0.0.2:80"]);
+        assert_eq!(backends[0].weight, 2);
     }
 
     #[test]
@@ -367,6 +418,28 @@ mod tests {
             .map(|()| ended(&()))
             .find_map(Result::err);
         assert_eq!(last, Some(RecvTimeoutError::Disconnected));
+    }
+
+    #[test]
+    fn a_thread_looks_for_what_has_no_address_more_often() {
+        let (server, questions) = Server::new(&[]);
+        let lookup = server.lookup_in_step();
+        let upstream = thread::scope(|scope| {
+            // Whose `resolve_interval` is longer than the test may take.
+            let settings = settings(&["app.test:80"]);
+            let made = scope.spawn(|| Upstream::with_lookup(settings, &[], lookup));
+            questions.recv_timeout(WAIT_MAX).expect("asked at first");
+            made.join().expect("join").expect("upstream")
+        });
+        assert!(upstream.settings.resolve_interval > WAIT_MAX && upstream.backends().is_empty());
+        server.set(&["10.0.0.1:80"]);
+        questions.recv_timeout(WAIT_MAX).expect("asked again");
+        let start = Instant::now();
+        while upstream.backends().is_empty() {
+            assert!(start.elapsed() < WAIT_MAX);
+            thread::sleep(TURN);
+        }
+        assert_eq!(texts(&upstream.backends()), ["10.0.0.1:80"]);
     }
 
     #[test]

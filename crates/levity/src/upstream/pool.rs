@@ -90,6 +90,8 @@ pub enum NoPlace {
     QueueTimeout,
     /// Every backend has been tried.
     Exhausted,
+    /// There is no backend: names that cannot be looked up have no addresses.
+    NoAddress,
 }
 
 /// The right to one connection to a backend, and that connection once there is one. Given back when it
@@ -255,7 +257,11 @@ impl Pool {
         loop {
             let are_up = balance::usable(&backends, now, tried, tied, &mut usable);
             if usable.is_empty() {
-                return Err(NoPlace::Exhausted);
+                // The configuration has at least one that does not drain.
+                return Err(match tried.is_empty() {
+                    true => NoPlace::NoAddress,
+                    false => NoPlace::Exhausted,
+                });
             }
             let has_room = |at: usize| members[at].has_room(self.bounds.connections);
             if !self.is_fixed(wanted) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::support::scripted::Scripted;
 use crate::support::{Launch, Server};
 
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -98,13 +99,38 @@ fn a_reload_ends_the_checks_of_before() {
     assert_eq!(lines, ["GET /new HTTP/1.1"; 10]);
 }
 
+/// A site for which these answer.
+fn proxied(to: &str) -> Server {
+    Launch::proxy(to, "").start()
+}
+
+const COMPLAINT: &str = "upstream app: cannot look up nowhere.invalid: ";
+
 #[test]
-fn a_name_without_an_address_is_told_at_the_start() {
-    let text = "[[listen]]\naddress = \"127.0.0.1:0\"\n\
-                [[upstream]]\nname = \"app\"\nto = [\"nowhere.invalid:80\"]\n\
-                [[site]]\nproxy = \"app\"\n";
-    let ran = Launch::run(text).ran();
-    assert_eq!(ran.status, 1);
-    let told = "error: upstream app: cannot look up nowhere.invalid: ";
-    assert!(ran.stderr.contains(told), "{}", ran.stderr);
+fn a_name_without_an_address_leaves_the_other_backends() {
+    let backend = Scripted::tcp(|conn| {
+        while conn.read_request().is_some() {
+            conn.answer("200 OK", "here");
+        }
+    });
+    let server = proxied(&format!("nowhere.invalid:80, {}", backend.address()));
+    for _ in 0..4 {
+        assert_eq!(server.get("/").text(), "here");
+    }
+    server.says(COMPLAINT);
+    assert_eq!(server.stderr().matches(COMPLAINT).count(), 1);
+}
+
+#[test]
+fn an_upstream_without_any_address_is_503_and_told() {
+    let server = proxied("nowhere.invalid:80");
+    server.says("; nobody is asked there until it can be");
+    server.says("upstream app: http, round-robin: no address yet");
+    for _ in 0..3 {
+        let answer = server.get("/");
+        answer.assert_status(503);
+        assert_eq!(answer.field("proxy-status"), "levity; error=dns_error");
+    }
+    server
+        .says("upstream app: no backend has an address, since its name cannot be looked up (503)");
 }

@@ -27,7 +27,7 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
             Kind::Names,
             None,
             "The backends, each `\"ADDRESS\"` or `\"ADDRESS weight=N backup drain\"`. An address is `unix:PATH`, `IP:PORT`, \
-             `[IPv6]:PORT`, `localhost:PORT` (127.0.0.1) or `NAME:PORT`, where each address of the name is a backend: one that cannot be looked up stops the start or the reload. \
+             `[IPv6]:PORT`, `localhost:PORT` (127.0.0.1) or `NAME:PORT`, where each address of the name is a backend: one that cannot be looked up is complained of, has none, and is tried again. \
              `weight`, from 1 to 1000, is its share of requests; `backup` is asked only when all others are down; \
              `drain` gets no new clients, only those that `sticky` ties to it. At least one is neither. Required.",
         )
@@ -205,7 +205,7 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
         "resolve_interval",
         Kind::Duration(bounds("1s", "1d")),
         Some("30s"),
-        "How often names in `to` are looked up again.",
+        "How often names in `to` are looked up again; one that has no address yet is sooner, after 1 s, 2 s, 4 s and so on.",
     ),
 ];
 

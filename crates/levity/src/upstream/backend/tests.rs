@@ -3,7 +3,6 @@ use std::sync::atomic::AtomicUsize;
 use std::thread;
 
 use super::*;
-use crate::config::upstream::At;
 
 const FAIL_FOR: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
