@@ -6,12 +6,14 @@ use std::sync::Arc;
 use levity_wire::http1::{Limits, Method};
 use levity_wire::sendfile_header::{self, Wish};
 
+use super::failure::{Failure, Side};
 use super::gateway::{self, Answered};
 use super::sendfile::InPlace;
+use super::visit::Visit;
 use crate::client::Client;
 use crate::conn::Conn;
 use crate::request::Request;
-use crate::respond::Response;
+use crate::respond::{Body, Response};
 use crate::route::{Place, Proxy, Service};
 use crate::scripts::Script;
 use crate::trip::Trips;
@@ -61,11 +63,11 @@ async fn follow(
         };
         match onward(in_place, &service, request, proxy, trips).await {
             Onward::Response(response) => break response,
-            Onward::Ask(by, _, _) if handed_on.len() == HANDOVERS_MAX => {
+            Onward::Ask(by, _) if handed_on.len() == HANDOVERS_MAX => {
                 break by.refuse(502, "the request was handed on too often");
             }
-            Onward::Ask(by, request, to) => {
-                let answered = gateway::answer(conn, &request, to, client, None).await;
+            Onward::Ask(by, asks) => {
+                let (Asked { request, to }, answered) = first_of_use(conn, asks, client).await;
                 handed_on.push(Handed { by, request, to });
                 match answered {
                     Answered::Response(response) => break response,
@@ -93,8 +95,74 @@ struct Handed<'s> {
 enum Onward<'s> {
     /// It is answered.
     Response(Response),
-    /// It goes to another upstream, in this form.
-    Ask(Box<InPlace>, Box<Request>, &'s Arc<Proxy>),
+    /// It goes to another upstream: to the next of these when the one before is of no use.
+    Ask(Box<InPlace>, Asks<'s>),
+}
+
+/// What is asked of whom.
+struct Asked<'s> {
+    request: Box<Request>,
+    to: &'s Arc<Proxy>,
+}
+
+/// At least one; at most as many as [`sendfile_header::URLS_MAX`].
+struct Asks<'s> {
+    first: Asked<'s>,
+    others: Vec<Asked<'s>>,
+}
+
+/// Asks one after the other until an answer is of use, or is the last.
+async fn first_of_use<'s>(
+    conn: &mut Conn,
+    asks: Asks<'s>,
+    client: &Client,
+) -> (Asked<'s>, Answered) {
+    let (mut asked, mut others) = (asks.first, asks.others.into_iter());
+    loop {
+        let answered = gateway::answer(conn, &asked.request, asked.to, client, None).await;
+        let next = match &answered {
+            Answered::Response(response) if !is_of_use(response.status) && !has_left(conn) => {
+                others.next()
+            }
+            _ => None,
+        };
+        let Some(next) = next else {
+            return (asked, answered);
+        };
+        if let Answered::Response(response) = answered {
+            pass_over(conn, &asked, response);
+        }
+        asked = next;
+    }
+}
+
+/// As Perlbal takes it: a success, and what conditions and ranges make of one.
+fn is_of_use(status: u16) -> bool {
+    matches!(status, 200..=299 | 304 | 412 | 416)
+}
+
+/// Whether there is no client any more that could be answered.
+fn has_left(conn: &Conn) -> bool {
+    failed_side(conn) == Some(Side::Client)
+}
+
+/// Who failed at the upstream that was asked last, if anybody did.
+fn failed_side(conn: &Conn) -> Option<Side> {
+    conn.visit.as_ref().and_then(Visit::failed_side)
+}
+
+/// Lets go of an answer that is of no use. That none came has been told already.
+fn pass_over(conn: &Conn, asked: &Asked<'_>, response: Response) {
+    if failed_side(conn).is_none() {
+        let reason = format_args!("it answered {} to X-Reproxy-URL", response.status);
+        let mut failure = Failure::of_backend(response.status, "other", reason);
+        failure.tried_again = true;
+        let pool = conn.worker.pools.of(&asked.to.upstream);
+        pool.complain(&failure, None);
+    }
+    if let Body::Upstream { answer, .. } = response.body {
+        answer.finish(&conn.worker);
+    }
 }
 
 async fn onward<'s>(
@@ -148,7 +216,11 @@ async fn internal<'s>(
                 &service.wire_limits,
             );
             match derived {
-                Some(request) => Onward::Ask(Box::new(in_place), request, proxy),
+                Some(request) => {
+                    let first = Asked { request, to: proxy };
+                    let others = Vec::new();
+                    Onward::Ask(Box::new(in_place), Asks { first, others })
+                }
                 None => Onward::Response(in_place.refuse(502, "no path that can be asked for")),
             }
         }
@@ -164,7 +236,7 @@ async fn internal<'s>(
     }
 }
 
-/// Another upstream: the first of the URLs whose host is one that the operator has listed.
+/// Another upstream: those of the URLs whose host is one that the operator has listed, in their order.
 fn elsewhere<'s>(
     in_place: InPlace,
     limits: &Limits,
@@ -175,16 +247,22 @@ fn elsewhere<'s>(
         Ok(urls) => urls,
         Err(reject) => return Onward::Response(in_place.refuse(502, reject.reason)),
     };
-    for url in &urls {
+    let mut asks = urls.iter().filter_map(|url| {
         let mut listed = proxy.reproxy.iter();
-        if let Some(proxy) = listed.find(|listed| listed.upstream.is_at(url.host, url.port))
-            && let Some(request) = derived(request, url.target, url.host, limits)
-        {
-            return Onward::Ask(Box::new(in_place), request, proxy);
+        let to = listed.find(|listed| listed.upstream.is_at(url.host, url.port))?;
+        let request = derived(request, url.target, url.host, limits)?;
+        Some(Asked { request, to })
+    });
+    match asks.next() {
+        Some(first) => {
+            let others = asks.collect();
+            Onward::Ask(Box::new(in_place), Asks { first, others })
+        }
+        None => {
+            let reason = "no upstream in `reproxy` has that address";
+            Onward::Response(in_place.refuse(502, reason))
         }
     }
-    let reason = "no upstream in `reproxy` has that address";
-    Onward::Response(in_place.refuse(502, reason))
 }
 
 /// The same request for something else: without its body, which the first application has had.

@@ -109,6 +109,11 @@ impl Visit {
         }
     }
 
+    /// Who failed, if it has come to that.
+    pub fn failed_side(&self) -> Option<Side> {
+        self.failure.map(|(side, _)| side)
+    }
+
     /// Whether an answer has come, or its beginning.
     pub fn is_answered(&self) -> bool {
         self.first_byte.is_some()

@@ -1,7 +1,7 @@
 //! Requests that an application hands on: to an internal route, or to another upstream.
 
 use super::{App, ask, ask_with, assert_no_talk, launch, roots, upstream};
-use crate::support::scripted::{Conn, Scripted};
+use crate::support::scripted::{Conn, Refusing, Scripted};
 use crate::support::{Tree, assert_same, content, head, per_engine};
 
 /// Tells what it was asked.
@@ -357,4 +357,131 @@ fn urls_may_name_hosts() {
     let line = format!("X-Reproxy-URL: http://LOCALHOST:{port}/x");
     let answer = ask(&mut server.client(), &[&line]);
     assert_eq!((answer.status, answer.text()), (200, "GET /x".into()));
+}
+
+/// Answers with the status that its target begins with.
+fn by_target(conn: &mut Conn) {
+    while let Some(request) = conn.read_request() {
+        let status = &request.target[1..4];
+        let lines = "Content-Type: text/x-other\r\nLocation: /else\r\nContent-Length: 5\r\n";
+        conn.send(format!("HTTP/1.1 {status} X\r\n{lines}\r\n"));
+        if request.method != "HEAD" && status != "304" {
+            conn.send("other");
+        }
+    }
+}
+
+#[test]
+fn the_next_url_is_asked_when_one_is_of_no_use() {
+    let (gone, other, good) = (
+        Refusing::new(),
+        Scripted::tcp(by_target),
+        Scripted::tcp(echo),
+    );
+    let app = App::http();
+    let tables = app.upstream("reproxy = [\"gone\", \"other\", \"good\"]")
+        + &format!(
+            "[[upstream]]\nname = \"gone\"\nto = [\"{}\"]\n",
+            gone.address()
+        )
+        + &upstream("other", "http", &other, "")
+        + &upstream("good", "http", &good, "");
+    let server = launch(&tables, "").start();
+    let mut client = server.client();
+    let mut answer_to = |method: &str, urls: &str| {
+        let lines = [
+            &format!("X-Reproxy-URL: {urls}")[..],
+            "Content-Type: text/x-own",
+        ];
+        ask_with(&mut client, method, &lines, &[])
+    };
+    for urls in [
+        "http://gone/a http://good/x",
+        "http://other/500 http://good/x",
+        "http://other/404 http://unlisted/a http://gone/a http://good/x",
+        "http://other/302 http://good/x",
+        "http://good/x http://other/500",
+    ] {
+        let answer = answer_to("GET", urls);
+        assert_eq!(
+            (answer.status, answer.text()),
+            (200, "GET /x".into()),
+            "{urls}"
+        );
+        assert_eq!(answer.field("content-type"), "text/x-own");
+    }
+    let head = answer_to("HEAD", "http://other/403 http://good/x");
+    assert_eq!((head.status, head.length()), (200, Some(7)));
+    for status in [500, 404, 302, 403] {
+        server.says(&format!(
+            "upstream other: it answered {status} to X-Reproxy-URL; tried again"
+        ));
+    }
+    server.says("upstream gone, backend ");
+    // What is of use is not asked for elsewhere.
+    let asked = good.requests().len();
+    for status in [206, 304, 412, 416] {
+        let answer = answer_to("GET", &format!("http://other/{status} http://good/x"));
+        assert_eq!(answer.status, status);
+    }
+    assert_eq!(good.requests().len(), asked);
+    // The last one is what the client gets.
+    let answer = answer_to("GET", "http://gone/a http://other/500");
+    assert_eq!(
+        (answer.status, answer.field("content-type"), answer.text()),
+        (500, "text/x-other", "other".into())
+    );
+    assert_eq!(
+        answer_to("GET", "http://other/500 http://gone/a").status,
+        502
+    );
+    // The connections of those that were passed over are used again.
+    assert_eq!(other.connections(), 1);
+}
+
+#[test]
+fn so_many_urls_are_asked() {
+    let (other, good) = (Scripted::tcp(by_target), Scripted::tcp(echo));
+    let app = App::http();
+    let tables = app.upstream("reproxy = [\"other\", \"good\"]")
+        + &upstream("other", "http", &other, "")
+        + &upstream("good", "http", &good, "");
+    let server = launch(&tables, "").start();
+    let mut client = server.client();
+    for (count, status) in [(15, 200), (16, 502)] {
+        let line = format!(
+            "X-Reproxy-URL: {}http://good/x",
+            "http://other/500 ".repeat(count)
+        );
+        assert_eq!(ask(&mut client, &[&line]).status, status, "{count}");
+    }
+    assert_eq!((other.requests().len(), good.requests().len()), (15, 1));
+}
+
+/// A client that is gone needs no answer from anybody.
+#[test]
+fn nobody_else_is_asked_for_a_client_that_has_left() {
+    let (stalled, good) = (Scripted::tcp(stalling), Scripted::tcp(echo));
+    let app = App::http();
+    let tables = app.upstream("reproxy = [\"stalled\", \"good\"]")
+        + &upstream("stalled", "http", &stalled, "")
+        + &upstream("good", "http", &good, "");
+    let server = launch(&tables, "").start();
+    let mut client = server.client();
+    let line = "X-Reproxy-URL: http://stalled/a http://good/x";
+    client.send(head("GET", "/", &[("Accept-Say", line)]));
+    stalled.wait_for_requests(1);
+    drop(client);
+    stalled.wait_for_no_connection();
+    // Another request, answered behind whatever the first has led to.
+    ask(&mut server.client(), &["X-Reproxy-URL: http://good/later"]).assert_status(200);
+    let asked: Vec<_> = good.requests().into_iter().map(|one| one.target).collect();
+    assert_eq!(asked, ["/later"]);
+}
+
+/// Never answers.
+fn stalling(conn: &mut Conn) {
+    if conn.read_request().is_some() {
+        conn.read_to_end();
+    }
 }
