@@ -11,14 +11,15 @@ use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 use tokio::{task, time};
 
+use super::Upstream;
 use super::ask::Ask;
 use super::codec::Event;
 use super::failure::Failure;
 use super::head::Head;
 use super::pool::Lease;
+use super::stderr::Stderr;
 use super::tunnel::Tunnel;
 use super::upload::Upload;
-use super::{Upstream, stderr};
 use crate::config::upstream::Protocol;
 use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::parse::NoRequest;
@@ -47,7 +48,7 @@ const HTTP_FINISH_PATIENCE: Duration = Duration::from_millis(50);
 /// The same where an answer ends with a word of its own.
 const FINISH_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Bytes that are read of a body that nobody wants.
+/// Bytes that are read of the rest of an answer that nobody wants.
 const FINISH_BYTES_MAX: usize = 1 << 20;
 
 /// An answer on its way, and what is left of its request.
@@ -76,6 +77,7 @@ pub struct Answer {
     ended: Option<Trailers>,
     /// Why the backend has not taken the request.
     declined: Option<&'static str>,
+    stderr: Stderr,
 }
 
 impl std::fmt::Debug for Answer {
@@ -129,6 +131,7 @@ impl Answer {
             data: Vec::new(),
             ended: None,
             declined: None,
+            stderr: Stderr::default(),
         }))
     }
 
@@ -300,16 +303,26 @@ impl Answer {
     fn poll_both(&mut self, conn: &mut Conn, context: &mut Context<'_>) -> Result<bool, Failure> {
         let worker = conn.worker.clone();
         let mut moved = self.poll_send(conn, context)?;
+        let mut turn_bytes = 0;
         while self.lease.is_some()
-            && self.head.is_none()
-            && self.interim.is_empty()
-            && self.data.is_empty()
-            && self.poll_receive(&worker, context)?
+            && !self.has_news()
+            && let Some(count) = self.poll_receive(&worker, context)?
         {
             // A backend may have been waiting for the answer to be taken, or ask for the body.
             moved |= self.poll_send(conn, context)?;
+            turn_bytes += count;
+            if turn_bytes >= TURN_BYTES_MAX && !self.has_news() {
+                // One that says things to its operator alone would keep the loop to itself.
+                context.waker().wake_by_ref();
+                break;
+            }
         }
         Ok(moved)
+    }
+
+    /// Whether something has come that the client is to get.
+    fn has_news(&self) -> bool {
+        self.head.is_some() || !self.interim.is_empty() || !self.data.is_empty()
     }
 
     /// Sends what is left of the request, as far as that goes without waiting.
@@ -388,14 +401,14 @@ impl Answer {
         }
     }
 
-    /// One read; false when there is nothing to read.
+    /// One read, and how many bytes have come; `None` when there is nothing to read.
     fn poll_receive(
         &mut self,
         worker: &Worker,
         context: &mut Context<'_>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Option<usize>, Failure> {
         let Some(lease) = &mut self.lease else {
-            return Ok(false);
+            return Ok(None);
         };
         let Self {
             upstream,
@@ -405,6 +418,7 @@ impl Answer {
             data,
             ended,
             declined,
+            stderr,
             ..
         } = self;
         let mut event = |event: Event<'_>| match event {
@@ -414,7 +428,7 @@ impl Answer {
             }
             Event::Head(one) => *head = Some(one),
             Event::Data(bytes) => data.extend_from_slice(bytes),
-            Event::Stderr(text) => stderr::tell(&upstream.settings.name, text),
+            Event::Stderr(text) => stderr.tell(upstream, text),
             Event::Declined(reason) => *declined = Some(reason),
             Event::End(trailers) => *ended = Some(trailers),
         };
@@ -423,7 +437,7 @@ impl Answer {
             .connection()
             .poll_events(context, &mut scratch, &mut event);
         let Poll::Ready((count, outcome)) = read else {
-            return Ok(false);
+            return Ok(None);
         };
         self.read |= count > 0;
         lease.member().cells.received(count as u64);
@@ -439,7 +453,7 @@ impl Answer {
         if self.ended.is_some() {
             self.give_back();
         }
-        Ok(true)
+        Ok(Some(count))
     }
 
     /// The answer is complete: the backend is free before the client has it.
@@ -479,8 +493,8 @@ impl Answer {
         context: &mut Context<'_>,
         bytes: &mut usize,
     ) -> Poll<Result<(), Failure>> {
-        while self.poll_receive(worker, context)? {
-            *bytes += self.data.len();
+        while let Some(count) = self.poll_receive(worker, context)? {
+            *bytes += count;
             self.data.clear();
             if *bytes > FINISH_BYTES_MAX {
                 return Poll::Ready(Ok(()));

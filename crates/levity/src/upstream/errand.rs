@@ -8,10 +8,12 @@ use std::time::Instant;
 
 use levity_wire::http1::{Limits, write};
 
+use super::Upstream;
 use super::ask::{Ask, Length};
 use super::codec::Event;
 use super::failure::{Failure, Side};
 use super::pool::{Lease, Wanted};
+use super::stderr::Stderr;
 use super::sticky::Tie;
 use crate::absences::Absences;
 use crate::client::Client;
@@ -22,8 +24,8 @@ use crate::scripts::{Known, Look, Script};
 use crate::trip::Trips;
 use crate::worker::Worker;
 
-/// Bytes of an answer's body that are read, so that the connection can be used again.
-const BODY_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of an answer that are read, so that the connection can be used again.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// For what an application was asked (RFC 6454, 4): it may know itself by no other name, and send whoever
 /// comes by another scheme away.
@@ -171,6 +173,7 @@ impl Errand<'_> {
         codec.body(self.body, &mut question);
         codec.end_of_body(&Default::default(), &mut question);
         let mut talk = Talk {
+            upstream: self.proxy.upstream.clone(),
             lease,
             question,
             sent: 0,
@@ -178,7 +181,7 @@ impl Errand<'_> {
         };
         let heard = poll_fn(|context| talk.poll(worker, context)).await;
         heard.map_err(|failure| Failure {
-            answer_begun: talk.answer.has_begun,
+            answer_begun: talk.answer.bytes > 0,
             ..failure
         })?;
         let Talk {
@@ -194,6 +197,7 @@ impl Errand<'_> {
 
 /// A question on its way, and what is heard in return.
 struct Talk {
+    upstream: Arc<Upstream>,
     lease: Lease,
     question: Vec<u8>,
     /// Bytes of the question.
@@ -203,26 +207,27 @@ struct Talk {
 
 #[derive(Default)]
 struct Heard {
-    has_begun: bool,
     status: Option<u16>,
-    body_bytes: usize,
+    /// Of all that has come.
+    bytes: usize,
+    stderr: Stderr,
     declined: Option<&'static str>,
     ended: bool,
 }
 
 impl Heard {
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, upstream: &Arc<Upstream>, event: Event<'_>) {
         match event {
             Event::Head(head) => self.status = Some(head.status),
-            Event::Data(data) => self.body_bytes += data.len(),
             Event::Declined(reason) => self.declined = Some(reason),
             Event::End(_) => self.ended = true,
-            Event::Interim(_) | Event::Stderr(_) => {}
+            Event::Stderr(text) => self.stderr.tell(upstream, text),
+            Event::Interim(_) | Event::Data(_) => {}
         }
     }
 
     fn is_enough(&self) -> bool {
-        self.ended || self.body_bytes > BODY_BYTES_MAX
+        self.ended || self.bytes > ANSWER_BYTES_MAX
     }
 }
 
@@ -250,14 +255,19 @@ impl Talk {
         worker: &Worker,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
-        let Self { lease, answer, .. } = self;
+        let Self {
+            lease,
+            answer,
+            upstream,
+            ..
+        } = self;
         let mut scratch = worker.bulk.borrow_mut();
-        let mut event = |event: Event<'_>| answer.event(event);
+        let mut event = |event: Event<'_>| answer.event(upstream, event);
         let read = lease
             .connection()
             .poll_events(context, &mut scratch, &mut event);
         let (count, outcome) = ready!(read);
-        answer.has_begun |= count > 0;
+        answer.bytes += count;
         outcome?;
         match answer.declined {
             Some(reason) => Poll::Ready(Err(Failure::of_refusal(reason))),

@@ -8,7 +8,7 @@ use crate::support::scripted::fastcgi::{STDERR, STDOUT, answer, end, record};
 use crate::support::scripted::{Conn, Scripted};
 use crate::support::{
     App, Client, Server, Tree, assert_same, content, head, in_front_of, per_engine, sha256,
-    started_in_front_of,
+    started_in_front_of, wait_until,
 };
 
 /// Files first, then scripts in PHP, the front controller last.
@@ -33,14 +33,14 @@ fn saying(output: impl Into<Vec<u8>>) -> Scripted {
 }
 
 fn mounted(backend: &Scripted) -> Server {
-    in_front_of(
-        &[backend.address()],
-        "fastcgi",
-        "keep_alive = 4",
-        &Tree::new(),
-        "",
-    )
-    .start()
+    mounted_with(backend, "")
+}
+
+/// The same with these keys of the upstream.
+#[track_caller]
+fn mounted_with(backend: &Scripted, keys: &str) -> Server {
+    let keys = format!("keep_alive = 4\n{keys}");
+    in_front_of(&[backend.address()], "fastcgi", &keys, &Tree::new(), "").start()
 }
 
 #[track_caller]
@@ -354,6 +354,68 @@ fn an_answer_may_come_cut_and_padded() {
     }
     server.says("upstream app says: a warning");
     assert_eq!(backend.connections(), 1);
+}
+
+/// As much as the application likes to say to its operator, in records and without an answer.
+fn chatter(bytes: usize) -> Vec<u8> {
+    let line = [vec![b'x'; 1023], b"\n".to_vec()].concat();
+    let all = line.repeat(bytes.div_ceil(line.len()));
+    let parts = all[..bytes].chunks(32 * 1024);
+    parts.flat_map(|part| record(STDERR, part, 0)).collect()
+}
+
+#[test]
+fn what_one_request_may_say_to_the_operator_has_a_bound() {
+    const BYTES_MAX: usize = 32 * 1024;
+    let backend = Scripted::unix(|conn| {
+        while let Some((request, _)) = conn.read_fastcgi() {
+            let (_, bytes) = request.target.split_once('?').expect("a number");
+            conn.send(chatter(bytes.parse().expect("a number")));
+            conn.send(answer("Status: 200\r\n\r\nanswer"));
+        }
+    });
+    let server = mounted(&backend);
+    let mut client = server.client();
+    // Without their line feeds: 32 lines of 1023 bytes fit, and as many bytes of another.
+    let fits = BYTES_MAX + 32;
+    assert_eq!(client.get(&format!("/?{fits}")).text(), "answer");
+    assert_eq!(client.get("/?1").text(), "answer");
+    server.says("upstream app says: x");
+    let more = "upstream app says more for one request than is passed on: ";
+    assert_eq!(client.get(&format!("/?{}", fits + 1)).text(), "answer");
+    server.says(&format!("{more}1 bytes are left out"));
+    assert_eq!(server.stderr().matches(more).count(), 1);
+    let before = server.stderr().len();
+    assert_eq!(client.get(&format!("/?{}", 64 << 20)).text(), "answer");
+    wait_until("it is told that there was more", || {
+        server.stderr().matches(more).count() == 2
+    });
+    let told = server.stderr().len() - before;
+    assert!(told < 2 * BYTES_MAX, "{told} bytes");
+    assert_eq!(backend.connections(), 1);
+}
+
+/// An application that never stops to say things keeps neither the loop nor its client.
+#[test]
+fn what_is_said_for_ever_takes_no_turn_from_others() {
+    let backend = Scripted::unix(|conn| {
+        while let Some((request, _)) = conn.read_fastcgi() {
+            if request.target == "/" {
+                conn.send(answer("Status: 200\r\n\r\nanswer"));
+                continue;
+            }
+            let said = chatter(1 << 20);
+            while conn.send(&said) {}
+        }
+    });
+    let server = mounted_with(&backend, "first_byte_timeout = \"1s\"");
+    let mut chatting = server.client();
+    chatting.send(head("GET", "/for-ever", &[]));
+    backend.wait_for_requests(1);
+    for _ in 0..10 {
+        assert_eq!(server.get("/").text(), "answer");
+    }
+    chatting.receive().assert_status(504);
 }
 
 #[test]

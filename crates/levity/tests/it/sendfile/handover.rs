@@ -364,10 +364,11 @@ fn by_target(conn: &mut Conn) {
     while let Some(request) = conn.read_request() {
         let status = &request.target[1..4];
         let lines = "Content-Type: text/x-other\r\nLocation: /else\r\nContent-Length: 5\r\n";
-        conn.send(format!("HTTP/1.1 {status} X\r\n{lines}\r\n"));
-        if request.method != "HEAD" && status != "304" {
-            conn.send("other");
-        }
+        let body = match (&*request.method, status) {
+            ("HEAD", _) | (_, "304") => "",
+            _ => "other",
+        };
+        conn.send(format!("HTTP/1.1 {status} X\r\n{lines}\r\n{body}"));
     }
 }
 
@@ -384,7 +385,7 @@ fn the_next_url_is_asked_when_one_is_of_no_use() {
             "[[upstream]]\nname = \"gone\"\nto = [\"{}\"]\n",
             gone.address()
         )
-        + &upstream("other", "http", &other, "")
+        + &upstream("other", "http", &other, "connections = 1")
         + &upstream("good", "http", &good, "");
     let server = launch(&tables, "").start();
     let mut client = server.client();
