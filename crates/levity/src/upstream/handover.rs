@@ -1,7 +1,9 @@
 //! A request that an application answers, or has answered by somebody else: by a file, by another place
 //! of this server, by another upstream.
 
+use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use levity_wire::http1::{Limits, Method};
 use levity_wire::sendfile_header::{self, Wish};
@@ -13,9 +15,9 @@ use super::visit::Visit;
 use crate::client::Client;
 use crate::conn::Conn;
 use crate::request::Request;
-use crate::respond::{Body, Response};
+use crate::respond::{self, Body, Response};
 use crate::route::{Place, Proxy, Service};
-use crate::scripts::Script;
+use crate::scripts::{Known, Look, Script};
 use crate::trip::Trips;
 
 /// How often a request may be handed on: an application that is sent what it has handed on itself would
@@ -67,7 +69,7 @@ async fn follow(
                 break by.refuse(502, "the request was handed on too often");
             }
             Onward::Ask(by, asks) => {
-                let (Asked { request, to }, answered) = first_of_use(conn, asks, client).await;
+                let (Asked { request, to, .. }, answered) = first_of_use(conn, asks, client).await;
                 handed_on.push(Handed { by, request, to });
                 match answered {
                     Answered::Response(response) => break response,
@@ -103,6 +105,7 @@ enum Onward<'s> {
 struct Asked<'s> {
     request: Box<Request>,
     to: &'s Arc<Proxy>,
+    script: Option<Script>,
 }
 
 /// At least one; at most as many as [`sendfile_header::URLS_MAX`].
@@ -119,7 +122,12 @@ async fn first_of_use<'s>(
 ) -> (Asked<'s>, Answered) {
     let (mut asked, mut others) = (asks.first, asks.others.into_iter());
     loop {
-        let answered = gateway::answer(conn, &asked.request, asked.to, client, None).await;
+        let Asked {
+            request,
+            to,
+            script,
+        } = &asked;
+        let answered = gateway::answer(conn, request, to, client, script.as_ref()).await;
         let next = match &answered {
             Answered::Response(response) if !is_of_use(response.status) && !has_left(conn) => {
                 others.next()
@@ -136,9 +144,10 @@ async fn first_of_use<'s>(
     }
 }
 
-/// As Perlbal takes it: a success, and what conditions and ranges make of one.
+/// As Perlbal takes it: a success, and what conditions and ranges make of one. A change of protocol is
+/// one too.
 fn is_of_use(status: u16) -> bool {
-    matches!(status, 200..=299 | 304 | 412 | 416)
+    matches!(status, 101 | 200..=299 | 304 | 412 | 416)
 }
 
 /// Whether there is no client any more that could be answered.
@@ -198,32 +207,19 @@ async fn internal<'s>(
     }
     path.insert(0, b'/');
     match service.route(request.host(), &path) {
-        Some(Place {
-            internal: true,
-            proxy: Some(proxy),
-            files,
-            ..
-        }) => {
-            let runs_scripts = proxy.upstream.settings.protocol.is_cgi();
-            if runs_scripts && files.as_ref().is_some_and(|files| files.scripts.is_some()) {
-                let reason = "an internal route cannot run scripts";
-                return Onward::Response(in_place.refuse(502, reason));
+        Some(
+            place @ Place {
+                internal: true,
+                proxy: Some(to),
+                ..
+            },
+        ) => match inside(&in_place, service, request, place, to, trips).await {
+            Ok(first) => {
+                let others = Vec::new();
+                Onward::Ask(Box::new(in_place), Asks { first, others })
             }
-            let derived = derived(
-                request,
-                in_place.value(),
-                request.host(),
-                &service.wire_limits,
-            );
-            match derived {
-                Some(request) => {
-                    let first = Asked { request, to: proxy };
-                    let others = Vec::new();
-                    Onward::Ask(Box::new(in_place), Asks { first, others })
-                }
-                None => Onward::Response(in_place.refuse(502, "no path that can be asked for")),
-            }
-        }
+            Err(refusal) => Onward::Response(refusal),
+        },
         Some(Place {
             internal: true,
             files: Some(files),
@@ -232,6 +228,59 @@ async fn internal<'s>(
         _ => {
             let reason = "no route with `internal = true` has that path";
             Onward::Response(in_place.refuse(502, reason))
+        }
+    }
+}
+
+/// What is asked of the upstream of an internal place.
+async fn inside<'s>(
+    in_place: &InPlace,
+    service: &Service,
+    request: &Request,
+    place: &Place,
+    to: &'s Arc<Proxy>,
+    trips: &mut Trips<'_>,
+) -> Result<Asked<'s>, Response> {
+    let (target, limits) = (in_place.value(), &service.wire_limits);
+    let Some(request) = derived(request, target, request.host(), limits) else {
+        return Err(in_place.refuse(502, "no path that can be asked for"));
+    };
+    let files = place.files.as_ref();
+    let script = match files.and_then(|files| Some((files, to.scripts(files)?))) {
+        None => None,
+        Some(_) if to.files_first => {
+            let reason = "an internal route that runs scripts has no `file` in its `try`";
+            return Err(in_place.refuse(502, reason));
+        }
+        Some((files, scripts)) => {
+            trips.are_for(files);
+            let mut look = Look {
+                worker: trips.worker(),
+                files,
+                place: place.number,
+                now: Instant::now(),
+                trips,
+            };
+            let located = scripts.locate(&request, Known::Unknown, &mut look).await;
+            Some(there(in_place, located)?)
+        }
+    };
+    Ok(Asked {
+        request,
+        to,
+        script,
+    })
+}
+
+/// The script that was looked for, if there is one.
+fn there(in_place: &InPlace, located: io::Result<Option<Script>>) -> Result<Script, Response> {
+    match located {
+        Ok(Some(script)) => Ok(script),
+        Ok(None) => Err(in_place.refuse(404, "no script answers that path")),
+        Err(error) => {
+            let is_busy = respond::error::of_io(&error).status == 503;
+            let reason = format_args!("cannot look for a script: {error}");
+            Err(in_place.refuse(if is_busy { 503 } else { 502 }, reason))
         }
     }
 }
@@ -251,7 +300,11 @@ fn elsewhere<'s>(
         let mut listed = proxy.reproxy.iter();
         let to = listed.find(|listed| listed.upstream.is_at(url.host, url.port))?;
         let request = derived(request, url.target, url.host, limits)?;
-        Some(Asked { request, to })
+        Some(Asked {
+            request,
+            to,
+            script: None,
+        })
     });
     match asks.next() {
         Some(first) => {

@@ -1,7 +1,7 @@
 //! Requests that an application hands on: to an internal route, or to another upstream.
 
 use super::{App, ask, ask_with, assert_no_talk, launch, roots, upstream};
-use crate::support::scripted::{Conn, Refusing, Scripted};
+use crate::support::scripted::{Conn, Refusing, Scripted, fastcgi};
 use crate::support::{Tree, assert_same, content, head, per_engine};
 
 /// Tells what it was asked.
@@ -191,6 +191,74 @@ fn a_request_is_not_handed_on_for_ever() {
     server.says("the request was handed on too often");
     assert_eq!(app.backend.requests().len(), 4);
     assert_eq!(ask(&mut client, &[]).text(), "body");
+}
+
+/// Answers with the script that it is asked to run.
+fn name_script(conn: &mut Conn) {
+    while let Some((request, _)) = conn.read_fastcgi() {
+        let field = |name| request.field(name).unwrap_or("unset");
+        let body = format!(
+            "{} + {} ? {}",
+            field("SCRIPT_FILENAME"),
+            field("PATH_INFO"),
+            field("QUERY_STRING")
+        );
+        conn.send(fastcgi::answer(format!("Status: 200\r\n\r\n{body}")));
+    }
+}
+
+/// Also where the site keeps the sources of PHP from clients, without saying what scripts are.
+#[test]
+fn an_internal_route_may_be_an_application_without_scripts() {
+    let (root, other) = (Tree::new(), Scripted::unix(name_script));
+    let app = App::http();
+    let tables = app.upstream("") + &upstream("other", "fastcgi", &other, "");
+    let site = format!(
+        "root = \"{}\"\n[[site.route]]\npath = \"/other/*\"\nproxy = \"other\"\ninternal = true\n",
+        root.path().display()
+    );
+    let server = launch(&tables, &site).start();
+    let answer = ask(
+        &mut server.client(),
+        &["X-Accel-Redirect: /other/x.php?a=b"],
+    );
+    answer.assert_status(200);
+    assert!(answer.text().ends_with("? a=b"), "{}", answer.text());
+}
+
+per_engine! {
+    fn scripts_of_an_internal_route(engine) {
+        let (root, other) = (Tree::new(), Scripted::unix(name_script));
+        root.file("a.php", "source");
+        let folder = root.path().display().to_string();
+        let app = App::http();
+        let tables = app.upstream("") + &upstream("other", "fastcgi", &other, "");
+        let route = |path: &str, keys: &str| {
+            format!(
+                "[[site.route]]\npath = \"{path}/*\"\nroot = \"{folder}\"\nproxy = \"other\"\ninternal = true\n\
+                 strip_prefix = \"{path}\"\n{keys}\n"
+            )
+        };
+        let routes = route("/run", "script_suffix = \".php\"")
+            + &route("/front", "script_index = \"a.php\"")
+            + &route("/first", "script_suffix = \".php\"\ntry = [\"file\", \"proxy\"]");
+        let server = launch(&tables, &routes).engine(engine).start();
+        let mut client = server.client();
+        let mut answer_to = |path: &str| ask(&mut client, &[&format!("X-Accel-Redirect: {path}")]);
+        for (path, expected) in [
+            ("/run/a.php/info?q=1", format!("{folder}/a.php + /info ? q=1")),
+            ("/front/any/thing", format!("{folder}/a.php + ")),
+        ] {
+            let answer = answer_to(path);
+            answer.assert_status(200);
+            assert!(answer.text().starts_with(&expected), "{}", answer.text());
+        }
+        answer_to("/run/absent.php").assert_status(404);
+        server.says("X-Accel-Redirect: /run/absent.php: no script answers that path (404)");
+        answer_to("/first/a.php").assert_status(502);
+        server.says("an internal route that runs scripts has no `file` in its `try` (502)");
+        client.get("/run/a.php").assert_status(404);
+    }
 }
 
 /// Hands on to the second, which has a file sent: what the first has said holds.

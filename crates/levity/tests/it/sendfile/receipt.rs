@@ -327,6 +327,31 @@ fn by_the_scheme_of_the_client() {
     assert_eq!(receipt.field("accept-say"), None);
 }
 
+/// Where a site has PHP and says nothing of scripts, its sources are kept from clients and nothing else:
+/// the application has its receipts.
+#[test]
+fn that_an_application_takes_whose_scripts_are_not_known() {
+    let tree = Tree::new();
+    let file = format!("X-Sendfile: {}", tree.file("file", "content").display());
+    let (app, root) = (App::fastcgi(), Tree::new());
+    root.file("x.php", "source");
+    let site = format!("root = \"{}\"\n", root.path().display());
+    let server = app
+        .launch(&roots("sendfile_roots", tree.path()), &site)
+        .start();
+    let mut client = server.client();
+    for (count, path) in ["/receipts", "/x.php", "/receipts/absent.php"]
+        .iter()
+        .enumerate()
+    {
+        let line = format!("X-Sendfile-Receipt: {path}");
+        ask(&mut client, &[&file, &line]).assert_status(200);
+        app.backend.wait_for_requests(2 * count + 2);
+        let receipt = app.backend.requests().pop().expect("a receipt");
+        assert_eq!((&*receipt.method, &*receipt.target), ("POST", *path));
+    }
+}
+
 /// PHP is asked for a script, as it is for clients.
 #[test]
 fn that_a_script_takes() {
