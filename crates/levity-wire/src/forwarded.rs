@@ -5,6 +5,7 @@
 //! left, where a client may have written what it likes, can change how an element is read.
 
 use std::fmt;
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::http1::write::Unwritable;
@@ -12,6 +13,11 @@ use crate::http1::{is_control, is_token, list, trim};
 
 /// Hops looked at by [`origin`].
 pub const HOPS_MAX: usize = 32;
+
+/// Bytes of an IPv6 address that ends in an IPv4 address, the longest text of one.
+const IP_TEXT_MAX: usize = 45;
+
+const SEPARATOR: &[u8] = b", ";
 
 /// One end of a connection. An IPv4 address is one, also when IPv6 wraps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -333,7 +339,13 @@ pub fn push_hop(value: &mut Vec<u8>, client: Option<Node>) {
 /// Adds this hop to a value of X-Forwarded-For: who sent the request here, or `unknown`.
 pub fn push_x_forwarded_for(value: &mut Vec<u8>, client: Option<IpAddr>) {
     match client {
-        Some(ip) => add(value, ip.to_canonical().to_string().as_bytes()),
+        Some(ip) => {
+            // Room for the longest address: what is written in pieces would grow step by step.
+            value.reserve(SEPARATOR.len() + IP_TEXT_MAX);
+            separate(value);
+            // Writing to memory cannot fail.
+            let _ = write!(value, "{}", ip.to_canonical());
+        }
         None => add(value, b"unknown"),
     }
 }
@@ -356,8 +368,14 @@ fn push_quoted(text: &mut Vec<u8>, value: &[u8]) {
 
 /// Adds an element to a comma-separated list.
 fn add(list: &mut Vec<u8>, element: &[u8]) {
-    if !list.is_empty() && !element.is_empty() {
-        list.extend_from_slice(b", ");
+    if !element.is_empty() {
+        separate(list);
+        list.extend_from_slice(element);
     }
-    list.extend_from_slice(element);
+}
+
+fn separate(list: &mut Vec<u8>) {
+    if !list.is_empty() {
+        list.extend_from_slice(SEPARATOR);
+    }
 }

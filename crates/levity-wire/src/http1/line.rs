@@ -53,13 +53,18 @@ impl<'a> Lines<'a> {
 
 /// Refuses control characters other than HTAB: bare CR, NUL, DEL and the rest.
 fn text(line: &[u8]) -> Result<(), Reject> {
-    // No early exit: a loop without one is vectorised, and lines are nearly always good.
-    let bad = line.iter().fold(false, |bad, &byte| bad | is_control(byte));
-    if bad {
-        Err(Reject::bad("control character in the head"))
-    } else {
-        Ok(())
+    match has_control(line) {
+        true => Err(Reject::bad("control character in the head")),
+        false => Ok(()),
     }
+}
+
+/// Whether there is a control character among `bytes`.
+pub(super) fn has_control(bytes: &[u8]) -> bool {
+    // No early exit: a loop without one is vectorised, and lines are nearly always good.
+    bytes
+        .iter()
+        .fold(false, |bad, &byte| bad | is_control(byte))
 }
 
 pub(crate) fn is_control(byte: u8) -> bool {

@@ -6,7 +6,7 @@
 use std::num::NonZeroUsize;
 use std::{error, fmt};
 
-use super::line::{is_control, is_token};
+use super::line::{has_control, is_control, is_token};
 
 /// What ends the data of each chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
@@ -137,8 +137,4 @@ fn push(out: &mut Vec<u8>, parts: &[&[u8]]) {
     for part in parts {
         out.extend_from_slice(part);
     }
-}
-
-fn has_control(value: &[u8]) -> bool {
-    value.iter().any(|&byte| is_control(byte))
 }

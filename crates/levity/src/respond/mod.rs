@@ -23,6 +23,11 @@ pub use error::error;
 pub struct Fields(Vec<u8>);
 
 impl Fields {
+    /// Makes room for so many bytes of lines at once.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.0.reserve(bytes);
+    }
+
     /// Adds a line.
     pub fn add(&mut self, name: impl AsRef<[u8]>, value: &[u8]) {
         for part in [name.as_ref(), b": ", value, b"\r\n"] {

@@ -14,6 +14,7 @@ use tokio::{task, time};
 use super::Upstream;
 use super::ask::Ask;
 use super::codec::Event;
+use super::connection::Connection;
 use super::failure::Failure;
 use super::head::Head;
 use super::pool::Lease;
@@ -28,6 +29,12 @@ use crate::worker::Worker;
 
 /// Bytes that a client may send ahead of its next request while it waits for an answer.
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of a request's head, mostly.
+const HEAD_BYTES: usize = 1024;
+
+/// Bytes that an idle connection keeps of the memory that its requests were written to.
+const OUTBOX_KEPT_MAX: usize = 4 * 1024;
 
 /// How long a backend may leave a client waiting that asked whether its body is wanted (RFC 9110,
 /// 10.1.1).
@@ -106,9 +113,10 @@ impl Answer {
         mut lease: Lease,
         upload: Upload,
     ) -> Result<Box<Self>, Box<(Failure, Upload)>> {
-        let mut outbox = Vec::with_capacity(1024);
+        let Connection { codec, outbox, .. } = lease.connection();
+        let mut outbox = mem::take(outbox);
+        outbox.reserve(HEAD_BYTES);
         outbox.extend_from_slice(&ask.proxy_head);
-        let codec = &mut lease.connection().codec;
         if let Err(reject) = codec.begin(ask, &mut outbox) {
             return Err(Box::new((Failure::of_client(reject.into()), upload)));
         }
@@ -462,7 +470,13 @@ impl Answer {
         let Some(mut lease) = self.lease.take() else {
             return;
         };
-        if is_asked && lease.connection().codec.is_reusable() {
+        let Connection { codec, outbox, .. } = lease.connection();
+        if is_asked && codec.is_reusable() {
+            if self.outbox.capacity() <= OUTBOX_KEPT_MAX {
+                *outbox = mem::take(&mut self.outbox);
+                outbox.clear();
+                self.outbox_sent = 0;
+            }
             lease.keep();
         }
     }

@@ -236,6 +236,7 @@ impl Answer {
     fn headed(&mut self, bytes: &[u8], event: &mut dyn FnMut(Event<'_>)) {
         let parsed = &self.head;
         let mut head = Head::new(parsed.status, parsed.reason.of(bytes));
+        head.fields.reserve(parsed.bytes);
         for header in EndToEnd::of(bytes, &parsed.headers).headers() {
             head.field(header.name.of(bytes), header.value.of(bytes));
         }

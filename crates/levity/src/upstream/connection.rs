@@ -30,6 +30,8 @@ pub struct Connection {
     pub codec: Codec,
     /// When its last answer ended.
     pub idle_since: Instant,
+    /// What the next request is written to: empty, kept for its memory.
+    pub outbox: Vec<u8>,
 }
 
 impl Connection {
@@ -47,6 +49,7 @@ impl Connection {
             stream: stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??,
             codec: Codec::new(protocol),
             idle_since: Instant::now(),
+            outbox: Vec::new(),
         })
     }
 

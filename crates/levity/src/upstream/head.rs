@@ -3,7 +3,7 @@
 use levity_wire::http1::Limits;
 use levity_wire::sendfile_header::{self, Wish};
 
-use crate::respond::Fields;
+use crate::respond::{Fields, error};
 
 /// Bounds on the head of an answer in the words of HTTP or CGI. Applications set long cookies and
 /// policies, so it may be four times as long as that of a request.
@@ -56,9 +56,15 @@ pub struct Wished {
 impl Head {
     /// With nothing but a status.
     pub fn new(status: u16, reason: &[u8]) -> Self {
+        let is_usual = reason == error::reason(status).as_bytes();
         Self {
             status,
-            reason: reason.to_vec(),
+            // The usual one is written for an empty one, and needs no memory.
+            reason: if is_usual {
+                Vec::new()
+            } else {
+                reason.to_vec()
+            },
             ..Self::default()
         }
     }
