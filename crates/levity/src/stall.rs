@@ -255,8 +255,8 @@ fn with_watch(act: impl FnOnce(&Watch)) {
 pub struct Watch {
     stats: Arc<WorkerStats>,
     base: RefCell<Sample>,
-    /// When the poll that runs, or else the last one, began.
-    began: Cell<Instant>,
+    /// When the poll that runs began.
+    began: Cell<Option<Instant>>,
 }
 
 impl Watch {
@@ -271,19 +271,17 @@ impl Watch {
             watch.get_or_init(|| Self {
                 stats,
                 base: RefCell::new(Sample::take()),
-                began: Cell::new(Instant::now()),
+                began: Cell::new(None),
             });
         });
     }
 
-    /// When the poll began that the calling task is in; now, on a thread without a watch. Saves a look
-    /// at the clock.
+    /// When the poll began that the calling task is in, and now where none is timed: what lies between two
+    /// polls may be hours. Saves a look at the clock.
     pub fn poll_began() -> Instant {
-        WATCH.with(|watch| {
-            watch
-                .get()
-                .map_or_else(Instant::now, |watch| watch.began.get())
-        })
+        WATCH
+            .with(|watch| watch.get().and_then(|watch| watch.began.get()))
+            .unwrap_or_else(Instant::now)
     }
 
     /// To be called each time the loop has waited for events, through `on_thread_unpark` of the
@@ -299,12 +297,13 @@ impl Watch {
         if began.saturating_duration_since(self.base.borrow().at) > BASE_AGE_MAX {
             self.base.replace(Sample::take());
         }
-        self.began.set(began);
+        self.began.set(Some(began));
         self.stats.pulse.begin(began, task, step);
         Polling { watch: self, began }
     }
 
     fn poll_ended(&self, began: Instant) {
+        self.began.set(None);
         self.stats.pulse.end();
         let wall = began.elapsed();
         if wall >= POLL_MIN {
@@ -593,6 +592,24 @@ mod tests {
             }
         });
         assert_eq!(counted(&stats), Counted { stalls: 3, hogs: 3 });
+    }
+
+    #[test]
+    fn a_poll_has_one_beginning_and_what_comes_after_has_none() {
+        Watch::install(Arc::new(WorkerStats::new(0)));
+        let polling = async {
+            let began = Watch::poll_began();
+            spin(ms(1));
+            assert_eq!(Watch::poll_began(), began);
+            began
+        };
+        let mut task = Box::pin(Watched::new(1, polling));
+        let polled = task.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop()));
+        let Poll::Ready(began) = polled else {
+            panic!("it waits for nothing");
+        };
+        let after = Instant::now();
+        assert!(began < after && Watch::poll_began() >= after);
     }
 
     #[test]
