@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use crossbeam_queue::SegQueue;
 
@@ -20,6 +21,10 @@ use crate::lock::lock;
 
 /// One more than the devices that may freeze before closing stops.
 const THREADS: usize = 2;
+
+/// How long a thread waits for more after it has closed something. To wake one costs a server that is busy
+/// more than most closes do; so they come in batches then.
+const NAP: Duration = Duration::from_millis(1);
 
 /// One for the whole process, and so are its threads: files do not know the disk that reads them.
 static QUEUE: Queue = Queue {
@@ -30,6 +35,7 @@ static QUEUE: Queue = Queue {
     pending: Mutex::new(BTreeMap::new()),
     all_closed: Condvar::new(),
     bells: [const { Bell::new() }; THREADS],
+    naps: AtomicBool::new(false),
 };
 
 struct Queue {
@@ -45,6 +51,8 @@ struct Queue {
     pending: Mutex<BTreeMap<u64, Pending>>,
     all_closed: Condvar,
     bells: [Bell; THREADS],
+    /// One of the threads will look by itself, in less than [`NAP`].
+    naps: AtomicBool,
 }
 
 #[derive(Default)]
@@ -98,17 +106,38 @@ impl Drop for Closer {
 
 impl Queue {
     fn wake_one(&self) {
-        let _ = self.bells.iter().any(Bell::ring);
+        // As with a bell: what was left before is seen by who naps, or that it naps is not seen here.
+        fence(Ordering::SeqCst);
+        if !self.naps.load(Ordering::Relaxed) {
+            let _ = self.bells.iter().any(Bell::ring);
+        }
     }
 
     fn run(&self, bell: &Bell) -> ! {
+        let mut has_closed = false;
         loop {
             match self.take() {
-                Some((device, fds)) => self.close(device, fds),
+                Some((device, fds)) => {
+                    self.close(device, fds);
+                    has_closed = true;
+                }
+                None if has_closed => {
+                    self.nap();
+                    has_closed = false;
+                }
                 None => bell.sleep_unless(|| {
                     !self.arrived.is_empty() || waiting(&mut lock(&self.pending)).is_some()
                 }),
             }
+        }
+    }
+
+    /// Sleeps while nobody is woken; one thread at a time.
+    fn nap(&self) {
+        if !self.naps.swap(true, Ordering::Relaxed) {
+            thread::sleep(NAP);
+            self.naps.store(false, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
         }
     }
 
@@ -162,7 +191,6 @@ mod tests {
     use std::io::{ErrorKind, Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
-    use std::time::Duration;
 
     /// There is one queue in the process, so who counts on being its last user must be its only one.
     static TURN: Mutex<()> = Mutex::new(());

@@ -604,7 +604,9 @@ mod tests {
             began
         };
         let mut task = Box::pin(Watched::new(1, polling));
-        let polled = task.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop()));
+        let polled = task
+            .as_mut()
+            .poll(&mut Context::from_waker(std::task::Waker::noop()));
         let Poll::Ready(began) = polled else {
             panic!("it waits for nothing");
         };
