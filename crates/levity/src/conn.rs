@@ -1,5 +1,6 @@
 //! One client's connection.
 
+use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::rc::Rc;
@@ -19,11 +20,12 @@ use crate::upstream::visit::Visit;
 use crate::worker::Worker;
 
 /// How long a refused client may go on sending before the connection is closed under it. Closing
-/// at once would reset the connection and destroy the answer on its way.
-const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
+/// at once would reset the connection and destroy the answer on its way, which many clients read only
+/// when they have sent all of a body.
+const LINGER_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// How many bytes of a refused client are read and dropped at most.
-const LINGER_BYTES_MAX: usize = 256 * 1024;
+/// How long it may pause meanwhile.
+const LINGER_PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Bytes that one connection may move before the others get their turn: about 50 microseconds.
 pub const TURN_BYTES_MAX: usize = 256 * 1024;
@@ -178,19 +180,21 @@ impl Conn {
     /// Ends our side, then reads what the client still sends, within bounds.
     pub async fn linger(&mut self) {
         self.stream.finish();
-        self.timer.set(Instant::now() + LINGER_TIMEOUT);
         let worker = self.worker.clone();
-        let mut bytes = 0;
-        std::future::poll_fn(|context| {
-            loop {
-                let mut scratch = worker.inbound.borrow_mut();
-                match std::task::ready!(self.poll_read(context, &mut scratch)) {
-                    Ok(count) if count > 0 && bytes < LINGER_BYTES_MAX => bytes += count,
-                    _ => return Poll::Ready(()),
-                }
+        let time_max = match worker.is_draining() {
+            true => LINGER_PAUSE_MAX,
+            false => LINGER_TIME_MAX,
+        };
+        let end = Watch::poll_began() + time_max;
+        loop {
+            let now = Watch::poll_began();
+            self.timer.set(end.min(now + LINGER_PAUSE_MAX));
+            let read = poll_fn(|context| self.poll_read(context, &mut worker.inbound.borrow_mut()));
+            match read.await {
+                Ok(count) if count > 0 && now < end => self.give_way(count).await,
+                _ => return,
             }
-        })
-        .await;
+        }
     }
 }
 

@@ -6,7 +6,6 @@
 //! and never calls a later one, so this file is the only place that knows the order.
 
 use std::io;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,6 +28,7 @@ use crate::stall::Step;
 use crate::steps::Steps;
 use crate::trip::Trips;
 use crate::upstream::handover;
+use crate::upstream::sendfile::Afterwards;
 use crate::upstream::visit::Visit;
 use crate::worker::Worker;
 
@@ -71,13 +71,22 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     trips.tell_client(place, &steps, conn.visit.as_ref());
     let mut close = response.close;
     let mut sent = send::send(conn, request, response, &mut trips).await;
-    settle(&worker, &mut sent);
+    let mut afterwards = sent.afterwards.take();
     if let Some(error) = sent.unsent.take() {
-        let failure = respond::error::of_io(&error);
+        let mut failure = respond::error::of_io(&error);
+        // What is unread of the request stays so, whatever the answer: it is not the next request.
+        failure.close = close || sent.unread;
+        afterwards
+            .as_deref_mut()
+            .into_iter()
+            .for_each(Afterwards::refused);
         let failure = finish(conn, request, place, failure, &mut steps);
         trips.tell_client(place, &steps, conn.visit.as_ref());
         close = failure.close;
         sent = send::send(conn, request, failure, &mut trips).await;
+    }
+    if let Some(afterwards) = afterwards {
+        afterwards.settle(&worker, &sent);
     }
     close |= sent.unread;
     worker.stats.request_answered();
@@ -90,13 +99,6 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     record(conn, request, &client, &steps, &sent, &trips);
     conn.visit = None;
     after(conn, &sent, close).await
-}
-
-/// Does what is to be done now that a response has been sent, or could not be.
-fn settle(worker: &Rc<Worker>, sent: &mut Sent) {
-    if let Some(afterwards) = sent.afterwards.take() {
-        afterwards.settle(worker, sent);
-    }
 }
 
 /// What every answer goes through before it is sent; sending begins with its end.

@@ -69,6 +69,12 @@ impl fmt::Debug for Afterwards {
 }
 
 impl Afterwards {
+    /// An error goes out in place of what was to be sent.
+    pub fn refused(&mut self) {
+        self.remove = None;
+        self.receipts.iter_mut().for_each(Receipt::refused);
+    }
+
     /// The response has been sent, or has not.
     pub fn settle(self, worker: &Rc<Worker>, sent: &Sent) {
         if let Some((beneath, file)) = self.remove

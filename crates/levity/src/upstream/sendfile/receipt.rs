@@ -50,6 +50,11 @@ impl Receipt {
         }
     }
 
+    /// It is of an error after all.
+    pub fn refused(&mut self) {
+        self.of = Of::Refusal;
+    }
+
     /// Posts it, beside everything else. Does not wait.
     pub fn post(self, worker: &Rc<Worker>, sent: &Sent) {
         let text = self.text(sent);

@@ -1,5 +1,7 @@
 //! Requests that an application hands on: to an internal route, or to another upstream.
 
+use serde_json::Value;
+
 use super::{App, ask, ask_with, assert_no_talk, launch, roots, upstream};
 use crate::support::scripted::{Conn, Refusing, Scripted, fastcgi};
 use crate::support::{Tree, assert_same, content, head, per_engine};
@@ -315,6 +317,49 @@ fn what_was_not_read_is_no_next_request() {
     assert_eq!((answer.status, answer.text()), (200, "content".into()));
     assert!(answer.closes(), "{answer:?}");
     client.assert_closed();
+}
+
+/// The same when the file cannot be read and an error goes out in its place; that is what the application
+/// learns, too.
+#[test]
+fn what_was_not_read_is_no_next_request_after_an_error() {
+    let tree = Tree::new();
+    tree.filled("file", 300_000);
+    let file = tree.at("file").display().to_string();
+    let app = Scripted::tcp(move |conn| {
+        let Some(mut request) = conn.read_head() else {
+            return;
+        };
+        if request.target == "/receipts" {
+            conn.read_body(&mut request);
+            conn.keep(request);
+            conn.answer("200 OK", "");
+            return;
+        }
+        conn.send(format!(
+            "HTTP/1.1 200 OK\r\nX-Sendfile: {file}\r\nX-Sendfile-Receipt: /receipts\r\nContent-Length: 0\r\n\r\n"
+        ));
+        conn.read_to_end();
+    });
+    let keys = roots("sendfile_roots", tree.path());
+    let launch = launch(&upstream("app", "http", &app, &keys), "");
+    let server = launch
+        .engine("simulated")
+        .environment("LEVITY_SIMULATED", "eio_at=100")
+        .start();
+    tree.evict("file");
+    let mut client = server.client();
+    client.send(head("POST", "/", &[("Content-Length", "1000")]));
+    let answer = client.receive();
+    assert_eq!((answer.status, answer.closes()), (500, true), "{answer:?}");
+    let _ = client.try_send(head("GET", "/next", &[]));
+    client.assert_closed();
+    app.wait_for_requests(1);
+    let told: Value = serde_json::from_slice(&app.request().body).expect("JSON");
+    assert_eq!(
+        (&told["result"], &told["status"]),
+        (&"refused".into(), &500.into())
+    );
 }
 
 #[test]
