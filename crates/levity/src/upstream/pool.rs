@@ -28,6 +28,11 @@ use crate::stall::Watch;
 use crate::stats::WorkerStats;
 use crate::stats::upstream::{BackendCells, UpstreamCells};
 
+/// Requests that are passed over at a time for one behind them. Where each belongs to a backend, all may
+/// wait for the same one, and to look at each of a queue without end whenever a place becomes free would
+/// take the loop longer than the requests themselves.
+const PASSED_OVER_MAX: usize = 1024;
+
 /// A worker's view of an upstream.
 pub struct Pool {
     upstream: Arc<Upstream>,
@@ -214,10 +219,16 @@ impl Pool {
     /// Gives what has become free to the first who can use it: no newcomer comes before it.
     pub fn hand_on(self: &Rc<Self>) {
         let mut passed_over = Vec::new();
-        loop {
+        let mut anybody_is_full = false;
+        while passed_over.len() < PASSED_OVER_MAX && self.may_have_room() {
             let next = self.waiting.borrow_mut().pop_front();
             let Some(one) = next else { break };
             if one.answer.is_closed() {
+                continue;
+            }
+            let takes_anybody = self.takes_anybody(&one.wanted);
+            if takes_anybody && anybody_is_full {
+                passed_over.push(one);
                 continue;
             }
             // What nobody takes any more is handed on as it is dropped.
@@ -229,14 +240,8 @@ impl Pool {
                     let _ = one.answer.send(Err(none));
                 }
                 Ok(None) => {
-                    let wanted = &one.wanted;
-                    let others_may = !wanted.tried.is_empty()
-                        || wanted.tie != Tie::Free
-                        || self.is_fixed(wanted);
+                    anybody_is_full |= takes_anybody;
                     passed_over.push(one);
-                    if !others_may {
-                        break;
-                    }
                 }
             }
         }
@@ -245,6 +250,18 @@ impl Pool {
             .into_iter()
             .rev()
             .for_each(|one| waiting.push_front(one));
+    }
+
+    /// Whether some backend may take one more, or there is none, which those who wait are to be told.
+    fn may_have_room(&self) -> bool {
+        let members = self.members.borrow();
+        let has_room = |member: &Rc<Member>| member.has_room(self.bounds.connections);
+        members.is_empty() || members.iter().any(has_room)
+    }
+
+    /// Whether one backend is as good as another for this request, and for all others of which that is true.
+    fn takes_anybody(&self, wanted: &Wanted) -> bool {
+        wanted.tried.is_empty() && wanted.tie == Tie::Free && !self.is_fixed(wanted)
     }
 
     /// A place that is free now; `None` when all are taken.

@@ -129,6 +129,53 @@ fn who_waits_is_served_in_order() {
     );
 }
 
+/// One queue for all: a place at one backend goes to the first who belongs there, past those who wait for
+/// the other.
+#[test]
+fn who_waits_for_another_backend_is_passed_over() {
+    let (a, b) = (Scripted::tcp(stalling), Scripted::tcp(stalling));
+    let to = [a.address(), b.address()].join(",");
+    let keys = format!("sticky = \"header:x-user\"\nconnections = 1\n{ADMIN}");
+    let server = Launch::proxy(&to, &keys).workers(1).start();
+    let user_of = |backend: &Scripted| {
+        let mut users = (0..64).map(|user| user.to_string());
+        let belongs_there = |user: &String| {
+            let before = backend.requests().len();
+            server.get_with("/now", &[("X-User", user)]);
+            backend.requests().len() > before
+        };
+        users.find(belongs_there).expect("a user of each")
+    };
+    let (user_a, user_b) = (user_of(&a), user_of(&b));
+    let mut clients = Vec::new();
+    for (queued, user) in [
+        (0, &user_a),
+        (0, &user_b),
+        (1, &user_a),
+        (2, &user_a),
+        (3, &user_b),
+    ] {
+        let mut client = server.client();
+        client.send(head("GET", &format!("/{queued}"), &[("X-User", user)]));
+        wait_until("it waits, or has its place", || {
+            let in_use = |at: usize| told(&server)["backends"][at]["in_use"] == 1;
+            told(&server)["queue"] == queued
+                && (user == &user_b || in_use(0))
+                && (user == &user_a || in_use(1))
+        });
+        clients.push(client);
+    }
+    b.release();
+    for number in [1, 4] {
+        clients[number].receive().assert_status(200);
+    }
+    assert_eq!(told(&server)["queue"], 2);
+    a.release();
+    for number in [0, 2, 3] {
+        clients[number].receive().assert_status(200);
+    }
+}
+
 #[test]
 fn a_full_queue_is_told() {
     let backend = Scripted::tcp(stalling);
