@@ -58,6 +58,15 @@ pub enum State {
     Down,
 }
 
+/// As what a request begins at a backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// As one of many.
+    Ordinary,
+    /// It shows whether the backend is back. [`Backend::end_trial`] when it is over.
+    Trial,
+}
+
 /// What requests have shown. Times are milliseconds of [`millis`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
@@ -214,22 +223,33 @@ impl Backend {
         }
     }
 
-    /// To be called for a backend that was chosen because it is up, before it is asked. False when it
+    /// To be called for a backend that was chosen because it is up, before it is asked. `None` when it
     /// is not up any more, for instance because another request began its trial at this moment: choose
     /// again.
     ///
-    /// A trial that tells neither success nor failure within `trial_max`, because its client went
-    /// away, is given to another request.
-    pub fn begin(&self, now: Instant, trial_max: Duration) -> bool {
+    /// A trial that does not end within `trial_max` is given to another request.
+    pub fn begin(&self, now: Instant, trial_max: Duration) -> Option<Begun> {
         let now_ms = millis(now);
         let word = self.standing.load(Ordering::Acquire);
         match Standing::of_word(word) {
-            Standing::In { .. } => true,
+            Standing::In { .. } => Some(Begun::Ordinary),
             Standing::Out { until_ms } | Standing::Trial { until_ms } => {
                 let end_ms = now_ms + whole_millis(trial_max).max(1);
                 let trial = Standing::Trial { until_ms: end_ms };
-                now_ms >= until_ms && self.swap(word, trial)
+                let is_ours = now_ms >= until_ms && self.swap(word, trial);
+                is_ours.then_some(Begun::Trial)
             }
+        }
+    }
+
+    /// The request that was a trial is over. Where it has shown nothing, as its client has left, the next
+    /// request is one, and does not wait for the time that a trial may take.
+    pub fn end_trial(&self, now: Instant) {
+        let word = self.standing.load(Ordering::Acquire);
+        if matches!(Standing::of_word(word), Standing::Trial { .. }) {
+            let until_ms = millis(now);
+            // Whoever was faster knows more.
+            self.swap(word, Standing::Out { until_ms });
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time;
 
 use super::Upstream;
-use super::backend::Backend;
+use super::backend::{Backend, Begun};
 use super::balance::{self, Balancer, Candidate};
 use super::complaints::Complaints;
 use super::connection::Connection;
@@ -107,6 +107,7 @@ pub struct Lease {
     connection: Option<Connection>,
     /// The connection has carried a request before.
     pub is_reused: bool,
+    begun: Begun,
 }
 
 impl Bounds {
@@ -289,9 +290,15 @@ impl Pool {
                 return Ok(None);
             };
             let member = &members[usable[at]];
-            if are_up && !member.backend.begin(now, self.trial_max()) {
-                // Another request is trying whether it is back, so that it is not up now.
-                continue;
+            let begun = match are_up {
+                true => member.backend.begin(now, self.trial_max()),
+                false => Some(Begun::Ordinary),
+            };
+            // Another request may be trying whether it is back, so that it is not up now.
+            let Some(begun) = begun else { continue };
+            if begun == Begun::Trial {
+                // What was kept from before says nothing of the backend when it fails.
+                member.close_idle();
             }
             let connection = member.take_idle(now, self.upstream.settings.keep_alive_timeout);
             return Ok(Some(Lease {
@@ -299,6 +306,7 @@ impl Pool {
                 member: member.clone(),
                 is_reused: connection.is_some(),
                 connection,
+                begun,
             }));
         }
     }
@@ -401,6 +409,12 @@ impl Member {
         }
     }
 
+    fn close_idle(&self) {
+        let mut idle = self.idle.borrow_mut();
+        self.cells.idle_less(idle.len());
+        idle.clear();
+    }
+
     /// The connection that was used last, so that those which are not needed grow old. Counts one more in
     /// use in any case.
     fn take_idle(&self, now: Instant, age_max: Duration) -> Option<Connection> {
@@ -492,6 +506,9 @@ impl Drop for Lease {
         let busy = &self.member.busy;
         busy.set(busy.get() - 1);
         self.member.cells.given_back();
+        if self.begun == Begun::Trial {
+            self.member.backend.end_trial(Watch::poll_began());
+        }
         self.pool.hand_on();
     }
 }

@@ -113,7 +113,7 @@ fn a_trial_that_succeeds_brings_it_back() {
     let backend = taken_out(now);
     let later = now + FAIL_FOR;
     assert!(backend.is_up(later));
-    assert!(backend.begin(later, SECOND));
+    assert!(backend.begin(later, SECOND).is_some());
     assert!(!backend.is_up(later), "one at a time");
     assert!(backend.succeeded(later), "tells that it is back");
     assert!(backend.is_up(later));
@@ -125,10 +125,28 @@ fn a_trial_that_fails_takes_it_out_again_silently() {
     let now = now();
     let backend = taken_out(now);
     let later = now + FAIL_FOR;
-    assert!(backend.begin(later, SECOND));
+    assert!(backend.begin(later, SECOND).is_some());
     assert!(!backend.failed(later, 5, FAIL_FOR), "it was out already");
     assert!(!backend.is_up(later + FAIL_FOR - SECOND));
     assert!(backend.is_up(later + FAIL_FOR));
+}
+
+#[test]
+fn a_trial_that_ends_without_a_word_is_anothers_at_once() {
+    let now = now();
+    let backend = taken_out(now);
+    let later = now + FAIL_FOR;
+    assert_eq!(backend.begin(later, SECOND), Some(Begun::Trial));
+    backend.end_trial(later);
+    assert_eq!(backend.begin(later, SECOND), Some(Begun::Trial));
+    // Its failure counts as that of a trial, although that has ended.
+    backend.end_trial(later);
+    backend.failed(later, 5, FAIL_FOR);
+    assert!(!backend.is_up(later + FAIL_FOR - SECOND));
+    backend.succeeded(later);
+    assert_eq!(backend.begin(later, SECOND), Some(Begun::Ordinary));
+    backend.end_trial(later);
+    assert!(backend.is_up(later));
 }
 
 #[test]
@@ -136,10 +154,10 @@ fn a_trial_that_tells_nothing_is_given_to_another() {
     let now = now();
     let backend = taken_out(now);
     let later = now + FAIL_FOR;
-    assert!(backend.begin(later, SECOND));
+    assert!(backend.begin(later, SECOND).is_some());
     assert!(!backend.is_up(later + SECOND / 2));
     assert!(backend.is_up(later + SECOND));
-    assert!(backend.begin(later + SECOND, SECOND));
+    assert!(backend.begin(later + SECOND, SECOND).is_some());
     assert!(!backend.is_up(later + SECOND));
 }
 
@@ -147,9 +165,9 @@ fn a_trial_that_tells_nothing_is_given_to_another() {
 fn what_is_in_needs_no_trial_and_what_is_out_gets_none_early() {
     let now = now();
     let backend = backend();
-    assert!((0..3).all(|_| backend.begin(now, SECOND)));
+    assert!((0..3).all(|_| backend.begin(now, SECOND).is_some()));
     assert!(backend.failed(now, 1, FAIL_FOR));
-    assert!(!backend.begin(now + SECOND, SECOND));
+    assert!(backend.begin(now + SECOND, SECOND).is_none());
     assert_eq!(backend.back_at(now), Some(now + FAIL_FOR));
 }
 
@@ -166,7 +184,7 @@ fn only_one_of_many_threads_gets_the_trial() {
                 scope.spawn(|| {
                     barrier.wait();
                     // As a request does: is it up, and if so, may I?
-                    if backend.is_up(later) && backend.begin(later, SECOND) {
+                    if backend.is_up(later) && backend.begin(later, SECOND).is_some() {
                         trials.fetch_add(1, Ordering::Relaxed);
                     }
                 });

@@ -388,7 +388,7 @@ mod usable {
         backends[0].failed(now, 1, FAIL_FOR);
         let later = now + FAIL_FOR;
         assert_eq!(usable(&backends, later, &[], None), [0, 1]);
-        assert!(backends[0].begin(later, SECOND));
+        assert!(backends[0].begin(later, SECOND).is_some());
         assert_eq!(usable(&backends, later, &[], None), [1]);
         backends[0].succeeded(later);
         assert_eq!(usable(&backends, later, &[], None), [0, 1]);
