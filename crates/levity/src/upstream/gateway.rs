@@ -254,6 +254,19 @@ async fn place(
     .await
 }
 
+/// Makes sure of the connection. A client that leaves meanwhile gives the place to others.
+async fn open(conn: &mut Conn, lease: &mut Lease, upload: &Upload) -> Result<(), Failure> {
+    let mut open = pin!(lease.open());
+    poll_fn(|context| match open.as_mut().poll(context) {
+        Poll::Ready(opened) => Poll::Ready(opened.map_err(|error| Failure::of_connect(&error))),
+        Poll::Pending => {
+            watch_client(upload, conn, context)?;
+            Poll::Pending
+        }
+    })
+    .await
+}
+
 /// One request at one backend. The upload comes back when there is no answer.
 async fn attempt(
     conn: &mut Conn,
@@ -261,8 +274,8 @@ async fn attempt(
     mut lease: Lease,
     upload: Upload,
 ) -> Result<(Head, Box<Answer>), Box<(Failure, Upload)>> {
-    if let Err(error) = lease.open().await {
-        return Err(Box::new((Failure::of_connect(&error), upload)));
+    if let Err(failure) = open(conn, &mut lease, &upload).await {
+        return Err(Box::new((failure, upload)));
     }
     conn.met(|visit| visit.connected(&lease));
     let mut answer = Answer::new(ask, lease, upload)?;

@@ -395,6 +395,19 @@ fn a_socket_that_is_not_there() {
 }
 
 #[test]
+fn a_client_that_leaves_while_its_backend_is_connected_to_holds_no_place() {
+    let deaf = Deaf::unix();
+    let keys = format!("connect_timeout = \"60s\"\n{ADMIN}");
+    let server = Launch::proxy(deaf.address(), &keys).workers(1).start();
+    let mut client = server.client();
+    client.send(head("GET", "/", &[]));
+    let in_use = || told(&server)["backends"][0]["in_use"].clone();
+    wait_until("it has a place", || in_use() == 1);
+    drop(client);
+    wait_until("it has given it back", || in_use() == 0);
+}
+
+#[test]
 fn connecting_takes_no_longer_than_it_may() {
     for deaf in [Deaf::tcp(), Deaf::unix()] {
         let backend = Scripted::tcp(tell_target);
