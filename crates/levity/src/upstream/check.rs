@@ -11,22 +11,24 @@ use std::time::{Duration, Instant};
 use levity_wire::ajp13;
 use levity_wire::cgi::{self, Environment, Script};
 use levity_wire::fastcgi;
-use levity_wire::http1::{self, Asked, Limits, Method, Version};
+use levity_wire::http1::{self, Asked, Method, Version};
 use levity_wire::{Reject, scgi};
-use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::{self, MissedTickBehavior};
 
 use super::Upstream;
 use super::backend::Backend;
+use super::connection::connect;
+use super::head::LIMITS;
 use crate::address::Address;
 use crate::config::upstream::{Check, Protocol};
 use crate::diagnostics;
 use crate::proxy_head;
 use crate::stream::Stream;
 
-/// Bytes of an answer that are read at most; its head must end within.
-const ANSWER_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of an answer that are read at most; its head must end within. What the gateway takes for a head
+/// is one here too, with room for interim heads and the frames of a protocol.
+const ANSWER_BYTES_MAX: usize = 2 * LIMITS.head_bytes_max;
 
 /// The checks of some upstreams, or of none. They end when this is dropped, which does not wait.
 #[derive(Default)]
@@ -140,13 +142,6 @@ async fn ask(upstream: &Upstream, check: &Check, address: &Address) -> Result<()
     let mut bytes = proxy_head::of_ourselves(settings.proxy_protocol);
     bytes.extend(question);
     talk(stream, &bytes, settings.protocol).await
-}
-
-async fn connect(address: &Address) -> io::Result<Stream> {
-    Ok(match address {
-        Address::Tcp(address) => Stream::Tcp(TcpStream::connect(address).await?),
-        Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
-    })
 }
 
 async fn talk(mut stream: Stream, question: &[u8], protocol: Protocol) -> Result<(), String> {
@@ -303,7 +298,7 @@ fn http_status(mut bytes: &[u8]) -> Result<Option<u16>, Reject> {
         method: Method::Get,
         upgrade: false,
     };
-    while http1::parse_response(bytes, &mut head, asked, &Limits::default())? {
+    while http1::parse_response(bytes, &mut head, asked, &LIMITS)? {
         if !head.is_interim() {
             return Ok(Some(head.status));
         }
@@ -314,7 +309,7 @@ fn http_status(mut bytes: &[u8]) -> Result<Option<u16>, Reject> {
 
 fn cgi_status(bytes: &[u8]) -> Result<Option<u16>, Reject> {
     let mut head = cgi::ResponseHead::default();
-    let complete = cgi::parse_response(bytes, &mut head, &Limits::default())?;
+    let complete = cgi::parse_response(bytes, &mut head, &LIMITS)?;
     Ok(complete.then_some(head.status))
 }
 

@@ -122,7 +122,12 @@ impl Connection {
     }
 }
 
-async fn connect(address: &Address) -> io::Result<Stream> {
+/// Connects to a backend at `address`. One whose queue of clients is full is tried again and again: who
+/// calls says for how long.
+///
+/// # Errors
+/// Those of connect(2).
+pub async fn connect(address: &Address) -> io::Result<Stream> {
     match address {
         Address::Tcp(address) => {
             let tcp = TcpStream::connect(address).await?;

@@ -1,6 +1,8 @@
 use std::future::Future;
 use std::sync::Mutex;
+use std::task::Poll;
 
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
@@ -258,6 +260,40 @@ fn without_a_path_to_connect_is_enough() {
             assert_eq!(ask_once(&application, protocol, &check(None)).await, Ok(()));
         }
     });
+}
+
+#[test]
+fn a_busy_backend_at_a_unix_socket_is_waited_for() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("app");
+    let address = SocketAddrUnix::new(&path).expect("address");
+    let socket = net::socket(AddressFamily::UNIX, SocketType::STREAM, None).expect("socket");
+    net::bind(&socket, &address).expect("bind");
+    // A queue of one.
+    net::listen(&socket, 0).expect("listen");
+    let first = std::os::unix::net::UnixStream::connect(&path).expect("the first in the queue");
+    run(async {
+        let upstream = upstream(&[&format!("unix:{}", path.display())], |_| {});
+        let address = upstream.backends()[0].address.clone();
+        let check = check(None);
+        let mut asked = std::pin::pin!(ask(&upstream, &check, &address));
+        let refused = poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await;
+        assert!(refused.is_pending(), "{refused:?}");
+        drop(first);
+        net::accept(&socket).expect("accept");
+        assert_eq!(asked.await, Ok(()));
+    });
+}
+
+#[test]
+fn a_head_is_as_long_as_the_gateway_takes_one() {
+    let field = format!("X-Long: {}\r\n", "x".repeat(12 * 1024));
+    let head = format!("HTTP/1.1 204 No Content\r\n{}\r\n", field.repeat(4));
+    assert_eq!(status(Protocol::Http, head.as_bytes()), Ok(Some(204)));
+    let head = format!("Status: 204\r\n{}\r\n", field.repeat(4));
+    assert_eq!(status(Protocol::Scgi, head.as_bytes()), Ok(Some(204)));
+    let head = format!("HTTP/1.1 204 No Content\r\n{}\r\n", field.repeat(6));
+    assert!(status(Protocol::Http, head.as_bytes()).is_err());
 }
 
 #[test]
