@@ -84,8 +84,7 @@ async fn watch(upstream: Arc<Upstream>, check: Arc<Check>, backend: Arc<Backend>
     times.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         times.tick().await;
-        let asked = time::timeout(check.timeout, ask(&upstream, &check, &backend.address)).await;
-        let found = asked.unwrap_or_else(|_| Err(format!("no answer within {:?}", check.timeout)));
+        let found = ask(&upstream, &check, &backend.address).await;
         if row.counts(found.is_ok(), backend.is_well(), &check) {
             tell(&upstream, &backend, found);
         }
@@ -128,20 +127,42 @@ impl Row {
     }
 }
 
-/// Asks once; an error says what is wrong, for the log.
+/// Asks once, for `check.timeout` at most; an error says what is wrong, for the log.
 async fn ask(upstream: &Upstream, check: &Check, address: &Address) -> Result<(), String> {
     let settings = &upstream.settings;
     let question = question(settings.protocol, check, address)
         .map_err(|reason| format!("cannot be asked: {reason}"))?;
-    let stream = connect(address)
-        .await
-        .map_err(|error| format!("cannot connect: {error}"))?;
-    let Some(question) = question else {
-        return Ok(());
+    let asking = async {
+        let stream = connect(address)
+            .await
+            .map_err(|error| format!("cannot connect: {error}"))?;
+        let Some(question) = question else {
+            return Ok(());
+        };
+        let mut bytes = proxy_head::of_ourselves(settings.proxy_protocol);
+        bytes.extend(question);
+        talk(stream, &bytes, settings.protocol)
+            .await
+            .map_err(|reason| described(settings.protocol, check, address, &reason))
     };
-    let mut bytes = proxy_head::of_ourselves(settings.proxy_protocol);
-    bytes.extend(question);
-    talk(stream, &bytes, settings.protocol).await
+    let asked = time::timeout(check.timeout, asking).await;
+    asked.unwrap_or_else(|_| {
+        let reason = format!("no answer within {:?}", check.timeout);
+        Err(described(settings.protocol, check, address, &reason))
+    })
+}
+
+/// What was asked, and what came of it: an answer of 400 or 404 is that to another question than people
+/// have in mind.
+fn described(protocol: Protocol, check: &Check, address: &Address, reason: &str) -> String {
+    match (protocol, check.path.as_deref()) {
+        (Protocol::Ajp13, _) => format!("CPing: {reason}"),
+        (_, None) => reason.to_owned(),
+        (_, Some(path)) => {
+            let host = host(protocol, check, address);
+            format!("GET {path} of host {host}: {reason}")
+        }
+    }
 }
 
 async fn talk(mut stream: Stream, question: &[u8], protocol: Protocol) -> Result<(), String> {
@@ -195,33 +216,34 @@ fn question(
     address: &Address,
 ) -> Result<Option<Vec<u8>>, String> {
     let mut out = Vec::new();
-    let host = check.host.as_deref();
+    let host = host(protocol, check, address);
     match (protocol, check.path.as_deref()) {
         (Protocol::Ajp13, _) => out.extend(ajp13::PING),
         (_, None) => return Ok(None),
         (Protocol::Http, Some(path)) => {
-            let host = host.map_or_else(|| host_of(address), str::to_owned);
             write_http(path, &host, &mut out).map_err(|error| error.to_string())?;
         }
         (Protocol::Fastcgi, Some(path)) => {
             let environment =
-                environment(protocol, path, host).map_err(|reject| reject.to_string())?;
+                environment(protocol, path, &host).map_err(|reject| reject.to_string())?;
             fastcgi::write_head(&environment, false, &mut out);
             out.extend(fastcgi::STDIN_END);
         }
         (Protocol::Scgi, Some(path)) => {
             let environment =
-                environment(protocol, path, host).map_err(|reject| reject.to_string())?;
+                environment(protocol, path, &host).map_err(|reject| reject.to_string())?;
             scgi::write_head(&environment, 0, &mut out);
         }
     }
     Ok(Some(out))
 }
 
-fn host_of(address: &Address) -> String {
-    match address {
-        Address::Tcp(address) => address.to_string(),
-        Address::Unix(_) => "localhost".to_owned(),
+/// For whom is asked: the host of `check`; by default the address where an application hears HTTP itself.
+fn host(protocol: Protocol, check: &Check, address: &Address) -> String {
+    match (&check.host, protocol, address) {
+        (Some(host), ..) => host.clone(),
+        (None, Protocol::Http, Address::Tcp(address)) => address.to_string(),
+        (None, ..) => "localhost".to_owned(),
     }
 }
 
@@ -236,8 +258,8 @@ fn write_http(path: &str, host: &str, out: &mut Vec<u8>) -> Result<(), http1::wr
 
 /// FastCGI: the path is the script's name, by which php-fpm knows its `ping.path`. SCGI, which PHP
 /// does not speak: an application at the root, which finds the path in PATH_INFO.
-fn environment(protocol: Protocol, path: &str, host: Option<&str>) -> Result<Environment, Reject> {
-    let host = host.unwrap_or("localhost").as_bytes();
+fn environment(protocol: Protocol, path: &str, host: &str) -> Result<Environment, Reject> {
+    let host = host.as_bytes();
     let (server_name, port) = super::cgi::server(host);
     let (path, query) = match path.split_once('?') {
         Some((path, query)) => (path, Some(query.as_bytes())),

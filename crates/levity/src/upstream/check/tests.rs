@@ -239,7 +239,13 @@ fn what_is_not_well_is_told_with_its_reason() {
             let application = Application::start(answer).await;
             let found = ask_once(&application, protocol, &check(Some("/"))).await;
             let reason = found.expect_err("not well");
-            assert!(reason.starts_with(expected), "{protocol:?}: {reason}");
+            let asked = match protocol {
+                Protocol::Http => format!("GET / of host {}: ", application.address),
+                Protocol::Ajp13 => "CPing: ".to_owned(),
+                _ => "GET / of host localhost: ".to_owned(),
+            };
+            let found = reason.strip_prefix(&asked).expect("what was asked");
+            assert!(found.starts_with(expected), "{protocol:?}: {reason}");
         }
         let application = Application::start(Some(b"")).await;
         let address = application.address.clone();
@@ -406,5 +412,7 @@ fn silence_is_not_well() {
         while backend.is_well() {
             time::sleep(Duration::from_millis(1)).await;
         }
+        let told = format!("GET / of host {address}: no answer within 2ms");
+        assert_eq!(backend.trouble().as_deref(), Some(&told));
     });
 }
