@@ -22,6 +22,12 @@ const LINES_MAX: usize = 256;
 /// Bytes of one line at most; the rest is cut.
 const LINE_BYTES_MAX: usize = 2048;
 
+/// What each line begins with.
+const PREFIX: &str = "levity: ";
+
+/// Bytes that one [say] may have without being cut, if all of it is [plain](is_plain).
+pub const TEXT_BYTES_MAX: usize = LINE_BYTES_MAX - PREFIX.len();
+
 static SPEAKER: OnceLock<Speaker> = OnceLock::new();
 
 /// Starts the thread that writes to standard error; once, from the control thread. A second call
@@ -64,7 +70,7 @@ fn standard() -> io::Result<File> {
 }
 
 fn tidy(line: fmt::Arguments) -> String {
-    let mut out = String::from("levity: ");
+    let mut out = String::from(PREFIX);
     for character in line.to_string().chars() {
         if out.len() >= LINE_BYTES_MAX {
             break;
@@ -221,5 +227,7 @@ mod tests {
     fn long_lines_are_cut() {
         let line = tidy(format_args!("{}", "y".repeat(100_000)));
         assert_eq!(line.len(), LINE_BYTES_MAX + 1);
+        let whole = "y".repeat(TEXT_BYTES_MAX);
+        assert_eq!(tidy(format_args!("{whole}")), format!("levity: {whole}\n"));
     }
 }

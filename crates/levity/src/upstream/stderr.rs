@@ -11,8 +11,11 @@ use crate::diagnostics;
 /// Bytes of what is said during one request that are passed on.
 pub const BYTES_MAX: usize = 32 * 1024;
 
-/// Lines of it; pieces of a line that comes in pieces count as lines.
+/// Lines of it; pieces of a line that comes in pieces, or is too long for one of ours, count as lines.
 pub const LINES_MAX: usize = 128;
+
+/// Bytes of a piece at least, however long the name of its upstream is.
+const PIECE_BYTES_MIN: usize = 64;
 
 /// What an application says during one request. Takes no memory until it says something.
 #[derive(Default)]
@@ -32,14 +35,25 @@ impl Stderr {
             Box::new(Said { upstream, left })
         };
         let said = self.0.get_or_insert_with(new);
-        let name = &said.upstream.settings.name;
-        said.left.share(text, |line| {
-            diagnostics::say(format_args!(
-                "upstream {name} says: {}",
-                line.escape_ascii()
-            ));
+        let beginning = beginning(&said.upstream);
+        let room = diagnostics::TEXT_BYTES_MAX.saturating_sub(beginning.len());
+        said.left.share(text, room.max(PIECE_BYTES_MIN), |piece| {
+            diagnostics::say(format_args!("{beginning}{}", piece.escape_ascii()));
         });
     }
+}
+
+fn beginning(upstream: &Upstream) -> String {
+    format!("upstream {} says: ", upstream.settings.name)
+}
+
+/// How many bytes of `line` take `room` at most once they are escaped.
+fn fitting(line: &[u8], room: usize) -> usize {
+    let sizes = line.iter().scan(0, |total, byte| {
+        *total += byte.escape_ascii().len();
+        Some(*total)
+    });
+    sizes.take_while(|total| *total <= room).count()
 }
 
 impl Drop for Said {
@@ -73,8 +87,9 @@ impl Default for Left {
 }
 
 impl Left {
-    /// Calls `say` with each line of `text` that has anything in it, as long as there is something left.
-    fn share(&mut self, text: &[u8], mut say: impl FnMut(&[u8])) {
+    /// Calls `say` with each line of `text` that has anything in it, as long as there is something left: in
+    /// pieces that take `room` at most once they are escaped, so that nothing is cut unseen.
+    fn share(&mut self, text: &[u8], room: usize, mut say: impl FnMut(&[u8])) {
         let mut rest = text;
         while !rest.is_empty() {
             if self.bytes == 0 || self.lines == 0 {
@@ -84,14 +99,15 @@ impl Left {
             let end = rest.iter().position(|&byte| byte == b'\n');
             let (line, behind) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
             rest = behind;
-            let line = line.trim_ascii();
-            let (line, over) = line.split_at(line.len().min(self.bytes));
-            if !line.is_empty() {
-                say(line);
-                self.bytes -= line.len();
+            let mut line = line.trim_ascii();
+            while !line.is_empty() && self.bytes > 0 && self.lines > 0 {
+                let piece = fitting(&line[..line.len().min(self.bytes)], room);
+                say(&line[..piece]);
+                self.bytes -= piece;
                 self.lines -= 1;
-                self.out_bytes += over.len() as u64;
+                line = &line[piece..];
             }
+            self.out_bytes += line.len() as u64;
         }
     }
 }
@@ -100,9 +116,11 @@ impl Left {
 mod tests {
     use super::*;
 
+    const ROOM: usize = 2000;
+
     fn shared(left: &mut Left, text: &[u8]) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();
-        left.share(text, |line| lines.push(line.to_vec()));
+        left.share(text, ROOM, |line| lines.push(line.to_vec()));
         lines
     }
 
@@ -122,10 +140,47 @@ mod tests {
         for (more, out_bytes) in [(0, 0), (1, 1), (5_000, 5_000)] {
             let mut left = Left::default();
             let lines = shared(&mut left, &vec![b'x'; BYTES_MAX + more]);
-            assert_eq!(lines, [vec![b'x'; BYTES_MAX]]);
+            assert_eq!(lines.concat(), [b'x'; BYTES_MAX]);
             assert_eq!(left.out_bytes, out_bytes);
             assert!(shared(&mut left, b"one\ntwo\n").is_empty());
             assert_eq!(left.out_bytes, out_bytes + 7);
+        }
+    }
+
+    #[test]
+    fn a_long_line_comes_in_pieces_that_fit() {
+        let text: Vec<u8> = (0..10 * 1024).map(|n| (n % 251) as u8 | 1).collect();
+        let text: Vec<u8> = text
+            .into_iter()
+            .filter(|byte| !byte.is_ascii_whitespace())
+            .collect();
+        let mut left = Left::default();
+        let pieces = shared(&mut left, &text);
+        assert_eq!((pieces.concat(), left.out_bytes), (text.clone(), 0));
+        let sizes = pieces.iter().map(|piece| piece.escape_ascii().count());
+        let sizes: Vec<_> = sizes.collect();
+        // All but the last are full: not one more byte, escaped, would have had room.
+        let (last, full) = sizes.split_last().expect("some");
+        assert!(
+            full.iter().all(|size| (ROOM - 3..=ROOM).contains(size)),
+            "{sizes:?}"
+        );
+        assert!(*last <= ROOM && full.len() > 10);
+    }
+
+    #[test]
+    fn a_line_of_ours_has_room_for_a_piece() {
+        let settings = crate::upstream::tests::settings(&["127.0.0.1:1"]);
+        let upstream = Upstream::new(settings).expect("upstream");
+        let room = diagnostics::TEXT_BYTES_MAX - beginning(&upstream).len();
+        for (line, expected) in [
+            (vec![b'x'; room], vec![room]),
+            (vec![b'x'; room + 1], vec![room, 1]),
+            (vec![0xff; room / 4 + 1], vec![room / 4, 1]),
+        ] {
+            let mut sizes = Vec::new();
+            Left::default().share(&line, room, |piece| sizes.push(piece.len()));
+            assert_eq!(sizes, expected);
         }
     }
 
