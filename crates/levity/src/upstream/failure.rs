@@ -197,13 +197,17 @@ impl Failure {
         }
     }
 
-    /// For the operator.
-    pub fn line(&self, upstream: &str, backend: Option<&Backend>) -> String {
-        let Self { status, reason, .. } = self;
-        let outcome = match self.tried_again {
+    /// What the client gets, as the end of a [line](Self::line).
+    pub fn outcome(&self) -> String {
+        match self.tried_again {
             true => "; tried again".to_owned(),
-            false => format!(" ({status})"),
-        };
+            false => format!(" ({})", self.status),
+        }
+    }
+
+    /// For the operator.
+    pub fn line(&self, upstream: &str, backend: Option<&Backend>, outcome: &str) -> String {
+        let reason = &self.reason;
         match backend {
             Some(backend) => {
                 format!(

@@ -157,11 +157,26 @@ impl Pool {
     /// Tells the operator of a failure, unless it is the client's own affair, or the same has been told
     /// within the second: then how often it was follows.
     pub fn complain(&self, failure: &Failure, backend: Option<&Backend>) {
+        self.complain_with(failure, backend, || failure.outcome());
+    }
+
+    /// The same of a failure within an answer whose beginning the client has.
+    pub fn complain_of_cut(&self, failure: &Failure, backend: &Backend) {
+        let outcome = || "; its answer had begun, and is cut off".to_owned();
+        self.complain_with(failure, Some(backend), outcome);
+    }
+
+    fn complain_with(
+        &self,
+        failure: &Failure,
+        backend: Option<&Backend>,
+        outcome: impl Fn() -> String,
+    ) {
         if failure.side == Side::Client {
             return;
         }
         let (id, reason) = (backend.map(|backend| backend.id), &failure.reason);
-        let line = || failure.line(&self.upstream.settings.name, backend);
+        let line = || failure.line(&self.upstream.settings.name, backend, &outcome());
         let mut complaints = self.complaints.borrow_mut();
         complaints.add(Instant::now(), id, reason, line, say);
     }

@@ -105,7 +105,7 @@ impl Visit {
             .filter(|_| failure.side != Side::Client)
         {
             member.cells.broke_off();
-            self.pool.complain(failure, Some(&member.backend));
+            self.pool.complain_of_cut(failure, &member.backend);
         }
     }
 

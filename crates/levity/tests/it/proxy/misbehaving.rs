@@ -254,7 +254,11 @@ fn cut(begin: &'static str, bad: &'static str) {
         Cut::Reset(Some(rest)) => assert!(!rest.ends_with(b"0\r\n\r\n"), "{bad:?}"),
         other => panic!("{bad:?}: {other:?}"),
     }
-    server.says(&format!("upstream app, backend {}: ", backend.address()));
+    let line = server.says(&format!("upstream app, backend {}: ", backend.address()));
+    assert!(
+        line.ends_with("; its answer had begun, and is cut off"),
+        "{line}"
+    );
     assert_eq!(server.get("/good").text(), "/good", "{bad:?}");
 }
 
@@ -309,7 +313,8 @@ fn a_body_that_stalls() {
     let start = Instant::now();
     is_cut(&mut server.client(), &head("GET", "/bad", &[]), "half");
     assert!(start.elapsed() >= Duration::from_millis(250));
-    let reason = "no more of the answer came in time (idle_timeout) (504)";
+    let reason =
+        "no more of the answer came in time (idle_timeout); its answer had begun, and is cut off";
     server.says(&format!(
         "upstream app, backend {}: {reason}",
         backend.address()
