@@ -114,20 +114,25 @@ impl Answer {
         upload: Upload,
     ) -> Result<Box<Self>, Box<(Failure, Upload)>> {
         let Connection { codec, outbox, .. } = lease.connection();
-        let mut outbox = mem::take(outbox);
-        outbox.reserve(HEAD_BYTES);
-        outbox.extend_from_slice(&ask.proxy_head);
-        if let Err(reject) = codec.begin(ask, &mut outbox) {
+        let mut request = mem::take(outbox);
+        request.reserve(HEAD_BYTES);
+        request.extend_from_slice(&ask.proxy_head);
+        if let Err(reject) = codec.begin(ask, &mut request) {
+            if codec.is_reusable() {
+                request.clear();
+                *outbox = request;
+                lease.put_back();
+            }
             return Err(Box::new((Failure::of_client(reject.into()), upload)));
         }
         if upload.is_done() {
-            codec.end_of_body(upload.trailers(), &mut outbox);
+            codec.end_of_body(upload.trailers(), &mut request);
         }
         Ok(Box::new(Self {
             upstream: ask.proxy.upstream.clone(),
             lease: Some(lease),
             upload,
-            outbox,
+            outbox: request,
             outbox_sent: 0,
             holds: ask.expects_continue,
             stopped: false,

@@ -60,7 +60,7 @@ impl Codec {
     /// Begins a request: writes all that comes before its body to `out`.
     ///
     /// # Errors
-    /// When the protocol has no way to say it.
+    /// When the protocol has no way to say it. Nothing has begun then, whatever is in `out`.
     pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
         match self {
             Self::Http(http) => http.begin(ask, out),

@@ -62,6 +62,10 @@ impl Default for Http {
 impl Http {
     /// See [`Codec::begin`](super::codec::Codec::begin).
     pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+        head(ask, out).map_err(|unwritable| Reject {
+            status: 400,
+            reason: unwritable.0,
+        })?;
         self.asked = Asked {
             method: ask.request.head.method,
             upgrade: ask.upgrade.is_some(),
@@ -73,10 +77,7 @@ impl Http {
         }
         self.reading = Reading::Head;
         self.reusable = false;
-        head(ask, out).map_err(|unwritable| Reject {
-            status: 400,
-            reason: unwritable.0,
-        })
+        Ok(())
     }
 
     /// See [`Codec::body`](super::codec::Codec::body).

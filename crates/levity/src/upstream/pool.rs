@@ -505,11 +505,18 @@ impl Lease {
     /// Keeps the connection for another request, if there is room among the idle ones: together with
     /// those in use they are never more than may be open.
     pub fn keep(mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.idle_since = Watch::poll_began();
+        }
+        self.put_back();
+    }
+
+    /// As [`Lease::keep`], where nothing was sent: it has been idle all along.
+    pub fn put_back(mut self) {
         let mut idle = self.member.idle.borrow_mut();
         if idle.len() < self.pool.bounds.idle
-            && let Some(mut connection) = self.connection.take()
+            && let Some(connection) = self.connection.take()
         {
-            connection.idle_since = Watch::poll_began();
             idle.push_back(connection);
             self.member.cells.idle_more(1);
         }

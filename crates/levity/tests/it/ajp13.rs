@@ -120,6 +120,18 @@ fn a_connection_is_kept_if_the_container_says_so() {
 }
 
 #[test]
+fn a_request_that_cannot_be_said_costs_no_connection() {
+    let backend = saying(&[send_headers(200, &[]), body_chunk(b"body"), end(true)]);
+    let server = server(&backend);
+    assert_eq!(server.get("/").text(), "body");
+    for _ in 0..2 {
+        server.get("/a/..;x/b").assert_status(400);
+        assert_eq!(server.get("/").text(), "body");
+    }
+    assert_eq!(backend.connections(), 1);
+}
+
+#[test]
 fn an_answer_may_come_byte_by_byte() {
     let backend = Scripted::tcp(|conn| {
         while conn.read_ajp().is_some() {
