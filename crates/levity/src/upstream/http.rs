@@ -187,7 +187,10 @@ impl Http {
         let mut bytes = mem::take(&mut self.partial);
         let before = bytes.len();
         bytes.extend_from_slice(input);
-        if parse_response(&bytes, &mut self.head, self.asked, &LIMITS)? {
+        // A head ends with a line, and may come in drops: to read it anew for each of them would keep the
+        // loop busy. One that is too long is found out meanwhile.
+        let may_end = input.contains(&b'\n') || bytes.len() >= LIMITS.head_bytes_max;
+        if may_end && parse_response(&bytes, &mut self.head, self.asked, &LIMITS)? {
             self.headed(&bytes, event);
             return Ok(self.head.bytes - before);
         }
@@ -275,4 +278,33 @@ fn head(ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), write::Unwritable> {
     }
     write::end_of_head(out);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// To read it anew for each drop would take time that grows with the square of its length.
+    #[test]
+    fn a_head_in_drops_is_read_when_it_may_have_ended() {
+        let mut http = Http {
+            reading: Reading::Head,
+            ..Http::default()
+        };
+        let mut hear = |bytes: &[u8]| http.decode(bytes, &mut |event| panic!("{event:?}"));
+        hear(b"HTTP/1.1 200 OK\r\nA: ").expect("a beginning");
+        let too_long = [b'x'; 2];
+        for _ in 0..LIMITS.header_bytes_max {
+            hear(&too_long).expect("not looked at");
+        }
+        assert!(hear(b"\n").is_err());
+        let mut http = Http {
+            reading: Reading::Head,
+            ..Http::default()
+        };
+        http.decode(b"HTTP/1.1 200 OK\r\nA: ", &mut |_| {})
+            .expect("a beginning");
+        let mut endless = std::iter::repeat_n(b"xx", LIMITS.head_bytes_max);
+        assert!(endless.any(|bytes| http.decode(bytes, &mut |_| {}).is_err()));
+    }
 }
