@@ -158,7 +158,7 @@ async fn ask(
             }
         };
         conn.met(|visit| visit.placed(asked, &lease));
-        let (backend, is_reused) = (lease.backend().clone(), lease.is_reused);
+        let backend = lease.backend().clone();
         let mut failure = match attempt(conn, &mut ask, lease, upload).await {
             Ok((mut head, answer)) => {
                 conn.met(Visit::answered);
@@ -177,6 +177,7 @@ async fn ask(
         };
         // That a kept connection had ended says nothing of its backend; nor does a backend that would not wait
         // for a client that takes its time.
+        let is_reused = conn.visit.as_ref().is_some_and(Visit::is_reused);
         let had_ended = is_reused && failure.is_end_of_connection();
         if failure.side == Side::Backend && !had_ended && upload.is_received() {
             let reason = format_args!("{}", failure.reason);

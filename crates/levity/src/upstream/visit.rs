@@ -56,6 +56,7 @@ impl Visit {
         self.attempt_began = now;
         self.attempts += 1;
         self.connect = None;
+        self.is_reused = false;
         self.member = Some(lease.member().clone());
         if self.attempts > 1 {
             self.pool.cells().retried();
@@ -117,6 +118,11 @@ impl Visit {
     /// Whether an answer has come, or its beginning.
     pub fn is_answered(&self) -> bool {
         self.first_byte.is_some()
+    }
+
+    /// Whether the last attempt was made on a kept connection.
+    pub fn is_reused(&self) -> bool {
+        self.is_reused
     }
 
     /// From the beginning to the head of the answer, or to the failure.

@@ -276,3 +276,26 @@ fn an_idle_container_is_asked_whether_it_listens() {
     assert_eq!(backend.connections(), 3);
     backend.release();
 }
+
+/// Where a ping finds that a connection is of no use, the one that is made in its place is a new one: that
+/// it ends is the fault of its backend.
+#[test]
+#[ignore = "slow: lets a connection be idle for more than 5 s"]
+fn what_follows_a_lost_ping_is_no_kept_connection() {
+    let backend = Scripted::tcp(|conn| {
+        if conn.number() == 0 && conn.read_ajp().is_some() {
+            conn.send([send_headers(200, &[]), body_chunk(b"body"), end(true)].concat());
+            conn.stall();
+        }
+    });
+    let other = "127.0.0.1:1";
+    let upstream = "connect_timeout = \"200ms\"\nretries = 0\nfail_after = 1\nbalance = \"static\"";
+    let to = [backend.address(), other];
+    let server = in_front_of(&to, "ajp13", upstream, &Tree::new(), "").start();
+    let mut client = server.client();
+    assert_eq!(client.get("/").text(), "body");
+    pass(Duration::from_millis(5200));
+    client.get("/").assert_status(502);
+    server.says(&format!("backend {} is left alone", backend.address()));
+    backend.release();
+}
