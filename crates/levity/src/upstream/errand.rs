@@ -134,7 +134,8 @@ impl Errand<'_> {
             return Ok(None);
         };
         let upstream = &self.proxy.upstream;
-        let is_ours = |proxy: &Arc<Proxy>| proxy.upstream.number == upstream.number;
+        // By name: after a reload, the place has another with this one's scripts.
+        let is_ours = |proxy: &Arc<Proxy>| proxy.upstream.settings.name == upstream.settings.name;
         let files = place.files.as_ref();
         let Some(files) = files.filter(|_| place.proxy.as_ref().is_some_and(is_ours)) else {
             return Ok(None);

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,8 @@ pub struct Pool {
     balancer: RefCell<Balancer>,
     complaints: RefCell<Complaints>,
     cells: Arc<UpstreamCells>,
+    /// The configuration has its upstream no more. Another of the same name may count in the same cells.
+    is_gone: Cell<bool>,
     /// Kept for their allocations.
     usable: RefCell<Vec<usize>>,
     candidates: RefCell<Vec<Candidate>>,
@@ -134,6 +136,7 @@ impl Pool {
             bounds: Bounds::of_one(settings, workers),
             complaints: RefCell::default(),
             cells: stats.upstreams.of(&settings.name),
+            is_gone: Cell::new(false),
             members: RefCell::default(),
             seen: RefCell::default(),
             waiting: RefCell::default(),
@@ -381,7 +384,9 @@ impl Pool {
                 member.unwrap_or_else(|| Rc::new(Member::new(backend.clone(), cells())))
             })
             .collect();
-        self.cells.retain(now.iter().map(|backend| backend.id));
+        if !self.is_gone.get() {
+            self.cells.retain(now.iter().map(|backend| backend.id));
+        }
         *self.seen.borrow_mut() = now;
     }
 
@@ -538,6 +543,8 @@ impl Drop for Lease {
 /// The pools of a worker.
 pub struct Pools {
     pools: RefCell<Vec<Rc<Pool>>>,
+    /// Those of upstreams that are gone, which requests of before still ask: together within the bounds.
+    gone: RefCell<Vec<Weak<Pool>>>,
     /// Numbers of the upstreams that there are now.
     current: RefCell<Vec<u32>>,
     workers: usize,
@@ -549,6 +556,7 @@ impl Pools {
     pub fn new(workers: usize, stats: Arc<WorkerStats>) -> Self {
         Self {
             pools: RefCell::default(),
+            gone: RefCell::default(),
             current: RefCell::default(),
             workers,
             stats,
@@ -557,26 +565,46 @@ impl Pools {
 
     /// The pool of `upstream`.
     pub fn of(&self, upstream: &Arc<Upstream>) -> Rc<Pool> {
-        let mut pools = self.pools.borrow_mut();
-        let known = pools
+        let is_its = |pool: &Rc<Pool>| pool.upstream.number == upstream.number;
+        let known = self
+            .pools
+            .borrow()
             .iter()
-            .find(|pool| pool.upstream.number == upstream.number);
-        if let Some(pool) = known {
-            return pool.clone();
+            .find(|&pool| is_its(pool))
+            .cloned();
+        if let Some(pool) = known.or_else(|| self.all_gone().find(is_its)) {
+            return pool;
         }
         let pool = Rc::new(Pool::new(upstream.clone(), self.workers, &self.stats));
         // A request that began before a reload may still ask for the pool of what is gone since.
-        if self.current.borrow().contains(&upstream.number) {
-            pools.push(pool.clone());
+        match self.current.borrow().contains(&upstream.number) {
+            true => self.pools.borrow_mut().push(pool.clone()),
+            false => self.let_go(&pool),
         }
         pool
+    }
+
+    /// Those that somebody still has.
+    fn all_gone(&self) -> impl Iterator<Item = Rc<Pool>> {
+        let mut gone = self.gone.borrow_mut();
+        gone.retain(|pool| pool.strong_count() > 0);
+        let pools: Vec<_> = gone.iter().filter_map(Weak::upgrade).collect();
+        pools.into_iter()
+    }
+
+    fn let_go(&self, pool: &Rc<Pool>) {
+        pool.is_gone.set(true);
+        self.gone.borrow_mut().push(Rc::downgrade(pool));
     }
 
     /// Lets go of pools whose upstream is not among `upstreams`. Requests in hand keep theirs.
     pub fn retain(&self, upstreams: &[Arc<Upstream>]) {
         let numbers: Vec<_> = upstreams.iter().map(|upstream| upstream.number).collect();
         let is_current = |pool: &Rc<Pool>| numbers.contains(&pool.upstream.number);
-        self.pools.borrow_mut().retain(is_current);
+        let mut pools = self.pools.borrow_mut();
+        let gone: Vec<_> = pools.extract_if(.., |pool| !is_current(pool)).collect();
+        drop(pools);
+        gone.iter().for_each(|pool| self.let_go(pool));
         *self.current.borrow_mut() = numbers;
         let names = upstreams.iter().map(|upstream| &upstream.settings.name);
         self.stats
@@ -589,5 +617,55 @@ impl Pools {
         for pool in self.pools.borrow().iter() {
             pool.sweep(now);
         }
+        self.all_gone().for_each(|pool| pool.sweep(now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::tests::settings;
+
+    fn pools(upstreams: &[Arc<Upstream>]) -> Pools {
+        let pools = Pools::new(1, Arc::new(WorkerStats::new(0)));
+        pools.retain(upstreams);
+        pools
+    }
+
+    fn upstream(to: &str) -> Arc<Upstream> {
+        Arc::new(Upstream::new(settings(&[to])).expect("upstream"))
+    }
+
+    #[test]
+    fn requests_of_before_a_reload_share_one_pool() {
+        let (old, new) = (upstream("127.0.0.1:1"), upstream("127.0.0.1:2"));
+        let pools = pools(std::slice::from_ref(&old));
+        let held = pools.of(&old);
+        pools.retain(std::slice::from_ref(&new));
+        assert!(Rc::ptr_eq(&held, &pools.of(&old)));
+        drop(held);
+        // Nobody had it: another is made, and that is shared too.
+        let held = pools.of(&old);
+        assert!(Rc::ptr_eq(&held, &pools.of(&old)));
+        assert!(!Rc::ptr_eq(&held, &pools.of(&new)));
+        assert!(Rc::ptr_eq(&pools.of(&new), &pools.of(&new)));
+        drop(held);
+        assert_eq!(pools.all_gone().count(), 0);
+    }
+
+    #[test]
+    fn a_pool_of_before_a_reload_leaves_the_figures_of_what_is_new() {
+        let (old, new) = (upstream("127.0.0.1:1"), upstream("127.0.0.1:2"));
+        let pools = pools(std::slice::from_ref(&old));
+        let held = pools.of(&old);
+        pools.retain(std::slice::from_ref(&new));
+        let (id, now) = (new.backends()[0].id, pools.of(&new));
+        now.look_again();
+        let cells = now.cells().backend(id);
+        held.look_again();
+        assert!(Arc::ptr_eq(&cells, &now.cells().backend(id)));
+        drop(held);
+        pools.of(&old).look_again();
+        assert!(Arc::ptr_eq(&cells, &now.cells().backend(id)));
     }
 }

@@ -1,5 +1,6 @@
 //! Receipts: what an application is told of a file that was sent in its place.
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{App, ask, ask_with, launch, roots, upstream};
@@ -385,4 +386,22 @@ fn that_a_script_takes() {
         "{}",
         text()
     );
+    // One that is sent while the configuration changes finds its script as well.
+    let bytes = files.filled("large", LARGE_BYTES);
+    let target = target
+        .replace(
+            &*file.to_string_lossy(),
+            &files.at("large").to_string_lossy(),
+        )
+        .replace("id=5", "id=6");
+    let mut client = Client::narrow(server.address());
+    client.send(head("GET", &target, &[]));
+    client.receive_head().expect("a head");
+    let config = std::fs::read_to_string(server.config()).expect("configuration");
+    let config = config.replace("protocol = ", "retries = 0\nprotocol = ");
+    std::fs::write(server.config(), config).expect("write");
+    server.signal(Signal::HUP);
+    server.says("(changed)");
+    assert_same(&client.read_exactly(LARGE_BYTES), &bytes);
+    wait_until("the script has been run", || text().ends_with("localhost6"));
 }
