@@ -191,6 +191,15 @@ fn backends_up(scrape: &Scrape, samples: &mut Samples) {
             samples.value(&[upstream, name, ("by", by)], u8::from(up));
         }
     });
+    for figures in &scrape.upstreams {
+        let upstream = ("upstream", figures.upstream.settings.name.as_str());
+        for unresolved in &*figures.unresolved {
+            for by in ["requests", "checks"] {
+                let name = ("backend", unresolved.name.as_str());
+                samples.value(&[upstream, name, ("by", by)], 0);
+            }
+        }
+    }
 }
 
 fn log_dropped(scrape: &Scrape, samples: &mut Samples) {
@@ -691,7 +700,7 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Gauge,
         unit: "1 or 0",
         labels: &["upstream", "backend", "by"],
-        help: "Whether a backend may get requests, by witness: requests (0 while it is left alone after failures, and until a request has shown that it is back) and checks (0 while they find it down; 1 without checks). Both must say so.",
+        help: "Whether a backend may get requests, by witness: requests (0 while it is left alone after failures, and until a request has shown that it is back) and checks (0 while they find it down; 1 without checks). Both must say so. For a name that has not been looked up so far both are 0, and the label is the name as the configuration writes it.",
         grows: "It falls, rather: standard error says why, and so does /status.",
         samples: backends_up,
     },

@@ -14,6 +14,7 @@ use super::WorkerStats;
 use super::cells::{Counter, Fourfold, Gauge, HistogramFigures};
 use crate::upstream::Upstream;
 use crate::upstream::backend::Backend;
+use crate::upstream::names::Unresolved;
 
 /// What may come of asking a backend: an answer, or an error type of `Proxy-Status` (RFC 9209, 2.3).
 pub const OUTCOMES: [&str; 14] = [
@@ -262,6 +263,8 @@ pub struct UpstreamFigures {
     pub first_byte: HistogramFigures,
     /// Each of its backends.
     pub backends: Vec<BackendFigures>,
+    /// Those that have no address.
+    pub unresolved: Arc<Vec<Unresolved>>,
 }
 
 /// What all workers have counted of a backend, at one moment.
@@ -317,6 +320,7 @@ impl UpstreamFigures {
             queue_timeouts: sum(|one| one.queue_timeouts.get()),
             first_byte: HistogramFigures::total(times).expect("there is one at least"),
             backends: backends.iter().map(backend).collect(),
+            unresolved: upstream.unresolved(),
         }
     }
 }

@@ -8,6 +8,7 @@ use super::seconds;
 use super::shown::shown;
 use crate::stats::upstream::{BackendFigures, UpstreamFigures};
 use crate::upstream::backend::{Backend, SHARE_OF_WEIGHT, State};
+use crate::upstream::names::Unresolved;
 use crate::upstream::pool;
 
 /// An upstream, of which each of `workers` has its part.
@@ -18,6 +19,9 @@ pub fn upstream(figures: &UpstreamFigures, workers: usize, now: Instant) -> Valu
         let share = figures.backend.share(now, settings.slow_start);
         backend(figures, connections_max, share, now)
     };
+    let backends = figures.backends.iter().map(one);
+    let unresolved = figures.unresolved.iter();
+    let unresolved = unresolved.map(|one| self::unresolved(one, connections_max));
     json!({
         "upstream": settings.name,
         "protocol": settings.protocol.label(),
@@ -27,7 +31,7 @@ pub fn upstream(figures: &UpstreamFigures, workers: usize, now: Instant) -> Valu
         "queue_max": queue_max,
         "queue_full": figures.queue_full,
         "queue_timeouts": figures.queue_timeouts,
-        "backends": figures.backends.iter().map(one).collect::<Vec<_>>(),
+        "backends": backends.chain(unresolved).collect::<Vec<_>>(),
     })
 }
 
@@ -59,6 +63,31 @@ fn backend(figures: &BackendFigures, connections_max: usize, share: u32, now: In
         "broken": figures.broken,
         "sent_bytes": figures.sent_bytes,
         "received_bytes": figures.received_bytes,
+    })
+}
+
+/// Nothing has come of it, but it is to be seen.
+fn unresolved(unresolved: &Unresolved, connections_max: usize) -> Value {
+    let settings = &unresolved.settings;
+    json!({
+        "backend": shown(unresolved.name.as_bytes()),
+        "state": "unresolved",
+        "left_alone_seconds": null,
+        "reason": shown(unresolved.reason.as_bytes()),
+        "weight": settings.weight,
+        "share_percent": 100,
+        "backup": settings.backup,
+        "drain": settings.drain,
+        "in_use": 0,
+        "idle": 0,
+        "connections_max": connections_max,
+        "connections_made": 0,
+        "connections_reused": 0,
+        "answered": 0,
+        "failed": 0,
+        "broken": 0,
+        "sent_bytes": 0,
+        "received_bytes": 0,
     })
 }
 

@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use levity_wire::http1;
 
 use crate::address::Address;
@@ -46,7 +47,7 @@ use crate::config;
 use crate::config::upstream::At;
 use crate::diagnostics;
 use backend::Backend;
-use names::{Backends, Lookup, Names};
+use names::{Found, Lookup, Names, Unresolved};
 
 /// A named set of backends, shared by all workers.
 pub struct Upstream {
@@ -54,7 +55,7 @@ pub struct Upstream {
     pub number: u32,
     /// What the configuration says.
     pub settings: config::Upstream,
-    backends: Arc<Backends>,
+    found: Arc<Found>,
     _names: Option<names::Keeper>,
 }
 
@@ -114,11 +115,14 @@ impl Upstream {
     ) -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let names = Names::look_up(&settings, known, lookup);
-        let backends = Arc::new(Backends::from_pointee(names.backends(known, None)));
+        let found = Arc::new(Found {
+            backends: ArcSwap::from_pointee(names.backends(known, None)),
+            unresolved: ArcSwap::from_pointee(names.unresolved()),
+        });
         Ok(Self {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
-            _names: names.keep(settings.resolve_interval, backends.clone())?,
-            backends,
+            _names: names.keep(settings.resolve_interval, found.clone())?,
+            found,
             settings,
         })
     }
@@ -147,7 +151,12 @@ impl Upstream {
 
     /// Its backends as of now. Does not wait.
     pub fn backends(&self) -> Arc<Vec<Arc<Backend>>> {
-        self.backends.load_full()
+        self.found.backends.load_full()
+    }
+
+    /// Those that nobody can be asked at as of now. Does not wait.
+    pub fn unresolved(&self) -> Arc<Vec<Unresolved>> {
+        self.found.unresolved.load_full()
     }
 
     /// A request failed for a reason that is the fault of `backend`, as `reason` tells. Does not wait.
@@ -156,7 +165,7 @@ impl Upstream {
     /// an attempt that may fail is better than none.
     pub fn failed(&self, backend: &Backend, now: Instant, reason: fmt::Arguments<'_>) {
         let is_other = |other: &Arc<Backend>| other.id != backend.id && !other.drain;
-        if !self.backends.load().iter().any(is_other) {
+        if !self.found.backends.load().iter().any(is_other) {
             return;
         }
         let (after, period) = (self.settings.fail_after, self.settings.fail_for);

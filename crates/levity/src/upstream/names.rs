@@ -27,8 +27,25 @@ pub const ADDRESSES_MAX: usize = 256;
 /// each, and `resolve_interval` at most.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The backends of an upstream, which its thread replaces.
-pub type Backends = ArcSwap<Vec<Arc<Backend>>>;
+/// Where the backends of an upstream are, which its thread replaces.
+#[derive(Debug)]
+pub struct Found {
+    /// One for each address.
+    pub backends: ArcSwap<Vec<Arc<Backend>>>,
+    /// Names without one.
+    pub unresolved: ArcSwap<Vec<Unresolved>>,
+}
+
+/// A backend that nobody can be asked at, since its name has not been looked up so far.
+#[derive(Debug, Clone)]
+pub struct Unresolved {
+    /// What the configuration says of it.
+    pub settings: upstream::Backend,
+    /// Its name and port, as the configuration writes them.
+    pub name: String,
+    /// What the system says of it.
+    pub reason: String,
+}
 
 /// Finds the addresses of a host, at this port. May block.
 pub type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
@@ -131,28 +148,41 @@ impl Names {
             .collect()
     }
 
+    /// The backends that have no address, in the order of the file.
+    pub fn unresolved(&self) -> Vec<Unresolved> {
+        let unresolved = |entry: &Entry| match &entry.settings.at {
+            At::Name(host, port) if entry.addresses.is_empty() => Some(Unresolved {
+                settings: entry.settings.clone(),
+                name: format!("{host}:{port}"),
+                reason: entry.trouble.clone().unwrap_or_default(),
+            }),
+            _ => None,
+        };
+        self.entries.iter().filter_map(unresolved).collect()
+    }
+
     fn has_any(&self) -> bool {
         let mut entries = self.entries.iter();
         entries.any(|entry| matches!(entry.settings.at, At::Name(..)))
     }
 
-    /// Keeps `backends` up to date, in a thread that ends when what is returned is dropped. `None`
+    /// Keeps `found` up to date, in a thread that ends when what is returned is dropped. `None`
     /// when there are no names.
     ///
     /// # Errors
     /// When the thread cannot be made.
-    pub fn keep(self, interval: Duration, backends: Arc<Backends>) -> io::Result<Option<Keeper>> {
+    pub fn keep(self, interval: Duration, found: Arc<Found>) -> io::Result<Option<Keeper>> {
         if !self.has_any() {
             return Ok(None);
         }
         let (keeper, dropped) = channel();
         thread::Builder::new()
             .name("names".into())
-            .spawn(move || self.run(interval, &backends, &dropped))?;
+            .spawn(move || self.run(interval, &found, &dropped))?;
         Ok(Some(Keeper(keeper)))
     }
 
-    fn run(mut self, interval: Duration, backends: &Backends, dropped: &Receiver<()>) {
+    fn run(mut self, interval: Duration, found: &Found, dropped: &Receiver<()>) {
         let mut retry = RETRY;
         loop {
             let mut pause = interval;
@@ -164,9 +194,10 @@ impl Names {
                 return;
             }
             if self.refresh() {
-                let new = self.backends(&backends.load(), Some(Instant::now()));
-                backends.store(Arc::new(new));
+                let new = self.backends(&found.backends.load(), Some(Instant::now()));
+                found.backends.store(Arc::new(new));
             }
+            found.unresolved.store(Arc::new(self.unresolved()));
         }
     }
 }
@@ -432,6 +463,9 @@ mod tests {
             made.join().expect("join").expect("upstream")
         });
         assert!(upstream.settings.resolve_interval > WAIT_MAX && upstream.backends().is_empty());
+        let unresolved = upstream.unresolved();
+        assert_eq!(unresolved[0].name, "app.test:80");
+        assert!(unresolved[0].reason.contains("it has no addresses"));
         server.set(&["10.0.0.1:80"]);
         questions.recv_timeout(WAIT_MAX).expect("asked again");
         let start = Instant::now();
@@ -440,6 +474,10 @@ mod tests {
             thread::sleep(TURN);
         }
         assert_eq!(texts(&upstream.backends()), ["10.0.0.1:80"]);
+        while !upstream.unresolved().is_empty() {
+            assert!(start.elapsed() < WAIT_MAX);
+            thread::sleep(TURN);
+        }
     }
 
     #[test]

@@ -399,6 +399,45 @@ fn upstreams_and_their_backends() {
     assert_eq!(figure(&text, &path), "2");
 }
 
+#[test]
+fn a_backend_whose_name_has_no_address_is_seen() {
+    let server = Launch::run(&format!(
+        "{TABLES}[[listen]]\naddress = \"127.0.0.1:0\"\n\
+         [[upstream]]\nname = \"app\"\nto = [\"no-such-host.invalid:80 weight=3\"]\n\
+         [[site]]\nproxy = \"app\"\n"
+    ))
+    .start();
+    server.get("/").assert_status(503);
+    let told = json(&server)["upstreams"][0]["backends"].clone();
+    assert_eq!(told.as_array().map(Vec::len), Some(1), "{told}");
+    let one = &told[0];
+    assert_eq!(
+        (&one["backend"], &one["state"], &one["weight"]),
+        (
+            &"no-such-host.invalid:80".into(),
+            &"unresolved".into(),
+            &3.into()
+        )
+    );
+    let reason = one["reason"].as_str().expect("a reason");
+    assert!(
+        reason.starts_with("cannot look up no-such-host.invalid: "),
+        "{reason}"
+    );
+    let metrics = ask(&server, "/metrics").text();
+    let series = "levity_upstream_backend_up{upstream=\"app\",backend=\"no-such-host.invalid:80\"";
+    for by in ["requests", "checks"] {
+        let line = format!("{series},by=\"{by}\"}} 0\n");
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
+    let address = format!("unix:{}", server.own("admin").display());
+    let frame = top(&address).stdout;
+    let row = frame
+        .lines()
+        .find(|line| line.contains("no-such-host.invalid:80"));
+    assert!(row.is_some_and(|row| row.contains("unresolved")), "{frame}");
+}
+
 fn top(address: &str) -> crate::support::Ran {
     Launch::levity(["top", "--once", address]).ran()
 }

@@ -205,7 +205,7 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
         "resolve_interval",
         Kind::Duration(bounds("1s", "1d")),
         Some("30s"),
-        "How often names in `to` are looked up again; one that has no address yet is sooner, after 1 s, 2 s, 4 s and so on.",
+        "How often names in `to` are looked up again; one that has no address yet is sooner, after 1 s, 2 s, 4 s and so on. When a name cannot be looked up any more, its addresses stay what they were.",
     ),
 ];
 
