@@ -65,8 +65,8 @@ pub struct Errand<'a> {
 }
 
 impl Errand<'_> {
-    /// Asks one backend, once, and gives the status of its answer. Waits for a connection in line with
-    /// the requests of clients.
+    /// Asks one backend, once, over a new connection, and gives the status of its answer. Waits for a place
+    /// in line with the requests of clients.
     ///
     /// # Errors
     /// As a request of a client.
@@ -86,29 +86,25 @@ impl Errand<'_> {
         };
         let pool = worker.pools.of(&self.proxy.upstream);
         let upstream = &self.proxy.upstream;
-        loop {
-            let mut lease = pool.place(&wanted).await.map_err(Failure::of_place)?;
-            let backend = lease.backend().clone();
-            let opened = lease.open().await;
-            let is_reused = lease.is_reused;
-            let answered = match opened {
-                Ok(()) => self.attempt(&ask, lease, worker).await,
-                Err(error) => Err(Failure::of_connect(&error)),
-            };
-            match &answered {
-                Ok(_) => {
-                    upstream.succeeded(&backend, Instant::now());
-                }
-                // A kept connection had ended. There are only so many, and a new one tells for certain.
-                Err(failure) if is_reused && failure.is_end_of_connection() => continue,
-                Err(failure) if failure.side == Side::Backend => {
-                    let reason = format_args!("{}", failure.reason);
-                    upstream.failed(&backend, Instant::now(), reason);
-                }
-                Err(_) => {}
+        let mut lease = pool.place(&wanted).await.map_err(Failure::of_place)?;
+        // A kept connection may end with the errand on it, and nobody can tell then whether it was taken.
+        lease.close_idle();
+        let backend = lease.backend().clone();
+        let answered = match lease.open().await {
+            Ok(()) => self.attempt(&ask, lease, worker).await,
+            Err(error) => Err(Failure::of_connect(&error)),
+        };
+        match &answered {
+            Ok(_) => {
+                upstream.succeeded(&backend, Instant::now());
             }
-            return answered;
+            Err(failure) if failure.side == Side::Backend => {
+                let reason = format_args!("{}", failure.reason);
+                upstream.failed(&backend, Instant::now(), reason);
+            }
+            Err(_) => {}
         }
+        answered
     }
 
     fn request(&self) -> Result<Request, Failure> {

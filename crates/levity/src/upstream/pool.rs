@@ -483,6 +483,12 @@ impl Lease {
         connection.is_some_and(|connection| connection.codec.room() > 0)
     }
 
+    /// Closes the connection that was idle, if it is one: [`Lease::open`] makes a new one in its place.
+    pub fn close_idle(&mut self) {
+        self.connection = None;
+        self.is_reused = false;
+    }
+
     /// Connects to the backend, if that has not been done, or has been of no use.
     ///
     /// # Errors

@@ -204,30 +204,45 @@ fn that_cannot_be_delivered() {
     server.says("upstream app: no receipt for nowhere: ");
 }
 
-/// A connection that was kept may end at any time: that says nothing of the backend.
+/// A connection that was kept may end at any time: what was sent over it may have been taken all the same.
 #[test]
-fn over_a_connection_that_had_ended() {
+fn that_is_sent_once_whatever_ends() {
     let tree = Tree::new();
     let file = tree.file("file", "content").display().to_string();
     let backend = Scripted::tcp(move |conn| {
         let mut is_kept = false;
         while let Some(request) = conn.read_request() {
-            let _ = match request.target.as_str() {
+            let to = match request.target.as_str() {
+                "/cut" => return,
                 "/receipts" if is_kept => return,
-                "/receipts" => conn.send("HTTP/1.1 204 No Content\r\n\r\n"),
-                _ => conn.send(format!(
-                    "HTTP/1.1 200 OK\r\nX-Sendfile: {file}\r\nX-Sendfile-Receipt: /receipts\r\n\
-                     Content-Length: 0\r\n\r\n"
-                )),
+                "/receipts" => {
+                    conn.send("HTTP/1.1 204 No Content\r\n\r\n");
+                    is_kept = true;
+                    continue;
+                }
+                target => target.replace("/for", ""),
             };
+            conn.send(format!(
+                "HTTP/1.1 200 OK\r\nX-Sendfile: {file}\r\nX-Sendfile-Receipt: {to}\r\n\
+                 Content-Length: 0\r\n\r\n"
+            ));
             is_kept = true;
         }
     });
     let keys = roots("sendfile_roots", tree.path());
     let server = launch(&upstream("app", "http", &backend, &keys), "").start();
-    assert_eq!(server.get("/").text(), "content");
-    backend.wait_for_requests(3);
-    assert_eq!(backend.connections(), 2);
+    let posted = |path: &str| {
+        let requests = backend.requests().into_iter();
+        requests.filter(|request| request.target == path).count()
+    };
+    assert_eq!(server.get("/for/cut").text(), "content");
+    server.says("upstream app: no receipt for /cut: the connection was closed before");
+    assert_eq!(posted("/cut"), 1);
+    for count in 1..=2 {
+        assert_eq!(server.get("/for/receipts").text(), "content");
+        wait_until("the receipt comes", || posted("/receipts") >= count);
+    }
+    assert_eq!((posted("/receipts"), posted("/cut")), (2, 1));
 }
 
 #[test]
