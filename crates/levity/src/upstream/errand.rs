@@ -230,11 +230,13 @@ impl Heard {
 
 impl Talk {
     fn poll(&mut self, worker: &Worker, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        ready!(self.poll_send(context))?;
-        while !self.answer.is_enough() {
+        loop {
+            ready!(self.poll_send(context))?;
+            if self.answer.is_enough() {
+                return Poll::Ready(Ok(()));
+            }
             ready!(self.poll_receive(worker, context))?;
         }
-        Poll::Ready(Ok(()))
     }
 
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
@@ -243,10 +245,12 @@ impl Talk {
             let wrote = self.lease.connection().stream.poll_send(context, rest);
             self.sent += ready!(wrote).map_err(|error| Failure::of_connection(&error))?;
         }
+        self.question.clear();
+        self.sent = 0;
         Poll::Ready(Ok(()))
     }
 
-    /// One read.
+    /// One read. What a backend waits for although it has had everything is the next to be sent.
     fn poll_receive(
         &mut self,
         worker: &Worker,
@@ -256,6 +260,7 @@ impl Talk {
             lease,
             answer,
             upstream,
+            question,
             ..
         } = self;
         let mut scratch = worker.bulk.borrow_mut();
@@ -266,10 +271,13 @@ impl Talk {
         let (count, outcome) = ready!(read);
         answer.bytes += count;
         outcome?;
-        match answer.declined {
-            Some(reason) => Poll::Ready(Err(Failure::of_refusal(reason))),
-            None => Poll::Ready(Ok(())),
+        if let Some(reason) = answer.declined {
+            return Poll::Ready(Err(Failure::of_refusal(reason)));
         }
+        if !answer.ended {
+            lease.connection().codec.settle(question);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

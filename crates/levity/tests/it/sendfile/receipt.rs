@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{App, ask, ask_with, launch, roots, upstream};
-use crate::support::scripted::{Request, Scripted};
+use crate::support::scripted::{Request, Scripted, ajp};
 use crate::support::{Client, Tree, assert_same, content, head, wait_until};
 
 /// More than sockets take.
@@ -243,6 +243,40 @@ fn that_is_sent_once_whatever_ends() {
         wait_until("the receipt comes", || posted("/receipts") >= count);
     }
     assert_eq!((posted("/receipts"), posted("/cut")), (2, 1));
+}
+
+/// Containers read a body to its end, and ask for more although they have had all of it.
+#[test]
+fn that_a_container_reads_to_the_end() {
+    let tree = Tree::new();
+    let file = tree.file("file", "content").display().to_string();
+    let backend = Scripted::tcp(move |conn| {
+        while let Some(request) = conn.read_ajp() {
+            let head = match request.target.as_str() {
+                "/receipts" => {
+                    conn.send(ajp::get_body_chunk(100));
+                    assert_eq!(conn.read_packet().expect("a packet"), b"");
+                    ajp::send_headers(204, &[])
+                }
+                _ => ajp::send_headers(
+                    200,
+                    &[("X-Sendfile", &file), ("X-Sendfile-Receipt", "/receipts")],
+                ),
+            };
+            conn.send([head, ajp::end(true)].concat());
+            if request.target == "/receipts" {
+                // Taken to its end, so that the connection is used again.
+                conn.keep(request);
+            }
+        }
+    });
+    let keys = roots("sendfile_roots", tree.path());
+    let server = launch(&upstream("app", "ajp13", &backend, &keys), "").start();
+    assert_eq!(server.get("/").text(), "content");
+    // Once when it has come, and once more when it has been answered.
+    backend.wait_for_requests(3);
+    assert_eq!(server.get("/").text(), "content");
+    backend.wait_for_requests(6);
 }
 
 #[test]
