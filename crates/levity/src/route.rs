@@ -35,6 +35,7 @@ pub struct Place {
 }
 
 /// How a place hands requests to an upstream.
+#[derive(Clone)]
 pub struct Proxy {
     /// Who answers.
     pub upstream: Arc<Upstream>,

@@ -58,6 +58,8 @@ pub struct Errand<'a> {
     pub origin: &'a Origin,
     /// Path and query.
     pub target: &'a [u8],
+    /// A field beside those that every errand has.
+    pub field: (&'static str, &'static str),
     /// Of `body`.
     pub media_type: &'a str,
     /// A few bytes.
@@ -75,7 +77,8 @@ impl Errand<'_> {
         let script = self.script(&request, worker).await?;
         let length = Length::Known(self.body.len() as u64);
         let ourselves = self.origin.ourselves();
-        let mut ask = Ask::new(&request, self.proxy, &ourselves, length)
+        let proxy = self.proxy();
+        let mut ask = Ask::new(&request, &proxy, &ourselves, length)
             .map_err(|reject| Failure::of_client(reject.into()))?;
         ask.script = script.as_ref();
         ask.proxy_head = proxy_head::of_ourselves(self.proxy.upstream.settings.proxy_protocol);
@@ -105,6 +108,15 @@ impl Errand<'_> {
             Err(_) => {}
         }
         answered
+    }
+
+    /// How it goes there: as requests of clients do, and with a field that none of them may have.
+    fn proxy(&self) -> Proxy {
+        let mut proxy = Proxy::clone(self.proxy);
+        let (name, value) = self.field;
+        let written = (name.to_owned(), value.to_owned());
+        proxy.request_headers.set.push(written);
+        proxy
     }
 
     fn request(&self) -> Result<Request, Failure> {

@@ -1,7 +1,8 @@
 //! Receipts: an application learns what became of a file that was sent in its place.
 //!
 //! With `X-Sendfile-Receipt: /path` beside its wish it asks for a POST to that path, on the same
-//! upstream, when the transfer is over: for locks, quotas, counters of downloads. It is tried once.
+//! upstream, when the transfer is over: for locks, quotas, counters of downloads. It is tried once. Its own
+//! field `X-Sendfile-Receipt` tells it from what clients send: theirs never get to an application.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -57,25 +58,29 @@ impl Receipt {
 
     /// Posts it, beside everything else. Does not wait.
     pub fn post(self, worker: &Rc<Worker>, sent: &Sent) {
-        let text = self.text(sent);
+        let result = self.result(sent);
+        let text = self.text(result, sent);
         let Ok(place) = worker.receipts.clone().try_acquire_owned() else {
             return self.tell(&text, "too many are on their way");
         };
         let worker = worker.clone();
         task::spawn_local(async move {
-            if let Err(reason) = self.deliver(&worker, text.as_bytes()).await {
+            if let Err(reason) = self.deliver(&worker, result, &text).await {
                 self.tell(&text, &reason);
             }
             drop(place);
         });
     }
 
-    fn text(&self, sent: &Sent) -> String {
-        let result = match (self.of, sent.end) {
+    fn result(&self, sent: &Sent) -> &'static str {
+        match (self.of, sent.end) {
             (Of::Refusal, _) => "refused",
             (Of::Content, End::Complete) => "complete",
             (Of::Content, End::ClientAbort | End::Timeout | End::Error) => "aborted",
-        };
+        }
+    }
+
+    fn text(&self, result: &str, sent: &Sent) -> String {
         let (status, bytes) = (sent.status, sent.bytes);
         let ms = sent.ended.saturating_duration_since(self.since).as_millis();
         format!(
@@ -83,15 +88,21 @@ impl Receipt {
         )
     }
 
-    async fn deliver(&self, worker: &Rc<Worker>, text: &[u8]) -> Result<(), String> {
+    async fn deliver(
+        &self,
+        worker: &Rc<Worker>,
+        result: &'static str,
+        text: &str,
+    ) -> Result<(), String> {
         let settings = &self.proxy.upstream.settings;
         let patience = settings.connect_timeout + settings.first_byte_timeout;
         let errand = Errand {
             proxy: &self.proxy,
             origin: &self.origin,
             target: &self.path,
+            field: ("X-Sendfile-Receipt", result),
             media_type: "application/json",
-            body: text,
+            body: text.as_bytes(),
         };
         match time::timeout(patience, errand.run(worker)).await {
             Ok(Ok(200..=299)) => Ok(()),

@@ -16,14 +16,15 @@ fn receipts(app: &App) -> Vec<(String, Value)> {
     let requests = app.backend.requests().into_iter().filter(is_receipt);
     requests
         .map(|request| {
-            let (media_type, host) = match app.protocol {
-                "http" => ("content-type", "host"),
-                _ => ("CONTENT_TYPE", "HTTP_HOST"),
+            let (media_type, host, result) = match app.protocol {
+                "http" => ("content-type", "host", "x-sendfile-receipt"),
+                _ => ("CONTENT_TYPE", "HTTP_HOST", "HTTP_X_SENDFILE_RECEIPT"),
             };
             assert_eq!(request.method, "POST");
             assert_eq!(request.field(media_type), Some("application/json"));
             assert_eq!(request.field(host), Some("localhost"));
-            let body = serde_json::from_slice(&request.body).expect("JSON");
+            let body: Value = serde_json::from_slice(&request.body).expect("JSON");
+            assert_eq!(request.field(result), body["result"].as_str());
             (request.target, body)
         })
         .collect()
@@ -305,9 +306,29 @@ fn of_a_backend_that_is_down() {
     assert_eq!(told.matches("no receipt").count(), 1, "{told}");
 }
 
-/// The route that a receipt's path has is for clients: they can be kept from sending some of their own.
+/// The field that tells a receipt gets through from nobody else, in no spelling.
 #[test]
 fn that_clients_cannot_send() {
+    for app in App::both() {
+        let server = app.launch("", "").start();
+        let forged = [
+            ("Content-Length", "0"),
+            ("X-Sendfile-Receipt", "complete"),
+            ("X_Sendfile_Receipt", "complete"),
+            ("x-sendfile_receipt", "complete"),
+        ];
+        let mut client = server.client();
+        client.request("POST", "/receipts", &forged).assert_status(200);
+        let request = app.backend.request();
+        let names = request.fields.iter().map(|(name, _)| name.to_lowercase());
+        let found: Vec<_> = names.filter(|name| name.contains("receipt")).collect();
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
+
+/// A route that is internal keeps clients away and not the server.
+#[test]
+fn behind_an_internal_route() {
     let tree = Tree::new();
     let file = format!("X-Sendfile: {}", tree.file("file", "content").display());
     let app = App::http();
