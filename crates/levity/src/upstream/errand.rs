@@ -10,6 +10,7 @@ use levity_wire::http1::{Limits, write};
 
 use super::Upstream;
 use super::ask::{Ask, Length};
+use super::backend::fingerprint;
 use super::codec::Event;
 use super::failure::{Failure, Side};
 use super::pool::{Lease, Wanted};
@@ -77,7 +78,7 @@ impl Errand<'_> {
         let script = self.script(&request, worker).await?;
         let length = Length::Known(self.body.len() as u64);
         let ourselves = self.origin.ourselves();
-        let proxy = self.proxy();
+        let proxy = self.proxy(script.as_ref());
         let mut ask = Ask::new(&request, &proxy, &ourselves, length)
             .map_err(|reject| Failure::of_client(reject.into()))?;
         ask.script = script.as_ref();
@@ -85,7 +86,7 @@ impl Errand<'_> {
         let wanted = Wanted {
             tried: Vec::new(),
             tie: Tie::Free,
-            key: 0,
+            key: fingerprint(&request.path),
         };
         let pool = worker.pools.of(&self.proxy.upstream);
         let upstream = &self.proxy.upstream;
@@ -110,9 +111,13 @@ impl Errand<'_> {
         answered
     }
 
-    /// How it goes there: as requests of clients do, and with a field that none of them may have.
-    fn proxy(&self) -> Proxy {
+    /// How it goes there: as requests of clients do, but with a field that none of them may have, and with
+    /// the path that the application has named. A script has its name beneath the site.
+    fn proxy(&self, script: Option<&Script>) -> Proxy {
         let mut proxy = Proxy::clone(self.proxy);
+        if script.is_none() {
+            proxy.strip_prefix.clear();
+        }
         let (name, value) = self.field;
         let written = (name.to_owned(), value.to_owned());
         proxy.request_headers.set.push(written);

@@ -326,6 +326,68 @@ fn that_clients_cannot_send() {
     }
 }
 
+/// The path is the application's own, whatever is taken off those of clients.
+#[test]
+fn with_the_path_that_was_named() {
+    let tree = Tree::new();
+    let file = format!("X-Sendfile: {}", tree.file("file", "content").display());
+    let app = App::http();
+    let route =
+        "[[site.route]]\npath = \"/receipts/*\"\nproxy = \"app\"\nstrip_prefix = \"/receipts\"\n";
+    let server = app
+        .launch(&roots("sendfile_roots", tree.path()), route)
+        .start();
+    let line = format!("{file}|X-Sendfile-Receipt: /receipts/a%2Fb");
+    let answer = server.get_with("/receipts/file", &[("Accept-Say", &line)]);
+    assert_eq!(answer.text(), "content");
+    assert_eq!(app.backend.request().target, "/file");
+    assert_eq!(next(&app, 1).0, "/receipts/a%2Fb");
+}
+
+/// Where the path says which backend is asked, it does so for receipts.
+#[test]
+fn for_the_backend_that_has_its_path() {
+    let tree = Tree::new();
+    let file = tree.file("file", "content").display().to_string();
+    let backends = [(); 4].map(|()| {
+        let file = file.clone();
+        Scripted::tcp(move |conn| {
+            while let Some(request) = conn.read_request() {
+                let target = request.target;
+                let _ = match request.method.as_str() {
+                    "POST" => conn.send("HTTP/1.1 204 No Content\r\n\r\n"),
+                    _ => conn.send(format!(
+                        "HTTP/1.1 200 OK\r\nX-Sendfile: {file}\r\nX-Sendfile-Receipt: {target}\r\n\
+                         Content-Length: 0\r\n\r\n"
+                    )),
+                };
+            }
+        })
+    });
+    let to: Vec<_> = backends.iter().map(|one| one.address()).collect();
+    let tables = format!(
+        "[[upstream]]\nname = \"app\"\nto = {to:?}\nbalance = \"carp\"\n{}",
+        roots("sendfile_roots", tree.path())
+    );
+    let server = launch(&tables, "").start();
+    let paths = 0..16;
+    for path in paths.clone() {
+        assert_eq!(server.get(&format!("/{path}")).text(), "content");
+    }
+    let all = || backends.iter().map(|one| one.requests().len()).sum::<usize>();
+    wait_until("the receipts come", || all() == 2 * paths.len());
+    for backend in &backends {
+        let of = |method: &str| {
+            let requests = backend.requests().into_iter();
+            let same = requests.filter(|request| request.method == method);
+            let mut targets: Vec<_> = same.map(|request| request.target).collect();
+            targets.sort();
+            targets
+        };
+        assert_eq!(of("GET"), of("POST"));
+    }
+}
+
 /// A route that is internal keeps clients away and not the server.
 #[test]
 fn behind_an_internal_route() {
