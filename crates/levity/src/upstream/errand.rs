@@ -55,6 +55,8 @@ impl Origin {
 pub struct Errand<'a> {
     /// Where it goes.
     pub proxy: &'a Arc<Proxy>,
+    /// At which backend.
+    pub tie: Tie,
     /// What is asked for.
     pub origin: &'a Origin,
     /// Path and query.
@@ -85,7 +87,7 @@ impl Errand<'_> {
         ask.proxy_head = proxy_head::of_ourselves(self.proxy.upstream.settings.proxy_protocol);
         let wanted = Wanted {
             tried: Vec::new(),
-            tie: Tie::Free,
+            tie: self.tie,
             key: fingerprint(&request.path),
         };
         let pool = worker.pools.of(&self.proxy.upstream);

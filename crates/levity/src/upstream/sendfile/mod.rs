@@ -165,7 +165,8 @@ impl InPlace {
     /// Has the application told what becomes of `response`, if it wants to know.
     fn promise_receipt(&self, response: &mut Response, of: receipt::Of) {
         if let Some(path) = &self.head.receipt {
-            let receipt = Receipt::new(self.proxy.clone(), &self.origin, path, of);
+            let proxy = self.proxy.clone();
+            let receipt = Receipt::new(proxy, &self.backend, &self.origin, path, of);
             response.afterwards_mut().receipts.push(receipt);
         }
     }

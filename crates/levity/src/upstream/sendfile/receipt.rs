@@ -15,7 +15,9 @@ use crate::access_log::End;
 use crate::diagnostics;
 use crate::route::Proxy;
 use crate::send::Sent;
+use crate::upstream::backend::Backend;
 use crate::upstream::errand::{Errand, Origin};
+use crate::upstream::sticky::Tie;
 use crate::worker::Worker;
 
 /// Receipts of one worker that are on their way at once; one more is not sent.
@@ -24,6 +26,7 @@ pub const UNDER_WAY_MAX: usize = 256;
 /// A receipt that is due when its response has been sent.
 pub struct Receipt {
     proxy: Arc<Proxy>,
+    tie: Tie,
     origin: Origin,
     path: Vec<u8>,
     of: Of,
@@ -40,10 +43,20 @@ pub enum Of {
 }
 
 impl Receipt {
-    /// For a response that is about to be sent, to `path` of `origin`.
-    pub fn new(proxy: Arc<Proxy>, origin: &Origin, path: &[u8], of: Of) -> Self {
+    /// For a response that is about to be sent, to `path` of `origin`; `backend` is the one that wants it.
+    pub fn new(
+        proxy: Arc<Proxy>,
+        backend: &Backend,
+        origin: &Origin,
+        path: &[u8],
+        of: Of,
+    ) -> Self {
+        // What clients are tied for, such as a session in memory, receipts need as well.
+        let is_tied = proxy.upstream.settings.sticky.is_some();
+        let tie = is_tied.then_some(Tie::Backend(backend.id));
         Self {
             proxy,
+            tie: tie.unwrap_or(Tie::Free),
             origin: origin.clone(),
             path: path.to_vec(),
             of,
@@ -98,6 +111,7 @@ impl Receipt {
         let patience = settings.connect_timeout + settings.first_byte_timeout;
         let errand = Errand {
             proxy: &self.proxy,
+            tie: self.tie,
             origin: &self.origin,
             target: &self.path,
             field: ("X-Sendfile-Receipt", result),

@@ -318,7 +318,9 @@ fn that_clients_cannot_send() {
             ("x-sendfile_receipt", "complete"),
         ];
         let mut client = server.client();
-        client.request("POST", "/receipts", &forged).assert_status(200);
+        client
+            .request("POST", "/receipts", &forged)
+            .assert_status(200);
         let request = app.backend.request();
         let names = request.fields.iter().map(|(name, _)| name.to_lowercase());
         let found: Vec<_> = names.filter(|name| name.contains("receipt")).collect();
@@ -344,9 +346,10 @@ fn with_the_path_that_was_named() {
     assert_eq!(next(&app, 1).0, "/receipts/a%2Fb");
 }
 
-/// Where the path says which backend is asked, it does so for receipts.
-#[test]
-fn for_the_backend_that_has_its_path() {
+/// Backends with this file, which all want a receipt at the path that was asked for, and which are asked as
+/// `keys` say, once for each of these paths.
+#[track_caller]
+fn assert_comes_to_who_wants_it(keys: &str, paths: std::ops::Range<usize>) {
     let tree = Tree::new();
     let file = tree.file("file", "content").display().to_string();
     let backends = [(); 4].map(|()| {
@@ -366,15 +369,19 @@ fn for_the_backend_that_has_its_path() {
     });
     let to: Vec<_> = backends.iter().map(|one| one.address()).collect();
     let tables = format!(
-        "[[upstream]]\nname = \"app\"\nto = {to:?}\nbalance = \"carp\"\n{}",
+        "[[upstream]]\nname = \"app\"\nto = {to:?}\n{keys}\n{}",
         roots("sendfile_roots", tree.path())
     );
     let server = launch(&tables, "").start();
-    let paths = 0..16;
     for path in paths.clone() {
         assert_eq!(server.get(&format!("/{path}")).text(), "content");
     }
-    let all = || backends.iter().map(|one| one.requests().len()).sum::<usize>();
+    let all = || {
+        backends
+            .iter()
+            .map(|one| one.requests().len())
+            .sum::<usize>()
+    };
     wait_until("the receipts come", || all() == 2 * paths.len());
     for backend in &backends {
         let of = |method: &str| {
@@ -386,6 +393,18 @@ fn for_the_backend_that_has_its_path() {
         };
         assert_eq!(of("GET"), of("POST"));
     }
+}
+
+/// Where the path says which backend is asked, it does so for receipts.
+#[test]
+fn for_the_backend_that_has_its_path() {
+    assert_comes_to_who_wants_it("balance = \"carp\"", 0..16);
+}
+
+/// Where clients belong to a backend, what they were sent does so too.
+#[test]
+fn for_the_backend_that_its_client_belongs_to() {
+    assert_comes_to_who_wants_it("sticky = \"cookie:route\"", 0..16);
 }
 
 /// A route that is internal keeps clients away and not the server.
