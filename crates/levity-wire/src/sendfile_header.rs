@@ -21,6 +21,7 @@ pub const PARTS_MAX: usize = 64;
 pub const URLS_MAX: usize = 16;
 
 const NO_PATH: Reject = Reject::bad_gateway("path without a leading slash");
+const OTHER_PLACE: Reject = Reject::bad_gateway("escaped slashes or dot segments in the path");
 const TOO_LONG: Reject = Reject::bad_gateway("path too long");
 const NUL: Reject = Reject::bad_gateway("NUL in the path");
 const BAD_RANGE: Reject = Reject::bad_gateway("bad range of a file");
@@ -132,6 +133,17 @@ fn is_same_place(raw: &[u8], decoded: &[u8]) -> bool {
     check_path(decoded).is_ok() && slashes(raw) == slashes(decoded) && dots(raw) == dots(decoded)
 }
 
+/// A path that is always escaped. One without a plain slash was escaped as a whole, behind all that the
+/// application has looked for in it.
+fn escaped_path(raw: &[u8]) -> Result<Cow<'_, [u8]>, Reject> {
+    let path = decode(raw);
+    check_path(&path)?;
+    match raw.contains(&b'/') && !is_same_place(raw, &path) {
+        true => Err(OTHER_PLACE),
+        false => Ok(path),
+    }
+}
+
 fn check_path(path: &[u8]) -> Result<(), Reject> {
     if !path.starts_with(b"/") {
         return Err(NO_PATH);
@@ -216,8 +228,9 @@ pub struct FilePart<'a> {
 /// commas, as in lighttpd.
 ///
 /// # Errors
-/// 502 for anything else, for a bad path as in [`file_path`], for numbers that do not fit in 64 bits
-/// or run backwards, for no part at all and for more than [`PARTS_MAX`].
+/// 502 for anything else, for a bad path as in [`file_path`], for one some of whose slashes or dot segments
+/// are escaped, for numbers that do not fit in 64 bits or run backwards, for no part at all and for more
+/// than [`PARTS_MAX`].
 pub fn file_parts(value: &[u8]) -> Result<Vec<FilePart<'_>>, Reject> {
     let mut parts = Vec::new();
     let mut rest = trim_start(value);
@@ -238,8 +251,7 @@ pub fn file_parts(value: &[u8]) -> Result<Vec<FilePart<'_>>, Reject> {
 }
 
 fn file_part<'a>(path: &'a [u8], range: &[u8]) -> Result<FilePart<'a>, Reject> {
-    let path = decode(path);
-    check_path(&path)?;
+    let path = escaped_path(path)?;
     let range = range.trim_ascii();
     let dash = range.iter().position(|&byte| byte == b'-');
     let (first, last) = range.split_at(dash.ok_or(BAD_RANGE)?);
@@ -282,15 +294,14 @@ pub struct Ahead<'a> {
 ///
 /// # Errors
 /// 502 for anything else, also for what is said twice, for a target that does not begin with `/`, for a
-/// bad path as in [`file_path`], and for a time that is 0 or longer than [`AHEAD_TTL_MAX`].
+/// bad path as in [`file_parts`], and for a time that is 0 or longer than [`AHEAD_TTL_MAX`].
 pub fn ahead(value: &[u8]) -> Result<Ahead<'_>, Reject> {
     let mut words = value
         .split(|&byte| byte == b' ')
         .filter(|word| !word.is_empty());
     let target = words.next().filter(|word| word.starts_with(b"/"));
     let target = target.ok_or(Reject::bad_gateway("no target that begins with a slash"))?;
-    let path = decode(words.next().ok_or(NO_PATH)?);
-    check_path(&path)?;
+    let path = escaped_path(words.next().ok_or(NO_PATH)?)?;
     let (mut ttl, mut media_type) = (None, None);
     for word in words {
         let (known, value) = match word.strip_prefix(b"ttl=") {

@@ -407,5 +407,22 @@ fn a_path_is_not_read_twice_where_that_leads_elsewhere() {
             (value.as_bytes(), None),
             "{value}"
         );
+        let elsewhere = "escaped slashes or dot segments in the path";
+        let part = format!("/first 0-, {value} 0-");
+        assert_eq!(refused(file_parts(part.as_bytes()), b""), elsewhere);
+        let content = format!("/target {value} ttl=1");
+        assert_eq!(refused(ahead(content.as_bytes()), b""), elsewhere);
     }
+}
+
+/// As PHP's urlencode does it.
+#[test]
+fn a_path_may_be_escaped_as_a_whole() {
+    let whole = "%2Ffiles%2Fa%20b";
+    let part = format!("{whole} 0-");
+    let parts = file_parts(part.as_bytes()).expect("a part");
+    assert_eq!(&*parts[0].path, b"/files/a b");
+    let content = format!("/target {whole} ttl=1");
+    let content = ahead(content.as_bytes()).expect("content");
+    assert_eq!(&*content.path, b"/files/a b");
 }
