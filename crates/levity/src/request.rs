@@ -114,7 +114,8 @@ impl Request {
         Ok(request)
     }
 
-    /// The same client's wish for something else: without a body, and without what is between it and us.
+    /// The same client's wish for something else: without a body, without what is between it and us, and
+    /// without the fields of these names.
     ///
     /// # Errors
     /// When the target is none.
@@ -123,6 +124,7 @@ impl Request {
         method: &[u8],
         target: &[u8],
         host: &[u8],
+        without: &[&[u8]],
         limits: &Limits,
     ) -> Result<Self, Reject> {
         const LEFT_OUT: [&[u8]; 3] = [b"host", b"content-length", b"expect"];
@@ -136,10 +138,8 @@ impl Request {
         let passed = EndToEnd::of(&self.bytes, &self.head.headers);
         for header in passed.headers() {
             let name = header.name.of(&self.bytes);
-            if !LEFT_OUT
-                .iter()
-                .any(|other| name.eq_ignore_ascii_case(other))
-            {
+            let mut left_out = LEFT_OUT.iter().chain(without);
+            if !left_out.any(|other| name.eq_ignore_ascii_case(other)) {
                 write::field(&mut head, name, header.value.of(&self.bytes)).map_err(bad)?;
             }
         }

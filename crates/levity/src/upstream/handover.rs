@@ -24,6 +24,10 @@ use crate::trip::Trips;
 /// do so for ever.
 const HANDOVERS_MAX: usize = 3;
 
+/// What a client shows to the site it asked for, and nobody else: another server gets an address, and what
+/// the application has decided about the client lies behind it.
+const CREDENTIALS: [&[u8]; 2] = [b"cookie", b"authorization"];
+
 /// Has an upstream answer `request`, and whomever it hands it on to.
 pub async fn answer(
     conn: &mut Conn,
@@ -242,7 +246,7 @@ async fn inside<'s>(
     trips: &mut Trips<'_>,
 ) -> Result<Asked<'s>, Response> {
     let (target, limits) = (in_place.value(), &service.wire_limits);
-    let Some(request) = derived(request, target, request.host(), limits) else {
+    let Some(request) = derived(request, target, request.host(), &[], limits) else {
         return Err(in_place.refuse(502, "no path that can be asked for"));
     };
     let files = place.files.as_ref();
@@ -299,7 +303,7 @@ fn elsewhere<'s>(
     let mut asks = urls.iter().filter_map(|url| {
         let mut listed = proxy.reproxy.iter();
         let to = listed.find(|listed| listed.upstream.is_at(url.host, url.port))?;
-        let request = derived(request, url.target, url.host, limits)?;
+        let request = derived(request, url.target, url.host, &CREDENTIALS, limits)?;
         Some(Asked {
             request,
             to,
@@ -318,13 +322,20 @@ fn elsewhere<'s>(
     }
 }
 
-/// The same request for something else: without its body, which the first application has had.
-fn derived(request: &Request, target: &[u8], host: &[u8], limits: &Limits) -> Option<Box<Request>> {
+/// The same request for something else: without its body, which the first application has had, and without
+/// the fields of these names.
+fn derived(
+    request: &Request,
+    target: &[u8],
+    host: &[u8],
+    without: &[&[u8]],
+    limits: &Limits,
+) -> Option<Box<Request>> {
     let method: &[u8] = match request.head.method {
         Method::Head => b"HEAD",
         _ => b"GET",
     };
-    Request::derived(request, method, target, host, limits)
+    Request::derived(request, method, target, host, without, limits)
         .ok()
         .map(Box::new)
 }

@@ -454,6 +454,38 @@ fn urls_lead_to_listed_upstreams_only() {
     assert_eq!(seen[0].field("host"), Some(other.address()));
 }
 
+/// What a client shows to the application is no affair of the server that it names.
+#[test]
+fn credentials_stay_with_the_site() {
+    let other = Scripted::tcp(echo);
+    let app = App::http();
+    let route = "[[site.route]]\npath = \"/other\"\nproxy = \"other\"\ninternal = true\n";
+    let tables = app.upstream("reproxy = [\"other\"]") + &upstream("other", "http", &other, "");
+    let server = launch(&tables, route).start();
+    let mut client = server.client();
+    let more = [
+        ("COOKIE", "a=b"),
+        ("Authorization", "Basic YQ=="),
+        ("X-Other", "c"),
+    ];
+    for (line, shown) in [
+        (
+            format!("X-Reproxy-URL: http://{}/x", other.address()),
+            false,
+        ),
+        ("X-Accel-Redirect: /other".to_owned(), true),
+    ] {
+        ask_with(&mut client, "GET", &[&line], &more).assert_status(200);
+        let request = other.requests().pop().expect("a request");
+        assert_eq!(request.field("x-other"), Some("c"));
+        assert_eq!(request.field("cookie"), shown.then_some("a=b"));
+        assert_eq!(
+            request.field("authorization"),
+            shown.then_some("Basic YQ==")
+        );
+    }
+}
+
 #[test]
 fn urls_may_name_hosts() {
     let other = Scripted::tcp(echo);
