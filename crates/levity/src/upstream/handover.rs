@@ -217,13 +217,24 @@ async fn internal<'s>(
                 proxy: Some(to),
                 ..
             },
-        ) => match inside(&in_place, service, request, place, to, trips).await {
-            Ok(first) => {
-                let others = Vec::new();
-                Onward::Ask(Box::new(in_place), Asks { first, others })
+        ) => {
+            let found = match &place.files {
+                Some(files) if to.files_first && to.scripts(files).is_none() => {
+                    in_place.file_before(files, &path, request, trips).await
+                }
+                _ => None,
+            };
+            if let Some(response) = found {
+                return Onward::Response(response);
             }
-            Err(refusal) => Onward::Response(refusal),
-        },
+            match inside(&in_place, service, request, place, to, trips).await {
+                Ok(first) => {
+                    let others = Vec::new();
+                    Onward::Ask(Box::new(in_place), Asks { first, others })
+                }
+                Err(refusal) => Onward::Response(refusal),
+            }
+        }
         Some(Place {
             internal: true,
             files: Some(files),

@@ -10,6 +10,7 @@ pub mod root;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -205,6 +206,34 @@ impl InPlace {
         }
     }
 
+    /// Answers with the file at `path` of an internal place whose upstream is asked where there is none.
+    pub async fn file_before(
+        &self,
+        files: &Files,
+        path: &[u8],
+        request: &Request,
+        trips: &mut Trips<'_>,
+    ) -> Option<Response> {
+        let name = files.beneath(path);
+        if name.is_empty() || !files.shows(name) {
+            return None;
+        }
+        trips.are_for(files);
+        let beneath = Beneath {
+            root: files.root.clone(),
+            path: name.to_vec(),
+        };
+        let opened = beneath.open(wants_body(request), Name::Stays, trips).await;
+        match opened {
+            Ok(opened) if opened.file.meta().kind == Kind::Regular => {
+                Some(self.whole(Found { beneath, opened }, request))
+            }
+            Ok(_) => None,
+            Err(error) if respond::error::of_io(&error).status == 404 => None,
+            Err(error) => Some(self.unopened(&beneath, &error)),
+        }
+    }
+
     /// Answers with the file or files that are wished for.
     pub async fn file(self, request: &Request, trips: &mut Trips<'_>) -> Response {
         trips.are_for_any();
@@ -303,14 +332,17 @@ impl InPlace {
                 }
                 Ok(_) => return Err(self.refuse(502, "it is no regular file")),
                 Err(error) if root::is_absent(&error) => absent = beneath.explain(&error),
-                Err(error) => {
-                    let busy = respond::error::of_io(&error).status == 503;
-                    let reason = beneath.explain(&error);
-                    return Err(self.refuse(if busy { 503 } else { 502 }, reason));
-                }
+                Err(error) => return Err(self.unopened(&beneath, &error)),
             }
         }
         Err(self.refuse(404, absent))
+    }
+
+    /// It may be there, but cannot be opened.
+    fn unopened(&self, beneath: &Beneath, error: &io::Error) -> Response {
+        let is_busy = respond::error::of_io(error).status == 503;
+        let status = if is_busy { 503 } else { 502 };
+        self.refuse(status, beneath.explain(error))
     }
 
     /// The application's fields and the file's content. Conditions and ranges are evaluated against the

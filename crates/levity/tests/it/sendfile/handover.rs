@@ -178,6 +178,41 @@ fn an_internal_route_may_be_another_upstream() {
     assert_eq!(first.field("accept-say"), last.field("accept-say"));
 }
 
+/// Where files come first, as they may for all of a site, they do so behind an internal route.
+#[test]
+fn a_file_may_come_before_the_other_upstream() {
+    let (tree, other) = (Tree::new(), Scripted::tcp(echo));
+    tree.file("other/file", "content");
+    tree.file("other/.hidden", "secret");
+    tree.folder("other/folder");
+    let site = format!(
+        "root = \"{}\"\ntry = [\"file\", \"proxy\"]\n\
+         [[site.route]]\npath = \"/other/*\"\nproxy = \"other\"\ninternal = true\n",
+        tree.path().display()
+    );
+    let app = App::http();
+    let tables = app.upstream("") + &upstream("other", "http", &other, "");
+    let server = launch(&tables, &site).start();
+    let mut client = server.client();
+    for (path, body) in [
+        ("file", "content"),
+        ("file?query", "content"),
+        ("absent", "GET /other/absent"),
+        ("file/absent", "GET /other/file/absent"),
+        ("folder", "GET /other/folder"),
+        ("", "GET /other/"),
+        (".hidden", "GET /other/.hidden"),
+    ] {
+        let lines = [
+            &format!("X-Accel-Redirect: /other/{path}")[..],
+            "Content-Type: text/x-own",
+        ];
+        let answer = ask(&mut client, &lines);
+        assert_eq!((answer.status, answer.text()), (200, body.into()), "{path}");
+        assert_eq!(answer.field("content-type"), "text/x-own");
+    }
+}
+
 #[test]
 fn a_request_is_not_handed_on_for_ever() {
     let app = App::http();
