@@ -6,7 +6,8 @@
 //! comes; the content goes when its time is over. A request gets it only from the same principal at the
 //! same upstream: for the same host, from the same address, with the same fields but for those that
 //! browsers write anew for each request. Cookie or Authorization must be among them, because an address
-//! stands for everybody behind it. An answer that sets a cookie brings nothing: who had the old one may
+//! stands for everybody behind it. What a page of another site has a browser ask for is answered by the
+//! application, which may refuse it. An answer that sets a cookie brings nothing: who had the old one may
 //! not be who gets the new one.
 
 use std::rc::Rc;
@@ -80,6 +81,9 @@ impl Store {
         if !asks || self.seconds(now) >= self.empty_s.load(Ordering::Relaxed) {
             return None;
         }
+        if is_of_another_site(request) {
+            return None;
+        }
         let made = self
             .kept
             .get(&*key(request, client, proxy, request.target())?)?;
@@ -112,6 +116,24 @@ impl Store {
             self.kept.retain(|_, made| made.until > now);
         }
     }
+}
+
+/// Whether a browser asks on behalf of a page that is not of the site it asks, as it says in
+/// `Sec-Fetch-Site` or `Origin` (RFC 6454, 7).
+fn is_of_another_site(request: &Request) -> bool {
+    let is_own = |site: &[u8]| matches!(site, b"same-origin" | b"none");
+    let mut sites = request.headers_named("sec-fetch-site");
+    let mut origins = request.headers_named("origin");
+    !sites.all(is_own) || !origins.all(|origin| is_at(origin, request.host()))
+}
+
+/// Whether an origin is that of this host, of whatever scheme.
+fn is_at(origin: &[u8], host: &[u8]) -> bool {
+    let schemes: [&[u8]; 2] = [b"http://", b"https://"];
+    let mut named = schemes
+        .iter()
+        .filter_map(|scheme| origin.strip_prefix(*scheme));
+    named.any(|named| named.eq_ignore_ascii_case(host))
 }
 
 /// Who may have it, and what it is; `None` for who cannot be told from others.
@@ -155,7 +177,7 @@ fn telling(request: &Request) -> Vec<(Vec<u8>, &[u8])> {
 
 /// Whether a field belongs to one request rather than to who sends it; the name is in lower case.
 fn is_of_one_request(name: &[u8]) -> bool {
-    const NAMES: [&[u8]; 15] = [
+    const NAMES: [&[u8]; 14] = [
         b"accept",
         b"cache-control",
         b"connection",
@@ -170,7 +192,6 @@ fn is_of_one_request(name: &[u8]) -> bool {
         b"referer",
         b"te",
         b"upgrade-insecure-requests",
-        b"x-requested-with",
     ];
     const PREFIXES: [&[u8]; 4] = [b"accept-", b"content-", b"if-", b"sec-"];
     NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))

@@ -147,6 +147,36 @@ fn nobody_else_gets_it() {
     assert_eq!(get(&mut client, "/next", &who).text(), "secret");
 }
 
+/// The application decides whether other sites may have it asked for.
+#[test]
+fn nor_does_another_site() {
+    let (tree, app) = (shared(), App::http());
+    let server = start(&app, &tree, "threads", 1);
+    let mut client = server.client();
+    make(&mut client, &tree, "/next", b"secret", "ttl=60", &[COOKIE]);
+    for own in [
+        &[COOKIE][..],
+        &[COOKIE, ("Sec-Fetch-Site", "same-origin")],
+        &[COOKIE, ("Sec-Fetch-Site", "none")],
+        &[COOKIE, ("Origin", "http://localhost")],
+        &[COOKIE, ("Origin", "https://LOCALHOST")],
+    ] {
+        assert_eq!(get(&mut client, "/next", own).text(), "secret", "{own:?}");
+    }
+    for other in [
+        ("Sec-Fetch-Site", "cross-site"),
+        ("Sec-Fetch-Site", "same-site"),
+        ("Origin", "http://other"),
+        ("Origin", "http://localhost:81"),
+        ("Origin", "http://localhost.other"),
+        ("Origin", "null"),
+        ("Origin", "localhost"),
+        ("X-Requested-With", "XMLHttpRequest"),
+    ] {
+        assert_not_made(&mut client, "/next", &[COOKIE, other]);
+    }
+}
+
 /// Two addresses of loopback are two clients, whatever both say.
 #[test]
 fn nor_does_another_address() {
