@@ -23,7 +23,8 @@ use levity_wire::sendfile_header::{self, Ahead};
 use quick_cache::sync::Cache;
 use tokio::task;
 
-use super::{root, shown};
+use super::root::{self, Beneath};
+use super::shown;
 use crate::absences::Absences;
 use crate::cache::{self, Content, Entry};
 use crate::client::Client;
@@ -32,7 +33,7 @@ use crate::request::Request;
 use crate::respond::{Fields, Response, file};
 use crate::route::Proxy;
 use crate::stall::Watch;
-use crate::trip::Trips;
+use crate::trip::{Opened, Trips};
 use crate::upstream::head::Head;
 use crate::worker::Worker;
 
@@ -257,13 +258,8 @@ impl Naming {
     /// only its name goes: nobody else would remove it.
     async fn follow(&self, key: Option<Box<[u8]>>, worker: &Rc<Worker>) -> Result<(), String> {
         let ahead = self.read().map_err(|reject| reject.reason)?;
-        let mut beneath = root::beneath(&self.proxy.temporary_roots, &ahead.path);
-        let beneath = beneath
-            .pop()
-            .ok_or("not beneath any of `temporary_roots`")?;
         let mut trips = Trips::new(worker, 0, Absences::default(), self.since);
-        let opened = beneath.open(false, root::Name::Goes, &mut trips).await;
-        let opened = opened.map_err(|error| beneath.explain(&error))?;
+        let (beneath, opened) = self.open(&ahead, &mut trips).await?;
         if let Some(key) = key {
             let made = Made {
                 entry: Arc::new(entry(&ahead, &beneath.path, opened.file)),
@@ -273,6 +269,27 @@ impl Naming {
             worker.ahead.keep(key, made);
         }
         Ok(())
+    }
+
+    /// The first that exists beneath one of the roots.
+    async fn open(
+        &self,
+        ahead: &Ahead<'_>,
+        trips: &mut Trips<'_>,
+    ) -> Result<(Beneath, Opened), String> {
+        let mut reason = "not beneath any of `temporary_roots`".to_owned();
+        for beneath in root::beneath(&self.proxy.temporary_roots, &ahead.path) {
+            match beneath.open(false, root::Name::Goes, trips).await {
+                Ok(opened) => return Ok((beneath, opened)),
+                Err(error) => {
+                    reason = beneath.explain(&error);
+                    if !root::is_absent(&error) {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(reason)
     }
 }
 

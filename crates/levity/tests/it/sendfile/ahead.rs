@@ -285,6 +285,23 @@ fn what_cannot_be_taken_in_is_told() {
     assert!(path.exists());
 }
 
+/// A path may be beneath several roots: they are tried in their order, as for all other files.
+#[test]
+fn beneath_the_first_of_the_roots() {
+    let (tree, elsewhere, app) = (shared(), shared(), App::http());
+    tree.link(elsewhere.path(), "link");
+    // To the second, which holds the first, a link is on the way.
+    let (first, second) = (tree.at("link"), tree.path());
+    let keys = format!("temporary_roots = {:?}\n", [first.as_path(), second]);
+    let server = app.launch(&keys, "").start();
+    let mut client = server.client();
+    let path = elsewhere.fresh("file", "content");
+    let line = format!("X-Sendfile-Ahead: /next {}/file ttl=60", first.display());
+    ask_with(&mut client, "GET", &[&line], &[COOKIE]).assert_status(200);
+    assert_eq!(get(&mut client, "/next", &[COOKIE]).text(), "content");
+    assert!(!path.exists());
+}
+
 /// One answer may bring several; beside a file that is sent in its place, too.
 #[test]
 fn several_with_one_answer() {
