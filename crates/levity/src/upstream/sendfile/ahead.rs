@@ -282,7 +282,7 @@ impl Naming {
             match beneath.open(false, root::Name::Goes, trips).await {
                 Ok(opened) => return Ok((beneath, opened)),
                 Err(error) => {
-                    reason = beneath.explain(&error);
+                    reason = beneath.explain(&error, &ahead.path);
                     if !root::is_absent(&error) {
                         break;
                     }

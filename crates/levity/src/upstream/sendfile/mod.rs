@@ -14,6 +14,7 @@ use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use levity_disk::{First, Kind, OpenFile};
 use levity_wire::http1::Method;
@@ -51,6 +52,8 @@ pub struct InPlace {
     origin: Origin,
     proxy: Arc<Proxy>,
     backend: Arc<Backend>,
+    /// When its answer came.
+    since: Instant,
     /// Part of the request has not been read.
     request_unread: bool,
 }
@@ -110,6 +113,7 @@ impl InPlace {
             origin,
             proxy,
             backend,
+            since: Instant::now(),
             request_unread,
         }
     }
@@ -166,8 +170,8 @@ impl InPlace {
     /// Has the application told what becomes of `response`, if it wants to know.
     fn promise_receipt(&self, response: &mut Response, of: receipt::Of) {
         if let Some(path) = &self.head.receipt {
-            let proxy = self.proxy.clone();
-            let receipt = Receipt::new(proxy, &self.backend, &self.origin, path, of);
+            let (proxy, origin) = (self.proxy.clone(), &self.origin);
+            let receipt = Receipt::new(proxy, &self.backend, origin, path, of, self.since);
             response.afterwards_mut().receipts.push(receipt);
         }
     }
@@ -331,7 +335,7 @@ impl InPlace {
                     return Ok(Found { beneath, opened });
                 }
                 Ok(_) => return Err(self.refuse(502, "it is no regular file")),
-                Err(error) if root::is_absent(&error) => absent = beneath.explain(&error),
+                Err(error) if root::is_absent(&error) => absent = self.explain(&beneath, &error),
                 Err(error) => return Err(self.unopened(&beneath, &error)),
             }
         }
@@ -342,7 +346,11 @@ impl InPlace {
     fn unopened(&self, beneath: &Beneath, error: &io::Error) -> Response {
         let is_busy = respond::error::of_io(error).status == 503;
         let status = if is_busy { 503 } else { 502 };
-        self.refuse(status, beneath.explain(error))
+        self.refuse(status, self.explain(beneath, error))
+    }
+
+    fn explain(&self, beneath: &Beneath, error: &io::Error) -> String {
+        beneath.explain(error, &self.wished.value)
     }
 
     /// The application's fields and the file's content. Conditions and ranges are evaluated against the

@@ -30,6 +30,7 @@ pub struct Receipt {
     origin: Origin,
     path: Vec<u8>,
     of: Of,
+    /// When the application's answer came.
     since: Instant,
 }
 
@@ -43,13 +44,15 @@ pub enum Of {
 }
 
 impl Receipt {
-    /// For a response that is about to be sent, to `path` of `origin`; `backend` is the one that wants it.
+    /// For a response that is about to be sent, to `path` of `origin`; `backend` is the one that wants it, as
+    /// it said at `since`.
     pub fn new(
         proxy: Arc<Proxy>,
         backend: &Backend,
         origin: &Origin,
         path: &[u8],
         of: Of,
+        since: Instant,
     ) -> Self {
         // What clients are tied for, such as a session in memory, receipts need as well.
         let is_tied = proxy.upstream.settings.sticky.is_some();
@@ -60,7 +63,7 @@ impl Receipt {
             origin: origin.clone(),
             path: path.to_vec(),
             of,
-            since: Instant::now(),
+            since,
         }
     }
 

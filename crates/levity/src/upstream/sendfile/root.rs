@@ -88,12 +88,16 @@ impl Beneath {
         }
     }
 
-    /// What `error` means here.
-    pub fn explain(&self, error: &io::Error) -> String {
+    /// What `error` means here, behind a name that the operator has been shown.
+    pub fn explain(&self, error: &io::Error, shown: &[u8]) -> String {
         let root = self.root.path().display();
-        match levity_disk::open::left_root(error) {
-            true => format!("a symbolic link leaves {root}"),
-            false => format!("{root}/{}: {error}", self.path.escape_ascii()),
+        if levity_disk::open::left_root(error) {
+            return format!("a symbolic link leaves {root}");
+        }
+        let path = format!("{root}/{}", self.path.escape_ascii());
+        match path == shown.escape_ascii().to_string() {
+            true => error.to_string(),
+            false => format!("{path}: {error}"),
         }
     }
 
