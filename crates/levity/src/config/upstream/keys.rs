@@ -193,7 +193,7 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
         Kind::Word(&["opened", "sent"]),
         Some("opened"),
         "When a file beneath `temporary_roots` is deleted: as soon as it is open, so that nothing of it stays whatever \
-         happens, or once a client has got all of it.",
+         happens then, or once a client has got all of it.",
     ),
     key(
         "reproxy",
