@@ -104,6 +104,34 @@ fn note_unsent_scripts(fields: &Fields<'_>, reach: Reach) {
     }
 }
 
+/// Tells of what is said of files where the upstream answers everything. `is_used` says whether a route has
+/// use for a key.
+pub(super) fn note_unasked_files(
+    fields: &Fields<'_>,
+    reach: Reach,
+    is_used: impl Fn(&str) -> bool,
+) {
+    let asks_files = reach.is_files_only || reach.is_file_first || reach.has_scripts;
+    let is_dead = |key: &&str| fields.has(key) && !is_used(key);
+    let Some(key) = ["root", "listing", "index"].into_iter().find(is_dead) else {
+        return;
+    };
+    if !reach.has_proxy || asks_files {
+        return;
+    }
+    let note = if reach.protocol == Some(Protocol::Fastcgi) && key == "root" {
+        "the application is given the whole path, which php-fpm answers with 404 \"Primary script unknown\"; for PHP write \
+         `script_suffix = \".php\"`, `script_index = \"index.php\"` and `try = [\"file\", \"proxy\"]`"
+            .to_owned()
+    } else {
+        format!(
+            "without `try` the upstream answers everything, and `{key}` has no effect; `try = [\"file\", \"proxy\"]` beneath a \
+             `root` sends what is a file there"
+        )
+    };
+    fields.reader.note(&fields.span_of(key), note);
+}
+
 fn script_suffix(fields: &Fields<'_>, reach: Reach) -> Option<String> {
     let Text { text, span } = fields.text("script_suffix")?;
     if !text.starts_with('.') || text.len() == 1 || text.contains(['/', '\0']) {

@@ -9,7 +9,7 @@ use levity_wire::encoding::Coding;
 use super::pattern::Pattern;
 use super::proxying::{self, Reach};
 use super::reader::{Fields, Reader, Text};
-use super::upstream::Upstreams;
+use super::upstream::{Try, Upstreams};
 use super::{PlaceDisk, Route, Site, Symlinks, headers};
 
 pub(super) fn sites(root: &Fields<'_>, upstreams: &Upstreams) -> Vec<Site> {
@@ -31,6 +31,12 @@ fn site(fields: &Fields<'_>, names: &mut Names, upstreams: &Upstreams) -> Site {
     if !reach.has_proxy && !fields.has_misspelt("proxy") {
         required(fields, "root");
     }
+    let routes = routes(fields, upstreams, reach);
+    let of_files = routes.iter().filter(|route| has_files(route));
+    proxying::note_unasked_files(fields, reach, |key| match key {
+        "root" => of_files.clone().any(|route| route.root.is_none()),
+        _ => of_files.clone().next().is_some(),
+    });
     Site {
         hosts: hosts(fields, names),
         root: fields.folder("root"),
@@ -42,7 +48,7 @@ fn site(fields: &Fields<'_>, names: &mut Names, upstreams: &Upstreams) -> Site {
         server_timing: fields.boolean("server_timing").unwrap_or(false),
         only: None,
         disk: disk(fields),
-        routes: routes(fields, upstreams, reach),
+        routes,
     }
 }
 
@@ -215,6 +221,16 @@ fn routes(site: &Fields<'_>, upstreams: &Upstreams, reach: Reach) -> Vec<Route> 
     routes
 }
 
+/// Whether it says itself that files answer, or scripts.
+fn has_files(route: &Route) -> bool {
+    let said = &route.proxying;
+    let tries = said.tries.as_ref();
+    route.is_for_files_of_its_own()
+        || tries.is_some_and(|tries| tries.contains(&Try::File))
+        || said.script_suffix.is_some()
+        || said.script_index.is_some()
+}
+
 /// Reads every key also when the path is wrong, so that what is wrong with them shows too.
 fn route(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> Option<Route> {
     required(fields, "path");
@@ -241,7 +257,7 @@ fn route(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> Option<Rou
             fields.report(table, "there is no `proxy` here", None);
         }
     }
-    Some(Route {
+    let route = Route {
         path: path?,
         root,
         strip_prefix,
@@ -256,7 +272,9 @@ fn route(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> Option<Rou
         headers,
         request_headers,
         rewrite,
-    })
+    };
+    proxying::note_unasked_files(fields, reach, |_| has_files(&route));
+    Some(route)
 }
 
 fn pattern(fields: &Fields<'_>) -> Option<Pattern> {

@@ -218,7 +218,7 @@ fn php_without_scripts() {
         assert!(notes(&format!("{both}{scripts}\n{route}{}", &both[11..])).is_empty());
     }
     for quiet in [
-        "root = \"/\"\nproxy = \"php\"",
+        "proxy = \"php\"",
         "root = \"/\"\nproxy = \"php\"\ntry = [\"file\"]",
         "root = \"/\"\nproxy = \"app\"\ntry = [\"file\", \"proxy\"]",
     ] {
@@ -230,6 +230,58 @@ fn php_without_scripts() {
     let of_site =
         format!("root = \"/\"\ntry = [\"file\"]\n{route}proxy = \"php\"\ntry = [\"proxy\"]");
     assert!(notes(&of_site).is_empty());
+}
+
+/// What is said of files that nobody is asked for.
+#[test]
+fn files_without_try() {
+    let notes = |lines: &str| {
+        let notes = parse(&site_text(lines)).unwrap().notes;
+        let mut notes = notes.into_iter();
+        notes.find(|note| !note.contains("nobody uses"))
+    };
+    let dead = |line: usize, key: &str| {
+        let start =
+            format!("line {line}: without `try` the upstream answers everything, and `{key}` has");
+        move |note: Option<String>| note.is_some_and(|note| note.starts_with(&start))
+    };
+    assert!(dead(9, "root")(notes("root = \"/\"\nproxy = \"app\"")));
+    assert!(dead(10, "listing")(notes(
+        "proxy = \"app\"\nlisting = true"
+    )));
+    let route = "[[site.route]]\npath = \"/a/*\"\n";
+    let site = "proxy = \"app\"\n";
+    assert!(dead(12, "index")(notes(&format!(
+        "{site}{route}index = []"
+    ))));
+    let both = format!("{site}{route}root = \"/\"\nproxy = \"app\"");
+    assert!(dead(12, "root")(notes(&both)));
+    // A route with a folder of its own lists it as its site says, and has no use for the site's.
+    let listing = format!("{site}listing = true\n{route}root = \"/\"");
+    assert_eq!(notes(&listing), None);
+    assert!(dead(9, "root")(notes(&format!("root = \"/\"\n{listing}"))));
+    for quiet in [
+        "root = \"/\"\nproxy = \"app\"\ntry = [\"file\", \"proxy\"]\nlisting = true".to_owned(),
+        format!("root = \"/\"\n{site}{route}try = [\"file\"]"),
+        format!("root = \"/\"\n{site}{route}internal = true"),
+        "root = \"/\"\nproxy = \"php\"\nscript_index = \"index.php\"".to_owned(),
+    ] {
+        assert_eq!(notes(&quiet), None, "{quiet}");
+    }
+}
+
+/// The whole path is no script of php-fpm.
+#[test]
+fn php_without_scripts_and_without_try() {
+    let notes = |lines: &str| parse(&site_text(lines)).unwrap().notes.join("\n");
+    let told = notes("root = \"/\"\nproxy = \"php\"");
+    assert!(
+        told.contains("line 9: the application is given the whole path"),
+        "{told}"
+    );
+    assert!(!notes("proxy = \"php\"").contains("whole path"));
+    let scripts = "root = \"/\"\nproxy = \"php\"\nscript_suffix = \".php\"";
+    assert!(!notes(scripts).contains("whole path"));
 }
 
 #[test]

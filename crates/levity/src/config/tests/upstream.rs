@@ -404,7 +404,9 @@ fn upstreams_that_nobody_uses() {
             "line 4: nobody uses the upstream `php`"
         ]
     );
-    let route = format!("{both}proxy = \"app\"\n[[site.route]]\npath = \"/a\"\nproxy = \"php\"");
+    let route = format!(
+        "{both}[[site.route]]\npath = \"/a\"\nproxy = \"php\"\n[[site.route]]\npath = \"/b\"\nproxy = \"app\""
+    );
     assert!(unused(&route).is_empty());
     let handed = format!("{PHP}reproxy = [\"app\"]\n{UPSTREAM}[[site]]\nproxy = \"php\"");
     assert!(unused(&handed).is_empty());
