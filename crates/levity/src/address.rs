@@ -146,6 +146,20 @@ impl Address {
         matches!(self, Address::Tcp(address) if address.port() == 0)
     }
 
+    /// Whether the kernel refuses one of two different addresses because the other has its port: `[::]` is every
+    /// address of the machine, and `0.0.0.0` every one of IPv4.
+    #[must_use]
+    pub fn overlaps(&self, other: &Address) -> bool {
+        let (Address::Tcp(one), Address::Tcp(other)) = (self, other) else {
+            return false;
+        };
+        let has = |all: &SocketAddr, one: &SocketAddr| {
+            all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
+        };
+        let is_same_port = one.port() == other.port() && one.port() != 0;
+        one != other && is_same_port && (has(one, other) || has(other, one))
+    }
+
     /// What to type into a browser on this machine, such as `http://127.0.0.1:8080/`; for a Unix
     /// socket its address as text.
     #[must_use]
@@ -238,6 +252,26 @@ mod tests {
         assert!(format!("unix:{longest}x").parse::<Address>().is_err());
         let relative: Address = "unix:x".parse().unwrap();
         assert!(relative.beneath(Path::new(&longest)).is_err());
+    }
+
+    #[test]
+    fn which_addresses_overlap() {
+        for (one, other, expected) in [
+            ("80", "0.0.0.0:80", true),
+            ("80", "127.0.0.1:80", true),
+            ("80", "[::1]:80", true),
+            ("0.0.0.0:80", "127.0.0.1:80", true),
+            ("0.0.0.0:80", "[::1]:80", false),
+            ("127.0.0.1:80", "127.0.0.2:80", false),
+            ("80", "127.0.0.1:81", false),
+            ("80", "80", false),
+            ("0", "127.0.0.1:0", false),
+            ("80", "unix:80", false),
+        ] {
+            let (a, b): (Address, Address) = (one.parse().unwrap(), other.parse().unwrap());
+            assert_eq!(a.overlaps(&b), expected, "{one} {other}");
+            assert_eq!(b.overlaps(&a), expected, "{other} {one}");
+        }
     }
 
     #[test]

@@ -477,6 +477,12 @@ fn listen(root: &Fields<'_>) -> Vec<Listen> {
         if let Some((first, line)) = seen.iter().find(same) {
             repeated(&fields, &listen, first, *line);
         }
+        let taken = |(other, _): &&(Listen, usize)| other.address.overlaps(&listen.address);
+        if let Some((first, line)) = seen.iter().find(taken) {
+            let help = format!("that is on line {line}");
+            let message = overlap(&first.address, &listen.address);
+            fields.report("address", message, Some(help));
+        }
         seen.push((listen, fields.reader.line(&fields.span_of("address"))));
     }
     if seen.is_empty() {
@@ -498,6 +504,11 @@ fn repeated(fields: &Fields<'_>, listen: &Listen, first: &Listen, line: usize) {
     }
 }
 
+/// What to say of two addresses of which one has the other's port already.
+fn overlap(first: &Address, second: &Address) -> String {
+    format!("{second} cannot be had beside {first}: one of them is every address of the machine")
+}
+
 fn address(fields: &Fields<'_>, name: &str) -> Option<Address> {
     let Text { text, span } = fields.text(name)?;
     let address = text
@@ -513,7 +524,11 @@ fn address(fields: &Fields<'_>, name: &str) -> Option<Address> {
             Some(reason.to_string()),
         );
     };
-    address.map_err(refuse).ok()
+    let address = address.map_err(refuse).ok()?;
+    if let Address::Unix(path) = &address {
+        fields.must_have_folder(name, path);
+    }
+    Some(address)
 }
 
 fn admin(fields: &Fields<'_>, listen: &[Listen]) -> Option<Address> {
@@ -530,6 +545,11 @@ fn admin(fields: &Fields<'_>, listen: &[Listen]) -> Option<Address> {
         fields.report("listen", "a port alone would let everyone in", Some(help));
     } else if listen.iter().any(|listen| listen.address == address) && !address.is_ephemeral() {
         fields.report("listen", format_args!("clients connect to {address}"), None);
+    } else if let Some(other) = listen
+        .iter()
+        .find(|listen| listen.address.overlaps(&address))
+    {
+        fields.report("listen", overlap(&other.address, &address), None);
     }
     Some(address)
 }
@@ -629,9 +649,13 @@ fn access(fields: &Fields<'_>) -> AccessLog {
     match fields.text("access").map(|given| given.text) {
         None | Some("stdout") => AccessLog::Stdout,
         Some("off") => AccessLog::Off,
-        Some(path) if path.contains('/') && !path.ends_with('/') => fields
-            .path("access")
-            .map_or(AccessLog::Off, AccessLog::File),
+        Some(path) if path.contains('/') && !path.ends_with('/') => {
+            let Some(file) = fields.path("access") else {
+                return AccessLog::Off;
+            };
+            fields.must_have_folder("access", &file);
+            AccessLog::File(file)
+        }
         Some(word) => {
             let help = format!("for a file write \"./{word}\"");
             let help = if word.contains('/') || word.is_empty() {

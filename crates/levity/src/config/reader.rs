@@ -545,6 +545,17 @@ impl<'r> Fields<'r> {
         Some(path)
     }
 
+    /// Reports when nothing can be made at `path`, of the key `name`, because its folder is not there. Only when
+    /// the file was loaded from the disk. May block.
+    pub(super) fn must_have_folder(&self, name: &str, path: &Path) {
+        let folder = path.parent().filter(|_| self.reader.base.is_some());
+        if let Some(folder) = folder
+            && let Err(reason) = is_directory(folder)
+        {
+            self.report(name, format_args!("{} {reason}", folder.display()), None);
+        }
+    }
+
     fn joined(&self, name: &str, given: &Text<'_>) -> Option<PathBuf> {
         if given.text.is_empty() || given.text.contains('\0') {
             self.reader

@@ -6,7 +6,9 @@ use super::*;
 fn paths_are_taken_from_the_folder_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("levity.toml");
-    std::fs::create_dir(folder.path().join("www")).unwrap();
+    for name in ["www", "logs"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
     let text = "[log]\naccess = \"logs/a\"\n[admin]\nlisten = \"unix:admin\"\n[[listen]]\naddress = \"unix:clients\"\n\
                 [[site]]\nroot = \"www\"\n[[site.route]]\npath = \"/*\"\nroot = \"/\"\n";
     std::fs::write(&file, text).unwrap();
@@ -48,6 +50,41 @@ fn roots_must_exist_and_be_folders() {
         ]
     );
     assert!(parse(text).is_ok());
+}
+
+/// The server makes these files, but not the folders around them.
+#[test]
+fn folders_of_logs_and_sockets_must_exist() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("levity.toml");
+    let text = "[log]\naccess = \"absent/a\"\n[admin]\nlisten = \"unix:absent/b\"\n\
+                [[listen]]\naddress = \"unix:levity.toml/c\"\n[[site]]\nroot = \".\"\n";
+    std::fs::write(&file, text).unwrap();
+    let errors = load(&file).unwrap_err();
+    let messages: Vec<&str> = errors.problems.iter().map(|p| p.message.as_str()).collect();
+    let shown = folder.path().display();
+    assert_eq!(
+        messages,
+        [
+            format!("`access`: {shown}/absent does not exist"),
+            format!("`listen`: {shown}/absent does not exist"),
+            format!("`address`: {shown}/levity.toml is not a folder"),
+        ]
+    );
+    assert!(parse(text).is_ok());
+}
+
+#[test]
+fn addresses_that_cannot_be_had_together() {
+    assert_told_in(
+        "[[listen]]\naddress = \"8080\"\n[[listen]]\naddress = \"0.0.0.0:8080\"\n[[listen]]\naddress = \"[::1]:81\"\n\
+         [admin]\nlisten = \"[::]:81\"",
+        &[
+            "4:11 `address`: 0.0.0.0:8080 cannot be had beside [::]:8080: one of them is every address of the machine \
+             [that is on line 2]",
+            "8:10 `listen`: [::]:81 cannot be had beside [::1]:81: one of them is every address of the machine",
+        ],
+    );
 }
 
 #[test]
