@@ -79,26 +79,6 @@ pub struct Bounds {
     pub max: &'static str,
 }
 
-/// Keys of other servers whose values are of another form or meaning than those of ours, with our key
-/// and what to do.
-const FOREIGN: &[(&str, &str, &str)] = &[
-    (
-        "proxy_pass",
-        "proxy",
-        "`proxy` takes the name of an `[[upstream]]`, whose `to` has the address",
-    ),
-    (
-        "fastcgi_pass",
-        "proxy",
-        "`proxy` takes the name of an `[[upstream]]` with `protocol = \"fastcgi\"`, whose `to` has the address",
-    ),
-    (
-        "client_max_body_size",
-        "body_bytes",
-        "`body_bytes`, a size such as \"100MiB\"; 0 takes no body at all",
-    ),
-];
-
 pub(super) const fn bounds(min: &'static str, max: &'static str) -> Bounds {
     Bounds { min, max }
 }
@@ -584,13 +564,6 @@ impl Table {
     pub(super) fn key_also(&self, name: &str) -> Option<&'static Key> {
         let called = |key: &&Key| key.also.iter().any(|(also, _)| *also == name);
         self.keys.iter().find(called)
-    }
-
-    /// Our key for what other servers call `name`, where one cannot stand for the other, and what to do.
-    pub(super) fn foreign(&self, name: &str) -> Option<(&'static str, &'static str)> {
-        let (_, ours, help) = FOREIGN.iter().find(|(theirs, ..)| *theirs == name)?;
-        let is_here = self.keys.iter().any(|key| key.name == *ours);
-        is_here.then_some((*ours, *help))
     }
 
     pub(super) fn key(&self, name: &str) -> &'static Key {

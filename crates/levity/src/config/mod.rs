@@ -3,6 +3,7 @@
 //! [`load`] reads a file and reports everything that is wrong with it in one run. [`keys`] is the one
 //! table of what a file may hold.
 
+mod foreign;
 mod headers;
 pub mod keys;
 mod limits;

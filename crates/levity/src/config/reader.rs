@@ -11,6 +11,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::foreign;
 use super::keys::{self, Key, Kind, Table};
 use super::problem::{Problem, Source};
 use super::syntax;
@@ -205,9 +206,7 @@ impl<'r> Fields<'r> {
             let nearest = keys::nearest(name, self.table.names())?;
             Some(format!("did you mean `{nearest}`?"))
         };
-        let help = self
-            .table
-            .foreign(name)
+        let help = foreign::key(self.table.path, name)
             .map(|(_, help)| help.to_owned())
             .or_else(|| of_routes(self.table, name))
             .or_else(nearest)
@@ -221,9 +220,7 @@ impl<'r> Fields<'r> {
     pub(super) fn has_misspelt(&self, name: &str) -> bool {
         let unknown = |given: &str| !self.table.names().any(|known| known == given);
         let foreign = |given: &str| {
-            self.table
-                .foreign(given)
-                .is_some_and(|(ours, _)| ours == name)
+            foreign::key(self.table.path, given).is_some_and(|(ours, _)| ours == name)
         };
         self.entries
             .into_iter()
@@ -497,9 +494,13 @@ impl<'r> Fields<'r> {
         if let Some(word) = unlisted(given.text) {
             return Some(word);
         }
-        let help = match keys::nearest(given.text, words.iter().copied()) {
-            Some(nearest) => format!("did you mean \"{nearest}\"?"),
-            None => format!("one of {}", listed(words.iter().copied())),
+        let nearest = || keys::nearest(given.text, words.iter().copied());
+        let help = match foreign::word(name, given.text) {
+            Some(help) => help.to_owned(),
+            None => nearest().map_or_else(
+                || format!("one of {}", listed(words.iter().copied())),
+                |nearest| format!("did you mean \"{nearest}\"?"),
+            ),
         };
         self.reader.report(
             &given.span,

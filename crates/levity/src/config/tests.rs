@@ -1,4 +1,5 @@
 mod files;
+mod hints;
 mod proxying;
 mod upstream;
 

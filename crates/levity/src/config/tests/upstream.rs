@@ -237,7 +237,7 @@ fn wrong_words_of_an_upstream() {
     assert_told_of(
         "protocol = \"https\"\nbalance = \"hash\"\nsticky = \"cookie\"\nforwarded = true\nproxy_protocol = \"v3\"",
         &[
-            "4:12 `https` is no value of `protocol` [did you mean \"http\"?]",
+            "4:12 `https` is no value of `protocol` [there is no TLS to applications yet, only \"http\"]",
             "5:11 `hash` is no value of `balance` [one of `round-robin`, `least-connections`, `carp`, `static`, `random-two`]",
             "6:10 `cookie` is no value of `sticky` [\"cookie:NAME\" or \"header:NAME\"]",
             "7:13 expected a string, found boolean",
