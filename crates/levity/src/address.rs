@@ -40,6 +40,15 @@ impl FromStr for Address {
         if let Some(path) = text.strip_prefix("unix:") {
             return Address::unix(PathBuf::from(path));
         }
+        if let Some((scheme, rest)) = text.split_once("://") {
+            let host = rest.split('/').next().unwrap_or(rest);
+            let reason = format!("write `{host}`, without `{scheme}://`");
+            return Err(AddressError(reason));
+        }
+        if text.starts_with('[') && text.ends_with(']') {
+            let reason = format!("the port is missing, as in `{text}:8080`");
+            return Err(AddressError(reason));
+        }
         let Some((host, port)) = text.rsplit_once(':') else {
             return tcp_without_colon(text);
         };
@@ -232,6 +241,11 @@ mod tests {
             ("::1:8080", "in brackets"),
             ("[1.2.3.4]:80", "not an IPv6 address"),
             ("127.0.0.1", "expected PORT"),
+            ("[::1]", "the port is missing, as in `[::1]:8080`"),
+            (
+                "http://127.0.0.1:80/",
+                "write `127.0.0.1:80`, without `http://`",
+            ),
             ("127.0.0.1:", "`` is not a port"),
             ("[::1]:x", "`x` is not a port"),
             ("[fe80::1%eth0]:80", "`80` is not"),

@@ -13,15 +13,15 @@ use crate::config::{self, Config, PlaceDisk, Site, Symlinks, keys};
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
 pub(super) struct Flags {
-    /// Where clients connect: PORT, :PORT, ADDRESS:PORT, [IPv6]:PORT or unix:PATH; may be repeated, and
-    /// replaces what the configuration says [default: 127.0.0.1:8080]
+    /// Where clients connect: PORT, :PORT, ADDRESS:PORT, [IPv6]:PORT or unix:PATH; may be repeated.
+    /// Without it what the configuration file says, or 127.0.0.1:8080
     #[arg(long, value_name = "ADDR")]
     listen: Vec<Address>,
     /// What reads files: auto, threads, io_uring, linux-aio, readahead, posix-aio or
     /// sendfile
     #[arg(long, value_name = "NAME", value_parser = engine)]
     engine: Option<String>,
-    /// Number of event loops [default: one per core]
+    /// Number of event loops. Without it what the configuration file says, or one per core
     #[arg(long, value_name = "N", value_parser = workers)]
     workers: Option<usize>,
     #[arg(long, hide = true)]

@@ -588,7 +588,10 @@ fn disk(fields: &Fields<'_>) -> Disk {
         } else {
             "depth"
         };
-        fields.report(key, error, None);
+        let is_derived = fields.has("threads") && !fields.has("stat_threads");
+        let help = is_derived
+            .then(|| "`stat_threads` is an eighth of `threads` unless it is given".to_owned());
+        fields.report(key, error, help);
     }
     disk
 }

@@ -82,11 +82,14 @@ fn tries(fields: &Fields<'_>, reach: Reach) -> Option<Vec<Try>> {
         } else if one == Try::File && tries.contains(&Try::Proxy) {
             refuse("`file` can only stand before `proxy`".to_owned(), None);
         } else if !reached {
-            let (key, help) = match one {
-                Try::File => ("root", None),
-                Try::Proxy => ("proxy", Some(PROXY_HELP.to_owned())),
+            let (message, help) = match one {
+                Try::File => ("`file` needs a `root`, and there is none", None),
+                Try::Proxy => (
+                    "`try` asks an upstream, and no `proxy` names one",
+                    Some(PROXY_HELP.to_owned()),
+                ),
             };
-            refuse(format!("`{text}` needs a `{key}`, and there is none"), help);
+            refuse(message.to_owned(), help);
         }
         tries.push(one);
     }

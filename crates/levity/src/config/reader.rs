@@ -324,7 +324,11 @@ impl<'r> Fields<'r> {
         };
         let help = || Some(format!("write `{}`", table.heading()));
         let DeValue::Array(elements) = value.get_ref() else {
-            self.report_kind(value, "an array of tables", help());
+            if let Some(message) = without_parent(table, value.get_ref()) {
+                self.reader.report(&value.span(), message, None);
+            } else {
+                self.report_kind(value, "an array of tables", help());
+            }
             return Vec::new();
         };
         let mut tables = Vec::new();
@@ -687,6 +691,18 @@ fn is_directory(path: &Path) -> Result<(), String> {
         }
         Err(error) => Err(format!("cannot be looked at: {error}")),
     }
+}
+
+/// What to say when nothing but a table beneath `table` is given, as by a file that begins with `[[site.route]]`.
+fn without_parent(table: &Table, value: &DeValue<'_>) -> Option<String> {
+    let DeValue::Table(entries) = value else {
+        return None;
+    };
+    let (name, _) = entries.iter().next().filter(|_| entries.len() == 1)?;
+    let child = table.children().find(|child| child == name.get_ref())?;
+    let path = format!("{}.{child}", table.path);
+    let (child, parent) = (Table::find(&path).heading(), table.heading());
+    Some(format!("`{child}` needs a `{parent}` before it"))
 }
 
 /// What to do about a table of routes that stands in a site.

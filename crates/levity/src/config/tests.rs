@@ -487,6 +487,13 @@ fn bounds_that_contradict_each_other() {
              stops all the others",
         ],
     );
+    assert_told_in(
+        "[disk]\nthreads = 4\ndepth = 8",
+        &[
+            "2:11 `threads`: threads (4) less stat_threads (0) must be more than depth (8), or one disk that freezes \
+             stops all the others [`stat_threads` is an eighth of `threads` unless it is given]",
+        ],
+    );
     assert_eq!(
         all("[disk]\nthreads = 5\nstat_threads = 3")
             .disk

@@ -46,6 +46,9 @@ fn quantity(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
         .find(|(name, _)| *name == unit)
         .map(|(_, factor)| factor)
     else {
+        if let Some(near) = near(unit.trim(), units) {
+            return Err(format!("did you mean \"{digits}{near}\"?"));
+        }
         let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
         return Err(format!("units are {}", names.join(", ")));
     };
@@ -53,6 +56,15 @@ fn quantity(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
     number
         .checked_mul(*factor)
         .ok_or_else(|| "this is too large".to_owned())
+}
+
+/// The unit that is meant by one in other letters, or by `k`, `m`, `g` and `t`, which are powers of 1024 to other
+/// servers.
+fn near<'u>(unit: &str, units: &[(&'u str, u64)]) -> Option<&'u str> {
+    let is = |name: &str| name.eq_ignore_ascii_case(unit);
+    let is_short = |name: &str| name.strip_suffix("iB").is_some_and(is);
+    let mut names = units.iter().map(|(name, _)| *name);
+    names.find(|name| is(name) || is_short(name))
 }
 
 #[cfg(test)]
@@ -112,6 +124,19 @@ mod tests {
             "20000000TiB",
         ] {
             assert!(size(text).is_err(), "{text}");
+        }
+        for (text, meant) in [
+            ("1 mb", "1MB"),
+            ("16kib", "16KiB"),
+            ("10m", "10MiB"),
+            ("1 B", "1B"),
+        ] {
+            let help = format!("did you mean \"{meant}\"?");
+            assert_eq!(size(text), Err(help), "{text}");
+        }
+        for (text, meant) in [("30 s", "30s"), ("30S", "30s"), ("5 MS", "5ms")] {
+            let help = format!("did you mean \"{meant}\"?");
+            assert_eq!(duration(text), Err(help), "{text}");
         }
         assert_eq!(duration("30x").unwrap_err(), "units are ms, s, m, h, d");
     }

@@ -76,6 +76,17 @@ fn keys_of_other_servers_in_sites_and_routes() {
 }
 
 #[test]
+fn tables_without_what_they_belong_to() {
+    let (message, _) = only("[[site.route]]\npath = \"/a\"");
+    assert_eq!(message, "`[[site.route]]` needs a `[[site]]` before it");
+    let (message, _) = only(&format!("[upstream.check]\npath = \"/a\"\n{SITE}"));
+    assert_eq!(
+        message,
+        "`[upstream.check]` needs a `[[upstream]]` before it"
+    );
+}
+
+#[test]
 fn words_of_other_servers() {
     for (key, word, help) in [
         ("protocol", "https", "no TLS to applications yet"),

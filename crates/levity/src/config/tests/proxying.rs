@@ -123,7 +123,7 @@ fn what_is_tried() {
     assert_told_of_site(
         "root = \"/\"\ntry = [\"proxy\"]",
         &[
-            "10:8 `proxy` needs a `proxy`, and there is none [add proxy = \"NAME\", the name of an [[upstream]]]",
+            "10:8 `try` asks an upstream, and no `proxy` names one [add proxy = \"NAME\", the name of an [[upstream]]]",
         ],
     );
     assert_told_of_site(

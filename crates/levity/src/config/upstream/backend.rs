@@ -77,7 +77,9 @@ fn at(text: &str, base: Option<&Path>) -> Result<At, String> {
             "a port alone is no backend: for this machine write \"127.0.0.1:{alone}\""
         ));
     }
-    let Some((host, port)) = text.rsplit_once(':') else {
+    let is_bare = text.starts_with('[') && text.ends_with(']');
+    let split = text.rsplit_once(':').filter(|_| !is_bare);
+    let Some((host, port)) = split else {
         return Err(if text.contains('/') {
             // As another server writes it: `unix//run/a.sock`.
             let path = text.strip_prefix("unix/").unwrap_or(text);
@@ -167,6 +169,7 @@ mod tests {
                 "the port is missing, as in \"example.org:8080\"",
             ),
             ("127.0.0.1", "the port is missing"),
+            ("[::1]", "the port is missing, as in \"[::1]:8080\""),
             ("/run/a.sock", "write \"unix:/run/a.sock\""),
             ("unix//run/a.sock", "write \"unix:/run/a.sock\""),
             ("unix:", "the path of the Unix socket is empty"),
