@@ -338,7 +338,8 @@ pub const TABLES: &[Table] = &[
                 "path",
                 Kind::Text("a path such as `/a` or `/a/*`"),
                 None,
-                "`/a` is that path alone, and so is `/a/`; `/a/*` is `/a/` and everything beneath it, but not `/a`. `/*` is \
+                "`/a` is that path alone; `/a/` is that path alone too, another one; everything beneath it is `/a/*`, which takes `/a/` \
+                 but not `/a`. `/*` is \
                  everything: last, it is the place for `headers` of a whole site, which requests of the routes before it do \
                  not get. Compared with the decoded path. Required.",
             ),
