@@ -4,11 +4,12 @@ use std::fs::{self, File, Permissions};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Advice, CWD, Dev, FileType, Mode, fadvise, mknodat};
 
-use super::content;
+use super::{content, wait_until};
 
 /// Files are this old unless a test wants otherwise: young ones are not cached and have weak ETags.
 const AGE: Duration = Duration::from_secs(3600);
@@ -94,12 +95,30 @@ impl Tree {
         fs::set_permissions(self.at(name), Permissions::from_mode(mode)).expect("chmod");
     }
 
-    /// Drops a file's pages from the page cache.
+    /// Drops a file's pages from the page cache. A journal that is being written holds some of them for
+    /// a moment, so it is asked again until none is left.
+    #[track_caller]
     pub fn evict(&self, name: impl AsRef<Path>) {
-        let file = File::open(self.at(name)).expect("open");
-        file.sync_all().expect("fsync");
-        fadvise(&file, 0, None, Advice::DontNeed).expect("fadvise");
+        let path = self.at(name);
+        let file = File::open(&path).expect("open");
+        wait_until("the page cache lets go of it", || {
+            file.sync_all().expect("fsync");
+            fadvise(&file, 0, None, Advice::DontNeed).expect("fadvise");
+            pages_cached(&path) == 0
+        });
     }
+}
+
+/// As util-linux counts them.
+#[track_caller]
+fn pages_cached(path: &Path) -> u64 {
+    let mut fincore = Command::new("fincore");
+    fincore
+        .args(["--noheadings", "--output", "PAGES"])
+        .arg(path);
+    let output = fincore.output().expect("fincore, of util-linux");
+    let pages = String::from_utf8_lossy(&output.stdout);
+    pages.trim().parse().expect("a number of pages")
 }
 
 /// Sets the time of last modification back.
