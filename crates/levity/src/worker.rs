@@ -79,6 +79,8 @@ pub struct Worker {
     pub bulk: RefCell<Box<[u8]>>,
     /// Borrowed by whoever copies from the page cache to a client, within one poll.
     pub outbound: RefCell<Vec<u8>>,
+    /// Memory for a piece of a body that comes from a backend.
+    piece: Cell<Vec<u8>>,
     #[expect(
         clippy::redundant_allocation,
         reason = "a request counts a reference that no other worker's requests count too"
@@ -135,6 +137,7 @@ impl Worker {
             inbound: RefCell::new(vec![0; INBOUND_BYTES].into_boxed_slice()),
             bulk: RefCell::new(vec![0; BULK_BYTES].into_boxed_slice()),
             outbound: RefCell::default(),
+            piece: Cell::default(),
             service: RefCell::new(Rc::new(given.service)),
             requests: RefCell::default(),
             log: RefCell::new(given.log),
@@ -167,6 +170,20 @@ impl Worker {
     /// A request to parse into, with the allocations of an earlier one.
     pub fn take_request(&self) -> Box<Request> {
         self.requests.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Empty memory for a piece of a body from a backend: the last that was given back is still in the
+    /// processor's caches, which what an allocator gives is mostly not.
+    pub fn take_piece(&self) -> Vec<u8> {
+        self.piece.take()
+    }
+
+    /// Gives it back, once the piece has left.
+    pub fn give_piece(&self, mut piece: Vec<u8>) {
+        if piece.capacity() > 0 {
+            piece.clear();
+            self.piece.set(piece);
+        }
     }
 
     /// Gives a request back.

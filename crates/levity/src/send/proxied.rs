@@ -29,7 +29,8 @@ impl Sender {
                 let is_last = is_ended && !answer.has_trailers();
                 self.piece(conn, answer, &data, is_last).await?;
             }
-            answer.give_memory(data);
+            // Whoever waits for events keeps no memory.
+            conn.worker.give_piece(data);
             if is_ended {
                 return self.end_of_chunks(conn, answer.take_trailers()).await;
             }

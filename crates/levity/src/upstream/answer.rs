@@ -199,17 +199,9 @@ impl Answer {
         self.holds = false;
     }
 
-    /// Takes what has come of the body.
+    /// Takes what has come of the body. Its memory is for [`Worker::give_piece`] when it has left.
     pub fn take_data(&mut self) -> Vec<u8> {
         mem::take(&mut self.data)
-    }
-
-    /// Gives the memory of what was taken back.
-    pub fn give_memory(&mut self, mut data: Vec<u8>) {
-        if self.data.is_empty() {
-            data.clear();
-            self.data = data;
-        }
     }
 
     /// The connection, when the answer is that the protocol changes (101), and what has come behind.
@@ -263,8 +255,6 @@ impl Answer {
             watch_client(&self.upload, conn, context)?;
             if moved || !waits {
                 waits = true;
-                // Who waits for events keeps no memory.
-                self.data = Vec::new();
                 conn.timer.set(Watch::poll_began() + idle_timeout);
             }
             if conn.timer.poll_expired(context) {
@@ -440,7 +430,12 @@ impl Answer {
                 interim.push(one);
             }
             Event::Head(one) => *head = Some(one),
-            Event::Data(bytes) => data.extend_from_slice(bytes),
+            Event::Data(bytes) => {
+                if data.capacity() == 0 {
+                    *data = worker.take_piece();
+                }
+                data.extend_from_slice(bytes);
+            }
             Event::Stderr(text) => stderr.tell(upstream, text),
             Event::Declined(reason) => *declined = Some(reason),
             Event::End(trailers) => *ended = Some(trailers),
