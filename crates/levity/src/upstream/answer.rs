@@ -14,7 +14,6 @@ use tokio::{task, time};
 use super::Upstream;
 use super::ask::Ask;
 use super::codec::Event;
-use super::connection::Connection;
 use super::failure::Failure;
 use super::head::Head;
 use super::pool::Lease;
@@ -32,9 +31,6 @@ const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// Bytes of a request's head, mostly.
 const HEAD_BYTES: usize = 1024;
-
-/// Bytes that an idle connection keeps of the memory that its requests were written to.
-const OUTBOX_KEPT_MAX: usize = 4 * 1024;
 
 /// How long a backend may leave a client waiting that asked whether its body is wanted (RFC 9110,
 /// 10.1.1).
@@ -113,26 +109,26 @@ impl Answer {
         mut lease: Lease,
         upload: Upload,
     ) -> Result<Box<Self>, Box<(Failure, Upload)>> {
-        let Connection { codec, outbox, .. } = lease.connection();
-        let mut request = mem::take(outbox);
-        request.reserve(HEAD_BYTES);
-        request.extend_from_slice(&ask.proxy_head);
-        if let Err(reject) = codec.begin(ask, &mut request) {
-            if codec.is_reusable() {
-                request.clear();
-                *outbox = request;
+        let connection = lease.connection();
+        let mut outbox = mem::take(&mut connection.outbox);
+        outbox.reserve(HEAD_BYTES);
+        outbox.extend_from_slice(&ask.proxy_head);
+        if let Err(reject) = connection.codec.begin(ask, &mut outbox) {
+            if connection.codec.is_reusable() {
+                connection.keep_outbox(outbox);
                 lease.put_back();
             }
             return Err(Box::new((Failure::of_client(reject.into()), upload)));
         }
         if upload.is_done() {
-            codec.end_of_body(upload.trailers(), &mut request);
+            let codec = &mut connection.codec;
+            codec.end_of_body(upload.trailers(), &mut outbox);
         }
         Ok(Box::new(Self {
             upstream: ask.proxy.upstream.clone(),
             lease: Some(lease),
             upload,
-            outbox: request,
+            outbox,
             outbox_sent: 0,
             holds: ask.expects_continue,
             stopped: false,
@@ -470,13 +466,10 @@ impl Answer {
         let Some(mut lease) = self.lease.take() else {
             return;
         };
-        let Connection { codec, outbox, .. } = lease.connection();
-        if is_asked && codec.is_reusable() {
-            if self.outbox.capacity() <= OUTBOX_KEPT_MAX {
-                *outbox = mem::take(&mut self.outbox);
-                outbox.clear();
-                self.outbox_sent = 0;
-            }
+        let connection = lease.connection();
+        if is_asked && connection.codec.is_reusable() {
+            connection.keep_outbox(mem::take(&mut self.outbox));
+            self.outbox_sent = 0;
             lease.keep();
         }
     }

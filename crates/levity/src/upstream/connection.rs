@@ -19,6 +19,9 @@ use crate::stream::Stream;
 /// How soon a Unix socket is tried again whose queue of clients is full.
 const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
+/// Bytes that an idle connection keeps of the memory that its requests were written to.
+const OUTBOX_KEPT_MAX: usize = 4 * 1024;
+
 /// Bytes that are read at once of the answer to a ping.
 const PONG_BYTES_MAX: usize = 16;
 
@@ -51,6 +54,14 @@ impl Connection {
             idle_since: Instant::now(),
             outbox: Vec::new(),
         })
+    }
+
+    /// Keeps the memory that a request was written to for the next, unless it is much.
+    pub fn keep_outbox(&mut self, mut outbox: Vec<u8>) {
+        if outbox.capacity() <= OUTBOX_KEPT_MAX {
+            outbox.clear();
+            self.outbox = outbox;
+        }
     }
 
     /// One read into `scratch`, and what it tells. Counts the bytes that came, also those that are no part
