@@ -28,7 +28,6 @@ use crate::stall::Step;
 use crate::steps::Steps;
 use crate::trip::Trips;
 use crate::upstream::handover;
-use crate::upstream::sendfile::Afterwards;
 use crate::upstream::visit::Visit;
 use crate::worker::Worker;
 
@@ -76,10 +75,9 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
         let mut failure = respond::error::of_io(&error);
         // What is unread of the request stays so, whatever the answer: it is not the next request.
         failure.close = close || sent.unread;
-        afterwards
-            .as_deref_mut()
-            .into_iter()
-            .for_each(Afterwards::refused);
+        if let Some(afterwards) = &mut afterwards {
+            afterwards.refused();
+        }
         let failure = finish(conn, request, place, failure, &mut steps);
         trips.tell_client(place, &steps, conn.visit.as_ref());
         close = failure.close;

@@ -8,7 +8,7 @@ use levity_wire::http1::{EndToEnd, Method, Trailers};
 
 use super::ask::{Ask, Length};
 use super::codec::{Event, Unsayable};
-use super::head::{Head, LIMITS};
+use super::head::{Head, LIMITS, may_end};
 use super::promise::Promise;
 
 /// Bytes of the body of `ask`; `None` when it has none.
@@ -218,10 +218,10 @@ impl Answer {
         let mut bytes = mem::take(&mut self.partial);
         let before = bytes.len();
         bytes.extend_from_slice(input);
-        // A head ends with a line, and a program may write it byte by byte: to read it anew for each of
-        // them would keep the loop busy. One that is too long is found out meanwhile.
-        let may_end = input.contains(&b'\n') || bytes.len() >= LIMITS.head_bytes_max;
-        if before > 0 && may_end && parse_response(&bytes, &mut self.head, &LIMITS)? {
+        if before > 0
+            && may_end(input, bytes.len())
+            && parse_response(&bytes, &mut self.head, &LIMITS)?
+        {
             self.headed(&bytes, event);
             bytes.clear();
             self.partial = bytes;

@@ -146,7 +146,10 @@ async fn ask(
     let settings = &proxy.upstream.settings;
     for tries in 0..=settings.retries {
         let asked = Watch::poll_began();
-        let lease = match (place(conn, pool, &wanted, &upload).await, last.take()) {
+        let lease = match (
+            attended(conn, &upload, place(pool, &wanted)).await,
+            last.take(),
+        ) {
             (Ok(lease), _) => lease,
             // That nobody is left to ask is no news.
             (Err(failure), Some(last)) if failure.side == Side::Own => {
@@ -237,35 +240,32 @@ fn tie(head: &mut Head, wanted: &Wanted, proxy: &Proxy, client: &Client, backend
     }
 }
 
-/// Takes a place at a backend. Who waits for one and leaves makes room for others.
-async fn place(
+/// Waits for `step`, and looks after the client meanwhile: one that leaves makes room for others.
+async fn attended<T>(
     conn: &mut Conn,
-    pool: &Rc<Pool>,
-    wanted: &Wanted,
     upload: &Upload,
-) -> Result<Lease, Failure> {
-    let mut place = pin!(pool.place(wanted));
-    poll_fn(|context| match place.as_mut().poll(context) {
-        Poll::Ready(place) => Poll::Ready(place.map_err(Failure::of_place)),
+    step: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let mut step = pin!(step);
+    poll_fn(|context| match step.as_mut().poll(context) {
         Poll::Pending => {
             watch_client(upload, conn, context)?;
             Poll::Pending
         }
+        ready => ready,
     })
     .await
 }
 
-/// Makes sure of the connection. A client that leaves meanwhile gives the place to others.
-async fn open(conn: &mut Conn, lease: &mut Lease, upload: &Upload) -> Result<(), Failure> {
-    let mut open = pin!(lease.open());
-    poll_fn(|context| match open.as_mut().poll(context) {
-        Poll::Ready(opened) => Poll::Ready(opened.map_err(|error| Failure::of_connect(&error))),
-        Poll::Pending => {
-            watch_client(upload, conn, context)?;
-            Poll::Pending
-        }
-    })
-    .await
+/// Takes a place at a backend.
+async fn place(pool: &Rc<Pool>, wanted: &Wanted) -> Result<Lease, Failure> {
+    pool.place(wanted).await.map_err(Failure::of_place)
+}
+
+/// Makes sure of the connection.
+async fn open(lease: &mut Lease) -> Result<(), Failure> {
+    let opened = lease.open().await;
+    opened.map_err(|error| Failure::of_connect(&error))
 }
 
 /// One request at one backend. The upload comes back when there is no answer.
@@ -275,7 +275,7 @@ async fn attempt(
     mut lease: Lease,
     upload: Upload,
 ) -> Result<(Head, Box<Answer>), Box<(Failure, Upload)>> {
-    if let Err(failure) = open(conn, &mut lease, &upload).await {
+    if let Err(failure) = attended(conn, &upload, open(&mut lease)).await {
         return Err(Box::new((failure, upload)));
     }
     conn.met(|visit| visit.connected(&lease));

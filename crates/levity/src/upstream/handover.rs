@@ -10,12 +10,12 @@ use levity_wire::sendfile_header::{self, Wish};
 
 use super::failure::{Failure, Side};
 use super::gateway::{self, Answered};
-use super::sendfile::InPlace;
+use super::sendfile::{self, InPlace};
 use super::visit::Visit;
 use crate::client::Client;
 use crate::conn::Conn;
 use crate::request::Request;
-use crate::respond::{self, Body, Response};
+use crate::respond::{Body, Response};
 use crate::route::{Place, Proxy, Service};
 use crate::scripts::{Known, Look, Script};
 use crate::trip::Trips;
@@ -133,7 +133,9 @@ async fn first_of_use<'s>(
         } = &asked;
         let answered = gateway::answer(conn, request, to, client, script.as_ref()).await;
         let next = match &answered {
-            Answered::Response(response) if !is_of_use(response.status) && !has_left(conn) => {
+            Answered::Response(response)
+                if !is_of_use(response.status) && !client_is_gone(conn) =>
+            {
                 others.next()
             }
             _ => None,
@@ -155,7 +157,7 @@ fn is_of_use(status: u16) -> bool {
 }
 
 /// Whether there is no client any more that could be answered.
-fn has_left(conn: &Conn) -> bool {
+fn client_is_gone(conn: &Conn) -> bool {
     failed_side(conn) == Some(Side::Client)
 }
 
@@ -293,9 +295,8 @@ fn there(in_place: &InPlace, located: io::Result<Option<Script>>) -> Result<Scri
         Ok(Some(script)) => Ok(script),
         Ok(None) => Err(in_place.refuse(404, "no script answers that path")),
         Err(error) => {
-            let is_busy = respond::error::of_io(&error).status == 503;
             let reason = format_args!("cannot look for a script: {error}");
-            Err(in_place.refuse(if is_busy { 503 } else { 502 }, reason))
+            Err(in_place.refuse(sendfile::status_of(&error), reason))
         }
     }
 }

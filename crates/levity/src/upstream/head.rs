@@ -14,6 +14,13 @@ pub const LIMITS: Limits = Limits {
     headers_max: 200,
 };
 
+/// Whether a head may be complete now that `input` has come, `bytes` with what came before. It ends with a
+/// line, and may come byte by byte: to read it anew for each of them would keep the loop busy. One that is
+/// too long is found out meanwhile.
+pub fn may_end(input: &[u8], bytes: usize) -> bool {
+    input.contains(&b'\n') || bytes >= LIMITS.head_bytes_max
+}
+
 /// Contents that one answer may bring for later; more are passed over.
 const AHEAD_MAX: usize = 16;
 

@@ -11,7 +11,7 @@ use levity_wire::http1::{
 
 use super::ask::{Ask, Length, passes};
 use super::codec::{Event, Unsayable};
-use super::head::{Head, LIMITS};
+use super::head::{Head, LIMITS, may_end};
 
 /// One HTTP/1.1 connection to a backend.
 #[derive(Debug)]
@@ -187,10 +187,9 @@ impl Http {
         let mut bytes = mem::take(&mut self.partial);
         let before = bytes.len();
         bytes.extend_from_slice(input);
-        // A head ends with a line, and may come in drops: to read it anew for each of them would keep the
-        // loop busy. One that is too long is found out meanwhile.
-        let may_end = input.contains(&b'\n') || bytes.len() >= LIMITS.head_bytes_max;
-        if may_end && parse_response(&bytes, &mut self.head, self.asked, &LIMITS)? {
+        if may_end(input, bytes.len())
+            && parse_response(&bytes, &mut self.head, self.asked, &LIMITS)?
+        {
             self.headed(&bytes, event);
             return Ok(self.head.bytes - before);
         }

@@ -32,15 +32,20 @@ fn paths_are_taken_from_the_folder_of_the_file() {
     );
 }
 
+/// What is said of `text` as the file `levity.toml` of `folder`.
+fn messages(folder: &Path, text: &str) -> Vec<String> {
+    let file = folder.join("levity.toml");
+    std::fs::write(&file, text).unwrap();
+    let problems = load(&file).unwrap_err().problems;
+    problems.into_iter().map(|one| one.message).collect()
+}
+
 #[test]
 fn roots_must_exist_and_be_folders() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("levity.toml");
     let text =
         "[[site]]\nroot = \"absent\"\n[[site.route]]\npath = \"/*\"\nroot = \"levity.toml\"\n";
-    std::fs::write(&file, text).unwrap();
-    let errors = load(&file).unwrap_err();
-    let messages: Vec<&str> = errors.problems.iter().map(|p| p.message.as_str()).collect();
+    let messages = messages(folder.path(), text);
     let shown = folder.path().display();
     assert_eq!(
         messages,
@@ -56,12 +61,9 @@ fn roots_must_exist_and_be_folders() {
 #[test]
 fn folders_of_logs_and_sockets_must_exist() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("levity.toml");
     let text = "[log]\naccess = \"absent/a\"\n[admin]\nlisten = \"unix:absent/b\"\n\
                 [[listen]]\naddress = \"unix:levity.toml/c\"\n[[site]]\nroot = \".\"\n";
-    std::fs::write(&file, text).unwrap();
-    let errors = load(&file).unwrap_err();
-    let messages: Vec<&str> = errors.problems.iter().map(|p| p.message.as_str()).collect();
+    let messages = messages(folder.path(), text);
     let shown = folder.path().display();
     assert_eq!(
         messages,

@@ -344,9 +344,7 @@ impl InPlace {
 
     /// It may be there, but cannot be opened.
     fn unopened(&self, beneath: &Beneath, error: &io::Error) -> Response {
-        let is_busy = respond::error::of_io(error).status == 503;
-        let status = if is_busy { 503 } else { 502 };
-        self.refuse(status, self.explain(beneath, error))
+        self.refuse(status_of(error), self.explain(beneath, error))
     }
 
     fn explain(&self, beneath: &Beneath, error: &io::Error) -> String {
@@ -453,6 +451,15 @@ impl InPlace {
         let ready = opened.first.map(|ready| (0, ready));
         let file_system = beneath.root.file_system();
         (!range.is_empty()).then(|| file::part_of(hot, opened.file, ready, file_system, range))
+    }
+}
+
+/// With which status an application's wish is refused that `error` stands in the way of: it passes when
+/// the disk has less to do, or is a mistake.
+pub fn status_of(error: &io::Error) -> u16 {
+    match respond::error::of_io(error).status {
+        503 => 503,
+        _ => 502,
     }
 }
 
