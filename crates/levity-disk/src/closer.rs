@@ -18,6 +18,7 @@ use crossbeam_queue::SegQueue;
 
 use crate::bell::Bell;
 use crate::lock::lock;
+use crate::processor;
 
 /// One more than the devices that may freeze before closing stops.
 const THREADS: usize = 2;
@@ -85,9 +86,10 @@ impl Closer {
         let mut started = lock(&QUEUE.started);
         while let Some(bell) = QUEUE.bells.get(*started) {
             let name = "disk-close".to_owned();
-            thread::Builder::new()
-                .name(name)
-                .spawn(move || QUEUE.run(bell))?;
+            thread::Builder::new().name(name).spawn(move || {
+                processor::after_loops();
+                QUEUE.run(bell)
+            })?;
             *started += 1;
         }
         QUEUE.users.fetch_add(1, Ordering::SeqCst);

@@ -38,6 +38,7 @@ pub mod open;
 mod pace;
 mod pinned;
 pub mod probe;
+pub mod processor;
 mod pulse;
 mod scheduler;
 mod spool;

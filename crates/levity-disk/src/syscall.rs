@@ -77,6 +77,38 @@ pub(crate) fn ignore_sigxfsz() {
     }
 }
 
+/// How the kernel schedules the calling thread (sched_setattr(2)).
+pub(crate) fn sched_getattr() -> Result<libc::sched_attr, Errno> {
+    // SAFETY: all zeroes is a valid `sched_attr`, which is plain numbers.
+    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+    // By number, because C libraries do not have it.
+    // SAFETY: thread 0 is the calling one; the pointer is to as many writable bytes as the size says.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getattr,
+            0 as libc::c_long,
+            &raw mut attributes,
+            size_of::<libc::sched_attr>(),
+            0 as libc::c_long,
+        )
+    };
+    (result == 0).then_some(attributes).ok_or_else(last_errno)
+}
+
+/// Has the kernel schedule the calling thread as `attributes` say, whose `size` must be set.
+pub(crate) fn sched_setattr(attributes: &libc::sched_attr) -> Result<(), Errno> {
+    // SAFETY: thread 0 is the calling one; the kernel reads the attributes and keeps no pointer to them.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setattr,
+            0 as libc::c_long,
+            std::ptr::from_ref(attributes),
+            0 as libc::c_long,
+        )
+    };
+    (result == 0).then_some(()).ok_or_else(last_errno)
+}
+
 /// What the call that has just returned -1 says.
 pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)

@@ -34,6 +34,7 @@ use crate::disk::StartError;
 use crate::lock::lock;
 use crate::open::OpenFile;
 use crate::pinned::{self, Pinned, STEP_BYTES};
+use crate::processor;
 
 pub(super) const DESCRIPTION: Description = Description {
     name: "io_uring",
@@ -229,6 +230,7 @@ impl Owner {
         let (started, has_started) = mpsc::channel();
         let builder = thread::Builder::new().name("disk-ring".to_owned());
         let thread = builder.spawn(move || {
+            processor::after_loops();
             // Here, because the kernel ties a ring and its worker threads to the thread that asks.
             let mut owner = match ring(places) {
                 Ok(ring) => Owner::new(ring, inbox, pool),

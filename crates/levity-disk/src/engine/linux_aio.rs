@@ -35,6 +35,7 @@ use crate::aio::{Completed, Context, Request};
 use crate::arena::{self, Arena, Keeper};
 use crate::disk::StartError;
 use crate::lock::lock;
+use crate::processor;
 
 pub(super) const DESCRIPTION: Description = Description {
     name: "linux-aio",
@@ -106,7 +107,10 @@ impl Aio {
         };
         let thread = thread::Builder::new()
             .name("disk-linux-aio".to_owned())
-            .spawn(move || owner.serve())?;
+            .spawn(move || {
+                processor::after_loops();
+                owner.serve();
+            })?;
         Ok(Aio {
             inbox,
             pool: Arc::clone(given.pool),

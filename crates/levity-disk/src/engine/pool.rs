@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::Threads;
 use crate::lock::lock;
+use crate::processor;
 
 /// In bytes: the deepest call is a directory listing.
 const STACK_BYTES: usize = 256 * 1024;
@@ -127,7 +128,10 @@ impl Shared {
         let builder = thread::Builder::new().name("disk".to_owned());
         builder
             .stack_size(STACK_BYTES)
-            .spawn(move || shared.serve())
+            .spawn(move || {
+                processor::after_loops();
+                shared.serve();
+            })
             .map(drop)
     }
 

@@ -33,6 +33,7 @@ use super::reading::{Next, Read, Request};
 use super::{Description, Engine, Given, Op, Started, Unavailable, Work};
 use crate::disk::StartError;
 use crate::lock::lock;
+use crate::processor;
 
 pub(super) const DESCRIPTION: Description = Description {
     name: "posix-aio",
@@ -144,7 +145,11 @@ impl Aio {
             stop: false,
         };
         let builder = thread::Builder::new().name("disk-aio".to_owned());
-        let owner = builder.spawn(move || owner.serve())?;
+        let owner = builder.spawn(move || {
+            // The threads of the C library inherit it.
+            processor::after_loops();
+            owner.serve();
+        })?;
         Ok(Aio {
             inbox,
             pool: Arc::clone(given.pool),

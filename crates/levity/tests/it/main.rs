@@ -24,6 +24,7 @@ mod listing;
 mod log;
 mod names;
 mod precompressed;
+mod processor;
 mod proxy;
 mod proxy_protocol;
 mod range;

@@ -1,0 +1,137 @@
+//! Which threads get a processor first: event loops, then disk threads.
+//!
+//! A loop that never waits for a disk may still wait for a processor. Disk threads copy, there are many
+//! of them, and with the kernel's default time slice (1 to 3 ms) each runs for a whole slice before the
+//! loop gets its turn. So a loop asks for the shortest slice, which lets it preempt threads with longer
+//! ones as soon as it is woken, and disk threads lower their weight.
+//!
+//! Neither call needs a privilege, and neither starves a thread: a slice moves a turn forward without
+//! adding to a thread's share, and a thread of nice 10 keeps a tenth of the weight of one of nice 0.
+//!
+//! A thread inherits both from the thread that starts it, so each thread calls one of these functions
+//! itself.
+
+use std::mem;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::syscall;
+
+/// The shortest slice that the kernel grants (`sched_setattr` clamps to 0.1 to 100 ms).
+const LOOP_SLICE: Duration = Duration::from_micros(100);
+
+/// The kernel's own slice.
+const DEFAULT_SLICE: Duration = Duration::ZERO;
+
+/// Added to the nice value with which the process was started: a weight of 110 instead of 1024
+/// (`sched_prio_to_weight` in the kernel).
+const DISK_NICE: i32 = 10;
+
+/// For event loops: the calling thread gets a processor soon after it is woken. Call it at the start of
+/// the thread. Never waits.
+///
+/// From Linux 6.12. Before, or where a seccomp filter refuses the call, nothing changes, and only the lower
+/// priority of disk threads helps. A thread whose scheduling policy is not `SCHED_OTHER` is left as the
+/// operator has set it up.
+pub fn before_disk_threads() {
+    let _ = set_slice(LOOP_SLICE);
+}
+
+/// For threads that work for a disk: the calling thread leaves the processor to event loops. Call it at
+/// the start of the thread. Never waits. Where the calls are refused nothing changes.
+pub(crate) fn after_loops() {
+    let _ = rustix::process::nice(DISK_NICE);
+    let _ = set_slice(DEFAULT_SLICE);
+}
+
+/// Sets the slice of the calling thread and nothing else. Zero is the kernel's own. A kernel before 6.12
+/// ignores it.
+fn set_slice(slice: Duration) -> Result<(), Errno> {
+    let mut attributes = syscall::sched_getattr()?;
+    if attributes.sched_policy == libc::SCHED_OTHER as u32 {
+        attributes.size = mem::size_of_val(&attributes) as u32;
+        attributes.sched_runtime = u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX);
+        syscall::sched_setattr(&attributes)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use std::time::Instant;
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    use crate::usage;
+
+    /// Nice value and slice of the calling thread. The slice is zero on a kernel before 6.12.
+    fn scheduling() -> (i32, Duration) {
+        let attributes = syscall::sched_getattr().unwrap();
+        let slice = Duration::from_nanos(attributes.sched_runtime);
+        (attributes.sched_nice, slice)
+    }
+
+    #[test]
+    fn a_loop_has_a_short_slice_and_keeps_its_nice_value() {
+        let (before, after) = thread::spawn(|| {
+            let before = scheduling();
+            before_disk_threads();
+            (before, scheduling())
+        })
+        .join()
+        .unwrap();
+        assert_eq!(after.0, before.0);
+        let expected = match before.1.is_zero() {
+            true => Duration::ZERO,
+            false => LOOP_SLICE,
+        };
+        assert_eq!(after.1, expected);
+    }
+
+    /// Also one that a loop has started, as happens under `sendfile`.
+    #[test]
+    fn a_disk_thread_inherits_nothing_from_a_loop() {
+        let (own, disk) = thread::spawn(|| {
+            let own = scheduling();
+            before_disk_threads();
+            let disk = thread::spawn(|| {
+                after_loops();
+                scheduling()
+            });
+            (own, disk.join().unwrap())
+        })
+        .join()
+        .unwrap();
+        assert_eq!(disk, ((own.0 + DISK_NICE).min(19), own.1));
+    }
+
+    /// With one processor for both, and a loop that takes all it can get.
+    #[test]
+    fn a_busy_loop_does_not_starve_a_disk_thread() {
+        const WORK: Duration = Duration::from_millis(5);
+        let allowed = sched_getaffinity(None).unwrap();
+        let mut one = CpuSet::new();
+        one.set((0..CpuSet::MAX_CPU).find(|&n| allowed.is_set(n)).unwrap());
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                sched_setaffinity(None, &one).unwrap();
+                before_disk_threads();
+                let start = Instant::now();
+                while !done.load(Ordering::Relaxed) {
+                    assert!(start.elapsed() < Duration::from_secs(60), "it starves");
+                }
+            });
+            scope.spawn(|| {
+                sched_setaffinity(None, &one).unwrap();
+                after_loops();
+                while usage::thread().cpu < WORK {}
+                done.store(true, Ordering::Relaxed);
+            });
+        });
+    }
+}
