@@ -366,10 +366,12 @@ impl Search<'_> {
         let wanted = preferred.zip(&self.codings.all).find(|(v, _)| v.is_some());
         let wanted = wanted.map(|(_, &coding)| coding);
         let varies = variants.iter().any(Option::is_some);
+        let etag = self.worker.service().config.server.etag;
         let form = |coding| file::Form {
             name,
             coding,
             varies,
+            etag,
         };
         let mut entries = Vec::with_capacity(1);
         let mut chosen = None;

@@ -131,6 +131,16 @@ pub const TABLES: &[Table] = &[
                  say in `Forwarded` and `X-Forwarded-*` is taken and passed on. `\"unix\"` is whoever connects over a \
                  Unix socket.",
             ),
+            key(
+                "etag",
+                Kind::Word(&["file", "mtime-size"]),
+                Some("file"),
+                "What the `ETag` of a file is made from. `\"file\"` uses device, inode, modification time, change time and \
+                 size, so that a new version always has a new tag, even if it has the size and the modification time \
+                 of the old one (reproducible builds, `rsync -t`). `\"mtime-size\"` uses modification time and size only: \
+                 several servers behind one balancer, each with a copy of the files, then send the same tag. Use it \
+                 only if no file is replaced by another one of the same size and modification time.",
+            ),
         ],
     },
     Table {

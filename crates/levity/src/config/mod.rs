@@ -77,6 +77,19 @@ pub struct Server {
     pub workers: Option<usize>,
     /// Whose word on who the client is counts.
     pub trusted_proxies: TrustedProxies,
+    /// What the ETag of a file is made from.
+    pub etag: Etag,
+}
+
+/// What the ETag of a file is made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Etag {
+    /// The identity of the file on this machine and all its times: another version always has another
+    /// tag.
+    File,
+    /// Modification time and size: copies on several machines have the same tag, and so have two
+    /// versions of equal time and size.
+    MtimeSize,
 }
 
 /// `[[listen]]`: where clients connect.
@@ -436,6 +449,10 @@ fn server(fields: &Fields<'_>) -> Server {
     Server {
         workers: fields.auto_count("workers"),
         trusted_proxies: trusted_proxies(fields),
+        etag: match fields.word("etag") {
+            Some("mtime-size") => Etag::MtimeSize,
+            _ => Etag::File,
+        },
     }
 }
 

@@ -76,8 +76,8 @@ fn defaults() {
         ..
     } = Config::default();
     assert_eq!(
-        (server.workers, server.trusted_proxies),
-        (None, TrustedProxies::default())
+        (server.workers, server.trusted_proxies, server.etag),
+        (None, TrustedProxies::default(), Etag::File)
     );
     assert_eq!(disk.spool, Path::new("/var/tmp"));
     assert_eq!(disk.engine, "auto");
@@ -195,6 +195,7 @@ fn every_value() {
 [server]
 workers = 2
 trusted_proxies = [\"10.0.0.0/8\", \"unix\", \"::1\"]
+etag = \"mtime-size\"
 [disk]
 engine = \"io_uring\"
 threads = 64
@@ -252,6 +253,7 @@ root = \"/srv/b\"
             networks: vec!["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
             unix: true,
         },
+        etag: Etag::MtimeSize,
     };
     assert_eq!(config.server, server);
     let expected = Disk {

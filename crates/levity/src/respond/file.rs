@@ -1,5 +1,7 @@
 //! A file's answer: conditions first, then ranges (RFC 9110, 13.2.2 and 14).
 
+use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,6 +15,7 @@ use levity_wire::{date, mime};
 
 use super::{Body, Fields, FileBody, Response, error};
 use crate::cache::{Content, Entry, Hot};
+use crate::config::Etag;
 use crate::request::Request;
 
 /// A file written more recently may change again without its time changing: file systems keep time
@@ -171,6 +174,8 @@ pub struct Form<'a> {
     pub coding: Option<Coding>,
     /// There are variants.
     pub varies: bool,
+    /// What the ETag is made from.
+    pub etag: Etag,
 }
 
 /// The facts of a file that was just opened.
@@ -178,7 +183,7 @@ pub struct Form<'a> {
 /// `settled`: the content read is that of one version, and it was last written long enough ago
 /// that another write would have changed its time. Only then is the ETag strong.
 pub fn entry(form: Form<'_>, meta: Meta, settled: bool, content: Content) -> Entry {
-    let etag = etag(&meta, form.coding, settled);
+    let etag = etag(&meta, form, settled);
     let mut fields = Fields::default();
     fields.add("Content-Type", mime::of(form.name).as_bytes());
     if let Some(seconds) = modified(&meta) {
@@ -201,13 +206,32 @@ pub fn entry(form: Form<'_>, meta: Meta, settled: bool, content: Content) -> Ent
     }
 }
 
-/// Size and time, not the inode: two machines with the same tree must agree. With the coding, since a
-/// variant may have the size and the time of its file by chance (RFC 9110, 8.8.3.3).
-fn etag(meta: &Meta, coding: Option<Coding>, strong: bool) -> String {
+/// Modification time and size in hexadecimal. By default also a hash of what tells two versions of equal
+/// size and modification time apart: the inode, if a new file replaced the old one, and the change time,
+/// which programs cannot set. The device counts because images of file systems repeat inodes and times.
+/// A hash, so that the tag does not disclose an inode number.
+///
+/// A variant has its coding in its tag, since it may have the size and the time of its file by chance
+/// (RFC 9110, 8.8.3.3).
+fn etag(meta: &Meta, form: Form<'_>, strong: bool) -> String {
     let weak = if strong { "" } else { "W/" };
     let time = i128::from(meta.mtime_s) * 1_000_000_000 + i128::from(meta.mtime_ns);
-    let (dash, coding) = coding.map_or(("", ""), |coding| ("-", coding.name()));
-    format!("{weak}\"{time:x}-{:x}{dash}{coding}\"", meta.size)
+    let mut etag = format!("{weak}\"{time:x}-{:x}", meta.size);
+    if form.etag == Etag::File {
+        let _ = write!(etag, "-{:x}", version_hash(meta));
+    }
+    if let Some(coding) = form.coding {
+        let _ = write!(etag, "-{}", coding.name());
+    }
+    etag.push('"');
+    etag
+}
+
+/// The same in every process, unlike that of a `HashMap`: a restart must not change the tags.
+fn version_hash(meta: &Meta) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (meta.device, meta.inode, meta.ctime_s, meta.ctime_ns).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Times before 1970 have no HTTP date worth sending.

@@ -1,8 +1,10 @@
 //! Conditional requests (RFC 9110, 13).
 
+use std::fs::{self, File};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::support::{Answer, Launch, Server, Tree, per_engine, wait_within};
+use crate::support::{Answer, Launch, Server, Tree, assert_same, content, per_engine, wait_within};
 
 const LONG_AGO: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
@@ -17,6 +19,34 @@ fn server(engine: &str) -> (Tree, Server) {
 
 fn soon() -> String {
     httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60))
+}
+
+fn modified(path: &Path) -> SystemTime {
+    let metadata = fs::metadata(path).expect("stat");
+    metadata.modified().expect("a time")
+}
+
+fn set_modified(path: &Path, time: SystemTime) {
+    let file = File::options().write(true).open(path).expect("open");
+    file.set_modified(time).expect("utimes");
+}
+
+/// Asks for `/file`, has `change` give it other content, and expects that the old tag holds no more.
+#[track_caller]
+fn tag_changes(server: &Server, change: impl FnOnce() -> Vec<u8>) {
+    let mut client = server.client();
+    let old = client.get("/file").field("etag").to_owned();
+    assert!(old.starts_with('"'), "{old} is weak");
+    let new = change();
+    for headers in [
+        &[("If-None-Match", &*old)][..],
+        &[("Range", "bytes=0-9"), ("If-Range", &old)],
+    ] {
+        let answer = client.get_with("/file", headers);
+        answer.assert_status(200);
+        assert_same(&answer.body, &new);
+        assert_ne!(answer.field("etag"), old);
+    }
 }
 
 /// Nothing but headers, so that the next answer on the connection is where it should be.
@@ -76,6 +106,29 @@ per_engine! {
             modified_since(&mut client, "yesterday").assert_status(200);
             client.get_with(path, &[("If-Unmodified-Since", LONG_AGO)]).assert_status(412);
             client.get_with(path, &[("If-Unmodified-Since", &date)]).assert_status(200);
+        }
+    }
+
+    /// As a reproducible build leaves it, or `rsync -t`, also with `--inplace`.
+    fn other_content_of_the_same_size_and_time(engine) {
+        for size in [1000, 200_000] {
+            let tree = Tree::new();
+            tree.filled("file", size);
+            let server = Launch::serve(tree.path()).engine(engine).start();
+            let (path, time) = (tree.at("file"), modified(&tree.at("file")));
+            tag_changes(&server, || {
+                let new = content(1, size);
+                let beside = tree.fresh("beside", &new);
+                set_modified(&beside, time);
+                fs::rename(beside, &path).expect("rename");
+                new
+            });
+            tag_changes(&server, || {
+                let new = content(2, size);
+                fs::write(&path, &new).expect("write");
+                set_modified(&path, time);
+                new
+            });
         }
     }
 
@@ -148,26 +201,21 @@ fn conditions_do_not_hide_what_is_absent() {
         .assert_status(404);
 }
 
-/// Two machines that serve copies of one tree must agree.
+/// Another server, and the same one after a restart.
 #[test]
-fn etags_come_from_time_and_size() {
+fn tags_of_copies_agree_where_that_is_configured() {
     let (one, two) = (Tree::new(), Tree::new());
-    let paths = [one.file("a", "same"), two.file("a", "same")];
-    let time = paths[0]
-        .metadata()
-        .and_then(|metadata| metadata.modified())
-        .expect("a time");
-    let file = std::fs::File::options()
-        .write(true)
-        .open(&paths[1])
-        .expect("open");
-    file.set_modified(time).expect("utimes");
-    let etags = [&one, &two].map(|tree| {
-        Launch::serve(tree.path())
-            .start()
-            .get("/a")
-            .field("etag")
-            .to_owned()
-    });
-    assert_eq!(etags[0], etags[1]);
+    one.file("a", "same");
+    two.file("a", "same");
+    set_modified(&two.at("a"), modified(&one.at("a")));
+    let tag = |tree: &Tree, tables| {
+        let server = Launch::site(tree.path(), tables, "").start();
+        server.get("/a").field("etag").to_owned()
+    };
+    let by_file = "[server]\netag = \"file\"";
+    let by_time = "[server]\netag = \"mtime-size\"";
+    assert_eq!(tag(&one, by_time), tag(&two, by_time));
+    assert_ne!(tag(&one, by_file), tag(&two, by_file));
+    assert_ne!(tag(&one, by_file), tag(&one, by_time));
+    assert_eq!(tag(&one, by_file), tag(&one, ""));
 }

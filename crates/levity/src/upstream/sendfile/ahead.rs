@@ -28,6 +28,7 @@ use super::shown;
 use crate::absences::Absences;
 use crate::cache::{self, Content, Entry};
 use crate::client::Client;
+use crate::config::Etag;
 use crate::diagnostics;
 use crate::request::Request;
 use crate::respond::{Fields, Response, file};
@@ -261,8 +262,9 @@ impl Naming {
         let mut trips = Trips::new(worker, 0, Absences::default(), self.since);
         let (beneath, opened) = self.open(&ahead, &mut trips).await?;
         if let Some(key) = key {
+            let etag = worker.service().config.server.etag;
             let made = Made {
-                entry: Arc::new(entry(&ahead, &beneath.path, opened.file)),
+                entry: Arc::new(entry(&ahead, &beneath.path, opened.file, etag)),
                 root: beneath.root,
                 until: self.since + ahead.ttl,
             };
@@ -295,11 +297,12 @@ impl Naming {
 
 /// What is said of `file`. Not when it was modified: that may lie in the same second as what the
 /// application itself has answered to the same target before.
-fn entry(ahead: &Ahead<'_>, path: &[u8], file: Arc<OpenFile>) -> Entry {
+fn entry(ahead: &Ahead<'_>, path: &[u8], file: Arc<OpenFile>, etag: Etag) -> Entry {
     let form = file::Form {
         name: path,
         coding: None,
         varies: false,
+        etag,
     };
     let mut entry = file::entry(form, file.meta(), false, Content::File(file));
     let by_name = mime::of(path).as_bytes();

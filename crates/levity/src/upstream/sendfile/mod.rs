@@ -29,6 +29,7 @@ use super::errand::Origin;
 use super::head::{Head, Wished};
 use crate::access_log::End;
 use crate::cache::{Cache, Content, Entry};
+use crate::config::Etag;
 use crate::diagnostics;
 use crate::request::Request;
 use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
@@ -56,6 +57,8 @@ pub struct InPlace {
     since: Instant,
     /// Part of the request has not been read.
     request_unread: bool,
+    /// What the ETag of a file is made from.
+    etag: Etag,
 }
 
 /// What is to be done when a response has been sent.
@@ -115,6 +118,7 @@ impl InPlace {
             backend,
             since: Instant::now(),
             request_unread,
+            etag: worker.service().config.server.etag,
         }
     }
 
@@ -388,6 +392,7 @@ impl InPlace {
             name,
             coding: None,
             varies: false,
+            etag: self.etag,
         };
         let meta = opened.file.meta();
         let content = Content::File(opened.file.clone());
