@@ -15,6 +15,10 @@ const TOOLS: &[Tool] = &[
         package: "wget",
     },
     Tool {
+        program: "ss",
+        package: "iproute2",
+    },
+    Tool {
         program: "strace",
         package: "strace",
     },

@@ -57,7 +57,8 @@ pub fn bind(address: &Address, workers: usize) -> io::Result<Bound> {
 fn explain(address: &Address, error: &io::Error) -> io::Error {
     let hint = match (error.kind(), address) {
         (io::ErrorKind::AddrInUse, Address::Tcp(tcp)) => {
-            format!("; `ss -ltnp 'sport = :{}'` shows by whom", tcp.port())
+            // Not `-l`: the port may be that of an outgoing connection, which listens to nothing.
+            format!("; `ss -tanp 'sport = :{}'` shows by whom", tcp.port())
         }
         (io::ErrorKind::PermissionDenied, Address::Tcp(tcp)) if tcp.port() < 1024 => {
             "; ports below 1024 need root or CAP_NET_BIND_SERVICE".to_owned()

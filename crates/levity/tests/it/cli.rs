@@ -1,7 +1,8 @@
 //! The command line and its exit codes.
 
-use std::net::{Ipv6Addr, TcpListener};
+use std::net::{Ipv6Addr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
+use std::process::Command;
 
 use rustix::process::Signal;
 
@@ -248,7 +249,23 @@ fn an_address_in_use() {
         "{}",
         ran.stderr
     );
-    assert!(ran.stderr.contains("ss -ltnp"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("ss -tanp"), "{}", ran.stderr);
+}
+
+/// Of a socket that is bound but does not listen, as that of an outgoing connection, the hint must tell too.
+#[test]
+fn a_port_in_use_by_an_outgoing_connection() {
+    let tree = Tree::new();
+    let peer = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let outgoing = TcpStream::connect(peer.local_addr().expect("an address")).expect("connect");
+    let address = outgoing.local_addr().expect("an address");
+    let ran = serve(&tree, &["--listen", &address.to_string()]).ran();
+    assert_eq!(ran.status, 1, "{}", ran.stderr);
+    let (_, hint) = ran.stderr.split_once('`').expect("a hint");
+    let (command, _) = hint.split_once('`').expect("a command");
+    let shown = Command::new("sh").args(["-c", command]).output();
+    let shown = String::from_utf8(shown.expect("ss of iproute2").stdout).expect("UTF-8");
+    assert!(shown.contains(&address.to_string()), "{command}: {shown}");
 }
 
 /// With SO_REUSEPORT a second server would quietly take half of the clients.
