@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, open, statat};
+use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Type};
 
 use crate::accept::Socket;
@@ -20,8 +22,9 @@ const BACKLOG: i32 = 4096;
 /// it looks stalled.
 const UNSENT_BYTES_MAX: u32 = 256 * 1024;
 
-/// One address and a socket on it for each worker. The file of a Unix socket goes when this is
-/// dropped: whoever listens keeps it, without its sockets.
+/// One address and a socket on it for each worker. The file of a Unix socket is removed when this is
+/// dropped, unless another process has put its own in that place: whoever listens keeps it, without its
+/// sockets.
 pub struct Bound {
     /// As configured.
     pub configured: Address,
@@ -32,14 +35,55 @@ pub struct Bound {
     _file: Option<SocketFile>,
 }
 
-/// The file of a Unix socket; dropping it removes the file.
-struct SocketFile(PathBuf);
+/// The file of a Unix socket of ours; dropping it removes the file, if the path still names this one.
+struct SocketFile(NamedFile);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Someone may have removed it already.
-        let _ = std::fs::remove_file(&self.0);
+        // What cannot be removed is taken over at the next start.
+        let _ = self.0.remove();
     }
+}
+
+/// A file and the path that named it.
+struct NamedFile {
+    path: PathBuf,
+    /// Opened with `O_PATH`. As long as it is open the file system gives the inode's number to no other
+    /// file; without it a successor's socket could have the number of ours, which was removed.
+    file: OwnedFd,
+}
+
+impl NamedFile {
+    /// What is at `path` now; a link is not followed.
+    fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = open(path, flags, Mode::empty())?;
+        let path = path.to_owned();
+        Ok(Self { path, file })
+    }
+
+    fn is_socket(&self) -> io::Result<bool> {
+        let mode = fstat(&self.file)?.st_mode;
+        Ok(FileType::from_raw_mode(mode) == FileType::Socket)
+    }
+
+    /// Removes the file, unless the path names another one by now. No call compares and removes at once: a
+    /// file that is put there between the two calls is removed in its place.
+    fn remove(&self) -> io::Result<()> {
+        let own = fstat(&self.file)?;
+        let named = match statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(()),
+            named => named?,
+        };
+        if is_same(&own, &named) {
+            std::fs::remove_file(&self.path)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_same(one: &Stat, other: &Stat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
 /// Binds `address` for `workers` loops.
@@ -59,6 +103,12 @@ fn explain(address: &Address, error: &io::Error) -> io::Error {
         (io::ErrorKind::AddrInUse, Address::Tcp(tcp)) => {
             // Not `-l`: the port may be that of an outgoing connection, which listens to nothing.
             format!("; `ss -tanp 'sport = :{}'` shows by whom", tcp.port())
+        }
+        (io::ErrorKind::AddrInUse, Address::Unix(path)) => {
+            let path = path.display();
+            format!(
+                "; `ss -xlp 'src = {path}'` shows by whom, and if it is nobody, remove the file"
+            )
         }
         (io::ErrorKind::PermissionDenied, Address::Tcp(tcp)) if tcp.port() < 1024 => {
             "; ports below 1024 need root or CAP_NET_BIND_SERVICE".to_owned()
@@ -121,7 +171,7 @@ fn is_without_v6(error: &io::Error) -> bool {
 fn bind_unix(path: &Path, workers: usize) -> io::Result<Bound> {
     remove_stale(path)?;
     let listener = UnixListener::bind(path)?;
-    let file = SocketFile(path.to_owned());
+    let file = SocketFile(NamedFile::open(path)?);
     listener.set_nonblocking(true)?;
     let sockets = (0..workers).map(|_| Ok(Socket::Unix(listener.try_clone()?)));
     Ok(Bound {
@@ -134,11 +184,21 @@ fn bind_unix(path: &Path, workers: usize) -> io::Result<Bound> {
 
 /// Removes a socket file that nobody listens on any more.
 fn remove_stale(path: &Path) -> io::Result<()> {
-    let is_socket = path
-        .symlink_metadata()
-        .is_ok_and(|metadata| metadata.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).is_err() {
-        std::fs::remove_file(path)?;
+    let found = match NamedFile::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    if found.is_socket()? && is_left_behind(path)? {
+        found.remove()?;
     }
     Ok(())
+}
+
+/// Whether nobody listens on the Unix socket at `path`. Other errors than a refused connection come from a
+/// socket in use: one that we may not connect to, one of datagrams, or one whose backlog is full, for which
+/// a blocking call would wait.
+fn is_left_behind(path: &Path) -> io::Result<bool> {
+    let probe = socket2::Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    let connected = probe.connect(&SockAddr::unix(path)?);
+    Ok(connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
 }

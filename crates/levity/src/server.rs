@@ -405,6 +405,7 @@ impl Server {
 
     /// Drains; a second signal, or `limits.drain_timeout`, ends it.
     async fn end(&mut self, signals: &mut Signals) {
+        self.leave_addresses();
         self.tell(|| Message::Drain);
         let timeout = self.service.config.limits.drain_timeout;
         let (soon, patience) = (DRAIN_SAID_AFTER, timeout.as_secs_f64());
@@ -421,8 +422,6 @@ impl Server {
             () = waiting => say(format_args!("connections were cut off after limits.drain_timeout")),
             () = signals.stop() => say(format_args!("told twice: ending at once")),
         }
-        self.listening.clear();
-        self.admin = None;
         self.checks = Checks::default();
         if let Some(log) = self.log.take() {
             log.shutdown(LAST_WORDS_TIMEOUT);
@@ -430,6 +429,13 @@ impl Server {
         // Its end would wait for every read in flight: on a frozen device, for ever.
         mem::forget(self.disk.clone());
         diagnostics::flush(LAST_WORDS_TIMEOUT);
+    }
+
+    /// Frees what a successor needs to start while this process drains: the names of Unix sockets, whose
+    /// connections the workers go on to accept until they are told, and the address of the admin pages.
+    fn leave_addresses(&mut self) {
+        self.listening.clear();
+        self.replace_admin(None);
     }
 
     fn tell(&self, mut message: impl FnMut() -> Message) {

@@ -1,12 +1,16 @@
 //! The command line and its exit codes.
 
+use std::any::Any;
+use std::fs::{self, Permissions};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::support::{Client, Launch, Ran, Server, Tree, wait_until};
+use crate::support::{Client, Launch, Ran, Server, Tree, is_root, wait_until};
 
 fn levity(arguments: &[&str]) -> Ran {
     Launch::levity(arguments).ran()
@@ -226,6 +230,8 @@ fn a_unix_socket_that_exists_already() {
     let launch = serve(&tree, &["--listen", "unix:web.socket"]);
     let path = launch.own().join("web.socket");
     let left_behind = UnixListener::bind(&path).expect("bind");
+    let open_to_all = Permissions::from_mode(0o777);
+    fs::set_permissions(&path, open_to_all).expect("chmod");
     drop(left_behind);
     let server = launch.start();
     Client::unix(&path).get("/").assert_status(200);
@@ -235,6 +241,39 @@ fn a_unix_socket_that_exists_already() {
     assert!(ran.stderr.contains("in use"), "{}", ran.stderr);
     Client::unix(&path).get("/").assert_status(200);
     drop(server);
+}
+
+/// A connection that is not refused, but fails in another way, does not show that nobody listens.
+#[test]
+fn a_unix_socket_that_cannot_be_asked_is_not_removed() {
+    let tree = Tree::new();
+    let start = |mode: u32, listen: fn(&Path) -> Box<dyn Any>| {
+        let launch = serve(&tree, &["--listen", "unix:other.socket"]);
+        let path = launch.own().join("other.socket");
+        let _other = listen(&path);
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("chmod");
+        launch.ran()
+    };
+    let mut ran = vec![
+        start(0o777, |path| {
+            Box::new(UnixDatagram::bind(path).expect("bind"))
+        }),
+        start(0o777, |path| {
+            let busy = UnixListener::bind(path).expect("bind");
+            rustix::net::listen(&busy, 0).expect("listen");
+            Box::new((UnixStream::connect(path).expect("connect"), busy))
+        }),
+    ];
+    if is_root() {
+        ran.push(start(0o700, |path| {
+            Box::new(UnixListener::bind(path).expect("bind"))
+        }));
+    }
+    for ran in ran {
+        assert_eq!(ran.status, 1, "{}", ran.stderr);
+        assert!(ran.stderr.contains("in use"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("ss -xlp"), "{}", ran.stderr);
+    }
 }
 
 #[test]

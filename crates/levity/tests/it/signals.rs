@@ -187,6 +187,77 @@ fn it_removes_its_sockets_at_the_end() {
     assert_eq!(exist(&server), [false, false]);
 }
 
+/// Tables for a server on Unix sockets in the folder of `owner`, and on TCP.
+fn on_sockets_of(owner: &Server) -> String {
+    format!(
+        "[admin]\nlisten = \"unix:{}\"\n[[listen]]\naddress = \"unix:{}\"\n",
+        owner.own("admin").display(),
+        owner.own("web").display()
+    )
+}
+
+/// An upgrade without a gap: the old process is told to end, and the new one is started while the old one
+/// finishes what is in hand.
+#[test]
+fn a_successor_starts_while_it_drains_and_keeps_its_sockets() {
+    let tree = tree();
+    let tables =
+        "[admin]\nlisten = \"unix:{own}/admin\"\n[[listen]]\naddress = \"unix:{own}/web\"\n";
+    let mut old = Launch::run(&config(&tree, "0", tables)).start();
+    let mut busy = long_transfer(&old);
+    old.signal(Signal::TERM);
+    wait_until("new connections are refused", || refuses(&old));
+    let new = Launch::run(&config(&tree, "1", &on_sockets_of(&old))).start();
+    completes(&mut busy);
+    busy.assert_closed();
+    assert_eq!(old.wait().code(), Some(0));
+    let answer = Client::unix(&old.own("web")).get("/a");
+    assert_eq!(answer.header("x-version"), Some("1"));
+    let health = Client::unix(&old.own("admin")).get("/health");
+    health.assert_status(200);
+    drop(new);
+    assert!(!old.own("web").exists() && !old.own("admin").exists());
+}
+
+#[test]
+fn a_successor_gets_the_admin_address_while_it_drains() {
+    let tree = tree();
+    let tables = "[admin]\nlisten = \"127.0.0.1:0\"\n";
+    let mut old = Launch::run(&config(&tree, "0", tables)).start();
+    let line = old.says("status and metrics on http://");
+    let (_, url) = line.split_once("http://").expect("a URL");
+    let admin = url.trim_end_matches('/').to_owned();
+    let mut busy = long_transfer(&old);
+    old.signal(Signal::TERM);
+    wait_until("the admin address is free", || {
+        TcpStream::connect(&admin).is_err()
+    });
+    let tables = format!("[admin]\nlisten = \"{admin}\"\n");
+    let new = Launch::run(&config(&tree, "1", &tables)).start();
+    new.says(&format!("status and metrics on http://{admin}/"));
+    completes(&mut busy);
+    assert_eq!(old.wait().code(), Some(0));
+}
+
+/// Its names were taken from it: what is there by now is not its own.
+#[test]
+fn sockets_of_others_stay_at_the_end() {
+    let tree = tree();
+    let tables =
+        "[admin]\nlisten = \"unix:{own}/admin\"\n[[listen]]\naddress = \"unix:{own}/web\"\n";
+    let mut old = Launch::run(&config(&tree, "0", tables)).start();
+    for name in ["admin", "web"] {
+        fs::remove_file(old.own(name)).expect("unlink");
+    }
+    let _new = Launch::run(&config(&tree, "1", &on_sockets_of(&old))).start();
+    old.signal(Signal::TERM);
+    assert_eq!(old.wait().code(), Some(0));
+    let answer = Client::unix(&old.own("web")).get("/a");
+    assert_eq!(answer.header("x-version"), Some("1"));
+    let health = Client::unix(&old.own("admin")).get("/health");
+    health.assert_status(200);
+}
+
 /// Puts a pipe in place of the configuration file and has the server read it: it hangs until the
 /// pipe is written to or closed.
 fn hanging_reload(server: &Server) -> File {
