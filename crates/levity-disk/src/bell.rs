@@ -13,21 +13,29 @@ use std::time::Duration;
 /// before the first. So either the ringer sees a sleeper and wakes it, or the sleeper sees the work.
 /// Acquire and release are not enough: both sides could read the old value.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub struct Bell {
     asleep: AtomicBool,
     sleeper: OnceLock<Thread>,
 }
 
+impl Default for Bell {
+    fn default() -> Bell {
+        Bell::new()
+    }
+}
+
 impl Bell {
-    pub(crate) const fn new() -> Bell {
+    /// Nobody sleeps yet. The first thread that does is the sleeper from then on.
+    pub const fn new() -> Bell {
         Bell {
             asleep: AtomicBool::new(false),
             sleeper: OnceLock::new(),
         }
     }
 
-    /// Wakes the sleeper if it sleeps; whether this call was the one that did. Never waits.
-    pub(crate) fn ring(&self) -> bool {
+    /// Wakes the sleeper if it sleeps; whether this call was the one that did. Never waits: one system call
+    /// if it sleeps, none otherwise.
+    pub fn ring(&self) -> bool {
         fence(Ordering::SeqCst);
         // Most rings find it awake: a load keeps the cache line shared, which a swap would not.
         let woken =
@@ -40,7 +48,7 @@ impl Bell {
 
     /// Sleeps until the bell rings, unless `has_work`. May return early; look for work either way.
     /// Always from the same thread.
-    pub(crate) fn sleep_unless(&self, has_work: impl FnOnce() -> bool) {
+    pub fn sleep_unless(&self, has_work: impl FnOnce() -> bool) {
         self.park_unless(has_work, thread::park);
     }
 

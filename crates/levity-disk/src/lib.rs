@@ -15,7 +15,7 @@ compile_error!(
 mod aio;
 mod arena;
 mod atime;
-mod bell;
+pub mod bell;
 pub mod buffer;
 mod closer;
 mod depth;

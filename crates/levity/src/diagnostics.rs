@@ -9,12 +9,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use crate::access_log::write_all;
+use crate::channel::{self, Receiver, Sender};
 use crate::status::is_plain;
 
 /// Lines that wait at most.
@@ -86,7 +86,7 @@ fn tidy(line: fmt::Arguments) -> String {
 }
 
 struct Speaker {
-    queue: SyncSender<String>,
+    queue: Sender<String>,
     /// Lines that entered the queue.
     said: AtomicU64,
     shared: Arc<Shared>,
@@ -103,7 +103,7 @@ struct Shared {
 
 impl Speaker {
     fn start(file: File) -> io::Result<Self> {
-        let (queue, lines) = sync_channel(LINES_MAX);
+        let (queue, lines) = channel::bounded(LINES_MAX);
         let shared = Arc::<Shared>::default();
         let speaker = Self {
             queue,
@@ -141,7 +141,7 @@ impl Speaker {
 // There is nowhere left to report a failing standard error, so its errors are ignored.
 fn write_lines(file: &File, lines: &Receiver<String>, shared: &Shared) {
     let mut dropped_told = 0;
-    for line in lines {
+    while let Some(line) = lines.recv() {
         let _ = write_all(file, line.as_bytes());
         *shared
             .written

@@ -10,6 +10,7 @@ pub mod address;
 pub mod admin;
 pub mod body;
 pub mod cache;
+pub mod channel;
 pub mod chunks;
 pub mod cli;
 pub mod client;

@@ -2,16 +2,18 @@
 
 use std::fmt;
 use std::io;
+use std::iter;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::line::{Format, Formatter};
 use super::output::{self, Output, line_count};
 use super::record::Record;
+use crate::channel::{self, Receiver, Refused, Sender};
 use crate::diagnostics;
 
 /// A block is handed over once it holds this many bytes; it exceeds them by less than one line.
@@ -52,7 +54,7 @@ impl Target {
 pub struct Log {
     formatter: Formatter,
     block: Vec<u8>,
-    queue: SyncSender<Vec<u8>>,
+    queue: Sender<Vec<u8>>,
     dropped: u64,
 }
 
@@ -85,8 +87,8 @@ impl Log {
     fn hand_over(&mut self) {
         match self.queue.try_send(std::mem::take(&mut self.block)) {
             Ok(()) => self.block.reserve(BLOCK_BYTES + BLOCK_BYTES / 8),
-            Err(TrySendError::Full(block)) => self.block = block,
-            Err(TrySendError::Disconnected(mut block)) => {
+            Err(Refused::Full(block)) => self.block = block,
+            Err(Refused::Closed(mut block)) => {
                 self.dropped += line_count(&block);
                 block.clear();
                 self.block = block;
@@ -112,9 +114,9 @@ struct Orders {
 #[derive(Debug)]
 pub struct Writer {
     format: Format,
-    queue: SyncSender<Vec<u8>>,
+    queue: Sender<Vec<u8>>,
     orders: Arc<Orders>,
-    ended: Receiver<()>,
+    ended: mpsc::Receiver<()>,
     thread: JoinHandle<()>,
 }
 
@@ -123,7 +125,7 @@ impl Writer {
     /// any thread is guarded. Lines that cannot be written are added to `unwritten`. Fails when the
     /// target cannot be opened or no thread can be started.
     pub fn start(target: Target, format: Format, unwritten: Arc<AtomicU64>) -> io::Result<Self> {
-        let (queue, blocks) = sync_channel(BLOCKS_MAX);
+        let (queue, blocks) = channel::bounded(BLOCKS_MAX);
         let (running, ended) = sync_channel(0);
         let orders = Arc::<Orders>::default();
         let mut writing = Writing {
@@ -193,7 +195,7 @@ struct Writing {
 
 impl Writing {
     fn run(&mut self, blocks: &Receiver<Vec<u8>>) {
-        while let Ok(block) = blocks.recv() {
+        while let Some(block) = blocks.recv() {
             self.write(&block);
             if self.orders.reopen.swap(false, Ordering::Acquire) {
                 self.drain(blocks);
@@ -208,9 +210,10 @@ impl Writing {
     /// Lines that were handed over before an order belong to the time before it. Bounded, because
     /// workers go on meanwhile.
     fn drain(&mut self, blocks: &Receiver<Vec<u8>>) {
-        for block in blocks.try_iter().take(BLOCKS_MAX) {
-            self.write(&block);
-        }
+        let waiting = iter::from_fn(|| blocks.try_recv());
+        waiting
+            .take(BLOCKS_MAX)
+            .for_each(|block| self.write(&block));
     }
 
     fn write(&mut self, block: &[u8]) {
@@ -267,7 +270,7 @@ mod tests {
 
     /// A log whose writer has not begun to read.
     fn stuck_log() -> (Log, Receiver<Vec<u8>>) {
-        let (queue, blocks) = sync_channel(BLOCKS_MAX);
+        let (queue, blocks) = channel::bounded(BLOCKS_MAX);
         let formatter = Formatter::new(Format::Combined);
         (
             Log {
@@ -312,7 +315,7 @@ mod tests {
         log.flush();
         let kept = log.block.len();
         assert!((BLOCK_BYTES..BLOCK_BYTES + 1024).contains(&kept), "{kept}");
-        let waiting: Vec<_> = blocks.try_iter().collect();
+        let waiting: Vec<_> = iter::from_fn(|| blocks.try_recv()).collect();
         assert_eq!(waiting.len(), BLOCKS_MAX);
         let written: u64 = waiting.iter().map(|block| line_count(block)).sum();
         assert_eq!(written + line_count(&log.block) + log.dropped(), recorded);
