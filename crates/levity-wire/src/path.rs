@@ -1,8 +1,15 @@
-//! Paths: from the form in a request target to the form on disk, and back.
+//! Paths: from the form in a request target to the form on disk, to that which an application is given,
+//! and back.
+
+use std::borrow::Cow;
+use std::iter;
+
+use memchr::memchr3;
 
 use crate::Reject;
 
 const ESCAPED_SLASH: Reject = Reject::bad("escaped slash in the path");
+const HIDDEN_DOTS: Reject = Reject::bad("hidden dot segment in the path");
 /// In bytes: `%2F`.
 const ESCAPED_LEN: usize = 3;
 const CLIMBS: Reject = Reject::bad("path climbs above the root");
@@ -29,8 +36,7 @@ pub fn decode(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Reject> {
 /// path can still be routed to one. Tells whether there is any.
 ///
 /// # Errors
-/// As [`decode`], and for a dot segment beside a `%2F`: a reader who decodes it would climb out of the
-/// route that was found.
+/// As [`decode`], but for `%2F` alone.
 pub fn decode_keeping_slashes(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, Reject> {
     out.clear();
     let mut keeps = false;
@@ -44,10 +50,7 @@ pub fn decode_keeping_slashes(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, Rej
     for segment in segments.split(|&byte| byte == b'/') {
         end_segment(out);
         let start = out.len();
-        if decode_segment(segment, out)? {
-            check_parts(&out[start..])?;
-            keeps = true;
-        }
+        keeps |= decode_segment(segment, out)?;
         match &out[start..] {
             b"." => out.truncate(start),
             b".." => {
@@ -60,22 +63,20 @@ pub fn decode_keeping_slashes(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, Rej
     Ok(keeps)
 }
 
-/// Of a segment in which an escaped slash was kept.
-fn check_parts(segment: &[u8]) -> Result<(), Reject> {
-    let mut rest = segment;
-    loop {
-        let slash = rest
-            .windows(ESCAPED_LEN)
-            .position(|part| part.eq_ignore_ascii_case(b"%2F"));
-        let part = &rest[..slash.unwrap_or(rest.len())];
-        if matches!(part, b"." | b"..") {
-            return Err(ESCAPED_SLASH);
-        }
-        match slash {
-            Some(slash) => rest = &rest[slash + ESCAPED_LEN..],
-            None => return Ok(()),
-        }
-    }
+/// The bytes of a path whose escapes are sound, and whether each was escaped.
+fn decoded(mut rest: &[u8]) -> impl Iterator<Item = (u8, bool)> {
+    iter::from_fn(move || {
+        let (&byte, after) = rest.split_first()?;
+        let (byte, after, escaped) = match byte {
+            b'%' => {
+                let (byte, after) = escape(after).ok()?;
+                (byte, after, true)
+            }
+            _ => (byte, after, false),
+        };
+        rest = after;
+        Some((byte, escaped))
+    })
 }
 
 /// Puts a slash behind a name that something follows; after a removed segment there is one already.
@@ -133,6 +134,203 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
+/// The path of a request as it is passed on to an application: as sent, because applications tell
+/// `%2F` from a slash and `a+b` from `a%2Bb`. But nothing in it may lead a reader away from the route
+/// that was found for it, so
+///
+/// - dot segments are resolved, and what is left is escaped anew;
+/// - slashes at the start are one: `//a/b` is the path `/b` of a host `a` to whoever takes a target for
+///   a reference (RFC 3986, 4.2), such as `parse_url` of PHP and `new URL` of JavaScript;
+/// - `\` and bytes from 0x80, which no URI has, are escaped: `new URL` takes `\` for a slash.
+///
+/// What is left for readers to disagree about is in [`other_readings`].
+///
+/// # Errors
+/// 400 for `%2F` in a path with dot segments, which cannot be written anew, and for dot segments that
+/// only some readers find: those that take `%2F` or `%5C` for a slash (`..%2F`), and those that cut off
+/// parameters (`..;x`). For a path with dot segments also what [`decode`] refuses; any other has to be
+/// one that [`decode_keeping_slashes`] takes.
+pub fn forwarded(raw: &[u8]) -> Result<Cow<'_, [u8]>, Reject> {
+    let path = match has_dot_segment(raw) {
+        true => Cow::Owned(resolved(raw)?),
+        false => as_sent(raw),
+    };
+    match hides_dot_segment(&path) {
+        true => Err(HIDDEN_DOTS),
+        false => Ok(path),
+    }
+}
+
+fn resolved(raw: &[u8]) -> Result<Vec<u8>, Reject> {
+    let mut path = Vec::with_capacity(raw.len());
+    decode(raw, &mut path)?;
+    let mut out = Vec::with_capacity(path.len() + 1);
+    out.push(b'/');
+    encode(&path, &mut out);
+    Ok(out)
+}
+
+fn as_sent(raw: &[u8]) -> Cow<'_, [u8]> {
+    match one_leading_slash(raw) {
+        b"" => Cow::Borrowed(b"/"),
+        path => escaped(path, |byte| byte == b'\\' || !byte.is_ascii()),
+    }
+}
+
+/// Whether some reader finds a dot segment in a path that has none.
+fn hides_dot_segment(path: &[u8]) -> bool {
+    if !has_marks(path) {
+        return false;
+    }
+    let path: Vec<u8> = decoded(path).map(|(byte, _)| byte).collect();
+    path.split(|byte| matches!(byte, b'/' | b'\\'))
+        .filter_map(|part| part.split(|&byte| byte == b';').next())
+        .any(|name| matches!(name, b"." | b".."))
+}
+
+/// Whether there is anything in a path that readers disagree about: `;`, `\` or `%2F`, escaped or not.
+fn has_marks(path: &[u8]) -> bool {
+    memchr3(b'%', b';', b'\\', path).is_some()
+        && decoded(path).any(|byte| matches!(byte, (b'/', true) | (b'\\' | b';', _)))
+}
+
+/// The query of a request as it is passed on to an application: as sent, with bytes from 0x80 escaped.
+pub fn forwarded_query(raw: &[u8]) -> Cow<'_, [u8]> {
+    escaped(raw, |byte| !byte.is_ascii())
+}
+
+/// Without the slashes at the start but the last of them.
+pub fn one_leading_slash(mut path: &[u8]) -> &[u8] {
+    while path.starts_with(b"//") {
+        path = &path[1..];
+    }
+    path
+}
+
+fn escaped(raw: &[u8], is_escaped: impl Fn(u8) -> bool) -> Cow<'_, [u8]> {
+    if !raw.iter().any(|&byte| is_escaped(byte)) {
+        return Cow::Borrowed(raw);
+    }
+    let mut out = Vec::with_capacity(raw.len() + 16);
+    for &byte in raw {
+        match is_escaped(byte) {
+            true => push_escaped(byte, &mut out),
+            false => out.push(byte),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Whether a segment is `.` or `..`, escaped or not.
+fn has_dot_segment(raw: &[u8]) -> bool {
+    raw.split(|&byte| byte == b'/').any(|segment| {
+        let mut rest = segment;
+        let mut dots = 0;
+        loop {
+            rest = match rest {
+                [b'.', rest @ ..] | [b'%', b'2', b'e' | b'E', rest @ ..] => rest,
+                [] => return (1..=2).contains(&dots),
+                _ => return false,
+            };
+            dots += 1;
+        }
+    })
+}
+
+/// What applications make of a path that is passed on to them, where that is not what [`decode`] makes
+/// of it: each in the decoded form that routes are compared with, with its leading slash. Empty for a
+/// path that all of them read alike. `path` is as [`forwarded`] gives it.
+///
+/// Some take `%2F` for a slash, some `%5C`; and servlet containers cut off the parameters of segments,
+/// which begin with `;`, before or after they decode escapes. Any of these may come together.
+pub fn other_readings(path: &[u8]) -> Vec<Vec<u8>> {
+    if !has_marks(path) {
+        return Vec::new();
+    }
+    let has = |mark| decoded(path).any(|(byte, escaped)| byte == mark && (escaped || mark != b'/'));
+    let (slashes, backslashes) = (either(has(b'/')), either(has(b'\\')));
+    let parameters: &[Parameters] = match has(b';') {
+        true => &[Parameters::Kept, Parameters::CutFirst, Parameters::CutLast],
+        false => &[Parameters::Kept],
+    };
+    let mut readings = Vec::new();
+    for &parameters in parameters {
+        for &slashes in slashes {
+            for &backslashes in backslashes {
+                let reading = Reading {
+                    slashes,
+                    backslashes,
+                    parameters,
+                };
+                readings.push(reading.of(path));
+            }
+        }
+    }
+    // The first takes nothing for anything else: it is ours.
+    readings.split_off(1)
+}
+
+fn either(is_possible: bool) -> &'static [bool] {
+    if is_possible {
+        &[false, true]
+    } else {
+        &[false]
+    }
+}
+
+/// A way to read a path.
+struct Reading {
+    /// `%2F` is a slash.
+    slashes: bool,
+    /// `%5C` is a slash.
+    backslashes: bool,
+    parameters: Parameters,
+}
+
+/// What becomes of the parameters of a segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parameters {
+    Kept,
+    /// Cut off before escapes are decoded, up to the next slash that is none.
+    CutFirst,
+    /// Cut off when escapes are decoded.
+    CutLast,
+}
+
+impl Reading {
+    /// Of a path without dot segments.
+    fn of(&self, path: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(path.len());
+        for segment in path.split(|&byte| byte == b'/') {
+            if !out.ends_with(b"/") {
+                out.push(b'/');
+            }
+            self.push(segment, &mut out);
+        }
+        out
+    }
+
+    fn push(&self, segment: &[u8], out: &mut Vec<u8>) {
+        let mut cuts = false;
+        for (byte, escaped) in decoded(segment) {
+            let is_slash = (byte == b'/' && self.slashes) || (byte == b'\\' && self.backslashes);
+            match byte {
+                b';' if self.parameters == Parameters::CutFirst && !escaped => return,
+                b';' if self.parameters == Parameters::CutLast => cuts = true,
+                _ if is_slash => {
+                    cuts = false;
+                    if !out.ends_with(b"/") {
+                        out.push(b'/');
+                    }
+                }
+                _ if cuts => {}
+                b'/' => out.extend_from_slice(b"%2F"),
+                _ => out.push(byte),
+            }
+        }
+    }
+}
+
 /// Appends a path from disk in the form for Location and href, keeping `/`.
 ///
 /// Only letters, digits and ``-._~/!$()*+,;=@`` stay as they are. `&` and `'` would be allowed in a
@@ -140,16 +338,19 @@ fn hex(digit: u8) -> Option<u8> {
 /// into a scheme. A leading `//` would name a host: give Location a path with one.
 pub fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     for &byte in bytes {
-        if is_plain(byte) {
-            out.push(byte);
-        } else {
-            out.extend([
-                b'%',
-                HEX[usize::from(byte >> 4)],
-                HEX[usize::from(byte & 15)],
-            ]);
+        match is_plain(byte) {
+            true => out.push(byte),
+            false => push_escaped(byte, out),
         }
     }
+}
+
+fn push_escaped(byte: u8, out: &mut Vec<u8>) {
+    out.extend([
+        b'%',
+        HEX[usize::from(byte >> 4)],
+        HEX[usize::from(byte & 15)],
+    ]);
 }
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
@@ -177,8 +378,123 @@ mod tests {
             |raw: &[u8]| decode_keeping_slashes(raw, &mut out).map(|is| (is, out.clone()));
         assert_eq!(kept(b"/a%2Fb/%41%2f"), Ok((true, b"a%2Fb/A%2f".to_vec())));
         assert_eq!(kept(b"/a%252Fb/.."), Ok((false, b"".to_vec())));
-        for raw in [&b"/x/..%2Fa"[..], b"/a%2f..", b"/a%2F%2e%2Fb", b"/%2F.%2e"] {
-            assert_eq!(kept(raw), Err(ESCAPED_SLASH), "{}", raw.escape_ascii());
+    }
+
+    #[test]
+    fn what_an_application_is_given() {
+        let as_sent = [
+            "/",
+            "/a%2Fb",
+            "/a%252Fb",
+            "/a+b%2Bc",
+            "/a//b",
+            "/a;b=c/d",
+            "/a%5Cb",
+            "/...;",
+            "/a..;/b",
+            "/a/.b;c",
+            "/x;..",
+            "/%252e%252e%252fa",
+            "/{|}^`",
+        ];
+        for path in as_sent {
+            assert_eq!(
+                forwarded(path.as_bytes()),
+                Ok(path.as_bytes().into()),
+                "{path}"
+            );
+        }
+        for (raw, path) in [
+            (&b""[..], "/"),
+            (b"//a//b", "/a//b"),
+            (b"///", "/"),
+            (b"/a/../b", "/b"),
+            (b"/a//../b%20", "/b%20"),
+            (b"//a/./..", "/"),
+            (b"/\\a\\b", "/%5Ca%5Cb"),
+            (b"/caf\xc3\xa9", "/caf%C3%A9"),
+            (b"/x/../caf\xc3\xa9/%c3", "/caf%C3%A9/%C3"),
+            (b"/..;/../a", "/a"),
+        ] {
+            assert_eq!(
+                forwarded(raw),
+                Ok(path.as_bytes().into()),
+                "{}",
+                raw.escape_ascii()
+            );
+        }
+        assert_eq!(&*forwarded_query(b"a=\\&\xff?"), b"a=\\&%FF?");
+    }
+
+    #[test]
+    fn hidden_dot_segments_are_refused() {
+        for path in [
+            "/x/..%2Fa",
+            "/a%2f..",
+            "/a%2F%2e%2Fb",
+            "/%2F.%2e",
+            "/public/..;/admin",
+            "/public/..%3b/admin",
+            "/public/%2e%2e;x/admin",
+            "/a/.;",
+            "/a/..\\b",
+            "/a\\..\\b",
+            "/a%5c..",
+            "/a%2F..%3Bx%2Fb",
+            "/x;a%2F..;y",
+            "/x/../public/..;/admin",
+        ] {
+            assert_eq!(forwarded(path.as_bytes()), Err(HIDDEN_DOTS), "{path}");
+        }
+        assert_eq!(forwarded(b"/a%2Fb/../c"), Err(ESCAPED_SLASH));
+    }
+
+    #[test]
+    fn how_others_read_a_path() {
+        for (path, readings) in [
+            ("/a%252Fb/%20c%25", &[][..]),
+            ("/admin%2Fusers", &["/admin/users"]),
+            ("/%2fadmin/x", &["/admin/x"]),
+            ("/a%2F", &["/a/"]),
+            ("/a%5cb", &["/a/b"]),
+            ("/a;x=1/b;y", &["/a/b", "/a/b"]),
+            ("/a%3bx/b", &["/a;x/b", "/a/b"]),
+            ("/;x/a", &["/a", "/a"]),
+            ("/a;", &["/a", "/a"]),
+            ("/a%2Fb%5Cc", &["/a%2Fb/c", "/a/b\\c", "/a/b/c"]),
+            (
+                "/a%2Fb;c%2Fd",
+                &["/a/b;c/d", "/a%2Fb", "/a/b", "/a%2Fb", "/a/b/d"],
+            ),
+        ] {
+            let read = other_readings(path.as_bytes());
+            let read: Vec<_> = read
+                .iter()
+                .map(|path| path.escape_ascii().to_string())
+                .collect();
+            let readings: Vec<_> = readings
+                .iter()
+                .map(|path| path.escape_default().to_string())
+                .collect();
+            assert_eq!(read, readings, "{path}");
+        }
+    }
+
+    #[test]
+    fn dot_segments_are_seen_escaped_or_not() {
+        for path in ["/a/..", "/./a", "/a/%2e%2E/b", "/.%2e", "/a/."] {
+            assert!(has_dot_segment(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "/",
+            "/a..b",
+            "/...",
+            "/.well-known/x",
+            "/a/.%2e.",
+            "/%2e%2e%2e",
+            "//",
+        ] {
+            assert!(!has_dot_segment(path.as_bytes()), "{path}");
         }
     }
 

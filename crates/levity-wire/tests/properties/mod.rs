@@ -648,6 +648,12 @@ pub fn path(raw: &[u8]) {
         there_and_back(&decoded);
         gateway::script(&decoded);
     }
+    if let (Ok(_), Ok(sent)) = (
+        path::decode_keeping_slashes(raw, &mut decoded),
+        path::forwarded(raw),
+    ) {
+        passed_on(&decoded, &sent);
+    }
     let name: Vec<u8> = raw
         .iter()
         .copied()
@@ -655,6 +661,22 @@ pub fn path(raw: &[u8]) {
         .collect();
     if !matches!(&name[..], b"." | b"..") {
         there_and_back(&name);
+    }
+}
+
+/// What an application is given of a path has the same meaning to us, is a URI's, has no dot segment to
+/// any reader, and no host in front.
+fn passed_on(path: &[u8], sent: &[u8]) {
+    let mut again = Vec::new();
+    path::decode_keeping_slashes(sent, &mut again).expect("a path that was sent can be decoded");
+    assert_eq!(again, path);
+    assert!(sent.starts_with(b"/") && !sent.starts_with(b"//") && sent.is_ascii());
+    assert!(!sent.contains(&b'\\'));
+    assert_eq!(path::forwarded(sent).as_deref(), Ok(sent));
+    for reading in path::other_readings(sent) {
+        assert!(reading.starts_with(b"/") && reading.len() <= sent.len());
+        let mut names = reading.split(|&byte| byte == b'/');
+        assert!(!names.any(|name| matches!(name, b"." | b"..")));
     }
 }
 
