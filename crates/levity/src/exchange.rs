@@ -184,6 +184,9 @@ fn route<'a>(service: &'a Service, request: &mut Request) -> Result<&'a Place, R
     if place.internal {
         return Err(respond::error(404, ""));
     }
+    service
+        .check_readings(request, place)
+        .map_err(|reject| respond::error(reject.status, reject.reason))?;
     request.set_key(place.number);
     Ok(place)
 }

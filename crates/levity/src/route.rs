@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use levity_disk::{Disk, Root, Spool, Terms};
 use levity_wire::encoding::Coding;
-use levity_wire::http1;
+use levity_wire::{Reject, http1, path};
 
-use crate::config::upstream::{Protocol, Try};
+use crate::config::upstream::{AmbiguousPaths, Protocol, Try};
 use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
+use crate::request::Request;
 use crate::scripts::Scripts;
 use crate::upstream::sendfile::root::SendfileRoot;
 use crate::upstream::spooled::SpoolFolder;
@@ -43,6 +44,8 @@ pub struct Proxy {
     pub files_first: bool,
     /// Taken off the start of a path; with its leading slash.
     pub strip_prefix: Vec<u8>,
+    /// Paths are passed on that an application may take for those of another place.
+    pub passes_ambiguous: bool,
     /// Where the place's files are; empty when it has none.
     pub document_root: Vec<u8>,
     /// The largest body of a request, in bytes.
@@ -228,6 +231,33 @@ impl Service {
         Some(place.map_or(&site.rest, |(_, place)| place))
     }
 
+    /// Makes sure that whatever answers for `place`, which was found for `request`, reads its path as one of
+    /// that place, too: the rules of another place could be passed by otherwise.
+    ///
+    /// # Errors
+    /// 400 for a path that some applications read as one that another place answers, unless `place` passes
+    /// such paths on, and for all that [`path::forwarded`] refuses.
+    pub fn check_readings(&self, request: &Request, place: &Place) -> Result<(), Reject> {
+        let Some(proxy) = &place.proxy else {
+            return Ok(());
+        };
+        let path = path::forwarded(request.raw_path())?;
+        if proxy.passes_ambiguous {
+            return Ok(());
+        }
+        let is_here = |path: &Vec<u8>| {
+            let found = self.route(request.host(), path);
+            found.is_some_and(|found| std::ptr::eq(found, place))
+        };
+        match path::other_readings(&path).iter().all(is_here) {
+            true => Ok(()),
+            false => Err(Reject {
+                status: 400,
+                reason: "applications may read the path as one of another route",
+            }),
+        }
+    }
+
     fn site_of(&self, host: &[u8]) -> Option<usize> {
         if self.by_host.is_empty() && self.by_suffix.is_empty() {
             return self.default_site;
@@ -342,6 +372,7 @@ impl Resources<'_> {
         Ok(Arc::new(Proxy {
             files_first: false,
             strip_prefix: Vec::new(),
+            passes_ambiguous: false,
             body_bytes_max: 0,
             request_headers: config::Headers::default(),
             rewrite: config::Rewrite::default(),
@@ -419,6 +450,7 @@ fn proxy(
     let tries = tries.map_or(&[Try::Proxy][..], Vec::as_slice);
     let upstream = resources.upstream(name);
     let body_bytes = here.body_bytes.or(above.body_bytes);
+    let ambiguous = here.ambiguous_paths.or(above.ambiguous_paths);
     let is_for_files = route.is_some_and(config::Route::is_for_files_of_its_own);
     if !tries.contains(&Try::Proxy) || (is_for_files && files.is_some()) {
         return Ok(None);
@@ -432,6 +464,7 @@ fn proxy(
         upstream,
         files_first: tries.contains(&Try::File),
         strip_prefix: prefix(route).to_vec(),
+        passes_ambiguous: ambiguous == Some(AmbiguousPaths::Pass),
         document_root: files
             .map(|files| files.root.path().as_os_str().as_bytes().to_vec())
             .unwrap_or_default(),

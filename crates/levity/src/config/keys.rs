@@ -325,6 +325,7 @@ pub const TABLES: &[Table] = &[
             upstream::SCRIPT_SUFFIX,
             upstream::SCRIPT_INDEX,
             upstream::BODY_BYTES,
+            upstream::AMBIGUOUS_PATHS,
             LISTING,
             INDEX,
             PRECOMPRESSED,
@@ -365,6 +366,7 @@ pub const TABLES: &[Table] = &[
             upstream::SCRIPT_SUFFIX,
             upstream::SCRIPT_INDEX,
             upstream::BODY_BYTES,
+            upstream::AMBIGUOUS_PATHS,
             key(
                 "internal",
                 Kind::Boolean,

@@ -2,7 +2,7 @@
 
 use super::keys;
 use super::reader::{Fields, Text};
-use super::upstream::{Protocol, Proxying, Try, Upstreams};
+use super::upstream::{AmbiguousPaths, Protocol, Proxying, Try, Upstreams};
 
 const PROXY_HELP: &str = "add proxy = \"NAME\", the name of an [[upstream]]";
 
@@ -53,6 +53,10 @@ pub(super) fn read(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> 
         script_suffix: script_suffix(fields, reach),
         script_index: script_index(fields, reach),
         body_bytes: fields.auto_size("body_bytes"),
+        ambiguous_paths: fields.word("ambiguous_paths").map(|word| match word {
+            "pass" => AmbiguousPaths::Pass,
+            _ => AmbiguousPaths::Refuse,
+        }),
     };
     (proxying, reach)
 }

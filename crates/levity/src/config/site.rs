@@ -252,7 +252,7 @@ fn route(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> Option<Rou
     if fields.has("proxy") && reach.is_files_only {
         fields.report("proxy", "`try` leaves it out", None);
     }
-    for table in ["request_headers", "rewrite"] {
+    for table in ["request_headers", "rewrite", "ambiguous_paths"] {
         if fields.has(table) && !reach.has_proxy {
             fields.report(table, "there is no `proxy` here", None);
         }

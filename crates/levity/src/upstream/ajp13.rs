@@ -1,6 +1,5 @@
 //! Protocol: AJP13, spoken to a servlet container.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use levity_wire::Reject;
@@ -199,15 +198,6 @@ impl Ajp13 {
 }
 
 fn head(ask: &Ask<'_>, length: Option<u64>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
-    let target = &ask.target;
-    let query = target.iter().position(|&byte| byte == b'?');
-    let path = &target[..query.unwrap_or(target.len())];
-    if hides_dot_segment(path) {
-        return Err(Reject {
-            status: 400,
-            reason: "path parameters behind a dot segment",
-        });
-    }
     let (server_name, port) = cgi::server(ask.host());
     let secure = ask.client.scheme == "https";
     let address = ask.client.ip.map(|ip| ip.to_canonical().to_string());
@@ -223,8 +213,8 @@ fn head(ask: &Ask<'_>, length: Option<u64>, out: &mut Vec<u8>) -> Result<(), Uns
     let head = ajp13::Head {
         method: ask.request.method(),
         version: ask.request.head.version,
-        path,
-        query: ask.request.query(),
+        path: &ask.path,
+        query: ask.query.as_deref(),
         remote_address: address.as_deref().unwrap_or_default().as_bytes(),
         remote_port: ask.client.port,
         server_name,
@@ -239,22 +229,6 @@ fn head(ask: &Ask<'_>, length: Option<u64>, out: &mut Vec<u8>) -> Result<(), Uns
             .map(str::as_bytes),
     };
     write_head(&head, fields, out)
-}
-
-/// Whether a container would see a dot segment where we have seen none: it takes `;x` off each segment
-/// first, so that `/a/..;x/b` is `/b` to it, whatever route was found for the rest.
-fn hides_dot_segment(path: &[u8]) -> bool {
-    path.split(|&byte| byte == b'/').any(|segment| {
-        let semicolon = segment.iter().position(|&byte| byte == b';');
-        semicolon.is_some_and(|at| is_dots(&segment[..at]))
-    })
-}
-
-/// Whether it is `.` or `..`, escaped or not.
-fn is_dots(segment: &[u8]) -> bool {
-    let text: Cow<'_, str> = String::from_utf8_lossy(segment);
-    let text = text.replace("%2e", ".").replace("%2E", ".");
-    matches!(text.as_str(), "." | "..")
 }
 
 fn answer_head(headers: &SendHeaders<'_>) -> Head {
@@ -362,24 +336,6 @@ mod tests {
         for bytes in [&END[..], &[&pong[..], b"A"].concat(), b"HTTP"] {
             codec.ping();
             assert!(codec.pong(bytes).is_err());
-        }
-    }
-
-    #[test]
-    fn parameters_behind_dots() {
-        for path in ["/..;", "/a/..;x/b", "/.;/", "/%2e.;x", "/%2E%2e;"] {
-            assert!(hides_dot_segment(path.as_bytes()), "{path}");
-        }
-        for path in [
-            "/",
-            "/a;b",
-            "/;",
-            "/...;",
-            "/a..;/b",
-            "/%2e%2e%2e;",
-            "/a/.b;c",
-        ] {
-            assert!(!hides_dot_segment(path.as_bytes()), "{path}");
         }
     }
 }

@@ -38,8 +38,12 @@ pub struct Ask<'a> {
     pub length: Length,
     /// The script that is to answer, where applications are asked for scripts.
     pub script: Option<&'a Script>,
-    /// Path and query.
-    pub target: Cow<'a, [u8]>,
+    /// The path that the client has asked for, as [`path::forwarded`] gives it.
+    pub whole_path: Cow<'a, [u8]>,
+    /// The same less `strip_prefix`.
+    pub path: Cow<'a, [u8]>,
+    /// What follows the `?`, as [`path::forwarded_query`] gives it.
+    pub query: Option<Cow<'a, [u8]>>,
     /// The protocols that the client offers to switch to, where the backend may.
     pub upgrade: Option<&'a [u8]>,
     /// The backend is to say whether it wants the body.
@@ -68,7 +72,7 @@ impl<'a> Ask<'a> {
     /// What `request` becomes on its way through `proxy`.
     ///
     /// # Errors
-    /// 400 for a path that would have to be written anew and cannot be.
+    /// 400 for a path that [`path::forwarded`] refuses, or that would have to be written anew and cannot be.
     pub fn new(
         request: &'a Request,
         proxy: &'a Proxy,
@@ -77,8 +81,11 @@ impl<'a> Ask<'a> {
     ) -> Result<Self, Reject> {
         let settings = &proxy.upstream.settings;
         let te = || request.headers_named("te");
+        let whole_path = path::forwarded(request.raw_path())?;
         Ok(Self {
-            target: target(request, proxy)?,
+            path: without_prefix(&whole_path, &proxy.strip_prefix, request)?,
+            whole_path,
+            query: request.query().map(path::forwarded_query),
             upgrade: request.upgrade().filter(|offer| {
                 // The rest of a body would be the start of what is spoken next.
                 length == Length::None && !offer.split(|&byte| byte == b',').any(carries_requests)
@@ -94,6 +101,14 @@ impl<'a> Ask<'a> {
             client,
             length,
         })
+    }
+
+    /// Path and query.
+    pub fn target(&self) -> Vec<u8> {
+        match &self.query {
+            Some(query) => [&self.path, &b"?"[..], query].concat(),
+            None => self.path.to_vec(),
+        }
     }
 
     /// The host that the backend is asked for, with its port.
@@ -296,85 +311,32 @@ fn from_the_left(hops: impl Iterator<Item = Option<Node>>) -> impl Iterator<Item
     hops.into_iter().rev()
 }
 
-/// The path as sent, because applications tell `%2F` from a slash and `a+b` from `a%2Bb`; but without
-/// dot segments, which a backend might follow out of the route that was found.
-fn target<'a>(request: &'a Request, proxy: &Proxy) -> Result<Cow<'a, [u8]>, Reject> {
-    let raw = request.raw_path();
-    let prefix = proxy.strip_prefix.as_slice();
-    let as_sent = match raw.strip_prefix(prefix) {
-        Some(rest) if !has_dot_segment(raw) && (rest.is_empty() || rest[0] == b'/') => Some(rest),
-        _ => None,
-    };
-    if let (Some(path), true) = (as_sent, prefix.is_empty()) {
-        if let Some(target) = request.origin_form() {
-            return Ok(Cow::Borrowed(target));
-        }
-        return Ok(Cow::Owned(with_query(path.to_vec(), request)));
+/// `path` less `prefix`. Where the prefix was sent with escapes in it, the path is written anew.
+fn without_prefix<'a>(
+    path: &Cow<'a, [u8]>,
+    prefix: &[u8],
+    request: &Request,
+) -> Result<Cow<'a, [u8]>, Reject> {
+    if prefix.is_empty() {
+        return Ok(path.clone());
     }
-    let mut path = match as_sent {
-        Some(rest) => rest.to_vec(),
-        None if request.keeps_slashes => {
+    let mut rest = match path.strip_prefix(prefix) {
+        Some(rest) if rest.is_empty() || rest[0] == b'/' => rest.to_vec(),
+        _ if request.keeps_slashes => {
             return Err(Reject {
                 status: 400,
-                reason: "an escaped slash in a path with dot segments",
+                reason: "an escaped slash behind a prefix with escapes",
             });
         }
-        None => {
-            let rest = request.path.strip_prefix(prefix).unwrap_or(&request.path);
-            let mut path = Vec::with_capacity(rest.len());
-            path::encode(rest, &mut path);
-            path
+        _ => {
+            let decoded = request.path.strip_prefix(prefix).unwrap_or(&request.path);
+            let mut rest = Vec::with_capacity(decoded.len());
+            path::encode(decoded, &mut rest);
+            rest
         }
     };
-    if path.is_empty() {
-        path.push(b'/');
+    if rest.is_empty() {
+        rest.push(b'/');
     }
-    Ok(Cow::Owned(with_query(path, request)))
-}
-
-fn with_query(mut path: Vec<u8>, request: &Request) -> Vec<u8> {
-    if let Some(query) = request.query() {
-        path.push(b'?');
-        path.extend_from_slice(query);
-    }
-    path
-}
-
-/// Whether a segment is `.` or `..`, escaped or not.
-fn has_dot_segment(raw: &[u8]) -> bool {
-    raw.split(|&byte| byte == b'/').any(|segment| {
-        let mut rest = segment;
-        let mut dots = 0;
-        loop {
-            rest = match rest {
-                [b'.', rest @ ..] | [b'%', b'2', b'e' | b'E', rest @ ..] => rest,
-                [] => return (1..=2).contains(&dots),
-                _ => return false,
-            };
-            dots += 1;
-        }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dot_segments_are_seen_escaped_or_not() {
-        for path in ["/a/..", "/./a", "/a/%2e%2E/b", "/.%2e", "/a/."] {
-            assert!(has_dot_segment(path.as_bytes()), "{path}");
-        }
-        for path in [
-            "/",
-            "/a..b",
-            "/...",
-            "/.well-known/x",
-            "/a/.%2e.",
-            "/%2e%2e%2e",
-            "//",
-        ] {
-            assert!(!has_dot_segment(path.as_bytes()), "{path}");
-        }
-    }
+    Ok(Cow::Owned(path::one_leading_slash(&rest).to_vec()))
 }

@@ -36,14 +36,13 @@ pub fn fill(
     body_bytes: Option<u64>,
 ) -> Result<(), Unsayable> {
     let (request, proxy) = (ask.request, ask.proxy);
-    let raw_path = request.raw_path();
     let host = ask.host();
     let (server_name, port) = server(host);
     let is_https = ask.client.scheme == "https";
     let described = cgi::Request {
         method: request.method(),
-        path: if raw_path.is_empty() { b"/" } else { raw_path },
-        query: request.query(),
+        path: &ask.whole_path,
+        query: ask.query.as_deref(),
         version: request.head.version,
         host: (!host.is_empty()).then_some(host),
         server_name,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use levity_wire::http1::{Limits, Method};
+use levity_wire::path;
 use levity_wire::sendfile_header::{self, Wish};
 
 use super::failure::{Failure, Side};
@@ -262,6 +263,9 @@ async fn inside<'s>(
     let Some(request) = derived(request, target, request.host(), &[], limits) else {
         return Err(in_place.refuse(502, "no path that can be asked for"));
     };
+    if let Err(reject) = service.check_readings(&request, place) {
+        return Err(in_place.refuse(502, reject.reason));
+    }
     let files = place.files.as_ref();
     let script = match files.and_then(|files| Some((files, to.scripts(files)?))) {
         None => None,
@@ -335,7 +339,7 @@ fn elsewhere<'s>(
 }
 
 /// The same request for something else: without its body, which the first application has had, and without
-/// the fields of these names.
+/// the fields of these names. None for a target that cannot be passed on.
 fn derived(
     request: &Request,
     target: &[u8],
@@ -347,7 +351,7 @@ fn derived(
         Method::Head => b"HEAD",
         _ => b"GET",
     };
-    Request::derived(request, method, target, host, without, limits)
-        .ok()
-        .map(Box::new)
+    let derived = Request::derived(request, method, target, host, without, limits).ok()?;
+    path::forwarded(derived.raw_path()).ok()?;
+    Some(Box::new(derived))
 }

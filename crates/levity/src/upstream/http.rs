@@ -246,7 +246,7 @@ fn announced(head: &ResponseHead, bytes: &[u8]) -> Option<u64> {
 }
 
 fn head(ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), write::Unwritable> {
-    write::request_line(out, ask.request.method(), &ask.target)?;
+    write::request_line(out, ask.request.method(), &ask.target())?;
     write::field(out, b"Host", ask.host())?;
     for (name, value) in ask.fields() {
         write::field(out, name, value)?;

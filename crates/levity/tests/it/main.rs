@@ -5,6 +5,7 @@ mod support;
 
 mod absent;
 mod ajp13;
+mod ambiguous;
 mod apps;
 mod checks;
 mod chunks;

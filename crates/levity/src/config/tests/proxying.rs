@@ -1,6 +1,6 @@
 //! What sites and routes say of the upstream that answers for them.
 
-use super::super::upstream::Try;
+use super::super::upstream::{AmbiguousPaths, Try};
 use super::upstream::{PHP, UPSTREAM};
 use super::*;
 
@@ -40,7 +40,7 @@ fn every_value_of_a_site_and_route_with_an_upstream() {
     let site = site(
         "root = \"/srv\"\nproxy = \"php\"\ntry = [\"file\", \"proxy\"]\nscript_suffix = \".php\"\nscript_index = \"a/index.php\"\n\
          [[site.route]]\npath = \"/app/*\"\nproxy = \"app\"\ntry = [\"proxy\"]\nbody_bytes = 0\ninternal = true\n\
-         headers.add = { \"Link\" = \"1\" }\n\
+         ambiguous_paths = \"pass\"\nheaders.add = { \"Link\" = \"1\" }\n\
          [site.route.request_headers]\nset = { \"Host\" = \"b\" }\nadd = { \"A\" = \"1\" }\nremove = [\"Cookie\"]\n\
          [site.route.rewrite]\nlocation = { \"http://b/\" = \"/\", \"/c\" = \"\" }\ncookie_path = { \"/\" = \"/app\" }\n\
          cookie_domain = { \".b\" = \"example.org\" }",
@@ -51,6 +51,7 @@ fn every_value_of_a_site_and_route_with_an_upstream() {
         script_suffix: Some(".php".to_owned()),
         script_index: Some("a/index.php".to_owned()),
         body_bytes: None,
+        ambiguous_paths: None,
     };
     assert_eq!(site.proxying, expected);
     let route = &site.routes[0];
@@ -58,6 +59,7 @@ fn every_value_of_a_site_and_route_with_an_upstream() {
         proxy: Some("app".to_owned()),
         tries: Some(vec![Try::Proxy]),
         body_bytes: Some(0),
+        ambiguous_paths: Some(AmbiguousPaths::Pass),
         ..Proxying::default()
     };
     assert_eq!((&route.proxying, route.internal), (&expected, true));
@@ -458,6 +460,18 @@ fn requests_are_changed_for_upstreams_only() {
         &[
             "12:1 `request_headers`: there is no `proxy` here",
             "13:1 `rewrite`: there is no `proxy` here",
+        ],
+    );
+}
+
+#[test]
+fn ambiguous_paths_are_those_of_an_upstream() {
+    assert_told_of_site(
+        "root = \"/\"\n[[site.route]]\npath = \"/a\"\nambiguous_paths = \"pass\"\n[[site.route]]\npath = \"/b\"\n\
+         proxy = \"app\"\nambiguous_paths = \"decode\"",
+        &[
+            "12:19 `ambiguous_paths`: there is no `proxy` here",
+            "16:19 `decode` is no value of `ambiguous_paths` [one of `refuse`, `pass`]",
         ],
     );
 }

@@ -226,6 +226,17 @@ pub struct Proxying {
     pub script_index: Option<String>,
     /// The largest body of a request, in bytes.
     pub body_bytes: Option<usize>,
+    /// What becomes of paths that an application may take for those of another route.
+    pub ambiguous_paths: Option<AmbiguousPaths>,
+}
+
+/// What becomes of paths that an application may take for those of another route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AmbiguousPaths {
+    /// They are answered 400.
+    Refuse,
+    /// They are passed on.
+    Pass,
 }
 
 /// Changes to what an upstream's answers say of its own place. Pairs of what is found at the start and

@@ -246,7 +246,7 @@ fn targets_pass_as_they_are() {
         "/a+b",
         "/a%2Bb",
         "/a;b=c,d",
-        "//a//b",
+        "/a//b",
         "/a?b=c%20d&e=/../f",
         "/?",
         "/%7Euser",

@@ -178,6 +178,43 @@ fn an_internal_route_may_be_another_upstream() {
     assert_eq!(first.field("accept-say"), last.field("accept-say"));
 }
 
+/// What the application names has the same rule as what a client asks for.
+#[test]
+fn no_other_reading_leads_to_another_route() {
+    let other = Scripted::tcp(echo);
+    let routes = "[[site.route]]\npath = \"/other/secret/*\"\nproxy = \"other\"\n\
+         [[site.route]]\npath = \"/other/*\"\nproxy = \"other\"\ninternal = true\n";
+    let (at, keys) = (other.address(), "reproxy = [\"other\"]");
+    for app in App::both() {
+        let tables = app.upstream(keys) + &upstream("other", "http", &other, "");
+        let server = launch(&tables, routes).start();
+        let mut client = server.client();
+        for value in [
+            "X-Accel-Redirect: /other/secret;x/a".to_owned(),
+            "X-Accel-Redirect: /other/secret%5Ca".to_owned(),
+            "X-Accel-Redirect: /other/a/..;/secret/a".to_owned(),
+            format!("X-Reproxy-URL: http://{at}/a/..;/secret"),
+            format!("X-Reproxy-URL: http://{at}/a%2F../secret"),
+        ] {
+            assert_eq!(ask(&mut client, &[&value]).status, 502, "{value}");
+        }
+        assert_eq!(other.connections(), 0);
+    }
+    let app = App::http();
+    let tables = app.upstream(keys) + &upstream("other", "http", &other, "");
+    let server = launch(&tables, routes).start();
+    for (value, seen) in [
+        ("X-Accel-Redirect: /other/a;b".to_owned(), "/other/a;b"),
+        (
+            format!("X-Reproxy-URL: http://{at}/secret;x/a%2Fb"),
+            "/secret;x/a%2Fb",
+        ),
+    ] {
+        let answer = ask(&mut server.client(), &[&value]);
+        assert_eq!(answer.text(), format!("GET {seen}"), "{value}");
+    }
+}
+
 /// Where files come first, as they may for all of a site, they do so behind an internal route.
 #[test]
 fn a_file_may_come_before_the_other_upstream() {
