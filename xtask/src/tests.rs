@@ -39,6 +39,10 @@ const TOOLS: &[Tool] = &[
         package: "fuse3",
     },
     Tool {
+        program: "bindfs",
+        package: "bindfs",
+    },
+    Tool {
         program: "haproxy",
         package: "haproxy",
     },

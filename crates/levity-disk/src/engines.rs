@@ -150,7 +150,7 @@ impl Engines {
                 stats::add(&counters.writes, 1);
                 stats::add(&counters.bytes_written, *bytes as u64);
             }
-            Ok(Done::Read(ready)) => count_read(ready),
+            Ok(Done::Read(ready, _)) => count_read(ready),
             Ok(Done::Opened { first, .. }) => {
                 stats::add(&counters.opens, 1);
                 first.iter().for_each(count_read);

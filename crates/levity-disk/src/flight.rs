@@ -96,7 +96,9 @@ impl Flight {
                 // something on local file systems. Of one version, because the read may have begun
                 // before the other looked.
                 let same = Arc::ptr_eq(file, other)
-                    || file.is_local() && other.is_local() && file.meta.same_version(&other.meta);
+                    || file.reads_inline()
+                        && other.reads_inline()
+                        && file.meta.same_version(&other.meta);
                 // What is written to in between has more than a read finds that began before.
                 let same = same && !file.is_spooled();
                 let end = offset.saturating_add(*len as u64);
@@ -287,7 +289,7 @@ impl Drop for Landing {
 
 fn bytes(completion: &Completion) -> usize {
     match &completion.result {
-        Ok(Done::Read(ready)) => ready.len(),
+        Ok(Done::Read(ready, _)) => ready.len(),
         Ok(Done::Opened { first, .. }) => first.as_ref().map_or(0, |ready| ready.len()),
         Ok(Done::Written(bytes)) => *bytes,
         _ => 0,
@@ -300,7 +302,7 @@ fn share(completion: &mut Completion, op: &Op, other: &Waiting) -> Option<Comple
     let result = match &mut completion.result {
         Err(error) if engine::is_dead(error) && other.job.class == Class::Next => return None,
         Err(error) => Err(same(error)),
-        Ok(Done::Read(ready)) => {
+        Ok(Done::Read(ready, now)) => {
             let (
                 Op::Read { offset, .. },
                 Op::Read {
@@ -314,7 +316,7 @@ fn share(completion: &mut Completion, op: &Op, other: &Waiting) -> Option<Comple
             };
             file.was_read();
             let skipped = usize::try_from(from - offset).unwrap_or(usize::MAX);
-            Ok(Done::Read(ready.part(skipped, *len)?))
+            Ok(Done::Read(ready.part(skipped, *len)?, *now))
         }
         Ok(Done::Opened {
             file,

@@ -72,7 +72,7 @@ impl Ghosts {
         match asker.policy {
             Direct::Never => false,
             Direct::Always => file.meta.kind == Kind::Regular,
-            Direct::Auto if file.meta.size < DIRECT_BYTES_MIN || !file.is_local() => false,
+            Direct::Auto if file.meta.size < DIRECT_BYTES_MIN || !file.reads_inline() => false,
             Direct::Auto => {
                 self.touch(&file.meta, asker.stream, offset, len) && asker.class != Class::First
             }

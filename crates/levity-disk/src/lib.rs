@@ -27,6 +27,7 @@ mod fair;
 mod flight;
 mod ghosts;
 pub mod guard;
+pub mod inline;
 mod intake;
 mod lane;
 mod lanes;
@@ -55,6 +56,7 @@ pub use engine::{
     Class, Completion, Direct, Done, EngineId, Entry, First, Job, Listing, Lookup, Op, Ready,
     Reply, Terms, Variants,
 };
+pub use inline::Inline;
 pub use open::{Kind, Meta, OpenFile, Root, Symlinks};
 pub use probe::FileSystem;
 pub use spool::Spool;

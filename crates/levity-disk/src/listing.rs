@@ -22,7 +22,7 @@ const NAMES_BYTES: usize = 32 * 1024;
 /// that vanishes while the directory is read is left out.
 pub(crate) fn list(directory: &OpenFile, entries_max: usize) -> io::Result<Listing> {
     let place = directory.place().ok_or(Errno::NOTDIR)?;
-    let (names, truncated) = names(rustix::fd::AsFd::as_fd(directory), entries_max)?;
+    let (names, truncated) = names(directory.as_fd(), entries_max)?;
     let mut entries: Vec<Entry> = names
         .into_iter()
         .filter_map(|name| entry(directory, place, name))
@@ -57,7 +57,12 @@ pub(crate) fn names(
 }
 
 fn entry(directory: &OpenFile, place: &Place, name: CString) -> Option<Entry> {
-    let stat = rustix::fs::statat(directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let stat = rustix::fs::statat(
+        directory.as_fd(),
+        name.as_c_str(),
+        AtFlags::SYMLINK_NOFOLLOW,
+    )
+    .ok()?;
     let is_link = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink();
     let own = Meta::from(stat);
     let meta = match is_link {

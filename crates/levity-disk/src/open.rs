@@ -21,6 +21,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::atime;
 use crate::closer;
 use crate::direct::DirectFile;
+use crate::inline::Inline;
 use crate::mounts::Mounts;
 use crate::probe::{self, FileSystem};
 use crate::syscall;
@@ -95,7 +96,7 @@ impl Root {
         Ok(Arc::new(Root {
             mounts: Mounts::beneath(&resolved),
             path: resolved,
-            cached: cached && !file_system.remote,
+            cached: cached && !file_system.may_wait,
             directory,
             single,
             symlinks,
@@ -281,7 +282,7 @@ impl Root {
             meta,
             fd: ManuallyDrop::new(fd),
             place,
-            local: meta.device == self.device && self.file_system.nowait,
+            answers: self.answers(&meta),
             straight: how.straight,
             access: atime::Access::new(how.atime),
             nonblocking: AtomicBool::new(true),
@@ -289,6 +290,17 @@ impl Root {
             direct: OnceLock::new(),
             direct_refused: AtomicBool::new(false),
             spooled: false,
+        }
+    }
+
+    /// Only the root's own file system was looked at: a file on another mount may wait, whatever the root
+    /// does.
+    fn answers(&self, meta: &Meta) -> Answers {
+        match &self.file_system {
+            _ if meta.device != self.device => Answers::Nothing,
+            system if system.may_wait => Answers::Nothing,
+            system if system.nowait => Answers::Reads,
+            _ => Answers::Metadata,
         }
     }
 
@@ -537,7 +549,7 @@ pub struct OpenFile {
     pub meta: Meta,
     fd: ManuallyDrop<OwnedFd>,
     place: Option<Place>,
-    local: bool,
+    answers: Answers,
     straight: bool,
     access: atime::Access,
     nonblocking: AtomicBool,
@@ -546,6 +558,17 @@ pub struct OpenFile {
     direct: OnceLock<Option<DirectFile>>,
     direct_refused: AtomicBool,
     spooled: bool,
+}
+
+/// What the file system of an open file answers without waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    /// Nothing is certain: it is on another mount than its root, or its file system may wait.
+    Nothing,
+    /// `fstat`.
+    Metadata,
+    /// `fstat`, and `preadv2(RWF_NOWAIT)`.
+    Reads,
 }
 
 /// Where a directory was found: its links must be judged by the root's rules.
@@ -564,7 +587,7 @@ impl OpenFile {
             meta,
             fd: ManuallyDrop::new(fd),
             place: None,
-            local: false,
+            answers: Answers::Nothing,
             straight: false,
             access: atime::Access::new(atime),
             nonblocking: AtomicBool::new(false),
@@ -585,56 +608,26 @@ impl OpenFile {
         self.meta
     }
 
-    /// What `fstat` says now. Answers from memory on local file systems; may wait on remote ones.
+    /// What an event loop may ask of it: `None` where even `fstat` of the open file may wait.
+    pub fn inline(&self) -> Option<Inline<'_>> {
+        (self.answers != Answers::Nothing).then(|| Inline::of(self))
+    }
+
+    /// Whether an event loop may try to read it: its file system passed the trial.
+    pub fn reads_inline(&self) -> bool {
+        self.answers == Answers::Reads
+    }
+
+    /// What `fstat` says now. May block.
     ///
     /// # Errors
     /// Those of `fstat`.
-    pub fn refresh(&self) -> io::Result<Meta> {
-        Ok(Meta::from(rustix::fs::fstat(self)?))
+    pub(crate) fn refresh(&self) -> Result<Meta, Errno> {
+        Ok(Meta::from(rustix::fs::fstat(self.as_fd())?))
     }
 
-    /// Appends up to `len` bytes from `offset` to `buffer`, if they are in the page cache
-    /// (`preadv2(RWF_NOWAIT)`). Returns how many: fewer than `len` when a later page is missing or the
-    /// file has become shorter; 0 only at or beyond the size in `meta`. What a truncation cuts off in
-    /// the meantime is never among them: an `fstat` after the read (0.3 us) tells the end. What it said
-    /// comes along.
-    ///
-    /// Call it only where [`FileSystem::nowait`] holds: neither call waits there. From Linux 6.12 on a miss
-    /// starts a disk read of `len` bytes on the calling thread (34 to 102 us were measured).
-    ///
-    /// # Errors
-    /// `WouldBlock` when the first byte is not in memory, when the file system cannot tell, or when the
-    /// read would set the time of last access, which may wait for the journal: an engine's read sets
-    /// it. That is so for files of other owners, whose time is due (once a day and after a change;
-    /// always on a `strictatime` mount). The others are those of `preadv2` and `fstat`.
-    pub fn read_cached(
-        &self,
-        buffer: &mut Vec<u8>,
-        len: usize,
-        offset: u64,
-    ) -> io::Result<(usize, Meta)> {
-        if self.would_set_atime()? {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let start = buffer.len();
-        match self.append_cached(buffer, len, offset) {
-            // Linux 5.9 and 5.10 may say 0 at the edge of a missing page (fixed by 06c0444290 in
-            // 5.11), so the end of the file is only believed where it is expected. A file that has
-            // shrunk costs a trip to the pool.
-            Ok((0, _)) if len > 0 && offset < self.meta.size => {
-                Err(io::ErrorKind::WouldBlock.into())
-            }
-            Ok(read) => Ok(read),
-            Err(Errno::OPNOTSUPP | Errno::INTR) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(errno) => {
-                buffer.truncate(start);
-                Err(errno.into())
-            }
-        }
-    }
-
-    fn would_set_atime(&self) -> Result<bool, Errno> {
-        Ok(self.access.may_be_set() && self.access.would_be_set(&rustix::fs::fstat(self)?))
+    pub(crate) fn access(&self) -> &atime::Access {
+        &self.access
     }
 
     /// An engine has read from it.
@@ -642,32 +635,10 @@ impl OpenFile {
         self.access.was_read();
     }
 
-    /// Appends cached bytes, and cuts them where the file ends afterwards.
-    fn append_cached(
-        &self,
-        buffer: &mut Vec<u8>,
-        len: usize,
-        offset: u64,
-    ) -> Result<(usize, Meta), Errno> {
-        let start = buffer.len();
-        let count = syscall::append_cached(self.as_fd(), buffer, len, offset)?;
-        let now = Meta::from(rustix::fs::fstat(self)?);
-        let held = usize::try_from(now.size.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let count = count.min(held);
-        buffer.truncate(start + count);
-        Ok((count, now))
-    }
-
     /// Whether a watch on its directory tells of every change of its content and of what its path leads
     /// to: it has no other name, and there was no symbolic link on the way.
     pub fn can_be_watched(&self) -> bool {
         self.straight && self.meta.links == 1
-    }
-
-    /// Whether a ring can read it without falling back to kernel worker threads, and `fstat` never
-    /// waits: the root's own file system, and that one passed the probe.
-    pub(crate) fn is_local(&self) -> bool {
-        self.local
     }
 
     /// The same file, to be read past the page cache in whole blocks; opened by the first call. `None`
@@ -686,6 +657,11 @@ impl OpenFile {
         self.direct_refused.store(true, Ordering::Relaxed);
     }
 
+    /// For this crate only: a call on the descriptor may wait, and [`OpenFile::inline`] knows which do not.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
     pub(crate) fn place(&self) -> Option<&Place> {
         self.place.as_ref()
     }
@@ -694,14 +670,14 @@ impl OpenFile {
     pub(crate) fn read_ahead_ourselves(&self) {
         if self.meta.size > READAHEAD_BYTES_MAX && !self.random.swap(true, Ordering::Relaxed) {
             // Only a hint: nothing is lost where it is refused.
-            let _ = rustix::fs::fadvise(self, 0, None, Advice::Random);
+            let _ = rustix::fs::fadvise(self.as_fd(), 0, None, Advice::Random);
         }
     }
 
     /// Undoes `read_ahead_ourselves`, for senders that let the kernel fetch what comes next.
     pub(crate) fn let_the_kernel_read_ahead(&self) {
         if self.random.swap(false, Ordering::Relaxed) {
-            let _ = rustix::fs::fadvise(self, 0, None, Advice::Normal);
+            let _ = rustix::fs::fadvise(self.as_fd(), 0, None, Advice::Normal);
         }
     }
 
@@ -711,16 +687,10 @@ impl OpenFile {
         if !self.nonblocking.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let flags = rustix::fs::fcntl_getfl(self)?;
-        rustix::fs::fcntl_setfl(self, flags - OFlags::NONBLOCK)?;
+        let flags = rustix::fs::fcntl_getfl(self.as_fd())?;
+        rustix::fs::fcntl_setfl(self.as_fd(), flags - OFlags::NONBLOCK)?;
         self.nonblocking.store(false, Ordering::Relaxed);
         Ok(true)
-    }
-}
-
-impl AsFd for OpenFile {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
     }
 }
 

@@ -96,7 +96,7 @@ impl Drop for Begun {
 
 fn bytes_read(completion: &Completion) -> u64 {
     let ready = match &completion.result {
-        Ok(Done::Read(ready)) => Some(ready),
+        Ok(Done::Read(ready, _)) => Some(ready),
         Ok(Done::Opened { first, .. }) => first.as_ref(),
         _ => None,
     };

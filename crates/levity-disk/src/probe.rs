@@ -29,9 +29,9 @@ pub struct FileSystem {
     pub name: String,
     /// `preadv2(RWF_NOWAIT)` works: a read can be tried without waiting for the disk.
     pub nowait: bool,
-    /// A network, or a process in user space, answers: even `open` and `fstat` of what was just used
-    /// may wait.
-    pub remote: bool,
+    /// Even `open` and `fstat` of what was just used may wait: a network or a process in user space
+    /// answers, or a file system below this one, or nobody knows.
+    pub may_wait: bool,
     /// Why `nowait` is what it is, in words.
     pub reason: String,
 }
@@ -51,16 +51,16 @@ pub(crate) fn file_system(
     device: u64,
 ) -> io::Result<FileSystem> {
     let magic = magic(directory, single)?;
-    let (name, remote) = describe(magic);
-    let (nowait, reason) = if remote {
-        (false, format!("{name} may wait for a reply to any call"))
+    let (name, kind) = describe(magic);
+    let (nowait, reason) = if let Some(why) = kind.may_wait() {
+        (false, format!("{name} {why}"))
     } else {
         try_nowait(directory, single, device, magic)
     };
     Ok(FileSystem {
         name,
         nowait,
-        remote,
+        may_wait: kind != Type::Local,
         reason,
     })
 }
@@ -80,52 +80,78 @@ fn magic(directory: &OwnedFd, single: Option<&CStr>) -> io::Result<u32> {
     Ok(statfs.f_type as u32)
 }
 
-/// Names of file system types (`linux/magic.h`, and each driver's own), and whether they are remote.
-const TYPES: &[(u32, &str, bool)] = &[
-    (0x0000_EF53, "ext4", false),
-    (0x5846_5342, "xfs", false),
-    (0x9123_683E, "btrfs", false),
-    (0xCA45_1A4E, "bcachefs", false),
-    (0xF2F5_2010, "f2fs", false),
-    (0x2FC1_2FC1, "zfs", false),
-    (0x3153_464A, "jfs", false),
-    (0x0000_3434, "nilfs2", false),
-    (0x794C_7630, "overlay", false),
-    (0x0102_1994, "tmpfs", false),
-    (0x8584_58F6, "ramfs", false),
-    (0x7371_7368, "squashfs", false),
-    (0xE0F5_E1E2, "erofs", false),
-    (0x0000_9660, "iso9660", false),
-    (0x1501_3346, "udf", false),
-    (0x0000_4D44, "vfat", false),
-    (0x2011_BAB0, "exfat", false),
-    (0x7366_746E, "ntfs3", false),
-    (0x0000_482B, "hfsplus", false),
-    (0x0000_F15F, "ecryptfs", false),
-    (0x0000_9FA0, "proc", false),
-    (0x6265_6572, "sysfs", false),
-    (0x6573_5546, "fuse", true),
-    (0x0000_6969, "nfs", true),
-    (0xFF53_4D42, "cifs", true),
-    (0xFE53_4D42, "smb2", true),
-    (0x0000_517B, "smb", true),
-    (0x0102_1997, "9p", true),
-    (0x00C3_6400, "ceph", true),
-    (0x5346_414F, "afs", true),
-    (0x6B41_4653, "kafs", true),
-    (0x7375_7245, "coda", true),
-    (0x0116_1970, "gfs2", true),
-    (0x7461_636F, "ocfs2", true),
-    (0x0BD0_0BD0, "lustre", true),
-    (0x4750_4653, "gpfs", true),
-    (0x2003_0528, "orangefs", true),
-    (0x786F_4256, "vboxsf", true),
+/// What a type of file system says of the time that a call takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Type {
+    /// A device or memory is below it: what is open answers from memory.
+    Local,
+    /// A network or a process in user space is below it.
+    Remote,
+    /// Another file system is below it, which may be remote. Which one cannot be told from here: the
+    /// options of an overlay name its layers as its mounter saw them, in another namespace perhaps.
+    Stacked,
+    /// Not in the table.
+    Unknown,
+}
+
+impl Type {
+    /// Why a call may wait, if it may.
+    fn may_wait(self) -> Option<&'static str> {
+        match self {
+            Type::Local => None,
+            Type::Remote => Some("may wait for a reply to any call"),
+            Type::Stacked => Some("may wait for the file systems below it"),
+            Type::Unknown => Some("is not known: any call may wait"),
+        }
+    }
+}
+
+/// File system types (`linux/magic.h`, and each driver's own) and their names.
+const TYPES: &[(u32, &str, Type)] = &[
+    (0x0000_EF53, "ext4", Type::Local),
+    (0x5846_5342, "xfs", Type::Local),
+    (0x9123_683E, "btrfs", Type::Local),
+    (0xCA45_1A4E, "bcachefs", Type::Local),
+    (0xF2F5_2010, "f2fs", Type::Local),
+    (0x2FC1_2FC1, "zfs", Type::Local),
+    (0x3153_464A, "jfs", Type::Local),
+    (0x0000_3434, "nilfs2", Type::Local),
+    (0x794C_7630, "overlay", Type::Stacked),
+    (0x0102_1994, "tmpfs", Type::Local),
+    (0x8584_58F6, "ramfs", Type::Local),
+    (0x7371_7368, "squashfs", Type::Local),
+    (0xE0F5_E1E2, "erofs", Type::Local),
+    (0x0000_9660, "iso9660", Type::Local),
+    (0x1501_3346, "udf", Type::Local),
+    (0x0000_4D44, "vfat", Type::Local),
+    (0x2011_BAB0, "exfat", Type::Local),
+    (0x7366_746E, "ntfs3", Type::Local),
+    (0x0000_482B, "hfsplus", Type::Local),
+    (0x0000_F15F, "ecryptfs", Type::Stacked),
+    (0x0000_9FA0, "proc", Type::Local),
+    (0x6265_6572, "sysfs", Type::Local),
+    (0x6573_5546, "fuse", Type::Remote),
+    (0x0000_6969, "nfs", Type::Remote),
+    (0xFF53_4D42, "cifs", Type::Remote),
+    (0xFE53_4D42, "smb2", Type::Remote),
+    (0x0000_517B, "smb", Type::Remote),
+    (0x0102_1997, "9p", Type::Remote),
+    (0x00C3_6400, "ceph", Type::Remote),
+    (0x5346_414F, "afs", Type::Remote),
+    (0x6B41_4653, "kafs", Type::Remote),
+    (0x7375_7245, "coda", Type::Remote),
+    (0x0116_1970, "gfs2", Type::Remote),
+    (0x7461_636F, "ocfs2", Type::Remote),
+    (0x0BD0_0BD0, "lustre", Type::Remote),
+    (0x4750_4653, "gpfs", Type::Remote),
+    (0x2003_0528, "orangefs", Type::Remote),
+    (0x786F_4256, "vboxsf", Type::Remote),
 ];
 
-fn describe(magic: u32) -> (String, bool) {
+fn describe(magic: u32) -> (String, Type) {
     match TYPES.iter().find(|(known, ..)| *known == magic) {
-        Some((_, name, remote)) => ((*name).to_owned(), *remote),
-        None => (format!("{magic:#x}"), false),
+        Some((_, name, kind)) => ((*name).to_owned(), *kind),
+        None => (format!("{magic:#x}"), Type::Unknown),
     }
 }
 
@@ -270,15 +296,28 @@ mod tests {
 
     #[test]
     fn unknown_types_are_hexadecimal() {
-        assert_eq!(describe(0xABCD), ("0xabcd".to_owned(), false));
-        assert_eq!(describe(0x6969), ("nfs".to_owned(), true));
+        assert_eq!(describe(0xABCD), ("0xabcd".to_owned(), Type::Unknown));
+        assert_eq!(describe(0x6969), ("nfs".to_owned(), Type::Remote));
+    }
+
+    #[test]
+    fn only_a_known_local_file_system_never_waits() {
+        for (magic, waits) in [
+            (0xEF53, false),
+            (0x6969, true),
+            (0x794C_7630, true),
+            (0xF15F, true),
+            (0xABCD, true),
+        ] {
+            assert_eq!(describe(magic).1.may_wait().is_some(), waits, "{magic:#x}");
+        }
     }
 
     #[test]
     fn the_kernel_s_own_trees_are_told_apart() {
         let proc = of(Path::new("/proc"));
         assert_eq!(
-            (&*proc.name, proc.nowait, proc.remote),
+            (&*proc.name, proc.nowait, proc.may_wait),
             ("proc", false, false)
         );
     }

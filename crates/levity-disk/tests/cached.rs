@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use levity_disk::open::left_root;
-use levity_disk::{Kind, Root, Symlinks};
+use levity_disk::{Inline, Kind, OpenFile, Root, Symlinks};
 use tempfile::TempDir;
 
 fn tree() -> (TempDir, std::sync::Arc<Root>) {
@@ -29,6 +29,24 @@ fn what_was_just_written_opens_at_once() {
     let directory = root.open_cached(c".").unwrap();
     assert_eq!(directory.meta().kind, Kind::Directory);
     assert_eq!(root.path(), fs::canonicalize(tree.path()).unwrap());
+}
+
+fn inline(file: &OpenFile) -> Inline<'_> {
+    file.inline().expect("it was opened without waiting")
+}
+
+/// How this process has `path` open, of the flags that cannot be set: those of each descriptor.
+fn flags_of_open(path: &Path) -> Vec<rustix::fs::OFlags> {
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let of_path = open.filter(|fd| fs::read_link(fd.path()).is_ok_and(|link| *link == *path));
+    let flags = of_path.map(|fd| {
+        let info = Path::new("/proc/self/fdinfo").join(fd.file_name());
+        let info = fs::read_to_string(info).unwrap();
+        let octal = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let bits = u32::from_str_radix(octal.unwrap().trim(), 8).unwrap();
+        rustix::fs::OFlags::from_bits_retain(bits) & rustix::fs::OFlags::PATH
+    });
+    flags.collect()
 }
 
 #[test]
@@ -68,9 +86,10 @@ fn what_is_no_file_is_known_at_once() {
     for name in [c"pipe", c"socket"] {
         let other = root.open_cached(name).unwrap();
         assert_eq!(other.meta().kind, Kind::Other);
-        assert_eq!(other.refresh().unwrap().inode, other.meta().inode);
-        let flags = rustix::fs::fcntl_getfl(&*other).unwrap();
-        assert!(flags.contains(rustix::fs::OFlags::PATH), "{flags:?}");
+        let inode = inline(&other).refresh().unwrap().inode;
+        assert_eq!(inode, other.meta().inode);
+        let flags = flags_of_open(&tree.path().join(name.to_str().unwrap()));
+        assert_eq!(flags, [rustix::fs::OFlags::PATH]);
     }
 }
 
@@ -89,7 +108,7 @@ fn cached_bytes_are_appended() {
     let file = root.open_cached(c"file").unwrap();
     let mut bytes = b"head".to_vec();
     if !root.file_system().nowait {
-        let error = file.read_cached(&mut bytes, 100, 0).unwrap_err();
+        let error = inline(&file).read_cached(&mut bytes, 100, 0).unwrap_err();
         assert_eq!(
             (error.kind(), &*bytes),
             (ErrorKind::WouldBlock, &b"head"[..])
@@ -97,11 +116,17 @@ fn cached_bytes_are_appended() {
         return;
     }
     fs::read(root.path().join("file")).unwrap();
-    let (count, now) = file.read_cached(&mut bytes, 100, 99_950).unwrap();
+    let (count, now) = inline(&file).read_cached(&mut bytes, 100, 99_950).unwrap();
     assert_eq!((count, now), (50, file.meta()));
     assert_eq!(&bytes[..4], b"head");
     assert_eq!(bytes[4..], [7; 50]);
-    assert_eq!(file.read_cached(&mut bytes, 100, 100_000).unwrap().0, 0);
+    assert_eq!(
+        inline(&file)
+            .read_cached(&mut bytes, 100, 100_000)
+            .unwrap()
+            .0,
+        0
+    );
 }
 
 /// Linux 5.9 and 5.10 may say "end of file" too early, so an early end is never believed.
@@ -110,7 +135,9 @@ fn an_early_end_is_for_the_pool_to_judge() {
     let (tree, root) = tree();
     let file = root.open_cached(c"file").unwrap();
     File::create(tree.path().join("file")).unwrap();
-    let error = file.read_cached(&mut Vec::new(), 100, 0).unwrap_err();
+    let error = inline(&file)
+        .read_cached(&mut Vec::new(), 100, 0)
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
 }
 
@@ -136,7 +163,7 @@ fn cached_bytes_are_those_of_the_file() {
             });
             while !truncating.is_finished() {
                 let mut bytes = vec![2];
-                match file
+                match inline(&file)
                     .read_cached(&mut bytes, FULL, 0)
                     .map(|(count, _)| count)
                 {

@@ -151,7 +151,7 @@ fn read_directly(disk: &Disk) -> (Ready, bool) {
     job.terms.direct = Direct::Always;
     disk.submit(job);
     let completion = received.recv().unwrap();
-    let Ok(Done::Read(ready)) = completion.result else {
+    let Ok(Done::Read(ready, _)) = completion.result else {
         panic!("{completion:?}");
     };
     (ready, root.file_system().nowait)
@@ -197,6 +197,10 @@ fn no_nowait() {
     let file_system = root.file_system();
     assert!(!file_system.nowait && file_system.reason.contains("EOPNOTSUPP"));
     let file = root.open_cached(c"file").unwrap();
-    let error = file.read_cached(&mut Vec::new(), 4, 0).unwrap_err();
+    let error = file
+        .inline()
+        .unwrap()
+        .read_cached(&mut Vec::new(), 4, 0)
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
 }

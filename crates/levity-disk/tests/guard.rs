@@ -175,9 +175,10 @@ impl Stage {
     /// body aside, or remove what was sent.
     fn allowed(&self) {
         let file = self.root.open_cached(c"file").unwrap();
-        assert_eq!(file.refresh().unwrap().size, 100_000);
+        let inline = file.inline().expect("it was opened without waiting");
+        assert_eq!(inline.refresh().unwrap().size, 100_000);
         let mut bytes = Vec::new();
-        match file.read_cached(&mut bytes, 100, 0) {
+        match inline.read_cached(&mut bytes, 100, 0) {
             Ok((count, _)) => assert_eq!(count, 100),
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
         }
@@ -215,7 +216,7 @@ impl Stage {
             offset: 0,
             len: 65_536,
         };
-        let Done::Read(ready) = self.ask(op) else {
+        let Done::Read(ready, _) = self.ask(op) else {
             panic!("not a read");
         };
         self.send(ready);

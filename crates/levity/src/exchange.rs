@@ -264,10 +264,7 @@ async fn existing(
     let found = resolve::resolve(worker, files, request, steps.began(), trips).await;
     steps.enter(Step::Respond);
     match found {
-        Ok(Found::File(hot, ready)) => {
-            let file_system = files.root.file_system();
-            Err(respond::file::file(request, hot, ready, file_system))
-        }
+        Ok(Found::File(hot, ready)) => Err(respond::file::file(request, hot, ready)),
         Ok(Found::Directory(_)) => Ok(Known::Directory),
         Err(error) => match failed(files, request, &error) {
             answer if answer.status == 404 => Ok(Known::Nothing),
@@ -348,9 +345,7 @@ async fn file(
     };
     steps.enter(Step::Respond);
     match found {
-        Ok(Found::File(hot, ready)) => {
-            respond::file::file(request, hot, ready, files.root.file_system())
-        }
+        Ok(Found::File(hot, ready)) => respond::file::file(request, hot, ready),
         Ok(Found::Directory(directory)) if !request.names_directory() => {
             drop(directory);
             respond::redirect::to_directory(request)

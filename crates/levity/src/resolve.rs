@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use levity_disk::open::standing_in;
-use levity_disk::{Class, First, Kind, Lookup, OpenFile, Ready, Variants};
+use levity_disk::{Class, First, Kind, Lookup, Meta, OpenFile, Ready, Variants};
 use levity_wire::encoding::Coding;
 use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
@@ -59,7 +59,7 @@ pub async fn resolve(
         body: request.head.method == Method::Get,
     };
     if let Some(hot) = worker.cache.fresh(&request.key, wanted, now, ttl)
-        && still_names(&hot, files)
+        && still_names(&hot)
     {
         return Ok(Found::File(hot, None));
     }
@@ -149,15 +149,15 @@ pub async fn is_file(
 }
 
 /// Whether a file that is kept open still has the version that its entry speaks of. A body in memory
-/// is of that version; a file is read as it is now. Remote files are taken at their entry's word: their
-/// `fstat` may wait.
-fn still_names(hot: &Hot, files: &Files) -> bool {
-    match &hot.entry.content {
-        Content::File(file) if !files.root.file_system().remote => file
-            .refresh()
-            .is_ok_and(|meta| meta.same_version(&hot.entry.meta)),
-        _ => true,
-    }
+/// is of that version; a file is read as it is now. One whose `fstat` may wait is taken at its entry's
+/// word: the first read tells.
+fn still_names(hot: &Hot) -> bool {
+    let Content::File(file) = &hot.entry.content else {
+        return true;
+    };
+    let same = |meta: Meta| meta.same_version(&hot.entry.meta);
+    file.inline()
+        .is_none_or(|file| file.refresh().is_ok_and(same))
 }
 
 /// The file became shorter while it was read: another look may find it whole.
@@ -521,21 +521,16 @@ impl Search<'_> {
         let meta = file.meta();
         let size = usize::try_from(meta.size).expect("small");
         let mut bytes = Vec::with_capacity(size);
-        let file_system = self.files.root.file_system();
-        if file_system.nowait
+        if let Some(inline) = file.inline()
             && (size == 0 || self.worker.disk.has_room(meta.device))
-            && let Ok((count, now)) = file.read_cached(&mut bytes, size, 0)
+            && let Ok((count, now)) = inline.read_cached(&mut bytes, size, 0)
             && count == size
         {
             return Ok((Ready::Bytes(bytes.into()), now.same_version(&meta)));
         }
-        let ready = match size {
-            0 => Ready::Bytes(Vec::new().into()),
-            _ => trips.read(file, 0, size, Class::First).await?.ready,
-        };
-        // On a remote file system even `fstat` may wait.
-        let stable = !file_system.remote && file.refresh()?.same_version(&meta);
-        Ok((ready, stable))
+        // A read of no bytes tells what the file is now, too.
+        let read = trips.read(file, 0, size.max(1), Class::First).await?;
+        Ok((read.ready, read.now.same_version(&meta)))
     }
 }
 

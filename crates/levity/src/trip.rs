@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine::{self, Listing};
 use levity_disk::{
-    Class, Completion, Direct, Disk, Done, EngineId, First, Job, Lookup, Op, OpenFile, Ready,
+    Class, Completion, Direct, Disk, Done, EngineId, First, Job, Lookup, Meta, Op, OpenFile, Ready,
     Reply, Root, Terms, Variants,
 };
 use rustix::io::Errno;
@@ -75,6 +75,8 @@ impl Opened {
 pub struct Read {
     /// The bytes; fewer than asked for only at the end of the file.
     pub ready: Ready,
+    /// What `fstat` said of the file after the read.
+    pub now: Meta,
     /// They were in memory already: an inline probe may work again.
     pub was_cached: bool,
     /// What [`Trips::wrote`] is told when they have left.
@@ -417,8 +419,9 @@ impl<'a> Trips<'a> {
 fn read_of(completion: Completion, chunk: Option<usize>) -> io::Result<Read> {
     let was_cached = !completion.direct && completion.service < CACHED_READ_MAX;
     match completion.result? {
-        Done::Read(ready) => Ok(Read {
+        Done::Read(ready, now) => Ok(Read {
             ready,
+            now,
             was_cached,
             chunk,
         }),
@@ -438,7 +441,7 @@ fn timed_out() -> io::Error {
 
 fn brought_bytes(completion: &Completion) -> u64 {
     match &completion.result {
-        Ok(Done::Read(ready))
+        Ok(Done::Read(ready, _))
         | Ok(Done::Opened {
             first: Some(ready), ..
         }) => ready.len() as u64,

@@ -151,7 +151,7 @@ struct Ring {
 impl Ring {
     fn start(given: &Given<'_>, places: u32) -> io::Result<Ring> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let inbox = Inbox::new(rustix::event::eventfd(0, flags)?, OpenFile::is_local);
+        let inbox = Inbox::new(rustix::event::eventfd(0, flags)?, OpenFile::reads_inline);
         let pinned_bytes = pinned::bytes_for(given.budget);
         let (owner, note) = Owner::spawn(&inbox, given.pool, places, pinned_bytes)?;
         Ok(Ring {
@@ -429,11 +429,11 @@ mod tests {
                 job.terms.direct = Direct::Always;
                 disk.submit(job);
                 let completion = received.recv().unwrap();
-                let Ok(Done::Read(Ready::Bytes(bytes))) = completion.result else {
+                let Ok(Done::Read(Ready::Bytes(bytes), _)) = completion.result else {
                     panic!("{completion:?}");
                 };
                 assert!(bytes.len() == LEN && bytes.iter().all(|byte| *byte == 7));
-                if file.is_local() && file.direct().is_some() {
+                if file.reads_inline() && file.direct().is_some() {
                     assert_eq!(bytes.is_pinned(), number < SLOTS, "{number}");
                 }
                 held.push(bytes);

@@ -144,7 +144,7 @@ impl Engine for Aio {
 /// Reads that may turn out to be past the page cache, of files whose second descriptor can be opened
 /// without a wait.
 fn is_for_the_owner(work: &Work) -> bool {
-    work.reads_directly() && matches!(work.op(), Op::Read { file, .. } if file.is_local())
+    work.reads_directly() && matches!(work.op(), Op::Read { file, .. } if file.reads_inline())
 }
 
 fn in_pool(work: Work) {

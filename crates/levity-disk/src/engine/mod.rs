@@ -32,7 +32,7 @@ use rustix::io::Errno;
 
 use crate::buffer::{self, Budget, Buffer};
 use crate::disk::StartError;
-use crate::open::{OpenFile, Root};
+use crate::open::{Meta, OpenFile, Root};
 use crate::spool::Spool;
 
 pub use lease::Lease;
@@ -232,7 +232,10 @@ pub enum Done {
     /// the read was over: what a truncation has cut off in the meantime is never handed over as the
     /// zeroes that the kernel puts in its place. Only [`Ready::PageCache`], which is still to be read,
     /// cannot promise that.
-    Read(Ready),
+    ///
+    /// The metadata is what `fstat` said after the read: of the version that it tells are the bytes, or
+    /// of an earlier one. Those of [`Ready::PageCache`] are still to be read, and may be of a later one.
+    Read(Ready, Meta),
     /// Of [`Op::List`].
     Listed(Listing),
     /// Of [`Op::Create`]. Its `meta` is that of the empty file.
@@ -695,7 +698,7 @@ mod tests {
         drop(send);
         let mut answered = 0;
         for (number, completion) in received {
-            let Ok(Done::Read(ready)) = completion.result else {
+            let Ok(Done::Read(ready, _)) = completion.result else {
                 panic!("{completion:?}");
             };
             let bytes = ready.into_bytes(disk.budget()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -57,7 +57,7 @@ fn write(file: &OpenFile, bytes: &[u8], offset: u64) -> io::Result<Done> {
     let mut written = 0;
     while written < bytes.len() {
         let at = offset.saturating_add(written as u64);
-        match rustix::io::pwrite(file, &bytes[written..], at) {
+        match rustix::io::pwrite(file.as_fd(), &bytes[written..], at) {
             // No file system does; but it would be asked for ever.
             Ok(0) => return Err(Errno::IO.into()),
             // Short when the device or the limit on sizes is reached: the next call says which.
@@ -204,14 +204,15 @@ fn variant(
 /// The outcome of a read into `buffer` from `offset`.
 pub(super) fn read(file: &OpenFile, mut buffer: Buffer, offset: u64) -> io::Result<Done> {
     file.was_read();
-    cut_at_end(file, &mut buffer, offset)?;
-    Ok(Done::Read(Ready::from(buffer)))
+    let now = cut_at_end(file, &mut buffer, offset)?;
+    Ok(Done::Read(Ready::from(buffer), now))
 }
 
-/// Cuts what has been read from `offset` to what the file holds now.
-pub(super) fn cut_at_end(file: &OpenFile, buffer: &mut Buffer, offset: u64) -> io::Result<()> {
-    cut(buffer, offset, &file.meta, &file.refresh()?);
-    Ok(())
+/// Cuts what has been read from `offset` to what the file holds now, and tells what it is now.
+pub(super) fn cut_at_end(file: &OpenFile, buffer: &mut Buffer, offset: u64) -> io::Result<Meta> {
+    let now = file.refresh()?;
+    cut(buffer, offset, &file.meta, &now);
+    Ok(now)
 }
 
 /// A truncation lowers the size first and then clears the rest of the last page, while others read

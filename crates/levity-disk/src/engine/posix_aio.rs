@@ -18,7 +18,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::mem::{self, ManuallyDrop};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};

@@ -114,7 +114,10 @@ fn perform(op: Op, ticket: &mut Ticket, drain: &Drain) -> io::Result<Done> {
         }
         Op::Read { file, offset, len } => match bring(&file, offset, len, ticket, drain)? {
             Brought::Bytes(buffer) => operation::read(&file, buffer, offset),
-            Brought::Cached(len) => Ok(Done::Read(Ready::PageCache { file, offset, len })),
+            Brought::Cached(len) => {
+                let now = file.refresh()?;
+                Ok(Done::Read(Ready::PageCache { file, offset, len }, now))
+            }
         },
         op => operation::perform(op, ticket),
     }
@@ -137,7 +140,7 @@ fn bring(
     if let Some(buffer) = operation::read_directly(file, offset, len, ticket)? {
         return Ok(Brought::Bytes(buffer));
     }
-    if file.is_local()
+    if file.reads_inline()
         && let Some(pipe) = drain.take()
     {
         // `sendfile`, the engine of another place, may have given it back to the kernel.

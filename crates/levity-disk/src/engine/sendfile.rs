@@ -62,10 +62,10 @@ fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
             })
         }
         Op::Read { file, offset, len } => {
-            let size = file.refresh()?.size;
-            let left = size.saturating_sub(offset);
+            let now = file.refresh()?;
+            let left = now.size.saturating_sub(offset);
             let len = usize::try_from(left).unwrap_or(len).min(len);
-            Ok(Done::Read(page_cache(&file, offset, len)))
+            Ok(Done::Read(page_cache(&file, offset, len), now))
         }
         op => operation::perform(op, ticket),
     }

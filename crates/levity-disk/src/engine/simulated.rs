@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::env;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -196,7 +196,7 @@ impl Simulation {
             Op::List { .. } | Op::Create { .. } | Op::Unlink { .. } => 0,
         };
         Ok(match operation::perform(op, ticket)? {
-            Done::Read(ready) => Done::Read(self.tamper(ready, offset, job)?),
+            Done::Read(ready, now) => Done::Read(self.tamper(ready, offset, job)?, now),
             Done::Opened {
                 file,
                 variants,

@@ -39,7 +39,7 @@ mod cases {
             disk.submit(job);
             let completion = waiting.completion();
             any |= completion.direct;
-            let levity_disk::Done::Read(ready) = completion.result.unwrap() else {
+            let levity_disk::Done::Read(ready, _) = completion.result.unwrap() else {
                 panic!("not a read");
             };
             assert!(is_pattern(&bytes(disk, ready).unwrap(), offset), "{offset}");
@@ -62,7 +62,8 @@ mod cases {
     }
 
     fn is_cached(file: &OpenFile, offset: usize) -> bool {
-        file.read_cached(&mut Vec::new(), 1, offset as u64).is_ok()
+        file.inline()
+            .is_some_and(|file| file.read_cached(&mut Vec::new(), 1, offset as u64).is_ok())
     }
 
     pub fn first_touch_leaves_nothing(rig: &Rig) {
@@ -114,7 +115,7 @@ mod cases {
         let completion = waiting.completion();
         assert!(!completion.direct);
         if engine_reads(&disk) {
-            let levity_disk::Done::Read(ready) = completion.result.unwrap() else {
+            let levity_disk::Done::Read(ready, _) = completion.result.unwrap() else {
                 panic!("not a read");
             };
             assert!(bytes(&disk, ready).unwrap().starts_with(b"Linux version"));
@@ -140,7 +141,7 @@ mod cases {
         job.terms.direct = Direct::Always;
         disk.submit(job);
         match waiting.result() {
-            Ok(Done::Read(ready)) => ready,
+            Ok(Done::Read(ready, _)) => ready,
             other => panic!("a read was answered with {other:?}"),
         }
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine;
 use levity_disk::{
-    Budget, Class, Completion, Direct, Disk, Done, First, Job, Listing, Lookup, Op, OpenFile,
+    Budget, Class, Completion, Direct, Disk, Done, First, Job, Listing, Lookup, Meta, Op, OpenFile,
     Ready, Reply, Root, Settings, Spool, Symlinks,
 };
 use tempfile::TempDir;
@@ -315,13 +315,21 @@ pub fn open(disk: &Disk, root: &Arc<Root>, path: &str) -> Arc<OpenFile> {
 
 pub fn try_read(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     match ask(disk, read_op(file, offset, len))? {
-        Done::Read(ready) => bytes(disk, ready),
+        Done::Read(ready, _) => bytes(disk, ready),
         other => panic!("a read was answered with {other:?}"),
     }
 }
 
 pub fn read(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> Vec<u8> {
     try_read(disk, file, offset, len).unwrap()
+}
+
+/// What `fstat` says of `file` now.
+pub fn stat(disk: &Disk, file: &Arc<OpenFile>) -> Meta {
+    match ask(disk, read_op(file, 0, 1)).unwrap() {
+        Done::Read(_, now) => now,
+        other => panic!("a read was answered with {other:?}"),
+    }
 }
 
 pub fn try_create(disk: &Disk, spool: &Arc<Spool>) -> io::Result<Arc<OpenFile>> {

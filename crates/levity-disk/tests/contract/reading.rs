@@ -243,7 +243,7 @@ mod cases {
         drop(answers);
         let mut seen = vec![0; JOBS];
         for (number, completion) in answered {
-            let Ok(Done::Read(ready)) = completion.result else {
+            let Ok(Done::Read(ready, _)) = completion.result else {
                 panic!("{completion:?}");
             };
             let offset = number as u64 * 19;

@@ -57,7 +57,7 @@ mod cases {
         for round in 0..6 {
             let (ours, mut theirs) = pair();
             let offset = 1000 * round;
-            let Done::Read(ready) = ask(&disk, read_op(&file, offset, 600_000)).unwrap() else {
+            let Done::Read(ready, _) = ask(&disk, read_op(&file, offset, 600_000)).unwrap() else {
                 panic!("not a read");
             };
             let receiver = std::thread::spawn(move || {
@@ -76,7 +76,7 @@ mod cases {
         rig.write("file", 4 << 20);
         let file = open(&disk, &rig.root(), "file");
         let (ours, theirs) = pair();
-        let Done::Read(ready) = ask(&disk, read_op(&file, 0, 4 << 20)).unwrap() else {
+        let Done::Read(ready, _) = ask(&disk, read_op(&file, 0, 4 << 20)).unwrap() else {
             panic!("not a read");
         };
         let mut sent = 0;
@@ -94,7 +94,7 @@ mod cases {
 
     fn chunk(disk: &Disk, file: &std::sync::Arc<OpenFile>, offset: u64) -> Ready {
         let answer = submit(disk, read_op(file, offset, CHUNK), Class::Next);
-        let Ok(Done::Read(ready)) = answer.result() else {
+        let Ok(Done::Read(ready, _)) = answer.result() else {
             panic!("not a read");
         };
         ready

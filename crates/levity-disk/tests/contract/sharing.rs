@@ -57,12 +57,12 @@ mod cases {
         arrive(&disk);
         held.into_iter().for_each(Held::release);
         for ((offset, len), reader) in ranges.into_iter().zip(readers) {
-            let Done::Read(ready) = reader.result().unwrap() else {
+            let Done::Read(ready, _) = reader.result().unwrap() else {
                 panic!("not a read");
             };
             assert_eq!(bytes(&disk, ready).unwrap(), pattern(offset, len));
         }
-        let Done::Read(ready) = beyond.result().unwrap() else {
+        let Done::Read(ready, _) = beyond.result().unwrap() else {
             panic!("not a read");
         };
         assert_eq!(bytes(&disk, ready).unwrap(), pattern(98_000, 2000));
@@ -147,7 +147,7 @@ mod cases {
         all[0].give_up();
         all[1].give_up();
         held.release();
-        let Done::Read(ready) = all[2].result().unwrap() else {
+        let Done::Read(ready, _) = all[2].result().unwrap() else {
             panic!("not a read");
         };
         assert_eq!(bytes(&disk, ready).unwrap(), pattern(10, 100));
@@ -209,7 +209,7 @@ mod cases {
         fn send(self: Box<Self>, completion: Completion) {
             let mut bytes = self.bytes.lock().unwrap();
             if bytes.iter().sum::<usize>() < ENOUGH
-                && let Ok(Done::Read(ready)) = &completion.result
+                && let Ok(Done::Read(ready, _)) = &completion.result
             {
                 bytes[self.stream] += ready.len();
             }
@@ -391,7 +391,7 @@ mod cases {
             assert_eq!((in_flight(&disk), disk.stats().coalesced), (1, 1));
             ahead.give_up();
             thaw("drift");
-            let Done::Read(ready) = wanted.result().unwrap() else {
+            let Done::Read(ready, _) = wanted.result().unwrap() else {
                 panic!("not a read");
             };
             assert_eq!(bytes(&disk, ready).unwrap(), pattern(100, 900));

@@ -18,7 +18,7 @@ for_every_engine![
 mod cases {
     use std::fs;
     use std::io;
-    use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::path::{Path, PathBuf};
     use std::sync::{Arc, Mutex};
@@ -27,11 +27,13 @@ mod cases {
 
     use crate::harness::*;
 
-    /// That the process has open beneath `folder`.
+    /// Links to what the process has open beneath `folder`.
     fn open_beneath(folder: &Path) -> Vec<PathBuf> {
         let links = fs::read_dir("/proc/self/fd").unwrap();
-        let targets = links.filter_map(|link| fs::read_link(link.unwrap().path()).ok());
-        targets.filter(|path| path.starts_with(folder)).collect()
+        let is_beneath =
+            |link: &PathBuf| fs::read_link(link).is_ok_and(|path| path.starts_with(folder));
+        let paths = links.map(|link| link.unwrap().path());
+        paths.filter(is_beneath).collect()
     }
 
     fn nothing_is_left(rig: &Rig) {
@@ -45,7 +47,9 @@ mod cases {
         const PIECES: [usize; 9] = [1, 4095, 4096, 4097, 3, 131_072, 0, 262_143, 70_001];
         let disk = rig.disk();
         let file = create(&disk, &rig.spool());
-        let meta = fs::metadata(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())).unwrap();
+        let open = open_beneath(rig.tree.path());
+        let mut metas = open.iter().map(|link| link.metadata().unwrap());
+        let meta = metas.find(|meta| meta.is_file()).unwrap();
         assert_eq!(
             (meta.permissions().mode() & 0o777, meta.nlink()),
             (0o600, 0)
@@ -54,7 +58,7 @@ mod cases {
         for len in PIECES {
             try_write(&disk, &file, end, len).unwrap();
             end += len as u64;
-            assert_eq!(file.refresh().unwrap().size, end);
+            assert_eq!(stat(&disk, &file).size, end);
             assert_eq!(fs::read_dir(rig.tree.path()).unwrap().count(), 0);
         }
         for (offset, len) in [
@@ -67,7 +71,7 @@ mod cases {
             let waiting = submit(&disk, read_op(&file, offset, len), Class::Next);
             let completion = waiting.completion();
             assert!(!completion.direct, "past the page cache");
-            let Done::Read(ready) = completion.result.unwrap() else {
+            let Done::Read(ready, _) = completion.result.unwrap() else {
                 panic!("not a read");
             };
             let found = bytes(&disk, ready).unwrap();
@@ -104,7 +108,7 @@ mod cases {
             assert!(matches!(write.result(), Ok(Done::Written(LEN))));
         }
         for (number, file) in files.iter().enumerate() {
-            assert_eq!(file.refresh().unwrap().size, PIECES * LEN as u64);
+            assert_eq!(stat(&disk, file).size, PIECES * LEN as u64);
             for piece in 0..PIECES {
                 let found = read(&disk, file, piece * LEN as u64, LEN);
                 assert!(found == content(number, piece, LEN), "{number}: {piece}");
@@ -131,7 +135,7 @@ mod cases {
         arrive(&disk);
         held.into_iter().for_each(Held::release);
         for (offset, waiting) in [0, 0, 10].into_iter().zip(reads) {
-            let Done::Read(ready) = waiting.result().unwrap() else {
+            let Done::Read(ready, _) = waiting.result().unwrap() else {
                 panic!("not a read");
             };
             let found = bytes(&disk, ready).unwrap();
@@ -430,7 +434,7 @@ mod simulation {
         // Not, if no thread had taken it up by then.
         let done = waiting.is_answered();
         assert!(held || !done);
-        assert_eq!(file.refresh().unwrap().size, if done { 1000 } else { 0 });
+        assert_eq!(stat(&disk, &file).size, if done { 1000 } else { 0 });
         settle(&disk);
         until("the bytes are let go", || kept.strong_count() == 0);
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use levity_disk::{FileSystem, Meta, OpenFile, Ready};
+use levity_disk::{Meta, OpenFile, Ready};
 use levity_wire::condition::{self, Validators, Verdict};
 use levity_wire::encoding::Coding;
 use levity_wire::http1::Method;
@@ -23,12 +23,7 @@ use crate::request::Request;
 const SETTLED_AGE: Duration = Duration::from_secs(2);
 
 /// Answers with `hot`; `ready` holds bytes from its offset on that were read on the way.
-pub fn file(
-    request: &Request,
-    hot: Rc<Hot>,
-    ready: Option<(u64, Ready)>,
-    file_system: &FileSystem,
-) -> Response {
+pub fn file(request: &Request, hot: Rc<Hot>, ready: Option<(u64, Ready)>) -> Response {
     let entry = &hot.entry;
     let validators = Validators {
         etag: Some(entry.etag.as_bytes()),
@@ -44,8 +39,8 @@ pub fn file(
         }
     }
     match requested_range(request, entry, &validators) {
-        Range::Whole => whole(hot, ready, file_system),
-        Range::Part { first, last } => part(hot, ready, file_system, first, last),
+        Range::Whole => whole(hot, ready),
+        Range::Part { first, last } => part(hot, ready, first, last),
         Range::Unsatisfiable => {
             let mut response = without_content(416, entry);
             let range = format!("bytes */{}", entry.meta.size);
@@ -89,10 +84,10 @@ fn requested_range(request: &Request, entry: &Entry, validators: &Validators<'_>
 }
 
 /// Answers with all of `hot`, whatever the request says of conditions and ranges.
-pub fn whole(hot: Rc<Hot>, ready: Option<(u64, Ready)>, file_system: &FileSystem) -> Response {
+pub fn whole(hot: Rc<Hot>, ready: Option<(u64, Ready)>) -> Response {
     let mut response = with_content(200, &hot.entry);
     let bytes = hot.entry.meta.size;
-    response.body = body(hot, ready, file_system, 0, bytes);
+    response.body = body(hot, ready, 0, bytes);
     response
 }
 
@@ -106,27 +101,15 @@ fn with_content(status: u16, entry: &Entry) -> Response {
     response
 }
 
-fn part(
-    hot: Rc<Hot>,
-    ready: Option<(u64, Ready)>,
-    file_system: &FileSystem,
-    first: u64,
-    last: u64,
-) -> Response {
+fn part(hot: Rc<Hot>, ready: Option<(u64, Ready)>, first: u64, last: u64) -> Response {
     let mut response = with_content(206, &hot.entry);
     let range = format!("bytes {first}-{last}/{}", hot.entry.meta.size);
     response.fields.add("Content-Range", range.as_bytes());
-    response.body = body(hot, ready, file_system, first, last - first + 1);
+    response.body = body(hot, ready, first, last - first + 1);
     response
 }
 
-fn body(
-    hot: Rc<Hot>,
-    ready: Option<(u64, Ready)>,
-    file_system: &FileSystem,
-    offset: u64,
-    bytes: u64,
-) -> Body {
+fn body(hot: Rc<Hot>, ready: Option<(u64, Ready)>, offset: u64, bytes: u64) -> Body {
     let file = match &hot.entry.content {
         Content::File(file) => file.clone(),
         Content::Memory(..) => {
@@ -135,13 +118,7 @@ fn body(
             return Body::Memory(hot, start..start + bytes);
         }
     };
-    Body::File(part_of(
-        hot,
-        file,
-        ready,
-        file_system,
-        offset..offset + bytes,
-    ))
+    Body::File(part_of(hot, file, ready, offset..offset + bytes))
 }
 
 /// A part of `file`, whose entry is that of `hot`.
@@ -149,14 +126,11 @@ pub fn part_of(
     hot: Rc<Hot>,
     file: Arc<OpenFile>,
     ready: Option<(u64, Ready)>,
-    file_system: &FileSystem,
     range: std::ops::Range<u64>,
 ) -> Box<FileBody> {
     Box::new(FileBody {
         hot,
         file,
-        probe: file_system.nowait,
-        local: !file_system.remote,
         offset: range.start,
         remaining: range.end - range.start,
         ready: ready

@@ -144,10 +144,6 @@ pub struct FileBody {
     pub hot: Rc<Hot>,
     /// The same file, open.
     pub file: Arc<OpenFile>,
-    /// Whether its file system can tell what would block.
-    pub probe: bool,
-    /// Whether `fstat` of the open file never waits.
-    pub local: bool,
     /// Where the next byte comes from.
     pub offset: u64,
     /// Bytes to go.

@@ -104,7 +104,8 @@ impl Sender {
         file: &mut FileBody,
         trips: &mut Trips<'_>,
     ) -> Result<(), Cut> {
-        let mut probe = file.probe && file.ready.is_none();
+        let may_probe = file.file.reads_inline();
+        let mut probe = may_probe && file.ready.is_none();
         let mut ahead = None;
         while file.remaining > 0 {
             let (ready, chunk) = match file.ready.take() {
@@ -127,16 +128,16 @@ impl Sender {
                 None => {
                     let read = self.chunk(file, ahead.take(), trips).await?;
                     // While the disk is slower than memory another probe would only miss again.
-                    probe = file.probe && read.was_cached;
+                    probe = may_probe && read.was_cached;
                     self.tell_timing(trips);
+                    if file.is_rewritten_in(&read.now) {
+                        return Err(Cut::Unreadable(io::Error::other(
+                            "it was rewritten while it was read",
+                        )));
+                    }
                     (read.ready, read.chunk)
                 }
             };
-            if file.is_rewritten() {
-                return Err(Cut::Unreadable(io::Error::other(
-                    "it was rewritten while it was read",
-                )));
-            }
             let wanted = file.remaining.min(ready.len() as u64);
             if !probe {
                 ahead = self.ahead(file, wanted, trips);
@@ -148,7 +149,7 @@ impl Sender {
                 ahead = None;
                 self.writable(conn).await?;
                 // What it did not take is in the page cache now, unless it was read past it.
-                probe = file.probe;
+                probe = may_probe;
             }
         }
         Ok(())
@@ -396,8 +397,9 @@ impl Sender {
             ready!(conn.stream.poll_write_ready(context))?;
             let mut scratch = worker.outbound.borrow_mut();
             scratch.clear();
-            match file.file.read_cached(&mut scratch, wanted, file.offset) {
-                Ok((read, now)) if read > 0 && !file.is_rewritten_in(&now) => {}
+            let inline = file.file.inline();
+            match inline.map(|inline| inline.read_cached(&mut scratch, wanted, file.offset)) {
+                Some(Ok((read, now))) if read > 0 && !file.is_rewritten_in(&now) => {}
                 // The engine finds out what is the matter.
                 _ => return Poll::Ready(Ok(None)),
             }
@@ -420,17 +422,8 @@ impl Sender {
 }
 
 impl FileBody {
-    /// Whether the content was written over since the head was made. A file that only grew is sent up
-    /// to the length announced; names and permissions may change as they like.
-    fn is_rewritten(&self) -> bool {
-        self.local
-            && self
-                .file
-                .refresh()
-                .is_ok_and(|now| self.is_rewritten_in(&now))
-    }
-
-    /// The same, when it is known what the file is `now`.
+    /// Whether the content was written over since the head was made, when the file is as in `now`. A file
+    /// that only grew is sent up to the length announced; names and permissions may change as they like.
     fn is_rewritten_in(&self, now: &Meta) -> bool {
         let then = &self.hot.entry.meta;
         now.size == then.size && (now.mtime_s, now.mtime_ns) != (then.mtime_s, then.mtime_ns)

@@ -84,7 +84,7 @@ impl Spooled {
         let (worker, terms) = (worker.clone(), self.terms);
         Reading(Box::pin(async move {
             match make(&worker, read, Class::Next, terms).await? {
-                Done::Read(ready) if !ready.is_empty() => {
+                Done::Read(ready, _) if !ready.is_empty() => {
                     let bytes = ready.into_bytes(worker.disk.budget())?;
                     Ok(bytes.to_vec())
                 }

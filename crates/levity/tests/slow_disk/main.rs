@@ -10,11 +10,59 @@
 )]
 mod support;
 
+/// One test per engine that must not stall.
+macro_rules! per_engine_that_waits_elsewhere {
+    ($($(#[$meta:meta])* fn $name:ident($engine:ident) $body:block)+) => {$(
+        $(#[$meta])*
+        mod $name {
+            use super::*;
+
+            fn on($engine: &str) $body
+
+            #[test]
+            fn threads() {
+                on("threads");
+            }
+
+            #[test]
+            fn io_uring() {
+                if crate::support::ring_works() {
+                    on("io_uring");
+                }
+            }
+
+            #[test]
+            fn linux_aio() {
+                if crate::support::linux_aio_works() {
+                    on("linux-aio");
+                }
+            }
+
+            #[test]
+            fn readahead() {
+                on("readahead");
+            }
+
+            #[test]
+            fn posix_aio() {
+                on("posix-aio");
+            }
+
+            #[test]
+            fn auto() {
+                on("auto");
+            }
+        }
+    )+};
+}
+
 mod applications;
 mod failing;
+mod mounts;
 mod rig;
 
 use std::fs;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -61,8 +109,13 @@ fn server(disk: &SlowDisk, engine: &str) -> Server {
 
 /// The same, with these tables in its configuration.
 fn server_with(disk: &SlowDisk, engine: &str, tables: &str) -> Server {
+    server_of(&disk.path(), engine, tables, "")
+}
+
+/// A server with one loop that has the file `hot` of `root` in memory.
+fn server_of(root: &Path, engine: &str, tables: &str, keys: &str) -> Server {
     let own = "[log]\naccess = \"off\"\n[admin]\nlisten = \"unix:{own}/admin\"\n";
-    let server = Launch::site(&disk.path(), &format!("{tables}{own}"), "")
+    let server = Launch::site(root, &format!("{tables}{own}"), keys)
         .engine(engine)
         .workers(1)
         .start();
@@ -128,52 +181,6 @@ fn hot_under_cold(server: &Server) -> Vec<Duration> {
 
 fn stalls(server: &Server) -> f64 {
     metrics(server).above("levity_loop_stall_seconds", STALL_MAX_SECONDS)
-}
-
-/// One test per engine that must not stall.
-macro_rules! per_engine_that_waits_elsewhere {
-    ($($(#[$meta:meta])* fn $name:ident($engine:ident) $body:block)+) => {$(
-        $(#[$meta])*
-        mod $name {
-            use super::*;
-
-            fn on($engine: &str) $body
-
-            #[test]
-            fn threads() {
-                on("threads");
-            }
-
-            #[test]
-            fn io_uring() {
-                if support::ring_works() {
-                    on("io_uring");
-                }
-            }
-
-            #[test]
-            fn linux_aio() {
-                if support::linux_aio_works() {
-                    on("linux-aio");
-                }
-            }
-
-            #[test]
-            fn readahead() {
-                on("readahead");
-            }
-
-            #[test]
-            fn posix_aio() {
-                on("posix-aio");
-            }
-
-            #[test]
-            fn auto() {
-                on("auto");
-            }
-        }
-    )+};
 }
 
 per_engine_that_waits_elsewhere! {

@@ -1,4 +1,4 @@
-//! A slow disk, and one that can be frozen or made to fail.
+//! A slow disk, one that can be frozen or made to fail, and a mount that can be frozen.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
@@ -33,22 +33,13 @@ impl SlowDisk {
     /// Mounts a disk with the files that `fill` writes, none of them in memory. None without root's
     /// rights, which CI must give.
     pub fn with(fill: impl FnOnce(&Tree)) -> Option<Self> {
-        if !is_root() {
-            assert!(std::env::var_os("CI").is_none(), "slow disks need root");
-            println!("left out: a slow disk needs root");
-            return None;
-        }
-        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = alone()?;
         let (tree, content) = (Tree::new(), Tree::new());
         fill(&content);
         std::os::unix::fs::symlink(content.path(), tree.at("content")).expect("symlink");
-        let mut script = start(&tree);
-        let mut line = String::new();
-        let mut said = BufReader::new(script.stdout.take().expect("stdout"));
-        said.read_line(&mut line).expect("read");
-        let nbdkit = line.trim().parse().ok().and_then(Pid::from_raw);
+        let mut script = start("rig.sh", &tree, &[READ_DELAY, READS_AT_ONCE]);
         Some(Self {
-            nbdkit: nbdkit.unwrap_or_else(|| panic!("{}", why(&mut script))),
+            nbdkit: named_process(&mut script),
             script,
             tree,
             _alone: alone,
@@ -112,19 +103,80 @@ impl Drop for SlowDisk {
     }
 }
 
+/// A folder on the machine's own disk with the mount of a process in it.
+pub struct FuseMount {
+    script: Child,
+    bindfs: Pid,
+    tree: Tree,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl FuseMount {
+    /// Mounts the files that `fill` writes to the folder `content`. None without root's rights, which CI must give.
+    pub fn with(fill: impl FnOnce(&Tree)) -> Option<Self> {
+        let alone = alone()?;
+        let tree = Tree::new();
+        fill(&tree);
+        let mut script = start("fuse.sh", &tree, &[]);
+        Some(Self {
+            bindfs: named_process(&mut script),
+            script,
+            tree,
+            _alone: alone,
+        })
+    }
+
+    /// The local folder. Beneath it are the mount at `slow`, and at `over` an overlay of it.
+    pub fn root(&self) -> PathBuf {
+        self.tree.at("root")
+    }
+
+    /// Until the value is dropped, the mount answers no call. Drop it before the server.
+    pub fn freeze(&self) -> Frozen {
+        kill_process(self.bindfs, Signal::STOP).expect("SIGSTOP");
+        Frozen(self.bindfs)
+    }
+}
+
+impl Drop for FuseMount {
+    fn drop(&mut self) {
+        drop(self.script.stdin.take());
+        let _ = self.script.wait();
+    }
+}
+
+/// Waits for the other tests of this kind. None without root's rights, which CI must give.
+fn alone() -> Option<MutexGuard<'static, ()>> {
+    if !is_root() {
+        assert!(std::env::var_os("CI").is_none(), "mounts need root");
+        println!("left out: a mount needs root");
+        return None;
+    }
+    Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// In a process group of its own, so that Ctrl-C leaves it time to undo what it has done.
-fn start(tree: &Tree) -> Child {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/slow_disk/rig.sh");
+fn start(script: &str, tree: &Tree, arguments: &[&str]) -> Child {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/slow_disk");
     let mut command = Command::new("sh");
     command
-        .arg(script)
+        .arg(format!("{folder}/{script}"))
         .arg(tree.path())
-        .args([READ_DELAY, READS_AT_ONCE]);
+        .args(arguments);
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command.process_group(0).spawn().expect("sh")
+}
+
+/// The process whose number the script prints when its mount is there.
+fn named_process(script: &mut Child) -> Pid {
+    let mut line = String::new();
+    let mut said = BufReader::new(script.stdout.take().expect("stdout"));
+    said.read_line(&mut line).expect("read");
+    let process = line.trim().parse().ok().and_then(Pid::from_raw);
+    process.unwrap_or_else(|| panic!("{}", why(script)))
 }
 
 fn why(script: &mut Child) -> String {
@@ -133,5 +185,5 @@ fn why(script: &mut Child) -> String {
     let mut stderr = script.stderr.take().expect("stderr");
     let _ = stderr.read_to_string(&mut text);
     let _ = script.wait();
-    format!("no slow disk: {text}; run `cargo xtask test`, which installs what it needs")
+    format!("no mount: {text}; run `cargo xtask test`, which installs what it needs")
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use levity_disk::{OpenFile, Root};
+use levity_disk::OpenFile;
 use levity_wire::Reject;
 use levity_wire::http1::{Framing, Method};
 use levity_wire::mime;
@@ -60,7 +60,6 @@ pub struct Store {
 /// One content.
 struct Made {
     entry: Arc<Entry>,
-    root: Arc<Root>,
     until: Instant,
 }
 
@@ -93,7 +92,7 @@ impl Store {
             return None;
         }
         let hot = cache::Cache::uncached(made.entry.clone());
-        Some(file::file(request, hot, None, made.root.file_system()))
+        Some(file::file(request, hot, None))
     }
 
     fn keep(&self, key: Box<[u8]>, made: Made) {
@@ -265,7 +264,6 @@ impl Naming {
             let etag = worker.service().config.server.etag;
             let made = Made {
                 entry: Arc::new(entry(&ahead, &beneath.path, opened.file, etag)),
-                root: beneath.root,
                 until: self.since + ahead.ttl,
             };
             worker.ahead.keep(key, made);

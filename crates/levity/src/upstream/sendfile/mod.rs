@@ -361,12 +361,11 @@ impl InPlace {
         let Found { beneath, opened } = found;
         let hot = Cache::uncached(Arc::new(self.entry(&beneath.path, &opened)));
         let ready = opened.first.map(|ready| (0, ready));
-        let file_system = beneath.root.file_system();
         let is_ordinary = matches!(request.head.method, Method::Get | Method::Head)
             && matches!(self.head.status, 200 | 206);
         let response = match is_ordinary {
-            true => file::file(request, hot, ready, file_system),
-            false => self.with_status(file::whole(hot, ready, file_system)),
+            true => file::file(request, hot, ready),
+            false => self.with_status(file::whole(hot, ready)),
         };
         self.finished(response)
     }
@@ -454,8 +453,7 @@ impl InPlace {
         let Found { beneath, opened } = found;
         let hot = Cache::uncached(Arc::new(self.entry(&beneath.path, &opened)));
         let ready = opened.first.map(|ready| (0, ready));
-        let file_system = beneath.root.file_system();
-        (!range.is_empty()).then(|| file::part_of(hot, opened.file, ready, file_system, range))
+        (!range.is_empty()).then(|| file::part_of(hot, opened.file, ready, range))
     }
 }
 
