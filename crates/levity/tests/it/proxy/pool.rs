@@ -1,11 +1,9 @@
 //! Connections to backends: how many, for how long, and to which of several.
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{tell, tell_target};
@@ -655,29 +653,9 @@ fn a_backend_that_drains_keeps_its_clients() {
     let server = Launch::proxy(&config(""), keys).workers(1).start();
     let cookie = server.get("/").field("set-cookie").to_owned();
     let cookie = cookie.split(';').next().expect("a cookie");
-    reload(
-        &server,
-        &[a.address()],
-        &[&format!("{} drain", a.address())],
-    );
+    server.reload(&[a.address()], &[&format!("{} drain", a.address())]);
     assert_eq!(server.get("/").text(), "b");
     assert_eq!(server.get_with("/", &[("Cookie", cookie)]).text(), "a");
-}
-
-/// Puts other words into the configuration, and has it read again.
-#[track_caller]
-fn reload(server: &Server, from: &[&str], to: &[&str]) {
-    let mut config = fs::read_to_string(server.config()).expect("read");
-    for (from, to) in from.iter().zip(to) {
-        assert!(config.contains(from), "{config}");
-        config = config.replace(from, to);
-    }
-    fs::write(server.config(), config).expect("write");
-    let before = server.stderr().matches("configuration reloaded").count();
-    server.signal(Signal::HUP);
-    wait_until("it is read again", || {
-        server.stderr().matches("configuration reloaded").count() > before
-    });
 }
 
 #[test]
@@ -689,7 +667,7 @@ fn a_reload_loses_no_request() {
     let mut clients = clients(&server, 6);
     ask(&mut clients[..4]);
     backend.wait_for_requests(6 + 2);
-    reload(&server, &["connections = 2"], &["connections = 1"]);
+    server.reload(&["connections = 2"], &["connections = 1"]);
     // Two of before are answered, two wait for them, and the new bound holds for others.
     clients[4].send(head("GET", "/4", &[]));
     clients[5].send(head("GET", "/5", &[]));
@@ -724,7 +702,7 @@ fn requests_run_through_reloads() {
         let threads: Vec<_> = (0..4).map(|number| scope.spawn(asking(number))).collect();
         for count in 100..105 {
             let (from, to) = (format!("queue = {count}"), format!("queue = {}", count + 1));
-            reload(&server, &[&from], &[&to]);
+            server.reload(&[&from], &[&to]);
         }
         for thread in threads {
             thread.join().expect("answers");
@@ -742,7 +720,7 @@ fn a_reload_keeps_what_is_known_of_backends() {
     server.get("/").assert_status(200);
     server.says("is left alone");
     let backend = Scripted::on(refusing.listen(), tell_target);
-    reload(&server, &["queue = 100"], &["queue = 101"]);
+    server.reload(&["queue = 100"], &["queue = 101"]);
     for _ in 0..5 {
         server.get("/").assert_status(200);
     }

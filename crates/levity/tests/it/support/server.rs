@@ -80,6 +80,21 @@ impl Server {
         self.own("levity.toml")
     }
 
+    /// Puts other words into its configuration, and has it read again.
+    #[track_caller]
+    pub fn reload(&self, from: &[&str], to: &[&str]) {
+        let mut config = fs::read_to_string(self.config()).expect("read");
+        for (from, to) in from.iter().zip(to) {
+            assert!(config.contains(from), "{config}");
+            config = config.replace(from, to);
+        }
+        fs::write(self.config(), config).expect("write");
+        let count = || self.stderr().matches("configuration reloaded").count();
+        let before = count();
+        self.signal(Signal::HUP);
+        wait_until("the configuration is read again", || count() > before);
+    }
+
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
