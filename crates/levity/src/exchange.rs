@@ -49,6 +49,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     let service = worker.service();
     let mut trips = Trips::new(
         &worker,
+        &service,
         conn.stream_number(),
         conn.absences,
         steps.arrived(),
@@ -84,7 +85,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
         sent = send::send(conn, request, failure, &mut trips).await;
     }
     if let Some(afterwards) = afterwards {
-        afterwards.settle(&worker, &sent);
+        afterwards.settle(&worker, &service, &sent);
     }
     close |= sent.unread;
     worker.stats.request_answered();
@@ -351,7 +352,7 @@ async fn file(
             respond::redirect::to_directory(request)
         }
         Ok(Found::Directory(directory)) if files.listing => {
-            let entries_max = worker.service().config.limits.listing_entries;
+            let entries_max = trips.service().config.limits.listing_entries;
             match trips.list(directory, entries_max).await {
                 Ok(listing) => respond::listing::listing(&request.path, listing).await,
                 Err(error) => failed(files, request, &error),

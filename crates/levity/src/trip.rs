@@ -2,7 +2,6 @@
 
 use std::ffi::CString;
 use std::io;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -104,6 +103,7 @@ impl Drop for ReadAhead {
 /// Opens and reads on behalf of one request, and adds up where the time went.
 pub struct Trips<'a> {
     worker: &'a Worker,
+    service: &'a Arc<Service>,
     stream: u64,
     terms: Terms,
     timeout: Duration,
@@ -133,12 +133,19 @@ pub struct Trips<'a> {
 }
 
 impl<'a> Trips<'a> {
-    /// No trip yet, for the connection that is `stream` and a request that came at `arrived`; each may
-    /// last `limits.io_timeout`.
-    pub fn new(worker: &'a Worker, stream: u64, absences: Absences, arrived: Instant) -> Self {
-        let config = &worker.service().config;
+    /// No trip yet, for the connection that is `stream` and a request that came at `arrived` and is answered
+    /// with `service`; each may last `limits.io_timeout`.
+    pub fn new(
+        worker: &'a Worker,
+        service: &'a Arc<Service>,
+        stream: u64,
+        absences: Absences,
+        arrived: Instant,
+    ) -> Self {
+        let config = &service.config;
         Self {
             worker,
+            service,
             stream,
             terms: Terms::default(),
             timeout: config.limits.io_timeout,
@@ -212,15 +219,15 @@ impl<'a> Trips<'a> {
         self.chunk_bytes = files.chunk_bytes;
     }
 
-    /// What the request is answered with.
-    pub fn service(&self) -> Rc<Arc<Service>> {
-        self.worker.service()
+    /// What the request is answered with: the configuration that it began with, whatever was reloaded since.
+    pub fn service(&self) -> &'a Arc<Service> {
+        self.service
     }
 
     /// From now on for files of no place, read as `[disk]` says.
     pub fn are_for_any(&mut self) {
         self.terms = Terms::default();
-        self.chunk_bytes = self.worker.service().config.disk.chunk_bytes;
+        self.chunk_bytes = self.service.config.disk.chunk_bytes;
     }
 
     /// From now on through the page cache: past it, a read of what was just written would wait until

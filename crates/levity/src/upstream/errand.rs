@@ -20,7 +20,7 @@ use crate::absences::Absences;
 use crate::client::Client;
 use crate::proxy_head;
 use crate::request::Request;
-use crate::route::Proxy;
+use crate::route::{Proxy, Service};
 use crate::scripts::{Known, Look, Script};
 use crate::trip::Trips;
 use crate::worker::Worker;
@@ -70,14 +70,15 @@ pub struct Errand<'a> {
 }
 
 impl Errand<'_> {
-    /// Asks one backend, once, over a new connection, and gives the status of its answer. Waits for a place
-    /// in line with the requests of clients.
+    /// Asks one backend, once, over a new connection, and gives the status of its answer; `service` is what
+    /// the request was answered with that gave rise to it. Waits for a place in line with the requests of
+    /// clients.
     ///
     /// # Errors
     /// As a request of a client.
-    pub async fn run(&self, worker: &Rc<Worker>) -> Result<u16, Failure> {
+    pub async fn run(&self, worker: &Rc<Worker>, service: &Arc<Service>) -> Result<u16, Failure> {
         let request = self.request()?;
-        let script = self.script(&request, worker).await?;
+        let script = self.script(&request, worker, service).await?;
         let length = Length::Known(self.body.len() as u64);
         let ourselves = self.origin.ourselves();
         let proxy = self.proxy(script.as_ref());
@@ -143,14 +144,13 @@ impl Errand<'_> {
         &self,
         request: &Request,
         worker: &Rc<Worker>,
+        service: &Arc<Service>,
     ) -> Result<Option<Script>, Failure> {
-        let service = worker.service();
         let Some(place) = service.route(&self.origin.host, &request.path) else {
             return Ok(None);
         };
         let upstream = &self.proxy.upstream;
-        // By name: after a reload, the place has another with this one's scripts.
-        let is_ours = |proxy: &Arc<Proxy>| proxy.upstream.settings.name == upstream.settings.name;
+        let is_ours = |proxy: &Arc<Proxy>| Arc::ptr_eq(&proxy.upstream, upstream);
         let files = place.files.as_ref();
         let Some(files) = files.filter(|_| place.proxy.as_ref().is_some_and(is_ours)) else {
             return Ok(None);
@@ -159,7 +159,7 @@ impl Errand<'_> {
             return Ok(None);
         };
         let now = Instant::now();
-        let mut trips = Trips::new(worker, 0, Absences::default(), now);
+        let mut trips = Trips::new(worker, service, 0, Absences::default(), now);
         trips.are_for(files);
         let mut look = Look {
             worker,

@@ -68,7 +68,7 @@ async fn follow(
             Some(last) => (&*last.request, last.to),
             None => (request, proxy),
         };
-        match onward(in_place, &service, request, proxy, trips).await {
+        match onward(in_place, service, request, proxy, trips).await {
             Onward::Response(response) => break response,
             Onward::Ask(by, _) if handed_on.len() == HANDOVERS_MAX => {
                 break by.refuse(502, "the request was handed on too often");

@@ -258,7 +258,8 @@ impl Naming {
     /// only its name goes: nobody else would remove it.
     async fn follow(&self, key: Option<Box<[u8]>>, worker: &Rc<Worker>) -> Result<(), String> {
         let ahead = self.read().map_err(|reject| reject.reason)?;
-        let mut trips = Trips::new(worker, 0, Absences::default(), self.since);
+        let service = worker.service();
+        let mut trips = Trips::new(worker, &service, 0, Absences::default(), self.since);
         let (beneath, opened) = self.open(&ahead, &mut trips).await?;
         if let Some(key) = key {
             let etag = worker.service().config.server.etag;

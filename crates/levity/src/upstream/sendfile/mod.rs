@@ -34,7 +34,7 @@ use crate::diagnostics;
 use crate::request::Request;
 use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
 use crate::respond::{self, Body, Fields, FileBody, Response, file};
-use crate::route::{Files, Proxy};
+use crate::route::{Files, Proxy, Service};
 use crate::send::Sent;
 use crate::trip::{Opened, Trips};
 use crate::worker::Worker;
@@ -82,8 +82,8 @@ impl Afterwards {
         self.receipts.iter_mut().for_each(Receipt::refused);
     }
 
-    /// The response has been sent, or has not.
-    pub fn settle(self, worker: &Rc<Worker>, sent: &Sent) {
+    /// The response has been sent, or has not, to a request that was answered with `service`.
+    pub fn settle(self, worker: &Rc<Worker>, service: &Rc<Arc<Service>>, sent: &Sent) {
         if let Some((beneath, file)) = self.remove
             && sent.end == End::Complete
             && sent.bytes >= file.meta().size
@@ -91,7 +91,7 @@ impl Afterwards {
             beneath.remove(worker, file);
         }
         for receipt in self.receipts {
-            receipt.post(worker, sent);
+            receipt.post(worker, service, sent);
         }
     }
 }

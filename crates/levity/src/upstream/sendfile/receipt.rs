@@ -13,7 +13,7 @@ use tokio::{task, time};
 use super::shown;
 use crate::access_log::End;
 use crate::diagnostics;
-use crate::route::Proxy;
+use crate::route::{Proxy, Service};
 use crate::send::Sent;
 use crate::upstream::backend::Backend;
 use crate::upstream::errand::{Errand, Origin};
@@ -72,16 +72,17 @@ impl Receipt {
         self.of = Of::Refusal;
     }
 
-    /// Posts it, beside everything else. Does not wait.
-    pub fn post(self, worker: &Rc<Worker>, sent: &Sent) {
+    /// Posts it, beside everything else; `service` is what the request was answered with. Does not wait.
+    pub fn post(self, worker: &Rc<Worker>, service: &Rc<Arc<Service>>, sent: &Sent) {
         let result = self.result(sent);
         let text = self.text(result, sent);
         let Ok(place) = worker.receipts.clone().try_acquire_owned() else {
             return self.tell(&text, "too many are on their way");
         };
-        let worker = worker.clone();
+        let (worker, service) = (worker.clone(), service.clone());
         task::spawn_local(async move {
-            if let Err(reason) = self.deliver(&worker, result, &text).await {
+            let delivered = self.deliver(&worker, &service, result, &text).await;
+            if let Err(reason) = delivered {
                 self.tell(&text, &reason);
             }
             drop(place);
@@ -107,6 +108,7 @@ impl Receipt {
     async fn deliver(
         &self,
         worker: &Rc<Worker>,
+        service: &Arc<Service>,
         result: &'static str,
         text: &str,
     ) -> Result<(), String> {
@@ -121,7 +123,7 @@ impl Receipt {
             media_type: "application/json",
             body: text.as_bytes(),
         };
-        match time::timeout(patience, errand.run(worker)).await {
+        match time::timeout(patience, errand.run(worker, service)).await {
             Ok(Ok(200..=299)) => Ok(()),
             Ok(Ok(status)) => Err(format!("it was answered {status}")),
             Ok(Err(failure)) => Err(failure.reason),

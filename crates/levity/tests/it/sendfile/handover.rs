@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{App, ask, ask_with, assert_no_talk, launch, roots, upstream};
+use super::{App, ask, ask_with, assert_no_talk, internal_files, launch, roots, upstream};
 use crate::support::scripted::{Conn, Refusing, Scripted, fastcgi};
 use crate::support::{Tree, assert_same, content, head, per_engine};
 
@@ -19,15 +19,6 @@ fn echo(conn: &mut Conn) {
             conn.send(body);
         }
     }
-}
-
-fn internal_files(tree: &Tree) -> String {
-    format!(
-        "[[site.route]]\npath = \"/protected/*\"\nroot = \"{}\"\nstrip_prefix = \"/protected\"\ninternal = true\n\
-         [[site.route]]\npath = \"/open/*\"\nroot = \"{}\"\nstrip_prefix = \"/open\"\n",
-        tree.path().display(),
-        tree.path().display()
-    )
 }
 
 per_engine! {
@@ -57,6 +48,31 @@ per_engine! {
             assert_same(&ask(&mut client, &[again]).body, &other);
         }
     }
+}
+
+/// The application has been asked by a configuration that is gone when it answers.
+#[test]
+fn a_request_is_handed_on_by_the_configuration_that_it_began_with() {
+    let (old, new) = (Tree::new(), Tree::new());
+    old.file("file", "old");
+    new.file("file", "new");
+    let app = Scripted::tcp(|conn| {
+        while conn.read_request().is_some() {
+            conn.stall();
+            conn.send(
+                "HTTP/1.1 200 OK\r\nX-Accel-Redirect: /protected/file\r\nContent-Length: 0\r\n\r\n",
+            );
+        }
+    });
+    let server = launch(&upstream("app", "http", &app, ""), &internal_files(&old)).start();
+    let mut early = server.client();
+    early.send(head("GET", "/", &[]));
+    app.wait_for_requests(1);
+    let folders = [&old, &new].map(|tree| tree.path().display().to_string());
+    server.reload(&[&folders[0]], &[&folders[1]]);
+    app.release();
+    assert_eq!(early.receive().text(), "old");
+    assert_eq!(early.get("/").text(), "new");
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod refused;
 mod temporary;
 
 use crate::support::scripted::{Conn, Scripted, fastcgi};
-use crate::support::{Answer, Client, Launch};
+use crate::support::{Answer, Client, Launch, Tree};
 
 /// Fields that must never reach a client, whatever came of them.
 const FAMILY: [&str; 14] = [
@@ -146,4 +146,14 @@ fn lines(say: Option<&str>) -> (String, bool) {
 /// `NAME = ["PATH"]` in a configuration.
 fn roots(name: &str, folder: &std::path::Path) -> String {
     format!("{name} = [\"{}\"]\n", folder.display())
+}
+
+/// The files of `tree` beneath `/protected`, for applications only, and beneath `/open`.
+fn internal_files(tree: &Tree) -> String {
+    format!(
+        "[[site.route]]\npath = \"/protected/*\"\nroot = \"{}\"\nstrip_prefix = \"/protected\"\ninternal = true\n\
+         [[site.route]]\npath = \"/open/*\"\nroot = \"{}\"\nstrip_prefix = \"/open\"\n",
+        tree.path().display(),
+        tree.path().display()
+    )
 }

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{App, ask, ask_with, launch, roots, upstream};
-use crate::support::scripted::{Request, Scripted, ajp};
+use crate::support::scripted::{Request, Scripted, ajp, fastcgi};
 use crate::support::{Client, Tree, assert_same, content, head, wait_until};
 
 /// More than sockets take.
@@ -502,6 +502,42 @@ fn that_an_application_takes_whose_scripts_are_not_known() {
         let receipt = app.backend.requests().pop().expect("a receipt");
         assert_eq!((&*receipt.method, &*receipt.target), ("POST", *path));
     }
+}
+
+/// The same path may lead elsewhere, or nowhere, in a configuration that has come since.
+#[test]
+fn that_goes_where_the_request_began() {
+    let (old, new) = (Tree::new(), Tree::new());
+    for name in ["answer.php", "receipt.php"] {
+        old.file(name, "");
+    }
+    let file = old.file("file", "content").display().to_string();
+    let app = Scripted::tcp(move |conn| {
+        while let Some((request, _)) = conn.read_fastcgi() {
+            let answer = match request.method.as_str() {
+                "POST" => "Status: 200 OK\r\n\r\n".to_owned(),
+                _ => {
+                    conn.stall();
+                    format!("X-Sendfile: {file}\r\nX-Sendfile-Receipt: /receipt.php\r\n\r\n")
+                }
+            };
+            conn.send(fastcgi::answer(answer));
+        }
+    });
+    let keys = roots("sendfile_roots", old.path());
+    let folders = [&old, &new].map(|tree| format!("root = \"{}\"", tree.path().display()));
+    let site = format!("script_suffix = \".php\"\n{}\n", folders[0]);
+    let server = launch(&upstream("app", "fastcgi", &app, &keys), &site).start();
+    let mut client = server.client();
+    client.send(head("GET", "/answer.php", &[]));
+    app.wait_for_requests(1);
+    server.reload(&[&folders[0]], &[&folders[1]]);
+    app.release();
+    assert_eq!(client.receive().text(), "content");
+    app.wait_for_requests(2);
+    let script = old.at("receipt.php").display().to_string();
+    let receipt = app.requests().pop().expect("a receipt");
+    assert_eq!(receipt.field("SCRIPT_FILENAME"), Some(script.as_str()));
 }
 
 /// PHP is asked for a script, as it is for clients.
