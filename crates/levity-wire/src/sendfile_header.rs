@@ -121,6 +121,17 @@ pub fn file_path(value: &[u8]) -> Result<FilePath<'_>, Reject> {
     })
 }
 
+/// A path that is not UTF-8, with each byte read as a character of Latin-1 and written in UTF-8; `None` for
+/// others, and for one that gets too long. A WSGI server sends header values so (PEP 3333): the `ü` of
+/// a name in UTF-8 comes as the byte 0xFC. What is read so has the same slashes and dots.
+pub fn utf8_of_latin1(path: &[u8]) -> Option<Vec<u8>> {
+    if str::from_utf8(path).is_ok() {
+        return None;
+    }
+    let read: String = path.iter().copied().map(char::from).collect();
+    (read.len() <= PATH_BYTES_MAX).then(|| read.into_bytes())
+}
+
 /// Whether escapes stand for bytes of names only. An application that looked for slashes and `..` in the
 /// name that it was given has not seen those that are escaped: decoded, they would lead out of the folder
 /// that it joined the name to.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use levity_wire::Reject;
 use levity_wire::sendfile_header::{
     AHEAD_TTL_MAX, Ahead, FilePart, InternalUri, PARTS_MAX, PATH_BYTES_MAX, URLS_MAX, Wish, ahead,
-    file_parts, file_path, internal_uri, is_reserved, urls,
+    file_parts, file_path, internal_uri, is_reserved, urls, utf8_of_latin1,
 };
 
 fn refused<T: std::fmt::Debug>(result: Result<T, Reject>, value: &[u8]) -> &'static str {
@@ -104,6 +104,25 @@ fn file_paths() {
         assert_eq!(path.raw, value);
         assert_eq!(path.decoded.as_deref(), decoded, "{}", value.escape_ascii());
     }
+}
+
+#[test]
+fn paths_in_latin1() {
+    for (path, read) in [
+        (&b"/\xfc x.txt"[..], Some("/ü x.txt")),
+        (b"/\xe4\xf6/../\xff", Some("/äö/../ÿ")),
+        (b"/\x80", Some("/\u{80}")),
+        (b"/plain", None),
+        ("/ü in UTF-8".as_bytes(), None),
+    ] {
+        let read = read.map(|path| path.as_bytes().to_vec());
+        assert_eq!(utf8_of_latin1(path), read, "{}", path.escape_ascii());
+    }
+    // Two bytes for each.
+    let longest = [&b"/"[..], &[0xfc; (PATH_BYTES_MAX - 1) / 2]].concat();
+    let read = utf8_of_latin1(&longest).expect("a path");
+    assert_eq!(read.len(), PATH_BYTES_MAX);
+    assert_eq!(utf8_of_latin1(&[&longest[..], b"x"].concat()), None);
 }
 
 #[test]

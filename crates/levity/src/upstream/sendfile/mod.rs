@@ -201,14 +201,14 @@ impl InPlace {
         if !files.shows(files.beneath(path)) {
             return self.refuse(404, "names with a leading dot and scripts are not sent");
         }
-        let beneath = Beneath {
+        let name = files.beneath(path);
+        let names = [Some(name.to_vec()), sendfile_header::utf8_of_latin1(name)];
+        let candidates = names.into_iter().flatten().map(|path| Beneath {
             root: files.root.clone(),
-            path: files.beneath(path).to_vec(),
-        };
-        match self
-            .first_of(vec![beneath], wants_body(request), trips)
-            .await
-        {
+            path,
+        });
+        let candidates = candidates.collect();
+        match self.first_of(candidates, wants_body(request), trips).await {
             Ok(found) => self.whole(found, request),
             Err(refusal) => refusal,
         }

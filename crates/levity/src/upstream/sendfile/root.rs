@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use levity_disk::{Lookup, OpenFile, Root, Variants};
+use levity_wire::sendfile_header;
 use rustix::io::Errno;
 
 use super::first;
@@ -113,8 +114,16 @@ pub fn is_absent(error: &io::Error) -> bool {
 }
 
 /// The roots that an absolute path is beneath, as the operator wrote them or as they really are, and the
-/// rest of the path.
+/// rest of the path. A path in Latin-1 is tried in UTF-8 as well.
 pub fn beneath(roots: &[SendfileRoot], path: &[u8]) -> Vec<Beneath> {
+    let mut found = as_it_is(roots, path);
+    if let Some(path) = sendfile_header::utf8_of_latin1(path) {
+        found.extend(as_it_is(roots, &path));
+    }
+    found
+}
+
+fn as_it_is(roots: &[SendfileRoot], path: &[u8]) -> Vec<Beneath> {
     let path = plain(path);
     let rest = |folder: &Path| {
         let folder = folder.as_os_str().as_bytes();
@@ -184,5 +193,18 @@ mod tests {
         assert_eq!(rest("x/a"), None);
         assert_eq!(rest("/../a"), None);
         assert_eq!(rest(""), None);
+    }
+
+    #[test]
+    fn a_path_in_latin1_may_be_beneath_a_root_in_utf8() {
+        let tree = tempfile::tempdir().expect("a folder");
+        let named = tree.path().join("ü");
+        std::fs::create_dir(&named).expect("a folder");
+        let root = Root::open(&named, levity_disk::Symlinks::Beneath).expect("a root");
+        let parent = tree.path().as_os_str().as_bytes();
+        let roots = [SendfileRoot { named, root }];
+        let found = beneath(&roots, &[parent, b"/\xfc/\xe4"].concat());
+        let paths: Vec<_> = found.into_iter().map(|beneath| beneath.path).collect();
+        assert_eq!(paths, ["ä".as_bytes()]);
     }
 }

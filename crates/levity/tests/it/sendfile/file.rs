@@ -1,6 +1,10 @@
 //! A file in place of an answer: its content, its fields, and those of-the-application.
 
-use super::{App, ask, ask_with, roots};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use super::{App, ask, ask_with, internal_files, launch, roots, upstream};
+use crate::support::scripted::Scripted;
 use crate::support::{Tree, assert_same, content, per_engine, wait_until};
 
 /// Read in several chunks.
@@ -283,6 +287,43 @@ fn paths_are_read_as_sent_and_then_decoded() {
             None => assert_eq!(answer.status, 404, "{path}"),
         }
     }
+}
+
+/// As WSGI servers send them. A file whose name has these very bytes goes first.
+#[test]
+fn paths_in_latin1_are_tried_in_utf8() {
+    let tree = Tree::new();
+    tree.file("ü x", "in UTF-8");
+    tree.file("ö", "in UTF-8");
+    tree.file(OsStr::from_bytes(b"\xf6"), "as it is");
+    let folder = tree.path().display().to_string();
+    let backend = Scripted::tcp(move |conn| {
+        while let Some(request) = conn.read_request() {
+            let (field, path): (_, &[u8]) = match request.target.as_str() {
+                "/file" => (format!("X-Sendfile: {folder}"), b"/\xfc x"),
+                "/same" => (format!("X-Sendfile: {folder}"), b"/\xf6"),
+                "/absent" => (format!("X-Sendfile: {folder}"), b"/\xfd"),
+                "/parts" => (format!("X-Sendfile2: {folder}"), b"/\xfc%20x 0-"),
+                _ => ("X-Accel-Redirect: /protected".into(), b"/\xfc x"),
+            };
+            let end = b"\r\nContent-Length: 0\r\n\r\n";
+            conn.send([b"HTTP/1.1 200 OK\r\n", field.as_bytes(), path, end].concat());
+        }
+    });
+    let keys = roots("sendfile_roots", tree.path());
+    let tables = upstream("app", "http", &backend, &keys);
+    let server = launch(&tables, &internal_files(&tree)).start();
+    let mut client = server.client();
+    for path in ["/file", "/parts", "/internal"] {
+        let answer = client.get(path);
+        assert_eq!(
+            (answer.status, answer.text()),
+            (200, "in UTF-8".into()),
+            "{path}"
+        );
+    }
+    assert_eq!(client.get("/same").text(), "as it is");
+    client.get("/absent").assert_status(404);
 }
 
 #[test]

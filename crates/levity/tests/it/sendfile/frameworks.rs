@@ -90,6 +90,21 @@ fn flask() {
     );
 }
 
+/// WSGI has no other way to send such a name than in Latin-1.
+#[test]
+fn flask_with_a_name_beyond_ascii() {
+    let (app, files) = (App::gunicorn(), Files::new());
+    for name in ["ü x.txt", "ü"] {
+        files.tree.file(name, name);
+    }
+    let server = files.behind(&app, "http", "");
+    let mut client = server.client();
+    for (name, escaped) in [("ü x.txt", "%C3%BC%20x.txt"), ("ü", "%C3%BC")] {
+        let answer = client.get(&format!("/flask?path={}/{escaped}", files.folder()));
+        assert_eq!((answer.status, answer.text()), (200, name.to_owned()));
+    }
+}
+
 #[test]
 fn rack() {
     let (app, files) = (App::puma(), Files::new());
