@@ -190,6 +190,12 @@ impl Answer {
         self.stopped |= !self.upload.is_done();
     }
 
+    /// Whether the backend has begun to answer, but the client still waits to be asked for its body
+    /// (RFC 9110, 10.1.1). A backend that has ended its answer does not want it.
+    pub fn holds_body(&self) -> bool {
+        self.holds && self.lease.is_some()
+    }
+
     /// Lets the client's body go to the backend.
     pub fn go_on(&mut self) {
         self.holds = false;

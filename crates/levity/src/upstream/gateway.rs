@@ -88,7 +88,13 @@ pub async fn answer(
             let in_place = InPlace::of(head, answer, backend, proxy, origin, worker);
             Answered::InPlace(Box::new(in_place))
         }
-        Ok((head, answer, _)) => Answered::Response(respond(&conn.worker, request, head, answer)),
+        Ok((head, mut answer, _)) => {
+            // Boxed: see above.
+            if answer.holds_body() {
+                Box::pin(settle_expectation(conn, &head, &mut answer)).await;
+            }
+            Answered::Response(respond(&conn.worker, request, head, answer))
+        }
         Err(failure) => Answered::Response(failure.response()),
     }
 }
@@ -209,6 +215,18 @@ async fn expect(conn: &mut Conn, ask: &mut Ask<'_>, upload: &Upload) {
     ask.expects_continue = asks && backend_says;
     if asks && !backend_says {
         send::go_on(conn).await;
+    }
+}
+
+/// A backend has answered a client that waits to be asked for its body. After a success it may read the body
+/// while it answers, so the client is asked before the answer goes out: most clients do not send a body
+/// after a final status, and both sides would wait. Anything else refuses the body.
+async fn settle_expectation(conn: &mut Conn, head: &Head, answer: &mut Answer) {
+    if (200..300).contains(&head.status) {
+        send::go_on(conn).await;
+        answer.go_on();
+    } else {
+        answer.stop_upload();
     }
 }
 

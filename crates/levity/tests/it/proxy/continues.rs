@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 use crate::support::scripted::Scripted;
 use crate::support::{Client, Launch, Server, head};
 
+/// The head of a request whose client waits before it sends the body.
+fn expecting() -> String {
+    let fields = [("Expect", "100-continue"), ("Content-Length", "4")];
+    head("POST", "/", &fields)
+}
+
 fn asks(server: &Server) -> Client {
     let mut client = server.client();
-    client.send(head(
-        "POST",
-        "/",
-        &[("Expect", "100-continue"), ("Content-Length", "4")],
-    ));
+    client.send(expecting());
     client
 }
 
@@ -52,6 +54,60 @@ fn a_backend_that_refuses_gets_no_body() {
     assert!(answer.closes());
     client.assert_closed();
     backend.wait_for_no_connection();
+}
+
+/// The head of the answer is here before a byte of the body has been asked for.
+#[test]
+fn a_backend_that_answers_before_it_reads_gets_the_body() {
+    let backend = Scripted::tcp(|conn| {
+        while let Some(mut request) = conn.read_head() {
+            conn.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\ngot\r\n");
+            conn.read_body(&mut request);
+            let request = conn.keep(request);
+            let body = String::from_utf8(request.body).expect("text");
+            conn.send(format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len()));
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").workers(1).start();
+    let mut client = asks(&server);
+    for is_last in [false, true] {
+        client.receive().assert_status(100);
+        let head = client.receive_head().expect("a head");
+        assert_eq!((head.status, head.closes()), (200, false));
+        client.read_through(b"got\r\n");
+        client.send("body");
+        assert_eq!(client.read_through(b"0\r\n\r\n"), b"4\r\nbody\r\n0\r\n\r\n");
+        if !is_last {
+            client.send(expecting());
+        }
+    }
+    assert_eq!(backend.connections(), 1);
+}
+
+/// Neither a redirection nor a success that is complete wants the body, and nothing can follow.
+#[test]
+fn a_backend_that_answers_for_good_is_not_asked_to_read() {
+    for (status, begin, end) in [
+        ("302 Found", "Content-Length: 4\r\n\r\nd", "one"),
+        ("200 OK", "Content-Length: 4\r\n\r\ndone", ""),
+        ("204 No Content", "\r\n", ""),
+    ] {
+        let backend = Scripted::tcp(move |conn| {
+            conn.read_head();
+            conn.send(format!("HTTP/1.1 {status}\r\n{begin}"));
+            conn.stall();
+            conn.send(end);
+            assert_eq!(conn.read_to_end(), b"");
+        });
+        let server = Launch::proxy(backend.address(), "").start();
+        let mut client = asks(&server);
+        let head = client.receive_head().expect("a head");
+        assert_eq!(head.status_line, format!("HTTP/1.1 {status}"));
+        assert!(head.closes(), "{head:?}");
+        backend.release();
+        client.read_to_end();
+        backend.wait_for_no_connection();
+    }
 }
 
 #[test]
