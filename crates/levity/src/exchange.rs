@@ -459,13 +459,11 @@ async fn after(conn: &mut Conn, sent: &Sent, close: bool) -> After {
             conn.timer.set_idle(sent.ended + idle_timeout);
             return After::KeepAlive;
         }
-        End::Complete => {
-            conn.linger().await;
-            End::Complete
-        }
-        End::ClientAbort => End::ClientAbort,
-        End::Timeout => End::Timeout,
-        End::Error => End::Error,
+        end => end,
     };
+    // The client may still be sending, and what it has not taken yet is to arrive.
+    if !sent.reset && end != End::ClientAbort {
+        conn.linger().await;
+    }
     After::Close(end)
 }

@@ -50,6 +50,8 @@ pub struct Sent {
     pub end: End,
     /// Why nothing has left yet: another response may be sent in its place.
     pub unsent: Option<io::Error>,
+    /// Closing the connection resets it, so that the client notices the cut.
+    pub reset: bool,
 }
 
 /// Why a response stopped.
@@ -84,15 +86,13 @@ pub async fn send(
         Err(Cut::Broken(failure)) => conn.met(|visit| visit.broke_off(failure)),
         _ => {}
     }
-    let is_cut_off = matches!(
-        outcome,
-        Err(Cut::Timeout | Cut::Unreadable(_) | Cut::Broken(_))
-    );
-    if is_cut_off && !sender.untouched() {
+    let reset = !sender.untouched() && sender.must_reset(&outcome);
+    if reset {
         conn.stream.abort_on_close();
     }
     let source = source(&response.body, trips, conn.visit.as_ref());
     let mut sent = sender.sent(response.status, source, outcome);
+    sent.reset = reset;
     sent.afterwards = response.afterwards.take();
     if let Body::Upstream { answer, .. } = &response.body {
         sent.unread = !answer.is_request_received();
@@ -187,11 +187,22 @@ fn is_chunked(response: &Response, version: Version) -> bool {
     response.body.is_open_ended() && version == Version::Http11
 }
 
+/// Whether the client can tell a body that is cut from a whole one when the connection is closed in an
+/// orderly way (RFC 9112, 8): not where its end is that of the body, nor behind a change of protocol.
+fn is_framed(response: &Response, version: Version) -> bool {
+    match response.body {
+        Body::Tunnel(_) => false,
+        _ => !response.body.is_open_ended() || is_chunked(response, version),
+    }
+}
+
 /// One response on its way.
 struct Sender {
     head: Vec<u8>,
     head_bytes: usize,
     body_bytes: u64,
+    /// See [`is_framed`].
+    framed: bool,
     /// The body goes out in chunks.
     chunks: bool,
     /// Bytes among `body_bytes` that only frame chunks.
@@ -208,6 +219,7 @@ impl Sender {
     fn new(conn: &Conn, response: &Response, version: Version) -> Self {
         Self {
             chunks: is_chunked(response, version),
+            framed: is_framed(response, version),
             ..Self::of_head(head(conn, response, version))
         }
     }
@@ -218,6 +230,7 @@ impl Sender {
             head,
             head_bytes: 0,
             body_bytes: 0,
+            framed: true,
             chunks: false,
             framing_bytes: 0,
             first_byte: None,
@@ -250,6 +263,18 @@ impl Sender {
             source,
             end,
             unsent,
+            reset: false,
+        }
+    }
+
+    /// Whether the connection of a response that ended so has to be reset. A reset destroys bytes that are on
+    /// their way, so it is for bodies that would pass for whole, and for clients that take nothing: the
+    /// kernel would keep what is left for them.
+    fn must_reset(&self, outcome: &Result<(), Cut>) -> bool {
+        match outcome {
+            Ok(()) | Err(Cut::Gone) => false,
+            Err(Cut::Timeout) => true,
+            Err(Cut::Unreadable(_) | Cut::Broken(_)) => !self.framed,
         }
     }
 

@@ -292,9 +292,14 @@ fn a_failure_after_the_head_ends_the_connection() {
     client.send("GET /32000000 HTTP/1.1\r\nHost: a\r\n\r\n");
     client.receive_head().expect("a head").assert_status(200);
     let cut = client.read_to_end();
-    assert!(matches!(cut, Cut::Reset(_) | Cut::Closed(_)), "{cut:?}");
+    // A reset would destroy what the client has not taken yet.
+    assert!(matches!(cut, Cut::Closed(_)), "{cut:?}");
     let got = cut.body();
-    assert!(got.len() <= 20_000_000, "{}", got.len());
+    assert!(
+        (18_000_000..=20_000_000).contains(&got.len()),
+        "{}",
+        got.len()
+    );
     assert_same(&got, &content(LARGE as u64, LARGE)[..got.len()]);
 }
 

@@ -369,7 +369,7 @@ fn a_backend_that_waits_for_more_of_a_body_can_still_fail_audibly() {
     let mut client = server.client();
     client.send(head("POST", "/", &[("Content-Length", "1000")]) + "half");
     let cut = client.try_receive().err();
-    assert_eq!(cut, Some(Cut::Reset(Some(b"ok".to_vec()))));
+    assert_eq!(cut, Some(Cut::Closed(Some(b"ok".to_vec()))));
 }
 
 /// An answer that is longer than all sockets on its way.

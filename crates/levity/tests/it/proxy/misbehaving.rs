@@ -1,4 +1,4 @@
-//! Backends that break the protocol: the client gets an honest error, or a connection that is reset
+//! Backends that break the protocol: the client gets an honest error, or the end of its connection
 //! once the head is out; never the end of a body that is cut, never somebody else's answer.
 
 use std::sync::Mutex;
@@ -6,7 +6,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::support::scripted::{Conn, Scripted};
-use crate::support::{Answer, Client, Cut, Launch, Server, head, pass, wait_until};
+use crate::support::{
+    Answer, Client, Cut, Launch, Server, assert_same, content, head, pass, wait_until,
+};
 
 /// Misbehaves when asked for `/bad`.
 fn server(more: &str, bad: impl Fn(&mut Conn) + Send + Sync + 'static) -> (Scripted, Server) {
@@ -235,7 +237,7 @@ fn some_interim_answers_are_fine() {
 fn is_cut(client: &mut Client, sent: &str, body: &str) {
     client.send(sent);
     let cut = client.try_receive().err();
-    assert_eq!(cut, Some(Cut::Reset(Some(body.into()))));
+    assert_eq!(cut, Some(Cut::Closed(Some(body.into()))));
 }
 
 /// The answer begins so, and when the client has that, it goes on so and ends.
@@ -251,7 +253,7 @@ fn cut(begin: &'static str, bad: &'static str) {
     client.read_through(b"half");
     backend.release();
     match client.read_to_end() {
-        Cut::Reset(Some(rest)) => assert!(!rest.ends_with(b"0\r\n\r\n"), "{bad:?}"),
+        Cut::Closed(Some(rest)) => assert!(!rest.ends_with(b"0\r\n\r\n"), "{bad:?}"),
         other => panic!("{bad:?}: {other:?}"),
     }
     let line = server.says(&format!("upstream app, backend {}: ", backend.address()));
@@ -278,6 +280,30 @@ fn a_body_that_breaks_off() {
         "\r\n11111111111111111\r\nx",
     ] {
         cut("Transfer-Encoding: chunked\r\n\r\n4\r\nhalf", bad);
+    }
+}
+
+/// A reset would destroy what the client has not taken yet.
+#[test]
+fn what_came_before_a_body_breaks_off_arrives() {
+    const SENT_BYTES: usize = 200_000;
+    for framing in ["Content-Length: 400000", "Transfer-Encoding: chunked"] {
+        let body = content(5, SENT_BYTES);
+        let (sent, chunked) = (body.clone(), framing.starts_with("Transfer"));
+        let (_backend, server) = server("", move |conn| {
+            conn.send(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n"));
+            if chunked {
+                conn.send("30d41\r\n");
+            }
+            conn.send(&sent);
+        });
+        let mut client = Client::narrow(server.address());
+        client.send(head("GET", "/bad", &[]));
+        server.says("; its answer had begun, and is cut off");
+        match client.try_receive() {
+            Err(Cut::Closed(Some(got))) => assert_same(&got, &body),
+            other => panic!("{framing}: {other:?}"),
+        }
     }
 }
 

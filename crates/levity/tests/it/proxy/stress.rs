@@ -120,7 +120,7 @@ fn client(server: &Server, number: usize, seen: &Seen, ends: &AtomicBool) {
                 }
             }
             // A body that is cut is never taken for a whole one.
-            Err(Cut::Reset(Some(_))) => {
+            Err(Cut::Closed(Some(_))) => {
                 seen.cut.fetch_add(1, Ordering::Relaxed);
                 client = server.client();
             }
