@@ -72,10 +72,9 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     let mut close = response.close;
     let mut sent = send::send(conn, request, response, &mut trips).await;
     let mut afterwards = sent.afterwards.take();
-    if let Some(error) = sent.unsent.take() {
-        let mut failure = respond::error::of_io(&error);
+    if let Some(mut failure) = sent.instead.take() {
         // What is unread of the request stays so, whatever the answer: it is not the next request.
-        failure.close = close || sent.unread;
+        failure.close |= close || sent.unread;
         if let Some(afterwards) = &mut afterwards {
             afterwards.refused();
         }

@@ -20,9 +20,10 @@ use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::decimal;
 use crate::diagnostics;
 use crate::request::Request;
-use crate::respond::{Body, Fields, Response, error::reason};
+use crate::respond::error::{of_io, reason};
+use crate::respond::{Body, Fields, Response};
 use crate::trip::Trips;
-use crate::upstream::failure::{Failure, Side};
+use crate::upstream::failure::Failure;
 use crate::upstream::sendfile::Afterwards;
 use crate::upstream::visit::Visit;
 
@@ -48,8 +49,8 @@ pub struct Sent {
     pub source: Source,
     /// How it ended.
     pub end: End,
-    /// Why nothing has left yet: another response may be sent in its place.
-    pub unsent: Option<io::Error>,
+    /// What to send in its place, where nothing of it has left.
+    pub instead: Option<Response>,
     /// Closing the connection resets it, so that the client notices the cut.
     pub reset: bool,
 }
@@ -67,8 +68,8 @@ enum Cut {
     Broken(Failure),
 }
 
-/// Sends `response`, without its body to a HEAD request. A body that cannot be read before anything
-/// has left is given back as [`Sent::unsent`].
+/// Sends `response`, without its body to a HEAD request. Where that fails before anything has left,
+/// [`Sent::instead`] is the error to send.
 pub async fn send(
     conn: &mut Conn,
     request: &Request,
@@ -83,6 +84,10 @@ pub async fn send(
         .await;
     match &outcome {
         Err(Cut::Unreadable(error)) => tell(request, error),
+        Err(Cut::Broken(failure)) if sender.untouched() => conn.met(|visit| {
+            visit.failed(failure);
+            visit.pool().complain(failure, None);
+        }),
         Err(Cut::Broken(failure)) => conn.met(|visit| visit.broke_off(failure)),
         _ => {}
     }
@@ -243,14 +248,15 @@ impl Sender {
         let end = match &outcome {
             Ok(()) => End::Complete,
             Err(Cut::Gone) => End::ClientAbort,
-            Err(Cut::Broken(failure)) if failure.side == Side::Client => End::ClientAbort,
             Err(Cut::Timeout) => End::Timeout,
-            Err(Cut::Unreadable(_) | Cut::Broken(_)) => End::Error,
+            Err(Cut::Unreadable(_)) => End::Error,
+            Err(Cut::Broken(failure)) => failure.end,
         };
         // A response that is cut off ends later than with its last byte.
         let ended = self.last_byte.filter(|_| outcome.is_ok());
-        let unsent = match outcome {
-            Err(Cut::Unreadable(error)) if self.untouched() => Some(error),
+        let instead = match outcome {
+            Err(Cut::Unreadable(error)) if self.untouched() => Some(of_io(&error)),
+            Err(Cut::Broken(failure)) if self.untouched() => Some(failure.response()),
             _ => None,
         };
         Sent {
@@ -262,7 +268,7 @@ impl Sender {
             ended: ended.unwrap_or_else(Instant::now),
             source,
             end,
-            unsent,
+            instead,
             reset: false,
         }
     }
@@ -351,17 +357,17 @@ impl Sender {
         let turn = &bytes[..bytes.len().min(TURN_BYTES_MAX)];
         let head_bytes = head.len();
         let pushed = patiently(conn, |conn, context| match (head, turn) {
-            ([], one) | (one, []) => conn.stream.poll_send(context, one),
+            ([], one) | (one, []) => conn.stream.poll_send(context, one).map_err(gone),
             _ if head.len() + turn.len() <= JOINED_BYTES_MAX => {
                 let mut joined = worker.outbound.borrow_mut();
                 joined.clear();
                 joined.extend_from_slice(head);
                 joined.extend_from_slice(turn);
-                conn.stream.poll_send(context, &joined)
+                conn.stream.poll_send(context, &joined).map_err(gone)
             }
             _ => {
                 let slices = [IoSlice::new(head), IoSlice::new(turn)];
-                conn.stream.poll_write(context, &slices)
+                conn.stream.poll_write(context, &slices).map_err(gone)
             }
         })
         .await?;
@@ -370,7 +376,10 @@ impl Sender {
     }
 
     async fn writable(&mut self, conn: &mut Conn) -> Result<(), Cut> {
-        patiently(conn, |conn, context| conn.stream.poll_write_ready(context)).await
+        let ready = |conn: &mut Conn, context: &mut Context<'_>| {
+            conn.stream.poll_write_ready(context).map_err(gone)
+        };
+        patiently(conn, ready).await
     }
 
     /// Counts bytes that left, head first, and gives way to others in time.
@@ -388,12 +397,12 @@ impl Sender {
 /// Waits for the socket, at most `limits.send_timeout`. The clock is read only if there is a wait.
 async fn patiently<T>(
     conn: &mut Conn,
-    mut attempt: impl FnMut(&mut Conn, &mut Context<'_>) -> Poll<io::Result<T>>,
+    mut attempt: impl FnMut(&mut Conn, &mut Context<'_>) -> Poll<Result<T, Cut>>,
 ) -> Result<T, Cut> {
     let mut waiting = false;
     let outcome = poll_fn(|context| {
         if let Poll::Ready(outcome) = attempt(conn, context) {
-            return Poll::Ready(outcome.map_err(|_| Cut::Gone));
+            return Poll::Ready(outcome);
         }
         if !waiting {
             waiting = true;
@@ -410,4 +419,9 @@ async fn patiently<T>(
         conn.timer.clear();
     }
     outcome
+}
+
+/// Of an error of the client's socket.
+fn gone(_: io::Error) -> Cut {
+    Cut::Gone
 }

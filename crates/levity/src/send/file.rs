@@ -10,7 +10,7 @@ use levity_disk::{Class, Meta, Ready, transmit, usage};
 use rustix::net::SendFlags;
 use tokio::time;
 
-use super::{Cut, Sender, patiently};
+use super::{Cut, Sender, gone, patiently};
 use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
 use crate::respond::FileBody;
@@ -394,7 +394,7 @@ impl Sender {
         let head = &self.head[self.head_bytes..];
         let head_bytes = head.len();
         let pushed = patiently(conn, |conn, context| {
-            ready!(conn.stream.poll_write_ready(context))?;
+            ready!(conn.stream.poll_write_ready(context)).map_err(gone)?;
             let mut scratch = worker.outbound.borrow_mut();
             scratch.clear();
             let inline = file.file.inline();
@@ -404,7 +404,8 @@ impl Sender {
                 _ => return Poll::Ready(Ok(None)),
             }
             let slices = [IoSlice::new(head), IoSlice::new(&scratch)];
-            conn.stream.poll_write(context, &slices).map_ok(Some)
+            let written = conn.stream.poll_write(context, &slices);
+            written.map_ok(Some).map_err(gone)
         })
         .await?;
         file.hot.warm.set(pushed.is_some());

@@ -1,16 +1,17 @@
 //! Sending what comes from a backend: bodies as they come, and what is said after a change of protocol.
 
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::num::NonZeroUsize;
 
 use levity_wire::http1::Trailers;
 use levity_wire::http1::write::{self, CHUNK_END, ChunkSize};
 use levity_wire::sendfile_header;
 
-use super::{Cut, JOINED_BYTES_MAX, Sender, patiently};
+use super::{Cut, JOINED_BYTES_MAX, Sender, gone, patiently};
 use crate::conn::Conn;
 use crate::upstream::answer::Answer;
-use crate::upstream::tunnel::Tunnel;
+use crate::upstream::failure::Failure;
+use crate::upstream::tunnel::{Broken, Tunnel};
 
 /// The end of the last chunk, and of a body without trailers.
 const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
@@ -58,9 +59,7 @@ impl Sender {
             false => CHUNK_END,
         };
         self.chunks = !is_last;
-        let parts = [size.as_bytes(), data, end];
-        self.framing_bytes += (parts[0].len() + parts[2].len()) as u64;
-        self.parts(conn, answer, parts).await
+        self.parts(conn, answer, [size.as_bytes(), data, end]).await
     }
 
     /// Ends a body in chunks; what came behind it goes along.
@@ -70,14 +69,16 @@ impl Sender {
             let fields = trailers.fields();
             let fields = fields.filter(|(name, _)| !sendfile_header::is_reserved(name));
             write::last_chunk(&mut end, fields).expect("what a parser took can be written again");
-            self.framing_bytes += end.len() as u64;
-            self.bytes(conn, &end).await?;
+            let before = self.body_bytes;
+            let sent = self.bytes(conn, &end).await;
+            self.framing_bytes += self.body_bytes - before;
+            sent?;
         }
         self.rest_of_head(conn).await
     }
 
-    /// Sends several pieces as if they were one. What is left of the request goes on meanwhile: a client
-    /// may read no answer before it has sent all.
+    /// Sends a piece between what frames it as if they were one. What is left of the request goes on
+    /// meanwhile: a client may read no answer before it has sent all.
     async fn parts(
         &mut self,
         conn: &mut Conn,
@@ -85,7 +86,9 @@ impl Sender {
         parts: [&[u8]; 3],
     ) -> Result<(), Cut> {
         let worker = conn.worker.clone();
-        let total: usize = parts.iter().map(|part| part.len()).sum();
+        let [before, data, behind] = parts.map(<[u8]>::len);
+        let total = before + data + behind;
+        let framing = |sent: usize| sent.min(before) + sent.saturating_sub(before + data);
         let mut sent = 0;
         while sent < total {
             let head = &self.head[self.head_bytes..];
@@ -98,21 +101,22 @@ impl Sender {
             });
             let left = [head, one, two, three];
             let pushed = patiently(conn, |conn, context| {
-                answer
-                    .poll_upload(conn, context)
-                    .map_err(|failure| io::Error::other(failure.reason))?;
+                let uploaded = answer.poll_upload(conn, context);
+                uploaded.map_err(Cut::Broken)?;
                 if head_bytes + total - sent <= JOINED_BYTES_MAX {
                     let mut joined = worker.outbound.borrow_mut();
                     joined.clear();
                     left.iter().for_each(|part| joined.extend_from_slice(part));
-                    return conn.stream.poll_send(context, &joined);
+                    return conn.stream.poll_send(context, &joined).map_err(gone);
                 }
                 let slices = left.map(IoSlice::new);
-                conn.stream.poll_write(context, &slices)
+                conn.stream.poll_write(context, &slices).map_err(gone)
             })
             .await?;
+            let more = sent + pushed.saturating_sub(head_bytes);
+            self.framing_bytes += (framing(more) - framing(sent)) as u64;
             self.count(conn, pushed).await;
-            sent += pushed.saturating_sub(head_bytes);
+            sent = more;
         }
         Ok(())
     }
@@ -120,9 +124,10 @@ impl Sender {
     pub(super) async fn tunnel(&mut self, conn: &mut Conn, tunnel: &mut Tunnel) -> Result<(), Cut> {
         let ended = tunnel.run(conn).await;
         self.body_bytes += ended.down;
-        ended.how.map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => Cut::Timeout,
-            _ => Cut::Gone,
+        ended.how.map_err(|end| match end {
+            Broken::Silence => Cut::Timeout,
+            Broken::Client => Cut::Gone,
+            Broken::Backend(error) => Cut::Broken(Failure::of_connection(&error)),
         })
     }
 }

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::backend::Backend;
 use super::pool::NoPlace;
+use crate::access_log::End;
 use crate::parse::NoRequest;
 use crate::request::Request;
 use crate::respond::{self, Response};
@@ -37,6 +38,8 @@ pub struct Failure {
     pub reason: String,
     /// The backend can have done nothing with the request.
     pub is_untouched: bool,
+    /// How the response ends for the log, if its beginning has been sent.
+    pub end: End,
     /// A byte of an answer has come.
     pub answer_begun: bool,
     /// Part of the request has not been read: nothing can follow on the client's connection.
@@ -64,6 +67,7 @@ impl Failure {
             side: Side::Backend,
             kind,
             reason: reason.to_string(),
+            end: End::Error,
             is_untouched: false,
             answer_begun: false,
             request_unread: false,
@@ -146,13 +150,16 @@ impl Failure {
 
     /// The client left, was too slow, or sent what is no body.
     pub fn of_client(none: NoRequest) -> Self {
-        let (status, reason) = match none {
-            NoRequest::Refused(reject) => (reject.status, reject.reason),
-            NoRequest::Timeout => (408, "the request's body took too long"),
-            NoRequest::Gone | NoRequest::Finished => (400, "the client closed before its answer"),
+        let (status, end, reason) = match none {
+            NoRequest::Refused(reject) => (reject.status, End::Error, reject.reason),
+            NoRequest::Timeout => (408, End::Timeout, "the request's body took too long"),
+            NoRequest::Gone | NoRequest::Finished => {
+                (400, End::ClientAbort, "the client closed before its answer")
+            }
         };
         Self {
             side: Side::Client,
+            end,
             ..Self::of_backend(status, "http_request_error", reason)
         }
     }

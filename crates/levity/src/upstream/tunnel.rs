@@ -49,7 +49,7 @@ impl Flow {
         scratch: &mut [u8],
         context: &mut Context<'_>,
         moved: &mut u64,
-    ) -> Poll<io::Result<()>> {
+    ) -> Poll<Result<(), End>> {
         let before = *moved;
         loop {
             if *moved - before >= TURN_BYTES_MAX as u64 {
@@ -59,7 +59,7 @@ impl Flow {
             }
             while self.sent < self.bytes.len() {
                 let rest = &self.bytes[self.sent..];
-                let count = ready!(to.poll_send(context, rest))?;
+                let count = ready!(to.poll_send(context, rest)).map_err(End::To)?;
                 self.sent += count;
                 *moved += count as u64;
             }
@@ -72,11 +72,11 @@ impl Flow {
                 }
                 return Poll::Ready(Ok(()));
             }
-            let count = ready!(from.poll_read(context, scratch))?;
+            let count = ready!(from.poll_read(context, scratch)).map_err(End::From)?;
             self.ended = count == 0;
             let sent = match to.poll_send(context, &scratch[..count]) {
                 _ if count == 0 => 0,
-                Poll::Ready(sent) => sent?,
+                Poll::Ready(sent) => sent.map_err(End::To)?,
                 Poll::Pending => 0,
             };
             *moved += sent as u64;
@@ -85,12 +85,28 @@ impl Flow {
     }
 }
 
+/// The end of a [`Flow`] that broke.
+enum End {
+    From(io::Error),
+    To(io::Error),
+}
+
+/// Why a tunnel ended before both sides had.
+pub enum Broken {
+    /// Nothing came for `tunnel_timeout`.
+    Silence,
+    /// The client's connection broke.
+    Client,
+    /// The backend's did.
+    Backend(io::Error),
+}
+
 /// How a tunnel ended, and what the client got through it.
 pub struct Ended {
     /// In bytes.
     pub down: u64,
-    /// Nothing came for `tunnel_timeout`, or an end broke.
-    pub how: io::Result<()>,
+    /// Whether both sides have ended.
+    pub how: Result<(), Broken>,
 }
 
 impl Tunnel {
@@ -130,7 +146,7 @@ impl Tunnel {
                 conn.timer.set(Instant::now() + patience);
             }
             match conn.timer.poll_expired(context) {
-                true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                true => Poll::Ready(Err(Broken::Silence)),
                 false => Poll::Pending,
             }
         })
@@ -150,15 +166,21 @@ impl Tunnel {
         context: &mut Context<'_>,
         up: &mut u64,
         down: &mut u64,
-    ) -> Poll<io::Result<()>> {
+    ) -> Poll<Result<(), Broken>> {
         let worker = conn.worker.clone();
         let mut scratch = worker.bulk.borrow_mut();
         let backend = &mut self.lease.connection().stream;
         let client = &mut conn.stream;
-        let up = self.up.poll(client, backend, &mut scratch, context, up)?;
-        let down = self
-            .down
-            .poll(backend, client, &mut scratch, context, down)?;
+        let up = self.up.poll(client, backend, &mut scratch, context, up);
+        let up = up.map_err(|end| match end {
+            End::From(_) => Broken::Client,
+            End::To(error) => Broken::Backend(error),
+        })?;
+        let down = self.down.poll(backend, client, &mut scratch, context, down);
+        let down = down.map_err(|end| match end {
+            End::From(error) => Broken::Backend(error),
+            End::To(_) => Broken::Client,
+        })?;
         match up.is_ready() && down.is_ready() {
             true => Poll::Ready(Ok(())),
             false => Poll::Pending,

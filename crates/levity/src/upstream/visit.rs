@@ -100,14 +100,12 @@ impl Visit {
     /// An answer was begun and will not be completed.
     pub fn broke_off(&mut self, failure: &Failure) {
         self.failure = Some((failure.side, failure.kind));
-        if let Some(member) = self
-            .member
-            .as_ref()
-            .filter(|_| failure.side != Side::Client)
-        {
+        let Some(member) = &self.member else { return };
+        // A body that could not be read back from its file is not the backend's fault.
+        if failure.side == Side::Backend {
             member.cells.broke_off();
-            self.pool.complain_of_cut(failure, &member.backend);
         }
+        self.pool.complain_of_cut(failure, &member.backend);
     }
 
     /// Who failed, if it has come to that.

@@ -1,12 +1,15 @@
 //! Bodies of requests that are taken in whole before a backend is asked: in memory, or in a file.
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde_json::Value;
+
 use crate::support::scripted::{Conn, Scripted};
 use crate::support::{
-    Answer, App, Client, Launch, Server, Tree, content, head, in_front_of, per_engine, sha256,
+    Answer, App, Client, Cut, Launch, Server, Tree, content, head, in_front_of, per_engine, sha256,
     wait_until,
 };
 
@@ -156,15 +159,64 @@ fn more_than_may_be_is_refused_and_nothing_is_left() {
     upload(&mut server.client(), "POST", &content(7, 90_000)).assert_status(200);
     assert_eq!(names(), before, "files without a name leave nothing");
     assert_eq!(backend.requests().len(), 2);
-    wait_until("the file is closed", || !holds_deleted_files(&server));
+    wait_until("the file is closed", || deleted_files(&server).is_empty());
 }
 
-fn holds_deleted_files(server: &Server) -> bool {
+/// Descriptors of files on disk that have no name.
+fn deleted_files(server: &Server) -> Vec<PathBuf> {
     let folder = format!("/proc/{}/fd", server.pid().as_raw_nonzero());
     let links = fs::read_dir(folder).expect("descriptors").flatten();
-    links
-        .filter_map(|link| fs::read_link(link.path()).ok())
-        .any(|target| target.to_string_lossy().contains("(deleted)"))
+    let own = server.own("").display().to_string();
+    let is_deleted = |link: &PathBuf| {
+        let target = fs::read_link(link).unwrap_or_default();
+        let target = target.to_string_lossy();
+        target.starts_with(&own) && target.contains("(deleted)")
+    };
+    links.map(|link| link.path()).filter(is_deleted).collect()
+}
+
+/// The backend has begun its answer, and the client is there: that the rest of the body cannot be read back is
+/// the fault of neither.
+#[test]
+fn a_body_that_cannot_be_read_back_during_the_answer() {
+    const ANSWER_BYTES: usize = 1 << 20;
+    let backend = Scripted::tcp(|conn| {
+        conn.read_head();
+        let length = 2 * ANSWER_BYTES;
+        conn.send(format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n"
+        ));
+        conn.send(vec![b'x'; ANSWER_BYTES]);
+        conn.stall();
+        conn.read_to_end();
+    });
+    let root = Tree::new();
+    let log =
+        "[log]\naccess = \"stdout\"\nformat = \"json\"\n[admin]\nlisten = \"unix:{own}/admin\"";
+    let site = format!("body_bytes = \"64MiB\"\n[disk]\nspool = \"{{own}}\"\n{log}");
+    let server = in_front_of(&[backend.address()], "http", BUFFERED, &root, &site).start();
+    let mut client = Client::narrow(server.address());
+    // More than the sockets on the way to the backend can hold.
+    let body = vec![b'y'; 48_000_000];
+    let length = body.len().to_string();
+    client.send(head("POST", "/", &[("Content-Length", &length)]));
+    client.send(&body);
+    client.receive_head().expect("a head").assert_status(200);
+    let spooled = deleted_files(&server);
+    assert_eq!(spooled.len(), 1, "{spooled:?}");
+    let file = fs::File::options().write(true).open(&spooled[0]);
+    file.expect("the body").set_len(0).expect("truncate");
+    backend.release();
+    let line: Value = serde_json::from_str(&server.prints("\"target\":\"/\"")).expect("JSON");
+    assert_eq!(
+        (&line["status"], &line["end"]),
+        (&200.into(), &"error".into())
+    );
+    server.says("cannot spool the request's body (disk.spool): ");
+    let cut = client.read_to_end();
+    assert!(matches!(cut, Cut::Closed(Some(_))), "{cut:?}");
+    let metrics = server.metrics(&server.own("admin"));
+    assert_eq!(metrics.sum("levity_upstream_broken_answers_total"), 0.0);
 }
 
 #[test]

@@ -394,6 +394,35 @@ fn a_client_that_leaves_within_the_answer_frees_the_backend() {
     backend.wait_for_no_connection();
 }
 
+/// The client is there all the time.
+#[test]
+fn a_body_that_is_refused_during_the_answer_is_no_client_that_left() {
+    let sent = Arc::<AtomicUsize>::default();
+    let by_backend = sent.clone();
+    let backend = Scripted::tcp(move |conn| {
+        conn.read_head();
+        conn.send(format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {HUGE_BYTES}\r\n\r\n"
+        ));
+        send_huge(|piece| conn.send(piece), &by_backend);
+    });
+    let keys = "[limits]\nbody_bytes = \"1KiB\"\n[log]\naccess = \"stdout\"\nformat = \"json\"";
+    let server = Launch::proxy(backend.address(), keys).start();
+    let mut client = Client::narrow(server.address());
+    client.send(head("POST", "/", &[("Transfer-Encoding", "chunked")]));
+    // The server waits for the client to take more of the answer.
+    settled(&sent);
+    client.send(format!("401\r\n{}\r\n", "x".repeat(0x401)));
+    let line: Value = serde_json::from_str(&server.prints("\"target\":\"/\"")).expect("JSON");
+    assert_eq!(
+        (&line["status"], &line["end"]),
+        (&200.into(), &"error".into())
+    );
+    let cut = client.read_to_end();
+    assert!(matches!(cut, Cut::Closed(Some(_))), "{cut:?}");
+    backend.wait_for_no_connection();
+}
+
 #[test]
 fn a_client_that_takes_nothing_frees_the_backend() {
     let backend = huge();

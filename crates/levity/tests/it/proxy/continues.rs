@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::support::scripted::Scripted;
 use crate::support::{Client, Launch, Server, head};
 
@@ -82,6 +84,31 @@ fn a_backend_that_answers_before_it_reads_gets_the_body() {
         }
     }
     assert_eq!(backend.connections(), 1);
+}
+
+/// Nothing of the answer has left when it turns out that the body is none.
+#[test]
+fn a_body_that_is_none_is_refused_in_place_of_the_answer() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_head();
+        conn.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\ngot\r\n");
+        conn.read_to_end();
+    });
+    let keys = "[log]\naccess = \"stdout\"\nformat = \"json\"";
+    let server = Launch::proxy(backend.address(), keys).start();
+    let mut client = server.client();
+    let fields = [("Expect", "100-continue"), ("Transfer-Encoding", "chunked")];
+    client.send(head("POST", "/", &fields) + "zz\r\n");
+    client.receive().assert_status(100);
+    let answer = client.receive();
+    assert_eq!((answer.status, answer.closes()), (400, true), "{answer:?}");
+    client.assert_closed();
+    let line: Value = serde_json::from_str(&server.prints("\"target\":\"/\"")).expect("JSON");
+    assert_eq!(
+        (&line["status"], &line["bytes"], &line["upstream"]["failed"]),
+        (&400.into(), &answer.body.len().into(), &"client".into())
+    );
+    backend.wait_for_no_connection();
 }
 
 /// Neither a redirection nor a success that is complete wants the body, and nothing can follow.

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::support::scripted::Scripted;
 use crate::support::{App, Client, Cut, Launch, Server, WebSocket, assert_same, content, head};
 
@@ -120,6 +122,25 @@ fn a_client_that_vanishes_frees_the_backend() {
     });
     drop(client);
     backend.wait_for_no_connection();
+}
+
+/// The client cannot tell otherwise that more was to come.
+#[test]
+fn a_backend_that_breaks_a_tunnel_is_no_client_that_left() {
+    let log = "[log]\naccess = \"stdout\"\nformat = \"json\"";
+    let (backend, server, mut client) = switched(log, |conn| {
+        conn.send("part");
+        conn.stall();
+        conn.reset();
+    });
+    client.read_through(b"part");
+    backend.release();
+    assert_eq!(client.read_to_end(), Cut::Reset(Some(Vec::new())));
+    let line: Value = serde_json::from_str(&server.prints("\"target\":\"/\"")).expect("JSON");
+    assert_eq!(
+        (&line["end"], &line["upstream"]["failed"]),
+        (&"error".into(), &"backend".into())
+    );
 }
 
 #[test]
