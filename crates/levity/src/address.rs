@@ -155,6 +155,15 @@ impl Address {
         matches!(self, Address::Tcp(address) if address.port() == 0)
     }
 
+    /// Whether only programs on this machine can connect.
+    #[must_use]
+    pub fn is_of_this_machine_only(&self) -> bool {
+        match self {
+            Address::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Address::Unix(_) => true,
+        }
+    }
+
     /// Whether the kernel refuses one of two different addresses because the other has its port: `[::]` is every
     /// address of the machine, and `0.0.0.0` every one of IPv4.
     #[must_use]

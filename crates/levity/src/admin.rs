@@ -1,21 +1,22 @@
 //! The admin listener: `/status`, `/metrics`, `/health` and a live page, read-only.
 //!
 //! It runs on the control thread, so that a scrape never takes a worker's time, and answers one
-//! request per connection. Everything about it is bounded: connections, bytes of a head, time. On a
-//! loopback address it answers to names of this machine only.
+//! request per connection. Everything about it is bounded: connections, bytes of a head, time. Over TCP
+//! it answers to names of this machine only.
 
 use std::io;
-use std::net::Ipv4Addr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use levity_wire::http1::{Limits, Method, RequestHead, host_name, parse_request};
+use levity_wire::http1::{Limits, Method, RequestHead, parse_request};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use crate::config::OwnNames;
 use crate::status::{self, Status};
 
 /// Connections at once; more wait in the listener's backlog.
@@ -53,23 +54,18 @@ impl Listener {
         }
     }
 
-    /// Whether only this machine reaches it, and so do the browsers that run on it.
-    fn is_loopback(&self) -> bool {
-        match self {
-            Self::Tcp(listener) => listener
-                .local_addr()
-                .is_ok_and(|address| address.ip().to_canonical().is_loopback()),
-            Self::Unix(_) => false,
-        }
+    /// Whether a browser can connect to it.
+    fn is_tcp(&self) -> bool {
+        matches!(self, Self::Tcp(_))
     }
 }
 
-/// Answers requests until it is dropped, which ends its connections too. For the control thread's
-/// runtime, which must have I/O and time enabled.
-pub async fn serve(listener: Listener, status: Arc<Status>) {
+/// Answers requests until it is dropped, which ends its connections too. Over TCP the host of a request
+/// must be one of `names`. For the control thread's runtime, which must have I/O and time enabled.
+pub async fn serve(listener: Listener, status: Arc<Status>, names: watch::Receiver<OwnNames>) {
     tokio::join!(
         sample(&status),
-        serve_within(listener, status.clone(), CONNECTION_TIME_MAX)
+        serve_within(listener, status.clone(), names, CONNECTION_TIME_MAX)
     );
 }
 
@@ -83,8 +79,12 @@ async fn sample(status: &Status) {
     }
 }
 
-async fn serve_within(listener: Listener, status: Arc<Status>, time_max: Duration) {
-    let is_loopback = listener.is_loopback();
+async fn serve_within(
+    listener: Listener,
+    status: Arc<Status>,
+    names: watch::Receiver<OwnNames>,
+    time_max: Duration,
+) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -93,10 +93,8 @@ async fn serve_within(listener: Listener, status: Arc<Status>, time_max: Duratio
         }
         match listener.accept().await {
             Ok(stream) => {
-                connections.spawn(timeout(
-                    time_max,
-                    exchange(stream, is_loopback, status.clone()),
-                ));
+                let names = listener.is_tcp().then(|| names.clone());
+                connections.spawn(timeout(time_max, exchange(stream, names, status.clone())));
             }
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
@@ -106,7 +104,7 @@ async fn serve_within(listener: Listener, status: Arc<Status>, time_max: Duratio
 /// A client that breaks off is of no interest, so the error goes nowhere.
 async fn exchange(
     mut stream: Box<dyn Stream>,
-    is_loopback: bool,
+    names: Option<watch::Receiver<OwnNames>>,
     status: Arc<Status>,
 ) -> io::Result<()> {
     let mut bytes = [0; HEAD_BYTES_MAX];
@@ -114,8 +112,8 @@ async fn exchange(
     let answer = match read_head(&mut stream, &mut bytes, &mut head).await? {
         Head::Closed => return Ok(()),
         Head::Refused(answer) => answer,
-        Head::Complete if is_loopback && !names_this_machine(&head, &bytes) => {
-            Answer::refused(421, "Misdirected Request")
+        Head::Complete if names.is_some_and(|names| !is_meant(&head, &bytes, &names.borrow())) => {
+            Answer::misdirected()
         }
         Head::Complete => answer(head.path.of(&bytes), head.method, &status).await,
     };
@@ -126,17 +124,8 @@ async fn exchange(
     Ok(())
 }
 
-/// Whether the request was meant for this machine by that name: a page from elsewhere can have its own
-/// name resolve to 127.0.0.1, and its script would then read our answers as those of its own server
-/// (DNS rebinding). An address in its place cannot be made to mean another.
-fn names_this_machine(head: &RequestHead, bytes: &[u8]) -> bool {
-    let Some(host) = head.host else { return true };
-    host_name(host.of(bytes)).is_ok_and(|name| {
-        name == "localhost"
-            || name.ends_with(".localhost")
-            || name.starts_with('[')
-            || name.parse::<Ipv4Addr>().is_ok()
-    })
+fn is_meant(head: &RequestHead, bytes: &[u8], names: &OwnNames) -> bool {
+    head.host.is_none_or(|host| names.include(host.of(bytes)))
 }
 
 /// What came of waiting for a head.
@@ -208,6 +197,15 @@ impl Answer {
             content_type: TEXT,
             policy: String::new(),
             body: format!("{status} {reason}\n"),
+        }
+    }
+
+    fn misdirected() -> Self {
+        Self {
+            body: "421 Misdirected Request: these pages answer to `localhost`, to IP addresses, and to the names in \
+                   `hosts` of [admin]\n"
+                .to_owned(),
+            ..Self::refused(421, "Misdirected Request")
         }
     }
 
@@ -324,6 +322,10 @@ mod tests {
             bind: impl FnOnce() -> (A, Listener) + Send + 'static,
             time_max: Duration,
         ) -> Self {
+            let names = OwnNames {
+                added: vec!["web1.example".to_owned()],
+            };
+            let (_, names) = watch::channel(names);
             let (stop, stopped) = oneshot::channel::<()>();
             let (bound, address) = std::sync::mpsc::channel();
             let thread = thread::spawn(move || {
@@ -333,7 +335,7 @@ mod tests {
                     let stats = Arc::new(Stats::new(vec![Arc::new(WorkerStats::new(0))]));
                     let status = Arc::new(Status::new(stats, Vec::new(), 7));
                     tokio::select! {
-                        () = serve_within(listener, status, time_max) => {}
+                        () = serve_within(listener, status, names, time_max) => {}
                         _ = stopped => {}
                     }
                 });
@@ -363,9 +365,14 @@ mod tests {
     }
 
     fn tcp() -> (SocketAddr, Listener) {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+        tcp_on("127.0.0.1:0")
+    }
+
+    fn tcp_on(address: &str) -> (SocketAddr, Listener) {
+        let listener = std::net::TcpListener::bind(address).expect("bind");
         listener.set_nonblocking(true).expect("non-blocking");
-        let address = listener.local_addr().expect("address");
+        let mut address = listener.local_addr().expect("address");
+        address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
         (
             address,
             Listener::Tcp(TcpListener::from_std(listener).expect("register")),
@@ -468,23 +475,30 @@ mod tests {
     }
 
     #[test]
-    fn a_name_from_elsewhere_is_refused_on_a_loopback_address() {
-        let status = |host: &str| {
-            let answer = ask(&server(), &format!("GET /health HTTP/1.1\r\n{host}\r\n"));
-            answer[9..12].to_owned()
-        };
-        for host in [
-            "evil.example",
-            "127.0.0.1.evil.example",
-            "localhost.evil.example:9180",
-        ] {
-            assert_eq!(status(&format!("Host: {host}\r\n")), "421", "{host}");
+    fn a_name_from_elsewhere_is_refused() {
+        for address in ["127.0.0.1:0", "0.0.0.0:0"] {
+            let server = Server::start(move || tcp_on(address), CONNECTION_TIME_MAX);
+            let status = |host: &str| {
+                let answer = ask(
+                    &server,
+                    &format!("GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+                );
+                answer[9..12].to_owned()
+            };
+            for host in ["evil.example", "127.0.0.1.evil.example:9180"] {
+                assert_eq!(status(host), "421", "{address} {host}");
+            }
+            for host in ["localhost:9180", "127.0.0.1:9180", "[::1]", "web1.example"] {
+                assert_eq!(status(host), "200", "{address} {host}");
+            }
+            let old = ask(&server, "GET /health HTTP/1.0\r\n\r\n");
+            assert!(old.starts_with("HTTP/1.1 200 "), "{old}");
+            let refused = ask(
+                &server,
+                "GET /status HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+            );
+            assert!(body(&refused).contains("`hosts` of [admin]"), "{refused}");
         }
-        for host in ["LOCALHOST:9180", "a.localhost", "127.0.0.1:9180", "[::1]"] {
-            assert_eq!(status(&format!("Host: {host}\r\n")), "200", "{host}");
-        }
-        let old = ask(&server(), "GET /health HTTP/1.0\r\n\r\n");
-        assert!(old.starts_with("HTTP/1.1 200 "), "{old}");
     }
 
     #[test]

@@ -31,6 +31,9 @@ use crate::upstream::handover;
 use crate::upstream::visit::Visit;
 use crate::worker::Worker;
 
+const NOT_OWN_NAME: &str =
+    "`levity serve` answers to `localhost` and IP addresses here; `--host NAME` adds a name";
+
 /// What becomes of the connection.
 pub enum After {
     /// It waits for the next request.
@@ -56,7 +59,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     );
 
     let client = Client::new(&conn.peer, request, &service.config.server.trusted_proxies);
-    let (place, response) = match route(&service, request) {
+    let (place, response) = match route(&service, request, &client) {
         Ok(place) => {
             let answer = answer(conn, place, request, &client, &mut steps, &mut trips).await;
             (Some(place), answer)
@@ -168,7 +171,18 @@ fn refused_method(method: Method) -> Option<Response> {
 }
 
 /// Finds the place; what has none is answered here.
-fn route<'a>(service: &'a Service, request: &mut Request) -> Result<&'a Place, Response> {
+fn route<'a>(
+    service: &'a Service,
+    request: &mut Request,
+    client: &Client,
+) -> Result<&'a Place, Response> {
+    // No browser connects to a Unix socket.
+    let may_be_a_page = client.peer.is_some();
+    if let Some(names) = service.config.own_names.as_ref().filter(|_| may_be_a_page)
+        && !names.include(request.host())
+    {
+        return Err(respond::error(421, NOT_OWN_NAME));
+    }
     if request.head.target == Target::Asterisk {
         return Err(respond::options());
     }

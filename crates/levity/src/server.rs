@@ -19,7 +19,7 @@ use levity_disk::{Disk, Watcher};
 use rustix::fs::{major, minor};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{self, JoinHandle};
 use tokio::time;
 
@@ -27,7 +27,7 @@ use crate::access_log::{self, Writer};
 use crate::address::Address;
 use crate::cache::Shared;
 use crate::cli::Plan;
-use crate::config::{self, AccessLog, Errors, LogFormat, LogTiming};
+use crate::config::{self, AccessLog, Config, Errors, LogFormat, LogTiming, OwnNames};
 use crate::diagnostics;
 use crate::event_loop::{self, Message, Parts};
 use crate::listen::{self, Bound};
@@ -247,6 +247,7 @@ struct Server {
 
 struct Admin {
     bound: Bound,
+    names: watch::Sender<OwnNames>,
     serving: JoinHandle<()>,
 }
 
@@ -485,7 +486,8 @@ impl Server {
         let log = (config.log != old.log)
             .then(|| log_writer(&config.log, &self.unwritten))
             .transpose()?;
-        let admin = (config.admin != old.admin)
+        let listens = |config: &Config| config.admin.as_ref().map(|admin| admin.listen.clone());
+        let admin = (listens(config) != listens(old))
             .then(|| start_admin(config.admin.as_ref(), &self.status))
             .transpose()?;
 
@@ -505,6 +507,9 @@ impl Server {
         }
         if let Some(admin) = admin {
             self.replace_admin(admin);
+        }
+        if let (Some(admin), Some(new)) = (&self.admin, &service.config.admin) {
+            admin.names.send_replace(new.names.clone());
         }
         self.status.set_roots(devices_of(&service));
         self.status.stats().set_upstreams(service.upstreams.clone());
@@ -663,18 +668,23 @@ fn log_writer(log: &config::Log, unwritten: &Arc<AtomicU64>) -> io::Result<Optio
         .map_err(named)
 }
 
-fn start_admin(address: Option<&Address>, status: &Arc<Status>) -> io::Result<Option<Admin>> {
-    let Some(address) = address else {
+fn start_admin(
+    configured: Option<&config::Admin>,
+    status: &Arc<Status>,
+) -> io::Result<Option<Admin>> {
+    let Some(configured) = configured else {
         return Ok(None);
     };
-    let mut bound = listen::bind(address, 1)?;
+    let mut bound = listen::bind(&configured.listen, 1)?;
     let listener = match bound.sockets.remove(0) {
         Socket::Tcp(tcp) => admin::Listener::Tcp(tokio::net::TcpListener::from_std(tcp)?),
         Socket::Unix(unix) => admin::Listener::Unix(tokio::net::UnixListener::from_std(unix)?),
     };
+    let (names, wanted) = watch::channel(configured.names.clone());
     Ok(Some(Admin {
         bound,
-        serving: tokio::spawn(admin::serve(listener, status.clone())),
+        names,
+        serving: tokio::spawn(admin::serve(listener, status.clone(), wanted)),
     }))
 }
 

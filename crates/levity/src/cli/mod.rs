@@ -15,6 +15,7 @@ pub use self::plan::{Overrides, Plan};
 use self::serve::Flags;
 pub use self::streams::{Streams, colour};
 use crate::address::Address;
+use crate::config;
 use crate::timing;
 use crate::top::Options;
 
@@ -60,6 +61,10 @@ enum Command {
         /// What to serve
         #[arg(value_name = "DIR", default_value = ".")]
         what: PathBuf,
+        /// A host name to answer to, besides localhost and IP addresses; may be repeated. Without it any
+        /// name will do where others than this machine can connect
+        #[arg(long, value_name = "NAME", value_parser = config::host)]
+        host: Vec<String>,
         #[command(flatten)]
         flags: Flags,
     },
@@ -119,7 +124,7 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
         Err(error) => return usage(&error, streams),
     };
     match arguments.command {
-        Some(Command::Serve { what, flags }) => serve::serve(&what, &flags, streams),
+        Some(Command::Serve { what, host, flags }) => serve::serve(&what, host, &flags, streams),
         Some(Command::Run { config, flags }) => serve::run(config, &flags, streams),
         Some(Command::Check { config, json }) => Step::Exit(check::check(&config, json, streams)),
         Some(Command::Top {

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::{EXIT_CONFIG, EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams};
 use crate::address::Address;
-use crate::config::{self, Config, PlaceDisk, Site, Symlinks, keys};
+use crate::config::{self, Config, OwnNames, PlaceDisk, Site, Symlinks, keys};
 
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
@@ -77,8 +77,13 @@ fn workers(text: &str) -> Result<usize, String> {
     usize::try_from(number).map_err(|error| error.to_string())
 }
 
-/// A plan for a folder or a single file, which needs no configuration.
-pub(super) fn serve(what: &Path, flags: &Flags, streams: &mut Streams<'_>) -> Step {
+/// A plan for a folder or a single file, which needs no configuration. `hosts` are names to answer to.
+pub(super) fn serve(
+    what: &Path,
+    hosts: Vec<String>,
+    flags: &Flags,
+    streams: &mut Streams<'_>,
+) -> Step {
     if let Some(address) = flags.duplicate() {
         return twice(address, streams);
     }
@@ -90,7 +95,9 @@ pub(super) fn serve(what: &Path, flags: &Flags, streams: &mut Streams<'_>) -> St
             };
             // A saved file is visible at once.
             config.disk.entry_ttl = Duration::ZERO;
-            Step::Serve(Box::new(flags.plan(config, None)))
+            let mut plan = flags.plan(config, None);
+            plan.config.own_names = own_names(&plan.config, hosts);
+            Step::Serve(Box::new(plan))
         }
         Err(reason) => {
             streams.err(&format!(
@@ -100,6 +107,14 @@ pub(super) fn serve(what: &Path, flags: &Flags, streams: &mut Streams<'_>) -> St
             Step::Exit(EXIT_FAILURE)
         }
     }
+}
+
+/// Where only this machine can connect, only its own names are meant for it: else any web page that is open
+/// in a browser here could read the folder. Others know this machine by names that it does not know.
+fn own_names(config: &Config, added: Vec<String>) -> Option<OwnNames> {
+    let mut listen = config.listen.iter();
+    let is_private = listen.all(|listen| listen.address.is_of_this_machine_only());
+    (is_private || !added.is_empty()).then_some(OwnNames { added })
 }
 
 /// A plan for what a configuration file says.
@@ -201,6 +216,27 @@ mod tests {
         assert_eq!(site.root.as_deref(), Some(Path::new(folder.path())));
         assert_eq!(site.only.as_deref(), Some("a b.txt".as_ref()));
         assert!(!site.listing && site.symlinks == Symlinks::Follow);
+    }
+
+    #[test]
+    fn names_that_serve_answers_to() {
+        let names = |flags: &[&str]| {
+            let plan = levity(&[&["serve"], flags].concat()).plan();
+            plan.config.own_names.map(|names| names.added)
+        };
+        let none = Some(Vec::new());
+        assert_eq!(names(&[]), none);
+        assert_eq!(names(&["--listen", "[::1]:0", "--listen", "unix:s"]), none);
+        assert_eq!(names(&["--listen", "127.9.9.9:1"]), none);
+        assert_eq!(names(&["--listen", "8080"]), None);
+        assert_eq!(
+            names(&["--listen", "127.0.0.1:1", "--listen", "0.0.0.0:2"]),
+            None
+        );
+        let added = Some(vec!["a.example".to_owned()]);
+        assert_eq!(names(&["--host", "A.example"]), added);
+        assert_eq!(names(&["--host", "a.example", "--listen", "8080"]), added);
+        levity(&["serve", "--host", "http://a"]).exits(EXIT_USAGE);
     }
 
     #[test]

@@ -43,7 +43,7 @@ fn admin(file: &Path, streams: &mut Streams<'_>) -> Result<Address, u8> {
         streams.err(&errors.render(streams.colour));
         EXIT_CONFIG
     })?;
-    config.admin.ok_or_else(|| {
+    config.admin.map(|admin| admin.listen).ok_or_else(|| {
         let file = file.display();
         streams.err(&format!(
             "error: {file} has no admin listener; add `[admin]` with `listen = \"{ADMIN_USUAL}\"` and \

@@ -264,13 +264,23 @@ pub const TABLES: &[Table] = &[
         path: "admin",
         repeated: false,
         doc: "Read-only pages about the running server: `/status`, `/metrics` and `/health`. Off unless `listen` is given.",
-        keys: &[key(
-            "listen",
-            ADDRESS,
-            None,
-            "Where they are served: `unix:PATH`, or `ADDRESS:PORT` with the address written out, since anyone who \
-             reaches it may read them.",
-        )],
+        keys: &[
+            key(
+                "listen",
+                ADDRESS,
+                None,
+                "Where they are served: `unix:PATH`, or `ADDRESS:PORT` with the address written out, since anyone who \
+                 reaches it may read them.",
+            ),
+            key(
+                "hosts",
+                Kind::Names,
+                Some("[]"),
+                "Host names to which the pages answer over TCP, besides `localhost`, the names beneath it, and IP addresses; \
+                 `*.example.org` stands for every name beneath. A request for another name is answered 421: a web page \
+                 could have its own name resolve to this machine and read along.",
+            ),
+        ],
     },
     Table {
         path: "limits",

@@ -8,6 +8,7 @@ mod headers;
 pub mod keys;
 mod limits;
 mod network;
+mod own_names;
 mod pattern;
 mod problem;
 mod proxying;
@@ -32,8 +33,10 @@ use toml::de::DeTable;
 pub use keys::ENGINES;
 pub use limits::Limits;
 pub use network::{Network, TrustedProxies};
+pub use own_names::OwnNames;
 pub use pattern::Pattern;
 pub use problem::{Errors, Place, Problem};
+pub(crate) use site::host;
 pub use upstream::{Proxying, Rewrite, Upstream};
 
 use levity_disk::Direct;
@@ -56,12 +59,15 @@ pub struct Config {
     pub disk: Disk,
     /// `[log]`
     pub log: Log,
-    /// Where `/metrics` is served; `None` is nowhere.
-    pub admin: Option<Address>,
+    /// `[admin]`; `None` is nowhere.
+    pub admin: Option<Admin>,
     /// `[limits]`
     pub limits: Limits,
     /// Where clients connect; never empty.
     pub listen: Vec<Listen>,
+    /// The host names to which requests over TCP are answered, whatever the sites say; `None` is any. No key
+    /// of the file sets it; `levity serve` does.
+    pub own_names: Option<OwnNames>,
     /// In the order of the file.
     pub sites: Vec<Site>,
     /// In the order of the file.
@@ -90,6 +96,15 @@ pub enum Etag {
     /// Modification time and size: copies on several machines have the same tag, and so have two
     /// versions of equal time and size.
     MtimeSize,
+}
+
+/// `[admin]`: where `/metrics` and `/status` are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admin {
+    /// The address.
+    pub listen: Address,
+    /// The host names to which it answers over TCP.
+    pub names: OwnNames,
 }
 
 /// `[[listen]]`: where clients connect.
@@ -439,6 +454,7 @@ fn config(root: &Fields<'_>) -> Config {
         admin: admin(&root.child("admin"), &listen),
         limits: limits::read(&root.child("limits")),
         listen,
+        own_names: None,
         sites: Vec::new(),
         upstreams: Vec::new(),
         notes: Vec::new(),
@@ -549,7 +565,26 @@ fn address(fields: &Fields<'_>, name: &str) -> Option<Address> {
     Some(address)
 }
 
-fn admin(fields: &Fields<'_>, listen: &[Listen]) -> Option<Address> {
+fn admin(fields: &Fields<'_>, listen: &[Listen]) -> Option<Admin> {
+    let added = fields.names("hosts").unwrap_or_default();
+    let added = added.iter().filter_map(|name| {
+        if name.text != "*" {
+            return site::host_or_report(fields, name);
+        }
+        let help = "write the names out; `*.example.org` is every name beneath".to_owned();
+        fields
+            .reader
+            .report(&name.span, "any name would let any web page in", Some(help));
+        None
+    });
+    let names = OwnNames {
+        added: added.collect(),
+    };
+    let listen = admin_address(fields, listen)?;
+    Some(Admin { listen, names })
+}
+
+fn admin_address(fields: &Fields<'_>, listen: &[Listen]) -> Option<Address> {
     let address = address(fields, "listen")?;
     let short = fields.text("listen").is_some_and(|given| {
         given

@@ -93,24 +93,27 @@ fn hosts(fields: &Fields<'_>, names: &mut Names) -> Vec<String> {
         names.take(fields.reader, "", &fields.span_of("hosts"));
     }
     let mut hosts = Vec::new();
-    for Text { text, span } in given {
-        match host(text) {
-            Ok(host) => {
-                names.take(fields.reader, &host, &span);
-                hosts.push(host);
-            }
-            Err(help) => {
-                fields
-                    .reader
-                    .report(&span, format!("`{text}` is not a host name"), Some(help))
-            }
+    for given in given {
+        if let Some(host) = host_or_report(fields, &given) {
+            names.take(fields.reader, &host, &given.span);
+            hosts.push(host);
         }
     }
     hosts
 }
 
+/// The name in the form in which hosts are compared; `None` when it is none, which is reported.
+pub(super) fn host_or_report(fields: &Fields<'_>, given: &Text<'_>) -> Option<String> {
+    let Text { text, span } = given;
+    let refuse = |help| {
+        let message = format!("`{text}` is not a host name");
+        fields.reader.report(span, message, Some(help));
+    };
+    host(text).map_err(refuse).ok()
+}
+
 /// The form in which a host is compared: lower case, without the dot of the root.
-fn host(text: &str) -> Result<String, String> {
+pub(crate) fn host(text: &str) -> Result<String, String> {
     let host = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     let name = host.strip_prefix("*.").unwrap_or(&host);
     if host == "*" {

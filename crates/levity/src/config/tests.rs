@@ -216,6 +216,7 @@ format = \"json\"
 timing = \"chunk\"
 [admin]
 listen = \"unix:admin.sock\"
+hosts = [\"WEB1.example\", \"*.example.org.\"]
 [limits]
 idle_timeout = \"2m\"
 connections = 5000
@@ -280,7 +281,9 @@ root = \"/srv/b\"
             timing: LogTiming::Chunk
         }
     );
-    assert_eq!(config.admin, Some(Address::Unix("admin.sock".into())));
+    let admin = config.admin.expect("an admin listener");
+    assert_eq!(admin.listen, Address::Unix("admin.sock".into()));
+    assert_eq!(admin.names.added, ["web1.example", "*.example.org"]);
     assert_eq!(config.limits.idle_timeout, Duration::from_secs(120));
     assert_eq!(config.limits.connections, Some(5000));
     assert_eq!(config.limits.body_memory, 1 << 30);
@@ -528,6 +531,13 @@ fn addresses() {
         "[admin]\nlisten = \":9000\"",
         &[
             "2:10 `listen`: a port alone would let everyone in [write 127.0.0.1:PORT, or [::]:PORT for everyone]",
+        ],
+    );
+    assert_told_in(
+        "[admin]\nlisten = \"[::]:9000\"\nhosts = [\"a:80\", \"*\"]",
+        &[
+            "3:10 `a:80` is not a host name [leave scheme and port out]",
+            "3:18 any name would let any web page in [write the names out; `*.example.org` is every name beneath]",
         ],
     );
     let twice = "[[listen]]\naddress = \"127.0.0.1:0\"\n";

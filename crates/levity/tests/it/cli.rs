@@ -180,6 +180,43 @@ fn ipv6() {
     assert_eq!(both.text(), "AAA");
 }
 
+/// A page that has had its own name resolve to this machine gets nothing of the folder.
+#[test]
+fn serve_answers_to_names_of_this_machine() {
+    let tree = Tree::new();
+    tree.file("a", "AAA");
+    let status = |server: &Server, host: &str| server.client().get_for(host, "/a").status;
+    let local = ["--listen", "localhost:0", "--listen", "unix:web.socket"];
+    let server = serve(&tree, &[&local[..], &["--host", "dev.example"]].concat()).start();
+    for host in [
+        "localhost",
+        "a.localhost:80",
+        "127.0.0.1",
+        "192.0.2.1",
+        "[::1]",
+        "DEV.example:1",
+    ] {
+        assert_eq!(status(&server, host), 200, "{host}");
+    }
+    for host in [
+        "evil.example",
+        "localhost.evil.example:80",
+        "www.dev.example",
+    ] {
+        assert_eq!(status(&server, host), 421, "{host}");
+    }
+    let refused = server.client().get_for("evil.example", "/a").text();
+    assert!(refused.contains("--host NAME"), "{refused}");
+    let mut client = server.client();
+    let absolute = client.get_for("localhost", "http://evil.example/a");
+    absolute.assert_status(421);
+    // No browser gets there, but a proxy may, which passes any name on.
+    let mut over_unix = Client::unix(&server.own("web.socket"));
+    over_unix.get_for("any.example", "/a").assert_status(200);
+    let public = serve(&tree, &["--listen", "0"]).start();
+    assert_eq!(status(&public, "this-machine.lan"), 200);
+}
+
 #[test]
 fn several_addresses() {
     let tree = Tree::new();

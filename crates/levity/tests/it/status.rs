@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::scripted::{Refusing, Scripted};
@@ -51,6 +52,37 @@ fn work(tree: &Tree, server: &Server) {
 
 fn file(tree: &Tree) {
     fs::create_dir(tree.at("dir")).expect("mkdir");
+}
+
+/// Also where the listener is not on a loopback address; a reload adds names without closing it.
+#[test]
+fn pages_over_tcp_answer_to_names_of_this_machine() {
+    let tree = Tree::new();
+    let config = |admin: &str| {
+        format!(
+            "[admin]\n{admin}\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \"{}\"\n",
+            tree.path().display()
+        )
+    };
+    let server = Launch::run(&config("listen = \"0.0.0.0:0\"")).start();
+    let line = server.says("status and metrics on http://");
+    let port = line
+        .trim_end_matches('/')
+        .rsplit(':')
+        .next()
+        .expect("a port");
+    let address = format!("127.0.0.1:{port}");
+    let status = |host: &str| Client::to(&address).get_for(host, "/metrics").status;
+    assert_eq!(status(&address), 200);
+    assert_eq!(status("localhost"), 200);
+    for host in ["evil.example", "web1.example"] {
+        assert_eq!(status(host), 421, "{host}");
+    }
+    let named = config("listen = \"0.0.0.0:0\"\nhosts = [\"web1.example\"]");
+    fs::write(server.config(), named).expect("write");
+    server.signal(Signal::HUP);
+    wait_until("the new name", || status("web1.example:9180") == 200);
+    assert_eq!(status("evil.example"), 421);
 }
 
 per_engine! {

@@ -18,7 +18,7 @@ fn paths_are_taken_from_the_folder_of_the_file() {
         AccessLog::File(folder.path().join("logs/a"))
     );
     assert_eq!(
-        config.admin,
+        config.admin.map(|admin| admin.listen),
         Some(Address::Unix(folder.path().join("admin")))
     );
     assert_eq!(

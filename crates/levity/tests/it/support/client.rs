@@ -148,6 +148,13 @@ impl Client {
         self.request("GET", path, headers)
     }
 
+    /// The same for a host of its own.
+    #[track_caller]
+    pub fn get_for(&mut self, host: &str, target: &str) -> Answer {
+        self.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        self.receive()
+    }
+
     #[track_caller]
     pub fn head(&mut self, path: &str) -> Answer {
         self.request("HEAD", path, &[])
