@@ -23,12 +23,15 @@ const NAMES_BYTES: usize = 32 * 1024;
 pub(crate) fn list(directory: &OpenFile, entries_max: usize) -> io::Result<Listing> {
     let place = directory.place().ok_or(Errno::NOTDIR)?;
     let (names, truncated) = names(directory.as_fd(), entries_max)?;
-    let mut entries: Vec<Entry> = names
-        .into_iter()
+    let mut entries: Vec<Entry<'_>> = names
+        .iter()
         .filter_map(|name| entry(directory, place, name))
         .collect();
     entries.sort_by(display_order);
-    Ok(Listing { entries, truncated })
+    let mut listing = Listing::default();
+    entries.into_iter().for_each(|entry| listing.push(entry));
+    listing.truncated = truncated;
+    Ok(listing)
 }
 
 /// Up to `names_max` names in a directory, in the order of the file system, without `.` and `..`;
@@ -56,21 +59,16 @@ pub(crate) fn names(
     Ok((names, false))
 }
 
-fn entry(directory: &OpenFile, place: &Place, name: CString) -> Option<Entry> {
-    let stat = rustix::fs::statat(
-        directory.as_fd(),
-        name.as_c_str(),
-        AtFlags::SYMLINK_NOFOLLOW,
-    )
-    .ok()?;
+fn entry<'a>(directory: &OpenFile, place: &Place, name: &'a CStr) -> Option<Entry<'a>> {
+    let stat = rustix::fs::statat(directory.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let is_link = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink();
     let own = Meta::from(stat);
     let meta = match is_link {
-        true => place.target(&name).unwrap_or(own),
+        true => place.target(name).unwrap_or(own),
         false => own,
     };
     Some(Entry {
-        name: name.into_bytes(),
+        name: name.to_bytes(),
         meta,
     })
 }
@@ -84,9 +82,9 @@ impl Place {
     }
 }
 
-fn display_order(a: &Entry, b: &Entry) -> Ordering {
-    let is_directory = |entry: &Entry| entry.meta.kind == Kind::Directory;
+fn display_order(a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
+    let is_directory = |entry: &Entry<'_>| entry.meta.kind == Kind::Directory;
     is_directory(b)
         .cmp(&is_directory(a))
-        .then_with(|| a.name.cmp(&b.name))
+        .then_with(|| a.name.cmp(b.name))
 }

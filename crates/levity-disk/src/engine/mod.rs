@@ -156,21 +156,49 @@ pub struct Variants {
 }
 
 /// One name in a directory.
-#[derive(Debug, Clone)]
-pub struct Entry {
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<'a> {
     /// The name's bytes, not necessarily UTF-8; never `.` or `..`.
-    pub name: Vec<u8>,
+    pub name: &'a [u8],
     /// What it is; symbolic links are reported as what they lead to when that stays inside the root.
-    pub meta: crate::open::Meta,
+    pub meta: Meta,
 }
 
 /// A directory's names, sorted: directories first, then by name.
+///
+/// There may be a million of them, and an event loop drops the listing. So the names lie in one piece of
+/// memory: to free them one by one would hold up the loop.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
-    /// In order of display.
-    pub entries: Vec<Entry>,
+    /// One behind the other.
+    names: Vec<u8>,
+    /// For each name its length in bytes and what it is.
+    entries: Vec<(usize, Meta)>,
     /// There were more than asked for.
     pub truncated: bool,
+}
+
+impl Listing {
+    /// Adds an entry behind the others.
+    pub fn push(&mut self, entry: Entry<'_>) {
+        self.names.extend_from_slice(entry.name);
+        self.entries.push((entry.name.len(), entry.meta));
+    }
+
+    /// In order of display.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
+        let mut rest = self.names.as_slice();
+        self.entries.iter().map(move |&(len, meta)| {
+            let (name, behind) = rest.split_at(len);
+            rest = behind;
+            Entry { name, meta }
+        })
+    }
+
+    /// Bytes of all names together.
+    pub fn name_bytes(&self) -> usize {
+        self.names.len()
+    }
 }
 
 /// Bytes of a file that are ready to leave without waiting for the disk.

@@ -1,7 +1,6 @@
 //! A directory's names as a page that people, `wget -r` and screen readers can follow.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::vec;
 
 use levity_disk::Kind;
 use levity_disk::engine::{Entry, Listing};
@@ -11,9 +10,20 @@ use tokio::task;
 use super::{Body, Response};
 use crate::route::is_hidden;
 
-/// Bytes of a page, without the few that end it. A row is 150 bytes or so, and up to 3 KiB where every
-/// byte of a name must be escaped.
+/// Bytes of a page, without [`END_BYTES_MAX`]. A row is 150 bytes or so.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Bytes of what begins a page, without its title.
+const HEAD_BYTES_MAX: usize = 2048;
+
+/// Bytes of what ends a page.
+const END_BYTES_MAX: usize = 128;
+
+/// Bytes of a row without its name, at most.
+const ROW_BYTES_MAX: usize = 128;
+
+/// What a byte of a name becomes in a row, in bytes, at most: `%22` in the link and `&quot;` in the text.
+const ESCAPED_BYTES_MAX: usize = 3 + 6;
 
 /// Bytes of names looked at and of rows rendered before other connections get their turn.
 const TURN_BYTES: usize = 16 * 1024;
@@ -46,7 +56,6 @@ th+th{text-align:right}a{text-decoration:none}a:hover{text-decoration:underline}
 /// `LISTINGS_MAX` others are rendered.
 pub async fn listing(directory: &[u8], listing: Listing) -> Response {
     let Some(_permit) = Permit::take() else {
-        release(listing.entries.into_iter()).await;
         return super::error(503, "too many listings at once");
     };
     let Some(page) = Page::new(render(directory, listing).await) else {
@@ -73,7 +82,7 @@ pub struct Page {
 impl Page {
     fn new(text: String) -> Option<Self> {
         let reserved = if text.len() > SMALL_PAGE_BYTES {
-            text.len()
+            text.capacity()
         } else {
             0
         };
@@ -116,35 +125,38 @@ impl Drop for Permit {
 }
 
 async fn render(directory: &[u8], listing: Listing) -> String {
-    let estimate = 1024 + listing.entries.len().saturating_mul(160);
-    let mut page = String::with_capacity(estimate.min(PAGE_BYTES_MAX));
+    let mut page = String::new();
+    // All at once, or the last few bytes of a long page would copy megabytes, which takes milliseconds.
+    // What is not written to costs no memory.
+    page.reserve_exact(bytes_max(directory, &listing));
     begin(&mut page, directory);
     let mut truncated = listing.truncated;
     let mut turn = Turn::default();
-    let mut entries = listing.entries.into_iter();
-    for entry in entries.by_ref() {
+    for entry in listing.entries() {
         let before = page.len();
         if is_shown(&entry) {
+            if before + row_bytes_max(entry.name.len()) > PAGE_BYTES_MAX {
+                truncated = true;
+                break;
+            }
             row(&mut page, &entry);
-        }
-        if page.len() > PAGE_BYTES_MAX {
-            page.truncate(before);
-            truncated = true;
-            break;
         }
         turn.spend(entry.name.len() + page.len() - before).await;
     }
-    release(entries).await;
     end(&mut page, truncated);
     page
 }
 
-/// Frees names, of which there may be a million, without keeping others waiting.
-async fn release(entries: vec::IntoIter<Entry>) {
-    let mut turn = Turn::default();
-    for entry in entries {
-        turn.spend(entry.name.len()).await;
-    }
+/// Bytes that the page has at most.
+fn bytes_max(directory: &[u8], listing: &Listing) -> usize {
+    let title = 2 * ESCAPED_BYTES_MAX * directory.len();
+    let names = ESCAPED_BYTES_MAX * listing.name_bytes();
+    let rows = ROW_BYTES_MAX * listing.entries().len() + names;
+    (HEAD_BYTES_MAX + title + rows).min(PAGE_BYTES_MAX) + END_BYTES_MAX
+}
+
+fn row_bytes_max(name_bytes: usize) -> usize {
+    ROW_BYTES_MAX + ESCAPED_BYTES_MAX * name_bytes
 }
 
 /// What has been done since others had their turn, in bytes.
@@ -161,8 +173,8 @@ impl Turn {
     }
 }
 
-fn is_shown(entry: &Entry) -> bool {
-    !is_hidden(&entry.name) && entry.meta.kind != Kind::Other
+fn is_shown(entry: &Entry<'_>) -> bool {
+    !is_hidden(entry.name) && entry.meta.kind != Kind::Other
 }
 
 fn begin(page: &mut String, directory: &[u8]) {
@@ -181,7 +193,7 @@ fn begin(page: &mut String, directory: &[u8]) {
     }
 }
 
-fn row(page: &mut String, entry: &Entry) {
+fn row(page: &mut String, entry: &Entry<'_>) {
     let slash = if entry.meta.kind == Kind::Directory {
         "/"
     } else {
@@ -189,12 +201,12 @@ fn row(page: &mut String, entry: &Entry) {
     };
     // `./` keeps a name with a colon from being read as a scheme.
     let mut link = b"./".to_vec();
-    path::encode(&entry.name, &mut link);
+    path::encode(entry.name, &mut link);
     page.push_str("<tr><td><a href=\"");
     escape(page, &String::from_utf8_lossy(&link));
     page.push_str(slash);
     page.push_str("\">");
-    escape(page, &String::from_utf8_lossy(&entry.name));
+    escape(page, &String::from_utf8_lossy(entry.name));
     page.push_str(slash);
     page.push_str("</a><td>");
     if slash.is_empty() {
@@ -266,14 +278,11 @@ mod tests {
             ctime_ns: 0,
             links: 1,
         };
-        let entry = Entry {
-            name: name.to_vec(),
-            meta,
-        };
-        Listing {
-            entries: vec![entry; count],
-            truncated: false,
+        let mut listing = Listing::default();
+        for _ in 0..count {
+            listing.push(Entry { name, meta });
         }
+        listing
     }
 
     /// Runs to the end; what came of it, and how many turns it took.
@@ -299,6 +308,26 @@ mod tests {
         }
         let (_, turns) = turns(render(b"/", listing_of(10_000, b".hidden")));
         assert!(turns > 70_000 / (TURN_BYTES + 7), "{turns}");
+    }
+
+    /// To copy a page of megabytes into more memory takes milliseconds, all in one turn.
+    #[test]
+    fn a_page_stays_where_it_is() {
+        for (count, name) in [
+            (0, &b"x"[..]),
+            (1, b"x"),
+            (1000, &[b'"'; 250]),
+            (1000, &[0xff; 250]),
+            (100_000, b"some-file-name-000000.txt"),
+            (100_000, b"."),
+        ] {
+            for directory in [&b"/"[..], &[b'"'; 8000]] {
+                let listing = listing_of(count, name);
+                let bytes_max = bytes_max(directory, &listing);
+                let (page, _) = turns(render(directory, listing));
+                assert_eq!(page.capacity(), bytes_max, "{count} times {name:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Pages of names.
 
 use crate::names::{ODD_NAMES, odd_files};
-use crate::support::{Launch, Tree, per_engine};
+use crate::support::{Client, Launch, Metrics, Tree, per_engine};
 
 /// The links of a page, as written in it.
 fn links(page: &str) -> Vec<String> {
@@ -129,9 +129,13 @@ fn a_page_too_long_is_cut_and_said_to_be() {
     for number in 0..2000 {
         tree.file(format!("{number:04}{}", "\"".repeat(250)), "");
     }
-    let server = Launch::serve(tree.path()).start();
+    let admin = "[admin]\nlisten = \"unix:{own}/admin\"\n";
+    let server = Launch::site(tree.path(), admin, "listing = true").start();
     let page = server.get("/").text();
     assert!(page.len() < 4 * 1024 * 1024 + 200, "{}", page.len());
     assert!((1500..2000).contains(&links(&page).len()));
     assert!(page.contains("more names"));
+    let scraped = Client::unix(&server.own("admin")).get("/metrics").text();
+    let hogs = Metrics::parse(&scraped).sum("levity_loop_hog_seconds_count");
+    assert_eq!(hogs, 0.0, "polls of more than 5 ms");
 }
