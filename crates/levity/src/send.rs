@@ -320,8 +320,8 @@ impl Sender {
             // Boxed: a small file in memory needs none of it.
             Body::File(file) => Box::pin(self.file(conn, file, trips)).await,
             Body::Parts(parts) => {
-                for part in parts {
-                    Box::pin(self.file(conn, part, trips)).await?;
+                while let Some(mut part) = parts.next(trips).await.map_err(Cut::Unreadable)? {
+                    Box::pin(self.file(conn, &mut part, trips)).await?;
                 }
                 self.rest_of_head(conn).await
             }

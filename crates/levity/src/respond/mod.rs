@@ -14,6 +14,7 @@ use levity_disk::{OpenFile, Ready};
 use crate::cache::Hot;
 use crate::upstream::answer::Answer;
 use crate::upstream::sendfile::Afterwards;
+use crate::upstream::sendfile::parts::Parts;
 use crate::upstream::tunnel::Tunnel;
 
 pub use error::error;
@@ -125,7 +126,7 @@ pub enum Body {
     /// A part of a file that is read while it is sent.
     File(Box<FileBody>),
     /// Parts of files, one behind the other.
-    Parts(Vec<Box<FileBody>>),
+    Parts(Box<Parts>),
     /// What a backend sends while it is sent on.
     Upstream {
         /// Where it comes from.
@@ -161,7 +162,7 @@ impl Body {
             Self::Page(page) => Some(page.bytes().len() as u64),
             Self::Memory(_, range) => Some(range.len() as u64),
             Self::File(file) => Some(file.remaining),
-            Self::Parts(parts) => Some(parts.iter().map(|part| part.remaining).sum()),
+            Self::Parts(parts) => Some(parts.length()),
             Self::Upstream { length, .. } => *length,
         }
     }

@@ -324,16 +324,6 @@ fn a_server_with_a_frozen_disk_can_still_end() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
-/// Descriptors of the server that lead to something in `tree`.
-fn open_files(server: &Server, tree: &Tree) -> usize {
-    let folder = format!("/proc/{}/fd", server.pid().as_raw_nonzero());
-    let leads = |fd: &fs::DirEntry| {
-        fs::read_link(fd.path()).is_ok_and(|to| to.starts_with(tree.path()) && to != tree.path())
-    };
-    let fds = fs::read_dir(folder).expect("proc");
-    fds.filter_map(Result::ok).filter(leads).count()
-}
-
 #[test]
 fn a_reload_closes_files_that_were_deleted() {
     let tree = Tree::new();
@@ -341,7 +331,7 @@ fn a_reload_closes_files_that_were_deleted() {
     let server = Launch::site(tree.path(), "", "").start();
     server.get("/file").assert_status(200);
     fs::remove_file(tree.at("file")).expect("unlink");
-    assert_eq!(open_files(&server, &tree), 1);
+    assert_eq!(server.open_files(tree.path()).len(), 1);
     server.signal(Signal::HUP);
-    wait_until("it is closed", || open_files(&server, &tree) == 0);
+    wait_until("it is closed", || server.open_files(tree.path()).len() == 0);
 }

@@ -159,20 +159,16 @@ fn more_than_may_be_is_refused_and_nothing_is_left() {
     upload(&mut server.client(), "POST", &content(7, 90_000)).assert_status(200);
     assert_eq!(names(), before, "files without a name leave nothing");
     assert_eq!(backend.requests().len(), 2);
-    wait_until("the file is closed", || deleted_files(&server).is_empty());
+    wait_until("the file is closed", || spool_files(&server).is_empty());
 }
 
-/// Descriptors of files on disk that have no name.
-fn deleted_files(server: &Server) -> Vec<PathBuf> {
-    let folder = format!("/proc/{}/fd", server.pid().as_raw_nonzero());
-    let links = fs::read_dir(folder).expect("descriptors").flatten();
-    let own = server.own("").display().to_string();
-    let is_deleted = |link: &PathBuf| {
-        let target = fs::read_link(link).unwrap_or_default();
-        let target = target.to_string_lossy();
-        target.starts_with(&own) && target.contains("(deleted)")
+/// Descriptors of files without a name.
+fn spool_files(server: &Server) -> Vec<PathBuf> {
+    let is_deleted = |descriptor: &PathBuf| {
+        fs::read_link(descriptor).is_ok_and(|to| to.to_string_lossy().ends_with(" (deleted)"))
     };
-    links.map(|link| link.path()).filter(is_deleted).collect()
+    let open = server.open_files(&server.own(""));
+    open.into_iter().filter(is_deleted).collect()
 }
 
 /// The backend has begun its answer, and the client is there: that the rest of the body cannot be read back is
@@ -202,7 +198,7 @@ fn a_body_that_cannot_be_read_back_during_the_answer() {
     client.send(head("POST", "/", &[("Content-Length", &length)]));
     client.send(&body);
     client.receive_head().expect("a head").assert_status(200);
-    let spooled = deleted_files(&server);
+    let spooled = spool_files(&server);
     assert_eq!(spooled.len(), 1, "{spooled:?}");
     let file = fs::File::options().write(true).open(&spooled[0]);
     file.expect("the body").set_len(0).expect("truncate");

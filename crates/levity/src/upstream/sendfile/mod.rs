@@ -5,13 +5,13 @@
 //! may have been another client's.
 
 pub mod ahead;
+pub mod parts;
 pub mod receipt;
 pub mod root;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
-use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,6 +21,7 @@ use levity_wire::http1::Method;
 use levity_wire::sendfile_header::{self, Wish};
 use levity_wire::{Reject, date, mime};
 
+use self::parts::Parts;
 use self::receipt::Receipt;
 use self::root::{Beneath, Name, SendfileRoot};
 use super::answer::Answer;
@@ -33,7 +34,7 @@ use crate::config::Etag;
 use crate::diagnostics;
 use crate::request::Request;
 use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
-use crate::respond::{self, Body, Fields, FileBody, Response, file};
+use crate::respond::{self, Body, Fields, Response, file};
 use crate::route::{Files, Proxy, Service};
 use crate::send::Sent;
 use crate::trip::{Opened, Trips};
@@ -424,7 +425,7 @@ impl InPlace {
         let refuse = |reject: Reject| self.refuse(502, reject.reason);
         let parts = sendfile_header::file_parts(&self.wished.value).map_err(refuse)?;
         let roots = &self.proxy.sendfile_roots;
-        let mut bodies = Vec::with_capacity(parts.len());
+        let mut body = Parts::default();
         for part in parts {
             let path = std::iter::once(part.path);
             let candidates = self.beneath(path, roots, "sendfile_roots")?;
@@ -436,7 +437,7 @@ impl InPlace {
                 let reason = format_args!("the part ends behind the file, which has {size} bytes");
                 return Err(self.refuse(502, reason));
             }
-            bodies.extend(self.part(found, part.first..end));
+            body.add(found, part.first..end);
         }
         let mut response = self.with_status(Response::new(self.head.status));
         response.fields = self.own_fields();
@@ -445,15 +446,8 @@ impl InPlace {
                 .fields
                 .add("Content-Type", b"application/octet-stream");
         }
-        response.body = Body::Parts(bodies);
+        response.body = Body::Parts(Box::new(body));
         Ok(self.finished(response))
-    }
-
-    fn part(&self, found: Found, range: Range<u64>) -> Option<Box<FileBody>> {
-        let Found { beneath, opened } = found;
-        let hot = Cache::uncached(Arc::new(self.entry(&beneath.path, &opened)));
-        let ready = opened.first.map(|ready| (0, ready));
-        (!range.is_empty()).then(|| file::part_of(hot, opened.file, ready, range))
     }
 }
 

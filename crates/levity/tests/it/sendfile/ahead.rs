@@ -1,6 +1,5 @@
 //! Content made ahead: files for what the same client will ask next.
 
-use std::fs;
 use std::path::Path;
 
 use super::{App, ask_with, roots};
@@ -62,17 +61,6 @@ fn assert_not_made(client: &mut Client, target: &str, who: &[(&str, &str)]) {
         (200, "body".into()),
         "{target} {who:?}"
     );
-}
-
-/// Files of that folder that the server has open.
-fn open_files(server: &Server, tree: &Tree) -> usize {
-    let links = format!("/proc/{}/fd", server.pid().as_raw_nonzero());
-    let entries = fs::read_dir(links).expect("descriptors").flatten();
-    let targets = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
-    let folder = fs::canonicalize(tree.path()).expect("a folder");
-    targets
-        .filter(|target| target.starts_with(&folder) && *target != folder)
-        .count()
 }
 
 per_engine! {
@@ -221,7 +209,9 @@ fn what_nobody_may_have() {
     let target = format!("/{}", "t".repeat(2 * 1024));
     make(&mut client, &tree, &target, b"long", "ttl=60", &cookies);
     assert_not_made(&mut client, &target, &cookies);
-    wait_until("the files are closed", || open_files(&server, &tree) == 0);
+    wait_until("the files are closed", || {
+        server.open_files(tree.path()).len() == 0
+    });
 }
 
 #[test]
@@ -233,7 +223,9 @@ fn its_time_ends() {
     make(&mut client, &tree, "/short", b"short", "ttl=1", &[COOKIE]);
     get(&mut client, "/long", &[COOKIE]);
     // Closed although nobody asks for it any more.
-    wait_until("the file is closed", || open_files(&server, &tree) == 1);
+    wait_until("the file is closed", || {
+        server.open_files(tree.path()).len() == 1
+    });
     assert_not_made(&mut client, "/short", &[COOKIE]);
     assert_eq!(get(&mut client, "/long", &[COOKIE]).text(), "long");
 }

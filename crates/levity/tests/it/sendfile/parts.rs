@@ -1,7 +1,10 @@
 //! Parts of files, one behind the other: X-Sendfile2.
 
-use super::{App, ask, ask_with, roots};
-use crate::support::{Tree, assert_same, per_engine};
+use std::fs;
+
+use super::{App, ask, ask_with, launch, roots, upstream};
+use crate::support::scripted::Scripted;
+use crate::support::{Client, Cut, Tree, assert_same, head, per_engine, wait_until};
 
 per_engine! {
     fn parts_in_their_order(engine) {
@@ -25,6 +28,78 @@ per_engine! {
             let head = ask_with(&mut client, "HEAD", &[&line], &[]);
             assert_eq!((head.status, head.length()), (200, Some(expected.len())));
         }
+    }
+}
+
+/// Sixteen clients that take their time with so many parts would otherwise use all descriptors up.
+#[test]
+fn slow_clients_keep_one_file_open_each() {
+    const CLIENTS: usize = 16;
+    const PARTS: usize = 64;
+    let tree = Tree::new();
+    // The first is more than sockets take.
+    let mut expected = tree.filled("0", 8_000_001);
+    let mut value = format!("X-Sendfile2: {}/0 0-", tree.path().display());
+    for part in 1..PARTS {
+        expected.extend(tree.filled(&part.to_string(), 10_000 + part));
+        value += &format!(", {}/{part} 0-", tree.path().display());
+    }
+    let app = Scripted::tcp(move |conn| {
+        while conn.read_request().is_some() {
+            conn.send(format!(
+                "HTTP/1.1 200 OK\r\n{value}\r\nContent-Length: 0\r\n\r\n"
+            ));
+        }
+    });
+    let tables = upstream("app", "http", &app, &roots("sendfile_roots", tree.path()));
+    let server = launch(&tables, "").workers(1).descriptors_max(256).start();
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = Client::narrow(server.address());
+            client.send(head("GET", "/", &[]));
+            let answer = client.receive_head().expect("a head");
+            assert_eq!(
+                (answer.status, answer.length()),
+                (200, Some(expected.len()))
+            );
+            client
+        })
+        .collect();
+    let is_closed = || server.open_files(tree.path()).len() == CLIENTS;
+    wait_until("only the files that are sent are open", is_closed);
+    for mut client in clients {
+        assert_same(&client.read_exactly(expected.len()), &expected);
+    }
+    wait_until("all are closed", || {
+        server.open_files(tree.path()).len() == 0
+    });
+}
+
+/// Neither its bytes nor those behind it are those of the file that was looked at.
+#[test]
+fn a_part_that_is_replaced_before_its_turn() {
+    for replaced in [true, false] {
+        let tree = Tree::new();
+        let first = tree.filled("first", 8_000_001);
+        tree.file("second", "0123456789");
+        let folder = tree.path().display().to_string();
+        let value = format!("X-Sendfile2: {folder}/first 0-, {folder}/second 0-4");
+        let app = App::http();
+        let server = app
+            .launch(&roots("sendfile_roots", tree.path()), "")
+            .start();
+        let mut client = Client::narrow(server.address());
+        client.send(head("GET", "/", &[("Accept-Say", &value)]));
+        let answer = client.receive_head().expect("a head");
+        assert_eq!(answer.length(), Some(first.len() + 5));
+        match replaced {
+            true => fs::rename(tree.file("new", "0123456789"), tree.at("second")).expect("rename"),
+            false => drop(tree.fresh("second", "abcdefghij")),
+        }
+        let cut = client.read_to_end();
+        assert!(matches!(cut, Cut::Closed(_)), "{cut:?}");
+        assert_same(&cut.body(), &first);
+        server.says("cannot read /: ");
     }
 }
 

@@ -149,6 +149,18 @@ impl Server {
         Metrics::parse(&answer.text())
     }
 
+    /// Descriptors of its process that lead to something in `folder`, or did before that was deleted.
+    #[track_caller]
+    pub fn open_files(&self, folder: &Path) -> Vec<PathBuf> {
+        let folder = fs::canonicalize(folder).expect("a folder");
+        let leads = |descriptor: &PathBuf| {
+            fs::read_link(descriptor).is_ok_and(|to| to.starts_with(&folder) && to != folder)
+        };
+        let all = fs::read_dir(format!("/proc/{}/fd", self.pid().as_raw_nonzero()));
+        let all = all.expect("descriptors").flatten();
+        all.map(|entry| entry.path()).filter(leads).collect()
+    }
+
     /// Bytes that are in memory of it.
     #[track_caller]
     pub fn resident_bytes(&self) -> usize {
