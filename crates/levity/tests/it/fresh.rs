@@ -333,5 +333,5 @@ fn a_reload_closes_files_that_were_deleted() {
     fs::remove_file(tree.at("file")).expect("unlink");
     assert_eq!(server.open_files(tree.path()).len(), 1);
     server.signal(Signal::HUP);
-    wait_until("it is closed", || server.open_files(tree.path()).len() == 0);
+    wait_until("it is closed", || server.open_files(tree.path()).is_empty());
 }

@@ -210,7 +210,7 @@ fn what_nobody_may_have() {
     make(&mut client, &tree, &target, b"long", "ttl=60", &cookies);
     assert_not_made(&mut client, &target, &cookies);
     wait_until("the files are closed", || {
-        server.open_files(tree.path()).len() == 0
+        server.open_files(tree.path()).is_empty()
     });
 }
 

@@ -71,7 +71,7 @@ fn slow_clients_keep_one_file_open_each() {
         assert_same(&client.read_exactly(expected.len()), &expected);
     }
     wait_until("all are closed", || {
-        server.open_files(tree.path()).len() == 0
+        server.open_files(tree.path()).is_empty()
     });
 }
 
