@@ -77,6 +77,22 @@ mod tests {
         assert!(json.err.is_empty());
     }
 
+    /// Nobody is told of each line of a file that is meant for another server.
+    #[test]
+    fn the_file_of_another_server_is_one_problem() {
+        let folder = Folder::new();
+        let text = "# sites\nserver {\n    listen 80;\n    root /var/www;\n}\n";
+        let file = folder.write("nginx.conf", text);
+        for command in ["check", "run"] {
+            let ran = levity(&[command, &file]);
+            ran.exits(EXIT_CONFIG);
+            assert_eq!(ran.err.matches("error: ").count(), 1, "{}", ran.err);
+            assert!(ran.err.contains("a configuration of nginx"), "{}", ran.err);
+            assert!(ran.err.contains(&format!("{file}:2:1\n")), "{}", ran.err);
+        }
+        levity(&["check", &file, "-c", &file]).exits(super::super::EXIT_USAGE);
+    }
+
     #[test]
     fn a_file_that_cannot_be_read_is_a_configuration_error() {
         let folder = Folder::new();

@@ -9,7 +9,7 @@ mod top;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 pub use self::plan::{Overrides, Plan};
 use self::serve::Flags;
@@ -30,7 +30,7 @@ const EXAMPLES: &str = "\
 levity serve                  serve this folder at http://127.0.0.1:8080
 levity serve --listen 8080 ~/Public
                               serve a folder to everyone who can reach this machine
-levity run -c levity.toml     serve what a configuration file says
+levity run levity.toml        serve what a configuration file says
 
 levity --help says more.
 ";
@@ -70,17 +70,15 @@ enum Command {
     },
     /// Serve what a configuration file says
     Run {
-        /// The configuration file
-        #[arg(short, long = "config", value_name = "FILE")]
-        config: PathBuf,
+        #[command(flatten)]
+        file: ConfigFile,
         #[command(flatten)]
         flags: Flags,
     },
     /// Show everything that is wrong with a configuration file
     Check {
-        /// The configuration file
-        #[arg(short, long = "config", value_name = "FILE")]
-        config: PathBuf,
+        #[command(flatten)]
+        file: ConfigFile,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -116,6 +114,24 @@ enum Command {
     },
 }
 
+// A comment of documentation would become the text of `--help`.
+#[derive(Args)]
+struct ConfigFile {
+    /// The configuration file
+    #[arg(value_name = "FILE", required_unless_present = "config")]
+    file: Option<PathBuf>,
+    /// The same as an option
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigFile {
+    fn into_path(self) -> PathBuf {
+        let path = self.file.or(self.config);
+        path.expect("one of the two is required")
+    }
+}
+
 /// Reads the command line (`args` begins with the name of the program) and does what needs no server:
 /// help, examples, checks. May block on the file system.
 pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>) -> Step {
@@ -125,8 +141,10 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
     };
     match arguments.command {
         Some(Command::Serve { what, host, flags }) => serve::serve(&what, host, &flags, streams),
-        Some(Command::Run { config, flags }) => serve::run(config, &flags, streams),
-        Some(Command::Check { config, json }) => Step::Exit(check::check(&config, json, streams)),
+        Some(Command::Run { file, flags }) => serve::run(file.into_path(), &flags, streams),
+        Some(Command::Check { file, json }) => {
+            Step::Exit(check::check(&file.into_path(), json, streams))
+        }
         Some(Command::Top {
             address,
             config,

@@ -13,6 +13,7 @@ mod pattern;
 mod problem;
 mod proxying;
 mod reader;
+mod recognise;
 #[cfg(test)]
 mod reference;
 mod site;
@@ -43,6 +44,7 @@ use levity_disk::Direct;
 use levity_wire::encoding::Coding;
 
 use crate::address::{Address, AddressError};
+use problem::Source;
 use reader::{Fields, Reader, Text};
 use upstream::Upstreams;
 
@@ -438,10 +440,20 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     config.notes = reader.take_notes();
     let problems = reader.into_problems();
     if problems.is_empty() {
-        Ok(config)
-    } else {
-        Err(problems)
+        return Ok(config);
     }
+    Err(of_another_server(text).map_or(problems, |problem| vec![problem]))
+}
+
+/// What to say of the configuration of another server, in place of everything that is wrong with it here.
+fn of_another_server(text: &str) -> Option<Problem> {
+    let (server, line) = recognise::recognise(text)?;
+    let help = "a file for Levity is TOML, and as little as `[[site]]` with `root = \"/srv/www\"` beneath it will do";
+    Some(Problem {
+        message: format!("this is a configuration of {server}, not one for Levity"),
+        place: Some(Source::new(text).place(&line)),
+        help: Some(help.to_owned()),
+    })
 }
 
 /// Without sites and upstreams.

@@ -1,0 +1,309 @@
+//! Configuration files of other servers, recognised by their lines.
+//!
+//! Read as TOML, each line of such a file would be a mistake of its own.
+
+use std::ops::Range;
+
+/// A server, and how many lines of its files look like no other's.
+struct Server {
+    name: &'static str,
+    looks_like: fn(&str) -> bool,
+}
+
+const SERVERS: &[Server] = &[
+    Server {
+        name: "nginx",
+        looks_like: is_of_nginx,
+    },
+    Server {
+        name: "Caddy",
+        looks_like: is_of_caddy,
+    },
+    Server {
+        name: "lighttpd",
+        looks_like: is_of_lighttpd,
+    },
+    Server {
+        name: "the Apache HTTP server",
+        looks_like: is_of_apache,
+    },
+    Server {
+        name: "HAProxy",
+        looks_like: is_of_haproxy,
+    },
+];
+
+/// The server that `text` is a configuration of, and the bytes of the first line that looks like it; `None`
+/// where nothing does, and where there is the heading of a table, as in every configuration of ours.
+pub(super) fn recognise(text: &str) -> Option<(&'static str, Range<usize>)> {
+    let lines = || lines(text).filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    if lines().any(|(_, line)| line.starts_with('[')) {
+        return None;
+    }
+    let count = |server: &Server| {
+        lines()
+            .filter(|(_, line)| (server.looks_like)(line))
+            .count()
+    };
+    let counts = SERVERS.iter().map(|server| (count(server), server));
+    // The first of those with as many.
+    let (count, server) = counts.rev().max_by_key(|(count, _)| *count)?;
+    let (start, line) = lines().find(|(_, line)| (server.looks_like)(line))?;
+    (count > 0).then_some((server.name, start..start + line.len()))
+}
+
+/// The lines without the space around them, and where each begins.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.split_inclusive('\n').scan(0, |end, line| {
+        let start = *end + (line.len() - line.trim_start().len());
+        *end += line.len();
+        Some((start, line.trim()))
+    })
+}
+
+fn first_word(line: &str) -> &str {
+    line.split_whitespace().next().unwrap_or_default()
+}
+
+/// Whether the first word is one of `names` and no value is assigned to it, as in TOML.
+fn is_directive(line: &str, names: &[&str]) -> bool {
+    let mut words = line.split_whitespace();
+    words.next().is_some_and(|word| names.contains(&word)) && words.next() != Some("=")
+}
+
+/// `listen 80;`, `location / {`
+fn is_of_nginx(line: &str) -> bool {
+    const DIRECTIVES: &[&str] = &[
+        "worker_processes",
+        "include",
+        "listen",
+        "server_name",
+        "root",
+        "index",
+        "try_files",
+        "proxy_pass",
+        "fastcgi_pass",
+        "return",
+        "access_log",
+        "error_log",
+        "gzip",
+        "sendfile",
+        "user",
+        "pid",
+        "keepalive_timeout",
+        "proxy_set_header",
+        "add_header",
+        "ssl_certificate",
+        "worker_connections",
+    ];
+    const BLOCKS: &[&str] = &[
+        "server", "location", "http", "events", "upstream", "stream", "map",
+    ];
+    let code = line
+        .split_once(" #")
+        .map_or(line, |(code, _)| code.trim_end());
+    code.ends_with(';') && is_directive(code, DIRECTIVES)
+        || code.ends_with('{') && is_directive(code, BLOCKS)
+}
+
+/// `example.org {`, `reverse_proxy localhost:3000`
+fn is_of_caddy(line: &str) -> bool {
+    const DIRECTIVES: &[&str] = &[
+        "reverse_proxy",
+        "file_server",
+        "php_fastcgi",
+        "encode",
+        "handle",
+        "handle_path",
+        "respond",
+        "redir",
+        "root",
+        "import",
+        "templates",
+        "try_files",
+        "tls",
+        "basic_auth",
+    ];
+    let is_site = || {
+        let address = first_word(line).trim_end_matches(',');
+        line.ends_with('{')
+            && (address.contains(['.', ':', '*']) || address == "localhost")
+            && !address.contains(['$', '"', '=', '('])
+    };
+    !line.ends_with(';') && is_directive(line, DIRECTIVES) || is_site() || is_caddy_port(line)
+}
+
+/// The address of a file with one site and no braces.
+fn is_caddy_port(line: &str) -> bool {
+    let port = line.strip_prefix(':').or(line.strip_prefix("localhost:"));
+    port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// `server.document-root = "/var/www"`, `$HTTP["host"] == "example.org" {`
+fn is_of_lighttpd(line: &str) -> bool {
+    const STARTS: &[&str] = &[
+        "$HTTP[",
+        "$SERVER[",
+        "$REQUEST_HEADER[",
+        "include_shell",
+        "server.document-root",
+        "server.port",
+        "server.modules",
+        "server.errorlog",
+        "server.username",
+        "server.groupname",
+        "server.pid-file",
+        "server.upload-dirs",
+        "index-file.names",
+        "mimetype.assign",
+        "url.",
+        "static-file.",
+        "dir-listing.",
+        "accesslog.filename",
+        "setenv.",
+        "fastcgi.server",
+        "proxy.server",
+        "ssl.",
+    ];
+    STARTS.iter().any(|start| line.starts_with(start))
+}
+
+/// `<VirtualHost *:80>`, `DocumentRoot "/var/www"`
+fn is_of_apache(line: &str) -> bool {
+    const DIRECTIVES: &[&str] = &[
+        "ServerRoot",
+        "ServerName",
+        "ServerAdmin",
+        "ServerAlias",
+        "DocumentRoot",
+        "Listen",
+        "LoadModule",
+        "ErrorLog",
+        "CustomLog",
+        "LogLevel",
+        "Include",
+        "IncludeOptional",
+        "RewriteEngine",
+        "RewriteRule",
+        "ProxyPass",
+        "AllowOverride",
+        "Options",
+        "Require",
+        "DirectoryIndex",
+    ];
+    let is_section = || {
+        let name = line.strip_prefix("</").or(line.strip_prefix('<'));
+        line.ends_with('>')
+            && name.is_some_and(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()))
+    };
+    is_directive(line, DIRECTIVES) || is_section()
+}
+
+/// `frontend web`, `bind :80`
+fn is_of_haproxy(line: &str) -> bool {
+    const SECTIONS: &[&str] = &["frontend", "backend", "defaults", "global", "listen"];
+    const DIRECTIVES: &[&str] = &[
+        "bind",
+        "default_backend",
+        "use_backend",
+        "balance",
+        "mode",
+        "maxconn",
+    ];
+    let words = line.split_whitespace().count();
+    let is_plain = !line.ends_with(['{', ';']);
+    let is_section = is_directive(line, SECTIONS) && words <= 2;
+    let is_server = is_directive(line, &["server"]) && words >= 3;
+    is_plain && (is_section || is_server || is_directive(line, DIRECTIVES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn is_of(text: &str, server: &str, first: &str) {
+        let (name, line) = recognise(text).expect(text);
+        assert_eq!((name, &text[line]), (server, first));
+    }
+
+    #[test]
+    fn of_nginx() {
+        let whole = "user www-data;\nworker_processes auto;\ninclude /etc/nginx/modules-enabled/*.conf;\n\n\
+                     events {\n\tworker_connections 768;\n\t# multi_accept on;\n}\n\nhttp {\n\tsendfile on;\n\
+                     \ttypes_hash_max_size 2048;\n\tgzip on; # all\n}\n";
+        is_of(whole, "nginx", "user www-data;");
+        let site = "server {\n    listen 80 default_server;\n    server_name _;\n\n    location / {\n        \
+                    try_files $uri $uri/ /index.html;\n    }\n    location ~ \\.php$ {\n        \
+                    fastcgi_pass unix:/run/php.sock;\n    }\n}\n";
+        is_of(site, "nginx", "server {");
+    }
+
+    #[test]
+    fn of_caddy() {
+        is_of(
+            "example.org\n\nroot * /var/www\nfile_server\n",
+            "Caddy",
+            "root * /var/www",
+        );
+        is_of(":8080\nfile_server browse\n", "Caddy", ":8080");
+        is_of(
+            "{\n\temail a@example.org\n}\n\nexample.org, www.example.org {\n\treverse_proxy localhost:3000\n\
+             \tencode zstd gzip\n}\n",
+            "Caddy",
+            "example.org, www.example.org {",
+        );
+    }
+
+    #[test]
+    fn of_lighttpd() {
+        is_of(
+            "server.modules = (\n\t\"mod_access\",\n)\nserver.document-root = \"/var/www/html\"\n\
+             $HTTP[\"host\"] == \"a.example\" {\n\turl.redirect = ( \"\" => \"/b\" )\n}\n",
+            "lighttpd",
+            "server.modules = (",
+        );
+        // It is TOML, but of keys that are another server's.
+        is_of(
+            "server.document-root = \"/var/www\"\r\nserver.port = 80\r\n",
+            "lighttpd",
+            "server.document-root = \"/var/www\"",
+        );
+    }
+
+    #[test]
+    fn of_apache() {
+        is_of(
+            "<VirtualHost *:80>\n\tServerAdmin webmaster@localhost\n\tDocumentRoot /var/www/html\n\
+             \tErrorLog ${APACHE_LOG_DIR}/error.log\n</VirtualHost>\n",
+            "the Apache HTTP server",
+            "<VirtualHost *:80>",
+        );
+        is_of("Listen 80\n", "the Apache HTTP server", "Listen 80");
+    }
+
+    #[test]
+    fn of_haproxy() {
+        is_of(
+            "global\n    maxconn 4096\n\ndefaults\n    mode http\n    timeout connect 5s\n\nfrontend web\n    \
+             bind :80\n    default_backend app\n\nbackend app\n    server one 127.0.0.1:3000 check\n",
+            "HAProxy",
+            "global",
+        );
+    }
+
+    #[test]
+    fn ours_is_nobody_elses() {
+        for text in [
+            "",
+            "# nginx: server { listen 80; }\n",
+            "root = \"/srv\";\n",
+            "listen = \"8080\"\nserver.workers = 2\n",
+            "[[site]]\nroot = \"/srv\"\nserver {\n  listen 80;\n}\n",
+            "  [server]\ninclude a.conf;\n",
+            "hello world\n",
+        ] {
+            assert_eq!(recognise(text), None, "{text}");
+        }
+    }
+}
