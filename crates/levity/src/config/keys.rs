@@ -671,45 +671,67 @@ pub fn engine_named(name: &str) -> Option<&'static str> {
     }
 }
 
+/// Words with more characters are not compared.
+const WORD_CHARS_MAX: usize = 64;
+
+/// Edits between a word and the candidate that it is taken for, by the length of the latter in characters.
+/// A guess that is wrong sends people astray, and no guess only shows them the list.
+fn edits_max(chars: usize) -> usize {
+    match chars {
+        0..=2 => 0,
+        3..=7 => 1,
+        _ => 2,
+    }
+}
+
 /// The candidate that `word` is most likely a misspelling of, if any is close.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    if word.len() > 64 {
+    if word.chars().count() > WORD_CHARS_MAX {
         return None;
     }
+    let word = plain(word);
     candidates
         .into_iter()
-        .map(|candidate| (distance(word, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3))
-        // `rout` is as far from `root` as from `route`. The first letter is seldom the wrong one: `fcgi`
-        // is `fastcgi` rather than `scgi`.
-        .min_by_key(|(distance, candidate)| {
-            let shared = shared_start(word, candidate);
-            (distance + 2 * usize::from(shared == 0), Reverse(shared))
-        })
-        .map(|(_, candidate)| candidate)
+        .map(|candidate| (plain(candidate), candidate))
+        .map(|(plain, candidate)| (distance(&word, &plain), plain, candidate))
+        .filter(|(distance, plain, _)| *distance <= edits_max(plain.len()))
+        // `rout` is as far from `root` as from `route`.
+        .min_by_key(|(distance, plain, _)| (*distance, Reverse(shared_start(&word, plain))))
+        .map(|(.., candidate)| candidate)
 }
 
-/// Bytes at the start that both have.
-fn shared_start(a: &str, b: &str) -> usize {
-    a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
+/// What is compared of a name: neither case nor how its words are divided.
+pub(super) fn plain(name: &str) -> Vec<char> {
+    let letters = name.chars().filter(|c| !matches!(c, '_' | '-' | '.'));
+    letters.map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Levenshtein's distance, in characters.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+/// Characters at the start that both have.
+fn shared_start(a: &[char], b: &[char]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Characters to insert, remove or replace, and neighbours to swap, until `a` is `b` ("optimal string
+/// alignment").
+fn distance(a: &[char], b: &[char]) -> usize {
+    let first: Vec<usize> = (0..=b.len()).collect();
+    let mut rows = vec![first];
+    for (i, from) in a.iter().enumerate() {
+        let (above, mut row) = (&rows[i], vec![i + 1]);
         for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+            let replaced = above[j] + usize::from(from != to);
+            let mut least = replaced.min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && (a[i - 1], b[j - 1]) == (*to, *from) {
+                least = least.min(rows[i - 1][j - 1] + 1);
+            }
+            row.push(least);
         }
+        rows.push(row);
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -729,25 +751,54 @@ mod tests {
             ("", "abc", 3),
             ("abc", "", 3),
             ("kitten", "sitting", 3),
-            ("enigne", "engine", 2),
+            ("enigne", "engine", 1),
+            ("ab", "ba", 1),
+            ("abcd", "badc", 2),
         ] {
-            assert_eq!(distance(a, b), steps, "{a} {b}");
+            assert_eq!(distance(&plain(a), &plain(b)), steps, "{a} {b}");
         }
     }
 
     #[test]
     fn nearest_is_close_or_nothing() {
-        assert_eq!(nearest("enigne", ENGINES.iter().copied()), None);
-        assert_eq!(nearest("enigne", ["threads", "engine"]), Some("engine"));
-        assert_eq!(nearest("thread", ENGINES.iter().copied()), Some("threads"));
-        assert_eq!(
-            nearest("iouring", ENGINES.iter().copied()),
-            Some("io_uring")
-        );
-        assert_eq!(nearest("rout", ["root", "route"]), Some("route"));
-        assert_eq!(nearest("fcgi", ["scgi", "fastcgi"]), Some("fastcgi"));
-        assert_eq!(nearest("proxy", ["root", "path"]), None);
-        assert_eq!(nearest(&"x".repeat(1000), ["root"]), None);
+        for (word, candidates, expected) in [
+            ("enigne", &["threads", "engine"][..], Some("engine")),
+            ("thread", ENGINES, Some("threads")),
+            ("iouring", ENGINES, Some("io_uring")),
+            ("IO-URING", ENGINES, Some("io_uring")),
+            ("rout", &["root", "route"], Some("route")),
+            (
+                "keepAliveTimeout",
+                &["keep_alive_timeout"],
+                Some("keep_alive_timeout"),
+            ),
+            ("proxy", &["root", "path"], None),
+            ("listen", &["listing"], None),
+            ("mime", &["name"], None),
+            ("server_tokens", &["server_timing"], None),
+        ] {
+            let found = nearest(word, candidates.iter().copied());
+            assert_eq!(found, expected, "{word}");
+        }
+    }
+
+    /// One edit in three characters to seven, two in more, none in fewer.
+    #[test]
+    fn nearest_at_its_edges() {
+        for (candidate, near, far) in [
+            ("to", "TO", "tu"),
+            ("try", "tri", "tai"),
+            ("workers", "workres", "wrokres"),
+            ("balancer", "balnacre", "blanacre"),
+            ("connections", "konnektions", "konnektionz"),
+        ] {
+            assert_eq!(nearest(near, [candidate]), Some(candidate), "{near}");
+            assert_eq!(nearest(far, [candidate]), None, "{far}");
+        }
+        let longest = "x".repeat(WORD_CHARS_MAX);
+        assert!(nearest(&longest, [longest.as_str()]).is_some());
+        let longer = "x".repeat(WORD_CHARS_MAX + 1);
+        assert_eq!(nearest(&longer, [longer.as_str()]), None);
     }
 
     #[test]

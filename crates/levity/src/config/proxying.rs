@@ -1,8 +1,8 @@
 //! What sites and routes say of the upstream that answers for them.
 
-use super::keys;
 use super::reader::{Fields, Text};
 use super::upstream::{AmbiguousPaths, Protocol, Proxying, Try, Upstreams};
+use super::{foreign, keys};
 
 const PROXY_HELP: &str = "add proxy = \"NAME\", the name of an [[upstream]]";
 
@@ -73,10 +73,11 @@ fn tries(fields: &Fields<'_>, reach: Reach) -> Option<Vec<Try>> {
             "file" => (Try::File, reach.has_root),
             "proxy" => (Try::Proxy, reach.has_proxy),
             _ => {
-                let nearest = keys::nearest(text, ["file", "proxy"]);
-                let help = nearest.map_or("one of `file`, `proxy`".to_owned(), |nearest| {
-                    format!("did you mean \"{nearest}\"?")
-                });
+                let nearest = || keys::nearest(text, ["file", "proxy"]);
+                let help = foreign::word("try", text)
+                    .map(str::to_owned)
+                    .or_else(|| Some(format!("did you mean \"{}\"?", nearest()?)))
+                    .unwrap_or_else(|| "one of `file`, `proxy`".to_owned());
                 refuse(format!("`{text}` is no value of `try`"), Some(help));
                 continue;
             }

@@ -304,12 +304,12 @@ impl<'r> Fields<'r> {
             Some((value, DeValue::Table(entries))) => {
                 Fields::open(self.reader, table, entries, value.span())
             }
-            Some((value, _)) => {
-                self.report_kind(
-                    value,
-                    "a table",
-                    Some(format!("write `{}`", table.heading())),
-                );
+            Some((value, found)) => {
+                let is_array = matches!(found, DeValue::Array(_));
+                let help = foreign::array(table.path)
+                    .filter(|_| is_array)
+                    .map_or_else(|| format!("write `{}`", table.heading()), str::to_owned);
+                self.report_kind(value, "a table", Some(help));
                 Fields::empty(self.reader, table.path)
             }
             None => Fields::empty(self.reader, table.path),
@@ -719,21 +719,26 @@ fn of_routes(table: &Table, name: &str) -> Option<String> {
     })
 }
 
-/// Where a key that is unknown here belongs, if another table has it or one like it.
+/// Where a key or table that is unknown here belongs, if others have it or one spelt almost like it.
 fn elsewhere(name: &str) -> Option<String> {
     let other = |table: &'static Table| Some((table.key_also(name)?, table));
     if let Some((key, table)) = keys::TABLES.iter().find_map(other) {
         return Some(format!("it is `{}` of `{}`", key.name, table.heading()));
     }
-    let all = keys::TABLES
-        .iter()
-        .flat_map(|table| table.keys.iter().map(move |key| (table, key.name)));
-    let nearest = keys::nearest(name, all.clone().map(|(_, key)| key))?;
-    let heading = all.clone().find(|(_, key)| *key == nearest)?.0.heading();
+    let table = |table: &'static Table| Some((table.path.rsplit_once('.')?.1, table));
+    let beneath = || keys::TABLES.iter().filter_map(table);
+    if let Some((_, table)) = beneath().find(|(last, _)| *last == name) {
+        return Some(format!("it is `{}`", table.heading()));
+    }
+    let known = || keys::TABLES.iter().flat_map(|table| table.keys);
+    let nearest = keys::nearest(name, known().map(|key| key.name))?;
+    let has_it = |table: &&Table| table.keys.iter().any(|key| key.name == nearest);
+    let headings = keys::TABLES.iter().filter(has_it).map(Table::heading);
+    let headings = listed(headings.collect::<Vec<_>>().iter().map(String::as_str));
     Some(if nearest == name {
-        format!("`{name}` is a key of `{heading}`")
+        format!("`{name}` is a key of {headings}")
     } else {
-        format!("did you mean `{nearest}` of `{heading}`?")
+        format!("did you mean `{nearest}` of {headings}?")
     })
 }
 

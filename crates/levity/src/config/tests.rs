@@ -380,7 +380,7 @@ fn unknown_keys_name_the_nearest() {
     assert_told(
         "enigne = 1\n[disk]\nthread = 8\nzz = 1\nworkers = 1\n[[site]]\nroot = \"/\"\n[site.rout]\n[zzz]\n",
         &[
-            "1:1 unknown key `enigne` [did you mean `engine` of `[disk]`?]",
+            "1:1 unknown key `enigne` [did you mean `engine` of `[disk]`, `[site.disk]`, `[site.route.disk]`?]",
             "3:1 unknown key `thread` [did you mean `threads`?]",
             "4:1 unknown key `zz` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, \
              `cache_bytes`, `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`]",
@@ -637,7 +637,7 @@ fn tables_of_the_wrong_shape() {
         &[
             "1:8 expected a table, found integer [write `[disk]`]",
             "2:11 expected a table, found string [write `[[listen]]`]",
-            "3:1 expected a table, found array [write `[server]`]",
+            "3:1 expected a table, found array [`[server]` is the process; what nginx calls a server is a `[[site]]` here]",
             "4:1 expected an array of tables, found table [write `[[site]]`]",
         ],
     );

@@ -37,6 +37,137 @@ fn keys_of_other_servers() {
     }
 }
 
+/// What is wanted often, in the places where it is looked for.
+#[test]
+fn keys_that_sent_people_astray() {
+    let route = "[[site]]\nroot = \"/\"\n[[site.route]]\npath = \"/a\"\n";
+    for (line, help) in [
+        ("listen = \"80\"", "`address` of `[[listen]]`"),
+        ("port = 80", "`address` of `[[listen]]`"),
+        ("server_tokens = false", "never tells the version"),
+        ("keepalive_timeout = 1", "`idle_timeout` of `[limits]`"),
+        ("keepAlive = 1", "`idle_timeout` of `[limits]`"),
+        ("mime = {}", "Content-Type"),
+        ("default_type = \"a\"", "Content-Type"),
+        ("expires = \"1h\"", "Cache-Control"),
+        ("access_log = \"/a\"", "`access` of `[log]`"),
+        ("error_log = \"/a\"", "standard error"),
+        ("limit_req = 1", "no limit on requests"),
+        ("limit_rate_after = 1", "no limit on requests"),
+        ("http2 = true", "no HTTP/2"),
+        ("brotli = true", "nothing is compressed on the fly"),
+        ("gzip_types = []", "nothing is compressed on the fly"),
+        ("cors = true", "Access-Control-Allow-Origin"),
+        ("spa = true", "no page stands for every name"),
+        ("proxy_cache = \"a\"", "not cached yet"),
+        ("user = \"a\"", "`User=`"),
+        ("include = \"a\"", "includes no other"),
+        ("ssl_certificate_key = \"a\"", "no TLS yet"),
+        ("document-root = \"/a\"", "`root`, the path"),
+        ("websocket = true", "goes through by itself"),
+        ("proxy_set_header = \"a\"", "`request_headers"),
+        ("autoindex_format = \"a\"", "`listing`"),
+        ("sendfile = true", "`engine` of `[disk]`"),
+    ] {
+        for before in [SITE, route] {
+            let (message, told) = only(&format!("{before}{line}"));
+            assert!(message.starts_with("unknown key"), "{line}: {message}");
+            assert!(told.contains(help), "{line}: {told}");
+        }
+    }
+    for (table, line, help) in [
+        ("", "user = \"a\"", "`User=`"),
+        ("", "worker_processes = 1", "`workers` of `[server]`"),
+        ("", "error_log = \"a\"", "standard error"),
+        ("", "access_log = \"a\"", "`access` of `[log]`"),
+        ("", "[http]", "stands at the top"),
+        ("", "[metrics]", "`listen` of `[admin]`"),
+        (
+            "[server]\n",
+            "server_tokens = \"off\"",
+            "never tells the version",
+        ),
+        ("[server]\n", "listen = 80", "`address` of `[[listen]]`"),
+        (
+            "[server]\n",
+            "server_name = \"a\"",
+            "`hosts` of a `[[site]]`",
+        ),
+        (
+            "[server]\n",
+            "keepalive_timeout = 1",
+            "`idle_timeout` of `[limits]`",
+        ),
+        ("[server]\n", "daemon = true", "stays in the foreground"),
+        ("[limits]\n", "keepalive_timeout = 1", "`idle_timeout`, for"),
+        ("[limits]\n", "worker_connections = 1", "`connections`, for"),
+        ("[limits]\n", "limit_conn = 1", "no limit on requests"),
+        ("[log]\n", "error_log = \"a\"", "standard error"),
+        ("[log]\n", "log_format = \"a\"", "`format`"),
+        (UPSTREAM, "server = \"a\"", "`to`, an array"),
+        (
+            UPSTREAM,
+            "keepaliveTimeout = \"1s\"",
+            "did you mean `keep_alive_timeout`?",
+        ),
+        (UPSTREAM, "timeout = \"1s\"", "`first_byte_timeout`"),
+    ] {
+        let (message, told) = only(&format!("{table}{line}\n{SITE}"));
+        assert!(message.starts_with("unknown key"), "{line}: {message}");
+        assert!(told.contains(help), "{line}: {told}");
+    }
+}
+
+#[test]
+fn a_server_of_nginx_is_a_site() {
+    let (message, told) = only(&format!("[[server]]\nworkers = 1\n{SITE}"));
+    assert_eq!(message, "expected a table, found array");
+    assert!(told.contains("is a `[[site]]` here"), "{told}");
+    let (_, told) = only(&format!("[[log]]\n{SITE}"));
+    assert_eq!(told, "write `[log]`");
+}
+
+#[test]
+fn ways_to_try() {
+    for (word, help) in [
+        ("/index.html", "no page stands for every name"),
+        ("index.html", "no page stands for every name"),
+        ("$uri", "the file that the path names"),
+        ("$uri/", "the file that the path names"),
+        ("=404", "answered 404"),
+        ("@app", "\"proxy\" is the upstream"),
+        ("files", "did you mean \"file\"?"),
+        ("nothing", "one of `file`, `proxy`"),
+    ] {
+        let (message, told) = only(&format!("{SITE}try = [\"file\", \"{word}\"]"));
+        assert_eq!(message, format!("`{word}` is no value of `try`"));
+        assert!(told.contains(help), "{word}: {told}");
+    }
+}
+
+/// A guess is of this table, or names the one that it is of; what is not close to anything is no guess.
+#[test]
+fn guesses_are_close() {
+    for (line, help) in [
+        ("lisitng = true", "did you mean `listing`?"),
+        ("listning = true", "did you mean `listing`?"),
+        ("worker = 1", "did you mean `workers` of `[server]`?"),
+        ("workers = 1", "`workers` is a key of `[server]`"),
+        (
+            "path = \"/\"",
+            "`path` is a key of `[[site.route]]`, `[upstream.check]`",
+        ),
+        ("rise = 1", "`rise` is a key of `[upstream.check]`"),
+        ("check = {}", "it is `[upstream.check]`"),
+        ("lifting_the_site = 1", "known here: `hosts`"),
+        ("moat = 1", "known here: `hosts`"),
+    ] {
+        let (message, told) = only(&format!("{SITE}{line}"));
+        assert!(message.starts_with("unknown key"), "{line}: {message}");
+        assert!(told.starts_with(help), "{line}: {told}");
+    }
+}
+
 #[test]
 fn keys_of_other_servers_in_sites_and_routes() {
     let both = [

@@ -310,7 +310,7 @@ fn keys_of_other_servers_and_of_routes() {
         "root = \"/\"\n[[site.route]]\npath = \"/\"\nproxy_pass = \"a\"\nfastcgi_pass = \"a\"\nclient_max_body_size = 0",
         &[
             &format!("12:1 unknown key `proxy_pass` [{pass}]"),
-            "13:1 unknown key `fastcgi_pass` [`proxy` takes the name of an `[[upstream]]` with `protocol = \"fastcgi\"`, whose `to` has the address]",
+            "13:1 unknown key `fastcgi_pass` [`proxy` takes the name of an `[[upstream]]` with `protocol = \"fastcgi\"` or `\"scgi\"`, whose `to` has the address]",
             &format!("14:1 unknown key `client_max_body_size` [{size}]"),
         ],
     );

@@ -241,7 +241,7 @@ fn wrong_words_of_an_upstream() {
             "5:11 `hash` is no value of `balance` [one of `round-robin`, `least-connections`, `carp`, `static`, `random-two`]",
             "6:10 `cookie` is no value of `sticky` [\"cookie:NAME\" or \"header:NAME\"]",
             "7:13 expected a string, found boolean",
-            "8:18 `v3` is no value of `proxy_protocol` [did you mean \"v1\"?]",
+            "8:18 `v3` is no value of `proxy_protocol` [one of `off`, `v1`, `v2`]",
         ],
     );
     assert_told_of(
@@ -462,7 +462,7 @@ fn reproxying() {
             "4:12 `app` is this upstream itself",
             "4:19 `php` is not of protocol http",
             "4:32 `bb` is given twice",
-            "4:38 no upstream has the name `bbb` [did you mean \"bb\"?]",
+            "4:38 no upstream has the name `bbb` [known: `app`, `php`, `bb`]",
             "4:45 expected a string, found integer",
         ],
     );
