@@ -17,7 +17,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::engine::{self, Class, Completion, Dead, Done, Job, Lookup, Op, Reply, Terms};
+use crate::crossing::Devices;
+use crate::engine::{
+    self, Class, Completion, Dead, Done, Elsewhere, Job, Lookup, Op, Reply, Terms,
+};
 use crate::intake::Waiting;
 use crate::lock::lock;
 use crate::scheduler::Scheduler;
@@ -28,6 +31,8 @@ pub(crate) struct Flight {
     pub(crate) op: Op,
     /// Whose lane it is in.
     pub(crate) device: u64,
+    /// In whose lanes its jobs have been before.
+    passed: Vec<u64>,
     pub(crate) class: Class,
     /// For whom it is done: the first who asked.
     pub(crate) stream: u64,
@@ -57,11 +62,18 @@ struct Aboard {
 
 impl Flight {
     /// Turns a job into a flight: it is done in the job's name, and answers to all aboard.
-    pub(crate) fn of(waiting: Waiting, scheduler: &Arc<Scheduler>) -> Planned {
-        let Waiting { mut job, since } = waiting;
+    pub(crate) fn of(mut waiting: Waiting, scheduler: &Arc<Scheduler>) -> Planned {
+        let device = waiting.device();
+        let Waiting {
+            mut job,
+            since,
+            passed,
+            ..
+        } = waiting;
         let flight = Arc::new(Flight {
             op: job.op.clone(),
-            device: job.op.device(),
+            device,
+            passed,
             class: job.class,
             stream: job.stream,
             terms: job.terms,
@@ -129,6 +141,10 @@ impl Flight {
 
     /// Takes `waiting` along if this brings what it wants, is not less urgent, and, being an open, has not
     /// been under way for longer than `age_max`: what it tells may be as old as that.
+    #[allow(
+        clippy::result_large_err,
+        reason = "what is refused comes back whole; a box would cost an allocation for each job"
+    )]
     pub(crate) fn join(
         &self,
         waiting: Waiting,
@@ -150,6 +166,14 @@ impl Flight {
                 Ok(())
             }
             _ => Err(waiting),
+        }
+    }
+
+    /// What it may ask.
+    pub(crate) fn devices(&self) -> Devices<'_> {
+        Devices {
+            passed: &self.passed,
+            charged: self.device,
         }
     }
 
@@ -221,10 +245,11 @@ pub(crate) struct Planned {
 impl Planned {
     /// To be answered as a whole.
     pub(crate) fn into_waiting(self) -> Waiting {
-        let since = self.flight.since;
         Waiting {
             job: self.job,
-            since,
+            since: self.flight.since,
+            device: Some(self.flight.device),
+            passed: self.flight.passed.clone(),
         }
     }
 }
@@ -245,6 +270,34 @@ impl Landing {
     }
 }
 
+impl Landing {
+    /// All who are aboard go on in the queue of `device`, which their path leads to.
+    fn goes_on(&self, device: u64) {
+        let flight = &self.flight;
+        let Aboard { first, others } = flight.land();
+        let first = first.map(|reply| Waiting {
+            job: Job {
+                op: flight.op.clone(),
+                class: flight.class,
+                stream: flight.stream,
+                terms: flight.terms,
+                reply,
+            },
+            since: flight.since,
+            device: None,
+            passed: Vec::new(),
+        });
+        for waiting in first.into_iter().chain(others) {
+            let passed = flight.passed.iter().copied().chain([flight.device]);
+            self.scheduler.admit(Waiting {
+                device: Some(device),
+                passed: passed.collect(),
+                ..waiting
+            });
+        }
+    }
+}
+
 impl Reply for Landing {
     fn wanted(&self) -> bool {
         self.flight.wanted()
@@ -252,6 +305,9 @@ impl Reply for Landing {
 
     fn send(self: Box<Self>, mut completion: Completion) {
         let flight = &self.flight;
+        if let Some(device) = completion.result.as_ref().err().and_then(Elsewhere::of) {
+            return self.goes_on(device);
+        }
         flight
             .delivered
             .store(bytes(&completion), Ordering::Relaxed);

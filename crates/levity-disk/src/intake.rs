@@ -16,6 +16,27 @@ const JOBS_MAX: usize = 65_536;
 pub(crate) struct Waiting {
     pub(crate) job: Job,
     pub(crate) since: Instant,
+    /// Whose queue it is for; `None` until the scheduler has looked.
+    pub(crate) device: Option<u64>,
+    /// Devices in whose queues it has been before, see [`crossing`](crate::crossing).
+    pub(crate) passed: Vec<u64>,
+}
+
+impl Waiting {
+    pub(crate) fn new(job: Job) -> Waiting {
+        Waiting {
+            job,
+            since: Instant::now(),
+            device: None,
+            passed: Vec::new(),
+        }
+    }
+
+    /// The device that it is charged to. The first call takes a lock: not for event loops.
+    pub(crate) fn device(&mut self) -> u64 {
+        let op = &self.job.op;
+        *self.device.get_or_insert_with(|| op.device())
+    }
 }
 
 /// A job that is not taken.
@@ -59,6 +80,10 @@ impl Intake {
         }
     }
 
+    #[allow(
+        clippy::result_large_err,
+        reason = "what is refused comes back whole; a box would cost an allocation for each job"
+    )]
     pub(crate) fn push(&self, waiting: Waiting) -> Result<(), Refused> {
         // Counted before `closed` is looked at, while the scheduler looks at the count after `closed`
         // has been set: either the job is refused here, or the scheduler stays to answer it.

@@ -92,6 +92,10 @@ impl Lane {
 
     /// Lets a job go along with one that brings what it asks for. On a dead device it would only be
     /// held up by that.
+    #[allow(
+        clippy::result_large_err,
+        reason = "what is refused comes back whole; a box would cost an allocation for each job"
+    )]
     pub(crate) fn join(
         &self,
         mut waiting: Waiting,

@@ -52,12 +52,12 @@ impl Lanes {
         self.in_flight
     }
 
-    pub(crate) fn offer(&mut self, waiting: Waiting, scheduler: &Arc<Scheduler>) -> Offered {
+    pub(crate) fn offer(&mut self, mut waiting: Waiting, scheduler: &Arc<Scheduler>) -> Offered {
         if self.closed {
             return Offered::Refused(Refused::Closed(waiting));
         }
         let bounds = scheduler.bounds();
-        let device = waiting.job.op.device();
+        let device = waiting.device();
         let lane = self.by_device.entry(device).or_insert_with(|| {
             let load = scheduler.loads().add(device);
             Lane::new(load, bounds.depth.start())

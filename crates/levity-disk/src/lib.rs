@@ -18,6 +18,7 @@ mod atime;
 pub mod bell;
 pub mod buffer;
 mod closer;
+mod crossing;
 mod depth;
 pub mod direct;
 pub mod disk;

@@ -1,71 +1,150 @@
-//! Which mounts lie beneath a root: a job that opens a file there belongs to another device.
+//! Which mount a path is in: a job that opens a file there belongs to another device.
 //!
-//! The table is the kernel's (`/proc/self/mountinfo`), read when the root is opened. To find out
-//! by opening would be too late: the first opens on a mount that does not answer would
-//! hold slots of the root's own device. A path that gets into a mount through a symbolic link is not
-//! seen, and neither is a mount that comes later: their opens count as the root's until it is
-//! opened again, at a reload. Their reads always go by the device of the open file.
+//! The table is the kernel's (`/proc/self/mountinfo`), read again when it has changed. To find out
+//! by opening would be too late: an open on a mount that does not answer would hold a slot of another
+//! device. A path that gets into a mount through a symbolic link is not seen here, but by
+//! [`crossing`](crate::crossing).
 //!
 //! Mounts of one file system in several places (bind mounts) have one device number and so share a
 //! lane. That is right: behind them is the same disk, or the same server.
 
-use std::fs;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
-/// Mounts beneath a root, the deepest first.
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::lock::lock;
+
+/// All mounts of this process, the deepest first.
 #[derive(Debug, Default)]
-pub(crate) struct Mounts(Vec<Mount>);
+pub(crate) struct Table(Vec<Mount>);
 
+/// Where something is mounted: an absolute path in a [`Table`], one relative to the root in [`Beneath`],
+/// without slashes at its ends.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
-    /// Relative to the root, without slashes at its ends.
     path: Vec<u8>,
     device: u64,
 }
 
-impl Mounts {
-    /// Those beneath `root`, which is absolute and without links. Blocks for no disk: the kernel
-    /// writes down names that it has in memory. None where there is no `/proc`.
-    pub(crate) fn beneath(root: &Path) -> Mounts {
-        let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-        Mounts::parse(&table, root.as_os_str().as_bytes())
+/// The table that was read last, and the file to read it from.
+struct Current {
+    file: File,
+    table: Arc<Table>,
+}
+
+static CURRENT: Mutex<Option<Current>> = Mutex::new(None);
+
+impl Table {
+    /// The table as of now. Waits for no disk: the kernel writes down names that it has in memory, and
+    /// only when they have changed (proc_pid_mountinfo(5)). Takes a lock: not for event loops. Empty where
+    /// there is no `/proc`.
+    pub(crate) fn now() -> Arc<Table> {
+        let mut current = lock(&CURRENT);
+        if current.as_ref().is_none_or(Current::has_changed) {
+            *current = Current::read(current.take()).ok();
+        }
+        let table = current.as_ref().map(|current| &current.table);
+        table.map(Arc::clone).unwrap_or_default()
     }
 
-    fn parse(table: &[u8], root: &[u8]) -> Mounts {
-        let lines = table.split(|&byte| byte == b'\n');
-        let mut mounts: Vec<_> = lines.filter_map(|line| mount(line, root)).collect();
+    fn parse(text: &[u8]) -> Table {
+        let lines = text.split(|&byte| byte == b'\n');
+        let mut mounts: Vec<_> = lines.filter_map(mount).collect();
         // Of two on one place the later one is seen.
         mounts.reverse();
         mounts.sort_by_key(|mount| std::cmp::Reverse(mount.path.len()));
-        Mounts(mounts)
+        Table(mounts)
     }
 
-    /// `st_dev` of the mount that `path` is in; `None` when it is the root's own.
+    /// `st_dev` of the mount that `path` is in: absolute, and without links.
     pub(crate) fn device(&self, path: &[u8]) -> Option<u64> {
-        let mut around = self.0.iter().filter(|mount| is_within(path, &mount.path));
-        around.next().map(|mount| mount.device)
+        device(&self.0, path.strip_prefix(b"/")?)
+    }
+
+    /// Those beneath `root`, which is absolute and without links.
+    fn beneath(&self, root: &[u8]) -> Vec<Mount> {
+        let root = root.strip_prefix(b"/").unwrap_or(root);
+        let beneath = |mount: &Mount| {
+            let within = mount.path.strip_prefix(root)?;
+            let path = if root.is_empty() {
+                within
+            } else {
+                within.strip_prefix(b"/")?
+            };
+            (!path.is_empty()).then(|| Mount {
+                path: path.to_vec(),
+                device: mount.device,
+            })
+        };
+        self.0.iter().filter_map(beneath).collect()
     }
 }
 
-/// A line of the table, if it tells of a mount beneath `root`: id, parent, `major:minor`, the part that
-/// is mounted, and where, with spaces and the like in octal (proc_pid_mountinfo(5)).
-fn mount(line: &[u8], root: &[u8]) -> Option<Mount> {
+impl Current {
+    fn read(old: Option<Current>) -> std::io::Result<Current> {
+        let mut file = match old {
+            Some(old) => old.file,
+            None => File::open("/proc/self/mountinfo")?,
+        };
+        file.rewind()?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        let table = Arc::new(Table::parse(&text));
+        Ok(Current { file, table })
+    }
+
+    /// Told once for each change, which the next read shows.
+    fn has_changed(&self) -> bool {
+        let mut events = [PollFd::new(&self.file, PollFlags::PRI)];
+        let now = Timespec::default();
+        let ready = poll(&mut events, Some(&now));
+        !matches!(ready, Ok(0))
+    }
+}
+
+/// The mounts beneath a root, as of the last look.
+#[derive(Debug, Default)]
+pub(crate) struct Beneath(Mutex<(Arc<Table>, Vec<Mount>)>);
+
+impl Beneath {
+    /// `st_dev` of the mount that `path` beneath `root` is in; `None` when it is the root's own. Takes a
+    /// lock: not for event loops.
+    pub(crate) fn device(&self, root: &Path, path: &[u8]) -> Option<u64> {
+        let now = Table::now();
+        let mut known = lock(&self.0);
+        if !Arc::ptr_eq(&known.0, &now) {
+            let mounts = now.beneath(root.as_os_str().as_bytes());
+            *known = (now, mounts);
+        }
+        device(&known.1, path)
+    }
+}
+
+fn device(mounts: &[Mount], path: &[u8]) -> Option<u64> {
+    let mut around = mounts.iter().filter(|mount| is_within(path, &mount.path));
+    around.next().map(|mount| mount.device)
+}
+
+/// A line of the table: id, parent, `major:minor`, the part that is mounted, and where, with spaces and
+/// the like in octal.
+fn mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let (major, minor) = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
     let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
     let place = unescaped(fields.nth(1)?);
-    let within = place.strip_prefix(root.strip_suffix(b"/").unwrap_or(root))?;
-    let path = within.strip_prefix(b"/").filter(|path| !path.is_empty())?;
     Some(Mount {
-        path: path.to_vec(),
+        path: place.strip_prefix(b"/")?.to_vec(),
         device,
     })
 }
 
 fn is_within(path: &[u8], mount: &[u8]) -> bool {
     let rest = path.strip_prefix(mount);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    rest.is_some_and(|rest| mount.is_empty() || rest.is_empty() || rest.starts_with(b"/"))
 }
 
 fn unescaped(field: &[u8]) -> Vec<u8> {
@@ -95,6 +174,8 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
 
     const TABLE: &[u8] = b"21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 30 21 8:2 / /srv/www/big rw - ext4 /dev/sdb1 rw
@@ -104,11 +185,14 @@ mod tests {
 broken
 ";
 
+    fn numbered(major: u32, minor: u32) -> Option<u64> {
+        Some(rustix::fs::makedev(major, minor))
+    }
+
     #[test]
     fn the_deepest_and_latest_counts() {
-        let mounts = Mounts::parse(TABLE, b"/srv/www");
-        let device = |path: &[u8]| mounts.device(path);
-        let numbered = |major, minor| Some(rustix::fs::makedev(major, minor));
+        let mounts = Table::parse(TABLE).beneath(b"/srv/www");
+        let device = |path: &[u8]| device(&mounts, path);
         assert_eq!(device(b"big/file"), numbered(8, 9));
         assert_eq!(device(b"big"), numbered(8, 9));
         assert_eq!(device(b"big/far away/file"), numbered(0, 50));
@@ -118,17 +202,30 @@ broken
 
     #[test]
     fn the_root_itself_is_not_beneath() {
-        assert_eq!(Mounts::parse(TABLE, b"/srv/www2").device(b"a"), None);
-        let all = Mounts::parse(TABLE, b"/");
-        assert_eq!(all.0.len(), 4);
-        assert!(all.device(b"srv/www2/a").is_some() && all.device(b"srv").is_none());
+        let table = Table::parse(TABLE);
+        assert_eq!(device(&table.beneath(b"/srv/www2"), b"a"), None);
+        let all = table.beneath(b"/");
+        assert_eq!(all.len(), 4);
+        assert!(device(&all, b"srv/www2/a").is_some() && device(&all, b"srv").is_none());
+    }
+
+    #[test]
+    fn every_path_is_in_a_mount() {
+        let table = Table::parse(TABLE);
+        assert_eq!(table.device(b"/"), numbered(8, 1));
+        assert_eq!(table.device(b"/srv/www"), numbered(8, 1));
+        assert_eq!(table.device(b"/srv/www/big/a"), numbered(8, 9));
+        assert_eq!(Table::default().device(b"/"), None);
     }
 
     #[test]
     fn this_machine_has_a_table() {
-        let root = Mounts::beneath(Path::new("/"));
-        let proc = fs::metadata("/proc").unwrap();
-        let device = std::os::unix::fs::MetadataExt::dev(&proc);
-        assert_eq!(root.device(b"proc/version"), Some(device));
+        let proc = fs::metadata("/proc").unwrap().dev();
+        let beneath = Beneath::default();
+        assert_eq!(beneath.device(Path::new("/"), b"proc/version"), Some(proc));
+        assert!(
+            Arc::ptr_eq(&Table::now(), &Table::now()),
+            "nothing has changed"
+        );
     }
 }

@@ -20,9 +20,11 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::atime;
 use crate::closer;
+use crate::crossing::{self, Devices};
 use crate::direct::DirectFile;
+use crate::engine::Elsewhere;
 use crate::inline::Inline;
-use crate::mounts::Mounts;
+use crate::mounts::Beneath;
 use crate::probe::{self, FileSystem};
 use crate::syscall;
 
@@ -57,7 +59,7 @@ pub struct Root {
     /// When reads set the time of last access, unless `O_NOATIME` is granted.
     atime: atime::Policy,
     /// Other mounts beneath it.
-    mounts: Mounts,
+    mounts: Beneath,
 }
 
 impl Root {
@@ -94,7 +96,7 @@ impl Root {
             )?),
         }?;
         Ok(Arc::new(Root {
-            mounts: Mounts::beneath(&resolved),
+            mounts: Beneath::default(),
             path: resolved,
             cached: cached && !file_system.may_wait,
             directory,
@@ -121,10 +123,11 @@ impl Root {
         self.device
     }
 
-    /// `st_dev` of the mount that `path` is in, as far as its name tells: links are not followed, and
-    /// mounts that came after the root was opened are not known. Work there counts as this device's.
+    /// `st_dev` of the mount that `path` is in, as far as its name tells: links are not followed. Work
+    /// there counts as this device's. Takes a lock: not for event loops.
     pub(crate) fn device_of(&self, path: &CStr) -> u64 {
-        self.mounts.device(path.to_bytes()).unwrap_or(self.device)
+        let mount = self.mounts.device(&self.path, path.to_bytes());
+        mount.unwrap_or(self.device)
     }
 
     /// What the root's file system can do.
@@ -190,10 +193,16 @@ impl Root {
     ///
     /// # Errors
     /// EXDEV when the path leaves the root; EBUSY when someone holds a write lease on the file and
-    /// has been asked to give it up (`fcntl(F_SETLEASE)`, Samba).
-    pub(crate) fn open_waiting(self: &Arc<Root>, path: &CStr) -> io::Result<OpenFile> {
+    /// has been asked to give it up (`fcntl(F_SETLEASE)`, Samba); [`Elsewhere`] when it leads to a device
+    /// that is not among `known`, which is not asked.
+    pub(crate) fn open_waiting(
+        self: &Arc<Root>,
+        path: &CStr,
+        known: Devices<'_>,
+    ) -> io::Result<OpenFile> {
         let name = self.name(path)?;
-        let (fd, how) = match settled(|| self.open_to_read(name, self.resolve())) {
+        let open = |resolve| self.open_to_read(name, resolve);
+        let (fd, how) = match self.within(name, known, self.resolve(), open)? {
             Err(Errno::NXIO | Errno::NODEV) => return self.open_handle(name),
             result => result?,
         };
@@ -208,10 +217,16 @@ impl Root {
     /// Opens `path`, through no symbolic link. Blocks. Whatever is there: what it is the caller finds out.
     ///
     /// # Errors
-    /// ELOOP where a link is on the way, EXDEV when the path leaves the root.
-    pub(crate) fn open_straight(self: &Arc<Root>, path: &CStr) -> io::Result<OpenFile> {
+    /// ELOOP where a link is on the way, EXDEV when the path leaves the root; [`Elsewhere`] as
+    /// [`Root::open_waiting`].
+    pub(crate) fn open_straight(
+        self: &Arc<Root>,
+        path: &CStr,
+        known: Devices<'_>,
+    ) -> io::Result<OpenFile> {
         let name = self.name(path)?;
-        let (fd, atime) = settled(|| self.open_as_owner(name, STRAIGHT))?;
+        let open = |resolve| self.open_as_owner(name, resolve);
+        let (fd, atime) = self.within(name, known, STRAIGHT, open)??;
         let meta = Meta::from(rustix::fs::fstat(&fd)?);
         let straight = true;
         Ok(self.file(fd, meta, name, How { atime, straight }))
@@ -239,9 +254,40 @@ impl Root {
     }
 
     /// The metadata of what a path leads to, without opening it for reading. Blocks.
-    pub(crate) fn metadata(&self, path: &CStr) -> io::Result<Meta> {
-        let fd = self.handle(self.name(path)?)?;
+    ///
+    /// # Errors
+    /// [`Elsewhere`] as [`Root::open_waiting`].
+    pub(crate) fn metadata(&self, path: &CStr, known: Devices<'_>) -> io::Result<Meta> {
+        let name = self.name(path)?;
+        let open = |resolve| self.openat2(name, HANDLE, resolve);
+        let fd = self.within(name, known, self.resolve(), open)??;
         Ok(Meta::from(rustix::fs::fstat(&fd)?))
+    }
+
+    /// Opens `name` until no rename interferes, if it leads to no device but those `known`. What the open
+    /// says is the inner result.
+    fn within<T>(
+        &self,
+        name: &CStr,
+        known: Devices<'_>,
+        resolve: ResolveFlags,
+        open: impl Fn(ResolveFlags) -> Result<T, Errno>,
+    ) -> Result<Result<T, Errno>, Elsewhere> {
+        if known.are_only(self.device) {
+            match settled(|| open(resolve | ResolveFlags::NO_XDEV)) {
+                Err(Errno::XDEV) => {}
+                result => return Ok(result),
+            }
+        }
+        let start = crossing::Start {
+            directory: self.directory.as_fd(),
+            device: self.device,
+            beneath: resolve.contains(ResolveFlags::BENEATH),
+        };
+        match crossing::first_new(start, name, known) {
+            Some(device) => Err(Elsewhere(device)),
+            None => Ok(settled(|| open(resolve))),
+        }
     }
 
     /// A descriptor for a pipe, a socket or a device that cannot be read from, so that there is one

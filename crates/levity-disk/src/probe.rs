@@ -4,10 +4,10 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Advice, AtFlags, Mode, OFlags};
+use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::listing::names;
+use crate::listing::{look, names};
 use crate::open::{Kind, Meta};
 use crate::syscall;
 
@@ -241,9 +241,9 @@ fn search(
     let (found, _) = names(directory.as_fd(), *names_left).ok()?;
     *names_left -= found.len();
     let mut directories = Vec::new();
-    for name in &found {
-        let Ok(stat) = rustix::fs::statat(directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW)
-        else {
+    for (name, _) in &found {
+        // A mount may not answer, and the start of the server would wait for it.
+        let Ok(stat) = look(directory.as_fd(), name) else {
             continue;
         };
         let meta = Meta::from(stat);

@@ -179,8 +179,7 @@ impl Scheduler {
         if Budget::cost(job.op.memory()) > self.budget.bytes_max() {
             return self.refuse(job, Errno::INVAL.into());
         }
-        let since = Instant::now();
-        let waiting = Waiting { job, since };
+        let waiting = Waiting::new(job);
         if self.blocks_on_loop(&waiting.job) {
             return self.admit(waiting);
         }
@@ -190,8 +189,8 @@ impl Scheduler {
     }
 
     /// Starts a job, lets it join another one, or puts it in the lane of its device.
-    pub(crate) fn admit(self: &Arc<Self>, waiting: Waiting) {
-        let device = waiting.job.op.device();
+    pub(crate) fn admit(self: &Arc<Self>, mut waiting: Waiting) {
+        let device = waiting.device();
         let offered = self.lock().offer(waiting, self);
         match offered {
             Offered::Start(planned, memory) => self.start(planned, memory),

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::{Done, First, Lookup, Op, Ready, Ticket, Variants};
 use crate::buffer::{ALIGNMENT, Buffer};
+use crate::crossing::Devices;
 use crate::listing;
 use crate::open::{self, Kind, Meta, OpenFile, Root};
 use crate::syscall;
@@ -24,7 +25,7 @@ pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
             variants,
             lookup,
         } => {
-            let opening = Opening::open(&root, &path, &variants, lookup)?;
+            let opening = Opening::open(&root, &path, &variants, lookup, ticket.devices())?;
             let Some((offset, len)) = opening.within(first, ticket) else {
                 return Ok(opening.unread());
             };
@@ -85,8 +86,9 @@ impl Opening {
         path: &CStr,
         variants: &Variants,
         lookup: Lookup,
+        known: Devices<'_>,
     ) -> io::Result<Opening> {
-        let mut file = look_up(root, path, lookup)?;
+        let mut file = look_up(root, path, lookup, known)?;
         if matches!(lookup, Lookup::Straight | Lookup::Taken) {
             unlink::check_kind(&file)?;
         }
@@ -98,7 +100,7 @@ impl Opening {
         }
         file.read_ahead_ourselves();
         let paths = variants.paths.iter();
-        let opened = paths.map(|path| variant(root, path, &file, lookup));
+        let opened = paths.map(|path| variant(root, path, &file, lookup, known));
         let opened = opened.collect::<io::Result<Vec<_>>>()?;
         Ok(Opening {
             choice: opened
@@ -179,10 +181,15 @@ impl Opening {
     }
 }
 
-fn look_up(root: &Arc<Root>, path: &CStr, lookup: Lookup) -> io::Result<OpenFile> {
+fn look_up(
+    root: &Arc<Root>,
+    path: &CStr,
+    lookup: Lookup,
+    known: Devices<'_>,
+) -> io::Result<OpenFile> {
     match lookup {
-        Lookup::Shared | Lookup::Fresh => root.open_waiting(path),
-        Lookup::Straight | Lookup::Taken => root.open_straight(path),
+        Lookup::Shared | Lookup::Fresh => root.open_waiting(path, known),
+        Lookup::Straight | Lookup::Taken => root.open_straight(path, known),
     }
 }
 
@@ -192,11 +199,12 @@ fn variant(
     path: &CStr,
     file: &OpenFile,
     lookup: Lookup,
+    known: Devices<'_>,
 ) -> io::Result<Option<OpenFile>> {
     if file.meta.kind != Kind::Regular {
         return Ok(None);
     }
-    let variant = open::standing_in(look_up(root, path, lookup), &file.meta)?;
+    let variant = open::standing_in(look_up(root, path, lookup, known), &file.meta)?;
     variant.iter().for_each(OpenFile::read_ahead_ourselves);
     Ok(variant)
 }

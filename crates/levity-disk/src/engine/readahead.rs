@@ -99,7 +99,7 @@ fn perform(op: Op, ticket: &mut Ticket, drain: &Drain) -> io::Result<Done> {
             variants,
             lookup,
         } => {
-            let opening = Opening::open(&root, &path, &variants, lookup)?;
+            let opening = Opening::open(&root, &path, &variants, lookup, ticket.devices())?;
             let Some((offset, len)) = opening.within(first, ticket) else {
                 return Ok(opening.unread());
             };
@@ -220,6 +220,7 @@ impl Pipe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crossing::Devices;
     use crate::open::{Root, Symlinks};
 
     /// A range that begins and ends within pages takes more than one splice per step: the pipe is
@@ -229,7 +230,9 @@ mod tests {
         let tree = tempfile::tempdir().unwrap();
         std::fs::write(tree.path().join("file"), [7; 700_001]).unwrap();
         let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
-        let file = root.open_waiting(c"file").unwrap();
+        let file = root
+            .open_waiting(c"file", Devices::only(root.device()))
+            .unwrap();
         let drain = Drain::new().unwrap();
         for (offset, len, held) in [
             (0, 700_001, 700_001),

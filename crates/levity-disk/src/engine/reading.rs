@@ -71,7 +71,7 @@ pub(super) fn begin(work: Work, pass_on: impl FnOnce(Read)) {
         let result = operation::perform(op, &mut ticket);
         return ticket.finish(result);
     };
-    let opening = match Opening::open(&root, &path, &variants, lookup) {
+    let opening = match Opening::open(&root, &path, &variants, lookup, ticket.devices()) {
         Ok(opening) => opening,
         Err(error) => return ticket.finish(Err(error)),
     };

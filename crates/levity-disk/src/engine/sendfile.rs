@@ -55,7 +55,7 @@ fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
             variants,
             lookup,
         } => {
-            let opening = Opening::open(&root, &path, &variants, lookup)?;
+            let opening = Opening::open(&root, &path, &variants, lookup, ticket.devices())?;
             Ok(match opening.within(first, ticket) {
                 None => opening.unread(),
                 Some((offset, len)) => opening.handed_over(|file| page_cache(file, offset, len)),

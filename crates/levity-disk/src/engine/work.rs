@@ -9,9 +9,10 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::{Completion, Done, EngineId, Job, Op, Reply};
+use super::{Completion, Done, Elsewhere, EngineId, Job, Op, Reply};
 use crate::arena::Keeper;
 use crate::buffer::{self, Buffer, Reservation};
+use crate::crossing::Devices;
 use crate::flight::Flight;
 use crate::ghosts::Asker;
 use crate::open::OpenFile;
@@ -165,6 +166,11 @@ impl Ticket {
         self.memory.take().expect("an operation reads once")
     }
 
+    /// The devices that the job is charged to: an open asks no other.
+    pub(crate) fn devices(&self) -> Devices<'_> {
+        self.flight.devices()
+    }
+
     /// Answers, and frees the slot for the next job.
     pub fn finish(mut self, result: io::Result<Done>) {
         self.answer(result);
@@ -192,7 +198,14 @@ impl Ticket {
             service: self.started.elapsed(),
             direct: self.direct,
         };
-        self.scheduler.count(self.engine, &completion);
+        // A job that goes on in another queue has not been answered yet.
+        let goes_on = completion
+            .result
+            .as_ref()
+            .is_err_and(|error| Elsewhere::of(error).is_some());
+        if !goes_on {
+            self.scheduler.count(self.engine, &completion);
+        }
         if let Some(begun) = &self.begun {
             begun.count(&completion);
         }

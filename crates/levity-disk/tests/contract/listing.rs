@@ -26,7 +26,7 @@ mod cases {
     }
 
     fn meta(listing: &Listing, number: usize) -> Meta {
-        listing.entries().nth(number).unwrap().meta
+        listing.entries().nth(number).unwrap().meta.unwrap()
     }
 
     pub fn sorted_by_kind_and_name(rig: &Rig) {
@@ -65,7 +65,7 @@ mod cases {
         let listing = list(&disk, &open(&disk, &rig.root(), "a"), 100).unwrap();
         let told: Vec<_> = listing
             .entries()
-            .map(|entry| (entry.name, entry.meta.kind))
+            .map(|entry| (entry.name, entry.kind))
             .collect();
         let expected: [(&[u8], Kind); 5] = [
             (b"b", Kind::Directory),

@@ -174,7 +174,7 @@ impl Turn {
 }
 
 fn is_shown(entry: &Entry<'_>) -> bool {
-    !is_hidden(entry.name) && entry.meta.kind != Kind::Other
+    !is_hidden(entry.name) && entry.kind != Kind::Other
 }
 
 fn begin(page: &mut String, directory: &[u8]) {
@@ -194,7 +194,7 @@ fn begin(page: &mut String, directory: &[u8]) {
 }
 
 fn row(page: &mut String, entry: &Entry<'_>) {
-    let slash = if entry.meta.kind == Kind::Directory {
+    let slash = if entry.kind == Kind::Directory {
         "/"
     } else {
         ""
@@ -209,11 +209,14 @@ fn row(page: &mut String, entry: &Entry<'_>) {
     escape(page, &String::from_utf8_lossy(entry.name));
     page.push_str(slash);
     page.push_str("</a><td>");
-    if slash.is_empty() {
-        page.push_str(&entry.meta.size.to_string());
+    // Nothing more is known of what lies in another mount.
+    if let Some(meta) = entry.meta.filter(|_| slash.is_empty()) {
+        page.push_str(&meta.size.to_string());
     }
     page.push_str("<td>");
-    page.push_str(&minute(entry.meta.mtime_s));
+    if let Some(meta) = entry.meta {
+        page.push_str(&minute(meta.mtime_s));
+    }
     page.push('\n');
 }
 
@@ -280,7 +283,11 @@ mod tests {
         };
         let mut listing = Listing::default();
         for _ in 0..count {
-            listing.push(Entry { name, meta });
+            listing.push(Entry {
+                name,
+                kind: meta.kind,
+                meta: Some(meta),
+            });
         }
         listing
     }

@@ -14,6 +14,7 @@ undo() {
     set +e
     exec 2>/dev/null
     [ -n "$bindfs" ] && kill -CONT "$bindfs"
+    umount --lazy "$folder/root/late"
     umount --lazy "$folder/root/over"
     umount --lazy "$folder/root/slow"
     [ -n "$bindfs" ] && kill "$bindfs"

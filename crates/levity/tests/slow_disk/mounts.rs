@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::rig::FuseMount;
 use crate::support::{Client, Server, assert_same, content, wait_until};
-use crate::{HOT_MAX, server_of, stalls};
+use crate::{HOT_MAX, metrics, server_of, stalls};
 
 /// More than is kept in memory of a file.
 const BIG_BYTES: usize = 3_000_000;
@@ -83,7 +83,97 @@ fn under_a_transfer(engine: &str) {
     assert_same(&got, &content(1, BIG_BYTES)[..got.len()]);
 }
 
+/// A device that answers nothing for this long is dead.
+const DEAD_SOON: &str = "[limits]\nio_timeout = \"20s\"\n[disk]\ndead_after = \"500ms\"\n";
+
+/// More than are under way at a time on any device.
+const WAITING: usize = 100;
+
+/// Files of the root that nobody has asked for yet.
+fn fill_root(mount: &FuseMount) {
+    for number in 0..20 {
+        let file = mount.root().join(format!("cold{number}"));
+        std::fs::write(file, content(number, 1000)).expect("a file");
+    }
+    crate::drop_caches();
+}
+
+/// Clients that wait for a mount that answers nothing are told so, and the root goes on meanwhile.
+fn assert_only_the_mount_is_dead(server: &Server, targets: impl Iterator<Item = String>) {
+    let mut waiting: Vec<_> = targets
+        .map(|target| {
+            let mut client = server.client();
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            client
+        })
+        .collect();
+    for client in &mut waiting {
+        client.receive().assert_status(503);
+    }
+    for number in 0..20 {
+        let answer = server.get(&format!("/cold{number}"));
+        answer.assert_status(200);
+        assert_same(&answer.body, &content(number, 1000));
+    }
+    assert_eq!(metrics(server).sum("levity_disk_dead"), 1.0);
+    assert_eq!(stalls(server), 0.0, "the loop slept: {}", server.stderr());
+}
+
+/// Nothing told before that the names lead into the mount.
+fn through_links(engine: &str) {
+    let Some(mount) = mount() else { return };
+    fill_root(&mount);
+    let server = server_of(&mount.root(), engine, DEAD_SOON, "symlinks = \"follow\"\n");
+    symlink("slow", mount.root().join("folder")).expect("a link");
+    let frozen = mount.freeze();
+    let ways = ["/inside", "/outside", "/folder/big", "/folder/absent"];
+    let names = (0..WAITING).map(|number| format!("{}?{number}", ways[number % ways.len()]));
+    assert_only_the_mount_is_dead(&server, names);
+    drop(frozen);
+    for path in ["/inside", "/outside", "/folder/big"] {
+        wait_until("it answers again", || server.get(path).status == 200);
+        assert_same(&server.get(path).body, &content(1, BIG_BYTES));
+    }
+    assert_eq!(metrics(&server).sum("levity_disk_dead"), 0.0);
+}
+
+/// The names of mounts and of links into them are shown, and the mounts are not asked.
+fn listed(engine: &str) {
+    let Some(mount) = mount() else { return };
+    fill_root(&mount);
+    let keys = "symlinks = \"follow\"\nlisting = true\n";
+    let server = server_of(&mount.root(), engine, DEAD_SOON, keys);
+    symlink("slow", mount.root().join("folder")).expect("a link");
+    let frozen = mount.freeze();
+    for _ in 0..WAITING {
+        let answer = server.get("/");
+        answer.assert_status(200);
+        let page = answer.text();
+        for row in [
+            "<a href=\"./slow/\">slow/</a><td><td>\n",
+            "<a href=\"./inside\">inside</a><td><td>\n",
+            "<a href=\"./folder\">folder</a><td><td>\n",
+            "<a href=\"./hot\">hot</a><td>4096<td>",
+        ] {
+            assert!(page.contains(row), "no {row:?} in {page}");
+        }
+    }
+    for number in 0..20 {
+        server.get(&format!("/cold{number}")).assert_status(200);
+    }
+    assert_eq!(metrics(&server).sum("levity_disk_dead"), 0.0);
+    drop(frozen);
+}
+
 per_engine_that_waits_elsewhere! {
+    fn links_into_a_mount(engine) {
+        through_links(engine);
+    }
+
+    fn a_listing_with_mounts(engine) {
+        listed(engine);
+    }
+
     fn files_that_are_known(engine) {
         known_by_then(engine);
     }
@@ -91,6 +181,22 @@ per_engine_that_waits_elsewhere! {
     fn a_transfer(engine) {
         under_a_transfer(engine);
     }
+}
+
+/// It was not there when the root was opened.
+#[test]
+fn a_mount_that_comes_later() {
+    let Some(mount) = mount() else { return };
+    fill_root(&mount);
+    let server = server_of(&mount.root(), "auto", DEAD_SOON, "");
+    let late = mount.show_at("late");
+    server.get("/late/big").assert_status(200);
+    let frozen = mount.freeze();
+    let names = (0..WAITING).map(|number| format!("/late/{number}"));
+    assert_only_the_mount_is_dead(&server, names);
+    drop(frozen);
+    wait_until("it answers again", || server.get("/late/1").status == 404);
+    drop(late);
 }
 
 /// The whole root is an overlay, of which nobody knows what is below it.

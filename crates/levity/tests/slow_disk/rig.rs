@@ -131,11 +131,34 @@ impl FuseMount {
         self.tree.at("root")
     }
 
+    /// Shows the mount in one more place beneath the root, until the value is dropped.
+    pub fn show_at(&self, name: &str) -> Shown {
+        let place = self.root().join(name);
+        std::fs::create_dir(&place).expect("a folder");
+        let slow = self.root().join("slow");
+        run(Command::new("mount").arg("--bind").args([&slow, &place]));
+        Shown(place)
+    }
+
     /// Until the value is dropped, the mount answers no call. Drop it before the server.
     pub fn freeze(&self) -> Frozen {
         kill_process(self.bindfs, Signal::STOP).expect("SIGSTOP");
         Frozen(self.bindfs)
     }
+}
+
+/// A mount in a second place.
+pub struct Shown(PathBuf);
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        run(Command::new("umount").arg("--lazy").arg(&self.0));
+    }
+}
+
+fn run(command: &mut Command) {
+    let status = command.status().expect("a command");
+    assert!(status.success(), "{command:?}: {status}");
 }
 
 impl Drop for FuseMount {

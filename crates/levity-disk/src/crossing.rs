@@ -1,0 +1,271 @@
+//! To which devices a path leads, found out without asking one that is not known yet.
+//!
+//! A job stands in the queue of one device, and what it waits for counts as that one's. But a path may lead
+//! into another mount: through a symbolic link, or because the mount is new. If an open walked into it,
+//! a mount that does not answer would take the slots of a device that does. So an open asks only devices
+//! that its job was charged to (`RESOLVE_NO_XDEV`); where that does not do, the path is walked here, one
+//! name at a time, and the job goes on in the queue of the first device that is new to it.
+//!
+//! The walk decides nothing but whose queue that is. What is opened in the end the kernel decides, in one
+//! call from the root. In between a link or a mount may change: then one job may wait for a device that
+//! it is not charged to.
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::mounts::Table;
+use crate::syscall::openat2;
+
+/// Links that a walk follows, as many as the kernel does (MAXSYMLINKS).
+const LINKS_MAX: usize = 40;
+
+/// Devices that one job is charged to, one after the other. The last is charged for whatever else is on
+/// the way.
+const DEVICES_MAX: usize = 8;
+
+const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// One name at a time: a link is opened itself, and a mount is not entered.
+const STEP: OFlags = HANDLE.union(OFlags::NOFOLLOW);
+
+/// The devices that a job may ask.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Devices<'a> {
+    /// Those that it was charged to before.
+    pub(crate) passed: &'a [u64],
+    /// The one that it is charged to.
+    pub(crate) charged: u64,
+}
+
+impl Devices<'_> {
+    pub(crate) fn only(device: u64) -> Devices<'static> {
+        Devices {
+            passed: &[],
+            charged: device,
+        }
+    }
+
+    /// Whether there is no other than `device`.
+    pub(crate) fn are_only(&self, device: u64) -> bool {
+        self.charged == device && self.passed.is_empty()
+    }
+
+    fn has(&self, device: u64) -> bool {
+        self.charged == device || self.passed.contains(&device)
+    }
+}
+
+/// Where a walk begins, and how far it may get.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start<'a> {
+    pub(crate) directory: BorrowedFd<'a>,
+    /// `st_dev` of it, which may be asked.
+    pub(crate) device: u64,
+    /// A link that leads out of it ends the walk: it would not be opened.
+    pub(crate) beneath: bool,
+}
+
+/// The first device on the way along `path` that is not among `known`; `None` when there is none, or when
+/// the path leads nowhere. Waits for the devices that are known, and for no other.
+pub(crate) fn first_new(start: Start<'_>, path: &CStr, known: Devices<'_>) -> Option<u64> {
+    if known.passed.len() + 1 >= DEVICES_MAX {
+        return None;
+    }
+    let mut walk = Walk {
+        start,
+        at: None,
+        depth: 0,
+        rest: VecDeque::new(),
+        links: 0,
+    };
+    walk.ahead(path.to_bytes());
+    walk.run(known).ok().flatten()
+}
+
+struct Walk<'a> {
+    start: Start<'a>,
+    /// `None` is the start.
+    at: Option<OwnedFd>,
+    /// Names below the start.
+    depth: usize,
+    /// Names that are still to be walked.
+    rest: VecDeque<CString>,
+    links: usize,
+}
+
+impl Walk<'_> {
+    fn run(&mut self, known: Devices<'_>) -> Result<Option<u64>, Errno> {
+        while !self.rest.is_empty() && !self.stays()? {
+            let Some(name) = self.rest.pop_front() else {
+                break;
+            };
+            let up = name.as_c_str() == c"..";
+            if up && self.depth == 0 && self.start.beneath {
+                return Err(Errno::XDEV);
+            }
+            let next = match openat2(self.fd(), &name, STEP, ResolveFlags::NO_XDEV) {
+                Err(Errno::XDEV) => {
+                    let device = self.device_of(&name)?;
+                    if device != self.start.device && !known.has(device) {
+                        return Ok(Some(device));
+                    }
+                    openat2(self.fd(), &name, STEP, ResolveFlags::empty())?
+                }
+                next => next?,
+            };
+            if let Some(device) = self.enter(next, up, known)? {
+                return Ok(Some(device));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether all that is left is in the mount that the walk is in, and without a link: the common case
+    /// once a mount is reached.
+    fn stays(&self) -> Result<bool, Errno> {
+        let names: Vec<_> = self.rest.iter().map(|name| name.to_bytes()).collect();
+        let rest = CString::new(names.join(&b'/')).map_err(|_| Errno::INVAL)?;
+        let straight = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+        match openat2(self.fd(), &rest, HANDLE, straight) {
+            Ok(_) => Ok(true),
+            Err(Errno::XDEV | Errno::LOOP) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Goes on from `next`: from where it leads if it is a link. Gives the device of the top of the tree of
+    /// mounts if a link leads there and it is not known.
+    fn enter(&mut self, next: OwnedFd, up: bool, known: Devices<'_>) -> Result<Option<u64>, Errno> {
+        let stat = rustix::fs::fstat(&next)?;
+        if !FileType::from_raw_mode(stat.st_mode).is_symlink() {
+            self.depth = match up {
+                true => self.depth.saturating_sub(1),
+                false => self.depth + 1,
+            };
+            self.at = Some(next);
+            return Ok(None);
+        }
+        self.links += 1;
+        if self.links > LINKS_MAX {
+            return Err(Errno::LOOP);
+        }
+        let target = rustix::fs::readlinkat(&next, c"", Vec::new())?;
+        if target.to_bytes().starts_with(b"/") {
+            if self.start.beneath {
+                return Err(Errno::XDEV);
+            }
+            let device = Table::now().device(b"/").ok_or(Errno::NOENT)?;
+            if device != self.start.device && !known.has(device) {
+                return Ok(Some(device));
+            }
+            self.at = Some(rustix::fs::open("/", HANDLE, Mode::empty())?);
+        }
+        self.ahead(target.to_bytes());
+        Ok(None)
+    }
+
+    /// `path` comes before what is left.
+    fn ahead(&mut self, path: &[u8]) {
+        let names = path.split(|&byte| byte == b'/').rev();
+        for name in names.filter(|name| !name.is_empty() && *name != b".") {
+            let name = CString::new(name).expect("the kernel's paths have no zero");
+            self.rest.push_front(name);
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.at
+            .as_ref()
+            .map_or(self.start.directory, |at| at.as_fd())
+    }
+
+    /// `st_dev` of the mount that begins at `name`, or that `..` leads up to, as the table of mounts says:
+    /// the mount itself is not asked.
+    fn device_of(&self, name: &CStr) -> Result<u64, Errno> {
+        let link = format!("/proc/self/fd/{}", self.fd().as_raw_fd());
+        let at = rustix::fs::readlink(link, Vec::new())?;
+        let at = at.to_bytes();
+        let path = match name.to_bytes() {
+            b".." => at[..at.iter().rposition(|&byte| byte == b'/').unwrap_or(0)].to_vec(),
+            name => [at.strip_suffix(b"/").unwrap_or(at), b"/", name].concat(),
+        };
+        let path = if path.is_empty() { b"/".to_vec() } else { path };
+        Table::now().device(&path).ok_or(Errno::NOENT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::path::Path;
+
+    /// Walks `path` from `root`, as a job that is charged to the root's device.
+    fn walked(root: &Path, path: &CStr, beneath: bool) -> Option<u64> {
+        let directory = rustix::fs::open(root, HANDLE, Mode::empty()).unwrap();
+        let device = fs::metadata(root).unwrap().dev();
+        let start = Start {
+            directory: directory.as_fd(),
+            device,
+            beneath,
+        };
+        first_new(start, path, Devices::only(device))
+    }
+
+    fn proc() -> Option<u64> {
+        Some(fs::metadata("/proc").unwrap().dev())
+    }
+
+    #[test]
+    fn a_mount_on_the_way_is_found() {
+        let root = Path::new("/");
+        assert_eq!(walked(root, c"proc/version", true), proc());
+        assert_eq!(walked(root, c"proc", true), proc());
+        assert_eq!(walked(root, c".", true), None);
+        assert_eq!(walked(root, c"absent/name", true), None);
+    }
+
+    #[test]
+    fn a_device_that_is_known_is_walked_through() {
+        let root = rustix::fs::open("/", HANDLE, Mode::empty()).unwrap();
+        let start = Start {
+            directory: root.as_fd(),
+            device: fs::metadata("/").unwrap().dev(),
+            beneath: true,
+        };
+        let known = Devices {
+            passed: &[start.device],
+            charged: proc().unwrap(),
+        };
+        assert_eq!(first_new(start, c"proc/version", known), None);
+        let everywhere = Devices {
+            passed: &[start.device; DEVICES_MAX - 1],
+            charged: start.device,
+        };
+        assert_eq!(first_new(start, c"proc/version", everywhere), None);
+    }
+
+    #[test]
+    fn links_are_followed_as_the_root_says() {
+        let tree = tempfile::tempdir().unwrap();
+        let (root, at) = (tree.path(), |name| tree.path().join(name));
+        fs::create_dir_all(at("a/b")).unwrap();
+        symlink("/proc/version", at("absolute")).unwrap();
+        symlink("a/b/../../absolute", at("indirect")).unwrap();
+        symlink("round", at("round")).unwrap();
+        let up = "../".repeat(root.components().count());
+        symlink(format!("{up}proc"), at("a/relative")).unwrap();
+        for path in [c"absolute", c"indirect", c"a/relative/version"] {
+            assert_eq!(walked(root, path, true), None, "{path:?} would be refused");
+            // Where the tree is on a mount of its own, that of `/` may come first.
+            assert!(walked(root, path, false).is_some(), "{path:?}");
+        }
+        assert_eq!(walked(root, c"round", false), None);
+        assert_eq!(walked(root, c"a/b", false), None);
+    }
+}
