@@ -19,30 +19,27 @@ const HOP_BY_HOP: &[&str] = &[
     "upgrade",
 ];
 
-/// Fields that stay although Connection lists them. To list a field that is meant for everybody is
-/// forbidden (RFC 9110, 7.6.1), and who does it wants the next hop to decide without it: who asks,
-/// what for, and whether it may. A proxy that obeyed has let clients hide their address
-/// (CVE-2022-31813, Apache httpd 2.4.53). Everything else that is listed we remove, as the RFC
-/// demands.
+/// Fields that stay although Connection lists them. RFC 9110, 7.6.1 has a proxy remove whatever is
+/// listed. A sender loses only what it has sent itself, which it could have left out: so cookies,
+/// credentials and conditions are removed like the rest. The exceptions are fields by which a hop
+/// before the sender's speaks, or which others than the next hop depend on:
+///
+/// - who asks, as proxies tell it: obeying has let clients hide their address (CVE-2022-31813, Apache
+///   httpd 2.4.53);
+/// - Host and `Content-*`: the content goes on, and without them it would be taken for something else;
+/// - Cache-Control, which the RFC names as never to be listed: without `private` or `no-store` a cache
+///   behind us would give one client's answer to others.
 const PROTECTED: &[&str] = &[
-    "authorization",
     "cache-control",
-    "cookie",
-    "expect",
     "forwarded",
     "host",
-    "origin",
-    "range",
-    "referer",
-    "set-cookie",
-    "user-agent",
     "via",
     "x-real-ip",
     "x-request-id",
 ];
 
 /// Families of such fields.
-const PROTECTED_PREFIXES: &[&str] = &["access-control-", "content-", "if-", "sec-", "x-forwarded-"];
+const PROTECTED_PREFIXES: &[&str] = &["content-", "x-forwarded-"];
 
 /// Whether a field of this name, in any case, never goes further than the next hop.
 pub fn is_hop_by_hop(name: &[u8]) -> bool {

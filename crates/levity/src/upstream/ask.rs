@@ -194,11 +194,15 @@ pub fn passes<'r>(name: &[u8], mut ruled: impl Iterator<Item = &'r str>) -> bool
     !is_ours(name) && !ruled.any(|rule| is_same_variable(name, rule.as_bytes()))
 }
 
-/// Whether a field of this name is ours to write, or between a proxy and its application.
+/// Whether a field of this name is ours to write, or between a proxy and its application, or nobody's:
+/// `Proxy` has no meaning in a request.
 fn is_ours(name: &[u8]) -> bool {
     let is = |other: &str| is_same_variable(name, other.as_bytes());
     let ours = match name.len() {
         4 => is("host"),
+        // Programs that the application starts take HTTP_PROXY for the proxy of their own requests
+        // (CVE-2016-5385 and others, "httpoxy"), and HTTP backends may be gateways to CGI themselves.
+        5 => is("proxy"),
         6 => is("expect"),
         9 => is("forwarded"),
         14 => is("content-length"),

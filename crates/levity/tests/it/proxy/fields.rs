@@ -1,8 +1,8 @@
 //! Header fields: which pass, and which belong to one hop.
 
 use super::tell_target;
-use crate::support::scripted::Scripted;
-use crate::support::{Answer, Launch};
+use crate::support::scripted::{Scripted, ajp, fastcgi};
+use crate::support::{Answer, Launch, Tree, started_in_front_of};
 
 /// What a client gets of an answer with these header lines.
 fn answered(lines: &'static str) -> Answer {
@@ -75,20 +75,71 @@ fn fields_of_the_hop_stay_behind() {
 fn what_a_client_lists_cannot_hide_what_we_say() {
     let backend = Scripted::tcp(tell_target);
     let server = Launch::proxy(backend.address(), "").start();
-    let listed = "close, Host, X-Forwarded-For, Forwarded, Via, Content-Length, Cookie";
+    let listed = "close, Host, X-Forwarded-For, Forwarded, Via, Content-Length, Content-Type";
     let sent = [
         ("Connection", listed),
-        ("Cookie", "a=b"),
+        ("Content-Type", "text/x-a"),
         ("Content-Length", "2"),
     ];
     let mut client = server.client();
     client.send(crate::support::head("POST", "/", &sent) + "ok");
     client.receive().assert_status(200);
     let request = backend.request();
-    for name in ["host", "x-forwarded-for", "forwarded", "via", "cookie"] {
+    for name in [
+        "host",
+        "x-forwarded-for",
+        "forwarded",
+        "via",
+        "content-type",
+    ] {
         assert!(request.field(name).is_some(), "{name}");
     }
     assert_eq!(request.body, b"ok");
+}
+
+/// What a request is told by before it reaches an application, whatever protocol that speaks.
+#[test]
+fn what_connection_lists_and_proxy_reach_nobody() {
+    let sent = [
+        ("Connection", "close, Cookie, Authorization"),
+        ("Cookie", "a=b"),
+        ("Authorization", "Basic x"),
+        ("Proxy", "http://evil.example"),
+        ("pROXY", "http://evil.example"),
+        ("X-Public", "stays"),
+    ];
+    let http = Scripted::tcp(tell_target);
+    Launch::proxy(http.address(), "")
+        .start()
+        .get_with("/", &sent)
+        .assert_status(200);
+    let ajp13 = Scripted::tcp(|conn| {
+        while conn.read_ajp().is_some() {
+            conn.send([ajp::send_headers(200, &[]), ajp::end(true)].concat());
+        }
+    });
+    let fastcgi = Scripted::unix(|conn| {
+        while conn.read_fastcgi().is_some() {
+            conn.send(fastcgi::answer("A: b\n\n"));
+        }
+    });
+    for (protocol, backend) in [("ajp13", &ajp13), ("fastcgi", &fastcgi)] {
+        let server = started_in_front_of(backend.address(), protocol, &Tree::new(), "");
+        server.get_with("/", &sent).assert_status(200);
+    }
+    for (backend, prefix) in [(&http, ""), (&ajp13, ""), (&fastcgi, "HTTP_")] {
+        let request = backend.request();
+        let field = |name: &str| request.field(&format!("{prefix}{name}"));
+        for name in ["COOKIE", "AUTHORIZATION", "PROXY"] {
+            assert_eq!(field(name), None, "{prefix}{name}");
+        }
+        let public = if prefix.is_empty() {
+            "X-PUBLIC"
+        } else {
+            "X_PUBLIC"
+        };
+        assert_eq!(field(public), Some("stays"));
+    }
 }
 
 #[test]
@@ -118,12 +169,13 @@ fn a_date_is_added_to_an_answer_without() {
 #[test]
 fn fields_of_the_backends_hop_stay_behind() {
     let answer = answered(
-        "Connection: X-Secret, close\r\nX-Secret: 1\r\nKeep-Alive: timeout=5\r\n\
+        "Connection: X-Secret, set-cookie, close\r\nX-Secret: 1\r\nSet-Cookie: a=b\r\nKeep-Alive: timeout=5\r\n\
          Proxy-Authenticate: Basic\r\nTrailer: X\r\nUpgrade: h2c\r\nX-Public: stays\r\n",
     );
     for name in [
         "connection",
         "x-secret",
+        "set-cookie",
         "keep-alive",
         "proxy-authenticate",
         "trailer",
