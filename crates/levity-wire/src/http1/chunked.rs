@@ -10,6 +10,8 @@ const SIZE_DIGITS_MAX: u32 = 16;
 /// a bound, a body of one-byte chunks could make us read a multiple of what is counted as data.
 const EXTENSION_BYTES_MAX: u32 = 4 * 1024;
 
+const BAD_EXTENSION: Reject = Reject::bad("bad chunk extension");
+
 /// Bytes of trailer lines in a body, each with its CR.
 const TRAILER_BYTES_MAX: u32 = 8 * 1024;
 
@@ -41,7 +43,7 @@ pub struct Decoded {
 enum State {
     #[default]
     Size,
-    Extension,
+    Extension(Extension),
     SizeLf,
     Data,
     DataCr,
@@ -52,6 +54,46 @@ enum State {
     TrailerLf,
     EndLf,
     Done,
+}
+
+/// The part of a chunk extension (RFC 9112, 7.1.1) that the next byte belongs to. White space may stand
+/// around names and values, but not behind the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extension {
+    BeforeName,
+    Name,
+    AfterName,
+    BeforeValue,
+    Token,
+    Quoted,
+    /// Behind a backslash.
+    QuotedPair,
+    QuotedEnd,
+    AfterValue,
+}
+
+impl Extension {
+    fn step(self, byte: u8) -> Result<State, Reject> {
+        let next = match (self, byte) {
+            (Self::Quoted, b'"') => Self::QuotedEnd,
+            (Self::Quoted, b'\\') => Self::QuotedPair,
+            (Self::Quoted | Self::QuotedPair, _) if !is_control(byte) => Self::Quoted,
+            (Self::Name | Self::Token | Self::QuotedEnd, b'\r') => return Ok(State::SizeLf),
+            (Self::BeforeName | Self::Name, _) if is_token_byte(byte) => Self::Name,
+            (Self::BeforeValue | Self::Token, _) if is_token_byte(byte) => Self::Token,
+            (Self::BeforeValue, b'"') => Self::Quoted,
+            (Self::Name | Self::AfterName, b'=') => Self::BeforeValue,
+            (Self::BeforeName | Self::BeforeValue, b' ' | b'\t') => self,
+            (Self::Name | Self::AfterName, b' ' | b'\t') => Self::AfterName,
+            (Self::Token | Self::QuotedEnd | Self::AfterValue, b' ' | b'\t') => Self::AfterValue,
+            (Self::Quoted | Self::QuotedPair | Self::BeforeName | Self::BeforeValue, _) => {
+                return Err(BAD_EXTENSION);
+            }
+            (_, b';') => Self::BeforeName,
+            _ => return Err(BAD_EXTENSION),
+        };
+        Ok(State::Extension(next))
+    }
 }
 
 impl State {
@@ -70,7 +112,7 @@ impl Chunked {
     ///
     /// # Errors
     /// 400 for anything but the exact grammar (bare LF, white space or a sign at the size, more
-    /// than 16 digits), 431 when extensions or trailers exceed their bounds. Data handed over
+    /// than 16 digits, an extension without a name), 431 when extensions or trailers exceed their bounds. Data handed over
     /// before the error is part of a body that never became complete.
     pub fn decode(&mut self, input: &[u8], data: impl FnMut(&[u8])) -> Result<Decoded, Reject> {
         self.read(input, data, |_| {})
@@ -129,7 +171,7 @@ impl Chunked {
     fn step(&mut self, byte: u8) -> Result<State, Reject> {
         match (self.state, byte) {
             (State::Size, _) => self.size(byte),
-            (State::Extension, _) => self.extension(byte),
+            (State::Extension(part), _) => self.extension(part, byte),
             (State::SizeLf, b'\n') => Ok(self.chunk_start()),
             (State::DataCr, b'\r') => Ok(State::DataLf),
             (State::DataLf, b'\n') => Ok(State::Size),
@@ -154,20 +196,16 @@ impl Chunked {
                 Ok(State::Size)
             }
             (None, b'\r') if self.size_digits > 0 => Ok(State::SizeLf),
-            (None, b';') if self.size_digits > 0 => Ok(State::Extension),
+            (None, b';') if self.size_digits > 0 => Ok(State::Extension(Extension::BeforeName)),
             _ => Err(Reject::bad("bad chunk size")),
         }
     }
 
-    fn extension(&mut self, byte: u8) -> Result<State, Reject> {
+    fn extension(&mut self, part: Extension, byte: u8) -> Result<State, Reject> {
         self.extension_bytes += 1;
-        match byte {
-            _ if self.extension_bytes > EXTENSION_BYTES_MAX => {
-                Err(Reject::new(431, "chunk extensions too long"))
-            }
-            b'\r' => Ok(State::SizeLf),
-            _ if is_control(byte) => Err(Reject::bad("bad chunk extension")),
-            _ => Ok(State::Extension),
+        match self.extension_bytes {
+            ..=EXTENSION_BYTES_MAX => part.step(byte),
+            _ => Err(Reject::new(431, "chunk extensions too long")),
         }
     }
 

@@ -310,6 +310,15 @@ fn what_came_before_a_body_breaks_off_arrives() {
 /// Nothing has been sent yet: there can be an honest answer.
 #[test]
 fn a_body_that_is_broken_from_the_start() {
+    refused(
+        502,
+        "http_protocol_error",
+        "bad chunk extension",
+        "",
+        |conn| {
+            conn.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;\r\nx\r\n");
+        },
+    );
     refused(502, "http_protocol_error", "bad chunk size", "", |conn| {
         conn.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n");
     });
