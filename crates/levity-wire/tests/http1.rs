@@ -183,7 +183,7 @@ fn versions() {
         505,
         "HTTP version not supported",
     );
-    refuse(b"GET /\r\n", 505, "HTTP/0.9 is not supported");
+    refuse(b"GET /\r\n", 400, "request line without a version");
     for version in [
         "http/1.1",
         "HTTP/1.10",

@@ -123,7 +123,7 @@ fn request_line(bytes: &[u8], line: Span, head: &mut RequestHead) -> Result<(), 
 
     let target_start = method_end + 1;
     let Some(target_len) = memchr(b' ', &text[target_start..]) else {
-        return Err(Reject::new(505, "HTTP/0.9 is not supported"));
+        return Err(Reject::bad("request line without a version"));
     };
     let target_end = target_start + target_len;
     head.version = version(&text[target_end + 1..])?;
