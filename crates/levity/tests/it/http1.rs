@@ -398,6 +398,8 @@ const REFUSED: &[(&str, u16)] = &[
     ("POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\nx\n0\n\n", 400),
     ("POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxx\r\n0\r\n\r\n", 400),
     ("POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n11111111111111111\r\n", 400),
+    ("POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;\r\nx\r\n0\r\n\r\n", 400),
+    ("POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;a=\"\r\nx\r\n0\r\n\r\n", 400),
     ("GET /a HTTP/1.1\nHost: x\n\n", 400),
     ("GET /a HTTP/1.1\r\nHost: x\r\nX: a\rb\r\n\r\n", 400),
     ("GET /a HTTP/1.1\r\nHost: x\r\nX: a\nY: b\r\n\r\n", 400),
