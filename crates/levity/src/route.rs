@@ -265,7 +265,7 @@ impl Service {
         let host = http1::host_name(host).ok()?;
         let exact = || self.by_host.get(host.as_ref()).copied();
         let suffix = || {
-            let ends = |(suffix, _): &&(String, usize)| host.ends_with(suffix.as_str());
+            let ends = |(suffix, _): &&(String, usize)| is_beneath(&host, suffix);
             let found = self.by_suffix.iter().filter(ends);
             found
                 .max_by_key(|(suffix, _)| suffix.len())
@@ -273,6 +273,15 @@ impl Service {
         };
         exact().or_else(suffix).or(self.default_site)
     }
+}
+
+/// Whether `host` ends in `suffix` and has the name of a machine before it. Other marks that a host may
+/// have are not beneath anything: `a,b.example` would be two hosts in X-Forwarded-Host, the first of which
+/// is anybody's.
+fn is_beneath(host: &str, suffix: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    host.strip_suffix(suffix)
+        .is_some_and(|name| name.bytes().all(is_plain))
 }
 
 impl Site {

@@ -22,9 +22,8 @@ pub(crate) struct Authority<'a> {
 /// there is an upper-case letter.
 ///
 /// # Errors
-/// 400 unless it is `name[:port]`, `ipv4[:port]` or `[ipv6][:port]`. Names may hold letters,
-/// digits, `-`, `_` and single dots: RFC 3986 allows more marks and percent escapes, which no
-/// resolver knows and which readers take differently.
+/// 400 unless it is `name[:port]`, `ipv4[:port]` or `[ipv6][:port]`. Names may hold what RFC 3986,
+/// 3.2.2 allows but for two dots in a row, and percent escapes, which readers take differently.
 pub fn host_name(host: &[u8]) -> Result<Cow<'_, str>, Reject> {
     let name = split(host)?.name;
     let name = str::from_utf8(name.strip_suffix(b".").unwrap_or(name)).map_err(|_| BAD_HOST)?;
@@ -69,13 +68,18 @@ fn name_len(host: &[u8]) -> Option<usize> {
         match byte {
             b'.' if label_bytes > 0 => label_bytes = 0,
             b':' => return (1..=NAME_BYTES_MAX).contains(&at).then_some(at),
-            _ if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' => label_bytes += 1,
+            _ if is_name_byte(byte) => label_bytes += 1,
             _ => return None,
         }
     }
     (1..=NAME_BYTES_MAX)
         .contains(&host.len())
         .then_some(host.len())
+}
+
+/// Of a label: `unreserved` and `sub-delims` of RFC 3986, 2.
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_~!$&'()*+,;=".contains(&byte)
 }
 
 /// RFC 3986, 3.2.3 allows an empty port.

@@ -134,9 +134,9 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
     if name.contains(':') {
         return Err("leave scheme and port out".to_owned());
     }
-    if !is_host_name(name) {
+    if !has_labels(name, b"-_~!$&'()+=") {
         return Err(
-            "letters, digits, `-` and `_`, with dots between; a star only as `*.` at the start"
+            "letters, digits, `-`, `_` and `~!$&'()+=`, with dots between; a star only as `*.` at the start"
                 .to_owned(),
         );
     }
@@ -145,11 +145,17 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
 
 /// Labels with dots between (RFC 1123 section 2.1); underscores are common, if not allowed.
 pub(super) fn is_host_name(name: &str) -> bool {
+    has_labels(name, b"-_")
+}
+
+/// A name of a site may have more marks than that of a machine (RFC 3986 section 3.2.2), but for those that
+/// stand for something else here: `*`, and `,` and `;` between names.
+fn has_labels(name: &str, marks: &[u8]) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
             && label
                 .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+                .all(|b| b.is_ascii_alphanumeric() || marks.contains(&b))
     };
     name.len() <= 253 && name.split('.').all(label)
 }
@@ -344,6 +350,7 @@ mod tests {
             ("127.0.0.1", "127.0.0.1"),
             ("[0:0::1]", "[::1]"),
             ("a_b-c", "a_b-c"),
+            ("It's(1)+$.example", "it's(1)+$.example"),
         ] {
             assert_eq!(host(text).as_deref(), Ok(form), "{text}");
         }
@@ -356,6 +363,8 @@ mod tests {
             ".",
             "*",
             "a*.b",
+            "a.b,c.d",
+            "a;b",
             "*.*.b",
             "a..b",
             "a b",

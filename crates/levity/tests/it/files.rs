@@ -267,6 +267,9 @@ fn sites_are_told_apart_by_host() {
         ("a.b.example", "two"),
         ("example", "rest"),
         ("[::1]:80", "rest"),
+        ("it's+me.test", "rest"),
+        // Not the name of a machine, and more than one host to whoever reads it in X-Forwarded-Host.
+        ("evil.test,a.example", "rest"),
     ] {
         let mut client = server.client();
         client.send(format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n"));
