@@ -97,11 +97,39 @@ impl Request {
         self.head.headers.named(&self.bytes, name)
     }
 
-    /// From the bytes of a head.
+    /// One that is made here, with these fields besides Host. `host` may be empty: a client of HTTP/1.0
+    /// need not have named any.
     ///
     /// # Errors
-    /// When they are none, or not all of one.
-    pub fn parsed(head: &[u8], limits: &Limits) -> Result<Self, Reject> {
+    /// 400 for what cannot stand in a request.
+    pub fn made<'f>(
+        method: &[u8],
+        target: &[u8],
+        host: &[u8],
+        fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+        limits: &Limits,
+    ) -> Result<Self, Reject> {
+        let bad = |unwritable: write::Unwritable| Reject {
+            status: 400,
+            reason: unwritable.0,
+        };
+        let mut head = Vec::with_capacity(256 + target.len());
+        write::request_line(&mut head, method, target).map_err(bad)?;
+        let placeholder: &[u8] = b"localhost";
+        let named = if host.is_empty() { placeholder } else { host };
+        write::field(&mut head, b"Host", named).map_err(bad)?;
+        for (name, value) in fields {
+            write::field(&mut head, name, value).map_err(bad)?;
+        }
+        write::end_of_head(&mut head);
+        let mut request = Self::parsed(&head, limits)?;
+        if host.is_empty() {
+            request.head.host = None;
+        }
+        Ok(request)
+    }
+
+    fn parsed(head: &[u8], limits: &Limits) -> Result<Self, Reject> {
         let mut request = Self::default();
         if !http1::parse_request(head, &mut request.head, limits)? {
             return Err(Reject {
@@ -128,22 +156,15 @@ impl Request {
         limits: &Limits,
     ) -> Result<Self, Reject> {
         const LEFT_OUT: [&[u8]; 3] = [b"host", b"content-length", b"expect"];
-        let bad = |unwritable: write::Unwritable| Reject {
-            status: 400,
-            reason: unwritable.0,
-        };
-        let mut head = Vec::with_capacity(self.bytes.len() + target.len());
-        write::request_line(&mut head, method, target).map_err(bad)?;
-        write::field(&mut head, b"Host", host).map_err(bad)?;
         let passed = EndToEnd::of(&self.bytes, &self.head.headers);
-        for header in passed.headers() {
+        let fields = passed.headers().map(|header| {
             let name = header.name.of(&self.bytes);
+            (name, header.value.of(&self.bytes))
+        });
+        let is_passed = |(name, _): &(&[u8], &[u8])| {
             let mut left_out = LEFT_OUT.iter().chain(without);
-            if !left_out.any(|other| name.eq_ignore_ascii_case(other)) {
-                write::field(&mut head, name, header.value.of(&self.bytes)).map_err(bad)?;
-            }
-        }
-        write::end_of_head(&mut head);
-        Self::parsed(&head, limits)
+            !left_out.any(|other| name.eq_ignore_ascii_case(other))
+        };
+        Self::made(method, target, host, fields.filter(is_passed), limits)
     }
 }

@@ -259,7 +259,8 @@ impl Service {
     }
 
     fn site_of(&self, host: &[u8]) -> Option<usize> {
-        if self.by_host.is_empty() && self.by_suffix.is_empty() {
+        // HTTP/1.0 needs no Host (RFC 9112, 3.2 and 3.3).
+        if host.is_empty() || (self.by_host.is_empty() && self.by_suffix.is_empty()) {
             return self.default_site;
         }
         let host = http1::host_name(host).ok()?;

@@ -321,7 +321,8 @@ pub const TABLES: &[Table] = &[
                 Kind::Names,
                 Some("[]"),
                 "Host names that the site answers, without port; `*.example.org` stands for every name beneath. An \
-                 exact name goes before a wildcard. An empty list answers every name that no other site does.",
+                 exact name goes before a wildcard. An empty list answers every name that no other site does, and requests \
+                 of HTTP/1.0 that name no host.",
             ),
             key(
                 "root",

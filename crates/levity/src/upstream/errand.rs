@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use levity_wire::http1::{Limits, write};
+use levity_wire::http1::Limits;
 
 use super::Upstream;
 use super::ask::{Ask, Length};
@@ -128,15 +128,13 @@ impl Errand<'_> {
     }
 
     fn request(&self) -> Result<Request, Failure> {
-        let ours = |reason: &str| Failure::of_errand(reason);
-        let mut head = Vec::with_capacity(256);
-        let written = write::request_line(&mut head, b"POST", self.target)
-            .and_then(|()| write::field(&mut head, b"Host", &self.origin.host))
-            .and_then(|()| write::field(&mut head, b"User-Agent", b"levity"))
-            .and_then(|()| write::field(&mut head, b"Content-Type", self.media_type.as_bytes()));
-        written.map_err(|unwritable| ours(unwritable.0))?;
-        write::end_of_head(&mut head);
-        Request::parsed(&head, &Limits::default()).map_err(|reject| ours(reject.reason))
+        let fields: [(&[u8], &[u8]); 2] = [
+            (b"User-Agent", b"levity"),
+            (b"Content-Type", self.media_type.as_bytes()),
+        ];
+        let (host, limits) = (&self.origin.host, Limits::default());
+        Request::made(b"POST", self.target, host, fields.into_iter(), &limits)
+            .map_err(|reject| Failure::of_errand(reject.reason))
     }
 
     /// The script that is to answer, where the same path of a client would be answered by one.

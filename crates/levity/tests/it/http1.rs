@@ -347,6 +347,23 @@ fn a_name_that_no_site_has() {
 }
 
 #[test]
+fn a_request_without_a_host_is_for_the_default_site() {
+    let (named, rest) = (Tree::new(), Tree::new());
+    named.file("a", "named");
+    rest.file("a", "rest");
+    for hosts in ["\"one.example\"", "\"*.example\""] {
+        let site = format!(
+            "hosts = [{hosts}]\n[[site]]\nroot = \"{}\"",
+            rest.path().display()
+        );
+        let server = Launch::site(named.path(), "", &site).start();
+        assert_eq!(raw(&server, "GET /a HTTP/1.0\r\n\r\n").1.text(), "rest");
+        let named = "GET /a HTTP/1.0\r\nHost: one.example\r\n\r\n";
+        assert_eq!(raw(&server, named).1.text(), "named");
+    }
+}
+
+#[test]
 fn http_1_0_needs_no_host() {
     let (_tree, server) = server();
     assert_eq!(raw(&server, "GET /a HTTP/1.0\r\n\r\n").1.text(), "AAA");

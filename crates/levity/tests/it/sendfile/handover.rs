@@ -194,6 +194,20 @@ fn an_internal_route_may_be_another_upstream() {
     assert_eq!(first.field("accept-say"), last.field("accept-say"));
 }
 
+#[test]
+fn a_client_need_not_name_a_host() {
+    let other = Scripted::tcp(echo);
+    let route = "[[site.route]]\npath = \"/other/*\"\nproxy = \"other\"\ninternal = true\n";
+    for app in App::both() {
+        let tables = app.upstream("") + &upstream("other", "http", &other, "");
+        let server = launch(&tables, route).start();
+        let mut client = server.client();
+        client.send("GET / HTTP/1.0\r\nAccept-Say: X-Accel-Redirect: /other/a\r\n\r\n");
+        assert_eq!(client.receive().text(), "GET /other/a");
+        assert_eq!(other.requests().pop().expect("one").field("host"), Some(""));
+    }
+}
+
 /// What the application names has the same rule as what a client asks for.
 #[test]
 fn no_other_reading_leads_to_another_route() {

@@ -346,6 +346,23 @@ fn with_the_path_that_was_named() {
     assert_eq!(next(&app, 1).0, "/receipts/a%2Fb");
 }
 
+#[test]
+fn for_a_client_that_has_named_no_host() {
+    let tree = Tree::new();
+    let file = format!("X-Sendfile: {}", tree.file("file", "content").display());
+    let app = App::http();
+    let server = app
+        .launch(&roots("sendfile_roots", tree.path()), "")
+        .start();
+    let mut client = server.client();
+    let line = format!("Accept-Say: {file}|X-Sendfile-Receipt: /told");
+    client.send(format!("GET / HTTP/1.0\r\n{line}\r\n\r\n"));
+    assert_eq!(client.receive().text(), "content");
+    app.backend.wait_for_requests(2);
+    let told = app.backend.requests().pop().expect("the receipt");
+    assert_eq!((&*told.target, told.field("host")), ("/told", Some("")));
+}
+
 /// Backends with this file, which all want a receipt at the path that was asked for, and which are asked as
 /// `keys` say, once for each of these paths.
 #[track_caller]
