@@ -1,7 +1,7 @@
 //! Filter: what a place changes in its answers. Bodies pass through here too, once something rewrites
 //! them.
 
-use crate::respond::Response;
+use crate::respond::{OF_CONTENT, Response, is_one_of};
 use crate::route::Place;
 
 /// Applies the place's header rules: removals first, so that what is set stays.
@@ -12,17 +12,22 @@ pub fn filter(response: &mut Response, place: &Place) {
     if response.status >= 400 {
         return;
     }
-    for name in &place.headers.remove {
+    let rules = &place.headers;
+    let has_content = response.status != 304;
+    let applies = |name: &str| has_content || !is_one_of(name.as_bytes(), OF_CONTENT);
+    for name in &rules.remove {
         response.fields.remove(name);
     }
-    for (name, value) in &place.headers.set {
+    for (name, value) in &rules.set {
         // A cache must be told all that an answer depends on, ours and theirs (RFC 9110, 12.5.5).
         if !name.eq_ignore_ascii_case("vary") {
             response.fields.remove(name);
         }
-        response.fields.add(name, value.as_bytes());
+        if applies(name) {
+            response.fields.add(name, value.as_bytes());
+        }
     }
-    for (name, value) in &place.headers.add {
+    for (name, value) in rules.add.iter().filter(|(name, _)| applies(name)) {
         response.fields.add(name, value.as_bytes());
     }
 }

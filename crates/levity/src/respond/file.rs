@@ -13,7 +13,7 @@ use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
 use levity_wire::{date, mime};
 
-use super::{Body, Fields, FileBody, Response, error};
+use super::{Body, Fields, FileBody, OF_CONTENT, Response, error};
 use crate::cache::{Content, Entry, Hot};
 use crate::config::Etag;
 use crate::request::Request;
@@ -34,7 +34,7 @@ pub fn file(request: &Request, hot: Rc<Hot>, ready: Option<(u64, Ready)>) -> Res
         Verdict::Failed => return without_content(412, entry),
         Verdict::NotModified => {
             let mut response = Response::new(304);
-            response.fields.add_lines(&entry.fields);
+            response.fields.add_lines_but(&entry.fields, OF_CONTENT);
             return response;
         }
     }

@@ -41,6 +41,16 @@ impl Fields {
         self.0.extend_from_slice(lines);
     }
 
+    /// Adds those of complete lines whose names, in whatever case, are none of these.
+    pub fn add_lines_but(&mut self, lines: &[u8], but: &[&str]) {
+        for line in lines.split_inclusive(|&byte| byte == b'\n') {
+            let name = line.split(|&byte| byte == b':').next().unwrap_or(line);
+            if !is_one_of(name, but) {
+                self.0.extend_from_slice(line);
+            }
+        }
+    }
+
     /// Puts a line in place of every one of that name.
     pub fn set(&mut self, name: &str, value: &[u8]) {
         self.remove(name);
@@ -110,6 +120,16 @@ impl Fields {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// Fields that describe content and are not for a 304, which has none (RFC 9110, 15.4.5). Last-Modified
+/// is not among them: a route may have removed the ETag.
+pub const OF_CONTENT: &[&str] = &["content-type", "content-encoding", "content-language"];
+
+/// Whether `name`, in whatever case, is one of these.
+pub fn is_one_of(name: &[u8], names: &[&str]) -> bool {
+    let mut names = names.iter();
+    names.any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
 /// What follows the head.

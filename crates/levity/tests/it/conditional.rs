@@ -53,7 +53,9 @@ fn tag_changes(server: &Server, change: impl FnOnce() -> Vec<u8>) {
 #[track_caller]
 fn is_not_modified(answer: &Answer, known: &Answer) {
     answer.assert_status(304);
-    assert_eq!(answer.header("content-length"), None);
+    for name in ["content-length", "content-type", "content-encoding"] {
+        assert_eq!(answer.header(name), None);
+    }
     for name in ["etag", "last-modified"] {
         assert_eq!(answer.field(name), known.field(name));
     }
@@ -199,6 +201,25 @@ fn conditions_do_not_hide_what_is_absent() {
     server
         .get_with("/none", &[("If-Match", "*")])
         .assert_status(404);
+}
+
+/// What the rules of a route say of content is for answers that have content.
+#[test]
+fn rules_describe_no_content_that_is_not_there() {
+    let tree = Tree::new();
+    tree.file("a", "a");
+    let route = "[[site.route]]\npath = \"/*\"\nheaders = { set = { Content-Type = \"text/x-a\", \
+         Cache-Control = \"max-age=1\" }, add = { Content-Language = \"en\" } }";
+    let server = Launch::site(tree.path(), "", route).start();
+    let known = server.get("/a");
+    let of_content = [("content-type", "text/x-a"), ("content-language", "en")];
+    for (name, value) in of_content {
+        assert_eq!(known.field(name), value);
+    }
+    let answer = server.get_with("/a", &[("If-None-Match", known.field("etag"))]);
+    is_not_modified(&answer, &known);
+    assert_eq!(answer.field("cache-control"), "max-age=1");
+    assert_eq!(answer.header("content-language"), None);
 }
 
 /// Another server, and the same one after a restart.

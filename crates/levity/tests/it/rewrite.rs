@@ -14,10 +14,10 @@ fn say(conn: &mut Conn) {
         let lines = query.replace('_', " ").replace('|', "\r\n");
         let own = request.field("x-own").unwrap_or_default();
         let lines = lines.replace("SELF", own);
-        let status = if path.ends_with("404") {
-            "404 Not Found"
-        } else {
-            "302 Found"
+        let status = match path.rsplit('/').next() {
+            Some("404") => "404 Not Found",
+            Some("304") => "304 Not Modified",
+            _ => "302 Found",
         };
         conn.send(format!(
             "HTTP/1.1 {status}\r\nContent-Length: 0\r\n{lines}\r\n\r\n"
@@ -144,6 +144,19 @@ fn where_cookies_go() {
         "nothing;Path=/app/",
     ];
     assert_eq!(cookies, expected);
+}
+
+/// What a backend says with 304 passes, but not in place of what the route has said with 200.
+#[test]
+fn rules_take_a_type_off_a_304_and_put_none() {
+    let rules = format!("{EVERYTHING}headers = {{ set = {{ \"Content-Type\" = \"text/x-a\" }} }}");
+    let lines = "Content-Type:_text/x-theirs|Content-Language:_en";
+    let answer = said(&rules, &format!("/304?{lines}"));
+    answer.assert_status(304);
+    assert_eq!(answer.header("content-type"), None);
+    assert_eq!(answer.field("content-language"), "en");
+    let answer = said("", &format!("/304?{lines}"));
+    assert_eq!(answer.field("content-type"), "text/x-theirs");
 }
 
 #[test]

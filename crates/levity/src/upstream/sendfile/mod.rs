@@ -34,7 +34,7 @@ use crate::config::Etag;
 use crate::diagnostics;
 use crate::request::Request;
 use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
-use crate::respond::{self, Body, Fields, Response, file};
+use crate::respond::{self, Body, Fields, OF_CONTENT, Response, file};
 use crate::route::{Files, Proxy, Service};
 use crate::send::Sent;
 use crate::trip::{Opened, Trips};
@@ -169,7 +169,11 @@ impl InPlace {
         }
         response.has_date |= self.head.has_date;
         response.has_server |= self.head.has_server;
-        response.fields.add_lines(fields.as_bytes());
+        let but = match response.status {
+            304 => OF_CONTENT,
+            _ => &[],
+        };
+        response.fields.add_lines_but(fields.as_bytes(), but);
     }
 
     /// Has the application told what becomes of `response`, if it wants to know.

@@ -671,6 +671,7 @@ fn the_next_url_is_asked_when_one_is_of_no_use() {
     for status in [206, 304, 412, 416] {
         let answer = answer_to("GET", &format!("http://other/{status} http://good/x"));
         assert_eq!(answer.status, status);
+        assert_eq!(answer.header("content-type").is_none(), status == 304);
     }
     assert_eq!(good.requests().len(), asked);
     // The last one is what the client gets.
