@@ -30,4 +30,8 @@ pub fn filter(response: &mut Response, place: &Place) {
     for (name, value) in rules.add.iter().filter(|(name, _)| applies(name)) {
         response.fields.add(name, value.as_bytes());
     }
+    // Sending would add one of its own.
+    let written = rules.set.iter().chain(&rules.add).map(|(name, _)| name);
+    let mut ruled = written.chain(&rules.remove);
+    response.has_server |= ruled.any(|name| name.eq_ignore_ascii_case("server"));
 }

@@ -202,7 +202,7 @@ pub struct Response {
     pub reason: Vec<u8>,
     /// `fields` have a Date: that of a backend.
     pub has_date: bool,
-    /// `fields` have a Server: a backend's.
+    /// `fields` have a Server, or are to have none: that is the backend's or the route's to say.
     pub has_server: bool,
     /// All headers but those that sending decides: length, date, connection.
     pub fields: Fields,

@@ -241,6 +241,28 @@ fn a_route_has_a_root_and_headers_of_its_own() {
     assert_eq!(server.get("/a.txt").header("cache-control"), None);
 }
 
+/// Those that sending would write are the route's to change, too.
+#[test]
+fn a_route_says_what_server_it_is() {
+    let tree = Tree::new();
+    tree.file("a", "a");
+    let lines = |rule: &str| {
+        let route = format!("[[site.route]]\npath = \"/*\"\nheaders = {{ {rule} }}");
+        let server = Launch::site(tree.path(), "", &route).start();
+        let answer = server.get("/a");
+        answer.assert_status(200);
+        assert_eq!(answer.header("date").map(str::len), Some(29));
+        let servers = answer.headers().into_iter();
+        let servers = servers.filter(|(name, _)| name.eq_ignore_ascii_case("server"));
+        let values = servers.map(|(_, value)| String::from_utf8(value).expect("UTF-8"));
+        values.collect::<Vec<_>>()
+    };
+    assert_eq!(lines("set = { X-A = \"b\" }"), ["levity"]);
+    assert_eq!(lines("set = { Server = \"x\" }"), ["x"]);
+    assert_eq!(lines("add = { server = \"x\" }"), ["x"]);
+    assert!(lines("remove = [\"SERVER\"]").is_empty());
+}
+
 #[test]
 fn sites_are_told_apart_by_host() {
     let (one, two, rest) = (Tree::new(), Tree::new(), Tree::new());
