@@ -145,7 +145,7 @@ impl Engines {
             stats::add(&counters.bytes_read, ready.len() as u64);
         };
         match &completion.result {
-            Err(_) | Ok(Done::Listed(_) | Done::Created(_) | Done::Unlinked) => {}
+            Err(_) | Ok(Done::Listed(_) | Done::Created(_) | Done::Unlinked | Done::Looked(_)) => {}
             Ok(Done::Written(bytes)) => {
                 stats::add(&counters.writes, 1);
                 stats::add(&counters.bytes_written, *bytes as u64);

@@ -135,6 +135,7 @@ impl Flight {
                 Arc::ptr_eq(root, other_root)
                     && (path, first, variants) == (other_path, other_first, other_variants)
             }
+            (Op::Look { root }, Op::Look { root: other }) => Arc::ptr_eq(root, other),
             _ => false,
         }
     }
@@ -157,7 +158,8 @@ impl Flight {
         let mut state = lock(&self.state);
         let fits = match (state.started, &self.op) {
             (None, _) => waiting.job.class >= self.class,
-            (Some(_), Op::Read { .. }) => true,
+            // A second look would wait where this one waits.
+            (Some(_), Op::Read { .. } | Op::Look { .. }) => true,
             (Some(started), _) => waiting.since.saturating_duration_since(started) <= age_max,
         };
         match &mut state.aboard {
@@ -394,8 +396,9 @@ fn share(completion: &mut Completion, op: &Op, other: &Waiting) -> Option<Comple
                 not_removed: None,
             })
         }
+        Ok(Done::Looked(root)) => Ok(Done::Looked(root.clone())),
         Ok(Done::Listed(_) | Done::Created(_) | Done::Written(_) | Done::Unlinked) => {
-            unreachable!("only reads and opens cover anything")
+            unreachable!("only reads, opens and looks cover anything")
         }
     };
     // One that came late has waited for less than the disk took, but what it learns is how long the

@@ -259,6 +259,7 @@ fn about(op: &Op) -> u64 {
         Op::Read { file, .. } | Op::Write { file, .. } | Op::Unlink { file, .. } => file.meta.inode,
         Op::List { directory, .. } => directory.meta.inode,
         Op::Create { spool } => spool.device(),
+        Op::Look { root } => Arc::as_ptr(root).addr() as u64,
         Op::Open { root, path, .. } => {
             let mut hasher = DefaultHasher::new();
             (Arc::as_ptr(root), path).hash(&mut hasher);

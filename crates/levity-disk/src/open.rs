@@ -48,8 +48,12 @@ pub enum Symlinks {
 /// A directory whose files may be opened, or a single file.
 #[derive(Debug)]
 pub struct Root {
+    /// As it was given.
+    named: PathBuf,
     path: PathBuf,
     directory: OwnedFd,
+    /// `st_dev` and `st_ino` of `directory`.
+    identity: (u64, u64),
     single: Option<CString>,
     symlinks: Symlinks,
     device: u64,
@@ -65,8 +69,8 @@ pub struct Root {
 impl Root {
     /// Opens `path`, a directory or a single regular file, and finds out what its file system can do.
     ///
-    /// Blocks, and reads a few pages of one file (see [`probe`]). `path` is resolved once: a link at
-    /// its end that is later pointed elsewhere is not followed again. A single file is looked up by
+    /// Blocks, and reads a few pages of one file (see [`probe`]). `path` is resolved once, and what it led
+    /// to is kept open: [`Op::Look`](crate::Op::Look) tells where it leads later. A single file is looked up by
     /// name at each open, under its own name or `.`; every other name is absent.
     ///
     /// # Errors
@@ -77,6 +81,7 @@ impl Root {
         let (place, single) = split(&resolved)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(place, flags, Mode::empty())?;
+        let identity = identity(&rustix::fs::fstat(&directory)?);
         let cached = knows_cached(&directory)?;
         let named = single.as_deref().unwrap_or(c".");
         let device = Meta::from(rustix::fs::statat(
@@ -97,9 +102,11 @@ impl Root {
         }?;
         Ok(Arc::new(Root {
             mounts: Beneath::default(),
+            named: path.to_owned(),
             path: resolved,
             cached: cached && !file_system.may_wait,
             directory,
+            identity,
             single,
             symlinks,
             device,
@@ -108,9 +115,33 @@ impl Root {
         }))
     }
 
+    /// The path by which it was opened.
+    pub fn named(&self) -> &Path {
+        &self.named
+    }
+
     /// Where the root is: absolute, without symbolic links.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where the path by which it was opened leads now: `None` while that is this root. Blocks.
+    ///
+    /// Another file never has the identity of this root, because the root keeps its own open. The path
+    /// counts too: applications are told of it.
+    ///
+    /// # Errors
+    /// Those of [`Root::open`]; ENOTDIR where a single file has taken the place of a directory.
+    pub(crate) fn look(&self) -> io::Result<Option<Arc<Root>>> {
+        let resolved = fs::canonicalize(&self.named)?;
+        let (place, single) = split(&resolved)?;
+        if single.is_some() != self.single.is_some() {
+            return Err(Errno::NOTDIR.into());
+        }
+        if resolved == self.path && identity(&rustix::fs::stat(place)?) == self.identity {
+            return Ok(None);
+        }
+        Root::open(&self.named, self.symlinks).map(Some)
     }
 
     /// The name that a root of a single file answers to, besides `.`; `None` for a directory.
@@ -435,6 +466,12 @@ const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const STRAIGHT: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
+
+// The types of these fields differ between architectures.
+#[allow(clippy::unnecessary_cast)]
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev as u64, stat.st_ino as u64)
+}
 
 /// The directory to open for a root, and the name in it when the root is a single file.
 fn split(resolved: &Path) -> io::Result<(&Path, Option<CString>)> {

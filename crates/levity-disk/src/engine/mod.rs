@@ -112,6 +112,12 @@ pub enum Op {
         /// What was opened there. While it is open, no other file has its number.
         file: Arc<OpenFile>,
     },
+    /// Find out where the path leads now by which `root` was opened, and open that if it is something else:
+    /// a symbolic link was switched, or a directory replaced. Counts as work of the root's device.
+    Look {
+        /// As it was opened last.
+        root: Arc<Root>,
+    },
 }
 
 /// How an open finds its file.
@@ -275,6 +281,8 @@ pub enum Done {
     Created(Arc<OpenFile>),
     /// Of [`Op::Write`]: so many bytes, all that there were.
     Written(usize),
+    /// Of [`Op::Look`]: the root that has taken the place of the one that was asked about, if one has.
+    Looked(Option<Arc<Root>>),
     /// Of [`Op::Unlink`].
     Unlinked,
 }
@@ -458,7 +466,11 @@ impl Op {
                 first.map_or(0, |first| buffer::span(first.offset, first.len))
             }
             Op::Read { offset, len, .. } => buffer::span(*offset, *len),
-            Op::List { .. } | Op::Create { .. } | Op::Write { .. } | Op::Unlink { .. } => 0,
+            Op::List { .. }
+            | Op::Create { .. }
+            | Op::Write { .. }
+            | Op::Unlink { .. }
+            | Op::Look { .. } => 0,
         }
     }
 
@@ -479,6 +491,7 @@ impl Op {
             }
             Op::List { directory, .. } => directory.meta.device,
             Op::Create { spool } => spool.device(),
+            Op::Look { root } => root.device(),
         }
     }
 }

@@ -193,7 +193,7 @@ impl Simulation {
                 self.refuse_write(*offset, bytes.len())?;
                 *offset
             }
-            Op::List { .. } | Op::Create { .. } | Op::Unlink { .. } => 0,
+            Op::List { .. } | Op::Create { .. } | Op::Unlink { .. } | Op::Look { .. } => 0,
         };
         Ok(match operation::perform(op, ticket)? {
             Done::Read(ready, now) => Done::Read(self.tamper(ready, offset, job)?, now),
@@ -272,6 +272,7 @@ fn path(op: &Op) -> Vec<u8> {
         Op::Read { file, .. } | Op::Write { file, .. } => path_of(file),
         Op::Create { spool } => spool.path().as_os_str().as_bytes().to_vec(),
         Op::List { directory, .. } => path_of(directory),
+        Op::Look { root } => root.named().as_os_str().as_bytes().to_vec(),
     }
 }
 

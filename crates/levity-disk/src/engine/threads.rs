@@ -36,7 +36,11 @@ impl Engine for Pooled {
 /// Which threads an operation may use.
 pub(super) fn queue(op: &Op) -> Queue {
     match op {
-        Op::Open { .. } | Op::List { .. } | Op::Create { .. } | Op::Unlink { .. } => Queue::Stat,
+        Op::Open { .. }
+        | Op::List { .. }
+        | Op::Create { .. }
+        | Op::Unlink { .. }
+        | Op::Look { .. } => Queue::Stat,
         Op::Read { .. } | Op::Write { .. } => Queue::Read,
     }
 }

@@ -17,6 +17,8 @@ for_every_engine![
     variants,
     variants_of_nothing,
     variants_out_of_reach,
+    a_root_that_stays,
+    a_root_that_changes,
 ];
 
 mod cases {
@@ -311,5 +313,58 @@ mod cases {
         let got = open_with(&disk, &root, &names, 5, Some((0, 100))).unwrap();
         assert!(got.variants.iter().all(Option::is_none));
         assert_eq!(got.first.as_deref(), Some(&b"itself"[..]));
+    }
+
+    fn look(disk: &Disk, root: &Arc<Root>) -> io::Result<Option<Arc<Root>>> {
+        let root = Arc::clone(root);
+        match ask(disk, Op::Look { root })? {
+            Done::Looked(root) => Ok(root),
+            other => panic!("a look was answered with {other:?}"),
+        }
+    }
+
+    pub fn a_root_that_stays(rig: &Rig) {
+        let disk = rig.disk();
+        fs::create_dir(rig.path("one")).unwrap();
+        symlink("one", rig.path("link")).unwrap();
+        rig.write("file", 10);
+        for name in ["one", "link", "file"] {
+            let root = Root::open(&rig.path(name), Symlinks::Beneath).unwrap();
+            assert!(look(&disk, &root).unwrap().is_none());
+            rig.write("one/new", 10);
+            assert!(look(&disk, &root).unwrap().is_none());
+        }
+    }
+
+    pub fn a_root_that_changes(rig: &Rig) {
+        let disk = rig.disk();
+        for name in ["one", "two", "three"] {
+            fs::create_dir(rig.path(name)).unwrap();
+            rig.write(&format!("{name}/{name}"), 10);
+        }
+        symlink("one", rig.path("link")).unwrap();
+        let one = Root::open(&rig.path("link"), Symlinks::Beneath).unwrap();
+        symlink("two", rig.path("new")).unwrap();
+        fs::rename(rig.path("new"), rig.path("link")).unwrap();
+        let two = look(&disk, &one).unwrap().unwrap();
+        assert_eq!(two.named(), rig.path("link"));
+        assert_eq!(two.path().file_name().unwrap(), "two");
+        assert!(try_open(&disk, &two, "two", None).is_ok());
+        assert!(try_open(&disk, &one, "one", None).is_ok());
+
+        fs::remove_dir_all(rig.path("two")).unwrap();
+        let gone = look(&disk, &two).unwrap_err();
+        assert_eq!(gone.raw_os_error(), Some(libc::ENOENT));
+        fs::create_dir(rig.path("two")).unwrap();
+        let again = look(&disk, &two).unwrap().unwrap();
+        fs::rename(rig.path("two"), rig.path("four")).unwrap();
+        fs::rename(rig.path("three"), rig.path("two")).unwrap();
+        let three = look(&disk, &again).unwrap().unwrap();
+        assert!(try_open(&disk, &three, "three", None).is_ok());
+
+        fs::remove_dir_all(rig.path("two")).unwrap();
+        rig.write("two", 10);
+        let file = look(&disk, &three).unwrap_err();
+        assert_eq!(file.raw_os_error(), Some(libc::ENOTDIR));
     }
 }

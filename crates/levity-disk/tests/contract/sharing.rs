@@ -23,7 +23,7 @@ mod cases {
     use std::sync::{Arc, Mutex};
 
     use levity_disk::engine::is_full;
-    use levity_disk::{Class, Completion, Disk, Done, Reply, Root, Symlinks};
+    use levity_disk::{Class, Completion, Disk, Done, Op, Reply, Root, Symlinks};
 
     use crate::harness::*;
 
@@ -395,6 +395,28 @@ mod cases {
                 panic!("not a read");
             };
             assert_eq!(bytes(&disk, ready).unwrap(), pattern(100, 900));
+        }
+
+        /// However often somebody wants to know, a root that does not answer is asked once.
+        #[test]
+        fn a_look_under_way_is_joined() {
+            let rig = Rig::new("simulated:freeze=pancake");
+            let disk = rig.disk();
+            fs::create_dir(rig.path("pancake")).unwrap();
+            let root = Root::open(&rig.path("pancake"), Symlinks::Beneath).unwrap();
+            let look = || {
+                let root = Arc::clone(&root);
+                submit(&disk, Op::Look { root }, Class::First)
+            };
+            let one = look();
+            until("it is under way", || in_flight(&disk) == 1);
+            let more = [look(), look()];
+            arrive(&disk);
+            assert_eq!((in_flight(&disk), disk.stats().coalesced), (1, 2));
+            thaw("pancake");
+            for looking in [one].into_iter().chain(more) {
+                assert!(matches!(looking.result().unwrap(), Done::Looked(None)));
+            }
         }
 
         fn dead_soon(rig: &Rig) -> Arc<Disk> {
