@@ -204,7 +204,7 @@ impl Hot {
     }
 }
 
-/// A place's number followed by the decoded path.
+/// The key of a place, which tells its root too, followed by the decoded path.
 pub type Key = Box<[u8]>;
 
 #[derive(Clone)]

@@ -61,6 +61,10 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     let client = Client::new(&conn.peer, request, &service.config.server.trusted_proxies);
     let (place, response) = match route(&service, request, &client) {
         Ok(place) => {
+            if let Some(files) = &place.files {
+                files.root.attend(&mut trips, steps.began()).await;
+            }
+            request.set_key(place.key());
             let answer = answer(conn, place, request, &client, &mut steps, &mut trips).await;
             (Some(place), answer)
         }
@@ -201,7 +205,6 @@ fn route<'a>(
     service
         .check_readings(request, place)
         .map_err(|reject| respond::error(reject.status, reject.reason))?;
-    request.set_key(place.number);
     Ok(place)
 }
 
@@ -313,7 +316,7 @@ async fn script(
     let mut look = Look {
         worker,
         files,
-        place: place.number,
+        place: place.key(),
         now: steps.began(),
         trips,
     };
@@ -380,7 +383,8 @@ async fn file(
 fn failed(files: &Files, request: &Request, error: &io::Error) -> Response {
     let response = respond::error::of_io(error);
     let path = String::from_utf8_lossy(&request.path);
-    let root = files.root.path().display();
+    let root = files.root.last();
+    let root = root.path().display();
     if levity_disk::open::left_root(error) {
         diagnostics::say(format_args!(
             "refused {path}: a symbolic link leaves {root}; \

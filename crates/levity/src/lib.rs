@@ -29,6 +29,7 @@ pub mod proxy_head;
 pub mod request;
 pub mod resolve;
 pub mod respond;
+pub mod root;
 pub mod route;
 pub mod scripts;
 pub mod send;

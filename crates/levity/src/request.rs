@@ -75,10 +75,10 @@ impl Request {
         self.path.ends_with(b"/")
     }
 
-    /// Sets the look-up key: the place's number and the path.
-    pub fn set_key(&mut self, place: u32) {
+    /// Sets the look-up key: that of the place, and the path.
+    pub fn set_key(&mut self, place: [u8; 8]) {
         self.key.clear();
-        self.key.extend_from_slice(&place.to_le_bytes());
+        self.key.extend_from_slice(&place);
         self.key.extend_from_slice(&self.path);
     }
 

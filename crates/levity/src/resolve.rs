@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use levity_disk::open::standing_in;
-use levity_disk::{Class, First, Kind, Lookup, Meta, OpenFile, Ready, Variants};
+use levity_disk::{Class, First, Kind, Lookup, Meta, OpenFile, Ready, Root, Variants};
 use levity_wire::encoding::Coding;
 use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
@@ -71,6 +71,7 @@ pub async fn resolve(
     let mut search = Search {
         worker,
         files,
+        root: files.root.current()?,
         key: &request.key,
         now,
         codings,
@@ -126,6 +127,7 @@ pub async fn is_file(
     let mut search = Search {
         worker,
         files,
+        root: files.root.current()?,
         key,
         now,
         codings,
@@ -201,6 +203,8 @@ fn likely_offset(request: &Request) -> u64 {
 struct Search<'a> {
     worker: &'a Worker,
     files: &'a Files,
+    /// That of the files as it is now.
+    root: Arc<Root>,
     key: &'a [u8],
     now: Instant,
     codings: Codings,
@@ -245,14 +249,14 @@ impl Search<'_> {
     /// What will tell of changes to the file called `name` and its variants.
     fn watched(&self, name: &[u8]) -> Option<Watched> {
         let watcher = self.worker.watcher.as_ref()?;
-        if !self.files.root.can_be_watched() {
+        if !self.root.can_be_watched() {
             return None;
         }
         Some(self.watched.clone().unwrap_or_else(|| {
             let slash = name.iter().rposition(|&byte| byte == b'/');
             let directory = &name[..slash.unwrap_or(0)];
             Watched {
-                watch: watcher.watch(&self.files.root, directory),
+                watch: watcher.watch(&self.root, directory),
                 generation: None,
             }
         }))
@@ -326,7 +330,7 @@ impl Search<'_> {
         let path = CString::new(path).map_err(|_| io::Error::from(Errno::NOENT))?;
         match self.open_cached(&path, &variants) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let root = &self.files.root;
+                let root = &self.root;
                 trips
                     .open(root, path, variants, first, Lookup::Shared)
                     .await
@@ -336,7 +340,7 @@ impl Search<'_> {
     }
 
     fn open_cached(&self, path: &CStr, variants: &Variants) -> io::Result<Opened> {
-        let root = &self.files.root;
+        let root = &self.root;
         let file = root.open_cached(path)?;
         let meta = file.meta();
         let paths = variants.paths.iter().filter(|_| meta.kind == Kind::Regular);

@@ -14,6 +14,7 @@ use levity_wire::{Reject, http1, path};
 use crate::config::upstream::{AmbiguousPaths, Protocol, Try};
 use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
 use crate::request::Request;
+use crate::root::LiveRoot;
 use crate::scripts::Scripts;
 use crate::upstream::sendfile::root::SendfileRoot;
 use crate::upstream::spooled::SpoolFolder;
@@ -35,6 +36,16 @@ pub struct Place {
     pub server_timing: bool,
 }
 
+impl Place {
+    /// What the keys of its files begin with in caches: another value after its root has changed.
+    pub fn key(&self) -> [u8; 8] {
+        let root = self.files.as_ref().map(|files| &files.root);
+        let generation = root.map_or(0, |root| root.generation());
+        let key = u64::from(self.number) << 32 | u64::from(generation);
+        key.to_le_bytes()
+    }
+}
+
 /// How a place hands requests to an upstream.
 #[derive(Clone)]
 pub struct Proxy {
@@ -46,8 +57,8 @@ pub struct Proxy {
     pub strip_prefix: Vec<u8>,
     /// Paths are passed on that an application may take for those of another place.
     pub passes_ambiguous: bool,
-    /// Where the place's files are; empty when it has none.
-    pub document_root: Vec<u8>,
+    /// Where the place's files are; `None` when it has none.
+    pub document_root: Option<Arc<LiveRoot>>,
     /// The largest body of a request, in bytes.
     pub body_bytes_max: u64,
     /// Headers of requests to set, add and remove.
@@ -63,6 +74,12 @@ pub struct Proxy {
 }
 
 impl Proxy {
+    /// Where the place's files are now; empty when it has none.
+    pub fn document_root(&self) -> Vec<u8> {
+        let root = self.document_root.as_ref().map(|root| root.last());
+        root.map_or_else(Vec::new, |root| root.path().as_os_str().as_bytes().to_vec())
+    }
+
     /// How those of `files` that this upstream runs are told from the others, if it runs any.
     pub fn scripts<'a>(&self, files: &'a Files) -> Option<&'a Scripts> {
         let runs_scripts = self.upstream.settings.protocol.is_cgi();
@@ -74,7 +91,7 @@ impl Proxy {
 /// The files of a place.
 pub struct Files {
     /// The directory that is served.
-    pub root: Arc<Root>,
+    pub root: Arc<LiveRoot>,
     /// Names tried in a directory.
     pub index: Vec<Vec<u8>>,
     /// The codings in which files may be kept beside themselves, the best first.
@@ -136,6 +153,8 @@ pub struct Service {
     pub wire_limits: http1::Limits,
     /// One for each of `config.upstreams`, in their order.
     pub upstreams: Vec<Arc<Upstream>>,
+    /// Every root of files, also of those that applications have sent; each once.
+    pub live_roots: Vec<Arc<LiveRoot>>,
     sites: Vec<Site>,
     by_host: HashMap<String, usize>,
     /// Suffixes with their leading dot.
@@ -145,10 +164,10 @@ pub struct Service {
 
 /// Roots that are open already, by path and symlink policy.
 #[derive(Default)]
-struct Roots(HashMap<(PathBuf, bool), Arc<Root>>);
+struct Roots(HashMap<(PathBuf, bool), Arc<LiveRoot>>);
 
 impl Roots {
-    fn open(&mut self, path: &Path, symlinks: Symlinks) -> io::Result<Arc<Root>> {
+    fn open(&mut self, path: &Path, symlinks: Symlinks) -> io::Result<Arc<LiveRoot>> {
         let follow = symlinks == Symlinks::Follow;
         if let Some(root) = self.0.get(&(path.to_owned(), follow)) {
             return Ok(root.clone());
@@ -160,6 +179,7 @@ impl Roots {
         let root = Root::open(path, policy).map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         })?;
+        let root = LiveRoot::new(root);
         self.0.insert((path.to_owned(), follow), root.clone());
         Ok(root)
     }
@@ -186,6 +206,7 @@ impl Service {
             wire_limits: wire_limits(&config.limits),
             spool: spool(&config, disk)?,
             upstreams,
+            live_roots: Vec::new(),
             sites: Vec::new(),
             by_host: HashMap::new(),
             by_suffix: Vec::new(),
@@ -206,16 +227,18 @@ impl Service {
             }
             service.sites.push(compile(site, &mut resources)?);
         }
+        service.live_roots = resources.roots.0.into_values().collect();
         Ok(service)
     }
 
-    /// Every distinct root.
+    /// Every distinct root of a place, as it was seen last.
     pub fn roots(&self) -> Vec<Arc<Root>> {
         let mut roots: Vec<Arc<Root>> = Vec::new();
         let places = self.sites.iter().flat_map(Site::places);
         for files in places.filter_map(|place| place.files.as_ref()) {
-            if !roots.iter().any(|known| Arc::ptr_eq(known, &files.root)) {
-                roots.push(files.root.clone());
+            let root = files.root.last();
+            if !roots.iter().any(|known| Arc::ptr_eq(known, &root)) {
+                roots.push(root);
             }
         }
         roots
@@ -388,7 +411,7 @@ impl Resources<'_> {
             rewrite: config::Rewrite::default(),
             sendfile_roots: self.sendfile_roots(&upstream.settings.sendfile_roots)?,
             temporary_roots: self.sendfile_roots(&upstream.settings.temporary_roots)?,
-            document_root: Vec::new(),
+            document_root: None,
             reproxy: Vec::new(),
             upstream,
         }))
@@ -475,9 +498,7 @@ fn proxy(
         files_first: tries.contains(&Try::File),
         strip_prefix: prefix(route).to_vec(),
         passes_ambiguous: ambiguous == Some(AmbiguousPaths::Pass),
-        document_root: files
-            .map(|files| files.root.path().as_os_str().as_bytes().to_vec())
-            .unwrap_or_default(),
+        document_root: files.map(|files| files.root.clone()),
         body_bytes_max: body_bytes.unwrap_or(resources.body_bytes) as u64,
         request_headers: route
             .map(|route| route.request_headers.clone())

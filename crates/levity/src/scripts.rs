@@ -183,8 +183,8 @@ pub struct Look<'a, 't> {
     pub worker: &'a Worker,
     /// The place's.
     pub files: &'a Files,
-    /// The place's number.
-    pub place: u32,
+    /// The place's key.
+    pub place: [u8; 8],
     /// As of when.
     pub now: Instant,
     /// Of the request.
@@ -206,8 +206,7 @@ impl Look<'_, '_> {
             return Ok(false);
         }
         // As a request for the file itself would have it.
-        let place = self.place.to_le_bytes();
-        let key = [&place[..], &self.files.strip_prefix, b"/", name].concat();
+        let key = [&self.place[..], &self.files.strip_prefix, b"/", name].concat();
         resolve::is_file(self.worker, self.files, &key, name, self.now, self.trips).await
     }
 }

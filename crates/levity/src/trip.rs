@@ -355,6 +355,11 @@ impl<'a> Trips<'a> {
         }
     }
 
+    /// Finds out whether another root has taken the place of `root`.
+    pub async fn look(&mut self, root: Arc<Root>) -> io::Result<Option<Arc<Root>>> {
+        looked(self.make(Op::Look { root }, Class::First).await?)
+    }
+
     async fn make(&mut self, op: Op, class: Class) -> io::Result<Completion> {
         let asked = Instant::now();
         let answer = time::timeout(self.timeout, self.ask(op, class)).await;
@@ -420,6 +425,14 @@ impl<'a> Trips<'a> {
             reply,
         });
         receiver
+    }
+}
+
+/// What an [`Op::Look`] has found.
+pub fn looked(completion: Completion) -> io::Result<Option<Arc<Root>>> {
+    match completion.result? {
+        Done::Looked(root) => Ok(root),
+        other => unreachable!("a look was answered with {other:?}"),
     }
 }
 

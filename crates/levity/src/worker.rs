@@ -245,8 +245,12 @@ impl Worker {
                     task::yield_now().await;
                 }
             }
-            let ttl = self.service().config.disk.entry_ttl;
+            let service = self.service();
+            let ttl = service.config.disk.entry_ttl;
             self.cache.expire(Instant::now(), ttl);
+            for root in &service.live_roots {
+                root.tend(&self.disk, Instant::now(), service.config.disk.root_ttl());
+            }
             self.pools.sweep(Instant::now());
             self.ahead.sweep(Instant::now());
             self.popular.borrow_mut().sweep(Instant::now());

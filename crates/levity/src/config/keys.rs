@@ -214,8 +214,8 @@ pub const TABLES: &[Table] = &[
                 "entry_ttl",
                 Kind::Duration(bounds("0s", "1h")),
                 Some("1s"),
-                "How long an open file, its size and its times are trusted before they are looked at again. `0s` looks \
-                 every time, as `levity serve` does.",
+                "How long an open file, its size and its times are trusted before they are looked at again, and where the \
+                 path of a root leads. `0s` looks every time, as `levity serve` does, and every 0.1 s at the path of a root.",
             ),
             key(
                 "watch",

@@ -169,6 +169,16 @@ pub enum Watch {
 }
 
 impl Disk {
+    /// How long it is trusted that the path of a root leads where it led: a watch is on what is beneath a
+    /// root, and tells nothing of its path.
+    #[must_use]
+    pub fn root_ttl(&self) -> Duration {
+        match self.watch {
+            Watch::Off => self.entry_ttl,
+            Watch::Inotify => self.entry_ttl.min(WATCHED_ROOT_TTL),
+        }
+    }
+
     /// The same for the disk crate.
     #[must_use]
     pub fn settings(&self) -> levity_disk::Settings {
@@ -194,6 +204,9 @@ pub struct PlaceDisk {
     /// Whether reads go past the page cache.
     pub direct: Option<Direct>,
 }
+
+/// How long the path of a root is trusted under a watch, where files may be trusted for longer.
+const WATCHED_ROOT_TTL: Duration = Duration::from_secs(1);
 
 /// Where bodies go when `disk.spool` is not given.
 const SPOOL: &str = "/var/tmp";

@@ -39,6 +39,7 @@ pub fn fill(
     let host = ask.host();
     let (server_name, port) = server(host);
     let is_https = ask.client.scheme == "https";
+    let document_root = proxy.document_root();
     let described = cgi::Request {
         method: request.method(),
         path: &ask.whole_path,
@@ -52,7 +53,7 @@ pub fn fill(
         remote_port: ask.client.port,
         https: is_https,
         content_length: body_bytes,
-        document_root: &proxy.document_root,
+        document_root: &document_root,
         script: script(ask),
     };
     environment.fill(&described, ask.fields().iter().copied())?;

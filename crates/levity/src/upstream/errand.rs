@@ -162,7 +162,7 @@ impl Errand<'_> {
         let mut look = Look {
             worker,
             files,
-            place: place.number,
+            place: place.key(),
             now,
             trips: &mut trips,
         };

@@ -278,7 +278,7 @@ async fn inside<'s>(
             let mut look = Look {
                 worker: trips.worker(),
                 files,
-                place: place.number,
+                place: place.key(),
                 now: Instant::now(),
                 trips,
             };

@@ -31,6 +31,7 @@ mod proxy_protocol;
 mod range;
 mod refused;
 mod rewrite;
+mod root;
 mod scgi;
 mod scripted;
 mod sendfile;

@@ -279,6 +279,7 @@ impl Naming {
         trips: &mut Trips<'_>,
     ) -> Result<(Beneath, Opened), String> {
         let mut reason = "not beneath any of `temporary_roots`".to_owned();
+        root::attend(&self.proxy.temporary_roots, trips).await;
         for beneath in root::beneath(&self.proxy.temporary_roots, &ahead.path) {
             match beneath.open(false, root::Name::Goes, trips).await {
                 Ok(opened) => return Ok((beneath, opened)),

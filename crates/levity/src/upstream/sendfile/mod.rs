@@ -208,11 +208,9 @@ impl InPlace {
         }
         let name = files.beneath(path);
         let names = [Some(name.to_vec()), sendfile_header::utf8_of_latin1(name)];
-        let candidates = names.into_iter().flatten().map(|path| Beneath {
-            root: files.root.clone(),
-            path,
-        });
-        let candidates = candidates.collect();
+        files.root.attend(trips, Instant::now()).await;
+        let beneath = |path| Beneath::new(&files.root, path);
+        let candidates = names.into_iter().flatten().map(beneath).collect();
         match self.first_of(candidates, wants_body(request), trips).await {
             Ok(found) => self.whole(found, request),
             Err(refusal) => refusal,
@@ -232,10 +230,8 @@ impl InPlace {
             return None;
         }
         trips.are_for(files);
-        let beneath = Beneath {
-            root: files.root.clone(),
-            path: name.to_vec(),
-        };
+        files.root.attend(trips, Instant::now()).await;
+        let beneath = Beneath::new(&files.root, name.to_vec());
         let opened = beneath.open(wants_body(request), Name::Stays, trips).await;
         match opened {
             Ok(opened) if opened.file.meta().kind == Kind::Regular => {
@@ -250,6 +246,11 @@ impl InPlace {
     /// Answers with the file or files that are wished for.
     pub async fn file(self, request: &Request, trips: &mut Trips<'_>) -> Response {
         trips.are_for_any();
+        let roots = match self.wished.wish {
+            Wish::TemporaryFile => &self.proxy.temporary_roots,
+            _ => &self.proxy.sendfile_roots,
+        };
+        root::attend(roots, trips).await;
         let answered = match self.wished.wish {
             Wish::FileParts => self.parts(trips).await,
             Wish::TemporaryFile => self.temporary(request, trips).await,

@@ -5,12 +5,14 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use levity_disk::{Lookup, OpenFile, Root, Variants};
 use levity_wire::sendfile_header;
 use rustix::io::Errno;
 
 use super::first;
+use crate::root::LiveRoot;
 use crate::trip::{self, Opened, Trips};
 use crate::worker::Worker;
 
@@ -20,7 +22,7 @@ pub struct SendfileRoot {
     /// As the operator wrote it, absolute.
     pub named: PathBuf,
     /// Open.
-    pub root: Arc<Root>,
+    pub root: Arc<LiveRoot>,
 }
 
 /// A path beneath a root.
@@ -28,6 +30,8 @@ pub struct SendfileRoot {
 pub struct Beneath {
     /// What it may not leave.
     pub root: Arc<Root>,
+    /// The root's path leads nowhere now: nothing is beneath it.
+    pub is_gone: bool,
     /// Relative.
     pub path: Vec<u8>,
 }
@@ -44,6 +48,15 @@ pub enum Name {
 }
 
 impl Beneath {
+    /// The relative `path` beneath a root as it is now.
+    pub fn new(root: &LiveRoot, path: Vec<u8>) -> Self {
+        Self {
+            is_gone: root.current().is_err(),
+            root: root.last(),
+            path,
+        }
+    }
+
     /// Opens it for this request alone: a lasting file inline if the kernel has it in memory, else by an
     /// engine. One whose name does not stay is opened without following links, and by an engine: in
     /// memory one trip opens it, removes the name and reads the start. Elsewhere the removal is a trip of
@@ -58,6 +71,9 @@ impl Beneath {
         name: Name,
         trips: &mut Trips<'_>,
     ) -> io::Result<Opened> {
+        if self.is_gone {
+            return Err(Errno::NOENT.into());
+        }
         let path = self.c_path()?;
         let lookup = match name {
             Name::Stays => match self.root.open_cached(&path) {
@@ -113,6 +129,14 @@ pub fn is_absent(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR))
 }
 
+/// Has a request that begins now wait until it is known what the roots are.
+pub async fn attend(roots: &[SendfileRoot], trips: &mut Trips<'_>) {
+    let now = Instant::now();
+    for root in roots {
+        root.root.attend(trips, now).await;
+    }
+}
+
 /// The roots that an absolute path is beneath, as the operator wrote them or as they really are, and the
 /// rest of the path. A path in Latin-1 is tried in UTF-8 as well.
 pub fn beneath(roots: &[SendfileRoot], path: &[u8]) -> Vec<Beneath> {
@@ -131,10 +155,8 @@ fn as_it_is(roots: &[SendfileRoot], path: &[u8]) -> Vec<Beneath> {
         rest.strip_prefix(b"/").map(<[u8]>::to_vec)
     };
     let found = |root: &SendfileRoot| {
-        Some(Beneath {
-            path: rest(&root.named).or_else(|| rest(root.root.path()))?,
-            root: root.root.clone(),
-        })
+        let path = rest(&root.named).or_else(|| rest(root.root.last().path()))?;
+        Some(Beneath::new(&root.root, path))
     };
     roots.iter().filter_map(found).collect()
 }
@@ -182,6 +204,7 @@ mod tests {
         let tree = tempfile::tempdir().expect("a folder");
         let named = tree.path().to_owned();
         let root = Root::open(&named, levity_disk::Symlinks::Beneath).expect("a root");
+        let root = LiveRoot::new(root);
         let roots = [SendfileRoot { named, root }];
         let name = tree.path().as_os_str().as_bytes();
         let rest = |tail: &str| {
@@ -202,6 +225,7 @@ mod tests {
         std::fs::create_dir(&named).expect("a folder");
         let root = Root::open(&named, levity_disk::Symlinks::Beneath).expect("a root");
         let parent = tree.path().as_os_str().as_bytes();
+        let root = LiveRoot::new(root);
         let roots = [SendfileRoot { named, root }];
         let found = beneath(&roots, &[parent, b"/\xfc/\xe4"].concat());
         let paths: Vec<_> = found.into_iter().map(|beneath| beneath.path).collect();

@@ -359,3 +359,35 @@ fn files_without_bytes() {
         assert_eq!((answer.status, answer.length()), (200, Some(0)));
     }
 }
+
+/// Applications name files by the path that their operator deploys to.
+#[test]
+fn a_root_whose_link_is_switched() {
+    let tree = Tree::new();
+    for release in ["1", "2"] {
+        tree.file(format!("{release}/file"), release);
+        tree.file(format!("{release}/temporary/{release}"), release);
+    }
+    let switch = |release: &str| {
+        tree.link(release, "new");
+        std::fs::rename(tree.at("new"), tree.at("current")).expect("rename");
+    };
+    switch("1");
+    let keys = roots("sendfile_roots", &tree.at("current"))
+        + &roots("temporary_roots", &tree.at("current/temporary"));
+    let app = App::http();
+    let server = app.launch(&keys, "").start();
+    let mut client = server.client();
+    let current = tree.at("current").display().to_string();
+    let file = format!("X-Sendfile: {current}/file");
+    assert_eq!(ask(&mut client, &[&file]).text(), "1");
+    switch("2");
+    wait_until("the new release is sent", || {
+        ask(&mut client, &[&file]).text() == "2"
+    });
+    let temporary = format!("X-Sendfile-Temporary: {current}/temporary/2");
+    wait_until("the new folder is known", || {
+        let answer = ask(&mut client, &[&temporary]);
+        answer.status == 200 && answer.text() == "2"
+    });
+}

@@ -1,0 +1,206 @@
+//! Roots that follow their path: a link that is switched, or a folder that is replaced, is noticed.
+//!
+//! What the path of a root leads to is looked at again every `disk.entry_ttl`, by the disk's threads. No
+//! request waits for that while the root is in use. A root that nobody has asked for lately is not looked
+//! at; the next request then waits for one look.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use levity_disk::{Class, Completion, Disk, Job, Op, Reply, Root};
+use rustix::io::Errno;
+
+use crate::diagnostics;
+use crate::timer::SWEEP_INTERVAL;
+use crate::trip::{self, Trips};
+
+/// A root is no longer looked at when nobody has asked for it for so long. Kept files are closed then, too.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+
+/// A look may be late by so much before requests wait for one: loops are busy at times.
+const LATE_MAX: Duration = Duration::from_millis(500);
+
+/// So many looks in a row must find nothing before a root is gone. `ln -sfn` removes the old link before
+/// it makes the new one, and so does `mv` of a folder out of the way of its successor.
+const MISSES_MAX: u32 = 2;
+
+/// A root as its path leads to it now.
+#[derive(Debug)]
+pub struct LiveRoot {
+    current: ArcSwap<Root>,
+    /// Another number for each root, and for its absence.
+    generation: AtomicU32,
+    gone: AtomicBool,
+    /// Looks in a row that found nothing.
+    misses: AtomicU32,
+    /// A look is under way that no request waits for.
+    looking: AtomicBool,
+    born: Instant,
+    /// When it was looked at last, or a look was found to take long; in milliseconds since `born`.
+    looked_ms: AtomicU64,
+    /// When a request asked for it last, to the second; in milliseconds since `born`, 0 for never.
+    used_ms: AtomicU64,
+}
+
+impl LiveRoot {
+    /// A root that was just opened.
+    pub fn new(root: Arc<Root>) -> Arc<Self> {
+        Arc::new(Self {
+            current: ArcSwap::new(root),
+            generation: AtomicU32::new(0),
+            gone: AtomicBool::new(false),
+            misses: AtomicU32::new(0),
+            looking: AtomicBool::new(false),
+            born: Instant::now(),
+            looked_ms: AtomicU64::new(0),
+            used_ms: AtomicU64::new(0),
+        })
+    }
+
+    /// Belongs into the key of whatever is kept of its files. To be asked for before the root: what is
+    /// kept under a number is of that root or of a later one.
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The root. A request that has begun with one goes on with it.
+    ///
+    /// # Errors
+    /// ENOENT when the path leads nowhere: what is left of the old root is not served.
+    pub fn current(&self) -> io::Result<Arc<Root>> {
+        match self.gone.load(Ordering::Acquire) {
+            true => Err(Errno::NOENT.into()),
+            false => Ok(self.last()),
+        }
+    }
+
+    /// The root as it was seen last.
+    pub fn last(&self) -> Arc<Root> {
+        self.current.load_full()
+    }
+
+    /// Has a request that begins at `now` wait for a look, if there was none for too long.
+    pub async fn attend(&self, trips: &mut Trips<'_>, now: Instant) {
+        let now_ms = self.ms(now);
+        let used_ms = self.used_ms.load(Ordering::Relaxed);
+        // The memory is shared with all loops, so it is written to as seldom as possible.
+        if used_ms == 0 || now_ms >= used_ms + 1000 {
+            self.used_ms.store(now_ms.max(1), Ordering::Relaxed);
+        }
+        let age_max = interval(trips.service().config.disk.root_ttl()) + LATE_MAX;
+        if self.age(now_ms) > age_max {
+            Box::pin(self.look(trips)).await;
+        }
+    }
+
+    /// Waits for a look.
+    pub async fn look(&self, trips: &mut Trips<'_>) {
+        let looked = trips.look(self.last()).await;
+        self.settle(looked);
+    }
+
+    /// Has the disk look at it if it is time for that. Does not wait. To be called every
+    /// [`SWEEP_INTERVAL`] by each loop.
+    pub fn tend(self: &Arc<Self>, disk: &Disk, now: Instant, ttl: Duration) {
+        let now_ms = self.ms(now);
+        let used_ms = self.used_ms.load(Ordering::Relaxed);
+        let unused = Duration::from_millis(now_ms.saturating_sub(used_ms));
+        let is_used = used_ms > 0 && unused <= IDLE_MAX;
+        if !is_used || self.age(now_ms) < interval(ttl) {
+            return;
+        }
+        if self.looking.swap(true, Ordering::Relaxed) {
+            // It takes long: the disk is busy or frozen. Requests go on with what is known.
+            self.looked_ms.store(now_ms, Ordering::Relaxed);
+            return;
+        }
+        let reply = Box::new(Look(self.clone()));
+        let op = Op::Look { root: self.last() };
+        disk.submit(Job::new(op, Class::First, reply));
+    }
+
+    fn settle(&self, looked: io::Result<Option<Arc<Root>>>) {
+        match looked {
+            Ok(None) if !self.gone.load(Ordering::Relaxed) => {
+                self.misses.store(0, Ordering::Relaxed)
+            }
+            Ok(found) => self.switch_to(found.unwrap_or_else(|| self.last())),
+            Err(error) if leads_nowhere(&error) => self.miss(&error),
+            // The disk failed, or the process has too many files open: that says nothing of the path.
+            Err(_) => {}
+        }
+        // After a miss that may be the gap in a switch, the next sweep looks again.
+        if !(1..MISSES_MAX).contains(&self.misses.load(Ordering::Relaxed)) {
+            let now_ms = self.ms(Instant::now());
+            self.looked_ms.store(now_ms, Ordering::Relaxed);
+        }
+    }
+
+    fn switch_to(&self, root: Arc<Root>) {
+        let path = root.path().display();
+        diagnostics::say(format_args!(
+            "{} leads to {path} now",
+            root.named().display()
+        ));
+        self.current.store(root);
+        self.misses.store(0, Ordering::Relaxed);
+        self.gone.store(false, Ordering::Release);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    fn miss(&self, error: &io::Error) {
+        let misses = self.misses.load(Ordering::Relaxed) + 1;
+        self.misses.store(misses.min(MISSES_MAX), Ordering::Relaxed);
+        if misses >= MISSES_MAX && !self.gone.swap(true, Ordering::Release) {
+            self.generation.fetch_add(1, Ordering::Release);
+            let last = self.last();
+            let named = last.named().display();
+            diagnostics::say(format_args!(
+                "{named} leads nowhere now, its files are absent: {error}"
+            ));
+        }
+    }
+
+    fn age(&self, now_ms: u64) -> Duration {
+        let looked_ms = self.looked_ms.load(Ordering::Relaxed);
+        Duration::from_millis(now_ms.saturating_sub(looked_ms))
+    }
+
+    fn ms(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.born).as_millis() as u64
+    }
+}
+
+/// How often a root is looked at.
+fn interval(ttl: Duration) -> Duration {
+    ttl.max(SWEEP_INTERVAL)
+}
+
+/// Whether the path of a root leads to nothing that could be one.
+fn leads_nowhere(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    error.kind() == io::ErrorKind::InvalidInput
+        || matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
+}
+
+/// A look that no request waits for.
+struct Look(Arc<LiveRoot>);
+
+impl Reply for Look {
+    fn wanted(&self) -> bool {
+        true
+    }
+
+    fn send(self: Box<Self>, completion: Completion) {
+        self.0.settle(trip::looked(completion));
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.0.looking.store(false, Ordering::Relaxed);
+    }
+}
