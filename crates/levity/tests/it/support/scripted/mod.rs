@@ -253,6 +253,8 @@ impl Shared {
     fn run(self: Arc<Self>, number: usize, socket: Socket, handler: &Handler) {
         let mut conn = Conn::new(number, socket, self.clone());
         let ended = catch_unwind(AssertUnwindSafe(|| handler(&mut conn)));
+        // It counts as open until it is closed.
+        drop(conn);
         let mut state = self.lock();
         state.open.retain(|(open, _)| *open != number);
         if let Err(panic) = ended
