@@ -74,6 +74,12 @@ pub(crate) fn close(device: u64, fd: OwnedFd) {
     QUEUE.wake_one();
 }
 
+/// Files that were dropped and that the threads have not closed yet: they still count among those that the
+/// process may have open. Does not wait.
+pub fn unclosed() -> usize {
+    QUEUE.unclosed.load(Ordering::Relaxed)
+}
+
 /// As long as there is one, files are closed by the threads.
 #[derive(Debug)]
 pub(crate) struct Closer(());

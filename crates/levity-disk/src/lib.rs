@@ -52,6 +52,7 @@ pub mod usage;
 pub mod watch;
 
 pub use buffer::{Budget, Buffer};
+pub use closer::unclosed;
 pub use disk::{Disk, Settings, StartError};
 pub use engine::{
     Class, Completion, Direct, Done, EngineId, Entry, First, Job, Listing, Lookup, Op, Ready,

@@ -428,10 +428,12 @@ impl InPlace {
     /// Parts of files, one behind the other. They have no version and no ranges of their own.
     async fn parts(&self, trips: &mut Trips<'_>) -> Result<Response, Response> {
         let refuse = |reject: Reject| self.refuse(502, reject.reason);
-        let parts = sendfile_header::file_parts(&self.wished.value).map_err(refuse)?;
+        let wished = sendfile_header::file_parts(&self.wished.value).map_err(refuse)?;
         let roots = &self.proxy.sendfile_roots;
         let mut body = Parts::default();
-        for part in parts {
+        let since = Instant::now();
+        for part in wished {
+            parts::room_to_look(since).await;
             let path = std::iter::once(part.path);
             let candidates = self.beneath(path, roots, "sendfile_roots")?;
             // Read when it is sent: the starts of all parts would be much memory.

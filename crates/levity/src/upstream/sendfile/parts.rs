@@ -8,14 +8,33 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use levity_disk::{Meta, OpenFile};
+use tokio::time;
 
 use super::Found;
 use super::root::{Beneath, Name};
 use crate::cache::{Cache, Content, Entry};
 use crate::respond::{FileBody, file};
 use crate::trip::Trips;
+
+/// Files on their way to be closed, of which the next file is looked at only when there are fewer: looks are
+/// faster than the threads that close, and all of them count as open.
+const UNCLOSED_MAX: usize = 16;
+
+/// How often their number is asked for.
+const CLOSE_INTERVAL: Duration = Duration::from_millis(1);
+
+/// How long the looks of one response wait for it in all: closing a file may wait for a device.
+const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Waits until there is room for one more look, of a response whose looks began at `since`.
+pub(super) async fn room_to_look(since: Instant) {
+    while levity_disk::unclosed() >= UNCLOSED_MAX && since.elapsed() < CLOSE_PATIENCE {
+        time::sleep(CLOSE_INTERVAL).await;
+    }
+}
 
 /// What is left to be sent.
 #[derive(Default)]
