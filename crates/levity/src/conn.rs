@@ -43,6 +43,8 @@ pub struct Conn {
     pub has_proxy_head: bool,
     /// Bytes that arrived and are not parsed yet; no allocation while idle.
     pub inbox: Vec<u8>,
+    /// The client sends no more. It may still take answers, or be gone.
+    pub input_ended: bool,
     /// Trips to the disk that found nothing.
     pub absences: Absences,
     /// What the request in hand has met with at an upstream; gone when it has been logged.
@@ -80,6 +82,7 @@ impl Conn {
             peer,
             has_proxy_head: false,
             inbox: Vec::new(),
+            input_ended: false,
             absences: Absences::default(),
             visit: None,
             timer,
@@ -129,6 +132,16 @@ impl Conn {
             self.turn_bytes = 0;
         }
         read
+    }
+
+    /// Whether a wait for an application has lasted too long for a client that has ended its side. It begins
+    /// with the first call since the timer was cleared.
+    pub fn poll_half_closed(&self, context: &mut Context<'_>) -> bool {
+        if !self.timer.is_set() {
+            let half_closed_timeout = self.worker.service().config.limits.half_closed_timeout;
+            self.timer.set(Watch::poll_began() + half_closed_timeout);
+        }
+        self.timer.poll_expired(context)
     }
 
     /// When the last response ended, or else when the connection was accepted.

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -105,6 +106,16 @@ impl Stream {
     pub fn abort_on_close(&self) {
         // A client that is gone already needs no telling.
         let _ = socket2::SockRef::from(&self.as_fd()).set_linger(Some(Duration::ZERO));
+    }
+
+    /// Whether the connection is gone altogether: it was reset, or both sides have ended. Over TCP a peer that
+    /// has closed looks like one that has ended its side, until something is sent to it; a Unix socket
+    /// tells the two apart. Does not wait.
+    pub fn is_gone(&self) -> bool {
+        let mut sockets = [PollFd::new(self, PollFlags::empty())];
+        let polled = rustix::event::poll(&mut sockets, Some(&Timespec::default()));
+        let gone = PollFlags::HUP | PollFlags::ERR;
+        polled.is_ok() && sockets[0].revents().intersects(gone)
     }
 
     /// Tells the client that no more bytes follow.

@@ -40,6 +40,10 @@ limits! {
     idle_timeout: Duration = duration(Duration, "60s", "10ms".."1d"),
     /// How long a client may take no byte of a response before its connection is closed.
     send_timeout: Duration = duration(Duration, "60s", "10ms".."1d"),
+    /// How long a client that has ended its side (half-closed TCP) is waited with for an application that is
+    /// silent: for the head of its answer, or for more of one of unknown length. It may still want the
+    /// answer, or be gone.
+    half_closed_timeout: Duration = duration(Duration, "5s", "0s".."1d"),
     /// How long a read may take: longer is answered 503, or ends the connection once the head is sent.
     io_timeout: Duration = duration(Duration, "30s", "10ms".."1h"),
     /// How long running responses may take to finish after SIGTERM; then they are cut off.

@@ -75,6 +75,7 @@ pub struct Answer {
     /// So far.
     interim_count: usize,
     head: Option<Head>,
+    extent: Extent,
     /// Bytes of the body that the client has not got.
     data: Vec<u8>,
     ended: Option<Trailers>,
@@ -86,6 +87,32 @@ pub struct Answer {
 impl std::fmt::Debug for Answer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Answer").finish_non_exhaustive()
+    }
+}
+
+/// What is known of how long an answer goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// Its length was announced.
+    Length,
+    /// It goes on until the client leaves (server-sent events).
+    Events,
+    /// Nothing.
+    Unknown,
+}
+
+impl Extent {
+    fn of(head: &Head) -> Self {
+        const EVENTS: &[u8] = b"text/event-stream";
+        if head.length.is_some() {
+            return Self::Length;
+        }
+        let media_type = head.fields.value("content-type").unwrap_or_default();
+        let start = media_type.get(..EVENTS.len());
+        match start.is_some_and(|start| start.eq_ignore_ascii_case(EVENTS)) {
+            true => Self::Events,
+            false => Self::Unknown,
+        }
     }
 }
 
@@ -137,6 +164,7 @@ impl Answer {
             interim: Vec::new(),
             interim_count: 0,
             head: None,
+            extent: Extent::Unknown,
             data: Vec::new(),
             ended: None,
             declined: None,
@@ -227,19 +255,21 @@ impl Answer {
                 return Poll::Ready(Ok(News::Interim(self.interim.remove(0))));
             }
             if let Some(head) = self.head.take() {
+                self.extent = Extent::of(&head);
                 return Poll::Ready(Ok(News::Head(head)));
             }
+            let had_ended = conn.input_ended;
             watch_client(&self.upload, conn, context)?;
-            if moved || !waits {
+            if moved || !waits || conn.input_ended != had_ended {
                 waits = true;
-                self.set_deadline(conn);
+                self.set_deadline(conn, self.patience(conn));
             }
             if !conn.timer.poll_expired(context) {
                 return Poll::Pending;
             }
             match self.holds {
                 true => Poll::Ready(Ok(News::GoOn)),
-                false => Poll::Ready(Err(self.timed_out())),
+                false => Poll::Ready(Err(self.timed_out(conn))),
             }
         })
         .await
@@ -254,12 +284,19 @@ impl Answer {
             if !self.data.is_empty() || self.ended.is_some() {
                 return Poll::Ready(Ok(()));
             }
+            let had_ended = conn.input_ended;
             watch_client(&self.upload, conn, context)?;
-            if moved || !waits {
+            if conn.input_ended && self.extent == Extent::Events {
+                return Poll::Ready(Err(Failure::of_client(NoRequest::Gone)));
+            }
+            if moved || !waits || conn.input_ended != had_ended {
                 waits = true;
-                conn.timer.set(Watch::poll_began() + idle_timeout);
+                self.set_deadline(conn, idle_timeout);
             }
             if conn.timer.poll_expired(context) {
+                if self.is_cut_short(conn, idle_timeout) {
+                    return Poll::Ready(Err(Failure::of_half_closed()));
+                }
                 let reason = "no more of the answer came in time (idle_timeout)";
                 return Poll::Ready(Err(Failure::of_silence(reason)));
             }
@@ -272,16 +309,32 @@ impl Answer {
         came
     }
 
-    /// How long the next step may take, whoever's it is.
-    fn set_deadline(&self, conn: &Conn) {
+    /// Bounds the next wait by `patience`, and by less where the client has ended its side.
+    fn set_deadline(&self, conn: &Conn, patience: Duration) {
+        let patience = match self.is_cut_short(conn, patience) {
+            true => conn.worker.service().config.limits.half_closed_timeout,
+            false => patience,
+        };
+        conn.timer.set(Watch::poll_began() + patience);
+    }
+
+    /// Whether a wait of `patience` is too long for a client that has ended its side: nobody knows whether it
+    /// is still there. An answer of known length will end, or be noticed to reach nobody.
+    fn is_cut_short(&self, conn: &Conn, patience: Duration) -> bool {
+        let half_closed_timeout = || conn.worker.service().config.limits.half_closed_timeout;
+        let has_end = self.extent == Extent::Length;
+        conn.input_ended && !has_end && half_closed_timeout() < patience
+    }
+
+    /// How long the next step may take before the head, whoever's it is.
+    fn patience(&self, conn: &Conn) -> Duration {
         let settings = &self.upstream.settings;
-        let patience = match () {
+        match () {
             () if self.holds => EXPECT_PATIENCE,
             () if self.outbox_sent < self.outbox.len() => settings.idle_timeout,
             () if self.waits_for_client() => conn.worker.service().config.limits.body_timeout,
             () => settings.first_byte_timeout,
-        };
-        conn.timer.set(Watch::poll_began() + patience);
+        }
     }
 
     fn waits_for_client(&self) -> bool {
@@ -291,7 +344,10 @@ impl Answer {
         is_asked && owes && self.outbox_sent == self.outbox.len()
     }
 
-    fn timed_out(&self) -> Failure {
+    fn timed_out(&self, conn: &Conn) -> Failure {
+        if self.is_cut_short(conn, self.patience(conn)) {
+            return Failure::of_half_closed();
+        }
         if self.outbox_sent < self.outbox.len() {
             let reason = "the backend does not take the request (idle_timeout)";
             return Failure::of_silence(reason);
@@ -525,7 +581,8 @@ impl Answer {
     }
 }
 
-/// Looks after a client that waits. One that closes has given up; what it sends is its next request.
+/// Looks after a client that waits. What it sends is its next request. The end of that is noted in
+/// [`Conn::input_ended`]: only a connection that is gone altogether is an error.
 pub fn watch_client(
     upload: &Upload,
     conn: &mut Conn,
@@ -534,9 +591,19 @@ pub fn watch_client(
     if !upload.is_received() || conn.inbox.len() >= AHEAD_BYTES_MAX {
         return Ok(());
     }
+    if conn.input_ended {
+        return match conn.stream.is_gone() {
+            true => Err(Failure::of_client(NoRequest::Gone)),
+            false => Ok(()),
+        };
+    }
     let worker = conn.worker.clone();
     let mut scratch = worker.inbound.borrow_mut();
     match conn.poll_arrival(context, &mut scratch) {
+        Poll::Ready(Ok(0)) if !conn.stream.is_gone() => {
+            conn.input_ended = true;
+            Ok(())
+        }
         Poll::Ready(Ok(0) | Err(_)) => Err(Failure::of_client(NoRequest::Gone)),
         Poll::Ready(Ok(count)) => {
             conn.inbox.extend_from_slice(&scratch[..count]);

@@ -164,6 +164,16 @@ impl Failure {
         }
     }
 
+    /// The client has ended its side, and the backend is silent: nobody may be there any more.
+    pub fn of_half_closed() -> Self {
+        let reason =
+            "the client has ended its side, and the backend is silent (half_closed_timeout)";
+        Self {
+            reason: reason.to_owned(),
+            ..Self::of_client(NoRequest::Gone)
+        }
+    }
+
     /// The request's body could not be kept.
     pub fn of_spool(error: &io::Error) -> Self {
         Self {

@@ -153,7 +153,7 @@ async fn ask(
     for tries in 0..=settings.retries {
         let asked = Watch::poll_began();
         let lease = match (
-            attended(conn, &upload, place(pool, &wanted)).await,
+            attended(conn, &upload, Waits::ForPlace, place(pool, &wanted)).await,
             last.take(),
         ) {
             (Ok(lease), _) => lease,
@@ -258,21 +258,41 @@ fn tie(head: &mut Head, wanted: &Wanted, proxy: &Proxy, client: &Client, backend
     }
 }
 
-/// Waits for `step`, and looks after the client meanwhile: one that leaves makes room for others.
+/// What a client waits for before its request is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    /// In a queue, where who may be gone keeps its turn from others.
+    ForPlace,
+    /// It has its place.
+    ForConnection,
+}
+
+/// Waits for `step`, and looks after the client meanwhile: one that leaves makes room for others. In a queue,
+/// one that has ended its side is taken for one that has left.
 async fn attended<T>(
     conn: &mut Conn,
     upload: &Upload,
+    waits: Waits,
     step: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     let mut step = pin!(step);
-    poll_fn(|context| match step.as_mut().poll(context) {
-        Poll::Pending => {
-            watch_client(upload, conn, context)?;
-            Poll::Pending
+    let outcome = poll_fn(|context| {
+        if let Poll::Ready(outcome) = step.as_mut().poll(context) {
+            return Poll::Ready(outcome);
         }
-        ready => ready,
+        watch_client(upload, conn, context)?;
+        match waits {
+            _ if !conn.input_ended => Poll::Pending,
+            Waits::ForPlace => Poll::Ready(Err(Failure::of_client(NoRequest::Gone))),
+            Waits::ForConnection if conn.poll_half_closed(context) => {
+                Poll::Ready(Err(Failure::of_half_closed()))
+            }
+            Waits::ForConnection => Poll::Pending,
+        }
     })
-    .await
+    .await;
+    conn.timer.clear();
+    outcome
 }
 
 /// Takes a place at a backend.
@@ -293,7 +313,7 @@ async fn attempt(
     mut lease: Lease,
     upload: Upload,
 ) -> Result<(Head, Box<Answer>), Box<(Failure, Upload)>> {
-    if let Err(failure) = attended(conn, &upload, open(&mut lease)).await {
+    if let Err(failure) = attended(conn, &upload, Waits::ForConnection, open(&mut lease)).await {
         return Err(Box::new((failure, upload)));
     }
     conn.met(|visit| visit.connected(&lease));

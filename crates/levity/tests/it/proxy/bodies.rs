@@ -335,7 +335,8 @@ fn a_client_that_leaves_before_the_answer_frees_the_backend() {
             assert_eq!(conn.read_to_end(), b"");
         }
     });
-    let server = Launch::proxy(backend.address(), "").start();
+    let soon = "[limits]\nhalf_closed_timeout = \"100ms\"";
+    let server = Launch::proxy(backend.address(), soon).start();
     let mut client = server.client();
     client.send(head("GET", "/", &[]));
     backend.wait_for_requests(1);
@@ -347,10 +348,11 @@ fn a_client_that_leaves_before_the_answer_frees_the_backend() {
 fn a_client_that_leaves_between_events_frees_the_backend() {
     let backend = Scripted::tcp(|conn| {
         conn.read_request();
-        conn.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nevent\r\n");
+        conn.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nevent\r\n");
         assert_eq!(conn.read_to_end(), b"");
     });
-    let server = Launch::proxy(backend.address(), "").start();
+    let late = "[limits]\nhalf_closed_timeout = \"1h\"";
+    let server = Launch::proxy(backend.address(), late).start();
     let mut client = server.client();
     client.send(head("GET", "/", &[]));
     client.read_through(b"event\r\n");

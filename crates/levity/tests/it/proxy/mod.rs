@@ -4,6 +4,7 @@
 mod bodies;
 mod continues;
 mod fields;
+mod half_closed;
 mod messages;
 mod misbehaving;
 mod pool;

@@ -395,7 +395,8 @@ fn a_socket_that_is_not_there() {
 #[test]
 fn a_client_that_leaves_while_its_backend_is_connected_to_holds_no_place() {
     let deaf = Deaf::unix();
-    let keys = format!("connect_timeout = \"60s\"\n{ADMIN}");
+    let keys =
+        format!("connect_timeout = \"60s\"\n[limits]\nhalf_closed_timeout = \"100ms\"\n{ADMIN}");
     let server = Launch::proxy(deaf.address(), &keys).workers(1).start();
     let mut client = server.client();
     client.send(head("GET", "/", &[]));

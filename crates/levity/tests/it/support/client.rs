@@ -131,6 +131,11 @@ impl Client {
         shut.expect("shutdown");
     }
 
+    /// Makes a reset of the end of the connection; over TCP only.
+    pub fn reset_when_closed(&self) {
+        self.wire.socket.reset_when_closed().expect("SO_LINGER");
+    }
+
     /// Sends a request of one method, path and further header lines, and takes the answer.
     #[track_caller]
     pub fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {

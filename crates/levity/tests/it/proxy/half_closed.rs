@@ -1,0 +1,224 @@
+//! Clients that end their side when they have asked, as `nc -N` does: they get their answers, but keep nothing
+//! from others for long, since whoever has gone altogether looks the same.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::tell_target;
+use crate::support::scripted::Scripted;
+use crate::support::{Client, Cut, Launch, Server, assert_same, content, head, pass, wait_until};
+
+/// Nothing here may end because of it.
+const LATE: &str = "[limits]\nhalf_closed_timeout = \"1h\"\n";
+
+/// Long enough for the server to see the end of a client's side.
+const SEEN: Duration = Duration::from_millis(200);
+
+/// Asks for these, and ends its side.
+fn asks(mut client: Client, paths: &[&str]) -> Client {
+    let heads: String = paths.iter().map(|path| head("GET", path, &[])).collect();
+    client.send(heads);
+    client.finish();
+    client
+}
+
+#[test]
+fn an_answer_that_takes_its_time_arrives() {
+    let backend = Scripted::tcp(|conn| {
+        while let Some(request) = conn.read_request() {
+            conn.stall();
+            conn.answer("200 OK", request.target);
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").workers(1).start();
+    let mut client = asks(server.client(), &["/a", "/b"]);
+    backend.wait_for_requests(1);
+    pass(SEEN);
+    backend.release();
+    // One that was sent behind it is answered, too, and then nothing can follow.
+    assert_eq!(client.receive().text(), "/a");
+    assert_eq!(client.receive().text(), "/b");
+    client.assert_closed();
+    assert_eq!(backend.connections(), 1);
+}
+
+#[test]
+fn a_long_answer_arrives() {
+    let bytes = content(9, 9_000_000);
+    let sent = bytes.clone();
+    let backend = Scripted::tcp(move |conn| {
+        conn.read_request();
+        let length = sent.len();
+        conn.send(format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n"
+        ));
+        conn.send(&sent);
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = asks(Client::narrow(server.address()), &["/"]);
+    assert_same(&client.receive().body, &bytes);
+    client.assert_closed();
+}
+
+/// A length is a promise that it will end.
+#[test]
+fn an_answer_of_known_length_may_pause() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_request();
+        conn.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nha");
+        conn.stall();
+        conn.send("lf");
+    });
+    let soon = "[limits]\nhalf_closed_timeout = \"100ms\"";
+    let server = Launch::proxy(backend.address(), soon).start();
+    let mut client = server.client();
+    client.send(head("GET", "/", &[]));
+    client.read_through(b"\r\n\r\nha");
+    client.finish();
+    pass(Duration::from_millis(500));
+    backend.release();
+    assert_eq!(client.read_exactly(2), b"lf");
+}
+
+/// Whether the answer has begun, without a length, or not.
+#[test]
+fn a_backend_that_is_silent_is_free_after_a_while() {
+    let begun = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n";
+    for begin in ["", begun] {
+        let backend = Scripted::tcp(move |conn| {
+            conn.read_request();
+            conn.send(begin);
+            assert_eq!(conn.read_to_end(), b"");
+        });
+        let keys = "retries = 0\n[limits]\nhalf_closed_timeout = \"300ms\"\n\
+                    [log]\naccess = \"stdout\"\nformat = \"json\"";
+        let server = Launch::proxy(backend.address(), keys).start();
+        let start = Instant::now();
+        let mut client = asks(server.client(), &["/"]);
+        match (client.try_receive(), begin) {
+            (Ok(answer), "") => {
+                answer.assert_status(400);
+                assert!(answer.text().contains("half_closed_timeout"), "{answer:?}");
+            }
+            (Err(Cut::Closed(Some(part))), _) => assert_eq!(part, b"part"),
+            (other, _) => panic!("{other:?}"),
+        }
+        assert!(start.elapsed() >= Duration::from_millis(250));
+        backend.wait_for_no_connection();
+        let line: Value = serde_json::from_str(&server.prints("\"target\":\"/\"")).expect("JSON");
+        assert_eq!(line["upstream"]["failed"], "client", "{line}");
+        // The backend is not to blame.
+        assert!(!server.stderr().contains("backend"), "{}", server.stderr());
+    }
+}
+
+#[test]
+fn a_queue_is_for_those_who_are_there() {
+    let backend = Scripted::tcp(|conn| {
+        while let Some(request) = conn.read_request() {
+            conn.stall();
+            conn.answer("200 OK", request.target);
+        }
+    });
+    let keys = format!("connections = 1\nqueue_timeout = \"1h\"\n{LATE}");
+    let server = Launch::proxy(backend.address(), &keys).workers(1).start();
+    let mut first = asks(server.client(), &["/first"]);
+    backend.wait_for_requests(1);
+    let mut second = asks(server.client(), &["/second"]);
+    second.receive().assert_status(400);
+    let mut third = server.client();
+    third.send(head("GET", "/third", &[]));
+    backend.release();
+    assert_eq!(first.receive().text(), "/first");
+    assert_eq!(third.receive().text(), "/third");
+    assert_eq!(backend.requests().len(), 2);
+}
+
+/// They end when the client leaves, and not otherwise.
+#[test]
+fn events_end_at_once() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_request();
+        conn.send(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\
+             Transfer-Encoding: chunked\r\n\r\n5\r\nevent\r\n",
+        );
+        assert_eq!(conn.read_to_end(), b"");
+    });
+    let server = Launch::proxy(backend.address(), LATE).start();
+    let mut client = server.client();
+    client.send(head("GET", "/", &[]));
+    client.read_through(b"event\r\n");
+    client.finish();
+    client.assert_closed();
+    backend.wait_for_no_connection();
+}
+
+/// Over TCP and, by name, over a Unix socket.
+fn on_both(backend: &Scripted) -> Server {
+    let to = backend.address();
+    Launch::run(&format!(
+        "{LATE}[[listen]]\naddress = \"127.0.0.1:0\"\n[[listen]]\naddress = \"unix:{{own}}/http\"\n\
+         [[upstream]]\nname = \"app\"\nto = [\"{to}\"]\n[[site]]\nproxy = \"app\"\n"
+    ))
+    .start()
+}
+
+#[test]
+fn a_unix_socket_that_is_half_closed_is_no_closed_one() {
+    let backend = Scripted::tcp(|conn| {
+        while let Some(request) = conn.read_request() {
+            if request.target == "/gone" {
+                assert_eq!(conn.read_to_end(), b"");
+                return;
+            }
+            conn.stall();
+            conn.answer("200 OK", request.target);
+        }
+    });
+    let server = on_both(&backend);
+    let socket = server.own("http");
+    let client = || Client::unix(Path::new(&socket));
+    let mut gone = client();
+    gone.send(head("GET", "/gone", &[]));
+    backend.wait_for_requests(1);
+    drop(gone);
+    backend.wait_for_no_connection();
+    let mut half = asks(client(), &["/half"]);
+    backend.wait_for_requests(2);
+    pass(SEEN);
+    backend.release();
+    assert_eq!(half.receive().text(), "/half");
+}
+
+#[test]
+fn a_client_that_resets_is_gone() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_request();
+        assert_eq!(conn.read_to_end(), b"");
+    });
+    let server = on_both(&backend);
+    let mut client = server.client();
+    client.send(head("GET", "/", &[]));
+    backend.wait_for_requests(1);
+    client.reset_when_closed();
+    drop(client);
+    backend.wait_for_no_connection();
+}
+
+/// Files have answered them all along; what comes between is an ordinary client.
+#[test]
+fn others_are_served_meanwhile() {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "").workers(1).start();
+    for round in 0..20 {
+        let path = format!("/{round}");
+        let mut half = asks(server.client(), &[&path]);
+        assert_eq!(half.receive().text(), path);
+        assert_eq!(server.get("/whole").text(), "/whole");
+        half.assert_closed();
+    }
+    wait_until("the connections are kept", || backend.open() <= 2);
+}
