@@ -12,6 +12,7 @@ use crate::depth::{DEPTH_MAX, DEPTH_START, Depth};
 use crate::engine::{self, Choice, Description, EngineId, Job, Threads, Unavailable};
 use crate::engines::Engines;
 use crate::lock::lock;
+use crate::outage::Outage;
 use crate::scheduler::Scheduler;
 use crate::stats::Stats;
 use crate::syscall;
@@ -290,6 +291,13 @@ impl Disk {
     /// is then as old as that. Zero at first.
     pub fn set_open_age_max(&self, age: Duration) {
         self.scheduler.set_open_age_max(age);
+    }
+
+    /// Has `report` called when a device stops answering, while that lasts, and when it answers again. On
+    /// the thread of the scheduler, which may wait a little but holds up jobs meanwhile. The first call
+    /// counts.
+    pub fn on_outage(&self, report: impl Fn(Outage) + Send + Sync + 'static) {
+        self.scheduler.set_report(Box::new(report));
     }
 
     /// The engine for jobs that name none, never `auto`.

@@ -11,6 +11,7 @@ use crate::fair::FairQueue;
 use crate::flight::{Flight, Planned};
 use crate::intake::Waiting;
 use crate::loads::Load;
+use crate::outage::Account;
 use crate::pulse::Pulse;
 
 /// Jobs of class `First` in a row before one of class `Next` gets its turn.
@@ -26,6 +27,7 @@ pub(crate) struct Lane {
     load: Arc<Load>,
     depth: Depth,
     pub(crate) pulse: Pulse,
+    pub(crate) outage: Account,
     first: FairQueue<Planned>,
     next: FairQueue<Planned>,
     /// All that wait or are in flight, by what they are about; see [`about`].
@@ -45,6 +47,7 @@ impl Lane {
             load,
             depth,
             pulse: Pulse::default(),
+            outage: Account::default(),
             first: FairQueue::default(),
             next: FairQueue::default(),
             flights: HashMap::new(),

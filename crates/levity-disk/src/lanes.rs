@@ -9,6 +9,7 @@ use crate::engine::{Class, Reply};
 use crate::flight::{Flight, Planned};
 use crate::intake::{Refused, Waiting};
 use crate::lane::Lane;
+use crate::outage::Outage;
 use crate::scheduler::Scheduler;
 
 /// What the scheduler's lock is for.
@@ -18,6 +19,8 @@ pub(crate) struct Lanes {
     /// Devices whose next job found no memory, the longest waiting first.
     starved: VecDeque<u64>,
     in_flight: usize,
+    /// Devices whose outage was reported, and not its end.
+    outages: usize,
     closed: bool,
 }
 
@@ -45,11 +48,24 @@ pub(crate) struct GivenUp {
     pub(crate) jobs: Vec<Planned>,
     /// What they asked for is still under way.
     pub(crate) replies: Vec<Box<dyn Reply>>,
+    /// What is to be reported.
+    pub(crate) outages: Vec<Outage>,
+}
+
+impl GivenUp {
+    fn count(&self) -> usize {
+        self.jobs.len() + self.replies.len()
+    }
 }
 
 impl Lanes {
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// Whether the clock may show something new: a device that has stopped answering, or answers again.
+    pub(crate) fn needs_checks(&self) -> bool {
+        self.in_flight > 0 || self.outages > 0
     }
 
     pub(crate) fn offer(&mut self, mut waiting: Waiting, scheduler: &Arc<Scheduler>) -> Offered {
@@ -68,6 +84,7 @@ impl Lanes {
             return self.start(planned, 0, scheduler);
         }
         if waiting.job.class == Class::First && lane.is_hopeless(waiting.since) {
+            lane.outage.refused(1);
             return Offered::Refused(Refused::Dead(waiting));
         }
         let age_max = scheduler.open_age_max();
@@ -196,13 +213,20 @@ impl Lanes {
         let mut given_up = GivenUp::default();
         for (device, lane) in &mut self.by_device {
             let (jobs, flights) = lane.check(now, dead_after);
+            let silent_since = lane.pulse.silent_since();
+            let outage = lane.outage.look(*device, now, silent_since);
+            given_up.outages.extend(outage);
+            let before = given_up.count();
             given_up.jobs.extend(jobs);
             let replies = flights
                 .iter()
                 .flat_map(|flight| flight.give_up(now, dead_after));
             given_up.replies.extend(replies);
+            lane.outage.refused(given_up.count() - before);
             to_pump.extend((lane.queued() > 0).then_some(*device));
         }
+        let lanes = self.by_device.values();
+        self.outages = lanes.filter(|lane| lane.outage.is_open()).count();
         given_up
     }
 

@@ -37,6 +37,7 @@ mod loads;
 mod lock;
 mod mounts;
 pub mod open;
+mod outage;
 mod pace;
 mod pinned;
 pub mod probe;
@@ -60,6 +61,7 @@ pub use engine::{
 };
 pub use inline::Inline;
 pub use open::{Kind, Meta, OpenFile, Root, Symlinks};
+pub use outage::{Outage, Stage};
 pub use probe::FileSystem;
 pub use spool::Spool;
 pub use stats::Stats;

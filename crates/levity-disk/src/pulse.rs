@@ -25,6 +25,11 @@ impl Pulse {
         self.dead
     }
 
+    /// When the device last gave a sign of life, if it is dead.
+    pub(crate) fn silent_since(&self) -> Option<Instant> {
+        self.since.filter(|_| self.dead)
+    }
+
     /// A job was given to the engine.
     pub(crate) fn started(&mut self, now: Instant) {
         self.since.get_or_insert(now);

@@ -23,7 +23,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,7 @@ use crate::lanes::{GivenUp, Lanes, Offered};
 use crate::loads::Loads;
 use crate::lock::lock;
 use crate::open::OpenFile;
+use crate::outage::Outage;
 use crate::pace::{Begun, Pace};
 use crate::stats::{self, Counters, Stats};
 
@@ -63,6 +64,8 @@ pub(crate) struct Scheduler {
     ghosts: Ghosts,
     /// See [`Disk::set_open_age_max`](crate::Disk::set_open_age_max), in nanoseconds.
     open_age_max_ns: AtomicU64,
+    /// See [`Disk::on_outage`](crate::Disk::on_outage).
+    report: OnceLock<Box<dyn Fn(Outage) + Send + Sync>>,
     /// The last job in flight has finished.
     idle: Condvar,
     counters: Counters,
@@ -82,6 +85,7 @@ impl Scheduler {
             loads: Loads::default(),
             ghosts: Ghosts::default(),
             open_age_max_ns: AtomicU64::new(0),
+            report: OnceLock::new(),
             idle: Condvar::new(),
             counters: Counters::default(),
         }
@@ -121,6 +125,11 @@ impl Scheduler {
         self.open_age_max_ns.store(ns, Ordering::Relaxed);
     }
 
+    pub(crate) fn set_report(&self, report: Box<dyn Fn(Outage) + Send + Sync>) {
+        // A second one is not asked for.
+        let _ = self.report.set(report);
+    }
+
     /// See [`Disk::has_room`](crate::Disk::has_room).
     pub(crate) fn has_room(&self, device: u64) -> bool {
         let arriving = self.intake.arriving();
@@ -142,7 +151,7 @@ impl Scheduler {
         let mut checked = Instant::now();
         loop {
             // Where nothing is in flight nothing can be overdue, and what starts comes by here.
-            let busy = self.lock().in_flight() > 0;
+            let busy = self.lock().needs_checks();
             match self.intake.next(busy.then_some(interval)) {
                 Arrival::Job(waiting) => {
                     self.admit(waiting);
@@ -162,7 +171,15 @@ impl Scheduler {
     /// Finds out which devices are dead, and answers those who would wait for them in vain.
     fn check(self: &Arc<Self>) {
         let mut to_pump = Vec::new();
-        let GivenUp { jobs, replies } = self.lock().check(self, &mut to_pump);
+        let given_up = self.lock().check(self, &mut to_pump);
+        let GivenUp {
+            jobs,
+            replies,
+            outages,
+        } = given_up;
+        if let Some(report) = self.report.get() {
+            outages.into_iter().for_each(report);
+        }
         for planned in jobs {
             self.turn_away(Refused::Dead(planned.into_waiting()));
         }

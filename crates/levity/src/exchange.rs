@@ -283,7 +283,7 @@ async fn existing(
     match found {
         Ok(Found::File(hot, ready)) => Err(respond::file::file(request, hot, ready)),
         Ok(Found::Directory(_)) => Ok(Known::Directory),
-        Err(error) => match failed(files, request, &error) {
+        Err(error) => match failed(worker, files, request, &error) {
             answer if answer.status == 404 => Ok(Known::Nothing),
             answer => Err(answer),
         },
@@ -309,7 +309,7 @@ async fn script(
         }
         return Ok(None);
     };
-    let failed = |error: io::Error| failed(files, request, &error);
+    let failed = |error: io::Error| failed(worker, files, request, &error);
     let mut known = Known::Unknown;
     steps.enter(Step::Resolve);
     trips.are_for(files);
@@ -371,16 +371,16 @@ async fn file(
             let entries_max = trips.service().config.limits.listing_entries;
             match trips.list(directory, entries_max).await {
                 Ok(listing) => respond::listing::listing(&request.path, listing).await,
-                Err(error) => failed(files, request, &error),
+                Err(error) => failed(worker, files, request, &error),
             }
         }
         Ok(Found::Directory(_)) => respond::error(403, "listing is off for this directory"),
-        Err(error) => failed(files, request, &error),
+        Err(error) => failed(worker, files, request, &error),
     }
 }
 
 /// Answers for the file system, and tells the operator what only the operator can mend.
-fn failed(files: &Files, request: &Request, error: &io::Error) -> Response {
+fn failed(worker: &Worker, files: &Files, request: &Request, error: &io::Error) -> Response {
     let response = respond::error::of_io(error);
     let path = String::from_utf8_lossy(&request.path);
     let root = files.root.last();
@@ -391,7 +391,9 @@ fn failed(files: &Files, request: &Request, error: &io::Error) -> Response {
              `symlinks = \"follow\"` on its site or route in a configuration file allows that"
         ));
     } else if response.status >= 500 {
-        diagnostics::say(format_args!("cannot serve {path} beneath {root}: {error}"));
+        worker.disk_failed(error, || {
+            format!("cannot serve {path} beneath {root}: {error}")
+        });
     }
     response
 }

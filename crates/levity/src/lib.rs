@@ -23,6 +23,7 @@ pub mod event_loop;
 pub mod exchange;
 pub mod filter;
 pub mod listen;
+pub mod outage;
 pub mod parse;
 pub mod popular;
 pub mod proxy_head;

@@ -18,7 +18,6 @@ use crate::access_log::{End, Source};
 use crate::cache::Content;
 use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::decimal;
-use crate::diagnostics;
 use crate::request::Request;
 use crate::respond::error::{of_io, reason};
 use crate::respond::{Body, Fields, Response};
@@ -26,6 +25,7 @@ use crate::trip::Trips;
 use crate::upstream::failure::Failure;
 use crate::upstream::sendfile::Afterwards;
 use crate::upstream::visit::Visit;
+use crate::worker::Worker;
 
 /// Head and body of so many bytes are put together before they are sent: to copy them costs less than to
 /// have the kernel take them from two places.
@@ -83,7 +83,7 @@ pub async fn send(
         .response(conn, &mut response.body, head_only, trips)
         .await;
     match &outcome {
-        Err(Cut::Unreadable(error)) => tell(request, error),
+        Err(Cut::Unreadable(error)) => tell(&conn.worker, request, error),
         Err(Cut::Broken(failure)) if sender.untouched() => conn.met(|visit| {
             visit.failed(failure);
             visit.pool().complain(failure, None);
@@ -132,9 +132,9 @@ pub async fn interim(conn: &mut Conn, status: u16, fields: &Fields) {
     let _ = Sender::of_head(head).rest_of_head(conn).await;
 }
 
-fn tell(request: &Request, error: &io::Error) {
+fn tell(worker: &Worker, request: &Request, error: &io::Error) {
     let path = String::from_utf8_lossy(&request.path);
-    diagnostics::say(format_args!("cannot read {path}: {error}"));
+    worker.disk_failed(error, || format!("cannot read {path}: {error}"));
 }
 
 fn source(body: &Body, trips: &Trips<'_>, visit: Option<&Visit>) -> Source {

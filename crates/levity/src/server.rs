@@ -31,6 +31,7 @@ use crate::config::{self, AccessLog, Config, Errors, LogFormat, LogTiming, OwnNa
 use crate::diagnostics;
 use crate::event_loop::{self, Message, Parts};
 use crate::listen::{self, Bound};
+use crate::outage;
 use crate::route::Service;
 use crate::stall::Watchdog;
 use crate::stats::{
@@ -259,6 +260,7 @@ impl Server {
         widen_descriptor_table(&descriptors)?;
         levity_disk::direct::set_files_max(descriptors.direct_max);
         let disk = Disk::start(config.disk.settings()).map_err(io::Error::other)?;
+        disk.on_outage(outage::report);
         disk.set_open_age_max(config.disk.entry_ttl);
         let service = Arc::new(Service::new(config.clone(), &disk, &[])?);
         let cache = Arc::new(Shared::new(

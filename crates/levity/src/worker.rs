@@ -1,6 +1,7 @@
 //! What the tasks of one loop share, and nothing else does.
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,11 +14,13 @@ use tokio::time;
 
 use crate::access_log::{Log, Record};
 use crate::cache::{Cache, Shared};
+use crate::diagnostics;
 use crate::popular::Popular;
 use crate::request::Request;
 use crate::route::Service;
 use crate::stats::WorkerStats;
 use crate::timer::{SWEEP_INTERVAL, Timers};
+use crate::upstream::complaints::Complaints;
 use crate::upstream::pool::Pools;
 use crate::upstream::sendfile::ahead::{self, Store as Ahead};
 use crate::upstream::sendfile::receipt;
@@ -91,6 +94,8 @@ pub struct Worker {
     log: RefCell<Option<Log>>,
     /// Which files are asked for.
     pub popular: RefCell<Popular>,
+    /// Time-outs of the disk that were told lately.
+    time_outs: RefCell<Complaints>,
     time: Cell<Time>,
     draining: Cell<bool>,
     /// One permit for each connection that may be open.
@@ -142,6 +147,7 @@ impl Worker {
             requests: RefCell::default(),
             log: RefCell::new(given.log),
             popular: RefCell::new(Popular::new(Instant::now())),
+            time_outs: RefCell::default(),
             time: Cell::new(Time::now()),
             draining: Cell::new(false),
             places: Arc::new(Semaphore::new(given.connections_max)),
@@ -254,8 +260,23 @@ impl Worker {
             self.pools.sweep(Instant::now());
             self.ahead.sweep(Instant::now());
             self.popular.borrow_mut().sweep(Instant::now());
+            self.time_outs.borrow_mut().sweep(Instant::now(), say);
             self.time.set(Time::now());
             self.flush_log();
+        }
+    }
+
+    /// Tells the operator that a request failed because of the disk, unless its device is dead, of which
+    /// there is a report for all of them ([`outage`](crate::outage)). Time-outs become one line per second.
+    pub fn disk_failed(&self, error: &io::Error, line: impl FnOnce() -> String) {
+        match error.kind() {
+            _ if levity_disk::engine::is_dead(error) => {}
+            io::ErrorKind::TimedOut => {
+                let reason = error.to_string();
+                let mut time_outs = self.time_outs.borrow_mut();
+                time_outs.add(Instant::now(), None, &reason, line, say);
+            }
+            _ => say(&line()),
         }
     }
 
@@ -266,4 +287,8 @@ impl Worker {
             self.stats.log_dropped(log.dropped());
         }
     }
+}
+
+fn say(line: &str) {
+    diagnostics::say(format_args!("{line}"));
 }

@@ -5,7 +5,7 @@
 
 mod files;
 mod history;
-mod mounts;
+pub mod mounts;
 mod page;
 mod shown;
 mod text;

@@ -43,6 +43,11 @@ pub struct Backend {
     returned_ms: AtomicU64,
     /// Why it was taken out the last time.
     trouble: ArcSwapOption<String>,
+    /// When requests began to fail with no success since, in milliseconds of [`millis`]; 0 when the last
+    /// one succeeded.
+    failing_since_ms: AtomicU64,
+    /// How many have failed since then.
+    failures: AtomicU64,
 }
 
 /// How a backend is at one moment, for people.
@@ -152,6 +157,8 @@ impl Backend {
             well: AtomicBool::new(true),
             returned_ms: AtomicU64::new(0),
             trouble: ArcSwapOption::empty(),
+            failing_since_ms: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
         }
     }
 
@@ -163,6 +170,33 @@ impl Backend {
     /// Why it was taken out the last time; none when it never was.
     pub fn trouble(&self) -> Option<Arc<String>> {
         self.trouble.load_full()
+    }
+
+    /// Counts a failure towards the outage that [`Backend::end_outage`] tells of. Does not wait.
+    pub fn count_failure(&self, now: Instant) {
+        self.failures.fetch_add(1, Ordering::AcqRel);
+        self.begin_outage(now);
+    }
+
+    /// It does not answer, unless that is known already. Does not wait.
+    pub fn begin_outage(&self, now: Instant) {
+        let (ok, fail) = (Ordering::AcqRel, Ordering::Relaxed);
+        // Whoever was first knows since when.
+        let _ = self
+            .failing_since_ms
+            .compare_exchange(0, millis(now), ok, fail);
+    }
+
+    /// It has answered: for how long nothing but failures came before, and how many. `None` when the last
+    /// request succeeded too. Does not wait, and writes nothing then.
+    pub fn end_outage(&self, now: Instant) -> Option<(Duration, u64)> {
+        if self.failing_since_ms.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let since_ms = self.failing_since_ms.swap(0, Ordering::AcqRel);
+        let failures = self.failures.swap(0, Ordering::AcqRel);
+        let lasted = millis(now).saturating_sub(since_ms);
+        (since_ms > 0).then(|| (Duration::from_millis(lasted), failures))
     }
 
     /// How it is now.
@@ -191,6 +225,8 @@ impl Backend {
             well: AtomicBool::new(known.well.load(Ordering::Acquire)),
             returned_ms: AtomicU64::new(known.returned_ms.load(Ordering::Acquire)),
             trouble: ArcSwapOption::new(known.trouble.load_full()),
+            failing_since_ms: AtomicU64::new(known.failing_since_ms.load(Ordering::Acquire)),
+            failures: AtomicU64::new(known.failures.load(Ordering::Acquire)),
             ..self
         }
     }

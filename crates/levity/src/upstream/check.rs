@@ -92,13 +92,15 @@ async fn watch(upstream: Arc<Upstream>, check: Arc<Check>, backend: Arc<Backend>
 }
 
 fn tell(upstream: &Upstream, backend: &Backend, found: Result<(), String>) {
-    if !backend.set_well(found.is_ok(), Instant::now()) {
+    let now = Instant::now();
+    if !backend.set_well(found.is_ok(), now) {
         return;
     }
-    let (upstream, name) = (&upstream.settings.name, &backend.name);
     match found {
-        Ok(()) => diagnostics::say(format_args!("upstream {upstream}: backend {name} is back")),
+        Ok(()) => upstream.say_back(backend, backend.end_outage(now)),
         Err(reason) => {
+            backend.begin_outage(now);
+            let (upstream, name) = (&upstream.settings.name, &backend.name);
             diagnostics::say(format_args!(
                 "upstream {upstream}: backend {name} is down: {reason}"
             ));

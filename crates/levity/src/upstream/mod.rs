@@ -37,7 +37,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use levity_wire::http1;
@@ -48,6 +48,10 @@ use crate::config::upstream::At;
 use crate::diagnostics;
 use backend::Backend;
 use names::{Found, Lookup, Names, Unresolved};
+
+/// Failures in a row at a backend that cannot be left alone, from which on its return is reported. Each
+/// failure has its own line, so fewer need none.
+const FAILURES_MIN: u64 = 3;
 
 /// A named set of backends, shared by all workers.
 pub struct Upstream {
@@ -164,6 +168,7 @@ impl Upstream {
     /// This never takes out the only backend that new clients can get: nobody else could answer, and
     /// an attempt that may fail is better than none.
     pub fn failed(&self, backend: &Backend, now: Instant, reason: fmt::Arguments<'_>) {
+        backend.count_failure(now);
         let is_other = |other: &Arc<Backend>| other.id != backend.id && !other.drain;
         if !self.found.backends.load().iter().any(is_other) {
             return;
@@ -181,11 +186,22 @@ impl Upstream {
     /// `backend` answered. True when this brought it back. Does not wait.
     pub fn succeeded(&self, backend: &Backend, now: Instant) -> bool {
         let is_back = backend.succeeded(now);
-        if is_back {
-            let (name, backend) = (&self.settings.name, &backend.name);
-            diagnostics::say(format_args!("upstream {name}: backend {backend} is back"));
+        let outage = backend.end_outage(now);
+        if is_back || outage.is_some_and(|(_, failures)| failures >= FAILURES_MIN) {
+            self.say_back(backend, outage);
         }
         is_back
+    }
+
+    /// Tells the operator that `backend` answers again, and what [`Backend::end_outage`] says. Does not wait.
+    fn say_back(&self, backend: &Backend, outage: Option<(Duration, u64)>) {
+        let (name, backend) = (&self.settings.name, &backend.name);
+        match outage {
+            Some((lasted, failures)) => diagnostics::say(format_args!(
+                "upstream {name}: backend {backend} is back after {lasted:.1?}: {failures} requests failed there"
+            )),
+            None => diagnostics::say(format_args!("upstream {name}: backend {backend} is back")),
+        }
     }
 }
 

@@ -75,7 +75,7 @@ fn a_backend_that_is_gone_is_down_until_it_is_back() {
     // As servers do, although connections of before are not forgotten yet.
     let again = TcpListener::bind(address).expect("bind again");
     answered(again, 2).recv_timeout(WAIT_MAX).expect("asked");
-    server.says(&format!("upstream app: backend {address} is back"));
+    server.says(&format!("upstream app: backend {address} is back after "));
 }
 
 #[test]

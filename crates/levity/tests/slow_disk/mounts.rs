@@ -183,6 +183,30 @@ per_engine_that_waits_elsewhere! {
     }
 }
 
+/// However many requests it fails, the operator reads of it twice.
+#[test]
+fn an_outage_is_two_lines() {
+    let Some(mount) = mount() else { return };
+    let server = server_of(&mount.root(), "auto", DEAD_SOON, "symlinks = \"follow\"\n");
+    let frozen = mount.freeze();
+    let names = (0..WAITING).map(|number| format!("/inside?{number}"));
+    fill_root(&mount);
+    assert_only_the_mount_is_dead(&server, names);
+    let place = mount.root().join("slow").display().to_string();
+    let began = server.says(&format!("the file system at {place} (fuse"));
+    assert!(began.contains("does not answer"), "{began}");
+    drop(frozen);
+    wait_until("it answers again", || server.get("/inside").status == 200);
+    let ended = server.says("answers again after ");
+    let refused = ended
+        .split([':', ' '])
+        .filter_map(|word| word.parse::<usize>().ok());
+    assert!(refused.max() >= Some(WAITING), "{ended}");
+    let text = server.stderr();
+    assert_eq!(text.matches("does not answer").count(), 1, "{text}");
+    assert_eq!(text.matches("cannot serve").count(), 0, "{text}");
+}
+
 /// It was not there when the root was opened.
 #[test]
 fn a_mount_that_comes_later() {

@@ -262,3 +262,14 @@ fn endless_times_do_not_overflow() {
     backend.succeeded(now);
     assert!(backend.share(now + SECOND, Duration::MAX) >= 1);
 }
+
+#[test]
+fn an_outage_lasts_from_the_first_failure_to_the_next_answer() {
+    let (backend, now) = (backend(), now());
+    assert_eq!(backend.end_outage(now), None);
+    backend.count_failure(now);
+    backend.count_failure(now + SECOND);
+    backend.begin_outage(now + SECOND);
+    assert_eq!(backend.end_outage(now + 3 * SECOND), Some((3 * SECOND, 2)));
+    assert_eq!(backend.end_outage(now + 3 * SECOND), None);
+}

@@ -148,6 +148,10 @@ impl InPlace {
             name.escape_ascii(),
             shown(value),
         ));
+        self.refused(status)
+    }
+
+    fn refused(&self, status: u16) -> Response {
         let mut response = respond::error(status, "");
         self.promise_receipt(&mut response, receipt::Of::Refusal);
         response.close = self.request_unread;
@@ -354,6 +358,10 @@ impl InPlace {
 
     /// It may be there, but cannot be opened.
     fn unopened(&self, beneath: &Beneath, error: &io::Error) -> Response {
+        if levity_disk::engine::is_dead(error) {
+            // There is one report for all of them.
+            return self.refused(status_of(error));
+        }
         self.refuse(status_of(error), self.explain(beneath, error))
     }
 

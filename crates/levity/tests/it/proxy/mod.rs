@@ -7,6 +7,7 @@ mod fields;
 mod half_closed;
 mod messages;
 mod misbehaving;
+mod outages;
 mod pool;
 mod stress;
 mod tunnels;

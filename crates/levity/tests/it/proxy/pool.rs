@@ -453,7 +453,8 @@ fn a_backend_that_fails_is_left_alone_and_comes_back() {
         client.get("/").assert_status(200);
         backend.requests().len() > 3
     });
-    server.says(&format!("upstream app: backend {address} is back"));
+    let back = server.says(&format!("upstream app: backend {address} is back after "));
+    assert!(back.ends_with(" requests failed there"), "{back}");
 }
 
 #[test]

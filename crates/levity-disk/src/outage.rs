@@ -1,0 +1,112 @@
+//! What is told of a device that does not answer: that it has stopped, from time to time that it still does
+//! not, and that it answers again. Each with how many jobs were refused because of it.
+
+use std::time::{Duration, Instant};
+
+/// Between two reports while an outage lasts.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// A report on a device that does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outage {
+    /// `st_dev`.
+    pub device: u64,
+    /// What there is to report.
+    pub stage: Stage,
+    /// How long nothing has come back, or had come back until it answered again.
+    pub silent: Duration,
+    /// Jobs that were refused or given up because of it since it began.
+    pub refused: u64,
+}
+
+/// Where in an outage a report is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The device is taken for dead.
+    Began,
+    /// It still is. Once per minute.
+    GoesOn,
+    /// It has answered.
+    Ended,
+}
+
+/// The outage of one device, if it has one.
+#[derive(Debug, Default)]
+pub(crate) struct Account(Option<Open>);
+
+#[derive(Debug)]
+struct Open {
+    /// The last sign of life.
+    since: Instant,
+    reported: Instant,
+    refused: u64,
+}
+
+impl Account {
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(crate) fn refused(&mut self, jobs: usize) {
+        if let Some(open) = &mut self.0 {
+            open.refused += jobs as u64;
+        }
+    }
+
+    /// Looks at `device` at `now`, which has been silent since `silent_since` if it is dead. What is to be
+    /// reported, if anything is.
+    pub(crate) fn look(
+        &mut self,
+        device: u64,
+        now: Instant,
+        silent_since: Option<Instant>,
+    ) -> Option<Outage> {
+        let stage = match (&mut self.0, silent_since) {
+            (None, None) => return None,
+            (None, Some(_)) => Stage::Began,
+            (Some(_), None) => Stage::Ended,
+            (Some(open), Some(_)) if now - open.reported < INTERVAL => return None,
+            (Some(_), Some(_)) => Stage::GoesOn,
+        };
+        let open = self.0.get_or_insert(Open {
+            since: silent_since.unwrap_or(now),
+            reported: now,
+            refused: 0,
+        });
+        open.reported = now;
+        let outage = Outage {
+            device,
+            stage,
+            silent: now - open.since,
+            refused: open.refused,
+        };
+        if stage == Stage::Ended {
+            self.0 = None;
+        }
+        Some(outage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stage_is_reported_once() {
+        let (mut account, start) = (Account::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        account.refused(1);
+        assert_eq!(account.look(7, at(1), None), None);
+        let mut look = |seconds, dead: bool, jobs| {
+            let outage = account.look(7, at(seconds), dead.then_some(start))?;
+            account.refused(jobs);
+            Some((outage.stage, outage.silent.as_secs(), outage.refused))
+        };
+        assert_eq!(look(5, true, 20), Some((Stage::Began, 5, 0)));
+        assert_eq!(look(64, true, 0), None);
+        assert_eq!(look(65, true, 3), Some((Stage::GoesOn, 65, 20)));
+        assert_eq!(look(70, false, 0), Some((Stage::Ended, 70, 23)));
+        assert_eq!(look(71, false, 0), None);
+        assert_eq!(look(80, true, 0), Some((Stage::Began, 80, 0)));
+    }
+}

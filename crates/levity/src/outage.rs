@@ -1,0 +1,38 @@
+//! Lines about devices that do not answer. A failed request adds none of its own: there may be thousands of
+//! them while a mount is dead.
+
+use levity_disk::{Outage, Stage};
+use rustix::fs::{major, minor};
+
+use crate::diagnostics;
+use crate::status::mounts::Mounts;
+
+/// Tells the operator of an outage. Reads the kernel's table of mounts: not for event loops.
+pub fn report(outage: Outage) {
+    let name = name(outage.device);
+    let (silent, refused) = (outage.silent, outage.refused);
+    match outage.stage {
+        Stage::Began => diagnostics::say(format_args!(
+            "{name} does not answer: nothing has come back for {silent:.1?}. Until it does, requests that need it get 503"
+        )),
+        Stage::GoesOn => diagnostics::say(format_args!(
+            "{name} has not answered for {silent:.0?}: {refused} requests refused so far"
+        )),
+        Stage::Ended => diagnostics::say(format_args!(
+            "{name} answers again after {silent:.1?}: {refused} requests were refused"
+        )),
+    }
+}
+
+fn name(device: u64) -> String {
+    let number = format!("{}:{}", major(device), minor(device));
+    let mounts = Mounts::read().unwrap_or_default();
+    match mounts.of(device, std::iter::empty()) {
+        Some(mount) => format!(
+            "the file system at {} ({}, device {number})",
+            mount.path.display(),
+            mount.file_system
+        ),
+        None => format!("device {number}"),
+    }
+}

@@ -1,0 +1,22 @@
+//! What the operator reads of a backend that stops answering.
+
+use super::tell_target;
+use crate::support::Launch;
+use crate::support::scripted::{Refusing, Scripted};
+
+/// Nothing leaves the only backend alone, so only its answers tell when it is back.
+#[test]
+fn the_only_backend_stops_and_comes_back() {
+    let refusing = Refusing::new();
+    let address = refusing.address().to_owned();
+    let server = Launch::proxy(&address, "").workers(1).start();
+    let mut client = server.client();
+    for _ in 0..5 {
+        client.get("/").assert_status(502);
+    }
+    server.says(&format!("backend {address}: cannot connect"));
+    let _backend = Scripted::on(refusing.listen(), tell_target);
+    client.get("/").assert_status(200);
+    let back = server.says(&format!("upstream app: backend {address} is back after "));
+    assert!(back.ends_with(": 5 requests failed there"), "{back}");
+}
