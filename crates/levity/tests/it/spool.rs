@@ -66,7 +66,7 @@ fn a_backend_is_asked_once_the_body_is_here() {
     let body = content(7, 1 << 20);
     let mut client = server.client();
     client.send(format!(
-        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
         body.len()
     ));
     let (last, first) = body.split_last().expect("bytes");
@@ -89,7 +89,7 @@ fn chunks_get_a_length() {
     let server = buffering(backend.address(), "http", BUFFERED, &root).start();
     let body = content(7, 200_000);
     let mut client = server.client();
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     for piece in body.chunks(7001) {
         client.send(format!("{:x}\r\n", piece.len()));
         client.send(piece);
@@ -141,7 +141,7 @@ fn more_than_may_be_is_refused_and_nothing_is_left() {
     upload(&mut server.client(), "POST", &content(7, 100 << 10)).assert_status(200);
     upload(&mut server.client(), "POST", &content(7, (100 << 10) + 1)).assert_status(413);
     let mut client = server.client();
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     let piece = content(7, 50 << 10);
     for _ in 0..3 {
         let framed = [format!("{:x}\r\n", piece.len()).as_bytes(), &piece, b"\r\n"].concat();
@@ -153,7 +153,7 @@ fn more_than_may_be_is_refused_and_nothing_is_left() {
     let names = || fs::read_dir(server.own("")).expect("a folder").count();
     let before = names();
     let mut gone = server.client();
-    gone.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 90000\r\n\r\n");
+    gone.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000\r\n\r\n");
     gone.send(content(7, 80_000));
     drop(gone);
     upload(&mut server.client(), "POST", &content(7, 90_000)).assert_status(200);

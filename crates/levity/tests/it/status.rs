@@ -130,7 +130,7 @@ fn a_request_in_hand_makes_its_connection_busy() {
     let server = server(&tree, "threads");
     let idle = server.client();
     let mut busy = Client::narrow(server.address());
-    busy.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    busy.send("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
     wait_until("one is busy and one is idle", || {
         let connections = &json(&server)["connections"];
         (&connections["busy"], &connections["idle"]) == (&1.into(), &1.into())
@@ -151,7 +151,7 @@ fn a_device_that_does_not_answer_leads_the_list() {
         .start();
     tree.evict("glacier");
     let mut waiting = server.client();
-    waiting.send("GET /glacier HTTP/1.1\r\nHost: a\r\n\r\n");
+    waiting.send("GET /glacier HTTP/1.1\r\nHost: localhost\r\n\r\n");
     wait_until("its job is the oldest", || {
         let device = &json(&server)["devices"][0];
         let oldest = device["oldest_seconds"].as_f64();
@@ -379,7 +379,7 @@ fn upstreams_and_their_backends() {
     ));
     let mut clients = [server.client(), server.client()];
     for client in &mut clients {
-        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
         backend.wait_for_requests(1);
     }
     wait_until("one is asked and one waits", || {

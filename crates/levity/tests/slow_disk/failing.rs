@@ -11,7 +11,7 @@ fn assert_well_again(server: &Server, failing: rig::Failing, path: &str, expecte
     // An entry may be kept for its time, with what was known of the file before.
     wait_until("the file is served again", || {
         let mut client = server.client();
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         match client.try_receive() {
             Ok(answer) if answer.status == 200 => {
                 assert_same(&answer.body, expected);
@@ -54,7 +54,7 @@ per_engine! {
         client.head("/cold/2").assert_status(200);
         let failing = disk.fail();
         let expected = content(2, COLD_BYTES);
-        client.send("GET /cold/2 HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.send("GET /cold/2 HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert_failed(client.try_receive(), &expected);
         assert_well_again(&server, failing, "/cold/2", &expected);
     }
@@ -64,7 +64,7 @@ per_engine! {
         let server = server(&disk, engine);
         let expected = content(0, STREAM_BYTES);
         let mut client = Client::narrow(server.address());
-        client.send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.send("GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
         client.receive_head().expect("a head").assert_status(200);
         let failing = disk.fail();
         let got = client.read_to_end().body();

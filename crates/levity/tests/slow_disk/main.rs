@@ -318,7 +318,7 @@ per_engine_that_waits_elsewhere! {
         let Some(disk) = SlowDisk::with(fill) else { return };
         let server = server(&disk, engine);
         let mut client = Client::narrow(server.address());
-        client.send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.send("GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
         client.receive_head().expect("a head").assert_status(200);
         let frozen = disk.freeze();
         let got = client.read_to_end().body();
@@ -346,7 +346,7 @@ fn what_readahead_leaks_is_counted() {
     let waits = || metrics(&server).sum("levity_sendfile_waits_total");
     assert_eq!(waits(), 0.0);
     let mut client = Client::narrow(server.address());
-    client.send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send("GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
     client.receive_head().expect("a head").assert_status(200);
     let mut got = Vec::new();
     while got.len() + STEP < STREAM_BYTES {
@@ -360,7 +360,9 @@ fn what_readahead_leaks_is_counted() {
 
 fn ask_cold(server: &Server, number: usize) -> Client {
     let mut client = server.client();
-    client.send(format!("GET /cold/{number} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    client.send(format!(
+        "GET /cold/{number} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    ));
     client
 }
 

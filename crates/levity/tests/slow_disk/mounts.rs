@@ -27,7 +27,7 @@ fn mount() -> Option<FuseMount> {
 fn assert_hot(server: &Server) {
     let mut client = server.client();
     client.read_timeout(HOT_MAX);
-    client.send("GET /hot HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send("GET /hot HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let answer = client.try_receive().expect("the loop waits");
     assert_same(&answer.body, &content(4096, 4096));
     assert_eq!(stalls(server), 0.0, "the loop slept: {}", server.stderr());
@@ -50,7 +50,9 @@ fn known_by_then(engine: &str) {
     let waiting = WAYS.map(|path| {
         let mut client = server.client();
         let range = "Range: bytes=2000000-";
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{range}\r\n\r\n"));
+        client.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\n{range}\r\n\r\n"
+        ));
         assert_hot(&server);
         client
     });
@@ -68,7 +70,7 @@ fn under_a_transfer(engine: &str) {
     let Some(mount) = mount() else { return };
     let server = server_of(&mount.root(), engine, TABLES, "");
     let mut client = Client::narrow(server.address());
-    client.send("GET /slow/big HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send("GET /slow/big HTTP/1.1\r\nHost: localhost\r\n\r\n");
     client.receive_head().expect("a head").assert_status(200);
     let frozen = mount.freeze();
     let got = std::thread::scope(|scope| {
@@ -236,10 +238,10 @@ fn a_root_that_is_an_overlay() {
     assert_same(&server.get("/big").body, &expected);
     let frozen = mount.freeze();
     let mut waiting = server.client();
-    waiting.send("GET /big HTTP/1.1\r\nHost: a\r\nRange: bytes=2000000-2000000\r\n\r\n");
+    waiting.send("GET /big HTTP/1.1\r\nHost: localhost\r\nRange: bytes=2000000-2000000\r\n\r\n");
     let mut other = server.client();
     other.read_timeout(HOT_MAX);
-    other.send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
+    other.send("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n");
     other
         .try_receive()
         .expect("the loop waits")
