@@ -6,6 +6,7 @@
 //! and never calls a later one, so this file is the only place that knows the order.
 
 use std::io;
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -79,16 +80,28 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     let mut close = response.close;
     let mut sent = send::send(conn, request, response, &mut trips).await;
     let mut afterwards = sent.afterwards.take();
-    if let Some(mut failure) = sent.instead.take() {
-        // What is unread of the request stays so, whatever the answer: it is not the next request.
-        failure.close |= close || sent.unread;
+    let mut may_look_again = request.head.framing == Framing::None;
+    while let Some(failure) = sent.instead.take() {
         if let Some(afterwards) = &mut afterwards {
             afterwards.refused();
         }
-        let failure = finish(conn, request, place, failure, &mut steps);
+        let is_outdated = sent.outdated && conn.visit.is_none();
+        let mut other = match place.filter(|_| is_outdated && mem::take(&mut may_look_again)) {
+            Some(place) => {
+                worker.cache.forget(&request.key);
+                let looking = answer(conn, place, request, &client, &mut steps, &mut trips);
+                // Boxed: few requests need it, and all would carry it.
+                Box::pin(looking).await
+            }
+            None => failure,
+        };
+        // What is unread of the request stays so, whatever the answer: it is not the next request.
+        other.close |= close || sent.unread;
+        let other = finish(conn, request, place, other, &mut steps);
         trips.tell_client(place, &steps, conn.visit.as_ref());
-        close = failure.close;
-        sent = send::send(conn, request, failure, &mut trips).await;
+        close = other.close;
+        sent = send::send(conn, request, other, &mut trips).await;
+        afterwards = sent.afterwards.take().or(afterwards);
     }
     if let Some(afterwards) = afterwards {
         afterwards.settle(&worker, &service, &sent);

@@ -498,7 +498,7 @@ impl Search<'_> {
             let entry = file::entry(form, meta, settled, Content::File(file));
             return Ok(Chosen {
                 entry: Arc::new(entry),
-                ready: Some((0, ready)),
+                ready: stable.then_some((0, ready)),
                 keep: false,
             });
         }

@@ -18,8 +18,9 @@ use crate::access_log::{End, Source};
 use crate::cache::Content;
 use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::decimal;
+use crate::diagnostics;
 use crate::request::Request;
-use crate::respond::error::{of_io, reason};
+use crate::respond::error::{error, of_io, reason};
 use crate::respond::{Body, Fields, Response};
 use crate::trip::Trips;
 use crate::upstream::failure::Failure;
@@ -51,6 +52,8 @@ pub struct Sent {
     pub end: End,
     /// What to send in its place, where nothing of it has left.
     pub instead: Option<Response>,
+    /// The same, because the file has another version by now: looked up again, it may be sent.
+    pub outdated: bool,
     /// Closing the connection resets it, so that the client notices the cut.
     pub reset: bool,
 }
@@ -64,6 +67,8 @@ enum Cut {
     Timeout,
     /// The file could not be read, or is shorter than was said.
     Unreadable(io::Error),
+    /// The file has another version than the one that was announced.
+    Rewritten,
     /// The backend did not send all of it.
     Broken(Failure),
 }
@@ -84,6 +89,13 @@ pub async fn send(
         .await;
     match &outcome {
         Err(Cut::Unreadable(error)) => tell(&conn.worker, request, error),
+        // Nothing is wrong with one that can be looked up again.
+        Err(Cut::Rewritten) if !sender.untouched() => {
+            let path = String::from_utf8_lossy(&request.path);
+            diagnostics::say(format_args!(
+                "cannot read {path}: it was rewritten while it was sent"
+            ));
+        }
         Err(Cut::Broken(failure)) if sender.untouched() => conn.met(|visit| {
             visit.failed(failure);
             visit.pool().complain(failure, None);
@@ -249,12 +261,14 @@ impl Sender {
             Ok(()) => End::Complete,
             Err(Cut::Gone) => End::ClientAbort,
             Err(Cut::Timeout) => End::Timeout,
-            Err(Cut::Unreadable(_)) => End::Error,
+            Err(Cut::Unreadable(_) | Cut::Rewritten) => End::Error,
             Err(Cut::Broken(failure)) => failure.end,
         };
         // A response that is cut off ends later than with its last byte.
         let ended = self.last_byte.filter(|_| outcome.is_ok());
+        let outdated = self.untouched() && matches!(outcome, Err(Cut::Rewritten));
         let instead = match outcome {
+            Err(Cut::Rewritten) if outdated => Some(error(503, "the file is being rewritten")),
             Err(Cut::Unreadable(error)) if self.untouched() => Some(of_io(&error)),
             Err(Cut::Broken(failure)) if self.untouched() => Some(failure.response()),
             _ => None,
@@ -269,6 +283,7 @@ impl Sender {
             source,
             end,
             instead,
+            outdated,
             reset: false,
         }
     }
@@ -280,7 +295,7 @@ impl Sender {
         match outcome {
             Ok(()) | Err(Cut::Gone) => false,
             Err(Cut::Timeout) => true,
-            Err(Cut::Unreadable(_) | Cut::Broken(_)) => !self.framed,
+            Err(Cut::Unreadable(_) | Cut::Rewritten | Cut::Broken(_)) => !self.framed,
         }
     }
 

@@ -84,10 +84,7 @@ impl Stream {
     ///
     /// `WouldBlock` must come from the socket alone: from any other descriptor it would clear the
     /// socket's readiness, and no event would ever set it again.
-    pub fn try_move(
-        &self,
-        call: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>,
-    ) -> io::Result<usize> {
+    pub fn try_move<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
         match self {
             Self::Tcp(tcp) => tcp.try_io(Interest::WRITABLE, || call(tcp.as_fd())),
             Self::Unix(unix) => unix.try_io(Interest::WRITABLE, || call(unix.as_fd())),

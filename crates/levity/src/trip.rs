@@ -277,7 +277,8 @@ impl<'a> Trips<'a> {
             } => Ok(Opened {
                 file,
                 variants,
-                first,
+                // Some of the bytes may be of another version than `fstat` told of.
+                first: first.filter(|_| stable),
                 stable,
                 not_removed,
             }),

@@ -245,6 +245,10 @@ pub enum Ready {
     },
 }
 
+/// In bytes: an engine that leaves bytes in the page cache copies fewer than these all the same, while
+/// there is memory, as a copy costs less than to send them from there. A page on most machines.
+pub const COPIED_BYTES: usize = 4096;
+
 /// What came of an [`Op`].
 #[derive(Debug)]
 pub enum Done {
@@ -273,7 +277,8 @@ pub enum Done {
     /// cannot promise that.
     ///
     /// The metadata is what `fstat` said after the read: of the version that it tells are the bytes, or
-    /// of an earlier one. Those of [`Ready::PageCache`] are still to be read, and may be of a later one.
+    /// of an earlier one. Those of [`Ready::PageCache`] are still to be read, and may be of a later one;
+    /// fewer than [`COPIED_BYTES`] are handed over so only by an engine that waits on the loop.
     Read(Ready, Meta),
     /// Of [`Op::List`].
     Listed(Listing),

@@ -30,7 +30,8 @@ use rustix::pipe::{PipeFlags, SpliceFlags};
 use super::operation::{self, Opening};
 use super::pool::Pool;
 use super::{
-    Description, Done, Engine, Given, Op, Ready, Started, Ticket, Unavailable, Work, threads,
+    COPIED_BYTES, Description, Done, Engine, Given, Op, Ready, Started, Ticket, Unavailable, Work,
+    threads,
 };
 use crate::buffer::Buffer;
 use crate::disk::StartError;
@@ -140,7 +141,8 @@ fn bring(
     if let Some(buffer) = operation::read_directly(file, offset, len, ticket)? {
         return Ok(Brought::Bytes(buffer));
     }
-    if file.reads_inline()
+    if len >= COPIED_BYTES
+        && file.reads_inline()
         && let Some(pipe) = drain.take()
     {
         // `sendfile`, the engine of another place, may have given it back to the kernel.

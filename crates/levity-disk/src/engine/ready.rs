@@ -1,6 +1,7 @@
 //! From any form of [`Ready`] to bytes, for transports that cannot send the others.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
@@ -38,6 +39,21 @@ impl Ready {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// These of the bytes, where they lie in our memory. `None` for a pipe, a file and memory that is not
+    /// mapped.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn peek(&self, range: Range<usize>) -> Option<&[u8]> {
+        match self {
+            Ready::Bytes(buffer) => Some(&buffer[range]),
+            Ready::Shared { memory, offset, .. } => {
+                memory.bytes(offset + range.start as u64, range.len())
+            }
+            Ready::Pipe { .. } | Ready::PageCache { .. } => None,
+        }
     }
 
     /// Up to `len` of these bytes, after `skipped` of them, without a copy. `None` for a pipe: what is

@@ -7,7 +7,9 @@ use std::io;
 use std::sync::Arc;
 
 use super::operation::{self, Opening};
-use super::{Description, Done, Engine, Given, Op, Ready, Started, Ticket, Unavailable, Work};
+use super::{
+    COPIED_BYTES, Description, Done, Engine, Given, Op, Ready, Started, Ticket, Unavailable, Work,
+};
 use crate::open::OpenFile;
 
 pub(super) const DESCRIPTION: Description = Description {
@@ -60,6 +62,9 @@ fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
                 None => opening.unread(),
                 Some((offset, len)) => opening.handed_over(|file| page_cache(file, offset, len)),
             })
+        }
+        Op::Read { offset, len, .. } if len < COPIED_BYTES && ticket.takes_more(offset, len) => {
+            operation::perform(op, ticket)
         }
         Op::Read { file, offset, len } => {
             let now = file.refresh()?;

@@ -13,6 +13,7 @@ use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
 use levity_wire::{date, mime};
 
+use super::version::Version;
 use super::{Body, Fields, FileBody, OF_CONTENT, Response, error};
 use crate::cache::{Content, Entry, Hot};
 use crate::config::Etag;
@@ -21,6 +22,11 @@ use crate::request::Request;
 /// A file written more recently may change again without its time changing: file systems keep time
 /// in ticks, and clients compare seconds.
 const SETTLED_AGE: Duration = Duration::from_secs(2);
+
+/// Twice the largest tick of a kernel's clock (100 Hz). The modification time may have been set back after a
+/// write (`rsync -t`, `cp -p`); the change time then shows the write, unless another one came in the same
+/// tick.
+const TICK: Duration = Duration::from_millis(20);
 
 /// Answers with `hot`; `ready` holds bytes from its offset on that were read on the way.
 pub fn file(request: &Request, hot: Rc<Hot>, ready: Option<(u64, Ready)>) -> Response {
@@ -129,6 +135,7 @@ pub fn part_of(
     range: std::ops::Range<u64>,
 ) -> Box<FileBody> {
     Box::new(FileBody {
+        version: Version::new(hot.entry.meta, hot.entry.strong),
         hot,
         file,
         offset: range.start,
@@ -213,13 +220,22 @@ fn modified(meta: &Meta) -> Option<u64> {
     u64::try_from(meta.mtime_s).ok()
 }
 
-/// Whether a file was last written so long ago that another write would change its time.
+/// Whether a file was last changed so long ago that another change would show in its times.
 pub fn is_settled(meta: &Meta) -> bool {
-    let Some(seconds) = modified(meta) else {
-        return true;
+    let now = SystemTime::now();
+    let is_older = |seconds: i64, nanoseconds, age_min| {
+        // Before 1970: long ago.
+        let Ok(seconds) = u64::try_from(seconds) else {
+            return true;
+        };
+        let then = UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+        now.duration_since(then).is_ok_and(|age| age > age_min)
     };
-    let written = UNIX_EPOCH + Duration::new(seconds, meta.mtime_ns);
-    SystemTime::now()
-        .duration_since(written)
-        .is_ok_and(|age| age > SETTLED_AGE)
+    // A time in whole seconds comes from a file system that keeps no others.
+    let tick = match meta.ctime_ns {
+        0 => SETTLED_AGE,
+        _ => TICK,
+    };
+    is_older(meta.mtime_s, meta.mtime_ns, SETTLED_AGE)
+        && is_older(meta.ctime_s, meta.ctime_ns, tick)
 }

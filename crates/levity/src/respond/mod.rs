@@ -4,6 +4,7 @@ pub mod error;
 pub mod file;
 pub mod listing;
 pub mod redirect;
+pub mod version;
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use levity_disk::{OpenFile, Ready};
 
+use self::version::Version;
 use crate::cache::Hot;
 use crate::upstream::answer::Answer;
 use crate::upstream::sendfile::Afterwards;
@@ -171,6 +173,8 @@ pub struct FileBody {
     pub remaining: u64,
     /// What an engine has handed over already; starts at `offset`.
     pub ready: Option<Ready>,
+    /// What tells whether the file is still the one that was announced.
+    pub version: Version,
 }
 
 impl Body {

@@ -6,7 +6,7 @@ use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use levity_disk::buffer::ALIGNMENT;
-use levity_disk::{Class, Meta, Ready, transmit, usage};
+use levity_disk::{Class, Meta, OpenFile, Ready, transmit, usage};
 use rustix::net::SendFlags;
 use tokio::time;
 
@@ -14,6 +14,7 @@ use super::{Cut, Sender, gone, patiently};
 use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
 use crate::respond::FileBody;
+use crate::respond::version::{EVIDENCE_BYTES_MAX, Verdict, Version};
 use crate::trip::{Read, ReadAhead, Trips, is_refused};
 
 /// The smallest read from the page cache, for a client that takes little at a time.
@@ -119,7 +120,6 @@ impl Sender {
                         Cached::Left(bytes) => {
                             let to = self.last_byte.unwrap_or(from);
                             trips.wrote(None, from, to, bytes as u64);
-                            file.advance(bytes);
                         }
                         Cached::Miss => probe = false,
                     }
@@ -130,11 +130,6 @@ impl Sender {
                     // While the disk is slower than memory another probe would only miss again.
                     probe = may_probe && read.was_cached;
                     self.tell_timing(trips);
-                    if file.is_rewritten_in(&read.now) {
-                        return Err(Cut::Unreadable(io::Error::other(
-                            "it was rewritten while it was read",
-                        )));
-                    }
                     (read.ready, read.chunk)
                 }
             };
@@ -143,7 +138,6 @@ impl Sender {
                 ahead = self.ahead(file, wanted, trips);
             }
             let bytes = self.timed(conn, ready, chunk, file, trips).await?;
-            file.advance(bytes);
             if (bytes as u64) < wanted {
                 // A slow client: it keeps no memory while it is waited for.
                 ahead = None;
@@ -189,7 +183,7 @@ impl Sender {
     /// the last if the client took that within [`HOLD_MAX`], else about what it took.
     async fn chunk(
         &mut self,
-        file: &FileBody,
+        file: &mut FileBody,
         ahead: Option<ReadAhead>,
         trips: &mut Trips<'_>,
     ) -> Result<Read, Cut> {
@@ -197,7 +191,7 @@ impl Sender {
             && let Some(read) = trips.fetch(ahead).await.map_err(Cut::Unreadable)?
         {
             self.pace.read_in = trips.brought_in;
-            return self.checked(read, 1);
+            return self.checked(read, 1, file, trips).await;
         }
         let bytes = self.next_bytes(trips, file.offset, file.remaining, self.pace.chunk_bytes);
         let (read, enough) = match self.untouched() {
@@ -209,7 +203,7 @@ impl Sender {
         }
         .map_err(Cut::Unreadable)?;
         self.pace.read_in = trips.brought_in;
-        self.checked(read, enough)
+        self.checked(read, enough, file, trips).await
     }
 
     /// Reads `bytes`, or all that is to be sent if that is little and there is memory for it; tells how
@@ -232,11 +226,46 @@ impl Sender {
         Ok((read.await?, bytes))
     }
 
-    fn checked(&self, read: Read, enough: usize) -> Result<Read, Cut> {
+    /// Passes on what is of the version that is sent, if it is `enough`.
+    async fn checked(
+        &self,
+        read: Read,
+        enough: usize,
+        file: &mut FileBody,
+        trips: &mut Trips<'_>,
+    ) -> Result<Read, Cut> {
+        let still_sent = match file.version.judge(&read.now) {
+            Verdict::Same => true,
+            Verdict::Rewritten => false,
+            Verdict::Unclear => self.look_again(&read.now, file, trips).await?,
+        };
         match read.ready.len() >= enough {
+            _ if !still_sent => Err(Cut::Rewritten),
             true => Ok(read),
             false => Err(Cut::Unreadable(io::ErrorKind::UnexpectedEof.into())),
         }
+    }
+
+    /// Whether the file, which is as in `now`, still has the bytes that were sent last: by a read that
+    /// cannot block, or else by an engine.
+    async fn look_again(
+        &self,
+        now: &Meta,
+        file: &mut FileBody,
+        trips: &mut Trips<'_>,
+    ) -> Result<bool, Cut> {
+        let Some((offset, bytes)) = file.version.evidence_range() else {
+            return Ok(file.version.settle_unsent(now));
+        };
+        if let Some(holds) = holds_inline(&mut file.version, &file.file) {
+            return Ok(holds);
+        }
+        let read = trips.read(&file.file, offset, bytes, Class::Next).await;
+        let Read { ready, now, .. } = read.map_err(Cut::Unreadable)?;
+        // Where so few bytes are still in the page cache, the engine is the one that waits on the loop.
+        let found = ready.into_bytes(trips.worker().disk.budget());
+        let found = found.map_err(Cut::Unreadable)?;
+        Ok(file.version.settle(&found, &now))
     }
 
     /// [`Sender::ready`] of `chunk`, with a look at the clock before and after.
@@ -245,12 +274,12 @@ impl Sender {
         conn: &mut Conn,
         ready: Ready,
         chunk: Option<usize>,
-        file: &FileBody,
+        file: &mut FileBody,
         trips: &mut Trips<'_>,
     ) -> Result<usize, Cut> {
         let wanted = file.remaining.min(ready.len() as u64);
         let (from, before) = (Instant::now(), self.body_bytes);
-        let sent = self.ready(conn, ready, file.remaining).await;
+        let sent = self.ready(conn, ready, file).await;
         let now = Instant::now();
         self.pace.sent_in = Some(now - from);
         // A client that did not take all was waited for after its last byte.
@@ -260,56 +289,74 @@ impl Sender {
         sent
     }
 
-    /// Sends what an engine handed over, at most `bytes_max` of it; tells how much left.
-    async fn ready(&mut self, conn: &mut Conn, ready: Ready, bytes_max: u64) -> Result<usize, Cut> {
+    /// Sends what an engine handed over, and no more than is wanted of `file`; tells how much left.
+    async fn ready(
+        &mut self,
+        conn: &mut Conn,
+        ready: Ready,
+        file: &mut FileBody,
+    ) -> Result<usize, Cut> {
         let bytes = ready
             .len()
-            .min(usize::try_from(bytes_max).unwrap_or(usize::MAX));
-        match ready {
+            .min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
+        let sent = match &ready {
             Ready::Bytes(buffer) => {
                 let push = async |sender: &mut Self, conn: &mut Conn| {
                     sender.bytes(conn, &buffer[..bytes]).await
                 };
                 let sent = self.held(conn, push).await?;
                 self.pace.keep(sent, bytes);
-                Ok(sent)
+                sent
             }
             Ready::Pipe { pipe, .. } => {
                 let splice = async |sender: &mut Self, conn: &mut Conn| {
                     let call = |socket: BorrowedFd<'_>, _, turn| {
-                        transmit::splice(pipe.as_fd(), socket, turn)
+                        transmit::splice(pipe.as_fd(), socket, turn).map(Some)
                     };
                     sender.moved(conn, bytes, call).await
                 };
-                self.held(conn, splice).await
+                self.held(conn, splice).await?
             }
             Ready::Shared { memory, offset, .. } => {
                 let send = async |sender: &mut Self, conn: &mut Conn| {
                     let call = |socket: BorrowedFd<'_>, at, turn| {
-                        transmit::send_shared(socket, &memory, offset + at, turn)
+                        transmit::send_shared(socket, memory, offset + at, turn).map(Some)
                     };
                     sender.moved(conn, bytes, call).await
                 };
                 let sent = self.held(conn, send).await?;
                 self.pace.keep(sent, bytes);
-                Ok(sent)
+                sent
             }
-            Ready::PageCache { file, offset, .. } => {
+            Ready::PageCache {
+                file: from, offset, ..
+            } => {
                 let worker = conn.worker.clone();
+                let version = &mut file.version;
                 let send = async |sender: &mut Self, conn: &mut Conn| {
-                    let call = |socket: BorrowedFd<'_>, at, turn| {
-                        let sendfile = || transmit::sendfile(socket, &file, offset + at, turn);
+                    let call = |socket: BorrowedFd<'_>, at: u64, turn| {
+                        let is_still_sent = is_still_sent(version, from, offset + at, turn);
+                        // The engine has looked a moment ago, and each piece has to bring some bytes.
+                        if !is_still_sent.unwrap_or(at == 0) {
+                            return Ok(None);
+                        }
+                        let sendfile = || transmit::sendfile(socket, from, offset + at, turn);
                         let (sent, slept) = usage::slept_during(sendfile);
                         if slept {
                             worker.stats.sendfile_waited();
                         }
-                        sent
+                        sent.map(Some)
                     };
                     sender.moved(conn, bytes, call).await
                 };
-                self.held(conn, send).await
+                self.held(conn, send).await?
             }
+        };
+        if let Some(seen) = ready.peek(0..sent) {
+            file.version.keep_evidence(file.offset, seen);
         }
+        file.advance(sent);
+        Ok(sent)
     }
 
     /// Sends a chunk that takes memory or pipes, or that may not stay in the page cache, for at most
@@ -329,12 +376,12 @@ impl Sender {
     }
 
     /// Moves bytes to the socket by a system call that takes them from a descriptor: it is told at which
-    /// of them to begin, and how many make a turn.
+    /// of them to begin, and how many make a turn. It says `None` to leave the rest.
     async fn moved(
         &mut self,
         conn: &mut Conn,
         bytes: usize,
-        mut call: impl FnMut(BorrowedFd<'_>, u64, usize) -> io::Result<usize>,
+        mut call: impl FnMut(BorrowedFd<'_>, u64, usize) -> io::Result<Option<usize>>,
     ) -> Result<(), Cut> {
         self.head_with_more(conn).await?;
         let mut sent = 0;
@@ -344,8 +391,9 @@ impl Sender {
                 .stream
                 .try_move(|socket| call(socket, sent as u64, turn))
             {
-                Ok(0) => return Err(Cut::Unreadable(io::ErrorKind::UnexpectedEof.into())),
-                Ok(moved) => {
+                Ok(None) => return Ok(()),
+                Ok(Some(0)) => return Err(Cut::Unreadable(io::ErrorKind::UnexpectedEof.into())),
+                Ok(Some(moved)) => {
                     sent += moved;
                     self.count(conn, moved).await;
                 }
@@ -383,7 +431,7 @@ impl Sender {
 
     /// One read from the page cache and one write of it, in one turn of the loop: the bytes need no
     /// buffer of their own, and those that the client does not take now are read again.
-    async fn cached(&mut self, conn: &mut Conn, file: &FileBody) -> Result<Cached, Cut> {
+    async fn cached(&mut self, conn: &mut Conn, file: &mut FileBody) -> Result<Cached, Cut> {
         let worker = conn.worker.clone();
         let window_bytes =
             match file.hot.warm.get() || file.hot.entry.meta.size < WHOLE_BYTES as u64 {
@@ -399,7 +447,7 @@ impl Sender {
             scratch.clear();
             let inline = file.file.inline();
             match inline.map(|inline| inline.read_cached(&mut scratch, wanted, file.offset)) {
-                Some(Ok((read, now))) if read > 0 && !file.is_rewritten_in(&now) => {}
+                Some(Ok((read, now))) if read > 0 && file.version.judge(&now) == Verdict::Same => {}
                 // The engine finds out what is the matter.
                 _ => return Poll::Ready(Ok(None)),
             }
@@ -413,8 +461,12 @@ impl Sender {
             return Ok(Cached::Miss);
         };
         worker.stats.read_cached();
-        self.count(conn, written).await;
         let left = written.saturating_sub(head_bytes);
+        let offset = file.offset;
+        file.version
+            .keep_evidence(offset, &worker.outbound.borrow()[..left]);
+        file.advance(left);
+        self.count(conn, written).await;
         if window_bytes == self.pace.window_bytes {
             self.pace.window_bytes = (left * 2).clamp(WINDOW_BYTES_MIN, TURN_BYTES_MAX);
         }
@@ -423,17 +475,44 @@ impl Sender {
 }
 
 impl FileBody {
-    /// Whether the content was written over since the head was made, when the file is as in `now`. A file
-    /// that only grew is sent up to the length announced; names and permissions may change as they like.
-    fn is_rewritten_in(&self, now: &Meta) -> bool {
-        let then = &self.hot.entry.meta;
-        now.size == then.size && (now.mtime_s, now.mtime_ns) != (then.mtime_s, then.mtime_ns)
-    }
-
     fn advance(&mut self, bytes: usize) {
         self.offset += bytes as u64;
         self.remaining -= bytes as u64;
     }
+}
+
+/// Whether `file` still has the bytes of `version` that were sent last. `None` where only an engine can
+/// tell.
+fn holds_inline(version: &mut Version, file: &OpenFile) -> Option<bool> {
+    let inline = file.inline()?;
+    let Some((offset, bytes)) = version.evidence_range() else {
+        return Some(version.settle_unsent(&inline.refresh().ok()?));
+    };
+    let mut found = Vec::with_capacity(bytes);
+    let (count, now) = inline.read_cached(&mut found, bytes, offset).ok()?;
+    (count == bytes).then(|| version.settle(&found, &now))
+}
+
+/// Whether `file` is still of the version that is sent: asked before the kernel takes `turn` bytes of it
+/// at `offset` from the page cache, without a copy that could be looked at. The end of them becomes the
+/// evidence. `None` where only an engine can tell.
+fn is_still_sent(version: &mut Version, file: &OpenFile, offset: u64, turn: usize) -> Option<bool> {
+    let inline = file.inline()?;
+    let bytes = turn.min(EVIDENCE_BYTES_MAX);
+    let start = offset + (turn - bytes) as u64;
+    let mut end = Vec::with_capacity(bytes);
+    let read = inline.read_cached(&mut end, bytes, start);
+    let now = read
+        .map(|(_, now)| now)
+        .or_else(|_| inline.refresh())
+        .ok()?;
+    match version.judge(&now) {
+        Verdict::Same if end.len() == bytes => version.keep_evidence(start, &end),
+        Verdict::Same => {}
+        Verdict::Rewritten => return Some(false),
+        Verdict::Unclear => return holds_inline(version, file),
+    }
+    Some(true)
 }
 
 /// Whether a call that moves bytes failed for the socket's reasons, not the file's.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use super::capture::Capture;
-use super::{Server, WAIT_MAX, is_root, wait_until};
+use super::{Server, WAIT_MAX, is_root, tree, wait_until};
 
 /// The user and group "nobody".
 pub(super) const NOBODY: u32 = 65534;
@@ -156,7 +156,9 @@ impl Launch {
     pub fn try_start(self) -> Result<Server, String> {
         let unread = self.unread;
         let (child, own) = self.spawn();
-        Server::new(child, own, unread)
+        let server = Server::new(child, own, unread);
+        tree::settle();
+        server
     }
 
     /// Runs a command that ends by itself.

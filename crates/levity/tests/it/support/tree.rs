@@ -1,11 +1,12 @@
 //! A temporary tree of files to serve.
 
+use std::cell::Cell;
 use std::fs::{self, File, Permissions};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{Advice, CWD, Dev, FileType, Mode, fadvise, mknodat};
 
@@ -125,4 +126,21 @@ fn pages_cached(path: &Path) -> u64 {
 pub fn age(path: &Path, age: Duration) {
     let file = File::options().write(true).open(path).expect("open");
     file.set_modified(SystemTime::now() - age).expect("utimes");
+    CHANGED.set(Some(Instant::now()));
+}
+
+thread_local! {
+    /// When this test last made or changed a file.
+    static CHANGED: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Waits until the time of this test's last change is past: until then a file counts as one that may
+/// change again unseen, however old it is made to look.
+pub fn settle() {
+    const TICKS: Duration = Duration::from_millis(30);
+    super::wait_until("the change is past", || {
+        CHANGED
+            .get()
+            .is_none_or(|changed| changed.elapsed() > TICKS)
+    });
 }
