@@ -46,8 +46,11 @@ static SENT_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// How many there are.
 static RENDERED: AtomicUsize = AtomicUsize::new(0);
 
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;\
-padding:0 1rem;color-scheme:light dark}table{border-collapse:collapse;width:100%}\
+// On the root, because the browser paints the whole page in the colours of the root's scheme: on the body it
+// changes the text alone.
+const STYLE: &str = ":root{color-scheme:light dark}\
+body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;\
+padding:0 1rem}table{border-collapse:collapse;width:100%}\
 td{padding:.15rem .5rem;border-bottom:1px solid #8884}td+td{text-align:right;\
 white-space:nowrap;font-variant-numeric:tabular-nums}th{text-align:left;padding:.15rem .5rem}\
 th+th{text-align:right}a{text-decoration:none}a:hover{text-decoration:underline}";

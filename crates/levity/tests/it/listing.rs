@@ -139,3 +139,14 @@ fn a_page_too_long_is_cut_and_said_to_be() {
     let hogs = Metrics::parse(&scraped).sum("levity_loop_hog_seconds_count");
     assert_eq!(hogs, 0.0, "polls of more than 5 ms");
 }
+
+/// On the root: on the body it would change the text and leave the page white beneath it.
+#[test]
+fn the_whole_page_is_dark_where_that_is_wanted() {
+    let tree = Tree::new();
+    let server = Launch::serve(tree.path()).start();
+    let page = server.get("/").text();
+    let (_, style) = page.split_once("<style>").expect("a style");
+    let (root, _) = style.split_once('}').expect("a rule");
+    assert_eq!(root, ":root{color-scheme:light dark");
+}
