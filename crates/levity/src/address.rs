@@ -8,6 +8,9 @@ use std::str::FromStr;
 /// Longest path of a Unix socket in bytes: `sun_path` holds 108 with the closing zero (unix(7)).
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
+/// The port where nothing else is said.
+pub const PORT_USUAL: u16 = 8080;
+
 /// A place to listen on.
 ///
 /// `8080` and `:8080` are read as `[::]:8080`. The unspecified IPv6 address stands for every address
@@ -45,8 +48,13 @@ impl FromStr for Address {
             let reason = format!("write `{host}`, without `{scheme}://`");
             return Err(AddressError(reason));
         }
-        if text.starts_with('[') && text.ends_with(']') {
-            let reason = format!("the port is missing, as in `{text}:8080`");
+        if let Some(ip) = without_port(text) {
+            let host = if text == "localhost" {
+                text.to_owned()
+            } else {
+                host(ip)
+            };
+            let reason = format!("the port is missing, as in `{host}:{PORT_USUAL}`");
             return Err(AddressError(reason));
         }
         let Some((host, port)) = text.rsplit_once(':') else {
@@ -178,24 +186,51 @@ impl Address {
         one != other && is_same_port && (has(one, other) || has(other, one))
     }
 
-    /// What to type into a browser on this machine, such as `http://127.0.0.1:8080/`; for a Unix
-    /// socket its address as text.
+    /// What to type into a browser, such as `http://127.0.0.1:8080/`. Where every address of the machine is
+    /// meant, the first is for this machine, and one follows for each of `own`, the addresses by which
+    /// others know it. For a Unix socket its address as text.
     #[must_use]
-    pub fn url(&self) -> String {
-        match self {
-            Address::Unix(_) => self.to_string(),
-            Address::Tcp(address) => {
-                let host = match address.ip() {
-                    ip if ip.is_unspecified() => "localhost".to_owned(),
-                    IpAddr::V4(ip) => ip.to_string(),
-                    IpAddr::V6(ip) => format!("[{ip}]"),
-                };
-                match address.port() {
-                    80 => format!("http://{host}/"),
-                    port => format!("http://{host}:{port}/"),
-                }
-            }
+    pub fn urls(&self, own: &[IpAddr]) -> Vec<String> {
+        let Address::Tcp(address) = self else {
+            return vec![self.to_string()];
+        };
+        let port = address.port();
+        if !address.ip().is_unspecified() {
+            return vec![url(&host(address.ip()), port)];
         }
+        // A socket of IPv4 has none of IPv6.
+        let reached = own.iter().filter(|ip| address.is_ipv6() || ip.is_ipv4());
+        let reached = reached.map(|ip| url(&host(*ip), port));
+        std::iter::once(url("localhost", port))
+            .chain(reached)
+            .collect()
+    }
+}
+
+fn host(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
+fn url(host: &str, port: u16) -> String {
+    match port {
+        80 => format!("http://{host}/"),
+        port => format!("http://{host}:{port}/"),
+    }
+}
+
+/// The address that `text` names without a port: `localhost`, or an IP address, in brackets when it is of IPv6.
+/// Without them the end of `::1:8080` may be meant as a port.
+pub fn without_port(text: &str) -> Option<IpAddr> {
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    match bare {
+        Some(bare) => bare.parse::<Ipv6Addr>().ok().map(IpAddr::from),
+        None if text == "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        None => text.parse::<Ipv4Addr>().ok().map(IpAddr::from),
     }
 }
 
@@ -249,7 +284,8 @@ mod tests {
             ("example.org:80", "names are not looked up"),
             ("::1:8080", "in brackets"),
             ("[1.2.3.4]:80", "not an IPv6 address"),
-            ("127.0.0.1", "expected PORT"),
+            ("127.0.0.1", "the port is missing, as in `127.0.0.1:8080`"),
+            ("localhost", "the port is missing, as in `localhost:8080`"),
             ("[::1]", "the port is missing, as in `[::1]:8080`"),
             (
                 "http://127.0.0.1:80/",
@@ -298,14 +334,45 @@ mod tests {
     }
 
     #[test]
-    fn urls_open_on_this_machine() {
-        for (text, url) in [
-            ("8080", "http://localhost:8080/"),
-            ("127.0.0.1:80", "http://127.0.0.1/"),
-            ("[::1]:81", "http://[::1]:81/"),
-            ("unix:/s", "unix:/s"),
+    fn urls_for_this_machine_and_others() {
+        let own: [IpAddr; 2] = ["192.0.2.7", "2001:db8::7"].map(|ip| ip.parse().unwrap());
+        for (text, urls) in [
+            (
+                "8080",
+                &[
+                    "http://localhost:8080/",
+                    "http://192.0.2.7:8080/",
+                    "http://[2001:db8::7]:8080/",
+                ][..],
+            ),
+            ("0.0.0.0:80", &["http://localhost/", "http://192.0.2.7/"]),
+            ("127.0.0.1:80", &["http://127.0.0.1/"]),
+            ("[::1]:81", &["http://[::1]:81/"]),
+            ("unix:/s", &["unix:/s"]),
         ] {
-            assert_eq!(text.parse::<Address>().unwrap().url(), url);
+            assert_eq!(text.parse::<Address>().unwrap().urls(&own), urls, "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_without_a_port() {
+        for (text, ip) in [
+            ("localhost", Some("127.0.0.1")),
+            ("192.0.2.7", Some("192.0.2.7")),
+            ("[::1]", Some("::1")),
+            ("::1", None),
+            ("::1:8080", None),
+            ("[192.0.2.7]", None),
+            ("8080", None),
+            ("localhost:80", None),
+            ("example.org", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                without_port(text),
+                ip.map(|ip| ip.parse().unwrap()),
+                "{text}"
+            );
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod diagnostics;
 pub mod event_loop;
 pub mod exchange;
 pub mod filter;
+mod introduce;
 pub mod listen;
 pub mod outage;
 pub mod parse;

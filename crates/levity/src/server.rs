@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
-use levity_disk::{Disk, Watcher};
+use levity_disk::{Disk, Root, Watcher};
 use rustix::fs::{major, minor};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -30,6 +30,7 @@ use crate::cli::Plan;
 use crate::config::{self, AccessLog, Config, Errors, LogFormat, LogTiming, OwnNames};
 use crate::diagnostics;
 use crate::event_loop::{self, Message, Parts};
+use crate::introduce::{Introduction, say_some};
 use crate::listen::{self, Bound};
 use crate::outage;
 use crate::route::Service;
@@ -333,53 +334,29 @@ impl Server {
         })
     }
 
-    /// The first lines: where, with what, and why.
     fn introduce(&self) {
-        for Bound { actual, .. } in &self.listening {
-            say(format_args!("listening on {}", actual.url()));
-            if self.plan.serve {
-                println!("{}", actual.url());
-            }
-        }
-        if let Some(admin) = &self.admin {
-            say(format_args!(
-                "status and metrics on {}",
-                admin.bound.actual.url()
-            ));
-        }
-        for note in &self.service.config.notes {
-            say(format_args!("configuration: {note}"));
-        }
-        for upstream in &self.service.upstreams {
-            say(format_args!("{}", upstream::describe::line(upstream)));
-        }
-        let engine = self.disk.engine();
-        say(format_args!("disk engine {engine}: {}", self.disk.reason()));
-        for engine in self.service.config.place_engines() {
-            let note = self.disk.note(engine);
-            let note = note.map(|note| format!("; {note}")).unwrap_or_default();
-            say(format_args!(
-                "disk engine {engine}: for the sites and routes that name it{note}"
-            ));
-        }
-        for root in self.service.roots() {
-            let file_system = root.file_system();
-            let (path, name) = (root.path().display(), &file_system.name);
-            say(format_args!("{path} on {name}: {}", file_system.reason));
-        }
+        let introduction = Introduction {
+            plan: &self.plan,
+            service: &self.service,
+            listening: self.listening.iter().map(|bound| &bound.actual).collect(),
+            admin: self.admin.as_ref().map(|admin| &admin.bound.actual),
+            disk: &self.disk,
+        };
+        introduction.say();
         self.say_what_is_unwatched();
     }
 
     fn say_what_is_unwatched(&self) {
         let mut roots = self.service.roots();
         roots.retain(|root| self.watcher.is_some() && !root.can_be_watched());
-        for root in roots {
+        let line = |root: &Arc<Root>| {
             let (path, name) = (root.path().display(), &root.file_system().name);
-            say(format_args!(
+            format!(
                 "{path} on {name} cannot be watched, because changes there may come from elsewhere or \
                  its directories cannot be opened from memory: its files stay on disk.entry_ttl"
-            ));
-        }
+            )
+        };
+        say_some(roots.iter().map(line), "folders that cannot be watched");
     }
 
     async fn live(&mut self, signals: &mut Signals) -> io::Result<()> {
@@ -515,9 +492,8 @@ impl Server {
         }
         self.status.set_roots(devices_of(&service));
         self.status.stats().set_upstreams(service.upstreams.clone());
-        for line in upstream::describe::changes(&service.upstreams, &self.service.upstreams) {
-            say(format_args!("{line}"));
-        }
+        let changes = upstream::describe::changes(&service.upstreams, &self.service.upstreams);
+        say_some(changes, "changes of upstreams");
         self.checks = check::start(&service.upstreams);
         self.service = service;
         self.say_what_is_unwatched();

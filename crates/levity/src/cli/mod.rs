@@ -65,6 +65,9 @@ enum Command {
         /// name will do where others than this machine can connect
         #[arg(long, value_name = "NAME", value_parser = config::host)]
         host: Vec<String>,
+        /// The port, where `--listen` names none; without `--listen` that of 127.0.0.1
+        #[arg(short, long, value_name = "PORT")]
+        port: Option<u16>,
         #[command(flatten)]
         flags: Flags,
     },
@@ -140,7 +143,12 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
         Err(error) => return usage(&error, streams),
     };
     match arguments.command {
-        Some(Command::Serve { what, host, flags }) => serve::serve(&what, host, &flags, streams),
+        Some(Command::Serve {
+            what,
+            host,
+            port,
+            flags,
+        }) => serve::serve(&what, host, port, &flags, streams),
         Some(Command::Run { file, flags }) => serve::run(file.into_path(), &flags, streams),
         Some(Command::Check { file, json }) => {
             Step::Exit(check::check(&file.into_path(), json, streams))

@@ -16,8 +16,10 @@ pub struct Plan {
     pub overrides: Overrides,
     /// Trap file calls that may block on the threads of event loops. For tests.
     pub guard: bool,
-    /// This is `levity serve`: print the URL and what the disk engine is.
+    /// This is `levity serve`: print its URLs on standard output.
     pub serve: bool,
+    /// Say at the start what reads files.
+    pub verbose: bool,
 }
 
 impl Plan {

@@ -1,22 +1,23 @@
 //! `levity serve` and `levity run`: from flags to a [`Plan`].
 
 use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 
 use super::{EXIT_CONFIG, EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams};
-use crate::address::Address;
+use crate::address::{self, Address, AddressError, PORT_USUAL};
 use crate::config::{self, Config, OwnNames, PlaceDisk, Site, Symlinks, keys};
 
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
 pub(super) struct Flags {
-    /// Where clients connect: PORT, :PORT, ADDRESS:PORT, [IPv6]:PORT or unix:PATH; may be repeated.
+    /// Where clients connect: PORT, :PORT, ADDRESS, ADDRESS:PORT, [IPv6]:PORT or unix:PATH; may be repeated.
     /// Without it what the configuration file says, or 127.0.0.1:8080
-    #[arg(long, value_name = "ADDR")]
-    listen: Vec<Address>,
+    #[arg(long, value_name = "ADDR", value_parser = listen_on)]
+    listen: Vec<ListenOn>,
     /// What reads files: auto, threads, io_uring, linux-aio, readahead, posix-aio or
     /// sendfile
     #[arg(long, value_name = "NAME", value_parser = engine)]
@@ -24,15 +25,62 @@ pub(super) struct Flags {
     /// Number of event loops. Without it what the configuration file says, or one per core
     #[arg(long, value_name = "N", value_parser = workers)]
     workers: Option<usize>,
+    /// Say at the start what reads files, and what each file system can do
+    #[arg(short, long)]
+    verbose: bool,
     #[arg(long, hide = true)]
     guard: bool,
 }
 
+/// What `--listen` names.
+#[derive(Debug, Clone)]
+enum ListenOn {
+    Address(Address),
+    /// The port is that of `-p`, or the usual one.
+    WithoutPort(IpAddr),
+}
+
+fn listen_on(text: &str) -> Result<ListenOn, AddressError> {
+    match address::without_port(text) {
+        Some(ip) => Ok(ListenOn::WithoutPort(ip)),
+        None => text.parse().map(ListenOn::Address),
+    }
+}
+
 impl Flags {
+    /// Where to listen; empty when no flag says it. `port` is that of `-p`.
+    ///
+    /// An address that is given twice would ask for the same port twice, and a port that no address can take
+    /// would be forgotten: both are errors.
+    fn listen(&self, port: Option<u16>) -> Result<Vec<Address>, String> {
+        let on = |ip: IpAddr| Address::Tcp((ip, port.unwrap_or(PORT_USUAL)).into());
+        let addresses = self.listen.iter().map(|given| match given {
+            ListenOn::Address(address) => address.clone(),
+            ListenOn::WithoutPort(ip) => on(*ip),
+        });
+        let addresses: Vec<Address> = match port {
+            Some(_) if self.listen.is_empty() => vec![on(Ipv4Addr::LOCALHOST.into())],
+            _ => addresses.collect(),
+        };
+        let takes_port = |given: &ListenOn| matches!(given, ListenOn::WithoutPort(_));
+        if let Some(port) = port
+            && !self.listen.is_empty()
+            && !self.listen.iter().any(takes_port)
+        {
+            return Err(format!(
+                "--port {port} is for no address: --listen has a port already"
+            ));
+        }
+        match duplicate(&addresses) {
+            Some(address) => Err(format!("--listen {address} is given twice")),
+            None => Ok(addresses),
+        }
+    }
+
     /// What to do with `config`, which is that of the file `source`.
-    fn plan(&self, config: Config, source: Option<PathBuf>) -> Plan {
+    fn plan(&self, config: Config, source: Option<PathBuf>, listen: Vec<Address>) -> Plan {
         let overrides = Overrides {
-            listen: self.listen.clone(),
+            listen,
             engine: self.engine.clone(),
             workers: self.workers,
         };
@@ -41,21 +89,19 @@ impl Flags {
             serve: source.is_none(),
             source,
             overrides,
+            verbose: self.verbose,
             guard: self.guard,
         }
     }
+}
 
-    /// The first address that is given twice; both would ask for the same port.
-    fn duplicate(&self) -> Option<&Address> {
-        let twice = |(at, address): (usize, &Address)| {
-            !address.is_ephemeral() && self.listen[..at].contains(address)
-        };
-        self.listen
-            .iter()
-            .enumerate()
-            .find(|&(at, address)| twice((at, address)))
-            .map(|(_, address)| address)
-    }
+/// The first address that is given twice.
+fn duplicate(addresses: &[Address]) -> Option<&Address> {
+    let mut seen = addresses.iter().enumerate();
+    let twice = |(at, address): &(usize, &Address)| {
+        !address.is_ephemeral() && addresses[..*at].contains(address)
+    };
+    Some(seen.find(twice)?.1)
 }
 
 fn engine(name: &str) -> Result<String, String> {
@@ -81,12 +127,14 @@ fn workers(text: &str) -> Result<usize, String> {
 pub(super) fn serve(
     what: &Path,
     hosts: Vec<String>,
+    port: Option<u16>,
     flags: &Flags,
     streams: &mut Streams<'_>,
 ) -> Step {
-    if let Some(address) = flags.duplicate() {
-        return twice(address, streams);
-    }
+    let listen = match flags.listen(port) {
+        Ok(listen) => listen,
+        Err(reason) => return misused(&reason, streams),
+    };
     match site(what) {
         Ok(site) => {
             let mut config = Config {
@@ -95,7 +143,7 @@ pub(super) fn serve(
             };
             // A saved file is visible at once.
             config.disk.entry_ttl = Duration::ZERO;
-            let mut plan = flags.plan(config, None);
+            let mut plan = flags.plan(config, None, listen);
             plan.config.own_names = own_names(&plan.config, hosts);
             Step::Serve(Box::new(plan))
         }
@@ -119,11 +167,12 @@ fn own_names(config: &Config, added: Vec<String>) -> Option<OwnNames> {
 
 /// A plan for what a configuration file says.
 pub(super) fn run(file: PathBuf, flags: &Flags, streams: &mut Streams<'_>) -> Step {
-    if let Some(address) = flags.duplicate() {
-        return twice(address, streams);
-    }
+    let listen = match flags.listen(None) {
+        Ok(listen) => listen,
+        Err(reason) => return misused(&reason, streams),
+    };
     match config::load(&file) {
-        Ok(config) => Step::Serve(Box::new(flags.plan(config, Some(file)))),
+        Ok(config) => Step::Serve(Box::new(flags.plan(config, Some(file), listen))),
         Err(errors) => {
             streams.err(&errors.render(streams.colour));
             Step::Exit(EXIT_CONFIG)
@@ -131,8 +180,8 @@ pub(super) fn run(file: PathBuf, flags: &Flags, streams: &mut Streams<'_>) -> St
     }
 }
 
-fn twice(address: &Address, streams: &mut Streams<'_>) -> Step {
-    streams.err(&format!("error: --listen {address} is given twice\n"));
+fn misused(reason: &str, streams: &mut Streams<'_>) -> Step {
+    streams.err(&format!("error: {reason}\n"));
     Step::Exit(EXIT_USAGE)
 }
 
@@ -216,6 +265,45 @@ mod tests {
         assert_eq!(site.root.as_deref(), Some(Path::new(folder.path())));
         assert_eq!(site.only.as_deref(), Some("a b.txt".as_ref()));
         assert!(!site.listing && site.symlinks == Symlinks::Follow);
+    }
+
+    #[test]
+    fn where_serve_listens() {
+        let listen = |flags: &[&str]| {
+            let plan = levity(&[&["serve"], flags].concat()).plan();
+            let listen = plan.config.listen.iter();
+            listen
+                .map(|one| one.address.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(listen(&["-p", "3000"]), ["127.0.0.1:3000"]);
+        assert_eq!(listen(&["--port", "0"]), ["127.0.0.1:0"]);
+        assert_eq!(listen(&["--listen", "localhost"]), ["127.0.0.1:8080"]);
+        assert_eq!(listen(&["--listen", "[::1]", "-p", "3000"]), ["[::1]:3000"]);
+        let both = [
+            "--listen",
+            "192.0.2.7",
+            "--listen",
+            "[::1]:80",
+            "-p",
+            "3000",
+        ];
+        assert_eq!(listen(&both), ["192.0.2.7:3000", "[::1]:80"]);
+        for flags in [
+            &["-p", "65536"][..],
+            &["-p", "http"],
+            &["-p", "3000", "--listen", "8080"],
+            &[
+                "-p",
+                "80",
+                "--listen",
+                "localhost",
+                "--listen",
+                "127.0.0.1:80",
+            ],
+        ] {
+            levity(&[&["serve"], flags].concat()).exits(EXIT_USAGE);
+        }
     }
 
     #[test]

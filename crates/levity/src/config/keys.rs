@@ -500,8 +500,8 @@ const ENGINE: Key = key(
     "engine",
     Kind::Word(ENGINES),
     None,
-    "What reads files; see [engines](engines.md). `\"auto\"` tries what works here, and the server says at start what \
-     it chose and why; in a site or route it is what `[disk]` says.",
+    "What reads files; see [engines](engines.md). `\"auto\"` tries what works here; `levity run -v` and `/status` \
+     say what it chose and why; in a site or route it is what `[disk]` says.",
 );
 const CHUNK: Key = key(
     "chunk",

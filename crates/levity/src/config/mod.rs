@@ -43,7 +43,7 @@ pub use upstream::{Proxying, Rewrite, Upstream};
 use levity_disk::Direct;
 use levity_wire::encoding::Coding;
 
-use crate::address::{Address, AddressError};
+use crate::address::{Address, AddressError, PORT_USUAL};
 use problem::Source;
 use reader::{Fields, Reader, Text};
 use upstream::Upstreams;
@@ -545,7 +545,7 @@ fn listen(root: &Fields<'_>) -> Vec<Listen> {
         seen.push((listen, fields.reader.line(&fields.span_of("address"))));
     }
     if seen.is_empty() {
-        let address = Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)));
+        let address = Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT_USUAL)));
         return vec![address.into()];
     }
     seen.into_iter().map(|(listen, _)| listen).collect()

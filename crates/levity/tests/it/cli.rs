@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fs::{self, Permissions};
-use std::net::{Ipv6Addr, TcpListener, TcpStream};
+use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
@@ -110,8 +110,14 @@ fn serve_prints_where_and_with_what() {
     tree.file("a", "AAA");
     let server = Launch::serve(tree.path()).start();
     let url = format!("http://{}/", server.address());
-    assert_eq!(server.prints("http://"), url);
-    server.says(&format!("listening on {url}"));
+    assert_eq!(server.stdout(), format!("{url}\n"));
+    let what = tree.path().display();
+    assert_eq!(
+        server.stderr(),
+        format!("levity: serving {what}; Ctrl-C ends it\n")
+    );
+    let server = Launch::serve(tree.path()).arguments(["-v"]).start();
+    server.says("levity: listening on http://127.0.0.1:");
     let line = server.says("disk engine");
     assert!(
         line.len() > "levity: disk engine threads: ".len(),
@@ -148,7 +154,7 @@ fn flags_beat_the_file() {
         config(&tree)
     );
     let launch = Launch::run(&text).engine("sendfile").workers(1);
-    let server = launch.arguments(["--listen", "127.0.0.1:0"]).start();
+    let server = launch.arguments(["--listen", "127.0.0.1:0", "-v"]).start();
     assert_eq!(server.get("/a").text(), "AAA");
     server.says("disk engine sendfile");
     assert!(!server.own("socket").exists());
@@ -158,10 +164,79 @@ fn flags_beat_the_file() {
 fn every_form_of_an_address() {
     let tree = Tree::new();
     tree.file("a", "AAA");
-    for address in ["0", ":0", "127.0.0.1:0", "0.0.0.0:0", "localhost:0"] {
-        let server = serve(&tree, &["--listen", address]).start();
-        assert_eq!(server.get("/a").text(), "AAA", "{address}");
+    for flags in [
+        &["--listen", "0"][..],
+        &["--listen", ":0"],
+        &["--listen", "127.0.0.1:0"],
+        &["--listen", "0.0.0.0:0"],
+        &["--listen", "localhost:0"],
+        &["--listen", "localhost", "-p", "0"],
+        &["-p", "0"],
+    ] {
+        let server = serve(&tree, flags).start();
+        assert_eq!(server.get("/a").text(), "AAA", "{flags:?}");
     }
+}
+
+/// Each URL that is printed leads here, also from other machines.
+#[test]
+fn every_address_of_the_machine() {
+    let tree = Tree::new();
+    tree.file("a", "AAA");
+    let server = serve(&tree, &["--listen", "0"]).start();
+    let port = server.address().port();
+    let printed = server.stdout();
+    let mut lines = printed.lines();
+    assert_eq!(lines.next(), Some(&*format!("http://localhost:{port}/")));
+    // What a datagram to the world outside would come from, if there is a way to it.
+    let probe = UdpSocket::bind("0.0.0.0:0").expect("bind");
+    if probe.connect("192.0.2.1:9").is_ok() {
+        let own = probe.local_addr().expect("an address").ip();
+        assert!(
+            printed.contains(&format!("http://{own}:{port}/\n")),
+            "{own}: {printed}"
+        );
+    }
+    for address in server.addresses() {
+        assert_eq!(Client::new(address).get("/a").text(), "AAA", "{address}");
+    }
+}
+
+/// However many sites, upstreams and folders there are.
+#[test]
+fn a_large_configuration_is_summed_up() {
+    use std::fmt::Write as _;
+    const SITES: usize = 3000;
+    let tree = Tree::new();
+    let mut text = "[[listen]]\naddress = \"127.0.0.1:0\"\n".to_owned();
+    for number in 0..SITES {
+        let root = tree.at(number.to_string());
+        fs::create_dir(&root).expect("mkdir");
+        let root = root.display();
+        write!(
+            text,
+            "[[site]]\nhosts = [\"h{number}.example\"]\nroot = \"{root}\"\n"
+        )
+        .expect("text");
+    }
+    for number in 0..20 {
+        write!(
+            text,
+            "[[upstream]]\nname = \"u{number}\"\nto = [\"127.0.0.1:9\"]\n"
+        )
+        .expect("text");
+    }
+    let terse = Launch::run(&text).start();
+    terse.says("levity: serving 3000 sites");
+    terse.says("and 4 more upstreams");
+    assert!(terse.stderr().lines().count() < 60, "{}", terse.stderr());
+    let verbose = Launch::run(&text).arguments(["-v"]).start();
+    verbose.says("and 2999 more folders on ");
+    assert!(
+        verbose.stderr().lines().count() < 70,
+        "{}",
+        verbose.stderr()
+    );
 }
 
 #[test]
@@ -251,7 +326,7 @@ fn a_unix_socket_comes_and_goes() {
     let bytes = tree.filled("large", 3_000_000);
     let mut server = on_unix_socket(&tree);
     let path = server.own("web.socket");
-    server.says("listening on unix:");
+    assert_eq!(server.stdout(), "unix:web.socket\n");
     for _ in 0..4 {
         assert!(Client::unix(&path).get("/large").body == bytes);
     }

@@ -81,7 +81,8 @@ fn auto_is_a_choice_for_each_read() {
     let tree = Tree::new();
     let large = tree.filled("large", LARGE);
     let admin = "[admin]\nlisten = \"unix:admin.sock\"\n";
-    let server = Launch::site(tree.path(), admin, "").engine("auto").start();
+    let server = Launch::site(tree.path(), admin, "").engine("auto");
+    let server = server.arguments(["-v"]).start();
     server.says("disk engine threads");
     server.says("past it (O_DIRECT): io_uring");
     tree.evict("large");

@@ -24,8 +24,10 @@ fn logging(tree: &Tree, engine: &str, limits: &str) -> Server {
         "[log]\naccess = \"{{own}}/log\"\nformat = \"json\"\n\
          [admin]\nlisten = \"unix:{{own}}/admin\"\n[limits]\n{limits}\n"
     );
+    // What the start has found out of the file system is said with `-v`.
     Launch::site(tree.path(), &tables, "")
         .engine(engine)
+        .arguments(["-v"])
         .start()
 }
 

@@ -45,10 +45,14 @@ impl Server {
             ended: false,
         };
         // Printed after the addresses, so that all of them are known.
-        if server.stderr.line_with("levity: disk engine ").is_none() {
+        if server.stderr.line_with("levity: serving ").is_none() {
             server.ended = true;
             server.kill();
             return Err(server.stderr.text());
+        }
+        if !server.stderr.text().contains("listening on ") {
+            // `levity serve` prints them on standard output only, all at once.
+            server.prints(":");
         }
         server.address = server.addresses().into_iter().next();
         Ok(server)
@@ -56,10 +60,11 @@ impl Server {
 
     /// Every TCP address that it listens on, in the order of the configuration.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        let text = self.stderr.text();
-        let urls = text
-            .lines()
-            .filter_map(|line| line.split("listening on http://").nth(1));
+        let text = self.stderr.text() + &self.stdout();
+        let urls = text.lines().filter_map(|line| {
+            let line = line.strip_prefix("levity: listening on ").unwrap_or(line);
+            line.strip_prefix("http://")
+        });
         urls.map(|url| url.trim_end_matches('/').replace("localhost", "127.0.0.1"))
             .map(|address| address.parse().expect("an address with a port"))
             .collect()

@@ -1,0 +1,180 @@
+//! The first lines of a server: where it is and what it serves; with `-v` also how files are read.
+//!
+//! Nothing of it grows with the configuration: of many of a kind some are named, and the others counted.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use levity_disk::{Disk, Root};
+
+use crate::address::Address;
+use crate::cli::Plan;
+use crate::config::Site;
+use crate::diagnostics;
+use crate::route::Service;
+use crate::upstream;
+
+/// Lines of one kind; of further ones there is a count.
+const LINES_MAX: usize = 16;
+
+/// What the lines are about.
+pub struct Introduction<'a> {
+    /// What was asked for.
+    pub plan: &'a Plan,
+    /// What came of it.
+    pub service: &'a Service,
+    /// Where clients connect.
+    pub listening: Vec<&'a Address>,
+    /// Where the admin pages are.
+    pub admin: Option<&'a Address>,
+    /// What reads files.
+    pub disk: &'a Disk,
+}
+
+impl Introduction<'_> {
+    /// Says the lines: the URLs of `levity serve` go to standard output, everything else to standard error,
+    /// "serving" last.
+    pub fn say(&self) {
+        let own = own_addresses();
+        let urls: Vec<String> = self.listening.iter().flat_map(|on| on.urls(&own)).collect();
+        if self.plan.serve {
+            // In one piece, so that whoever reads one of them can read all.
+            let lines: String = urls.iter().map(|url| format!("{url}\n")).collect();
+            let mut out = std::io::stdout();
+            // Whoever does not want them is served all the same.
+            let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
+        }
+        if !self.plan.serve || self.plan.verbose {
+            let listening = urls.iter().map(|url| format!("listening on {url}"));
+            say_some(listening, "addresses");
+        }
+        let admin = self.admin.iter().flat_map(|on| on.urls(&own));
+        say_some(
+            admin.map(|url| format!("status and metrics on {url}")),
+            "addresses",
+        );
+        let notes = self.service.config.notes.iter();
+        say_some(notes.map(|note| format!("configuration: {note}")), "notes");
+        let upstreams = self.service.upstreams.iter();
+        say_some(
+            upstreams.map(|upstream| upstream::describe::line(upstream)),
+            "upstreams",
+        );
+        if self.plan.verbose {
+            self.say_how_files_are_read();
+        }
+        let end = if self.plan.serve {
+            "; Ctrl-C ends it"
+        } else {
+            ""
+        };
+        let what = what_is_served(&self.service.config.sites);
+        diagnostics::say(format_args!("serving {what}{end}"));
+    }
+
+    fn say_how_files_are_read(&self) {
+        let engine = self.disk.engine();
+        diagnostics::say(format_args!("disk engine {engine}: {}", self.disk.reason()));
+        for engine in self.service.config.place_engines() {
+            let note = self.disk.note(engine);
+            let note = note.map(|note| format!("; {note}")).unwrap_or_default();
+            diagnostics::say(format_args!(
+                "disk engine {engine}: for the sites and routes that name it{note}"
+            ));
+        }
+        say_some(file_systems(&self.service.roots()), "kinds of folders");
+    }
+}
+
+/// Says the first of `lines`, and of how many `others` there would be one more.
+pub fn say_some(lines: impl IntoIterator<Item = impl Display>, others: &str) {
+    let mut lines = lines.into_iter();
+    for line in lines.by_ref().take(LINES_MAX) {
+        diagnostics::say(format_args!("{line}"));
+    }
+    let more = lines.count();
+    if more > 0 {
+        diagnostics::say(format_args!("and {more} more {others}"));
+    }
+}
+
+/// The folder or file of the only site, or how many sites there are.
+fn what_is_served(sites: &[Site]) -> String {
+    match sites {
+        [
+            Site {
+                root: Some(root),
+                only,
+                ..
+            },
+        ] => {
+            let path = only
+                .as_ref()
+                .map_or_else(|| root.clone(), |name| root.join(name));
+            path.display().to_string()
+        }
+        [_] => "1 site".to_owned(),
+        sites => format!("{} sites", sites.len()),
+    }
+}
+
+/// A line for each kind of file system and what its trial has found, with the first folder there.
+fn file_systems(roots: &[Arc<Root>]) -> Vec<String> {
+    let mut kinds: BTreeMap<(&str, &str), (&Root, usize)> = BTreeMap::new();
+    for root in roots {
+        let file_system = root.file_system();
+        let kind = (file_system.name.as_ref(), file_system.reason.as_ref());
+        kinds.entry(kind).or_insert((root, 0)).1 += 1;
+    }
+    let line = |((name, reason), (root, count)): ((&str, &str), (&Root, usize))| {
+        let path = root.path().display();
+        match count {
+            1 => format!("{path} on {name}: {reason}"),
+            _ => format!("{path} and {} more folders on {name}: {reason}", count - 1),
+        }
+    };
+    kinds.into_iter().map(line).collect()
+}
+
+/// The addresses by which other machines know this one, IPv4 first. None when the kernel does not tell them.
+/// Asks the kernel (netlink); touches no network.
+fn own_addresses() -> Vec<IpAddr> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let addresses = interfaces.iter().map(if_addrs::Interface::ip);
+    let mut addresses: Vec<_> = addresses.filter(is_known_to_others).collect();
+    addresses.sort_by_key(IpAddr::is_ipv6);
+    addresses.dedup();
+    addresses
+}
+
+/// Link-local addresses mean something together with an interface only, and browsers take none in a URL.
+fn is_known_to_others(ip: &IpAddr) -> bool {
+    !ip.is_loopback()
+        && match ip {
+            IpAddr::V4(ip) => !ip.is_link_local(),
+            IpAddr::V6(ip) => !ip.is_unicast_link_local(),
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_others_can_use() {
+        for (ip, expected) in [
+            ("192.168.1.7", true),
+            ("2001:db8::1", true),
+            ("fd00::1", true),
+            ("127.0.0.1", false),
+            ("::1", false),
+            ("169.254.3.4", false),
+            ("fe80::1", false),
+        ] {
+            assert_eq!(is_known_to_others(&ip.parse().unwrap()), expected, "{ip}");
+        }
+    }
+}
