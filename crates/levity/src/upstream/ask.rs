@@ -206,6 +206,9 @@ fn is_ours(name: &[u8]) -> bool {
         6 => is("expect"),
         9 => is("forwarded"),
         14 => is("content-length"),
+        // That with its hyphen ends at this hop. Others that make the same variable would have the
+        // application look for chunks that nobody has sent.
+        17 => is("transfer-encoding"),
         _ => name.len() > 12 && is_same_variable(&name[..12], b"x-forwarded-"),
     };
     ours || sendfile_header::is_reserved(name)

@@ -71,6 +71,25 @@ fn fields_of_the_hop_stay_behind() {
     assert_eq!(request.field("x-public"), Some("stays"));
 }
 
+/// A server that keeps fields as variables takes these for those that frame the body, of which there is none.
+#[test]
+fn no_other_name_frames_a_body() {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "").start();
+    let sent = [
+        ("Transfer_Encoding", "chunked"),
+        ("transfer.encoding", "chunked"),
+        ("Content_Length", "5"),
+        ("Transfer-Encoding-X", "stays"),
+    ];
+    server.get_with("/", &sent).assert_status(200);
+    let request = backend.request();
+    for (name, _) in &sent[..3] {
+        assert_eq!(request.field(name), None, "{name}");
+    }
+    assert_eq!(request.field("transfer-encoding-x"), Some("stays"));
+}
+
 #[test]
 fn what_a_client_lists_cannot_hide_what_we_say() {
     let backend = Scripted::tcp(tell_target);
