@@ -5,7 +5,7 @@ use levity_wire::path;
 use super::{Response, error};
 use crate::request::Request;
 
-/// Points to the same path with a slash, query kept.
+/// Points to the same path with a slash, query kept; bytes from 0x80, which no URI has, are escaped.
 ///
 /// A normalised path starts with exactly one slash: two would name another host.
 pub fn to_directory(request: &Request) -> Response {
@@ -14,7 +14,7 @@ pub fn to_directory(request: &Request) -> Response {
     location.push(b'/');
     if let Some(query) = request.query() {
         location.push(b'?');
-        location.extend_from_slice(query);
+        location.extend_from_slice(&path::forwarded_query(query));
     }
     let mut response = error(301, "");
     response.fields.add("Location", &location);

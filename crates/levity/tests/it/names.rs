@@ -101,6 +101,7 @@ fn a_folder_without_its_slash_is_redirected() {
         ("/sub", "/sub/"),
         ("/sub?a=1&b=%2F", "/sub/?a=1&b=%2F"),
         ("/sub?", "/sub/?"),
+        ("/sub?\u{fc}=%fc", "/sub/?%C3%BC=%fc"),
         ("//sub", "/sub/"),
         ("///sub/.//../sub", "/sub/"),
         ("/%73ub", "/sub/"),
