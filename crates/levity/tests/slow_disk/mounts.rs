@@ -1,7 +1,7 @@
 //! A mount beneath a local root that stops answering: no loop waits for it, whatever way leads there.
 
 use std::os::unix::fs::symlink;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::rig::FuseMount;
 use crate::support::{Client, Server, assert_same, content, wait_until};
@@ -249,4 +249,32 @@ fn a_root_that_is_an_overlay() {
     assert_eq!(stalls(&server), 0.0, "the loop slept: {}", server.stderr());
     drop(frozen);
     waiting.receive();
+}
+
+/// To look where the path of a root leads now waits for its mount. Nothing else does, and when the mount
+/// answers again a link that was switched meanwhile shows.
+#[test]
+fn a_root_on_a_mount_that_freezes() {
+    let Some(mount) = mount() else { return };
+    let root = mount.root();
+    std::fs::create_dir(root.join("new")).expect("a folder");
+    std::fs::write(root.join("new/big"), "new").expect("a file");
+    symlink("slow", root.join("current")).expect("a link");
+    let hot = format!(
+        "[[site.route]]\npath = \"/hot\"\nroot = \"{}\"\n",
+        root.display()
+    );
+    let tables = "[limits]\nio_timeout = \"1s\"\n";
+    let server = server_of(&root.join("current"), "auto", tables, &hot);
+    assert_same(&server.get("/big").body, &content(1, BIG_BYTES));
+    let frozen = mount.freeze();
+    symlink("new", root.join("next")).expect("a link");
+    std::fs::rename(root.join("next"), root.join("current")).expect("rename");
+    // Longer than it takes until a root is looked at again.
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_millis(2500) {
+        assert_hot(&server);
+    }
+    drop(frozen);
+    wait_until("the new root", || server.get("/big").body == b"new");
 }
