@@ -86,8 +86,13 @@ impl<'a> EndToEnd<'a> {
         }
     }
 
-    /// Whether a field of this name is passed on. Ask it for trailers too: what Connection lists is
-    /// removed from both sections.
+    /// The names that Connection lists and that would be passed on without it. Fields of these names are
+    /// removed from the trailers too (RFC 9110, 7.6.1).
+    pub fn listed(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.listed.iter().copied()
+    }
+
+    /// Whether a field of this name is passed on.
     pub fn has(&self, name: &[u8]) -> bool {
         !is_hop_by_hop(name)
             && !self

@@ -73,6 +73,22 @@ impl Trailers {
             .filter(|(name, _)| !is_forbidden_in_trailers(name))
     }
 
+    /// Takes out the fields of these names, in any case.
+    pub fn leave_out(&mut self, names: &[Vec<u8>]) {
+        let is_named = |line: &[u8]| {
+            let named = |(name, _): (&[u8], &[u8])| {
+                names.iter().any(|other| name.eq_ignore_ascii_case(other))
+            };
+            field(line).is_some_and(named)
+        };
+        let lines = self.lines.split_inclusive(|&byte| byte == b'\r');
+        self.lines = lines
+            .filter(|line| !is_named(line))
+            .flatten()
+            .copied()
+            .collect();
+    }
+
     pub(super) fn push(&mut self, byte: u8) {
         self.lines.push(byte);
     }

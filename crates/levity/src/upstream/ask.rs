@@ -149,6 +149,15 @@ impl<'a> Ask<'a> {
         set.chain(&rules.remove).map(String::as_str).chain(spoof)
     }
 
+    /// Names that the client may not write in trailers: those that are [ruled](Self::ruled), and what its
+    /// Connection lists.
+    pub fn ruled_in_trailers(&self) -> Vec<String> {
+        let listed = EndToEnd::of(self.request.bytes(), &self.request.head.headers);
+        let listed = listed.listed().map(String::from_utf8_lossy);
+        let ruled = self.ruled().map(str::to_owned);
+        ruled.chain(listed.map(Cow::into_owned)).collect()
+    }
+
     /// Adds what we say of the client and of ourselves.
     fn add_told<'s>(&'s self, fields: &mut Vec<(&'s [u8], &'s [u8])>) {
         let told = &self.forwarded;

@@ -27,6 +27,8 @@ pub struct Http {
     /// Of the last head; kept for its allocation.
     head: ResponseHead,
     trailers: Trailers,
+    /// Names of trailers that end here, since Connection lists them.
+    listed: Vec<Vec<u8>>,
     /// The last answer has left the connection in a state in which another can follow.
     reusable: bool,
 }
@@ -54,6 +56,7 @@ impl Default for Http {
             partial: Vec::new(),
             head: ResponseHead::default(),
             trailers: Trailers::default(),
+            listed: Vec::new(),
             reusable: true,
         }
     }
@@ -73,7 +76,7 @@ impl Http {
         self.chunks = ask.length == Length::Unknown;
         self.ruled.clear();
         if self.chunks {
-            self.ruled.extend(ask.ruled().map(str::to_owned));
+            self.ruled = ask.ruled_in_trailers();
         }
         self.reading = Reading::Head;
         self.reusable = false;
@@ -202,7 +205,9 @@ impl Http {
         let parsed = &self.head;
         let mut head = Head::new(parsed.status, parsed.reason.of(bytes));
         head.fields.reserve(parsed.bytes);
-        for header in EndToEnd::of(bytes, &parsed.headers).headers() {
+        let passed = EndToEnd::of(bytes, &parsed.headers);
+        self.listed = passed.listed().map(<[u8]>::to_vec).collect();
+        for header in passed.headers() {
             head.field(header.name.of(bytes), header.value.of(bytes));
         }
         head.length = announced(parsed, bytes);
@@ -229,6 +234,9 @@ impl Http {
 
     fn end(&mut self, event: &mut dyn FnMut(Event<'_>)) {
         self.reading = Reading::Done;
+        if !self.listed.is_empty() {
+            self.trailers.leave_out(&self.listed);
+        }
         event(Event::End(mem::take(&mut self.trailers)));
     }
 }

@@ -206,6 +206,44 @@ fn trailers_pass_both_ways() {
     assert_eq!(backend.connections(), 1);
 }
 
+/// As it removes fields of the head (RFC 9110, 7.6.1).
+#[test]
+fn what_connection_lists_is_removed_from_trailers() {
+    let backend = Scripted::tcp(|conn| {
+        while let Some(request) = conn.read_request() {
+            let lists = request.target == "/listed";
+            let connection = if lists { "Connection: x-sum\r\n" } else { "" };
+            conn.send(format!(
+                "HTTP/1.1 200 OK\r\n{connection}Transfer-Encoding: chunked\r\n\r\n"
+            ));
+            conn.send("2\r\nok\r\n0\r\nX-Sum: 7\r\nX-Other: z\r\n\r\n");
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    let names = |trailers: &[(String, Vec<u8>)]| -> Vec<String> {
+        trailers.iter().map(|(name, _)| name.clone()).collect()
+    };
+    for (path, connection, sent, received) in [
+        ("/listed", "TE, x-hash", &["X-Fine"][..], &["X-Other"][..]),
+        ("/", "TE", &["X-Hash", "X-Fine"], &["X-Sum", "X-Other"]),
+    ] {
+        let fields = [
+            ("Transfer-Encoding", "chunked"),
+            ("TE", "trailers"),
+            ("Connection", connection),
+        ];
+        client.send(head("POST", path, &fields) + "1\r\na\r\n0\r\nX-Hash: 9\r\nX-Fine: 1\r\n\r\n");
+        let answer = client.receive();
+        assert_eq!(answer.text(), "ok");
+        assert_eq!(names(&answer.trailers), received, "{path}");
+        let requests = backend.requests();
+        let request = requests.last().expect("a request");
+        assert_eq!(names(&request.trailers), sent, "{path}");
+    }
+    assert_eq!(backend.connections(), 1);
+}
+
 #[test]
 fn an_empty_body_is_announced_as_it_was() {
     let backend = Scripted::tcp(tell_target);
