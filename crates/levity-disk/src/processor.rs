@@ -15,6 +15,7 @@ use std::mem;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::process::{getpid, getpriority_process, setpriority_process};
 
 use crate::syscall;
 
@@ -41,8 +42,15 @@ pub fn before_disk_threads() {
 /// For threads that work for a disk: the calling thread leaves the processor to event loops. Call it at
 /// the start of the thread. Never waits. Where the calls are refused nothing changes.
 pub(crate) fn after_loops() {
-    let _ = rustix::process::nice(DISK_NICE);
+    let _ = set_disk_nice();
     let _ = set_slice(DEFAULT_SLICE);
+}
+
+/// Counted from the main thread, whose number is that of the process. The calling thread may have been
+/// started by a disk thread, and so have the nice value of one already.
+fn set_disk_nice() -> Result<(), Errno> {
+    let of_process = getpriority_process(Some(getpid()))?;
+    setpriority_process(None, of_process + DISK_NICE)
 }
 
 /// Sets the slice of the calling thread and nothing else. Zero is the kernel's own. A kernel before 6.12
@@ -107,6 +115,22 @@ mod tests {
         .join()
         .unwrap();
         assert_eq!(disk, ((own.0 + DISK_NICE).min(19), own.1));
+    }
+
+    /// The pool grows when a job ends, too, on the thread that has done it.
+    #[test]
+    fn a_disk_thread_has_the_rank_of_the_one_that_starts_it() {
+        let (first, second) = thread::spawn(|| {
+            after_loops();
+            let second = thread::spawn(|| {
+                after_loops();
+                scheduling()
+            });
+            (scheduling(), second.join().unwrap())
+        })
+        .join()
+        .unwrap();
+        assert_eq!(second, first);
     }
 
     /// With one processor for both, and a loop that takes all it can get.
