@@ -196,9 +196,13 @@ fn waiting(pending: &mut BTreeMap<u64, Pending>) -> Option<(u64, &mut Pending)> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::open::{Root, Symlinks};
+    use std::fs::{self, DirEntry};
     use std::io::{ErrorKind, Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
+    use std::path::Path;
+    use std::time::Instant;
 
     /// There is one queue in the process, so who counts on being its last user must be its only one.
     static TURN: Mutex<()> = Mutex::new(());
@@ -238,6 +242,36 @@ mod tests {
         drop(peer);
         drop(closer);
         assert_eq!(QUEUE.unclosed.load(Ordering::SeqCst), 0);
+    }
+
+    fn is_open(path: &Path) -> bool {
+        let descriptors = fs::read_dir("/proc/self/fd").unwrap();
+        let target = |descriptor: io::Result<DirEntry>| fs::read_link(descriptor.ok()?.path()).ok();
+        descriptors.filter_map(target).any(|target| target == path)
+    }
+
+    #[test]
+    fn a_root_is_handed_over() {
+        let _turn = lock(&TURN);
+        let closer = Closer::start().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        let root = Root::open(&path, Symlinks::Beneath).unwrap();
+        // Before that of the root in the order in which devices are served.
+        let peers = [1, 2].map(|device| {
+            let (fd, peer) = frozen();
+            close(device, fd);
+            peer
+        });
+        drop(root);
+        assert!(is_open(&path), "no thread could close it");
+        drop(peers);
+        let start = Instant::now();
+        while is_open(&path) {
+            assert!(start.elapsed() < Duration::from_secs(30));
+            thread::yield_now();
+        }
+        drop(closer);
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub struct Root {
     /// As it was given.
     named: PathBuf,
     path: PathBuf,
-    directory: OwnedFd,
+    directory: ManuallyDrop<OwnedFd>,
     /// `st_dev` and `st_ino` of `directory`.
     identity: (u64, u64),
     single: Option<CString>,
@@ -105,7 +105,7 @@ impl Root {
             named: path.to_owned(),
             path: resolved,
             cached: cached && !file_system.may_wait,
-            directory,
+            directory: ManuallyDrop::new(directory),
             identity,
             single,
             symlinks,
@@ -432,7 +432,18 @@ impl Root {
     }
 
     fn openat2(&self, name: &CStr, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
-        retry_on_intr(|| syscall::openat2(&self.directory, name, flags, resolve))
+        retry_on_intr(|| syscall::openat2(&*self.directory, name, flags, resolve))
+    }
+}
+
+impl Drop for Root {
+    /// By the threads that close files: a loop may be the last to hold a root that was replaced, and if the
+    /// directory has been removed by then, the close frees it and may wait for the journal.
+    fn drop(&mut self) {
+        // SAFETY: taken once, here; nothing reads the field afterwards.
+        let directory = unsafe { ManuallyDrop::take(&mut self.directory) };
+        let (device, _) = self.identity;
+        closer::close(device, directory);
     }
 }
 
