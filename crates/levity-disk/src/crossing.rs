@@ -12,7 +12,10 @@
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -84,6 +87,21 @@ pub(crate) fn first_new(start: Start<'_>, path: &CStr, known: Devices<'_>) -> Op
     };
     walk.ahead(path.to_bytes());
     walk.run(known).ok().flatten()
+}
+
+/// The same for an absolute path, from the top of the tree of mounts. The device of that is always asked.
+pub(crate) fn first_new_from_top(path: &Path, known: Devices<'_>) -> io::Result<Option<u64>> {
+    let Some(device) = Table::now().device(b"/") else {
+        return Ok(None);
+    };
+    let top = rustix::fs::open("/", HANDLE, Mode::empty())?;
+    let start = Start {
+        directory: top.as_fd(),
+        device,
+        beneath: false,
+    };
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    Ok(first_new(start, &path, known))
 }
 
 struct Walk<'a> {
@@ -201,6 +219,8 @@ impl Walk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Elsewhere;
+    use crate::open::{Root, Symlinks};
     use std::fs;
     use std::os::unix::fs::{MetadataExt, symlink};
     use std::path::Path;
@@ -248,6 +268,26 @@ mod tests {
             charged: start.device,
         };
         assert_eq!(first_new(start, c"proc/version", everywhere), None);
+    }
+
+    /// A root whose link was switched into a mount that may not answer.
+    #[test]
+    fn a_look_at_a_root_asks_no_new_device() {
+        let tree = tempfile::tempdir().unwrap();
+        let link = tree.path().join("link");
+        symlink(tree.path(), &link).unwrap();
+        let root = Root::open(&link, Symlinks::Beneath).unwrap();
+        assert!(root.look(Devices::only(root.device())).unwrap().is_none());
+        fs::remove_file(&link).unwrap();
+        symlink("/proc", &link).unwrap();
+        let elsewhere = root.look(Devices::only(root.device())).unwrap_err();
+        assert_eq!(Elsewhere::of(&elsewhere), proc());
+        let known = Devices {
+            passed: &[root.device()],
+            charged: proc().unwrap(),
+        };
+        let switched = root.look(known).unwrap().unwrap();
+        assert_eq!(switched.path(), Path::new("/proc"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -131,8 +131,12 @@ impl Root {
     /// counts too: applications are told of it.
     ///
     /// # Errors
-    /// Those of [`Root::open`]; ENOTDIR where a single file has taken the place of a directory.
-    pub(crate) fn look(&self) -> io::Result<Option<Arc<Root>>> {
+    /// Those of [`Root::open`]; ENOTDIR where a single file has taken the place of a directory; [`Elsewhere`]
+    /// when the path leads to a device that is not among `known`, which is not asked.
+    pub(crate) fn look(&self, known: Devices<'_>) -> io::Result<Option<Arc<Root>>> {
+        if let Some(device) = crossing::first_new_from_top(&path::absolute(&self.named)?, known)? {
+            return Err(Elsewhere(device).into());
+        }
         let resolved = fs::canonicalize(&self.named)?;
         let (place, single) = split(&resolved)?;
         if single.is_some() != self.single.is_some() {

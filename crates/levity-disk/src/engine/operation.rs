@@ -50,7 +50,7 @@ pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
             unlink::unlink(&root, &path, &file)?;
             Ok(Done::Unlinked)
         }
-        Op::Look { root } => root.look().map(Done::Looked),
+        Op::Look { root } => root.look(ticket.devices()).map(Done::Looked),
     }
 }
 
