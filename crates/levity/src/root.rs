@@ -27,6 +27,9 @@ const LATE_MAX: Duration = Duration::from_millis(500);
 /// it makes the new one, and so does `mv` of a folder out of the way of its successor.
 const MISSES_MAX: u32 = 2;
 
+/// Looks that find nothing count as one for so long. Each loop looks, so two looks may come at once.
+const GAP_MAX: Duration = SWEEP_INTERVAL;
+
 /// A root as its path leads to it now.
 #[derive(Debug)]
 pub struct LiveRoot {
@@ -36,6 +39,8 @@ pub struct LiveRoot {
     gone: AtomicBool,
     /// Looks in a row that found nothing.
     misses: AtomicU32,
+    /// When the first of them came back; in milliseconds since `born`.
+    missed_ms: AtomicU64,
     /// A look is under way that no request waits for.
     looking: AtomicBool,
     born: Instant,
@@ -53,6 +58,7 @@ impl LiveRoot {
             generation: AtomicU32::new(0),
             gone: AtomicBool::new(false),
             misses: AtomicU32::new(0),
+            missed_ms: AtomicU64::new(0),
             looking: AtomicBool::new(false),
             born: Instant::now(),
             looked_ms: AtomicU64::new(0),
@@ -98,8 +104,9 @@ impl LiveRoot {
 
     /// Waits for a look.
     pub async fn look(&self, trips: &mut Trips<'_>) {
-        let looked = trips.look(self.last()).await;
-        self.settle(looked);
+        let root = self.last();
+        let looked = trips.look(root.clone()).await;
+        self.settle(&root, looked);
     }
 
     /// Has the disk look at it if it is time for that. Does not wait. To be called every
@@ -117,12 +124,21 @@ impl LiveRoot {
             self.looked_ms.store(now_ms, Ordering::Relaxed);
             return;
         }
-        let reply = Box::new(Look(self.clone()));
-        let op = Op::Look { root: self.last() };
+        let root = self.last();
+        let reply = Box::new(Look {
+            of: self.clone(),
+            root: root.clone(),
+        });
+        let op = Op::Look { root };
         disk.submit(Job::new(op, Class::First, reply));
     }
 
-    fn settle(&self, looked: io::Result<Option<Arc<Root>>>) {
+    /// Takes in what a look at `root` has found. All who waited for one look come here with the same.
+    fn settle(&self, root: &Arc<Root>, looked: io::Result<Option<Arc<Root>>>) {
+        if !Arc::ptr_eq(root, &self.last()) {
+            // Another one has told of a later root.
+            return;
+        }
         match looked {
             Ok(None) if !self.gone.load(Ordering::Relaxed) => {
                 self.misses.store(0, Ordering::Relaxed)
@@ -153,6 +169,13 @@ impl LiveRoot {
 
     fn miss(&self, error: &io::Error) {
         let misses = self.misses.load(Ordering::Relaxed) + 1;
+        let now_ms = self.ms(Instant::now());
+        if misses == 1 {
+            self.missed_ms.store(now_ms, Ordering::Relaxed);
+        } else if now_ms < self.missed_ms.load(Ordering::Relaxed) + GAP_MAX.as_millis() as u64 {
+            // The same look, or that of another loop, in the same gap.
+            return;
+        }
         self.misses.store(misses.min(MISSES_MAX), Ordering::Relaxed);
         if misses >= MISSES_MAX && !self.gone.swap(true, Ordering::Release) {
             self.generation.fetch_add(1, Ordering::Release);
@@ -187,7 +210,11 @@ fn leads_nowhere(error: &io::Error) -> bool {
 }
 
 /// A look that no request waits for.
-struct Look(Arc<LiveRoot>);
+struct Look {
+    of: Arc<LiveRoot>,
+    /// What is looked at.
+    root: Arc<Root>,
+}
 
 impl Reply for Look {
     fn wanted(&self) -> bool {
@@ -195,12 +222,59 @@ impl Reply for Look {
     }
 
     fn send(self: Box<Self>, completion: Completion) {
-        self.0.settle(trip::looked(completion));
+        self.of.settle(&self.root, trip::looked(completion));
     }
 }
 
 impl Drop for Look {
     fn drop(&mut self) {
-        self.0.looking.store(false, Ordering::Relaxed);
+        self.of.looking.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use levity_disk::Symlinks;
+
+    fn folders<const N: usize>() -> [(tempfile::TempDir, Arc<Root>); N] {
+        std::array::from_fn(|_| {
+            let folder = tempfile::tempdir().expect("a folder");
+            let root = Root::open(folder.path(), Symlinks::Beneath).expect("a root");
+            (folder, root)
+        })
+    }
+
+    fn nothing() -> io::Result<Option<Arc<Root>>> {
+        Err(Errno::NOENT.into())
+    }
+
+    /// As when requests wait for it together, or two loops look at the same moment.
+    #[test]
+    fn what_looks_find_at_once_counts_once() {
+        let [(_a, first), (_b, second)] = folders();
+        let live = LiveRoot::new(first.clone());
+        let start = Instant::now();
+        while live.current().is_ok() {
+            live.settle(&first, nothing());
+        }
+        let taken = start.elapsed() + Duration::from_millis(1);
+        assert!(taken >= GAP_MAX, "gone after {taken:?}");
+        for _ in 0..3 {
+            live.settle(&first, Ok(Some(second.clone())));
+        }
+        assert_eq!(live.generation(), 2);
+        assert!(Arc::ptr_eq(&live.current().expect("a root"), &second));
+    }
+
+    #[test]
+    fn a_look_at_an_earlier_root_changes_nothing() {
+        let [(_a, first), (_b, second), (_c, third)] = folders();
+        let live = LiveRoot::new(first.clone());
+        live.settle(&first, Ok(Some(second.clone())));
+        live.settle(&second, Ok(Some(third.clone())));
+        live.settle(&first, Ok(Some(second)));
+        assert!(Arc::ptr_eq(&live.current().expect("a root"), &third));
+        assert_eq!(live.generation(), 2);
     }
 }
