@@ -90,9 +90,13 @@ impl Version {
     }
 
     /// Takes the file as it is `now`, of which nothing was sent yet, for the version that is sent: if it
-    /// only grew, and no strong ETag says that it did not.
+    /// only grew, and no strong ETag says that it did not; or if it only lost a name, as it does when it is
+    /// removed or another file takes its place.
     pub fn settle_unsent(&mut self, now: &Meta) -> bool {
-        let holds = !self.strongly && now.size > self.known.size;
+        let holds = match now.size > self.known.size {
+            true => !self.strongly,
+            false => now.links < self.known.links && self.may_have_grown_to(now),
+        };
         if holds {
             self.known = *now;
         }
@@ -223,3 +227,19 @@ mod tests {
         assert!(!version().settle_unsent(&meta(99, 11, 11)));
     }
 }
+
+    #[test]
+    fn a_file_that_lost_a_name_is_the_same() {
+        let without_name = |size, mtime, ctime| Meta {
+            links: 0,
+            ..meta(size, mtime, ctime)
+        };
+        for strongly in [true, false] {
+            let version = || Version::new(meta(100, 10, 10), strongly);
+            assert!(version().settle_unsent(&without_name(100, 10, 11)));
+            assert!(!version().settle_unsent(&without_name(100, 11, 11)));
+            assert!(!version().settle_unsent(&without_name(99, 10, 11)));
+            let grown = version().settle_unsent(&without_name(101, 11, 11));
+            assert_eq!(grown, !strongly);
+        }
+    }

@@ -57,6 +57,24 @@ per_engine! {
         }
     }
 
+    /// Its bytes are not among those that come with the open, so they are read when the name may be gone.
+    fn gone_before_a_part_of_it_is_read(engine) {
+        for parent in [std::env::temp_dir(), "/dev/shm".into()] {
+            let tree = shared(&parent);
+            let bytes = content(3, 3_000_000);
+            let app = App::http();
+            let server = start(&app, &tree, "", engine);
+            let mut client = server.client();
+            let path = tree.fresh("a name", &bytes);
+            let line = format!("X-Sendfile-Temporary: {}", path.display());
+            let range = [("Range", "bytes=2000000-")];
+            let part = ask_with(&mut client, "GET", &[&line], &range);
+            part.assert_status(206);
+            assert_same(&part.body, &bytes[2_000_000..]);
+            gone(&path);
+        }
+    }
+
     fn gone_while_it_is_sent(engine) {
         let tree = shared(&std::env::temp_dir());
         let bytes = content(1, LARGE_BYTES);
