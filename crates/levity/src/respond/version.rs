@@ -5,7 +5,8 @@
 //!
 //! - *nothing changed*: the bytes are of the version;
 //! - *the file became shorter*, or *its modification time changed and its size did not*: it was
-//!   rewritten, and the response ends here;
+//!   rewritten, and the response ends here. An append sets the time before the size, so the file is given
+//!   a moment to become longer;
 //! - *the file grew*, or *only its change time differs*: it may be a log that was appended to, or a name
 //!   or a mode that changed, but also a rewrite that ended longer, or one whose modification time was set
 //!   back. The bytes that were sent last are the evidence: if the file still has them in the same place,
@@ -87,6 +88,12 @@ impl Version {
             self.known = *now;
         }
         holds
+    }
+
+    /// Whether what [`Version::settle`] has refused may be an append that is under way: the kernel sets the
+    /// modification time before it raises the size.
+    pub fn may_be_growing(&self, found: &[u8], now: &Meta) -> bool {
+        found == self.evidence && now.size == self.known.size
     }
 
     /// Takes the file as it is `now`, of which nothing was sent yet, for the version that is sent: if it
@@ -194,6 +201,19 @@ mod tests {
     }
 
     #[test]
+    fn an_append_under_way_is_told_from_a_rewrite() {
+        for (found, now, may_be_growing) in [
+            (&b"sent"[..], meta(100, 11, 11), true),
+            (b"tens", meta(100, 11, 11), false),
+            (b"sent", meta(99, 11, 11), false),
+        ] {
+            let mut version = version();
+            assert!(!version.settle(found, &now));
+            assert_eq!(version.may_be_growing(found, &now), may_be_growing);
+        }
+    }
+
+    #[test]
     fn a_read_that_began_earlier_is_no_truncation() {
         let mut version = version();
         assert!(version.settle(b"sent", &meta(150, 20, 20)));
@@ -226,7 +246,6 @@ mod tests {
         assert!(!version().settle_unsent(&meta(100, 10, 11)));
         assert!(!version().settle_unsent(&meta(99, 11, 11)));
     }
-}
 
     #[test]
     fn a_file_that_lost_a_name_is_the_same() {
@@ -243,3 +262,4 @@ mod tests {
             assert_eq!(grown, !strongly);
         }
     }
+}

@@ -41,6 +41,13 @@ const AHEAD_RATIO: u32 = 4;
 /// A client that takes longer does not keep a chunk in memory: what is left of it is read again.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
+/// An append may take so long between the new modification time and the new size: the kernel copies what is
+/// appended in between, and may wait for the journal.
+const APPEND_MAX: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether an append is done.
+const APPEND_INTERVAL: Duration = Duration::from_millis(10);
+
 /// How fast the disk and the client have been so far, and how much is read at once for them.
 pub(super) struct Pace {
     /// How much to read from the page cache at once: about what the client takes at once.
@@ -246,26 +253,47 @@ impl Sender {
         }
     }
 
-    /// Whether the file, which is as in `now`, still has the bytes that were sent last: by a read that
-    /// cannot block, or else by an engine.
+    /// Whether the file, which is as in `now`, still has the bytes that were sent last. Waits for an append
+    /// that may be under way.
     async fn look_again(
         &self,
         now: &Meta,
         file: &mut FileBody,
         trips: &mut Trips<'_>,
     ) -> Result<bool, Cut> {
-        let Some((offset, bytes)) = file.version.evidence_range() else {
+        let Some(range) = file.version.evidence_range() else {
             return Ok(file.version.settle_unsent(now));
         };
-        if let Some(holds) = holds_inline(&mut file.version, &file.file) {
-            return Ok(holds);
+        let since = Instant::now();
+        loop {
+            let (found, now) = self.evidence(range, file, trips).await?;
+            if file.version.settle(&found, &now) {
+                return Ok(true);
+            }
+            if !file.version.may_be_growing(&found, &now) || since.elapsed() >= APPEND_MAX {
+                return Ok(false);
+            }
+            time::sleep(APPEND_INTERVAL).await;
         }
+    }
+
+    /// What `file` has in `range` now, and what `fstat` said after that was read: by a read that cannot
+    /// block, or else by an engine.
+    async fn evidence(
+        &self,
+        range: (u64, usize),
+        file: &FileBody,
+        trips: &mut Trips<'_>,
+    ) -> Result<(Vec<u8>, Meta), Cut> {
+        if let Some(found) = evidence_inline(range, &file.file) {
+            return Ok(found);
+        }
+        let (offset, bytes) = range;
         let read = trips.read(&file.file, offset, bytes, Class::Next).await;
         let Read { ready, now, .. } = read.map_err(Cut::Unreadable)?;
         // Where so few bytes are still in the page cache, the engine is the one that waits on the loop.
         let found = ready.into_bytes(trips.worker().disk.budget());
-        let found = found.map_err(Cut::Unreadable)?;
-        Ok(file.version.settle(&found, &now))
+        Ok((found.map_err(Cut::Unreadable)?.to_vec(), now))
     }
 
     /// [`Sender::ready`] of `chunk`, with a look at the clock before and after.
@@ -485,12 +513,19 @@ impl FileBody {
 /// tell.
 fn holds_inline(version: &mut Version, file: &OpenFile) -> Option<bool> {
     let inline = file.inline()?;
-    let Some((offset, bytes)) = version.evidence_range() else {
+    let Some(range) = version.evidence_range() else {
         return Some(version.settle_unsent(&inline.refresh().ok()?));
     };
+    let (found, now) = evidence_inline(range, file)?;
+    Some(version.settle(&found, &now))
+}
+
+/// What `file` has in the range of so many bytes from an offset. `None` where only an engine can tell.
+fn evidence_inline((offset, bytes): (u64, usize), file: &OpenFile) -> Option<(Vec<u8>, Meta)> {
     let mut found = Vec::with_capacity(bytes);
-    let (count, now) = inline.read_cached(&mut found, bytes, offset).ok()?;
-    (count == bytes).then(|| version.settle(&found, &now))
+    let read = file.inline()?.read_cached(&mut found, bytes, offset);
+    let (count, now) = read.ok()?;
+    (count == bytes).then_some((found, now))
 }
 
 /// Whether `file` is still of the version that is sent: asked before the kernel takes `turn` bytes of it

@@ -3,7 +3,8 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use rustix::process::Signal;
 
@@ -218,6 +219,27 @@ per_engine! {
             assert_same(&client.read_exactly(piece.len()), piece);
         }
         client.head("/large").assert_status(200);
+    }
+
+    /// A write of much at once, or to a busy disk: the file has its new time some time before its new size.
+    fn growing_slowly_under_a_transfer(engine) {
+        const WRITE_TIME: Duration = Duration::from_millis(5);
+        let tree = Tree::new();
+        let bytes = tree.filled("large", LARGE);
+        let server = Launch::serve(tree.path()).engine(engine).start();
+        let mut client = reader_of_large(&server);
+        let mut file = File::options().append(true).open(tree.at("large")).expect("open");
+        let got = thread::scope(|scope| {
+            let reader = scope.spawn(|| client.read_exactly(LARGE));
+            while !reader.is_finished() {
+                file.set_modified(SystemTime::now()).expect("utimes");
+                thread::sleep(WRITE_TIME);
+                file.write_all(b"one more line\n").expect("append");
+                thread::sleep(WRITE_TIME);
+            }
+            reader.join().expect("all of it")
+        });
+        assert_same(&got, &bytes);
     }
 
     /// Longer than before, so that the size alone does not tell it from a log.
