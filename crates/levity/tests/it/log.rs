@@ -395,6 +395,32 @@ fn what_went_wrong_at_an_upstream() {
     );
 }
 
+/// The client gets all of the error.
+#[test]
+fn an_error_in_place_of_an_answer_is_complete() {
+    let backend = Scripted::tcp(answer);
+    let to = backend.address();
+    let keys = format!("to = [\"{to}\"]\n[limits]\nbody_bytes = \"10B\"\nbody_timeout = \"100ms\"");
+    let server = in_front_of(&keys, "format = \"json\"");
+    for (target, body, status) in [("/large", "b\r\n01234567890\r\n", 413), ("/slow", "", 408)] {
+        let mut client = server.client();
+        client.send(format!(
+            "POST {target} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
+        ));
+        client.receive().assert_status(status);
+        let line = line(&server, target);
+        assert_eq!(
+            (&line["status"], &line["end"]),
+            (&status.into(), &"complete".into())
+        );
+        let upstream = &line["upstream"];
+        assert_eq!(
+            (&upstream["failed"], &upstream["error"]),
+            (&"client".into(), &"http_request_error".into())
+        );
+    }
+}
+
 #[test]
 fn an_answer_that_breaks_off_is_the_backend_s_failure() {
     let backend = Scripted::tcp(|conn| {
