@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use levity_disk::{Disk, Root, Spool, Terms};
 use levity_wire::encoding::Coding;
@@ -13,6 +13,7 @@ use levity_wire::{Reject, http1, path};
 
 use crate::config::upstream::{AmbiguousPaths, Protocol, Try};
 use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
+use crate::diagnostics;
 use crate::request::Request;
 use crate::root::LiveRoot;
 use crate::scripts::Scripts;
@@ -34,6 +35,8 @@ pub struct Place {
     pub headers: config::Headers,
     /// Whether answers tell how long they took to make.
     pub server_timing: bool,
+    /// The operator has been told of a path that was refused because it is ambiguous.
+    has_told_ambiguous: AtomicBool,
 }
 
 impl Place {
@@ -272,13 +275,34 @@ impl Service {
             let found = self.route(request.host(), path);
             found.is_some_and(|found| std::ptr::eq(found, place))
         };
-        match path::other_readings(&path).iter().all(is_here) {
-            true => Ok(()),
-            false => Err(Reject {
-                status: 400,
-                reason: "applications may read the path as one of another route",
-            }),
+        if path::other_readings(&path).iter().all(is_here) {
+            return Ok(());
         }
+        self.tell_ambiguous(request, place);
+        Err(Reject {
+            status: 400,
+            reason: "applications may read the path as one of another route",
+        })
+    }
+
+    /// Tells the operator, who alone knows how the application reads paths. Once per place and configuration:
+    /// whoever looks for gaps sends many such paths.
+    fn tell_ambiguous(&self, request: &Request, place: &Place) {
+        if place.has_told_ambiguous.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let path = String::from_utf8_lossy(request.raw_path());
+        let host = String::from_utf8_lossy(request.host());
+        let mut routes = self.sites.iter().flat_map(|site| &site.routes);
+        let route = routes.find(|(_, at)| std::ptr::eq(at, place));
+        let here = route.map_or_else(
+            || "its site".to_owned(),
+            |(pattern, _)| format!("its route `{pattern}`"),
+        );
+        diagnostics::say(format_args!(
+            "refused {path} of {host}: applications may read the path as one of another route; \
+             `ambiguous_paths = \"pass\"` of {here} allows that (said once)"
+        ));
     }
 
     fn site_of(&self, host: &[u8]) -> Option<usize> {
@@ -465,6 +489,7 @@ fn place(
         server_timing: route
             .and_then(|route| route.server_timing)
             .unwrap_or(site.server_timing),
+        has_told_ambiguous: AtomicBool::new(false),
     })
 }
 

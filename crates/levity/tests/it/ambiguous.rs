@@ -138,6 +138,36 @@ fn a_path_of_one_reading_passes() {
     });
 }
 
+/// Once for each site and route, however many such paths come. The key is needed where the path belongs as it is
+/// decoded here.
+#[test]
+fn the_operator_is_told_which_key_lets_a_path_pass() {
+    let backend = backend("http");
+    let site = format!(
+        "{GUARDED}[[site.route]]\npath = \"/api/keys/*\"\ninternal = true\n\
+         [[site.route]]\npath = \"/api/*\"\nproxy = \"app\"\n"
+    );
+    let server = started_in_front_of(backend.address(), "http", &Tree::new(), &site);
+    for path in [
+        "/a/..%2Fadmin",
+        "/admin%2Fa",
+        "/admin;b/c",
+        "/api/keys;d/e",
+        "/api/keys%2Ff",
+    ] {
+        server.get(path).assert_status(400);
+    }
+    for (path, place) in [
+        ("/admin%2Fa", "its site"),
+        ("/api/keys;d/e", "its route `/api/*`"),
+    ] {
+        let line = server.says(&format!("refused {path} of "));
+        let key = format!("`ambiguous_paths = \"pass\"` of {place} allows that");
+        assert!(line.contains(&key), "{line}");
+    }
+    assert_eq!(server.stderr().matches("refused ").count(), 2);
+}
+
 #[test]
 fn paths_pass_where_the_operator_says_so() {
     let of_site = format!("ambiguous_paths = \"pass\"\n{GUARDED}");

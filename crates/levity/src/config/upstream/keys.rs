@@ -286,5 +286,5 @@ pub(in crate::config) const AMBIGUOUS_PATHS: Key = key(
     "What becomes of a request for the upstream whose path some applications read as one of another route: those that take \
      `%2F` or `%5C` for a slash, or cut off `;parameters`. `\"refuse\"`, the default, answers 400; `\"pass\"` passes it on. \
      A path whose readings all belong to one route is passed on in any case, and one with hidden dot segments such as \
-     `..%2F` and `..;` in none.",
+     `..%2F` and `..;` in none. What is refused first in each site and route is said on standard error.",
 );
