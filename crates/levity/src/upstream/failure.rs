@@ -166,9 +166,21 @@ impl Failure {
 
     /// The client has ended its side, and the backend is silent: nobody may be there any more.
     pub fn of_half_closed() -> Self {
-        let reason =
-            "the client has ended its side, and the backend is silent (half_closed_timeout)";
+        Self::of_ended_side(
+            "the client has ended its side, and the backend is silent (half_closed_timeout)",
+        )
+    }
+
+    /// The client has ended its side, and there is no place for its request yet.
+    pub fn of_half_closed_in_queue() -> Self {
+        Self::of_ended_side("the client has ended its side while its request was in the queue")
+    }
+
+    /// 408, since the request is valid, and what is over is the time that its connection is kept for (RFC 9110,
+    /// 15.5.9).
+    fn of_ended_side(reason: &str) -> Self {
         Self {
+            status: 408,
             reason: reason.to_owned(),
             ..Self::of_client(NoRequest::Gone)
         }

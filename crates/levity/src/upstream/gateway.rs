@@ -283,7 +283,7 @@ async fn attended<T>(
         watch_client(upload, conn, context)?;
         match waits {
             _ if !conn.input_ended => Poll::Pending,
-            Waits::ForPlace => Poll::Ready(Err(Failure::of_client(NoRequest::Gone))),
+            Waits::ForPlace => Poll::Ready(Err(Failure::of_half_closed_in_queue())),
             Waits::ForConnection if conn.poll_half_closed(context) => {
                 Poll::Ready(Err(Failure::of_half_closed()))
             }

@@ -99,7 +99,7 @@ fn a_backend_that_is_silent_is_free_after_a_while() {
         let mut client = asks(server.client(), &["/"]);
         match (client.try_receive(), begin) {
             (Ok(answer), "") => {
-                answer.assert_status(400);
+                answer.assert_status(408);
                 assert!(answer.text().contains("half_closed_timeout"), "{answer:?}");
             }
             (Err(Cut::Closed(Some(part))), _) => assert_eq!(part, b"part"),
@@ -109,6 +109,13 @@ fn a_backend_that_is_silent_is_free_after_a_while() {
         backend.wait_for_no_connection();
         let line: Value = serde_json::from_str(&server.prints("\"target\":\"/\"")).expect("JSON");
         assert_eq!(line["upstream"]["failed"], "client", "{line}");
+        // An error that was sent is as complete as any other answer.
+        let end = if begin.is_empty() {
+            "complete"
+        } else {
+            "client_abort"
+        };
+        assert_eq!(line["end"], end, "{line}");
         // The backend is not to blame.
         assert!(!server.stderr().contains("backend"), "{}", server.stderr());
     }
@@ -127,7 +134,9 @@ fn a_queue_is_for_those_who_are_there() {
     let mut first = asks(server.client(), &["/first"]);
     backend.wait_for_requests(1);
     let mut second = asks(server.client(), &["/second"]);
-    second.receive().assert_status(400);
+    let refused = second.receive();
+    refused.assert_status(408);
+    assert!(refused.text().contains("in the queue"), "{refused:?}");
     let mut third = server.client();
     third.send(head("GET", "/third", &[]));
     backend.release();
