@@ -520,8 +520,8 @@ const DIRECT: Key = Key {
         "direct",
         Kind::Word(&["auto", "always", "never"]),
         None,
-        "Whether reads go past the page cache (`O_DIRECT`): those of large files that only one client asks for, so that \
-         they push nothing out; all that the disk is asked for; or none.",
+        "Which reads go past the page cache (`O_DIRECT`). `\"auto\"`: those of large files that only one client asks for, so \
+         that they push nothing out. `\"always\"`: all that the disk is asked for. `\"never\"`: none.",
     )
 };
 const LISTING: Key = key(
