@@ -15,14 +15,14 @@ use crate::config::{self, Config, OwnNames, PlaceDisk, Site, Symlinks, keys};
 #[derive(Args)]
 pub(super) struct Flags {
     /// Where clients connect: PORT, :PORT, ADDRESS, ADDRESS:PORT, [IPv6]:PORT or unix:PATH; may be repeated.
-    /// Without it what the configuration file says, or 127.0.0.1:8080
+    /// Without it 127.0.0.1:8080, or what the file of `levity run` says
     #[arg(long, value_name = "ADDR", value_parser = listen_on)]
     listen: Vec<ListenOn>,
     /// What reads files: auto, threads, io_uring, linux-aio, readahead, posix-aio or
     /// sendfile
     #[arg(long, value_name = "NAME", value_parser = engine)]
     engine: Option<String>,
-    /// Number of event loops. Without it what the configuration file says, or one per core
+    /// Number of event loops. Without it one per core, or what the file of `levity run` says
     #[arg(long, value_name = "N", value_parser = workers)]
     workers: Option<usize>,
     /// Say at the start what reads files, and what each file system can do
@@ -325,6 +325,13 @@ mod tests {
         assert_eq!(names(&["--host", "A.example"]), added);
         assert_eq!(names(&["--host", "a.example", "--listen", "8080"]), added);
         levity(&["serve", "--host", "http://a"]).exits(EXIT_USAGE);
+    }
+
+    #[test]
+    fn serve_has_no_file() {
+        let help = levity(&["serve", "--help"]).out;
+        assert!(help.contains("Without it one per core, or what the file of `levity run` says"));
+        assert!(!help.contains("Without it what"), "{help}");
     }
 
     #[test]
