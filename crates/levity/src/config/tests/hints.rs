@@ -68,6 +68,21 @@ fn keys_that_sent_people_astray() {
         ("proxy_set_header = \"a\"", "`request_headers"),
         ("autoindex_format = \"a\"", "`listing`"),
         ("sendfile = true", "`engine` of `[disk]`"),
+        ("timeout = \"1s\"", "`first_byte_timeout` and"),
+        ("read_timeout = \"1s\"", "`first_byte_timeout` and"),
+        ("hsts = true", "Strict-Transport-Security"),
+        ("alias = \"/b\"", "`strip_prefix`"),
+        ("log = \"/b\"", "`[log]` stands at the top"),
+        (
+            "set_real_ip_from = \"a\"",
+            "`trusted_proxies` of `[server]`",
+        ),
+        ("real_ip_header = \"a\"", "`trusted_proxies` of `[server]`"),
+        ("uwsgi_pass = \"a\"", "--scgi-socket"),
+        ("handle = {}", "`[[site.route]]`, with a `path`"),
+        ("handle_path = {}", "`strip_prefix` takes off"),
+        ("sub_filter = \"a\"", "nothing is replaced"),
+        ("templates = true", "no templates"),
     ] {
         for before in [SITE, route] {
             let (message, told) = only(&format!("{before}{line}"));
@@ -76,6 +91,33 @@ fn keys_that_sent_people_astray() {
         }
     }
     for (table, line, help) in [
+        ("", "port = 80", "`address` of `[[listen]]`"),
+        ("", "bind = \"a\"", "`address` of `[[listen]]`"),
+        ("", "handle = {}", "`[[site.route]]`"),
+        ("", "servers = []", "is a `[[site]]` here"),
+        ("", "[events]", "`connections` of `[limits]`"),
+        (
+            "",
+            "read_timeout = \"1s\"",
+            "`header_timeout` and `body_timeout`",
+        ),
+        (
+            "[limits]\n",
+            "read_timeout = \"1s\"",
+            "`header_timeout` and",
+        ),
+        (
+            "[server]\n",
+            "set_real_ip_from = \"a\"",
+            "`trusted_proxies`, whose",
+        ),
+        ("[server]\n", "log = \"a\"", "at the top"),
+        (
+            "[[listen]]\naddress = \"80\"\n",
+            "reuseport = true",
+            "nothing to set",
+        ),
+        ("", "resolver = \"a\"", "as the system does"),
         ("", "user = \"a\"", "`User=`"),
         ("", "worker_processes = 1", "`workers` of `[server]`"),
         ("", "error_log = \"a\"", "standard error"),
