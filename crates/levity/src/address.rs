@@ -60,6 +60,10 @@ impl FromStr for Address {
         let Some((host, port)) = text.rsplit_once(':') else {
             return tcp_without_colon(text);
         };
+        if host == "*" {
+            let reason = format!("write `{port}`, which stands for every address of the machine");
+            return Err(AddressError(reason));
+        }
         let ip = ip(host)?;
         Ok(Address::Tcp(match ip {
             // Keeps the scope of `[fe80::1%2]:80`, which `IpAddr` cannot hold.
@@ -298,6 +302,7 @@ mod tests {
             (":+80", "`+80` is not a port"),
             ("/run/x.sock", "write `unix:/run/x.sock`"),
             ("unix:", "empty"),
+            ("*:80", "write `80`, which"),
         ] {
             let error = text.parse::<Address>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

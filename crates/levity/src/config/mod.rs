@@ -593,7 +593,7 @@ fn address(fields: &Fields<'_>, name: &str) -> Option<Address> {
 fn admin(fields: &Fields<'_>, listen: &[Listen]) -> Option<Admin> {
     let added = fields.names("hosts").unwrap_or_default();
     let added = added.iter().filter_map(|name| {
-        if name.text != "*" {
+        if !matches!(name.text, "*" | "_") {
             return site::host_or_report(fields, name);
         }
         let help = "write the names out; `*.example.org` is every name beneath".to_owned();

@@ -457,7 +457,13 @@ impl<'r> Fields<'r> {
         if let DeValue::Boolean(given) = value.get_ref() {
             return Some(*given);
         }
-        self.report_kind(value, self.table.key(name).kind.expected(), None);
+        let meant = match value.get_ref() {
+            DeValue::String(text) => switch(text),
+            DeValue::Integer(digits) => switch(digits.as_str()),
+            _ => None,
+        };
+        let help = meant.map(|meant| format!("write {meant}"));
+        self.report_kind(value, self.table.key(name).kind.expected(), help);
         None
     }
 
@@ -470,8 +476,12 @@ impl<'r> Fields<'r> {
                 (value.get_ref(), kind),
                 (DeValue::Integer(_), Kind::Text(_))
             );
-            let help =
-                quoted.then(|| format!("write \"{}\"", self.reader.source.slice(&value.span())));
+            let help = match kind {
+                Kind::Word(words) => Some(format!("one of {}", listed(words.iter().copied()))),
+                _ => {
+                    quoted.then(|| format!("write \"{}\"", self.reader.source.slice(&value.span())))
+                }
+            };
             self.report_kind(value, kind.expected(), help);
             return None;
         };
@@ -545,7 +555,9 @@ impl<'r> Fields<'r> {
             && let Err(reason) = is_directory(&path)
         {
             let message = format!("`{name}`: {} {reason}", path.display());
-            self.reader.report(&given.span, message, None);
+            let of_home = given.text == "~" || given.text.starts_with("~/");
+            let help = of_home.then(|| "`~` is not expanded: write the path in full".to_owned());
+            self.reader.report(&given.span, message, help);
         }
         Some(path)
     }
@@ -675,6 +687,15 @@ fn out_of_bounds(key: &Key, clamped: u64) -> Wrong {
     match key.kind.check(clamped) {
         Err(reason) => Wrong::Bounds(reason),
         Ok(_) => Wrong::Bounds("must not be negative".to_owned()),
+    }
+}
+
+/// What other programs mean by `text` where they want yes or no.
+fn switch(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "on" | "yes" | "true" | "1" => Some(true),
+        "off" | "no" | "false" | "0" => Some(false),
+        _ => None,
     }
 }
 

@@ -116,7 +116,8 @@ pub(super) fn host_or_report(fields: &Fields<'_>, given: &Text<'_>) -> Option<St
 pub(crate) fn host(text: &str) -> Result<String, String> {
     let host = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     let name = host.strip_prefix("*.").unwrap_or(&host);
-    if host == "*" {
+    // `_` is nginx's name for it, and none that a client asks for.
+    if matches!(&*host, "*" | "_") {
         return Err("leave `hosts` out to answer any host".to_owned());
     }
     if let Some(ip) = name
@@ -362,6 +363,7 @@ mod tests {
             "",
             ".",
             "*",
+            "_",
             "a*.b",
             "a.b,c.d",
             "a;b",

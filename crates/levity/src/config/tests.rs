@@ -401,7 +401,7 @@ fn wrong_types() {
         &[
             "2:11 expected \"auto\" or a whole number, found string [write 2]",
             "4:9 expected \"auto\" or a size such as \"16KiB\", found boolean",
-            "5:10 expected a string, found integer",
+            "5:10 expected a string, found integer [one of `auto`, `threads`, `io_uring`, `linux-aio`, `readahead`, `posix-aio`, `sendfile`]",
             "6:9 expected a whole number, found float",
             "8:16 expected a duration such as \"30s\", found integer [did you mean \"30s\"?]",
             "9:11 expected a whole number, found string [write 100]",
@@ -585,7 +585,7 @@ fn routes() {
             "6:16 `strip_prefix`: the route's `path` does not start with it",
             "8:8 `path`: this route can never match [`/a/*` on line 5 matches first]",
             "10:8 `b` is not the path of a route [a path starts with `/`]",
-            "11:11 expected `true` or `false`, found integer",
+            "11:11 expected `true` or `false`, found integer [write true]",
             "12:1 `path` is missing",
             "16:16 `/` takes no segment off a path [leave it out]",
             "19:16 `strip_prefix`: the route's `path` does not start with it",

@@ -3,6 +3,23 @@
 use super::*;
 
 #[test]
+fn a_tilde_is_no_home() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("levity.toml");
+    let help = |root: &str| {
+        std::fs::write(&file, format!("[[site]]\nroot = \"{root}\"\n")).unwrap();
+        let problems = load(&file).expect_err(root).problems;
+        problems.into_iter().next().unwrap().help
+    };
+    let told = help("~/www").expect("a hint");
+    assert!(told.contains("is not expanded"), "{told}");
+    assert_eq!(help("absent"), None);
+    std::fs::create_dir_all(folder.path().join("~/www")).unwrap();
+    std::fs::write(&file, "[[site]]\nroot = \"~/www\"\n").unwrap();
+    assert!(load(&file).is_ok());
+}
+
+#[test]
 fn paths_are_taken_from_the_folder_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("levity.toml");

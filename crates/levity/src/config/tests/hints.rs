@@ -249,6 +249,45 @@ fn keys_of_other_servers_in_sites_and_routes() {
 }
 
 #[test]
+fn values_that_are_nearly_right() {
+    for (line, message, help) in [
+        (
+            "symlinks = true",
+            "expected a string, found boolean",
+            "one of `beneath`, `follow`",
+        ),
+        (
+            "listing = \"on\"",
+            "expected `true` or `false`, found string",
+            "write true",
+        ),
+        (
+            "listing = \"Off\"",
+            "expected `true` or `false`, found string",
+            "write false",
+        ),
+        (
+            "listing = 1",
+            "expected `true` or `false`, found integer",
+            "write true",
+        ),
+        (
+            "listing = \"maybe\"",
+            "expected `true` or `false`, found string",
+            "",
+        ),
+        (
+            "hosts = [\"_\"]",
+            "`_` is not a host name",
+            "leave `hosts` out to answer any host",
+        ),
+    ] {
+        let (said, told) = only(&format!("{SITE}{line}"));
+        assert_eq!((said.as_str(), told.as_str()), (message, help), "{line}");
+    }
+}
+
+#[test]
 fn tables_without_what_they_belong_to() {
     let (message, _) = only("[[site.route]]\npath = \"/a\"");
     assert_eq!(message, "`[[site.route]]` needs a `[[site]]` before it");

@@ -240,7 +240,7 @@ fn wrong_words_of_an_upstream() {
             "4:12 `https` is no value of `protocol` [there is no TLS to applications yet, only \"http\"]",
             "5:11 `hash` is no value of `balance` [one of `round-robin`, `least-connections`, `carp`, `static`, `random-two`]",
             "6:10 `cookie` is no value of `sticky` [\"cookie:NAME\" or \"header:NAME\"]",
-            "7:13 expected a string, found boolean",
+            "7:13 expected a string, found boolean [one of `both`, `forwarded`, `x-forwarded`, `off`]",
             "8:18 `v3` is no value of `proxy_protocol` [one of `off`, `v1`, `v2`]",
         ],
     );
