@@ -217,7 +217,7 @@ fn is_ours(name: &[u8]) -> bool {
         14 => is("content-length"),
         // That with its hyphen ends at this hop. Others that make the same variable would have the
         // application look for chunks that nobody has sent.
-        17 => is("transfer-encoding"),
+        17 if is("transfer-encoding") => true,
         _ => name.len() > 12 && is_same_variable(&name[..12], b"x-forwarded-"),
     };
     ours || sendfile_header::is_reserved(name)
