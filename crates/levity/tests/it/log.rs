@@ -398,7 +398,10 @@ fn what_went_wrong_at_an_upstream() {
 /// The client gets all of the error.
 #[test]
 fn an_error_in_place_of_an_answer_is_complete() {
-    let backend = Scripted::tcp(answer);
+    // Its body ends early.
+    let backend = Scripted::tcp(|conn| {
+        conn.read_to_end();
+    });
     let to = backend.address();
     let keys = format!("to = [\"{to}\"]\n[limits]\nbody_bytes = \"10B\"\nbody_timeout = \"100ms\"");
     let server = in_front_of(&keys, "format = \"json\"");
