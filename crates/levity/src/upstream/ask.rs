@@ -203,24 +203,33 @@ pub fn passes<'r>(name: &[u8], mut ruled: impl Iterator<Item = &'r str>) -> bool
     !is_ours(name) && !ruled.any(|rule| is_same_variable(name, rule.as_bytes()))
 }
 
+/// Header fields that a client may not send to an application, as the start of their names if they end in
+/// a hyphen.
+const OURS: [&str; 7] = [
+    "host",
+    // Programs that the application starts take HTTP_PROXY for the proxy of their own requests
+    // (CVE-2016-5385 and others, "httpoxy"), and HTTP backends may be gateways to CGI themselves.
+    "proxy",
+    "expect",
+    "forwarded",
+    "x-forwarded-",
+    "content-length",
+    // That with its hyphen ends at this hop. Others that make the same variable would have the
+    // application look for chunks that nobody has sent.
+    "transfer-encoding",
+];
+
 /// Whether a field of this name is ours to write, or between a proxy and its application, or nobody's:
 /// `Proxy` has no meaning in a request.
 fn is_ours(name: &[u8]) -> bool {
-    let is = |other: &str| is_same_variable(name, other.as_bytes());
-    let ours = match name.len() {
-        4 => is("host"),
-        // Programs that the application starts take HTTP_PROXY for the proxy of their own requests
-        // (CVE-2016-5385 and others, "httpoxy"), and HTTP backends may be gateways to CGI themselves.
-        5 => is("proxy"),
-        6 => is("expect"),
-        9 => is("forwarded"),
-        14 => is("content-length"),
-        // That with its hyphen ends at this hop. Others that make the same variable would have the
-        // application look for chunks that nobody has sent.
-        17 if is("transfer-encoding") => true,
-        _ => name.len() > 12 && is_same_variable(&name[..12], b"x-forwarded-"),
+    let is = |ours: &&str| {
+        let name = match ours.ends_with('-') {
+            true => name.get(..ours.len()).unwrap_or_default(),
+            false => name,
+        };
+        is_same_variable(name, ours.as_bytes())
     };
-    ours || sendfile_header::is_reserved(name)
+    OURS.iter().any(is) || sendfile_header::is_reserved(name)
 }
 
 /// Whether two names make the same variable of an environment, where letters have no case and every mark
