@@ -10,52 +10,6 @@
 )]
 mod support;
 
-/// One test per engine that must not stall.
-macro_rules! per_engine_that_waits_elsewhere {
-    ($($(#[$meta:meta])* fn $name:ident($engine:ident) $body:block)+) => {$(
-        $(#[$meta])*
-        mod $name {
-            use super::*;
-
-            fn on($engine: &str) $body
-
-            #[test]
-            fn threads() {
-                on("threads");
-            }
-
-            #[test]
-            fn io_uring() {
-                if crate::support::ring_works() {
-                    on("io_uring");
-                }
-            }
-
-            #[test]
-            fn linux_aio() {
-                if crate::support::linux_aio_works() {
-                    on("linux-aio");
-                }
-            }
-
-            #[test]
-            fn readahead() {
-                on("readahead");
-            }
-
-            #[test]
-            fn posix_aio() {
-                on("posix-aio");
-            }
-
-            #[test]
-            fn auto() {
-                on("auto");
-            }
-        }
-    )+};
-}
-
 mod applications;
 mod failing;
 mod mounts;
@@ -71,7 +25,10 @@ use std::time::{Duration, Instant};
 use rig::SlowDisk;
 use rustix::fs::{Advice, fadvise};
 use rustix::process::Signal;
-use support::{Client, Launch, Metrics, Server, Tree, assert_same, content, pass, wait_until};
+use support::{
+    Client, Launch, Metrics, Server, Tree, assert_same, content, pass,
+    per_engine_that_waits_elsewhere, wait_until,
+};
 
 const COLD_FILES: usize = 300;
 const COLD_BYTES: usize = 100_001;

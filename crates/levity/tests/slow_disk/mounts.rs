@@ -4,7 +4,9 @@ use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
 use crate::rig::FuseMount;
-use crate::support::{Client, Server, assert_same, content, wait_until};
+use crate::support::{
+    Client, Server, assert_same, content, per_engine_that_waits_elsewhere, wait_until,
+};
 use crate::{HOT_MAX, metrics, server_of, stalls};
 
 /// More than is kept in memory of a file.

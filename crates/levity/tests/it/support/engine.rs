@@ -4,10 +4,23 @@ use std::sync::OnceLock;
 
 use super::{Launch, Tree};
 
-/// Makes a module for each test function with one test per engine in it, such as
-/// `range_single::io_uring`.
+/// Makes a module for each test function with one test in it per engine, such as `range_single::io_uring`.
 macro_rules! per_engine {
-    ($($(#[$meta:meta])* fn $name:ident($engine:ident) $body:block)+) => {$(
+    ($($functions:tt)+) => {
+        $crate::support::per_engine_that_waits_elsewhere! {
+            and (sendfile = "sendfile", simulated = "simulated")
+            $($functions)+
+        }
+    };
+}
+pub(crate) use per_engine;
+
+/// The same without engines that may stall, but for those that are named.
+macro_rules! per_engine_that_waits_elsewhere {
+    (
+        and $others:tt
+        $($(#[$meta:meta])* fn $name:ident($engine:ident) $body:block)+
+    ) => {$(
         $(#[$meta])*
         mod $name {
             #[allow(unused_imports)]
@@ -15,53 +28,44 @@ macro_rules! per_engine {
 
             fn on($engine: &str) $body
 
-            #[test]
-            fn threads() {
-                on("threads");
-            }
-
-            #[test]
-            fn io_uring() {
-                if $crate::support::ring_works() {
-                    on("io_uring");
-                }
-            }
-
-            #[test]
-            fn linux_aio() {
-                if $crate::support::linux_aio_works() {
-                    on("linux-aio");
-                }
-            }
-
-            #[test]
-            fn readahead() {
-                on("readahead");
-            }
-
-            #[test]
-            fn posix_aio() {
-                on("posix-aio");
-            }
-
-            #[test]
-            fn sendfile() {
-                on("sendfile");
-            }
-
-            #[test]
-            fn auto() {
-                on("auto");
-            }
-
-            #[test]
-            fn simulated() {
-                on("simulated");
-            }
+            $crate::support::engine_tests!(
+                threads = "threads",
+                io_uring = "io_uring",
+                linux_aio = "linux-aio",
+                readahead = "readahead",
+                posix_aio = "posix-aio",
+                auto = "auto"
+            );
+            $crate::support::engine_tests! $others;
         }
     )+};
+    ($($functions:tt)+) => {
+        $crate::support::per_engine_that_waits_elsewhere! { and () $($functions)+ }
+    };
 }
-pub(crate) use per_engine;
+pub(crate) use per_engine_that_waits_elsewhere;
+
+/// One test per engine, each a call of `on`.
+macro_rules! engine_tests {
+    ($($name:ident = $engine:literal),*) => {$(
+        #[test]
+        fn $name() {
+            if $crate::support::can_run($engine) {
+                on($engine);
+            }
+        }
+    )*};
+}
+pub(crate) use engine_tests;
+
+/// Whether an engine can run here. A kernel may lack two of them, or a container forbid them.
+pub fn can_run(engine: &str) -> bool {
+    match engine {
+        "io_uring" => ring_works(),
+        "linux-aio" => linux_aio_works(),
+        _ => true,
+    }
+}
 
 /// Whether `io_uring` can run here: containers often forbid it. In CI it must.
 pub fn ring_works() -> bool {
