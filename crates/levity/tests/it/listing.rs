@@ -1,7 +1,7 @@
 //! Pages of names.
 
 use crate::names::{ODD_NAMES, odd_files};
-use crate::support::{Client, Launch, Metrics, Tree, per_engine};
+use crate::support::{Client, Launch, Metrics, Tree, per_engine, wait_until};
 
 /// The links of a page, as written in it.
 fn links(page: &str) -> Vec<String> {
@@ -131,13 +131,19 @@ fn a_page_too_long_is_cut_and_said_to_be() {
     }
     let admin = "[admin]\nlisten = \"unix:{own}/admin\"\n";
     let server = Launch::site(tree.path(), admin, "listing = true").start();
-    let page = server.get("/").text();
-    assert!(page.len() < 4 * 1024 * 1024 + 200, "{}", page.len());
-    assert!((1500..2000).contains(&links(&page).len()));
-    assert!(page.contains("more names"));
-    let scraped = Client::unix(&server.own("admin")).get("/metrics").text();
-    let hogs = Metrics::parse(&scraped).sum("levity_loop_hog_seconds_count");
-    assert_eq!(hogs, 0.0, "polls of more than 5 ms");
+    let hogs = || {
+        let scraped = Client::unix(&server.own("admin")).get("/metrics").text();
+        Metrics::parse(&scraped).sum("levity_loop_hog_seconds_count")
+    };
+    // A busy machine may take the processor away within a poll: what the server does itself comes again.
+    wait_until("a page without a poll of more than 5 ms", || {
+        let before = hogs();
+        let page = server.get("/").text();
+        assert!(page.len() < 4 * 1024 * 1024 + 200, "{}", page.len());
+        assert!((1500..2000).contains(&links(&page).len()));
+        assert!(page.contains("more names"));
+        hogs() == before
+    });
 }
 
 /// On the root: on the body it would change the text and leave the page white beneath it.
