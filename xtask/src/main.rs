@@ -5,6 +5,7 @@ mod bench;
 mod ci;
 mod fuzz;
 mod licences;
+mod lines;
 mod python;
 mod run;
 mod tests;
@@ -18,7 +19,8 @@ cargo xtask ci                          what must pass before a change is merged
 cargo xtask test [--full] [FILTER]      all tests; --full takes the slow ones too
 cargo xtask bench SCENARIO [OPTIONS]    huc, w1, w3, idle or all; as root; -h lists the options
 cargo xtask fuzz [TARGET [SECONDS]]     fuzz one target, or list them
-cargo xtask docs                        write the parts of docs/ that come from the code";
+cargo xtask docs                        write the parts of docs/ that come from the code
+cargo xtask lines                       count the lines of product code";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +41,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["bench", rest @ ..] => bench::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["docs"] => docs(),
+        ["lines"] => lines::run(),
         _ => Err(format!("usage:\n{USAGE}")),
     }
 }

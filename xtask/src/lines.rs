@@ -1,0 +1,117 @@
+//! `cargo xtask lines`: how much product code there is.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::run::{self, Result};
+
+/// Prints the lines of each crate and their sum: without tests, comments and blank lines.
+pub fn run() -> Result<()> {
+    let mut by_crate = BTreeMap::new();
+    for folder in entries(&run::root().join("crates"))? {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        by_crate.insert(name.into_owned(), lines_beneath(&folder.join("src"))?);
+    }
+    for (name, lines) in &by_crate {
+        println!("{lines:>7} {name}");
+    }
+    println!("{:>7} in all", by_crate.values().sum::<usize>());
+    Ok(())
+}
+
+fn lines_beneath(folder: &Path) -> Result<usize> {
+    let mut sum = 0;
+    for path in entries(folder)? {
+        // Modules that exist for tests alone have this name.
+        if path.file_stem().is_some_and(|stem| stem == "tests") {
+            continue;
+        }
+        if path.is_dir() {
+            sum += lines_beneath(&path)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            sum += product_lines(&read(&path)?);
+        }
+    }
+    Ok(sum)
+}
+
+/// The lines of `source` that are code of the product. `source` is formatted by rustfmt, so that an item
+/// ends with a brace as far to the right as its first line.
+fn product_lines(source: &str) -> usize {
+    let mut lines = source.lines();
+    let mut count = 0;
+    while let Some(line) = lines.next() {
+        if line.trim_start() == "#[cfg(test)]" {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            skip_item(&mut lines, indent);
+        } else if is_code(line) {
+            count += 1;
+        }
+    }
+    count
+}
+
+fn skip_item<'a>(lines: &mut impl Iterator<Item = &'a str>, indent: &str) {
+    let ends = |line: &str| match line.strip_prefix(indent) {
+        Some(rest) if rest.starts_with('}') => true,
+        Some(rest) => !rest.starts_with([' ', '#']) && rest.ends_with([';', ',', '}']),
+        None => false,
+    };
+    lines.find(|line| ends(line));
+}
+
+fn is_code(line: &str) -> bool {
+    let line = line.trim_start();
+    !line.is_empty() && !line.starts_with("//")
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |error| format!("{}: {error}", folder.display());
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    entries
+        .map(|entry| entry.map(|entry| entry.path()).map_err(failed))
+        .collect()
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_comments_and_blank_lines_do_not_count() {
+        let source = "\
+//! A file.
+
+use std::io; // counts
+
+#[cfg(test)]
+mod samples;
+
+/// A function.
+fn one() {
+    // Why.
+    two();
+    #[cfg(test)]
+    if three() {
+        four();
+    }
+}
+
+#[cfg(test)]
+#[path = \"x.rs\"]
+mod tests {
+    fn five() {}
+
+    fn six() {
+        seven();
+    }
+}
+";
+        assert_eq!(product_lines(source), 4);
+    }
+}
