@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::buffer::Budget;
 use crate::disk::StartError;
 use crate::engine::{
     Completion, Description, Done, ENGINES, Engine, EngineId, Given, Pool, Ready, Threads,
 };
 use crate::lock::lock;
+use crate::memory::Budget;
 use crate::stats::{self, EngineCounters, EngineStats};
 
 /// Each is started once and stays until the disk ends.

@@ -4,11 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::buffer::{Budget, Reservation};
 use crate::engine::{Class, Reply};
 use crate::flight::{Flight, Planned};
 use crate::intake::{Refused, Waiting};
 use crate::lane::Lane;
+use crate::memory::{Budget, Reservation};
 use crate::outage::Outage;
 use crate::scheduler::Scheduler;
 

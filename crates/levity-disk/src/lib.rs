@@ -13,10 +13,9 @@ compile_error!(
 );
 
 mod aio;
-mod arena;
 mod atime;
 pub mod bell;
-pub mod buffer;
+
 mod closer;
 mod crossing;
 mod depth;
@@ -35,11 +34,12 @@ mod lanes;
 mod listing;
 mod loads;
 mod lock;
+pub mod memory;
 mod mounts;
 pub mod open;
 mod outage;
 mod pace;
-mod pinned;
+
 pub mod probe;
 pub mod processor;
 mod pulse;
@@ -52,7 +52,6 @@ mod unlink;
 pub mod usage;
 pub mod watch;
 
-pub use buffer::{Budget, Buffer};
 pub use closer::unclosed;
 pub use disk::{Disk, Settings, StartError};
 pub use engine::{
@@ -60,6 +59,7 @@ pub use engine::{
     Reply, Terms, Variants,
 };
 pub use inline::Inline;
+pub use memory::{Budget, Buffer};
 pub use open::{Kind, Meta, OpenFile, Root, Symlinks};
 pub use outage::{Outage, Stage};
 pub use probe::FileSystem;

@@ -29,7 +29,6 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use crate::buffer::{Budget, Reservation};
 use crate::closer::Closer;
 use crate::disk::Bounds;
 use crate::engine::{Class, Completion, Dead, EngineId, Full, Job, Op, Reply, Ticket, Work};
@@ -40,6 +39,7 @@ use crate::intake::{Arrival, Intake, Refused, Waiting};
 use crate::lanes::{GivenUp, Lanes, Offered};
 use crate::loads::Loads;
 use crate::lock::lock;
+use crate::memory::{Budget, Reservation};
 use crate::open::OpenFile;
 use crate::outage::Outage;
 use crate::pace::{Begun, Pace};

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::io::retry_on_intr;
 use rustix::pipe::SpliceFlags;
 
-use crate::engine::Lease;
+use crate::memory::Lease;
 use crate::open::OpenFile;
 
 /// Sends up to `len` bytes of `file` from `offset`. **Blocks on the disk** where they are not in the

@@ -10,7 +10,7 @@
 //! there are few for all devices together: one frozen device could take them all.
 //!
 //! What comes past the page cache goes into memory that the kernel knows beforehand, as far as there is
-//! some ([`pinned`](crate::pinned) says why); without the right to have it, reads are ordinary ones.
+//! some ([`registered`](crate::memory::registered) says why); without the right to have it, reads are ordinary ones.
 //!
 //! Never SQPOLL (it burns a processor), never `IOSQE_ASYNC` (it has started hundreds of threads).
 
@@ -32,8 +32,8 @@ use super::reading::{Next, Read, Request};
 use super::{Description, Engine, Given, Started, Ticket, Unavailable, Work};
 use crate::disk::StartError;
 use crate::lock::lock;
+use crate::memory::registered::{self, RegisteredMemory, STEP_BYTES};
 use crate::open::OpenFile;
-use crate::pinned::{self, Pinned, STEP_BYTES};
 use crate::processor;
 
 pub(super) const DESCRIPTION: Description = Description {
@@ -119,11 +119,11 @@ fn with_flags(flags: usize, places: u32) -> io::Result<IoUring> {
 }
 
 /// Registers memory: `bytes` bytes, or as much of it as the limit on locked memory allows.
-fn register(ring: &IoUring, bytes: usize) -> io::Result<Arc<Pinned>> {
-    let pinned = Pinned::new(bytes)?;
+fn register(ring: &IoUring, bytes: usize) -> io::Result<Arc<RegisteredMemory>> {
+    let registered = RegisteredMemory::new(bytes)?;
     // SAFETY: all of it is mapped, and the kernel holds on to the pages itself.
-    match unsafe { ring.submitter().register_buffers(&[pinned.as_iovec()]) } {
-        Ok(()) => Ok(pinned),
+    match unsafe { ring.submitter().register_buffers(&[registered.as_iovec()]) } {
+        Ok(()) => Ok(registered),
         Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && bytes > STEP_BYTES => {
             register(ring, bytes - STEP_BYTES)
         }
@@ -152,8 +152,8 @@ impl Ring {
     fn start(given: &Given<'_>, places: u32) -> io::Result<Ring> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let inbox = Inbox::new(rustix::event::eventfd(0, flags)?, OpenFile::reads_inline);
-        let pinned_bytes = pinned::bytes_for(given.budget);
-        let (owner, note) = Owner::spawn(&inbox, given.pool, places, pinned_bytes)?;
+        let registered_bytes = registered::bytes_for(given.budget);
+        let (owner, note) = Owner::spawn(&inbox, given.pool, places, registered_bytes)?;
         Ok(Ring {
             inbox,
             note,
@@ -181,20 +181,20 @@ impl Engine for Ring {
 }
 
 /// Takes up a read, into registered memory if it comes past the page cache and there is a slot for it.
-fn begin(work: Work, pinned: Option<&Arc<Pinned>>) -> Option<Read> {
-    Read::begin_in(work, |ticket: &mut Ticket, offset, len| match pinned {
-        Some(pinned) => ticket.pinned(pinned, offset, len),
+fn begin(work: Work, registered: Option<&Arc<RegisteredMemory>>) -> Option<Read> {
+    Read::begin_in(work, |ticket: &mut Ticket, offset, len| match registered {
+        Some(registered) => ticket.registered(registered, offset, len),
         None => ticket.blocks(offset, len),
     })
 }
 
 /// The request for what is still missing.
 fn entry(read: &mut Read) -> squeue::Entry {
-    let is_pinned = read.is_pinned();
+    let is_registered = read.is_registered();
     let Request { fd, offset, room } = read.request();
     let len = u32::try_from(room.len()).unwrap_or(u32::MAX);
     let (fd, start) = (types::Fd(fd), room.as_mut_ptr().cast());
-    if is_pinned {
+    if is_registered {
         let read = opcode::ReadFixed::new(fd, start, len, REGISTERED);
         return read.offset(offset).build();
     }
@@ -207,7 +207,7 @@ struct Owner {
     inbox: Arc<Inbox>,
     pool: Arc<Pool>,
     /// What the ring has registered, if anything.
-    pinned: Option<Arc<Pinned>>,
+    registered: Option<Arc<RegisteredMemory>>,
     /// Waiting for a place on the ring: new ones, and those that came back short.
     waiting: VecDeque<Read>,
     on_ring: Places<Read>,
@@ -224,7 +224,7 @@ impl Owner {
         inbox: &Arc<Inbox>,
         pool: &Arc<Pool>,
         places: u32,
-        pinned_bytes: usize,
+        registered_bytes: usize,
     ) -> io::Result<(JoinHandle<()>, Option<String>)> {
         let (inbox, pool) = (Arc::clone(inbox), Arc::clone(pool));
         let (started, has_started) = mpsc::channel();
@@ -237,7 +237,7 @@ impl Owner {
                 // Whoever started the thread waits for this.
                 Err(error) => return drop(started.send(Err(error))),
             };
-            let note = (pinned_bytes > 0).then(|| owner.register(pinned_bytes));
+            let note = (registered_bytes > 0).then(|| owner.register(registered_bytes));
             let _ = started.send(Ok(note));
             owner.serve();
         })?;
@@ -253,7 +253,7 @@ impl Owner {
             ring,
             inbox,
             pool,
-            pinned: None,
+            registered: None,
             waiting: VecDeque::new(),
             on_ring: Places::new(),
             armed: false,
@@ -264,9 +264,9 @@ impl Owner {
     /// Gets registered memory, if that is allowed, and tells.
     fn register(&mut self, bytes: usize) -> String {
         match register(&self.ring, bytes) {
-            Ok(pinned) => {
-                let mib = pinned.as_iovec().iov_len >> 20;
-                self.pinned = Some(pinned);
+            Ok(registered) => {
+                let mib = registered.as_iovec().iov_len >> 20;
+                self.registered = Some(registered);
                 format!("{mib} MiB of registered buffers")
             }
             Err(error) => {
@@ -291,7 +291,7 @@ impl Owner {
     fn collect(&mut self) {
         for letter in self.inbox.take() {
             match letter {
-                Letter::Work(work) => self.waiting.extend(begin(work, self.pinned.as_ref())),
+                Letter::Work(work) => self.waiting.extend(begin(work, self.registered.as_ref())),
                 Letter::Read(read) => self.waiting.push_back(read),
                 Letter::Stop => self.stop = true,
             }
@@ -434,7 +434,7 @@ mod tests {
                 };
                 assert!(bytes.len() == LEN && bytes.iter().all(|byte| *byte == 7));
                 if file.reads_inline() && file.direct().is_some() {
-                    assert_eq!(bytes.is_pinned(), number < SLOTS, "{number}");
+                    assert_eq!(bytes.is_registered(), number < SLOTS, "{number}");
                 }
                 held.push(bytes);
             }

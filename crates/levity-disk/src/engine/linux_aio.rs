@@ -9,7 +9,7 @@
 //! read would wait or know no `O_DIRECT`.
 //!
 //! One thread submits, because that may allocate memory and look up blocks, and reaps, told by an
-//! eventfd. It also gives new pages to the slots that come back ([`arena`](crate::arena) says why). It
+//! eventfd. It also gives new pages to the slots that come back ([`arena`](crate::memory::arena) says why). It
 //! never waits for the disk: `RWF_NOWAIT` makes the kernel refuse what would, and the pool does that in
 //! its place, into the same slot. Heads and tails that are no whole blocks are read with the blocks
 //! around them.
@@ -32,9 +32,9 @@ use super::{
     Description, Engine, Given, Op, Started, Ticket, Unavailable, Work, operation, threads,
 };
 use crate::aio::{Completed, Context, Request};
-use crate::arena::{self, Arena, Keeper};
 use crate::disk::StartError;
 use crate::lock::lock;
+use crate::memory::arena::{self, Arena, SlotAllocator};
 use crate::processor;
 
 pub(super) const DESCRIPTION: Description = Description {
@@ -96,7 +96,7 @@ impl Aio {
         let arena = Arena::new(given.budget, Box::new(move || to_owner.ring()))?;
         let owner = Owner {
             context: Context::new(u32::try_from(places).unwrap_or(u32::MAX))?,
-            keeper: Keeper::new(Arc::clone(&arena)),
+            allocator: SlotAllocator::new(Arc::clone(&arena)),
             arena,
             inbox: Arc::clone(&inbox),
             pool: Arc::clone(given.pool),
@@ -206,7 +206,7 @@ impl Inbox {
 /// The thread that submits and reaps.
 struct Owner {
     context: Context,
-    keeper: Keeper,
+    allocator: SlotAllocator,
     arena: Arc<Arena>,
     inbox: Arc<Inbox>,
     pool: Arc<Pool>,
@@ -222,7 +222,7 @@ impl Owner {
     fn serve(mut self) {
         let mut completed = Vec::new();
         loop {
-            self.keeper.collect();
+            self.allocator.collect();
             self.open_letters();
             self.submit();
             if self.stop && self.submitted.is_empty() {
@@ -247,8 +247,8 @@ impl Owner {
     }
 
     fn begin(&mut self, work: Work) {
-        let keeper = &mut self.keeper;
-        let slot = |ticket: &mut Ticket, offset, len| ticket.slot(keeper, offset, len);
+        let allocator = &mut self.allocator;
+        let slot = |ticket: &mut Ticket, offset, len| ticket.slot(allocator, offset, len);
         self.waiting.extend(Read::begin_in(work, slot));
     }
 

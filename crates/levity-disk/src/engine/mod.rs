@@ -7,7 +7,6 @@
 
 mod inbox;
 mod io_uring;
-mod lease;
 mod linux_aio;
 mod operation;
 mod places;
@@ -30,12 +29,11 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::buffer::{self, Budget, Buffer};
 use crate::disk::StartError;
+use crate::memory::{self, Budget, Buffer, Lease};
 use crate::open::{Kind, Meta, OpenFile, Root};
 use crate::spool::Spool;
 
-pub use lease::Lease;
 pub(crate) use pool::Pool;
 pub use work::{Ticket, Work};
 
@@ -468,9 +466,9 @@ impl Op {
     pub(crate) fn memory(&self) -> usize {
         match self {
             Op::Open { first, .. } => {
-                first.map_or(0, |first| buffer::span(first.offset, first.len))
+                first.map_or(0, |first| memory::span(first.offset, first.len))
             }
-            Op::Read { offset, len, .. } => buffer::span(*offset, *len),
+            Op::Read { offset, len, .. } => memory::span(*offset, *len),
             Op::List { .. }
             | Op::Create { .. }
             | Op::Write { .. }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::{Done, First, Lookup, Op, Ready, Ticket, Variants};
-use crate::buffer::{ALIGNMENT, Buffer};
 use crate::crossing::Devices;
 use crate::listing;
+use crate::memory::{ALIGNMENT, Buffer};
 use crate::open::{self, Kind, Meta, OpenFile, Root};
 use crate::syscall;
 use crate::unlink;

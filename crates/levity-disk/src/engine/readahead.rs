@@ -33,9 +33,9 @@ use super::{
     COPIED_BYTES, Description, Done, Engine, Given, Op, Ready, Started, Ticket, Unavailable, Work,
     threads,
 };
-use crate::buffer::Buffer;
 use crate::disk::StartError;
 use crate::lock::lock;
+use crate::memory::Buffer;
 use crate::open::OpenFile;
 
 pub(super) const DESCRIPTION: Description = Description {

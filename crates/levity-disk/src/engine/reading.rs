@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::operation::{self, Opening};
 use super::{Op, Ticket, Work};
-use crate::buffer::{ALIGNMENT, Buffer};
+use crate::memory::{ALIGNMENT, Buffer};
 use crate::open::OpenFile;
 
 /// A read that has begun. Whoever has it keeps it until the kernel is done with its file and memory.
@@ -123,8 +123,8 @@ impl Read {
     }
 
     /// Into memory that is registered with a ring.
-    pub(super) fn is_pinned(&self) -> bool {
-        self.buffer.is_pinned()
+    pub(super) fn is_registered(&self) -> bool {
+        self.buffer.is_registered()
     }
 
     /// The request for what is still missing.

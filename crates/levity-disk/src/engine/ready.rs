@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{Lease, Ready, operation};
-use crate::buffer::{Budget, Buffer};
+use super::{Ready, operation};
+use crate::memory::{Budget, Buffer, Lease};
 
 impl From<Buffer> for Ready {
     fn from(buffer: Buffer) -> Ready {

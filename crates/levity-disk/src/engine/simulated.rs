@@ -30,12 +30,12 @@ use rustix::pipe::PipeFlags;
 
 use super::pool::Pool;
 use super::{
-    Description, Done, Engine, Given, Lease, Op, Ready, Started, Ticket, Unavailable, Work,
-    operation, threads,
+    Description, Done, Engine, Given, Op, Ready, Started, Ticket, Unavailable, Work, operation,
+    threads,
 };
-use crate::buffer::Buffer;
 use crate::disk::StartError;
 use crate::lock::lock;
+use crate::memory::{Buffer, Lease};
 use crate::open::OpenFile;
 
 pub(super) const DESCRIPTION: Description = Description {
@@ -330,7 +330,7 @@ fn mix(number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffer::Budget;
+    use crate::memory::Budget;
 
     #[test]
     fn faults_are_parsed() {

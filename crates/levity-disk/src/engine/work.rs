@@ -10,14 +10,14 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use super::{Completion, Done, Elsewhere, EngineId, Job, Op, Reply};
-use crate::arena::Keeper;
-use crate::buffer::{self, Buffer, Reservation};
 use crate::crossing::Devices;
 use crate::flight::Flight;
 use crate::ghosts::Asker;
+use crate::memory::arena::SlotAllocator;
+use crate::memory::registered::RegisteredMemory;
+use crate::memory::{self, Buffer, Reservation};
 use crate::open::OpenFile;
 use crate::pace::Begun;
-use crate::pinned::Pinned;
 use crate::scheduler::Scheduler;
 
 /// A job that has its place and its memory, and may start.
@@ -129,7 +129,7 @@ impl Ticket {
     /// # Panics
     /// When `len` is more than the operation asked for.
     pub fn buffer(&mut self, len: usize) -> Buffer {
-        self.memory().buffer(len)
+        Buffer::new(self.memory(), len)
     }
 
     /// A buffer for `len` bytes from `offset`, with room for the whole blocks around them.
@@ -137,29 +137,39 @@ impl Ticket {
     /// # Panics
     /// When they are other bytes than the operation asked for.
     pub(crate) fn blocks(&mut self, offset: u64, len: usize) -> Buffer {
-        self.memory().blocks(offset, len)
+        Buffer::for_blocks(self.memory(), offset, len)
     }
 
-    /// The same, in a slot that `keeper` has for it; in ordinary memory if there is none of that size.
+    /// The same, in a slot that `allocator` has for it; in ordinary memory if there is none of that size.
     ///
     /// # Panics
     /// As [`Ticket::blocks`].
-    pub(crate) fn slot(&mut self, keeper: &mut Keeper, offset: u64, len: usize) -> Buffer {
-        self.memory().slot(keeper, offset, len)
+    pub(crate) fn slot(
+        &mut self,
+        allocator: &mut SlotAllocator,
+        offset: u64,
+        len: usize,
+    ) -> Buffer {
+        Buffer::in_slot(self.memory(), allocator, offset, len)
     }
 
     /// The same, in memory that is registered with a ring, if there is a slot for it.
     ///
     /// # Panics
     /// As [`Ticket::blocks`].
-    pub(crate) fn pinned(&mut self, pinned: &Arc<Pinned>, offset: u64, len: usize) -> Buffer {
-        self.memory().pinned(pinned, offset, len)
+    pub(crate) fn registered(
+        &mut self,
+        registered: &Arc<RegisteredMemory>,
+        offset: u64,
+        len: usize,
+    ) -> Buffer {
+        Buffer::in_registered(self.memory(), registered, offset, len)
     }
 
     /// Sets memory aside for `len` bytes from `offset` instead of fewer, if there is plenty.
     pub(super) fn takes_more(&mut self, offset: u64, len: usize) -> bool {
         let memory = self.memory.as_mut();
-        memory.is_some_and(|memory| memory.raise(buffer::span(offset, len)))
+        memory.is_some_and(|memory| memory.raise(memory::span(offset, len)))
     }
 
     fn memory(&mut self) -> Reservation {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
-use levity_disk::buffer::ALIGNMENT;
+use levity_disk::memory::ALIGNMENT;
 use levity_disk::{Class, Meta, OpenFile, Ready, transmit, usage};
 use rustix::net::SendFlags;
 use tokio::time;

@@ -6,7 +6,7 @@
 //! where it lies, and the old pages go when the network is done with them.
 //!
 //! A slot is given back by whoever drops it, often an event loop: that only leaves it in a queue. The
-//! [`Keeper`], a thread of an engine, punches the hole; until then the slot counts as used. The budget
+//! [`SlotAllocator`], a thread of an engine, punches the hole; until then the slot counts as used. The budget
 //! is what bounds them, there is no second bound: addresses cost nothing, so there are so many that
 //! whoever has a reservation finds a slot of that size.
 
@@ -23,7 +23,8 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::process::Resource;
 
-use crate::buffer::{ALIGNMENT, Budget, RECYCLED_BYTES_MAX, Reservation, SIZE_CLASSES, class_of};
+use super::block::ALIGNMENT;
+use super::budget::{Budget, RECYCLED_BYTES_MAX, Reservation, SIZE_CLASSES, class_of};
 
 /// The largest slot, in bytes.
 pub(crate) const SLOT_BYTES_MAX: usize = RECYCLED_BYTES_MAX;
@@ -37,20 +38,20 @@ pub(crate) struct Arena {
     mapping: Mapping,
     /// Slots of each size.
     slots_max: [usize; SIZE_CLASSES],
-    returned: SegQueue<(Place, Reservation)>,
-    /// The keeper has gone: what comes back is not used again.
+    returned: SegQueue<(SlotId, Reservation)>,
+    /// The allocator has gone: what comes back is not used again.
     closed: AtomicBool,
     ring: Ring,
 }
 
 /// Which slot: the how manieth of its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct SlotId {
     class: usize,
     number: usize,
 }
 
-impl Place {
+impl SlotId {
     fn bytes(self) -> usize {
         ALIGNMENT << self.class
     }
@@ -80,26 +81,26 @@ impl Arena {
     }
 
     /// In bytes from the start of the memory file.
-    fn offset(&self, place: Place) -> usize {
-        let smaller = self.slots_max[..place.class].iter().enumerate();
+    fn offset(&self, id: SlotId) -> usize {
+        let smaller = self.slots_max[..id.class].iter().enumerate();
         let before: usize = smaller
             .map(|(class, slots)| slots * (ALIGNMENT << class))
             .sum();
-        before + place.number * place.bytes()
+        before + id.number * id.bytes()
     }
 
     /// Frees the pages of a slot, or rather the arena's hold on them.
-    fn punch(&self, place: Place) -> io::Result<()> {
+    fn punch(&self, id: SlotId) -> io::Result<()> {
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let (offset, len) = (self.offset(place) as u64, place.bytes() as u64);
+        let (offset, len) = (self.offset(id) as u64, id.bytes() as u64);
         Ok(rustix::io::retry_on_intr(|| {
             rustix::fs::fallocate(&self.memory, mode, offset, len)
         })?)
     }
 
-    fn take_back(&self, place: Place, reservation: Reservation) {
-        self.returned.push((place, reservation));
-        // After the push, as the keeper's last look comes after it has closed: one of the two sees it.
+    fn take_back(&self, id: SlotId, reservation: Reservation) {
+        self.returned.push((id, reservation));
+        // After the push, as the allocator's last look comes after it has closed: one of the two sees it.
         if self.closed.load(Ordering::SeqCst) {
             self.forget_returned();
         } else {
@@ -142,16 +143,16 @@ pub(crate) fn probe() -> io::Result<()> {
 }
 
 /// Who knows which slots are free. There is one for each arena.
-pub(crate) struct Keeper {
+pub(crate) struct SlotAllocator {
     arena: Arc<Arena>,
     free: [Vec<usize>; SIZE_CLASSES],
     /// Slots of each size that have been used at all.
     used: [usize; SIZE_CLASSES],
 }
 
-impl Keeper {
-    pub(crate) fn new(arena: Arc<Arena>) -> Keeper {
-        Keeper {
+impl SlotAllocator {
+    pub(crate) fn new(arena: Arc<Arena>) -> SlotAllocator {
+        SlotAllocator {
             arena,
             free: Default::default(),
             used: [0; SIZE_CLASSES],
@@ -176,7 +177,7 @@ impl Keeper {
             }
         };
         Ok(Slot {
-            place: Place { class, number },
+            id: SlotId { class, number },
             reservation: Some(reservation),
             arena: Arc::clone(&self.arena),
         })
@@ -185,17 +186,17 @@ impl Keeper {
     /// Gives new pages to what has come back, and its bytes to the budget. Takes some time: about
     /// 1 us per page.
     pub(crate) fn collect(&mut self) {
-        while let Some((place, reservation)) = self.arena.returned.pop() {
+        while let Some((id, reservation)) = self.arena.returned.pop() {
             // Never seen to fail; a slot with its old pages must not be used.
-            if self.arena.punch(place).is_ok() {
-                self.free[place.class].push(place.number);
+            if self.arena.punch(id).is_ok() {
+                self.free[id.class].push(id.number);
             }
             drop(reservation);
         }
     }
 }
 
-impl Drop for Keeper {
+impl Drop for SlotAllocator {
     fn drop(&mut self) {
         self.arena.closed.store(true, Ordering::SeqCst);
         self.arena.forget_returned();
@@ -204,7 +205,7 @@ impl Drop for Keeper {
 
 /// A part of the arena, for one read and those who send what it brought.
 pub(crate) struct Slot {
-    place: Place,
+    id: SlotId,
     /// `None` only while it is being dropped.
     reservation: Option<Reservation>,
     arena: Arc<Arena>,
@@ -212,12 +213,12 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn bytes(&self) -> usize {
-        self.place.bytes()
+        self.id.bytes()
     }
 
     /// In bytes from the start of the memory file.
     pub(crate) fn offset(&self) -> usize {
-        self.arena.offset(self.place)
+        self.arena.offset(self.id)
     }
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [MaybeUninit<u8>] {
@@ -249,7 +250,7 @@ impl AsFd for Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(reservation) = self.reservation.take() {
-            self.arena.take_back(self.place, reservation);
+            self.arena.take_back(self.id, reservation);
         }
     }
 }
@@ -313,18 +314,18 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
 
-    fn arena(budget: &Budget) -> (Arc<Arena>, Keeper, Arc<AtomicUsize>) {
+    fn arena(budget: &Budget) -> (Arc<Arena>, SlotAllocator, Arc<AtomicUsize>) {
         let rings = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&rings);
         let ring = Box::new(move || {
             counter.fetch_add(1, Ordering::SeqCst);
         });
         let arena = Arena::new(budget, ring).unwrap();
-        (Arc::clone(&arena), Keeper::new(arena), rings)
+        (Arc::clone(&arena), SlotAllocator::new(arena), rings)
     }
 
-    fn slot(keeper: &mut Keeper, budget: &Budget, len: usize) -> Option<Slot> {
-        keeper.slot(budget.reserve(len)?).ok()
+    fn slot(allocator: &mut SlotAllocator, budget: &Budget, len: usize) -> Option<Slot> {
+        allocator.slot(budget.reserve(len)?).ok()
     }
 
     /// Blocks of memory behind a file.
@@ -335,13 +336,13 @@ mod tests {
     #[test]
     fn whoever_has_a_reservation_finds_a_slot() {
         let budget = Budget::new(1 << 20);
-        let (_arena, mut keeper, _) = arena(&budget);
+        let (_arena, mut allocator, _) = arena(&budget);
         for len in [4096, 8192, 100_000, 1 << 20] {
             let count = (1 << 20) / Budget::cost(len);
             let mut all: Vec<_> = (0..count)
-                .map(|_| slot(&mut keeper, &budget, len).unwrap())
+                .map(|_| slot(&mut allocator, &budget, len).unwrap())
                 .collect();
-            assert!(slot(&mut keeper, &budget, 1).is_none(), "no more memory");
+            assert!(slot(&mut allocator, &budget, 1).is_none(), "no more memory");
             for (number, slot) in all.iter_mut().enumerate() {
                 slot.as_mut_slice().fill(MaybeUninit::new(number as u8));
             }
@@ -349,7 +350,7 @@ mod tests {
                 assert!(slot.as_slice().iter().all(|byte| *byte == number as u8));
             }
             drop(all);
-            keeper.collect();
+            allocator.collect();
             assert_eq!(budget.in_use(), 0);
         }
     }
@@ -357,18 +358,18 @@ mod tests {
     #[test]
     fn a_slot_comes_back_without_its_pages() {
         let budget = Budget::new(1 << 20);
-        let (arena, mut keeper, rings) = arena(&budget);
-        let mut first = slot(&mut keeper, &budget, 8192).unwrap();
+        let (arena, mut allocator, rings) = arena(&budget);
+        let mut first = slot(&mut allocator, &budget, 8192).unwrap();
         first.as_mut_slice().fill(MaybeUninit::new(7));
         let offset = first.offset();
         assert_eq!(pages(&arena), 2);
         drop(first);
         assert_eq!((rings.load(Ordering::SeqCst), budget.in_use()), (1, 8192));
         assert!(arena.has_returned());
-        keeper.collect();
+        allocator.collect();
         assert!(!arena.has_returned());
         assert_eq!((pages(&arena), budget.in_use()), (0, 0));
-        let second = slot(&mut keeper, &budget, 5000).unwrap();
+        let second = slot(&mut allocator, &budget, 5000).unwrap();
         assert_eq!(second.offset(), offset);
         assert!(second.as_slice().iter().all(|byte| *byte == 0));
     }
@@ -376,20 +377,20 @@ mod tests {
     #[test]
     fn large_ones_have_no_slot() {
         let budget = Budget::new(4 << 20);
-        let (_arena, mut keeper, _) = arena(&budget);
+        let (_arena, mut allocator, _) = arena(&budget);
         let reservation = budget.reserve((1 << 20) + 1).unwrap();
-        assert!(keeper.slot(reservation).is_err());
+        assert!(allocator.slot(reservation).is_err());
         assert_eq!(budget.in_use(), 0);
     }
 
     #[test]
     fn bytes_come_back_after_the_keeper_has_gone() {
         let budget = Budget::new(1 << 20);
-        let (arena, mut keeper, rings) = arena(&budget);
-        let slots = [(); 3].map(|()| slot(&mut keeper, &budget, 4096).unwrap());
+        let (arena, mut allocator, rings) = arena(&budget);
+        let slots = [(); 3].map(|()| slot(&mut allocator, &budget, 4096).unwrap());
         let [one, two, three] = slots;
         drop(one);
-        drop(keeper);
+        drop(allocator);
         assert_eq!(budget.in_use(), 8192);
         drop((two, arena));
         assert_eq!((rings.load(Ordering::SeqCst), budget.in_use()), (1, 4096));

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 
-use crate::buffer::{ALIGNMENT, Block, Budget, Reservation};
+use super::block::{ALIGNMENT, Block};
+use super::budget::{Budget, Reservation};
 
 /// In bytes: the largest chunk that is asked of a fast disk unless someone wants larger ones, and a block
 /// more for one that begins within a block.
@@ -43,7 +44,7 @@ pub(crate) fn bytes_for(budget: &Budget) -> usize {
 }
 
 /// The memory, and which of its slots are free.
-pub(crate) struct Pinned {
+pub(crate) struct RegisteredMemory {
     block: Block,
     /// Bytes before the first that a huge page can begin with: kernels before 6.7 map anywhere.
     skip: usize,
@@ -53,12 +54,12 @@ pub(crate) struct Pinned {
     free: ArrayQueue<usize>,
 }
 
-impl Pinned {
+impl RegisteredMemory {
     /// `bytes` bytes of it, enough for a slot, which the kernel does not know yet.
     ///
     /// # Errors
     /// Those of `mmap`.
-    pub(crate) fn new(bytes: usize) -> io::Result<Arc<Pinned>> {
+    pub(crate) fn new(bytes: usize) -> io::Result<Arc<RegisteredMemory>> {
         let block = Block::map(bytes + STEP_BYTES)?;
         block.ask_for_huge_pages();
         let skip = block.start().align_offset(STEP_BYTES);
@@ -66,7 +67,7 @@ impl Pinned {
         for number in 0..free.capacity() {
             free.push(number).expect("it has a place for each");
         }
-        Ok(Arc::new(Pinned {
+        Ok(Arc::new(RegisteredMemory {
             block,
             skip,
             bytes,
@@ -113,7 +114,7 @@ impl Pinned {
 /// there is one.
 pub(crate) struct Slot {
     number: usize,
-    of: Arc<Pinned>,
+    of: Arc<RegisteredMemory>,
     _reservation: Reservation,
 }
 
@@ -147,17 +148,18 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Buffer;
 
-    fn slot(pinned: &Arc<Pinned>, budget: &Budget, bytes: usize) -> Option<Slot> {
-        pinned.slot(bytes, budget.reserve(bytes)?).ok()
+    fn slot(registered: &Arc<RegisteredMemory>, budget: &Budget, bytes: usize) -> Option<Slot> {
+        registered.slot(bytes, budget.reserve(bytes)?).ok()
     }
 
     #[test]
     fn slots_are_apart_and_come_back() {
         let budget = Budget::new(16 << 20);
-        let pinned = Pinned::new(STEP_BYTES).unwrap();
+        let registered = RegisteredMemory::new(STEP_BYTES).unwrap();
         for _ in 0..3 {
-            let taken = || slot(&pinned, &budget, SLOT_BYTES);
+            let taken = || slot(&registered, &budget, SLOT_BYTES);
             let mut all = [(); 3].map(|()| taken().unwrap());
             assert!(taken().is_none(), "no fourth");
             assert_eq!(budget.in_use(), 3 << 20, "a failure gives its bytes back");
@@ -176,7 +178,7 @@ mod tests {
     #[test]
     fn only_reads_of_some_size_have_one() {
         let budget = Budget::new(16 << 20);
-        let pinned = Pinned::new(SLOT_BYTES).unwrap();
+        let registered = RegisteredMemory::new(SLOT_BYTES).unwrap();
         for (bytes, has_one) in [
             (0, false),
             (READ_BYTES_MIN - 1, false),
@@ -184,7 +186,11 @@ mod tests {
             (SLOT_BYTES, true),
             (SLOT_BYTES + 1, false),
         ] {
-            assert_eq!(slot(&pinned, &budget, bytes).is_some(), has_one, "{bytes}");
+            assert_eq!(
+                slot(&registered, &budget, bytes).is_some(),
+                has_one,
+                "{bytes}"
+            );
             assert_eq!(budget.in_use(), 0);
         }
     }
@@ -192,9 +198,9 @@ mod tests {
     #[test]
     fn a_slot_keeps_the_memory() {
         let budget = Budget::new(1 << 20);
-        let pinned = Pinned::new(SLOT_BYTES).unwrap();
-        let mut last = slot(&pinned, &budget, READ_BYTES_MIN).unwrap();
-        drop(pinned);
+        let registered = RegisteredMemory::new(SLOT_BYTES).unwrap();
+        let mut last = slot(&registered, &budget, READ_BYTES_MIN).unwrap();
+        drop(registered);
         last.as_mut_slice().fill(MaybeUninit::new(7));
         assert!(last.as_slice().iter().all(|byte| *byte == 7));
     }
@@ -203,20 +209,20 @@ mod tests {
     #[test]
     fn parts_keep_the_slot() {
         let budget = Budget::new(1 << 20);
-        let pinned = Pinned::new(SLOT_BYTES).unwrap();
+        let registered = RegisteredMemory::new(SLOT_BYTES).unwrap();
         let read = || {
             let reservation = budget.reserve(READ_BYTES_MIN).unwrap();
-            reservation.pinned(&pinned, 8192, READ_BYTES_MIN)
+            Buffer::in_registered(reservation, &registered, 8192, READ_BYTES_MIN)
         };
         let mut whole = read();
         whole.extend_from_slice(b"shared bytes");
-        assert!(whole.is_pinned());
+        assert!(whole.is_registered());
         let part = whole.part(7..12);
         drop(whole);
-        assert!(!read().is_pinned());
+        assert!(!read().is_registered());
         assert_eq!(&*part, b"bytes");
         drop(part);
-        assert!(read().is_pinned());
+        assert!(read().is_registered());
         assert_eq!(budget.in_use(), 0);
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::arena::Slot;
+use super::arena::Slot;
 
 /// The right to send from a part of a memory file. It ends when it is dropped, without a wait or a
 /// lock: the kernel may go on sending what it has taken by then.
