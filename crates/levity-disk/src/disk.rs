@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::closer::Closer;
 use crate::depth::{DEPTH_MAX, DEPTH_START, Depth};
 use crate::engine::{self, Choice, Description, EngineId, Job, Threads, Unavailable};
 use crate::engines::Engines;
+use crate::files::closer::Closer;
 use crate::lock::lock;
 use crate::memory::Budget;
 use crate::outage::Outage;

@@ -17,10 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::crossing::Devices;
-use crate::engine::{
-    self, Class, Completion, Dead, Done, Elsewhere, Job, Lookup, Op, Reply, Terms,
-};
+use crate::engine::{self, Class, Completion, Dead, Done, Job, Lookup, Op, Reply, Terms};
+use crate::files::{KnownDevices, OtherDevice};
 use crate::intake::Waiting;
 use crate::lock::lock;
 use crate::scheduler::Scheduler;
@@ -172,8 +170,8 @@ impl Flight {
     }
 
     /// What it may ask.
-    pub(crate) fn devices(&self) -> Devices<'_> {
-        Devices {
+    pub(crate) fn devices(&self) -> KnownDevices<'_> {
+        KnownDevices {
             passed: &self.passed,
             charged: self.device,
         }
@@ -307,7 +305,7 @@ impl Reply for Landing {
 
     fn send(self: Box<Self>, mut completion: Completion) {
         let flight = &self.flight;
-        if let Some(device) = completion.result.as_ref().err().and_then(Elsewhere::of) {
+        if let Some(device) = completion.result.as_ref().err().and_then(OtherDevice::of) {
             return self.goes_on(device);
         }
         flight

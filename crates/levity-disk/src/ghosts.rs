@@ -13,8 +13,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
 use crate::engine::{Class, Direct, Job};
+use crate::files::{Kind, Meta, OpenFile};
 use crate::lock::lock;
-use crate::open::{Kind, Meta, OpenFile};
 
 /// Smaller files, in bytes, are always read through the page cache: what they push out is little.
 const DIRECT_BYTES_MIN: u64 = 1 << 20;

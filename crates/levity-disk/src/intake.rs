@@ -18,7 +18,7 @@ pub(crate) struct Waiting {
     pub(crate) since: Instant,
     /// Whose queue it is for; `None` until the scheduler has looked.
     pub(crate) device: Option<u64>,
-    /// Devices in whose queues it has been before, see [`crossing`](crate::crossing).
+    /// KnownDevices in whose queues it has been before, see [`crossing`](crate::files).
     pub(crate) passed: Vec<u64>,
 }
 

@@ -16,10 +16,10 @@ use crate::scheduler::Scheduler;
 #[derive(Default)]
 pub(crate) struct Lanes {
     by_device: HashMap<u64, Lane>,
-    /// Devices whose next job found no memory, the longest waiting first.
+    /// KnownDevices whose next job found no memory, the longest waiting first.
     starved: VecDeque<u64>,
     in_flight: usize,
-    /// Devices whose outage was reported, and not its end.
+    /// KnownDevices whose outage was reported, and not its end.
     outages: usize,
     closed: bool,
 }

@@ -13,56 +13,41 @@ compile_error!(
 );
 
 mod aio;
-mod atime;
 pub mod bell;
-
-mod closer;
-mod crossing;
 mod depth;
-pub mod direct;
 pub mod disk;
 pub mod engine;
 mod engines;
 mod fair;
+mod files;
 mod flight;
 mod ghosts;
 pub mod guard;
-pub mod inline;
 mod intake;
 mod lane;
 mod lanes;
-mod listing;
 mod loads;
 mod lock;
 pub mod memory;
-mod mounts;
-pub mod open;
 mod outage;
 mod pace;
-
-pub mod probe;
 pub mod processor;
 mod pulse;
 mod scheduler;
-mod spool;
 pub mod stats;
 mod syscall;
 pub mod transmit;
-mod unlink;
 pub mod usage;
-pub mod watch;
 
-pub use closer::unclosed;
 pub use disk::{Disk, Settings, StartError};
 pub use engine::{
-    Class, Completion, Direct, Done, EngineId, Entry, First, Job, Listing, Lookup, Op, Ready,
-    Reply, Terms, Variants,
+    Class, Completion, Direct, Done, EngineId, First, Job, Lookup, Op, Ready, Reply, Terms,
+    Variants,
 };
-pub use inline::Inline;
+pub use files::{
+    Entry, FileSystem, Inline, Kind, Listing, Meta, OpenFile, Root, Spool, Symlinks, Watch,
+    WatchStats, Watcher, accept_variant, left_root, set_direct_files_max, unclosed,
+};
 pub use memory::{Budget, Buffer};
-pub use open::{Kind, Meta, OpenFile, Root, Symlinks};
 pub use outage::{Outage, Stage};
-pub use probe::FileSystem;
-pub use spool::Spool;
 pub use stats::Stats;
-pub use watch::{Watch, Watcher};

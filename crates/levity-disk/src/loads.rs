@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use crate::pace::Pace;
 use crate::stats::DeviceStats;
 
-/// Devices that are listed. Work on any more is scheduled all the same, but not told of.
+/// KnownDevices that are listed. Work on any more is scheduled all the same, but not told of.
 const DEVICES_MAX: usize = 64;
 
 /// One [`Load`] per device, in the order in which they were first seen. None is ever taken off.

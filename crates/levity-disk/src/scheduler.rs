@@ -29,10 +29,11 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use crate::closer::Closer;
 use crate::disk::Bounds;
 use crate::engine::{Class, Completion, Dead, EngineId, Full, Job, Op, Reply, Ticket, Work};
 use crate::engines::Engines;
+use crate::files::OpenFile;
+use crate::files::closer::Closer;
 use crate::flight::{Flight, Planned};
 use crate::ghosts::{Asker, Ghosts};
 use crate::intake::{Arrival, Intake, Refused, Waiting};
@@ -40,7 +41,6 @@ use crate::lanes::{GivenUp, Lanes, Offered};
 use crate::loads::Loads;
 use crate::lock::lock;
 use crate::memory::{Budget, Reservation};
-use crate::open::OpenFile;
 use crate::outage::Outage;
 use crate::pace::{Begun, Pace};
 use crate::stats::{self, Counters, Stats};

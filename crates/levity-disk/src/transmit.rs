@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::io::retry_on_intr;
 use rustix::pipe::SpliceFlags;
 
+use crate::files::OpenFile;
 use crate::memory::Lease;
-use crate::open::OpenFile;
 
 /// Sends up to `len` bytes of `file` from `offset`. **Blocks on the disk** where they are not in the
 /// page cache, and no flag changes that (`do_sendfile` ignores `O_NONBLOCK`): only for

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use levity_disk::open::left_root;
+use levity_disk::left_root;
 use levity_disk::{Inline, Kind, OpenFile, Root, Symlinks};
 use tempfile::TempDir;
 

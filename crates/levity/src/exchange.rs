@@ -398,7 +398,7 @@ fn failed(worker: &Worker, files: &Files, request: &Request, error: &io::Error) 
     let path = String::from_utf8_lossy(&request.path);
     let root = files.root.last();
     let root = root.path().display();
-    if levity_disk::open::left_root(error) {
+    if levity_disk::left_root(error) {
         diagnostics::say(format_args!(
             "refused {path}: a symbolic link leaves {root}; \
              `symlinks = \"follow\"` on its site or route in a configuration file allows that"

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use levity_disk::open::standing_in;
+use levity_disk::accept_variant;
 use levity_disk::{Class, First, Kind, Lookup, Meta, OpenFile, Ready, Root, Variants};
 use levity_wire::encoding::Coding;
 use levity_wire::http1::Method;
@@ -344,7 +344,7 @@ impl Search<'_> {
         let file = root.open_cached(path)?;
         let meta = file.meta();
         let paths = variants.paths.iter().filter(|_| meta.kind == Kind::Regular);
-        let opened = paths.map(|path| standing_in(root.open_cached(path), &meta));
+        let opened = paths.map(|path| accept_variant(root.open_cached(path), &meta));
         Ok(Opened {
             variants: opened.collect::<io::Result<_>>()?,
             ..Opened::unread(file)

@@ -259,7 +259,7 @@ impl Server {
         let count = config.server.workers.unwrap_or_else(cores);
         let descriptors = Descriptors::share(config.limits.connections);
         widen_descriptor_table(&descriptors)?;
-        levity_disk::direct::set_files_max(descriptors.direct_max);
+        levity_disk::set_direct_files_max(descriptors.direct_max);
         let disk = Disk::start(config.disk.settings()).map_err(io::Error::other)?;
         disk.on_outage(outage::report);
         disk.set_open_age_max(config.disk.entry_ttl);

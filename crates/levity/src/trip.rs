@@ -5,10 +5,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use levity_disk::engine::{self, Listing};
+use levity_disk::engine;
 use levity_disk::{
-    Class, Completion, Direct, Disk, Done, EngineId, First, Job, Lookup, Meta, Op, OpenFile, Ready,
-    Reply, Root, Terms, Variants,
+    Class, Completion, Direct, Disk, Done, EngineId, First, Job, Listing, Lookup, Meta, Op,
+    OpenFile, Ready, Reply, Root, Terms, Variants,
 };
 use rustix::io::Errno;
 use tokio::sync::oneshot;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use super::pool::Pool;
 use super::reading::{self, Read};
 use super::{Op, Work, threads};
+use crate::files::OpenFile;
 use crate::lock::lock;
-use crate::open::OpenFile;
 
 pub(super) struct Inbox {
     letters: Mutex<Vec<Letter>>,

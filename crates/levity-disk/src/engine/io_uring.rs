@@ -31,9 +31,9 @@ use super::pool::{Pool, Queue};
 use super::reading::{Next, Read, Request};
 use super::{Description, Engine, Given, Started, Ticket, Unavailable, Work};
 use crate::disk::StartError;
+use crate::files::OpenFile;
 use crate::lock::lock;
 use crate::memory::registered::{self, RegisteredMemory, STEP_BYTES};
-use crate::open::OpenFile;
 use crate::processor;
 
 pub(super) const DESCRIPTION: Description = Description {
@@ -386,7 +386,7 @@ mod tests {
     use super::*;
     use crate::disk::{Disk, Settings};
     use crate::engine::{Class, Completion, Direct, Done, Job, Op, Ready, Reply};
-    use crate::open::{Root, Symlinks};
+    use crate::files::{Root, Symlinks};
 
     struct Channel(mpsc::Sender<Completion>);
 

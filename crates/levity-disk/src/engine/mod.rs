@@ -30,9 +30,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::disk::StartError;
+use crate::files::{Listing, Meta, OpenFile, Root, Spool};
 use crate::memory::{self, Budget, Buffer, Lease};
-use crate::open::{Kind, Meta, OpenFile, Root};
-use crate::spool::Spool;
 
 pub(crate) use pool::Pool;
 pub use work::{Ticket, Work};
@@ -157,57 +156,6 @@ pub struct Variants {
     pub paths: Vec<CString>,
     /// How many of them, from the start, are wanted more than the file itself.
     pub preferred: usize,
-}
-
-/// One name in a directory.
-#[derive(Debug, Clone, Copy)]
-pub struct Entry<'a> {
-    /// The name's bytes, not necessarily UTF-8; never `.` or `..`.
-    pub name: &'a [u8],
-    /// What it is; symbolic links are reported as what they lead to when that stays inside the root. A link
-    /// into another mount counts as a file.
-    pub kind: Kind,
-    /// The same, in full. `None` where another mount begins, and for a link that leads into one: the
-    /// mount may not answer, and is not asked.
-    pub meta: Option<Meta>,
-}
-
-/// A directory's names, sorted: directories first, then by name.
-///
-/// There may be a million of them, and an event loop drops the listing. So the names lie in one piece of
-/// memory: to free them one by one would hold up the loop.
-#[derive(Debug, Clone, Default)]
-pub struct Listing {
-    /// One behind the other.
-    names: Vec<u8>,
-    /// For each name its length in bytes and what it is.
-    entries: Vec<(usize, Kind, Option<Meta>)>,
-    /// There were more than asked for.
-    pub truncated: bool,
-}
-
-impl Listing {
-    /// Adds an entry behind the others.
-    pub fn push(&mut self, entry: Entry<'_>) {
-        let Entry { name, kind, meta } = entry;
-        self.names.extend_from_slice(name);
-        self.entries.push((name.len(), kind, meta));
-    }
-
-    /// In order of display.
-    pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
-        let mut rest = self.names.as_slice();
-        self.entries.iter().map(move |&(len, kind, meta)| {
-            let (name, behind) = rest.split_at(len);
-            rest = behind;
-            Entry { name, kind, meta }
-        })
-    }
-
-    /// Bytes of all names together.
-    pub fn name_bytes(&self) -> usize {
-        self.names.len()
-    }
 }
 
 /// Bytes of a file that are ready to leave without waiting for the disk.
@@ -351,33 +299,6 @@ impl fmt::Display for Dead {
 }
 
 impl std::error::Error for Dead {}
-
-/// An open has come to a device that its job was not charged to. The scheduler puts the job into the queue of
-/// that one; nobody else sees this.
-#[derive(Debug)]
-pub(crate) struct Elsewhere(pub(crate) u64);
-
-impl From<Elsewhere> for io::Error {
-    fn from(elsewhere: Elsewhere) -> io::Error {
-        io::Error::other(elsewhere)
-    }
-}
-
-impl Elsewhere {
-    /// The device, if that is what `error` means.
-    pub(crate) fn of(error: &io::Error) -> Option<u64> {
-        let elsewhere = error.get_ref()?.downcast_ref::<Elsewhere>()?;
-        Some(elsewhere.0)
-    }
-}
-
-impl fmt::Display for Elsewhere {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the path leads to device {:#x}", self.0)
-    }
-}
-
-impl std::error::Error for Elsewhere {}
 
 /// Where a completion goes.
 pub trait Reply: Send {
@@ -706,7 +627,7 @@ impl std::error::Error for Unavailable {}
 mod tests {
     use super::*;
     use crate::disk::{Chosen, Disk, Settings};
-    use crate::open::Symlinks;
+    use crate::files::Symlinks;
     use std::sync::mpsc;
 
     static SMALL_RING: Description = Description {

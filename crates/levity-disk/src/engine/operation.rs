@@ -2,18 +2,13 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use super::{Done, First, Lookup, Op, Ready, Ticket, Variants};
-use crate::crossing::Devices;
-use crate::listing;
-use crate::memory::{ALIGNMENT, Buffer};
-use crate::open::{self, Kind, Meta, OpenFile, Root};
-use crate::syscall;
-use crate::unlink;
+use crate::files::{Kind, KnownDevices, OpenFile, Root, accept_variant, listing, read, unlink};
+use crate::memory::Buffer;
 
 /// Does all of `op` on the calling thread.
 pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
@@ -87,7 +82,7 @@ impl Opening {
         path: &CStr,
         variants: &Variants,
         lookup: Lookup,
-        known: Devices<'_>,
+        known: KnownDevices<'_>,
     ) -> io::Result<Opening> {
         let mut file = look_up(root, path, lookup, known)?;
         if matches!(lookup, Lookup::Straight | Lookup::Taken) {
@@ -159,7 +154,7 @@ impl Opening {
         file.was_read();
         let before = file.meta;
         file.meta = file.refresh()?;
-        cut(&mut buffer, offset, &before, &file.meta);
+        read::cut(&mut buffer, offset, &before, &file.meta);
         let stable = file.meta.same_version(&before);
         Ok(self.done(|_| Some(Ready::from(buffer)), stable))
     }
@@ -186,7 +181,7 @@ fn look_up(
     root: &Arc<Root>,
     path: &CStr,
     lookup: Lookup,
-    known: Devices<'_>,
+    known: KnownDevices<'_>,
 ) -> io::Result<OpenFile> {
     match lookup {
         Lookup::Shared | Lookup::Fresh => root.open_waiting(path, known),
@@ -200,12 +195,12 @@ fn variant(
     path: &CStr,
     file: &OpenFile,
     lookup: Lookup,
-    known: Devices<'_>,
+    known: KnownDevices<'_>,
 ) -> io::Result<Option<OpenFile>> {
     if file.meta.kind != Kind::Regular {
         return Ok(None);
     }
-    let variant = open::standing_in(look_up(root, path, lookup, known), &file.meta)?;
+    let variant = accept_variant(look_up(root, path, lookup, known), &file.meta)?;
     variant.iter().for_each(OpenFile::read_ahead_ourselves);
     Ok(variant)
 }
@@ -213,26 +208,8 @@ fn variant(
 /// The outcome of a read into `buffer` from `offset`.
 pub(super) fn read(file: &OpenFile, mut buffer: Buffer, offset: u64) -> io::Result<Done> {
     file.was_read();
-    let now = cut_at_end(file, &mut buffer, offset)?;
+    let now = read::cut_at_end(file, &mut buffer, offset)?;
     Ok(Done::Read(Ready::from(buffer), now))
-}
-
-/// Cuts what has been read from `offset` to what the file holds now, and tells what it is now.
-pub(super) fn cut_at_end(file: &OpenFile, buffer: &mut Buffer, offset: u64) -> io::Result<Meta> {
-    let now = file.refresh()?;
-    cut(buffer, offset, &file.meta, &now);
-    Ok(now)
-}
-
-/// A truncation lowers the size first and then clears the rest of the last page, while others read
-/// it: a zero that was not in the file lies beyond the size that `fstat` tells after the read.
-///
-/// A file without a size at both times is one of procfs or the like: its bytes are made when read.
-fn cut(buffer: &mut Buffer, offset: u64, before: &Meta, now: &Meta) {
-    if (before.size, now.size) != (0, 0) {
-        let held = now.size.saturating_sub(offset);
-        buffer.truncate(usize::try_from(held).unwrap_or(usize::MAX));
-    }
 }
 
 /// Reads `len` bytes from `offset`, through the page cache or past it.
@@ -251,7 +228,7 @@ pub(super) fn read_through(
     ticket: &mut Ticket,
 ) -> io::Result<Buffer> {
     let mut buffer = ticket.buffer(len);
-    fill(file, &mut buffer, offset)?;
+    read::fill(file, &mut buffer, offset)?;
     Ok(buffer)
 }
 
@@ -266,7 +243,7 @@ pub(super) fn read_directly(
         return Ok(None);
     };
     let mut buffer = ticket.blocks(offset, len);
-    match fill_blocks(fd, &mut buffer, offset, 0) {
+    match read::fill_blocks(fd, &mut buffer, offset, 0) {
         Ok(()) => {}
         Err(Errno::INVAL) => {
             file.refuse_direct();
@@ -275,49 +252,6 @@ pub(super) fn read_directly(
         Err(errno) => return Err(errno.into()),
     }
     // Nothing is left to read, unless that was refused or came back short.
-    fill(file, &mut buffer, offset)?;
+    read::fill(file, &mut buffer, offset)?;
     Ok(Some(buffer))
-}
-
-/// Reads the whole blocks around the bytes that `buffer` is for, as far as whole blocks come, after the
-/// first `filled` bytes of them. EINVAL when the device wants other blocks than ours, or the file
-/// system none at all.
-pub(super) fn fill_blocks(
-    fd: BorrowedFd<'_>,
-    buffer: &mut Buffer,
-    offset: u64,
-    mut filled: usize,
-) -> Result<(), Errno> {
-    let start = buffer.blocks_offset(offset);
-    while filled.is_multiple_of(ALIGNMENT) && !buffer.blocks(filled).is_empty() {
-        match syscall::pread(fd, buffer.blocks(filled), start + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    // SAFETY: the calls say that they have written this much, one behind the other.
-    unsafe { buffer.filled_blocks(filled) };
-    Ok(())
-}
-
-/// Reads until the buffer has no more room or the file ends. `offset` is where the buffer begins; it
-/// may hold some bytes already.
-pub(super) fn fill(file: &OpenFile, buffer: &mut Buffer, offset: u64) -> io::Result<()> {
-    while buffer.room() > 0 {
-        let at = offset.saturating_add(buffer.len() as u64);
-        match syscall::pread(file.as_fd(), buffer.spare(), at) {
-            Ok(0) => break,
-            // SAFETY: the call says that it has written `count` bytes at the start of the spare part.
-            Ok(count) => unsafe { buffer.advance(count) },
-            // EAGAIN: the file is still `O_NONBLOCK`, on a file system that takes it at its word.
-            Err(Errno::AGAIN) => file
-                .clear_nonblocking()
-                .and_then(|cleared| cleared.then_some(()).ok_or(Errno::AGAIN.into()))?,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
 }

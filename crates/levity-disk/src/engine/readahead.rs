@@ -34,9 +34,9 @@ use super::{
     threads,
 };
 use crate::disk::StartError;
+use crate::files::OpenFile;
 use crate::lock::lock;
 use crate::memory::Buffer;
-use crate::open::OpenFile;
 
 pub(super) const DESCRIPTION: Description = Description {
     name: "readahead",
@@ -222,8 +222,8 @@ impl Pipe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crossing::Devices;
-    use crate::open::{Root, Symlinks};
+    use crate::files::KnownDevices;
+    use crate::files::{Root, Symlinks};
 
     /// A range that begins and ends within pages takes more than one splice per step: the pipe is
     /// empty after each all the same.
@@ -233,7 +233,7 @@ mod tests {
         std::fs::write(tree.path().join("file"), [7; 700_001]).unwrap();
         let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
         let file = root
-            .open_waiting(c"file", Devices::only(root.device()))
+            .open_waiting(c"file", KnownDevices::only(root.device()))
             .unwrap();
         let drain = Drain::new().unwrap();
         for (offset, len, held) in [

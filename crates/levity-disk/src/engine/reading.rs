@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use super::operation::{self, Opening};
 use super::{Op, Ticket, Work};
+use crate::files::{OpenFile, read};
 use crate::memory::{ALIGNMENT, Buffer};
-use crate::open::OpenFile;
 
 /// A read that has begun. Whoever has it keeps it until the kernel is done with its file and memory.
 pub(super) struct Read {
@@ -206,14 +206,14 @@ impl Read {
         if let Some(filled) = self.filled
             && let Some(fd) = self.file.get().direct()
         {
-            match operation::fill_blocks(fd, &mut self.buffer, self.offset, filled) {
+            match read::fill_blocks(fd, &mut self.buffer, self.offset, filled) {
                 Ok(()) => {}
                 Err(Errno::INVAL) => self.refused(),
                 Err(errno) => return Err(errno.into()),
             }
         }
         // Nothing is left to read, unless that was refused or came back short.
-        operation::fill(self.file.get(), &mut self.buffer, self.offset)
+        read::fill(self.file.get(), &mut self.buffer, self.offset)
     }
 
     /// Answers.

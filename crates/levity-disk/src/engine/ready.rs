@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{Ready, operation};
+use super::Ready;
+use crate::files::read;
 use crate::memory::{Budget, Buffer, Lease};
 
 impl From<Buffer> for Ready {
@@ -94,8 +95,8 @@ impl Ready {
             Ready::Pipe { pipe, .. } => drain(&pipe, &mut buffer)?,
             Ready::Shared { memory, offset, .. } => copy_shared(&memory, offset, &mut buffer)?,
             Ready::PageCache { file, offset, .. } => {
-                operation::fill(&file, &mut buffer, offset)?;
-                operation::cut_at_end(&file, &mut buffer, offset)?;
+                read::fill(&file, &mut buffer, offset)?;
+                read::cut_at_end(&file, &mut buffer, offset)?;
             }
         }
         if buffer.len() < len {

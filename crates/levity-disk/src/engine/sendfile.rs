@@ -10,7 +10,7 @@ use super::operation::{self, Opening};
 use super::{
     COPIED_BYTES, Description, Done, Engine, Given, Op, Ready, Started, Ticket, Unavailable, Work,
 };
-use crate::open::OpenFile;
+use crate::files::OpenFile;
 
 pub(super) const DESCRIPTION: Description = Description {
     name: "sendfile",

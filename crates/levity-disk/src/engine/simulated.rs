@@ -34,9 +34,9 @@ use super::{
     threads,
 };
 use crate::disk::StartError;
+use crate::files::OpenFile;
 use crate::lock::lock;
 use crate::memory::{Buffer, Lease};
-use crate::open::OpenFile;
 
 pub(super) const DESCRIPTION: Description = Description {
     name: "simulated",

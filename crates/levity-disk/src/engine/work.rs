@@ -9,14 +9,14 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::{Completion, Done, Elsewhere, EngineId, Job, Op, Reply};
-use crate::crossing::Devices;
+use super::{Completion, Done, EngineId, Job, Op, Reply};
+
+use crate::files::{KnownDevices, OpenFile, OtherDevice};
 use crate::flight::Flight;
 use crate::ghosts::Asker;
 use crate::memory::arena::SlotAllocator;
 use crate::memory::registered::RegisteredMemory;
 use crate::memory::{self, Buffer, Reservation};
-use crate::open::OpenFile;
 use crate::pace::Begun;
 use crate::scheduler::Scheduler;
 
@@ -177,7 +177,7 @@ impl Ticket {
     }
 
     /// The devices that the job is charged to: an open asks no other.
-    pub(crate) fn devices(&self) -> Devices<'_> {
+    pub(crate) fn devices(&self) -> KnownDevices<'_> {
         self.flight.devices()
     }
 
@@ -212,7 +212,7 @@ impl Ticket {
         let goes_on = completion
             .result
             .as_ref()
-            .is_err_and(|error| Elsewhere::of(error).is_some());
+            .is_err_and(|error| OtherDevice::of(error).is_some());
         if !goes_on {
             self.scheduler.count(self.engine, &completion);
         }

@@ -33,7 +33,7 @@ mod cases {
     use std::sync::Arc;
     use std::time::{Duration, SystemTime};
 
-    use levity_disk::open::left_root;
+    use levity_disk::left_root;
     use levity_disk::{Disk, Done, Kind, Lookup, Op, OpenFile, Root, Symlinks, Variants};
 
     use crate::harness::*;

@@ -24,7 +24,7 @@ mod cases {
     use std::path::Path;
     use std::sync::Arc;
 
-    use levity_disk::open::left_root;
+    use levity_disk::left_root;
     use levity_disk::{Class, Disk, Done, Lookup, Op, OpenFile, Ready, Root, Symlinks};
 
     use crate::harness::*;

@@ -2,8 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use levity_disk::Kind;
-use levity_disk::engine::{Entry, Listing};
+use levity_disk::{Entry, Kind, Listing};
 use levity_wire::path;
 use tokio::task;
 

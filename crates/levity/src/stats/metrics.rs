@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-use levity_disk::watch::WatchStats;
+use levity_disk::WatchStats;
 
 use super::cells::{Counter, Histogram, HistogramFigures};
 use super::text::Samples;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use levity_disk::watch::WatchStats;
+use levity_disk::WatchStats;
 
 pub use cells::HistogramFigures;
 pub use docs::markdown;

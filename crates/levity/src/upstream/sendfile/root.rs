@@ -108,7 +108,7 @@ impl Beneath {
     /// What `error` means here, behind a name that the operator has been shown.
     pub fn explain(&self, error: &io::Error, shown: &[u8]) -> String {
         let root = self.root.path().display();
-        if levity_disk::open::left_root(error) {
+        if levity_disk::left_root(error) {
             return format!("a symbolic link leaves {root}");
         }
         let path = format!("{root}/{}", self.path.escape_ascii());

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::atime;
-use crate::open::{Meta, OpenFile};
+use super::atime;
+use super::meta::Meta;
+use super::open_file::OpenFile;
 
 /// Nobody else may open it by way of `/proc`, nor by its name, for the moment that it has one.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -28,7 +29,7 @@ pub struct Spool {
     directory: OwnedFd,
     device: u64,
     atime: atime::Policy,
-    /// The file system makes them without a name. Elsewhere they have one for a moment.
+    /// The file system makes them without a name. OtherDevice they have one for a moment.
     nameless: bool,
 }
 

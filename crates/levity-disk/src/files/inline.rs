@@ -9,18 +9,22 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::open::{Meta, OpenFile};
+use super::meta::Meta;
+use super::open_file::{Answers, OpenFile};
 use crate::syscall;
 
 /// An open file whose metadata is in memory. Only [`OpenFile::inline`] makes one.
 #[derive(Debug, Clone, Copy)]
 pub struct Inline<'a>(&'a OpenFile);
 
-impl Inline<'_> {
-    pub(crate) fn of(file: &OpenFile) -> Inline<'_> {
-        Inline(file)
+impl OpenFile {
+    /// What an event loop may ask of it: `None` where even `fstat` of the open file may wait.
+    pub fn inline(&self) -> Option<Inline<'_>> {
+        (self.answers() != Answers::Nothing).then_some(Inline(self))
     }
+}
 
+impl Inline<'_> {
     /// What `fstat` says now. Never blocks.
     ///
     /// # Errors

@@ -196,7 +196,7 @@ fn waiting(pending: &mut BTreeMap<u64, Pending>) -> Option<(u64, &mut Pending)> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::open::{Root, Symlinks};
+    use crate::files::{Root, Symlinks};
     use std::fs::{self, DirEntry};
     use std::io::{ErrorKind, Read, Write};
     use std::net::{TcpListener, TcpStream};

@@ -16,7 +16,9 @@ use std::io;
 use rustix::fs::AtFlags;
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::open::{Kind, Meta, OpenFile, Root};
+use super::meta::{Kind, Meta};
+use super::open_file::OpenFile;
+use super::root::Root;
 
 /// Removes the name `path` beneath `root`, if it is one of `file`. Blocks.
 pub(crate) fn unlink(root: &Root, path: &CStr, file: &OpenFile) -> io::Result<()> {

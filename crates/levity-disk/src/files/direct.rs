@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::{CWD, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::closer;
+use super::closer;
 use crate::syscall;
 
-/// How many there may be in this process, unless [`set_files_max`] says otherwise.
+/// How many there may be in this process, unless [`set_direct_files_max`] says otherwise.
 const FILES_MAX_DEFAULT: usize = 1024;
 
 static FILES_MAX: AtomicUsize = AtomicUsize::new(FILES_MAX_DEFAULT);
@@ -22,7 +22,7 @@ static FILES: AtomicUsize = AtomicUsize::new(0);
 
 /// Bounds the descriptors that this process has for reads past the page cache. Files beyond are read
 /// through it.
-pub fn set_files_max(files: usize) {
+pub fn set_direct_files_max(files: usize) {
     FILES_MAX.store(files, Ordering::Relaxed);
 }
 

@@ -28,8 +28,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
+use super::root::Root;
 use crate::lock::lock;
-use crate::open::Root;
 
 /// Directories watched at once. The kernel has a bound of its own per user,
 /// `fs.inotify.max_user_watches`; each takes about 1 KiB of its memory.
@@ -463,7 +463,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::open::Symlinks;
+    use crate::files::Symlinks;
 
     fn root(path: &Path) -> Arc<Root> {
         Root::open(path, Symlinks::Beneath).unwrap()

@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -20,13 +21,13 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::mounts::Table;
+use super::mounts::Table;
 use crate::syscall::openat2;
 
 /// Links that a walk follows, as many as the kernel does (MAXSYMLINKS).
 const LINKS_MAX: usize = 40;
 
-/// Devices that one job is charged to, one after the other. The last is charged for whatever else is on
+/// KnownDevices that one job is charged to, one after the other. The last is charged for whatever else is on
 /// the way.
 const DEVICES_MAX: usize = 8;
 
@@ -37,16 +38,16 @@ const STEP: OFlags = HANDLE.union(OFlags::NOFOLLOW);
 
 /// The devices that a job may ask.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Devices<'a> {
+pub(crate) struct KnownDevices<'a> {
     /// Those that it was charged to before.
     pub(crate) passed: &'a [u64],
     /// The one that it is charged to.
     pub(crate) charged: u64,
 }
 
-impl Devices<'_> {
-    pub(crate) fn only(device: u64) -> Devices<'static> {
-        Devices {
+impl KnownDevices<'_> {
+    pub(crate) fn only(device: u64) -> KnownDevices<'static> {
+        KnownDevices {
             passed: &[],
             charged: device,
         }
@@ -62,6 +63,33 @@ impl Devices<'_> {
     }
 }
 
+/// An open has come to a device that its job was not charged to. The scheduler puts the job into the queue of
+/// that one; nobody else sees this.
+#[derive(Debug)]
+pub(crate) struct OtherDevice(pub(crate) u64);
+
+impl From<OtherDevice> for io::Error {
+    fn from(other: OtherDevice) -> io::Error {
+        io::Error::other(other)
+    }
+}
+
+impl OtherDevice {
+    /// The device, if that is what `error` means.
+    pub(crate) fn of(error: &io::Error) -> Option<u64> {
+        let other = error.get_ref()?.downcast_ref::<OtherDevice>()?;
+        Some(other.0)
+    }
+}
+
+impl fmt::Display for OtherDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the path leads to device {:#x}", self.0)
+    }
+}
+
+impl std::error::Error for OtherDevice {}
+
 /// Where a walk begins, and how far it may get.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start<'a> {
@@ -74,7 +102,7 @@ pub(crate) struct Start<'a> {
 
 /// The first device on the way along `path` that is not among `known`; `None` when there is none, or when
 /// the path leads nowhere. Waits for the devices that are known, and for no other.
-pub(crate) fn first_new(start: Start<'_>, path: &CStr, known: Devices<'_>) -> Option<u64> {
+pub(crate) fn first_new(start: Start<'_>, path: &CStr, known: KnownDevices<'_>) -> Option<u64> {
     if known.passed.len() + 1 >= DEVICES_MAX {
         return None;
     }
@@ -90,7 +118,7 @@ pub(crate) fn first_new(start: Start<'_>, path: &CStr, known: Devices<'_>) -> Op
 }
 
 /// The same for an absolute path, from the top of the tree of mounts. The device of that is always asked.
-pub(crate) fn first_new_from_top(path: &Path, known: Devices<'_>) -> io::Result<Option<u64>> {
+pub(crate) fn first_new_from_top(path: &Path, known: KnownDevices<'_>) -> io::Result<Option<u64>> {
     let Some(device) = Table::now().device(b"/") else {
         return Ok(None);
     };
@@ -116,7 +144,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn run(&mut self, known: Devices<'_>) -> Result<Option<u64>, Errno> {
+    fn run(&mut self, known: KnownDevices<'_>) -> Result<Option<u64>, Errno> {
         while !self.rest.is_empty() && !self.stays()? {
             let Some(name) = self.rest.pop_front() else {
                 break;
@@ -157,7 +185,12 @@ impl Walk<'_> {
 
     /// Goes on from `next`: from where it leads if it is a link. Gives the device of the top of the tree of
     /// mounts if a link leads there and it is not known.
-    fn enter(&mut self, next: OwnedFd, up: bool, known: Devices<'_>) -> Result<Option<u64>, Errno> {
+    fn enter(
+        &mut self,
+        next: OwnedFd,
+        up: bool,
+        known: KnownDevices<'_>,
+    ) -> Result<Option<u64>, Errno> {
         let stat = rustix::fs::fstat(&next)?;
         if !FileType::from_raw_mode(stat.st_mode).is_symlink() {
             self.depth = match up {
@@ -219,8 +252,7 @@ impl Walk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Elsewhere;
-    use crate::open::{Root, Symlinks};
+    use crate::files::{Root, Symlinks};
     use std::fs;
     use std::os::unix::fs::{MetadataExt, symlink};
     use std::path::Path;
@@ -234,7 +266,7 @@ mod tests {
             device,
             beneath,
         };
-        first_new(start, path, Devices::only(device))
+        first_new(start, path, KnownDevices::only(device))
     }
 
     fn proc() -> Option<u64> {
@@ -258,12 +290,12 @@ mod tests {
             device: fs::metadata("/").unwrap().dev(),
             beneath: true,
         };
-        let known = Devices {
+        let known = KnownDevices {
             passed: &[start.device],
             charged: proc().unwrap(),
         };
         assert_eq!(first_new(start, c"proc/version", known), None);
-        let everywhere = Devices {
+        let everywhere = KnownDevices {
             passed: &[start.device; DEVICES_MAX - 1],
             charged: start.device,
         };
@@ -277,12 +309,16 @@ mod tests {
         let link = tree.path().join("link");
         symlink(tree.path(), &link).unwrap();
         let root = Root::open(&link, Symlinks::Beneath).unwrap();
-        assert!(root.look(Devices::only(root.device())).unwrap().is_none());
+        assert!(
+            root.look(KnownDevices::only(root.device()))
+                .unwrap()
+                .is_none()
+        );
         fs::remove_file(&link).unwrap();
         symlink("/proc", &link).unwrap();
-        let elsewhere = root.look(Devices::only(root.device())).unwrap_err();
-        assert_eq!(Elsewhere::of(&elsewhere), proc());
-        let known = Devices {
+        let other = root.look(KnownDevices::only(root.device())).unwrap_err();
+        assert_eq!(OtherDevice::of(&other), proc());
+        let known = KnownDevices {
             passed: &[root.device()],
             charged: proc().unwrap(),
         };

@@ -3,7 +3,7 @@
 //! The table is the kernel's (`/proc/self/mountinfo`), read again when it has changed. To find out
 //! by opening would be too late: an open on a mount that does not answer would hold a slot of another
 //! device. A path that gets into a mount through a symbolic link is not seen here, but by
-//! [`crossing`](crate::crossing).
+//! [`crossing`](crate::files).
 //!
 //! Mounts of one file system in several places (bind mounts) have one device number and so share a
 //! lane. That is right: behind them is the same disk, or the same server.

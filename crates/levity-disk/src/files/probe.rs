@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::listing::{look, names};
-use crate::open::{Kind, Meta};
+use super::meta::{Kind, Meta};
+use super::names::{names, stat_name};
 use crate::syscall;
 
 /// Names to look at, at most, for a file to try a read on.
@@ -243,7 +243,7 @@ fn search(
     let mut directories = Vec::new();
     for (name, _) in &found {
         // A mount may not answer, and the start of the server would wait for it.
-        let Ok(stat) = look(directory.as_fd(), name) else {
+        let Ok(stat) = stat_name(directory.as_fd(), name) else {
             continue;
         };
         let meta = Meta::from(stat);
@@ -284,7 +284,7 @@ fn temporary_file(directory: &OwnedFd) -> Option<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::open::{Root, Symlinks};
+    use crate::files::{Root, Symlinks};
     use std::path::Path;
 
     fn of(path: &Path) -> FileSystem {

@@ -1,0 +1,208 @@
+//! An open file, and what may be asked of its descriptor.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{Advice, OFlags};
+use rustix::io::Errno;
+
+use super::atime;
+use super::closer;
+use super::direct::DirectFile;
+use super::meta::Meta;
+use super::resolver::Resolver;
+
+/// Larger files, in bytes, are opened with `POSIX_FADV_RANDOM`: which chunk comes next is our own
+/// decision, and the kernel's window (up to 8 MiB per open file) would only evict others.
+const READAHEAD_BYTES_MAX: u64 = 64 * 1024;
+
+/// An open file or directory. Closed by a thread of its own, see [`Disk`](crate::Disk), because the
+/// last close of a deleted file may wait for the disk.
+#[derive(Debug)]
+pub struct OpenFile {
+    /// What `fstat` said when it was opened, or after its first bytes were read.
+    pub meta: Meta,
+    fd: ManuallyDrop<OwnedFd>,
+    location: Option<Location>,
+    answers: Answers,
+    straight: bool,
+    access: atime::Access,
+    nonblocking: AtomicBool,
+    random: AtomicBool,
+    /// `None` inside when it cannot be had.
+    direct: OnceLock<Option<DirectFile>>,
+    direct_refused: AtomicBool,
+    spooled: bool,
+}
+
+/// What the file system of an open file answers without waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answers {
+    /// Nothing is certain: it is on another mount than its root, or its file system may wait.
+    Nothing,
+    /// `fstat`.
+    Metadata,
+    /// `fstat`, and `preadv2(RWF_NOWAIT)`.
+    Reads,
+}
+
+/// Where a directory was found: its links must be judged by the root's rules.
+#[derive(Debug)]
+pub(super) struct Location {
+    pub(super) resolver: Arc<Resolver>,
+    pub(super) path: CString,
+}
+
+/// What is known of a descriptor when it is opened.
+pub(super) struct Opened {
+    pub(super) fd: OwnedFd,
+    pub(super) meta: Meta,
+    /// `None` for anything but a directory beneath a root.
+    pub(super) location: Option<Location>,
+    pub(super) answers: Answers,
+    /// No symbolic link was on the way.
+    pub(super) straight: bool,
+    pub(super) atime: atime::Policy,
+}
+
+impl OpenFile {
+    /// Of a descriptor that was opened with `O_NONBLOCK`.
+    pub(super) fn new(opened: Opened) -> OpenFile {
+        OpenFile {
+            meta: opened.meta,
+            fd: ManuallyDrop::new(opened.fd),
+            location: opened.location,
+            answers: opened.answers,
+            straight: opened.straight,
+            access: atime::Access::new(opened.atime),
+            nonblocking: AtomicBool::new(true),
+            random: AtomicBool::new(false),
+            direct: OnceLock::new(),
+            direct_refused: AtomicBool::new(false),
+            spooled: false,
+        }
+    }
+
+    /// A file that was just made, without a name. It is read by threads, through the page cache: what was
+    /// written a moment ago is there, and may not be anywhere else yet.
+    pub(super) fn spooled(fd: OwnedFd, atime: atime::Policy) -> io::Result<OpenFile> {
+        let mut file = OpenFile::new(Opened {
+            meta: Meta::from(rustix::fs::fstat(&fd)?),
+            fd,
+            location: None,
+            answers: Answers::Nothing,
+            straight: false,
+            atime,
+        });
+        file.nonblocking = AtomicBool::new(false);
+        file.direct_refused = AtomicBool::new(true);
+        file.spooled = true;
+        Ok(file)
+    }
+
+    /// Whether it is written to while it is open here.
+    pub(crate) fn is_spooled(&self) -> bool {
+        self.spooled
+    }
+
+    /// What `fstat` said when it was opened, or after its first bytes were read.
+    pub fn meta(&self) -> Meta {
+        self.meta
+    }
+
+    pub(super) fn answers(&self) -> Answers {
+        self.answers
+    }
+
+    /// Whether an event loop may try to read it: its file system passed the trial.
+    pub fn reads_inline(&self) -> bool {
+        self.answers == Answers::Reads
+    }
+
+    /// What `fstat` says now. May block.
+    ///
+    /// # Errors
+    /// Those of `fstat`.
+    pub(crate) fn refresh(&self) -> Result<Meta, Errno> {
+        Ok(Meta::from(rustix::fs::fstat(self.as_fd())?))
+    }
+
+    pub(crate) fn access(&self) -> &atime::Access {
+        &self.access
+    }
+
+    /// An engine has read from it.
+    pub(crate) fn was_read(&self) {
+        self.access.was_read();
+    }
+
+    /// Whether a watch on its directory tells of every change of its content and of what its path leads
+    /// to: it has no other name, and there was no symbolic link on the way.
+    pub fn can_be_watched(&self) -> bool {
+        self.straight && self.meta.links == 1
+    }
+
+    /// The same file, to be read past the page cache in whole blocks; opened by the first call. `None`
+    /// where that does not work. Not for event loops.
+    pub(crate) fn direct(&self) -> Option<BorrowedFd<'_>> {
+        if self.direct_refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        let open = || DirectFile::open(self.as_fd(), self.meta.device);
+        let direct = self.direct.get_or_init(open).as_ref();
+        direct.map(DirectFile::as_fd)
+    }
+
+    /// A read past the page cache was refused: there will be no other.
+    pub(crate) fn refuse_direct(&self) {
+        self.direct_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// For this crate only: a call on the descriptor may wait, and [`OpenFile::inline`] knows which do not.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(super) fn location(&self) -> Option<&Location> {
+        self.location.as_ref()
+    }
+
+    /// Stops the kernel's own readahead: a read then fetches exactly what it asks for.
+    pub(crate) fn read_ahead_ourselves(&self) {
+        if self.meta.size > READAHEAD_BYTES_MAX && !self.random.swap(true, Ordering::Relaxed) {
+            // Only a hint: nothing is lost where it is refused.
+            let _ = rustix::fs::fadvise(self.as_fd(), 0, None, Advice::Random);
+        }
+    }
+
+    /// Undoes `read_ahead_ourselves`, for senders that let the kernel fetch what comes next.
+    pub(crate) fn let_the_kernel_read_ahead(&self) {
+        if self.random.swap(false, Ordering::Relaxed) {
+            let _ = rustix::fs::fadvise(self.as_fd(), 0, None, Advice::Normal);
+        }
+    }
+
+    /// Clears `O_NONBLOCK`: a ring would answer EAGAIN instead of waiting where the file system
+    /// cannot tell whether it would block. Whether it was set.
+    pub(crate) fn clear_nonblocking(&self) -> io::Result<bool> {
+        if !self.nonblocking.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let flags = rustix::fs::fcntl_getfl(self.as_fd())?;
+        rustix::fs::fcntl_setfl(self.as_fd(), flags - OFlags::NONBLOCK)?;
+        self.nonblocking.store(false, Ordering::Relaxed);
+        Ok(true)
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        // SAFETY: taken once, here; nothing reads the field afterwards.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        closer::close(self.meta.device, fd);
+    }
+}

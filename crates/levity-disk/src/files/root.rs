@@ -1,0 +1,392 @@
+//! Roots, and files opened beneath them.
+//!
+//! Every path goes through `openat2`, so that the kernel itself keeps a request inside its root
+//! (Linux 5.6). With `RESOLVE_CACHED` (Linux 5.12) the same call answers from memory or says that it
+//! would have to wait; that form is the only one that an event loop may use.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::fs;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{self, Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+use super::atime;
+use super::closer;
+use super::crossing::{self, KnownDevices, OtherDevice};
+use super::meta::{Kind, Meta};
+use super::mounts::Beneath;
+use super::open_file::{Answers, Location, OpenFile, Opened};
+use super::probe::{self, FileSystem};
+use super::resolver::{HANDLE, Resolver, STRAIGHT, Symlinks};
+use crate::syscall;
+
+/// A directory whose files may be opened, or a single file.
+#[derive(Debug)]
+pub struct Root {
+    /// As it was given.
+    named: PathBuf,
+    path: PathBuf,
+    resolver: Arc<Resolver>,
+    /// `st_dev` and `st_ino` of the resolver's directory.
+    identity: (u64, u64),
+    file_system: FileSystem,
+    /// This kernel knows `RESOLVE_CACHED`, and the file system answers from memory.
+    cached: bool,
+    /// When reads set the time of last access, unless `O_NOATIME` is granted.
+    atime: atime::Policy,
+    /// Other mounts beneath it.
+    mounts: Beneath,
+}
+
+impl Root {
+    /// Opens `path`, a directory or a single regular file, and finds out what its file system can do.
+    ///
+    /// Blocks, and reads a few pages of one file (see [`probe`]). `path` is resolved once, and what it led
+    /// to is kept open: [`Op::Look`](crate::Op::Look) tells where it leads later. A single file is looked up by
+    /// name at each open, under its own name or `.`; every other name is absent.
+    ///
+    /// # Errors
+    /// Those of `open`; `InvalidInput` for anything but a directory or a regular file; `Unsupported`
+    /// where `openat2` is missing (Linux before 5.6, or a seccomp filter that hides it).
+    pub fn open(path: &Path, symlinks: Symlinks) -> io::Result<Arc<Root>> {
+        let resolved = fs::canonicalize(path)?;
+        let (place, single) = split(&resolved)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(place, flags, Mode::empty())?;
+        let identity = identity(&rustix::fs::fstat(&directory)?);
+        let cached = knows_cached(&directory)?;
+        let named = single.as_deref().unwrap_or(c".");
+        let device = Meta::from(rustix::fs::statat(
+            &directory,
+            named,
+            rustix::fs::AtFlags::empty(),
+        )?)
+        .device;
+        let file_system = probe::file_system(&directory, single.as_deref(), device)?;
+        let atime = match single.as_deref() {
+            None => atime::Policy::of_mount(&directory),
+            Some(name) => atime::Policy::of_mount(syscall::openat2(
+                &directory,
+                name,
+                HANDLE,
+                ResolveFlags::BENEATH,
+            )?),
+        }?;
+        Ok(Arc::new(Root {
+            mounts: Beneath::default(),
+            named: path.to_owned(),
+            path: resolved,
+            cached: cached && !file_system.may_wait,
+            resolver: Arc::new(Resolver {
+                directory: ManuallyDrop::new(directory),
+                directory_device: identity.0,
+                device,
+                single,
+                symlinks,
+            }),
+            identity,
+            file_system,
+            atime,
+        }))
+    }
+
+    /// The path by which it was opened.
+    pub fn named(&self) -> &Path {
+        &self.named
+    }
+
+    /// Where the root is: absolute, without symbolic links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory that holds the last name of `path`, through no symbolic link and never outside the
+    /// root, and that name. Blocks.
+    ///
+    /// # Errors
+    /// EISDIR when the last name can only be a directory's; as [`Root::open_straight`].
+    pub(super) fn parent<'a>(&'a self, path: &'a CStr) -> io::Result<(OwnedFd, &'a CStr)> {
+        self.resolver.parent(path)
+    }
+
+    /// Where the path by which it was opened leads now: `None` while that is this root. Blocks.
+    ///
+    /// Another file never has the identity of this root, because the root keeps its own open. The path
+    /// counts too: applications are told of it.
+    ///
+    /// # Errors
+    /// Those of [`Root::open`]; ENOTDIR where a single file has taken the place of a directory; [`OtherDevice`]
+    /// when the path leads to a device that is not among `known`, which is not asked.
+    pub(crate) fn look(&self, known: KnownDevices<'_>) -> io::Result<Option<Arc<Root>>> {
+        if let Some(device) = crossing::first_new_from_top(&path::absolute(&self.named)?, known)? {
+            return Err(OtherDevice(device).into());
+        }
+        let resolved = fs::canonicalize(&self.named)?;
+        let (place, single) = split(&resolved)?;
+        if single.is_some() != self.resolver.single.is_some() {
+            return Err(Errno::NOTDIR.into());
+        }
+        if resolved == self.path && identity(&rustix::fs::stat(place)?) == self.identity {
+            return Ok(None);
+        }
+        Root::open(&self.named, self.resolver.symlinks).map(Some)
+    }
+
+    /// The name that a root of a single file answers to, besides `.`; `None` for a directory.
+    pub fn single(&self) -> Option<&CStr> {
+        self.resolver.single.as_deref()
+    }
+
+    /// `st_dev` of the root. A mount beneath it has another.
+    pub fn device(&self) -> u64 {
+        self.resolver.device
+    }
+
+    /// `st_dev` of the mount that `path` is in, as far as its name tells: links are not followed. Work
+    /// there counts as this device's. Takes a lock: not for event loops.
+    pub(crate) fn device_of(&self, path: &CStr) -> u64 {
+        let mount = self.mounts.device(&self.path, path.to_bytes());
+        mount.unwrap_or(self.resolver.device)
+    }
+
+    /// What the root's file system can do.
+    pub fn file_system(&self) -> &FileSystem {
+        &self.file_system
+    }
+
+    /// Whether changes beneath it can be watched: a directory, on a file system that learns of every
+    /// change. A remote one changes without this machine being told.
+    pub fn can_be_watched(&self) -> bool {
+        self.cached && self.resolver.single.is_none()
+    }
+
+    /// A directory beneath the root, for [`Watcher`](crate::Watcher): not through a link or into a mount,
+    /// and only from memory.
+    pub(crate) fn open_directory_cached(&self, path: &CStr) -> Result<OwnedFd, Errno> {
+        if !self.can_be_watched() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let resolve = ResolveFlags::BENEATH
+            | ResolveFlags::NO_SYMLINKS
+            | ResolveFlags::NO_XDEV
+            | ResolveFlags::CACHED;
+        self.resolver
+            .openat2(path, HANDLE.union(OFlags::DIRECTORY), resolve)
+    }
+
+    /// Opens `path` if that needs no disk. Never blocks. What is no file or directory comes back as
+    /// [`Kind::Other`] with a descriptor that can only be asked for its metadata.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the pool must do it: something is not in memory, the path leaves the root or
+    /// crosses a mount (whose file system nobody has probed), the file system is remote, or the kernel
+    /// is older than 5.12. Any other error is the final answer: absence, for one, is remembered by the
+    /// kernel (not on tmpfs).
+    pub fn open_cached(&self, path: &CStr) -> io::Result<Arc<OpenFile>> {
+        if !self.cached {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let name = self.resolver.name(path)?;
+        // Crossing into a mount is left to the pool: it may be a remote one.
+        let resolve = self.resolver.resolve() | ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
+        let (fd, how) = match self.open_to_read(name, resolve) {
+            Err(Errno::XDEV) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(Errno::NXIO | Errno::NODEV) => return Ok(self.cached_handle(name, resolve)?),
+            result => result?,
+        };
+        let meta = Meta::from(rustix::fs::fstat(&fd)?);
+        if meta.kind == Kind::Other {
+            // A driver may do anything when its device is closed.
+            closer::close(meta.device, fd);
+            return Ok(self.cached_handle(name, resolve)?);
+        }
+        let file = self.file(fd, meta, name, how);
+        file.read_ahead_ourselves();
+        Ok(Arc::new(file))
+    }
+
+    /// Opens `path`. Blocks. Anything but a file or a directory is closed at once and comes back as
+    /// [`Kind::Other`] with a descriptor that can only be asked for its metadata.
+    ///
+    /// Opening a named pipe or a device may have effects of its own (a waiting writer wakes up); to
+    /// ask first would be a second lookup for every file.
+    ///
+    /// # Errors
+    /// EXDEV when the path leaves the root; EBUSY when someone holds a write lease on the file and
+    /// has been asked to give it up (`fcntl(F_SETLEASE)`, Samba); [`OtherDevice`] when it leads to a device
+    /// that is not among `known`, which is not asked.
+    pub(crate) fn open_waiting(
+        &self,
+        path: &CStr,
+        known: KnownDevices<'_>,
+    ) -> io::Result<OpenFile> {
+        let name = self.resolver.name(path)?;
+        let open = |resolve| self.open_to_read(name, resolve);
+        let (fd, how) = match self
+            .resolver
+            .within(name, known, self.resolver.resolve(), open)?
+        {
+            Err(Errno::NXIO | Errno::NODEV) => return self.open_handle(name),
+            result => result?,
+        };
+        let meta = Meta::from(rustix::fs::fstat(&fd)?);
+        if meta.kind == Kind::Other {
+            drop(fd);
+            return self.open_handle(name);
+        }
+        Ok(self.file(fd, meta, name, how))
+    }
+
+    /// Opens `path`, through no symbolic link. Blocks. Whatever is there: what it is the caller finds out.
+    ///
+    /// # Errors
+    /// ELOOP where a link is on the way, EXDEV when the path leaves the root; [`OtherDevice`] as
+    /// [`Root::open_waiting`].
+    pub(crate) fn open_straight(
+        &self,
+        path: &CStr,
+        known: KnownDevices<'_>,
+    ) -> io::Result<OpenFile> {
+        let name = self.resolver.name(path)?;
+        let open = |resolve| self.open_as_owner(name, resolve);
+        let (fd, atime) = self.resolver.within(name, known, STRAIGHT, open)??;
+        let meta = Meta::from(rustix::fs::fstat(&fd)?);
+        let straight = true;
+        Ok(self.file(fd, meta, name, How { atime, straight }))
+    }
+
+    /// A descriptor for a pipe, a socket or a device that cannot be read from, so that there is one
+    /// to ask and no harm in holding it.
+    fn open_handle(&self, name: &CStr) -> io::Result<OpenFile> {
+        let fd = self.resolver.handle(name)?;
+        Ok(self.other(fd, name)?)
+    }
+
+    /// The same, if that needs no disk.
+    fn cached_handle(&self, name: &CStr, resolve: ResolveFlags) -> Result<Arc<OpenFile>, Errno> {
+        let fd = self.resolver.openat2(name, HANDLE, resolve)?;
+        Ok(Arc::new(self.other(fd, name)?))
+    }
+
+    fn other(&self, fd: OwnedFd, name: &CStr) -> Result<OpenFile, Errno> {
+        let meta = Meta {
+            kind: Kind::Other,
+            ..Meta::from(rustix::fs::fstat(&fd)?)
+        };
+        let how = How {
+            atime: atime::Policy::Never,
+            straight: false,
+        };
+        Ok(self.file(fd, meta, name, how))
+    }
+
+    fn file(&self, fd: OwnedFd, meta: Meta, name: &CStr, how: How) -> OpenFile {
+        let location = (meta.kind == Kind::Directory).then(|| Location {
+            resolver: Arc::clone(&self.resolver),
+            path: name.to_owned(),
+        });
+        OpenFile::new(Opened {
+            fd,
+            meta,
+            location,
+            answers: self.answers(&meta),
+            straight: how.straight,
+            atime: how.atime,
+        })
+    }
+
+    /// Only the root's own file system was looked at: a file on another mount may wait, whatever the root
+    /// does.
+    fn answers(&self, meta: &Meta) -> Answers {
+        match &self.file_system {
+            _ if meta.device != self.resolver.device => Answers::Nothing,
+            system if system.may_wait => Answers::Nothing,
+            system if system.nowait => Answers::Reads,
+            _ => Answers::Metadata,
+        }
+    }
+
+    /// Without a symbolic link on the way where there is none: a watch needs to know.
+    fn open_to_read(&self, name: &CStr, resolve: ResolveFlags) -> Result<(OwnedFd, How), Errno> {
+        match self.open_as_owner(name, resolve | ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => self.open_as_owner(name, resolve).map(|(fd, atime)| {
+                let straight = false;
+                (fd, How { atime, straight })
+            }),
+            result => result.map(|(fd, atime)| {
+                let straight = true;
+                (fd, How { atime, straight })
+            }),
+        }
+    }
+
+    /// With `O_NOATIME` where that is granted: to the owner of the file. Whether it is depends on
+    /// the file, so it is tried each time (2 us more where it is refused).
+    fn open_as_owner(
+        &self,
+        name: &CStr,
+        resolve: ResolveFlags,
+    ) -> Result<(OwnedFd, atime::Policy), Errno> {
+        match self.resolver.openat2(name, READ | OFlags::NOATIME, resolve) {
+            Err(Errno::PERM) => Ok((self.resolver.openat2(name, READ, resolve)?, self.atime)),
+            result => Ok((result?, atime::Policy::Never)),
+        }
+    }
+}
+
+/// How a file was opened.
+struct How {
+    atime: atime::Policy,
+    /// No symbolic link was on the way.
+    straight: bool,
+}
+
+/// `O_NONBLOCK`, or a named pipe without a writer would hang the open.
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY);
+
+// The types of these fields differ between architectures.
+#[allow(clippy::unnecessary_cast)]
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev as u64, stat.st_ino as u64)
+}
+
+/// The directory to open for a root, and the name in it when the root is a single file.
+fn split(resolved: &Path) -> io::Result<(&Path, Option<CString>)> {
+    let kind = fs::metadata(resolved)?.file_type();
+    if kind.is_dir() {
+        return Ok((resolved, None));
+    }
+    match (resolved.parent(), resolved.file_name()) {
+        (Some(parent), Some(name)) if kind.is_file() => Ok((parent, Some(c_string(name)?))),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "neither a directory nor a regular file",
+        )),
+    }
+}
+
+fn c_string(name: &OsStr) -> io::Result<CString> {
+    Ok(CString::new(name.as_bytes())?)
+}
+
+fn knows_cached(directory: &OwnedFd) -> io::Result<bool> {
+    let probe =
+        |resolve| syscall::openat2(directory, c".", HANDLE, ResolveFlags::BENEATH | resolve);
+    probe(ResolveFlags::empty()).map_err(|errno| match errno {
+        Errno::NOSYS | Errno::PERM => io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("openat2 is not available ({errno}): Linux 5.6 or newer is needed, and a container must permit the call"),
+        ),
+        errno => errno.into(),
+    })?;
+    Ok(!matches!(probe(ResolveFlags::CACHED), Err(Errno::INVAL)))
+}
