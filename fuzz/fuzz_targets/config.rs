@@ -4,5 +4,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let _ = levity::config::parse(text);
+    let _ = levity_config::parse(text);
 });

@@ -48,6 +48,12 @@ fn dispatch(words: &[&str]) -> Result<()> {
 
 /// The reference pages are compared with the code by tests, which write them when told to.
 fn docs() -> Result<()> {
-    let mut cargo = run::cargo(&["test", "--package", "levity", "--lib"]);
-    run::run(cargo.env("LEVITY_WRITE_DOCS", "1"))
+    for test in [
+        ["-p", "levity-config", "--test", "reference"],
+        ["-p", "levity", "--lib", "docs"],
+    ] {
+        let mut cargo = run::cargo(&["test"]);
+        run::run(cargo.args(test).env("LEVITY_WRITE_DOCS", "1"))?;
+    }
+    Ok(())
 }

@@ -10,7 +10,6 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::{self, JoinHandle};
 use tokio::time;
 
-use crate::address::Address;
 use crate::client::Peer;
 use crate::conn::Conn;
 use crate::diagnostics;
@@ -18,6 +17,7 @@ use crate::serve::serve;
 use crate::stall::{Step, Watched};
 use crate::stream::Stream;
 use crate::worker::Worker;
+use levity_config::address::Address;
 
 /// How long to wait when the process or the machine is out of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);

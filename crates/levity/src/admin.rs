@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::config::OwnNames;
 use crate::status::{self, Status};
+use levity_config::OwnNames;
 
 /// Connections at once; more wait in the listener's backlog.
 const CONNECTIONS_MAX: usize = 16;

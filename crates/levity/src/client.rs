@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use levity_wire::forwarded::{self, Node, Origin};
 
-use crate::config::TrustedProxies;
 use crate::request::Request;
+use levity_config::TrustedProxies;
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone)]

@@ -13,11 +13,11 @@ use tokio::task;
 
 use crate::accept::{self, Socket};
 use crate::access_log::Log;
-use crate::address::Address;
 use crate::popular::Lately;
 use crate::route::Service;
 use crate::stall::Watch;
 use crate::worker::{Given, Worker};
+use levity_config::address::Address;
 
 /// What the control thread tells a worker.
 pub enum Message {

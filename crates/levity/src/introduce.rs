@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use levity_disk::{Disk, Root};
 
-use crate::address::Address;
 use crate::cli::Plan;
-use crate::config::Site;
 use crate::diagnostics;
 use crate::route::Service;
 use crate::upstream;
+use levity_config::Site;
+use levity_config::address::Address;
 
 /// Lines of one kind; of further ones there is a count.
 const LINES_MAX: usize = 16;

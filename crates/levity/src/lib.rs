@@ -6,7 +6,6 @@
 pub mod absences;
 mod accept;
 pub mod access_log;
-pub mod address;
 pub mod admin;
 pub mod body;
 pub mod cache;
@@ -15,7 +14,6 @@ pub mod chunks;
 pub mod cli;
 pub mod client;
 pub mod codings;
-pub mod config;
 pub mod conn;
 pub mod decimal;
 pub mod diagnostics;

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Type};
 
 use crate::accept::Socket;
-use crate::address::Address;
+use levity_config::address::Address;
 
 /// Connections that the kernel keeps for us until they are accepted; it may cut this down to
 /// `net.core.somaxconn`.

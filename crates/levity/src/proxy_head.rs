@@ -10,10 +10,10 @@ use levity_wire::proxy_protocol::{self, Addresses};
 
 use crate::access_log::End;
 use crate::client::Client;
-use crate::config::upstream::ProxyProtocol;
 use crate::conn::Conn;
 use crate::diagnostics;
 use crate::stall::Step;
+use levity_config::upstream::ProxyProtocol;
 
 /// Reads the head that a connection begins with, and learns from it who the peer speaks for. What
 /// follows goes to the inbox. The connection's timer bounds the wait.

@@ -11,8 +11,6 @@ use levity_disk::{Disk, Root, Spool, Terms};
 use levity_wire::encoding::Coding;
 use levity_wire::{Reject, http1, path};
 
-use crate::config::upstream::{AmbiguousPaths, Protocol, Try};
-use crate::config::{self, Config, Pattern, PlaceDisk, Symlinks};
 use crate::diagnostics;
 use crate::request::Request;
 use crate::root::LiveRoot;
@@ -20,6 +18,8 @@ use crate::scripts::Scripts;
 use crate::upstream::sendfile::root::SendfileRoot;
 use crate::upstream::spooled::SpoolFolder;
 use crate::upstream::{self, Upstream};
+use levity_config::upstream::{AmbiguousPaths, Protocol, Try};
+use levity_config::{Config, Pattern, PlaceDisk, Symlinks};
 
 /// Where a request's answer comes from, and how it is dressed.
 pub struct Place {
@@ -32,7 +32,7 @@ pub struct Place {
     /// Only an application may send anybody here.
     pub internal: bool,
     /// Headers to set and remove.
-    pub headers: config::Headers,
+    pub headers: levity_config::Headers,
     /// Whether answers tell how long they took to make.
     pub server_timing: bool,
     /// The operator has been told of a path that was refused because it is ambiguous.
@@ -65,9 +65,9 @@ pub struct Proxy {
     /// The largest body of a request, in bytes.
     pub body_bytes_max: u64,
     /// Headers of requests to set, add and remove.
-    pub request_headers: config::Headers,
+    pub request_headers: levity_config::Headers,
     /// Changes to what answers say of their own place.
-    pub rewrite: config::Rewrite,
+    pub rewrite: levity_config::Rewrite,
     /// Where the files are that the application may have sent.
     pub sendfile_roots: Vec<SendfileRoot>,
     /// Where those are that it may have sent and removed.
@@ -368,7 +368,7 @@ fn spool(config: &Config, disk: &Disk) -> io::Result<Option<SpoolFolder>> {
     Ok(Some(SpoolFolder { spool, terms }))
 }
 
-fn wire_limits(limits: &config::Limits) -> http1::Limits {
+fn wire_limits(limits: &levity_config::Limits) -> http1::Limits {
     http1::Limits {
         line_bytes_max: limits.request_line_bytes,
         header_bytes_max: limits.header_bytes,
@@ -382,13 +382,17 @@ struct Resources<'a> {
     upstreams: Vec<Arc<Upstream>>,
     body_bytes: usize,
     disk: &'a Disk,
-    whole: &'a config::Disk,
+    whole: &'a levity_config::Disk,
     roots: Roots,
 }
 
 impl Resources<'_> {
     /// How a route's files are read: what it does not say, its site says, or the server.
-    fn reading(&self, site: &config::Site, route: Option<&config::Route>) -> PlaceDisk {
+    fn reading(
+        &self,
+        site: &levity_config::Site,
+        route: Option<&levity_config::Route>,
+    ) -> PlaceDisk {
         let of_route = route.map(|route| route.disk.clone()).unwrap_or_default();
         let PlaceDisk {
             engine,
@@ -406,7 +410,7 @@ impl Resources<'_> {
 
     /// Whether an application that may be PHP answers for a part of `site`: then its sources lie among the
     /// files, in parts that say nothing of scripts too.
-    fn has_php(&self, site: &config::Site) -> bool {
+    fn has_php(&self, site: &levity_config::Site) -> bool {
         let of_routes = site.routes.iter().map(|route| &route.proxying);
         let mut named = of_routes.chain([&site.proxying]);
         named.any(|proxying| {
@@ -431,8 +435,8 @@ impl Resources<'_> {
             strip_prefix: Vec::new(),
             passes_ambiguous: false,
             body_bytes_max: 0,
-            request_headers: config::Headers::default(),
-            rewrite: config::Rewrite::default(),
+            request_headers: levity_config::Headers::default(),
+            rewrite: levity_config::Rewrite::default(),
             sendfile_roots: self.sendfile_roots(&upstream.settings.sendfile_roots)?,
             temporary_roots: self.sendfile_roots(&upstream.settings.temporary_roots)?,
             document_root: None,
@@ -461,7 +465,7 @@ impl Resources<'_> {
     }
 }
 
-fn compile(site: &config::Site, resources: &mut Resources<'_>) -> io::Result<Site> {
+fn compile(site: &levity_config::Site, resources: &mut Resources<'_>) -> io::Result<Site> {
     let routes = site.routes.iter().map(|route| {
         let place = place(site, Some(route), resources)?;
         Ok((route.path.clone(), place))
@@ -474,8 +478,8 @@ fn compile(site: &config::Site, resources: &mut Resources<'_>) -> io::Result<Sit
 
 /// A route's place: what it does not say, its site says.
 fn place(
-    site: &config::Site,
-    route: Option<&config::Route>,
+    site: &levity_config::Site,
+    route: Option<&levity_config::Route>,
     resources: &mut Resources<'_>,
 ) -> io::Result<Place> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -494,8 +498,8 @@ fn place(
 }
 
 fn proxy(
-    site: &config::Site,
-    route: Option<&config::Route>,
+    site: &levity_config::Site,
+    route: Option<&levity_config::Route>,
     files: Option<&Files>,
     resources: &mut Resources<'_>,
 ) -> io::Result<Option<Arc<Proxy>>> {
@@ -509,7 +513,7 @@ fn proxy(
     let upstream = resources.upstream(name);
     let body_bytes = here.body_bytes.or(above.body_bytes);
     let ambiguous = here.ambiguous_paths.or(above.ambiguous_paths);
-    let is_for_files = route.is_some_and(config::Route::is_for_files_of_its_own);
+    let is_for_files = route.is_some_and(levity_config::Route::is_for_files_of_its_own);
     if !tries.contains(&Try::Proxy) || (is_for_files && files.is_some()) {
         return Ok(None);
     }
@@ -533,8 +537,8 @@ fn proxy(
 }
 
 fn scripts(
-    site: &config::Site,
-    route: Option<&config::Route>,
+    site: &levity_config::Site,
+    route: Option<&levity_config::Route>,
     index: &[String],
 ) -> Option<Scripts> {
     let of_route = route.map(|route| &route.proxying);
@@ -548,14 +552,14 @@ fn scripts(
     )
 }
 
-fn prefix(route: Option<&config::Route>) -> &[u8] {
+fn prefix(route: Option<&levity_config::Route>) -> &[u8] {
     let prefix = route.and_then(|route| route.strip_prefix.as_deref());
     prefix.unwrap_or_default().as_bytes()
 }
 
 fn files(
-    site: &config::Site,
-    route: Option<&config::Route>,
+    site: &levity_config::Site,
+    route: Option<&levity_config::Route>,
     resources: &mut Resources<'_>,
 ) -> io::Result<Option<Files>> {
     let root = route.and_then(|route| route.root.as_ref());

@@ -24,10 +24,8 @@ use tokio::task::{self, JoinHandle};
 use tokio::time;
 
 use crate::access_log::{self, Writer};
-use crate::address::Address;
 use crate::cache::Shared;
 use crate::cli::Plan;
-use crate::config::{self, AccessLog, Config, Errors, LogFormat, LogTiming, OwnNames};
 use crate::diagnostics;
 use crate::event_loop::{self, Message, Parts};
 use crate::introduce::{Introduction, say_some};
@@ -44,6 +42,8 @@ use crate::upstream::sendfile::ahead::Store as Ahead;
 use crate::upstream::{self, Upstream};
 use crate::worker::Given;
 use crate::{accept::Socket, admin};
+use levity_config::address::Address;
+use levity_config::{AccessLog, Config, Errors, LogFormat, LogTiming, OwnNames};
 
 /// Files that the cache keeps open at most; fewer where the process may open few.
 const CACHED_DESCRIPTORS_MAX: u64 = 4096;
@@ -537,7 +537,7 @@ fn take_sockets(bound: &mut [Bound]) -> Vec<(Address, Socket)> {
 }
 
 /// All but what every request looks up anew is built in at the start.
-fn same_disk(new: &config::Disk, old: &config::Disk) -> bool {
+fn same_disk(new: &levity_config::Disk, old: &levity_config::Disk) -> bool {
     let mut new = new.clone();
     new.entry_ttl = old.entry_ttl;
     new.chunk_bytes = old.chunk_bytes;
@@ -554,10 +554,10 @@ fn devices_of(service: &Service) -> Vec<(u64, PathBuf)> {
         .collect()
 }
 
-fn start_watcher(watch: config::Watch) -> io::Result<Option<Arc<Watcher>>> {
+fn start_watcher(watch: levity_config::Watch) -> io::Result<Option<Arc<Watcher>>> {
     match watch {
-        config::Watch::Off => Ok(None),
-        config::Watch::Inotify => Watcher::start(|line| say(format_args!("{line}")))
+        levity_config::Watch::Off => Ok(None),
+        levity_config::Watch::Inotify => Watcher::start(|line| say(format_args!("{line}")))
             .map(|watcher| Some(Arc::new(watcher)))
             .map_err(|error| {
                 let help = "the sysctls fs.inotify.* bound what one user may have";
@@ -623,7 +623,7 @@ fn disk_figures(disk: &Disk) -> DiskFigures {
     }
 }
 
-fn log_writer(log: &config::Log, unwritten: &Arc<AtomicU64>) -> io::Result<Option<Writer>> {
+fn log_writer(log: &levity_config::Log, unwritten: &Arc<AtomicU64>) -> io::Result<Option<Writer>> {
     let target = match &log.access {
         AccessLog::Off => return Ok(None),
         AccessLog::Stdout => access_log::Target::Stdout,
@@ -647,7 +647,7 @@ fn log_writer(log: &config::Log, unwritten: &Arc<AtomicU64>) -> io::Result<Optio
 }
 
 fn start_admin(
-    configured: Option<&config::Admin>,
+    configured: Option<&levity_config::Admin>,
     status: &Arc<Status>,
 ) -> io::Result<Option<Admin>> {
     let Some(configured) = configured else {

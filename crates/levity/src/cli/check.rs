@@ -5,11 +5,10 @@ use std::path::Path;
 use serde_json::json;
 
 use super::{EXIT_CONFIG, Streams};
-use crate::config;
 
 /// Tells of `file`; the exit status says whether it is without errors.
 pub(super) fn check(file: &Path, json: bool, streams: &mut Streams<'_>) -> u8 {
-    let result = config::load(file);
+    let result = levity_config::load(file);
     let status = if result.is_ok() { 0 } else { EXIT_CONFIG };
     match result {
         Ok(config) if json => {

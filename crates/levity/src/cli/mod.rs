@@ -14,10 +14,9 @@ use clap::{Args, Parser, Subcommand};
 pub use self::plan::{Overrides, Plan};
 use self::serve::Flags;
 pub use self::streams::{Streams, colour};
-use crate::address::Address;
-use crate::config;
 use crate::timing;
 use crate::top::Options;
+use levity_config::address::Address;
 
 /// Exit status when something fails while running.
 pub const EXIT_FAILURE: u8 = 1;
@@ -63,7 +62,7 @@ enum Command {
         what: PathBuf,
         /// A host name to answer to, besides localhost and IP addresses; may be repeated. Without it any
         /// name will do where others than this machine can connect
-        #[arg(long, value_name = "NAME", value_parser = config::host)]
+        #[arg(long, value_name = "NAME", value_parser = levity_config::host)]
         host: Vec<String>,
         /// The port, where `--listen` names none; without `--listen` that of 127.0.0.1
         #[arg(short, long, value_name = "PORT")]

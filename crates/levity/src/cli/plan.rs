@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::address::Address;
-use crate::config::{self, Config, Errors, Listen};
+use levity_config::address::Address;
+use levity_config::{Config, Errors, Listen};
 
 /// What a server is to do, and how to look it up again.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ impl Plan {
     /// Everything that is wrong with the file.
     pub fn reload(&self) -> Result<Config, Errors> {
         match &self.source {
-            Some(file) => Ok(self.overrides.apply(config::load(file)?)),
+            Some(file) => Ok(self.overrides.apply(levity_config::load(file)?)),
             None => Ok(self.config.clone()),
         }
     }

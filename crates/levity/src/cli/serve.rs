@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{EXIT_CONFIG, EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams};
-use crate::address::{self, Address, AddressError, PORT_USUAL};
-use crate::config::{self, Config, OwnNames, PlaceDisk, Site, Symlinks, keys};
+use levity_config::address::{self, Address, AddressError, PORT_USUAL};
+use levity_config::{Config, OwnNames, PlaceDisk, Proxying, Site, Symlinks};
 
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
@@ -20,10 +20,10 @@ pub(super) struct Flags {
     listen: Vec<ListenOn>,
     /// What reads files: auto, threads, io_uring, linux-aio, readahead, posix-aio or
     /// sendfile
-    #[arg(long, value_name = "NAME", value_parser = engine)]
-    engine: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = levity_config::engine)]
+    engine: Option<&'static str>,
     /// Number of event loops. Without it one per core, or what the file of `levity run` says
-    #[arg(long, value_name = "N", value_parser = workers)]
+    #[arg(long, value_name = "N", value_parser = levity_config::workers)]
     workers: Option<usize>,
     /// Say at the start what reads files, and what each file system can do
     #[arg(short, long)]
@@ -81,7 +81,7 @@ impl Flags {
     fn plan(&self, config: Config, source: Option<PathBuf>, listen: Vec<Address>) -> Plan {
         let overrides = Overrides {
             listen,
-            engine: self.engine.clone(),
+            engine: self.engine.map(str::to_owned),
             workers: self.workers,
         };
         Plan {
@@ -102,25 +102,6 @@ fn duplicate(addresses: &[Address]) -> Option<&Address> {
         !address.is_ephemeral() && addresses[..*at].contains(address)
     };
     Some(seen.find(twice)?.1)
-}
-
-fn engine(name: &str) -> Result<String, String> {
-    if let Some(name) = keys::engine_named(name) {
-        return Ok(name.to_owned());
-    }
-    Err(match keys::nearest(name, keys::ENGINES.iter().copied()) {
-        Some(nearest) => format!("did you mean `{nearest}`?"),
-        None => format!("one of {}", keys::ENGINES.join(", ")),
-    })
-}
-
-fn workers(text: &str) -> Result<usize, String> {
-    let kind = keys::Kind::Count(keys::WORKERS);
-    let number = kind
-        .quantity(text)
-        .map_err(|_| format!("expected {}", kind.expected()))?;
-    let number = kind.check(number)?;
-    usize::try_from(number).map_err(|error| error.to_string())
 }
 
 /// A plan for a folder or a single file, which needs no configuration. `hosts` are names to answer to.
@@ -171,7 +152,7 @@ pub(super) fn run(file: PathBuf, flags: &Flags, streams: &mut Streams<'_>) -> St
         Ok(listen) => listen,
         Err(reason) => return misused(&reason, streams),
     };
-    match config::load(&file) {
+    match levity_config::load(&file) {
         Ok(config) => Step::Serve(Box::new(flags.plan(config, Some(file), listen))),
         Err(errors) => {
             streams.err(&errors.render(streams.colour));
@@ -205,7 +186,7 @@ fn site(what: &Path) -> Result<Site, String> {
     Ok(Site {
         hosts: Vec::new(),
         root: Some(root),
-        proxying: config::Proxying::default(),
+        proxying: Proxying::default(),
         listing: only.is_none(),
         index: vec!["index.html".to_owned()],
         precompressed: Vec::new(),

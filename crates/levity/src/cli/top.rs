@@ -4,9 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use super::{EXIT_CONFIG, EXIT_FAILURE, Step, Streams};
-use crate::address::{Address, AddressError};
-use crate::config;
 use crate::top::Options;
+use levity_config::address::{Address, AddressError};
 
 /// Where `levity top` asks when nothing says otherwise: the address of the examples.
 const ADMIN_USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
@@ -39,7 +38,7 @@ pub(super) fn admin_address(text: &str) -> Result<Address, AddressError> {
 
 /// The admin listener of a configuration; an exit status when there is none.
 fn admin(file: &Path, streams: &mut Streams<'_>) -> Result<Address, u8> {
-    let config = config::load(file).map_err(|errors| {
+    let config = levity_config::load(file).map_err(|errors| {
         streams.err(&errors.render(streams.colour));
         EXIT_CONFIG
     })?;

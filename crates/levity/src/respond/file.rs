@@ -16,8 +16,8 @@ use levity_wire::{date, mime};
 use super::version::Version;
 use super::{Body, Fields, FileBody, OF_CONTENT, Response, error};
 use crate::cache::{Content, Entry, Hot};
-use crate::config::Etag;
 use crate::request::Request;
+use levity_config::Etag;
 
 /// A file written more recently may change again without its time changing: file systems keep time
 /// in ticks, and clients compare seconds.

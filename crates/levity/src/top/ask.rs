@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time;
 
-use crate::address::Address;
+use levity_config::address::Address;
 
 /// From connecting to the last byte.
 const TIME_MAX: Duration = Duration::from_secs(5);

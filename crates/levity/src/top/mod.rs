@@ -14,9 +14,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{self, MissedTickBehavior};
 
-use crate::address::Address;
 use crate::cli;
 use frame::frame;
+use levity_config::address::Address;
 use terminal::{Terminal, stop_key};
 
 /// Between two frames.

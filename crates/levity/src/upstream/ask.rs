@@ -7,10 +7,10 @@ use levity_wire::http1::EndToEnd;
 use levity_wire::{Reject, path, sendfile_header};
 
 use crate::client::Client;
-use crate::config::upstream::Forwarded;
 use crate::request::Request;
 use crate::route::Proxy;
 use crate::scripts::Script;
+use levity_config::upstream::Forwarded;
 
 /// How we call ourselves in `Via` (RFC 9110, 7.6.3).
 const VIA: &[u8] = b"1.1 levity";

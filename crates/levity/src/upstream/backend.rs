@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 
-use crate::address::Address;
-use crate::config::upstream::{self, At};
+use levity_config::address::Address;
+use levity_config::upstream::{self, At};
 
 /// What a weight of 1 is in the unit of [`Backend::share`], so that slow start has steps to rise by.
 pub const SHARE_OF_WEIGHT: u32 = 256;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::backend::Backend;
-use crate::config::upstream::Balance;
+use levity_config::upstream::Balance;
 
 /// Turns that a balancer may be advanced by before it begins.
 const ADVANCE_MAX: usize = 64;

@@ -11,7 +11,7 @@ use super::fastcgi::Fastcgi;
 use super::head::Head;
 use super::http::Http;
 use super::scgi::Scgi;
-use crate::config::upstream::Protocol;
+use levity_config::upstream::Protocol;
 
 /// What a backend's bytes turn out to be.
 #[derive(Debug)]

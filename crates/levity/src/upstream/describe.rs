@@ -57,11 +57,10 @@ pub fn changes(now: &[Arc<Upstream>], before: &[Arc<Upstream>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config;
     use crate::upstream::tests::settings;
 
     fn upstream(name: &str, to: &[&str]) -> Arc<Upstream> {
-        let settings = config::Upstream {
+        let settings = levity_config::Upstream {
             name: name.to_owned(),
             ..settings(to)
         };

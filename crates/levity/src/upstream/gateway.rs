@@ -28,7 +28,6 @@ use super::upload::Upload;
 use super::visit::Visit;
 use crate::body::Incoming;
 use crate::client::Client;
-use crate::config::upstream::{Balance, Protocol};
 use crate::conn::Conn;
 use crate::parse::NoRequest;
 use crate::proxy_head;
@@ -39,6 +38,7 @@ use crate::scripts::Script;
 use crate::send;
 use crate::stall::Watch;
 use crate::worker::Worker;
+use levity_config::upstream::{Balance, Protocol};
 
 /// What came of asking an upstream.
 pub enum Answered {

@@ -42,11 +42,10 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use levity_wire::http1;
 
-use crate::address::Address;
-use crate::config;
-use crate::config::upstream::At;
 use crate::diagnostics;
 use backend::Backend;
+use levity_config::address::Address;
+use levity_config::upstream::At;
 use names::{Found, Lookup, Names, Unresolved};
 
 /// Failures in a row at a backend that cannot be left alone, from which on its return is reported. Each
@@ -58,7 +57,7 @@ pub struct Upstream {
     /// Unique in the process, so that a worker never mixes up what two configurations meant.
     pub number: u32,
     /// What the configuration says.
-    pub settings: config::Upstream,
+    pub settings: levity_config::Upstream,
     found: Arc<Found>,
     _names: Option<names::Keeper>,
 }
@@ -69,10 +68,10 @@ pub struct Upstream {
 /// # Errors
 /// As [`Upstream::new`].
 pub fn make(
-    settings: &[config::Upstream],
+    settings: &[levity_config::Upstream],
     old: &[Arc<Upstream>],
 ) -> io::Result<Vec<Arc<Upstream>>> {
-    let one = |settings: &config::Upstream| {
+    let one = |settings: &levity_config::Upstream| {
         let old = old.iter().find(|old| old.settings.name == settings.name);
         match old {
             Some(old) if old.settings == *settings => Ok(old.clone()),
@@ -89,7 +88,7 @@ impl Upstream {
     ///
     /// # Errors
     /// When no thread can be made.
-    pub fn new(settings: config::Upstream) -> io::Result<Self> {
+    pub fn new(settings: levity_config::Upstream) -> io::Result<Self> {
         Self::with_lookup(settings, &[], Arc::new(names::system))
     }
 
@@ -98,7 +97,7 @@ impl Upstream {
     ///
     /// # Errors
     /// The same.
-    pub fn after(settings: config::Upstream, old: &Self) -> io::Result<Self> {
+    pub fn after(settings: levity_config::Upstream, old: &Self) -> io::Result<Self> {
         let known = old.backends();
         let new = Self::with_lookup(settings, &known, Arc::new(names::system))?;
         // What a check took out, only a check would bring back.
@@ -113,7 +112,7 @@ impl Upstream {
 
     /// As [`Upstream::new`], with backends that are `known` and another way to look up names.
     fn with_lookup(
-        settings: config::Upstream,
+        settings: levity_config::Upstream,
         known: &[Arc<Backend>],
         lookup: Arc<Lookup>,
     ) -> io::Result<Self> {
@@ -143,7 +142,7 @@ impl Upstream {
             host => host.trim_start_matches('[').trim_end_matches(']'),
         };
         let is_own_name = port == 80 && self.settings.name.eq_ignore_ascii_case(&host);
-        let is_at = |entry: &config::upstream::Backend| match &entry.at {
+        let is_at = |entry: &levity_config::upstream::Backend| match &entry.at {
             At::Name(name, at) => name.eq_ignore_ascii_case(&host) && *at == port,
             At::Address(Address::Tcp(address)) => {
                 ip.parse() == Ok(address.ip()) && address.port() == port

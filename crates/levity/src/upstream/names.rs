@@ -15,10 +15,9 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 
 use super::backend::Backend;
-use crate::address::Address;
-use crate::config;
-use crate::config::upstream::{self, At};
 use crate::diagnostics;
+use levity_config::address::Address;
+use levity_config::upstream::{self, At};
 
 /// Addresses of one name; those beyond are left out.
 pub const ADDRESSES_MAX: usize = 256;
@@ -78,7 +77,7 @@ impl Names {
     /// Looks up every name of `settings`, and says which cannot be: such a name has the addresses that
     /// it has among those `known`, or none. Blocks.
     pub fn look_up(
-        settings: &config::Upstream,
+        settings: &levity_config::Upstream,
         known: &[Arc<Backend>],
         lookup: Arc<Lookup>,
     ) -> Self {
@@ -424,7 +423,7 @@ mod tests {
     #[test]
     fn a_thread_follows_the_names_until_the_upstream_is_dropped() {
         let (server, questions) = Server::new(&["10.0.0.1:80"]);
-        let settings = config::Upstream {
+        let settings = levity_config::Upstream {
             resolve_interval: TURN,
             ..settings(&["app.test:80"])
         };

@@ -21,12 +21,11 @@ use super::complaints::Complaints;
 use super::connection::Connection;
 use super::failure::{Failure, Side};
 use super::sticky::Tie;
-use crate::config;
-use crate::config::upstream::Balance;
 use crate::diagnostics;
 use crate::stall::Watch;
 use crate::stats::WorkerStats;
 use crate::stats::upstream::{BackendCells, UpstreamCells};
+use levity_config::upstream::Balance;
 
 /// Requests that are passed over at a time for one behind them. Where each belongs to a backend, all may
 /// wait for the same one, and to look at each of a queue without end whenever a place becomes free would
@@ -113,7 +112,7 @@ pub struct Lease {
 }
 
 impl Bounds {
-    fn of_one(settings: &config::Upstream, workers: usize) -> Self {
+    fn of_one(settings: &levity_config::Upstream, workers: usize) -> Self {
         Self {
             connections: (settings.connections / workers).max(1),
             idle: settings.keep_alive.div_ceil(workers),
@@ -123,7 +122,7 @@ impl Bounds {
 }
 
 /// Connections to one backend, and requests that wait for one, that all of `workers` allow together.
-pub fn bounds_of_all(settings: &config::Upstream, workers: usize) -> (usize, usize) {
+pub fn bounds_of_all(settings: &levity_config::Upstream, workers: usize) -> (usize, usize) {
     let bounds = Bounds::of_one(settings, workers);
     (bounds.connections * workers, bounds.queue * workers)
 }

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 
 use super::backend::Backend;
 use super::head::Head;
-use crate::address::Address;
-use crate::config::Rewrite;
-use crate::config::upstream::{At, Protocol};
 use crate::route::Proxy;
+use levity_config::Rewrite;
+use levity_config::address::Address;
+use levity_config::upstream::{At, Protocol};
 
 /// Applies the rules of `proxy` to what `backend` has answered, whatever its status.
 pub fn rewrite(head: &mut Head, proxy: &Proxy, backend: &Backend) {

@@ -5,7 +5,7 @@
 //! another chooses another of the same upstream, which any client may.
 
 use super::backend::fingerprint;
-use crate::config::upstream::Sticky;
+use levity_config::upstream::Sticky;
 
 /// Hexadecimal digits of an id.
 const DIGITS: usize = 16;

@@ -3,10 +3,10 @@ use std::time::Duration;
 use super::*;
 
 /// Settings of an upstream whose backends are at `to`, as the file would say it.
-pub fn settings(to: &[&str]) -> config::Upstream {
+pub fn settings(to: &[&str]) -> levity_config::Upstream {
     let site = "[[site]]\nroot = \"/srv\"";
     let text = format!("[[upstream]]\nname = \"app\"\nto = {to:?}\nfail_after = 2\n{site}");
-    let config = config::parse(&text).expect("a valid file");
+    let config = levity_config::parse(&text).expect("a valid file");
     config.upstreams.into_iter().next().expect("an upstream")
 }
 

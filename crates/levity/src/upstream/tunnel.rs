@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use super::pool::Lease;
-use crate::config;
 use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::stream::Stream;
 
@@ -111,7 +110,7 @@ pub struct Ended {
 
 impl Tunnel {
     /// Begins with what has come behind the backend's head.
-    pub fn new(lease: Lease, down: Vec<u8>, settings: &config::Upstream) -> Self {
+    pub fn new(lease: Lease, down: Vec<u8>, settings: &levity_config::Upstream) -> Self {
         Self {
             lease,
             idle_timeout: settings.tunnel_timeout,

@@ -11,7 +11,7 @@ fn no_input_of_the_corpus_breaks_the_reader() {
     for input in inputs {
         let bytes = fs::read(input.expect("an entry").path()).expect("read");
         let text = String::from_utf8_lossy(&bytes);
-        if let Err(problems) = levity::config::parse(&text) {
+        if let Err(problems) = levity_config::parse(&text) {
             assert!(!problems.is_empty(), "refused without a reason: {text}");
         }
         count += 1;

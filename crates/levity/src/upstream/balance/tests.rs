@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::upstream::{self, At};
+use levity_config::upstream::{self, At};
 
 const FAIL_FOR: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
@@ -303,7 +303,7 @@ mod usable {
     /// `b` is a backup, `d` drains.
     fn backends(kinds: &[&str]) -> Vec<Arc<Backend>> {
         let backend = |(number, kind): (usize, &&str)| {
-            let address: crate::address::Address = format!("127.0.0.1:{}", 9000 + number)
+            let address: levity_config::address::Address = format!("127.0.0.1:{}", 9000 + number)
                 .parse()
                 .expect("address");
             let entry = upstream::Backend {

@@ -8,9 +8,8 @@ use tokio::runtime::Builder;
 use tokio::sync::Notify;
 
 use super::*;
-use crate::config;
-use crate::config::upstream::ProxyProtocol;
 use crate::upstream::tests::settings;
+use levity_config::upstream::ProxyProtocol;
 
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
@@ -92,7 +91,7 @@ impl Application {
     }
 }
 
-fn upstream(to: &[&str], change: impl FnOnce(&mut config::Upstream)) -> Arc<Upstream> {
+fn upstream(to: &[&str], change: impl FnOnce(&mut levity_config::Upstream)) -> Arc<Upstream> {
     let mut settings = settings(to);
     change(&mut settings);
     Arc::new(Upstream::new(settings).expect("upstream"))

@@ -28,7 +28,6 @@ use super::shown;
 use crate::absences::Absences;
 use crate::cache::{self, Content, Entry};
 use crate::client::Client;
-use crate::config::Etag;
 use crate::diagnostics;
 use crate::request::Request;
 use crate::respond::{Fields, Response, file};
@@ -37,6 +36,7 @@ use crate::stall::Watch;
 use crate::trip::{Opened, Trips};
 use crate::upstream::head::Head;
 use crate::worker::Worker;
+use levity_config::Etag;
 
 /// How often contents whose time is over are let go of.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

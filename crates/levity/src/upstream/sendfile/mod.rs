@@ -30,7 +30,6 @@ use super::errand::Origin;
 use super::head::{Head, Wished};
 use crate::access_log::End;
 use crate::cache::{Cache, Content, Entry};
-use crate::config::Etag;
 use crate::diagnostics;
 use crate::request::Request;
 use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
@@ -39,6 +38,7 @@ use crate::route::{Files, Proxy, Service};
 use crate::send::Sent;
 use crate::trip::{Opened, Trips};
 use crate::worker::Worker;
+use levity_config::Etag;
 
 /// Fields that describe a body which is not sent.
 const OF_THE_BODY: [&str; 3] = ["Content-Range", "Accept-Ranges", "Content-Length"];

@@ -1,7 +1,7 @@
 //! What other servers and likely guesses call things here, where one cannot stand for the other: what to write
-//! instead. Names whose values fit are in [`Key::also`](super::keys::Key::also).
+//! instead. Names whose values fit are in [`Key::also`](crate::schema::Key::also).
 
-use super::keys::plain;
+use crate::suggest::plain;
 
 /// A key that is none of ours.
 struct Foreign {
@@ -326,7 +326,7 @@ const ARRAYS: &[(&str, &str)] = &[(
 )];
 
 /// Our key for what others call `name` in the table `path`, empty when there is none, and what to do.
-pub(super) fn key(path: &str, name: &str) -> Option<(&'static str, &'static str)> {
+pub(crate) fn key(path: &str, name: &str) -> Option<(&'static str, &'static str)> {
     let is_meant = |one: &&Foreign| {
         let mut theirs = one.theirs.iter();
         one.places.contains(&path) && theirs.any(|theirs| is_called(name, theirs))
@@ -345,22 +345,22 @@ fn is_called(name: &str, theirs: &str) -> bool {
 }
 
 /// What to do about `word`, given to the key `name`.
-pub(super) fn word(name: &str, word: &str) -> Option<&'static str> {
+pub(crate) fn word(name: &str, word: &str) -> Option<&'static str> {
     let mut words = WORDS.iter();
     let (.., help) = words.find(|(key, theirs, _)| *key == name && is_called(word, theirs))?;
     Some(help)
 }
 
 /// What to write in place of an array of tables `path`.
-pub(super) fn array(path: &str) -> Option<&'static str> {
+pub(crate) fn array(path: &str) -> Option<&'static str> {
     let mut arrays = ARRAYS.iter();
     Some(arrays.find(|(theirs, _)| *theirs == path)?.1)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::keys::{TABLES, Table};
     use super::*;
+    use crate::keys::{SCHEMA, TABLES};
 
     /// A hint that names a key which is gone, or stands where nobody looks, helps nobody.
     #[test]
@@ -373,8 +373,7 @@ mod tests {
         } in KEYS
         {
             for place in *places {
-                let table = Table::find(place);
-                let names: Vec<&str> = table.names().collect();
+                let names: Vec<&str> = SCHEMA.names(SCHEMA.table(place)).collect();
                 assert!(ours.is_empty() || names.contains(ours), "{place} {ours}");
                 for theirs in *theirs {
                     let shadowed = names.iter().find(|name| is_called(name, theirs));

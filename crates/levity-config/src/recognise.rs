@@ -35,7 +35,7 @@ const SERVERS: &[Server] = &[
 
 /// The server that `text` is a configuration of, and the bytes of the first line that looks like it; `None`
 /// where nothing does, and where there is the heading of a table, as in every configuration of ours.
-pub(super) fn recognise(text: &str) -> Option<(&'static str, Range<usize>)> {
+pub(crate) fn recognise(text: &str) -> Option<(&'static str, Range<usize>)> {
     let lines = || lines(text).filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     if lines().any(|(_, line)| line.starts_with('[')) {
         return None;

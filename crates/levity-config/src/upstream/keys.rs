@@ -1,13 +1,13 @@
 //! The keys of `[[upstream]]`, and those by which sites and routes hand requests to one.
 
-use super::super::keys::{Key, Kind, bounds, key};
+use crate::schema::{Key, Kind, bounds, key};
 
 const SECONDS: Kind = Kind::Duration(bounds("10ms", "1d"));
 const BRIEF: Kind = Kind::Duration(bounds("10ms", "1h"));
 const IN_A_ROW: Kind = Kind::Count(bounds("1", "100"));
 
 /// `[[upstream]]`
-pub(in crate::config) const UPSTREAM: &[Key] = &[
+pub(crate) const UPSTREAM: &[Key] = &[
     key(
         "name",
         Kind::Text("a name"),
@@ -210,7 +210,7 @@ pub(in crate::config) const UPSTREAM: &[Key] = &[
 ];
 
 /// `[upstream.check]`
-pub(in crate::config) const CHECK: &[Key] = &[
+pub(crate) const CHECK: &[Key] = &[
     key(
         "path",
         Kind::Text("a path"),
@@ -247,39 +247,39 @@ pub(in crate::config) const CHECK: &[Key] = &[
     ),
 ];
 
-pub(in crate::config) const PROXY: Key = key(
+pub(crate) const PROXY: Key = key(
     "proxy",
     Kind::Text("a name"),
     None,
     "The `[[upstream]]` that answers.",
 );
-pub(in crate::config) const TRY: Key = key(
+pub(crate) const TRY: Key = key(
     "try",
     Kind::Names,
     None,
     "Who answers, in this order: `\"file\"`, which leaves what it does not have to the next, and `\"proxy\"`. Without it the \
      upstream answers everything where there is one. `[\"file\"]` has files only, whatever `proxy` says.",
 );
-pub(in crate::config) const SCRIPT_SUFFIX: Key = key(
+pub(crate) const SCRIPT_SUFFIX: Key = key(
     "script_suffix",
     Kind::Text("a suffix such as `.php`"),
     None,
     "What the name of a script ends in: the upstream is asked for such files, and what follows one in the path is its \
      `PATH_INFO`. Needs `root`, and an upstream of protocol fastcgi or scgi.",
 );
-pub(in crate::config) const SCRIPT_INDEX: Key = key(
+pub(crate) const SCRIPT_INDEX: Key = key(
     "script_index",
     Kind::Text("a file such as `index.php`"),
     None,
     "The script, beneath `root`, that answers what is neither a file nor a script. Needs what `script_suffix` needs.",
 );
-pub(in crate::config) const BODY_BYTES: Key = key(
+pub(crate) const BODY_BYTES: Key = key(
     "body_bytes",
     Kind::Size(bounds("0B", "1TiB")),
     None,
     "A request's body, in place of `limits.body_bytes`.",
 );
-pub(in crate::config) const AMBIGUOUS_PATHS: Key = key(
+pub(crate) const AMBIGUOUS_PATHS: Key = key(
     "ambiguous_paths",
     Kind::Word(&["refuse", "pass"]),
     None,

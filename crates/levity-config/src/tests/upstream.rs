@@ -1,9 +1,7 @@
 //! `[[upstream]]`
 
-use super::super::upstream::{
-    At, Backend, Balance, Check, Forwarded, Protocol, ProxyProtocol, Sticky,
-};
 use super::*;
+use crate::upstream::{At, Backend, Balance, Check, Forwarded, Protocol, ProxyProtocol, Sticky};
 
 pub(super) const UPSTREAM: &str = "[[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:9\"]\n";
 pub(super) const PHP: &str =

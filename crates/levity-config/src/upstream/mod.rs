@@ -1,15 +1,13 @@
 //! `[[upstream]]`: applications that answer requests, and how they are spoken to.
 
 mod backend;
-pub(super) mod keys;
-mod read;
+pub(crate) mod keys;
+pub(crate) mod read;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::address::Address;
-
-pub(super) use read::Upstreams;
 
 /// `[[upstream]]`: a named set of backends that speak one protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -214,13 +214,13 @@ impl Paint {
 }
 
 /// A file's text with the starts of its lines.
-pub(super) struct Source<'t> {
+pub(crate) struct Source<'t> {
     text: &'t str,
     starts: Vec<usize>,
 }
 
 impl<'t> Source<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
+    pub(crate) fn new(text: &'t str) -> Self {
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let starts = std::iter::once(0)
             .chain(breaks.map(|(at, _)| at + 1))
@@ -229,22 +229,22 @@ impl<'t> Source<'t> {
     }
 
     /// The part of the text at `span`, in bytes.
-    pub(super) fn slice(&self, span: &Range<usize>) -> &'t str {
+    pub(crate) fn slice(&self, span: &Range<usize>) -> &'t str {
         self.text.get(span.clone()).unwrap_or_default()
     }
 
     /// The lines from that of a byte to the last, counted from 0.
-    pub(super) fn lines_from(&self, at: usize) -> Range<usize> {
+    pub(crate) fn lines_from(&self, at: usize) -> Range<usize> {
         self.line(at)..self.starts.len()
     }
 
     /// The line of a byte, counted from 0.
-    pub(super) fn line(&self, at: usize) -> usize {
+    pub(crate) fn line(&self, at: usize) -> usize {
         self.starts.partition_point(|start| *start <= at) - 1
     }
 
     /// Where `span`, in bytes, begins; a mark that goes on over several lines ends with the first.
-    pub(super) fn place(&self, span: &Range<usize>) -> Place {
+    pub(crate) fn place(&self, span: &Range<usize>) -> Place {
         let line = self.line(span.start);
         let (start, text) = self.line_text(line);
         let within = |at: usize| at.saturating_sub(start).min(text.len());

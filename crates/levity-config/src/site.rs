@@ -1,18 +1,22 @@
 //! `[[site]]` and `[[site.route]]`.
 
 use std::collections::HashMap;
-use std::net::Ipv6Addr;
 use std::ops::Range;
 
 use levity_wire::encoding::Coding;
 
-use super::pattern::Pattern;
-use super::proxying::{self, Reach};
-use super::reader::{Fields, Reader, Text};
-use super::upstream::{Try, Upstreams};
-use super::{PlaceDisk, Route, Site, Symlinks, headers};
+use crate::disk::place_disk;
+use crate::fields::{Fields, Text};
+use crate::headers;
+use crate::host::host_or_report;
+use crate::model::{Route, Site, Symlinks};
+use crate::pattern::Pattern;
+use crate::proxying::{self, Reach};
+use crate::reader::Reader;
+use crate::upstream::Try;
+use crate::upstream::read::Upstreams;
 
-pub(super) fn sites(root: &Fields<'_>, upstreams: &Upstreams) -> Vec<Site> {
+pub(crate) fn sites(root: &Fields<'_>, upstreams: &Upstreams) -> Vec<Site> {
     let mut names = Names::default();
     let tables = root.children("site");
     if tables.is_empty() && !root.has("site") {
@@ -29,7 +33,7 @@ pub(super) fn sites(root: &Fields<'_>, upstreams: &Upstreams) -> Vec<Site> {
 fn site(fields: &Fields<'_>, names: &mut Names, upstreams: &Upstreams) -> Site {
     let (proxying, reach) = proxying::read(fields, upstreams, Reach::default());
     if !reach.has_proxy && !fields.has_misspelt("proxy") {
-        required(fields, "root");
+        fields.require("root");
     }
     let routes = routes(fields, upstreams, reach);
     let of_files = routes.iter().filter(|route| has_files(route));
@@ -47,16 +51,8 @@ fn site(fields: &Fields<'_>, names: &mut Names, upstreams: &Upstreams) -> Site {
         symlinks: symlinks(fields).unwrap_or(Symlinks::Beneath),
         server_timing: fields.boolean("server_timing").unwrap_or(false),
         only: None,
-        disk: disk(fields),
+        disk: place_disk(&fields.child("disk")),
         routes,
-    }
-}
-
-pub(super) fn required(fields: &Fields<'_>, name: &str) {
-    if !fields.has(name) && !fields.has_misspelt(name) {
-        fields
-            .reader
-            .report_absent(Some(&fields.span), format!("`{name}` is missing"), None);
     }
 }
 
@@ -102,65 +98,6 @@ fn hosts(fields: &Fields<'_>, names: &mut Names) -> Vec<String> {
     hosts
 }
 
-/// The name in the form in which hosts are compared; `None` when it is none, which is reported.
-pub(super) fn host_or_report(fields: &Fields<'_>, given: &Text<'_>) -> Option<String> {
-    let Text { text, span } = given;
-    let refuse = |help| {
-        let message = format!("`{text}` is not a host name");
-        fields.reader.report(span, message, Some(help));
-    };
-    host(text).map_err(refuse).ok()
-}
-
-/// The form in which a host is compared: lower case, without the dot of the root.
-pub(crate) fn host(text: &str) -> Result<String, String> {
-    let host = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
-    let name = host.strip_prefix("*.").unwrap_or(&host);
-    // `_` is nginx's name for it, and none that a client asks for.
-    if matches!(&*host, "*" | "_") {
-        return Err("leave `hosts` out to answer any host".to_owned());
-    }
-    if let Some(ip) = name
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-    {
-        let ip: Ipv6Addr = ip
-            .parse()
-            .map_err(|_| "brackets hold an IPv6 address".to_owned())?;
-        return Ok(format!("[{ip}]"));
-    }
-    if !name.is_ascii() {
-        return Err("write it as browsers send it, in its `xn--` form".to_owned());
-    }
-    if name.contains(':') {
-        return Err("leave scheme and port out".to_owned());
-    }
-    if !has_labels(name, b"-_~!$&'()+=") {
-        return Err(
-            "letters, digits, `-`, `_` and `~!$&'()+=`, with dots between; a star only as `*.` at the start"
-                .to_owned(),
-        );
-    }
-    Ok(host)
-}
-
-/// Labels with dots between (RFC 1123 section 2.1); underscores are common, if not allowed.
-pub(super) fn is_host_name(name: &str) -> bool {
-    has_labels(name, b"-_")
-}
-
-/// A name of a site may have more marks than that of a machine (RFC 3986 section 3.2.2), but for those that
-/// stand for something else here: `*`, and `,` and `;` between names.
-fn has_labels(name: &str, marks: &[u8]) -> bool {
-    let label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || marks.contains(&b))
-    };
-    name.len() <= 253 && name.split('.').all(label)
-}
-
 // ---- what sites and routes share ----
 
 fn index(fields: &Fields<'_>) -> Option<Vec<String>> {
@@ -204,10 +141,6 @@ fn symlinks(fields: &Fields<'_>) -> Option<Symlinks> {
     })
 }
 
-fn disk(fields: &Fields<'_>) -> PlaceDisk {
-    super::place_disk(&fields.child("disk"))
-}
-
 // ---- routes ----
 
 fn routes(site: &Fields<'_>, upstreams: &Upstreams, reach: Reach) -> Vec<Route> {
@@ -243,7 +176,7 @@ fn has_files(route: &Route) -> bool {
 
 /// Reads every key also when the path is wrong, so that what is wrong with them shows too.
 fn route(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> Option<Route> {
-    required(fields, "path");
+    fields.require("path");
     let path = pattern(fields);
     let strip_prefix = strip_prefix(fields, path.as_ref());
     let root = fields.folder("root");
@@ -253,7 +186,7 @@ fn route(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> Option<Rou
     let index = index(fields);
     let precompressed = precompressed(fields);
     let symlinks = symlinks(fields);
-    let disk = disk(fields);
+    let disk = place_disk(&fields.child("disk"));
     let server_timing = fields.boolean("server_timing");
     let headers = headers::of_responses(&fields.child("headers"));
     let request_headers = headers::of_requests(&fields.child("request_headers"));
@@ -335,50 +268,4 @@ fn starts_with_segments(path: &Pattern, prefix: &str) -> bool {
     let (Pattern::Exact(text) | Pattern::Prefix(text)) = path;
     text.strip_prefix(prefix)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts_are_compared_in_one_form() {
-        for (text, form) in [
-            ("Example.ORG", "example.org"),
-            ("example.org.", "example.org"),
-            ("*.Example.org", "*.example.org"),
-            ("xn--bcher-kva.example", "xn--bcher-kva.example"),
-            ("127.0.0.1", "127.0.0.1"),
-            ("[0:0::1]", "[::1]"),
-            ("a_b-c", "a_b-c"),
-            ("It's(1)+$.example", "it's(1)+$.example"),
-        ] {
-            assert_eq!(host(text).as_deref(), Ok(form), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_host() {
-        for text in [
-            "",
-            ".",
-            "*",
-            "_",
-            "a*.b",
-            "a.b,c.d",
-            "a;b",
-            "*.*.b",
-            "a..b",
-            "a b",
-            "a:80",
-            "http://a",
-            "b\u{fc}cher.de",
-            "[::x]",
-            "a/b",
-        ] {
-            assert!(host(text).is_err(), "{text}");
-        }
-        assert!(host(&"a".repeat(64)).is_err());
-        assert!(host(&vec!["a"; 128].join(".")).is_err());
-    }
 }

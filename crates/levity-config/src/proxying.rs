@@ -1,18 +1,20 @@
 //! What sites and routes say of the upstream that answers for them.
 
-use super::reader::{Fields, Text};
-use super::upstream::{AmbiguousPaths, Protocol, Proxying, Try, Upstreams};
-use super::{foreign, keys};
+use crate::fields::{Fields, Text};
+use crate::foreign;
+use crate::suggest::nearest;
+use crate::upstream::read::Upstreams;
+use crate::upstream::{AmbiguousPaths, Protocol, Proxying, Try};
 
 const PROXY_HELP: &str = "add proxy = \"NAME\", the name of an [[upstream]]";
 
 /// What a site or route has, of its own or from above.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Reach {
-    pub(super) has_root: bool,
-    pub(super) has_proxy: bool,
+pub(crate) struct Reach {
+    pub(crate) has_root: bool,
+    pub(crate) has_proxy: bool,
     /// `try` leaves the upstream out.
-    pub(super) is_files_only: bool,
+    pub(crate) is_files_only: bool,
     /// What the upstream speaks; `None` without one, and when that is wrong.
     protocol: Option<Protocol>,
     /// `try` has files, then the upstream.
@@ -22,7 +24,7 @@ pub(super) struct Reach {
 }
 
 /// Reads the keys of one table; `above` is the reach of the site around a route.
-pub(super) fn read(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> (Proxying, Reach) {
+pub(crate) fn read(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> (Proxying, Reach) {
     let proxy = fields.text("proxy");
     let known = proxy
         .as_ref()
@@ -73,10 +75,10 @@ fn tries(fields: &Fields<'_>, reach: Reach) -> Option<Vec<Try>> {
             "file" => (Try::File, reach.has_root),
             "proxy" => (Try::Proxy, reach.has_proxy),
             _ => {
-                let nearest = || keys::nearest(text, ["file", "proxy"]);
+                let misspelt = || nearest(text, ["file", "proxy"]);
                 let help = foreign::word("try", text)
                     .map(str::to_owned)
-                    .or_else(|| Some(format!("did you mean \"{}\"?", nearest()?)))
+                    .or_else(|| Some(format!("did you mean \"{}\"?", misspelt()?)))
                     .unwrap_or_else(|| "one of `file`, `proxy`".to_owned());
                 refuse(format!("`{text}` is no value of `try`"), Some(help));
                 continue;
@@ -114,7 +116,7 @@ fn note_unsent_scripts(fields: &Fields<'_>, reach: Reach) {
 
 /// Tells of what is said of files where the upstream answers everything. `is_used` says whether a route has
 /// use for a key.
-pub(super) fn note_unasked_files(
+pub(crate) fn note_unasked_files(
     fields: &Fields<'_>,
     reach: Reach,
     is_used: impl Fn(&str) -> bool,

@@ -1,13 +1,13 @@
 //! The one table of configuration keys: the reader, the search for the nearest valid key and
 //! `docs/configuration.md` all come from it.
 
-use std::cmp::Reverse;
+use crate::limits;
+use crate::schema::{Bounds, Key, Kind, Schema, Table, bounds, key};
+use crate::suggest::nearest;
+use crate::upstream::keys as upstream;
 
-use super::upstream::keys as upstream;
-use super::{SPOOL, limits, value};
-
-/// Names that `disk.engine` takes. `auto` picks one by trying.
-pub const ENGINES: &[&str] = &[
+/// Names that `disk.engine` offers. `auto` picks one by trying. The engine for tests is taken too.
+pub(crate) const ENGINES: &[&str] = &[
     "auto",
     "threads",
     "io_uring",
@@ -17,95 +17,19 @@ pub const ENGINES: &[&str] = &[
     "sendfile",
 ];
 
-/// An engine for tests, accepted but neither offered nor documented.
-pub const ENGINE_FOR_TESTS: &str = "simulated";
-
-/// One TOML table.
-#[derive(Debug)]
-pub struct Table {
-    /// Its name as written in the file, such as `site.route`; empty for the file itself.
-    pub path: &'static str,
-    /// Whether it is an array of tables, `[[...]]`.
-    pub repeated: bool,
-    /// What it is about.
-    pub doc: &'static str,
-    /// What may stand in it, besides the tables beneath it.
-    pub keys: &'static [Key],
-}
-
-/// One key of a [`Table`].
-#[derive(Debug)]
-pub struct Key {
-    /// As written in the file.
-    pub name: &'static str,
-    /// What other servers call it: taken too, with a note that names ours, and what differs.
-    pub also: &'static [(&'static str, &'static str)],
-    /// What its value looks like.
-    pub kind: Kind,
-    /// The value when the key is absent, unquoted; `None` when there is nothing to write down.
-    /// A key whose default is `auto` also takes `"auto"`.
-    pub default: Option<&'static str>,
-    /// What it means, in one paragraph.
-    pub doc: &'static str,
-}
-
-/// What the value of a [`Key`] looks like.
-#[derive(Debug, Clone, Copy)]
-pub enum Kind {
-    /// A string such as `"30s"`.
-    Duration(Bounds),
-    /// A string such as `"16KiB"`, or a number of bytes.
-    Size(Bounds),
-    /// A whole number.
-    Count(Bounds),
-    /// `true` or `false`.
-    Boolean,
-    /// A string out of a list.
-    Word(&'static [&'static str]),
-    /// A string whose form is named here, such as `a path`.
-    Text(&'static str),
-    /// An array of strings.
-    Names,
-    /// A table of names and values that are both free.
-    Pairs,
-}
-
-/// Smallest and largest value, written as in the file.
-#[derive(Debug, Clone, Copy)]
-pub struct Bounds {
-    /// The smallest value.
-    pub min: &'static str,
-    /// The largest value.
-    pub max: &'static str,
-}
-
-pub(super) const fn bounds(min: &'static str, max: &'static str) -> Bounds {
-    Bounds { min, max }
-}
-
-pub(super) const fn key(
-    name: &'static str,
-    kind: Kind,
-    default: Option<&'static str>,
-    doc: &'static str,
-) -> Key {
-    Key {
-        name,
-        also: &[],
-        kind,
-        default,
-        doc,
-    }
-}
-
-/// Number of workers, in the file and on the command line.
-pub(crate) const WORKERS: Bounds = bounds("1", "1024");
+/// The number of workers, in the file and on the command line.
+const WORKERS: Bounds = bounds("1", "1024");
 
 const ADDRESS: Kind = Kind::Text("an address");
 const PATH: Kind = Kind::Text("a path");
 
+/// Where bodies go when `disk.spool` is not given.
+pub(crate) const SPOOL: &str = "/var/tmp";
+
+pub(crate) const SCHEMA: Schema = Schema(TABLES);
+
 /// Every table, in the order of the reference.
-pub const TABLES: &[Table] = &[
+pub(crate) const TABLES: &[Table] = &[
     Table {
         path: "",
         repeated: false,
@@ -559,180 +483,38 @@ const SERVER_TIMING: Key = key(
      asks may then know what was in memory.",
 );
 
-impl Table {
-    /// The table written as `path`; a path that does not exist is an error of the caller.
-    pub(super) fn find(path: &str) -> &'static Table {
-        TABLES
-            .iter()
-            .find(|table| table.path == path)
-            .expect("a table of TABLES")
-    }
-
-    /// The names of the tables directly beneath this one.
-    pub(super) fn children(&self) -> impl Iterator<Item = &'static str> {
-        TABLES
-            .iter()
-            .filter(|table| !table.path.is_empty())
-            .filter_map(|table| {
-                let (parent, name) = table.path.rsplit_once('.').unwrap_or(("", table.path));
-                (parent == self.path).then_some(name)
-            })
-    }
-
-    /// Everything that may stand in this table.
-    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.keys.iter().map(|key| key.name).chain(self.children())
-    }
-
-    /// The key that other servers call `name`.
-    pub(super) fn key_also(&self, name: &str) -> Option<&'static Key> {
-        let called = |key: &&Key| key.also.iter().any(|(also, _)| *also == name);
-        self.keys.iter().find(called)
-    }
-
-    pub(super) fn key(&self, name: &str) -> &'static Key {
-        self.keys
-            .iter()
-            .find(|key| key.name == name)
-            .expect("a key of this table")
-    }
-
-    /// As in a heading of the file: `[disk]`, `[[site]]`.
-    #[must_use]
-    pub fn heading(&self) -> String {
-        if self.repeated {
-            format!("[[{}]]", self.path)
-        } else {
-            format!("[{}]", self.path)
-        }
-    }
+/// Reads the name of an engine given on the command line, in any form that `disk.engine` takes.
+///
+/// # Errors
+///
+/// A phrase that says what to write.
+pub fn engine(name: &str) -> Result<&'static str, String> {
+    engine_named(name).ok_or_else(|| match nearest(name, ENGINES.iter().copied()) {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None => format!("one of {}", ENGINES.join(", ")),
+    })
 }
 
-impl Key {
-    /// Whether `"auto"` is a value: it is then also the default.
-    pub(super) fn is_auto(&self) -> bool {
-        self.default == Some("auto")
-    }
+/// Reads the number of workers given on the command line, within the bounds of `server.workers`.
+///
+/// # Errors
+///
+/// A phrase that names what is expected.
+pub fn workers(text: &str) -> Result<usize, String> {
+    let kind = Kind::Count(WORKERS);
+    let number = kind
+        .quantity(text)
+        .map_err(|_| format!("expected {}", kind.expected()))?;
+    let number = kind.check(number)?;
+    usize::try_from(number).map_err(|error| error.to_string())
 }
 
-impl Kind {
-    /// Milliseconds, bytes or a count, from the text of a value.
-    pub(crate) fn quantity(self, text: &str) -> Result<u64, String> {
-        match self {
-            Kind::Duration(_) => value::duration(text),
-            Kind::Size(_) => text.parse().or_else(|_| value::size(text)),
-            _ => text.parse().map_err(|_| String::new()),
-        }
-    }
-
-    pub(super) fn bounds(self) -> Option<Bounds> {
-        match self {
-            Kind::Duration(bounds) | Kind::Size(bounds) | Kind::Count(bounds) => Some(bounds),
-            _ => None,
-        }
-    }
-
-    /// What a message says it expected.
-    pub(crate) fn expected(self) -> &'static str {
-        match self {
-            Kind::Duration(_) => "a duration such as \"30s\"",
-            Kind::Size(_) => "a size such as \"16KiB\"",
-            Kind::Count(_) => "a whole number",
-            Kind::Boolean => "`true` or `false`",
-            Kind::Word(_) | Kind::Text(_) => "a string",
-            Kind::Names => "an array of strings",
-            Kind::Pairs => "a table of strings",
-        }
-    }
-
-    /// Holds `quantity` (milliseconds, bytes or a count) to the bounds.
-    ///
-    /// # Errors
-    ///
-    /// A phrase that names both bounds.
-    pub(crate) fn check(self, quantity: u64) -> Result<u64, String> {
-        let Some(Bounds { min, max }) = self.bounds() else {
-            return Ok(quantity);
-        };
-        let edge = |text| self.quantity(text).expect("a bound in the kind's own form");
-        if (edge(min)..=edge(max)).contains(&quantity) {
-            Ok(quantity)
-        } else {
-            Err(format!("must be from {min} to {max}"))
-        }
-    }
-}
-
-/// What `disk.engine` becomes when it is `name`: engines have other names too.
-#[must_use]
-pub fn engine_named(name: &str) -> Option<&'static str> {
+/// The value of `disk.engine` for `name`, which may be another name of an engine.
+pub(crate) fn engine_named(name: &str) -> Option<&'static str> {
     match levity_disk::engine::find(name) {
         Some(engine) => Some(engine.name),
         None => (name == levity_disk::engine::AUTO).then_some(levity_disk::engine::AUTO),
     }
-}
-
-/// Words with more characters are not compared.
-const WORD_CHARS_MAX: usize = 64;
-
-/// Edits between a word and the candidate that it is taken for, by the length of the latter in characters.
-/// A guess that is wrong sends people astray, and no guess only shows them the list.
-fn edits_max(chars: usize) -> usize {
-    match chars {
-        0..=2 => 0,
-        3..=7 => 1,
-        _ => 2,
-    }
-}
-
-/// The candidate that `word` is most likely a misspelling of, if any is close.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    if word.chars().count() > WORD_CHARS_MAX {
-        return None;
-    }
-    let word = plain(word);
-    candidates
-        .into_iter()
-        .map(|candidate| (plain(candidate), candidate))
-        .map(|(plain, candidate)| (distance(&word, &plain), plain, candidate))
-        .filter(|(distance, plain, _)| *distance <= edits_max(plain.len()))
-        // `rout` is as far from `root` as from `route`.
-        .min_by_key(|(distance, plain, _)| (*distance, Reverse(shared_start(&word, plain))))
-        .map(|(.., candidate)| candidate)
-}
-
-/// What is compared of a name: neither case nor how its words are divided.
-pub(super) fn plain(name: &str) -> Vec<char> {
-    let letters = name.chars().filter(|c| !matches!(c, '_' | '-' | '.'));
-    letters.map(|c| c.to_ascii_lowercase()).collect()
-}
-
-/// Characters at the start that both have.
-fn shared_start(a: &[char], b: &[char]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
-/// Characters to insert, remove or replace, and neighbours to swap, until `a` is `b` ("optimal string
-/// alignment").
-fn distance(a: &[char], b: &[char]) -> usize {
-    let first: Vec<usize> = (0..=b.len()).collect();
-    let mut rows = vec![first];
-    for (i, from) in a.iter().enumerate() {
-        let (above, mut row) = (&rows[i], vec![i + 1]);
-        for (j, to) in b.iter().enumerate() {
-            let replaced = above[j] + usize::from(from != to);
-            let mut least = replaced.min(above[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && (a[i - 1], b[j - 1]) == (*to, *from) {
-                least = least.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -743,63 +525,6 @@ mod tests {
     fn every_engine_may_be_named() {
         let engines: std::collections::BTreeSet<_> = levity_disk::engine::names().collect();
         assert_eq!(engines, ENGINES.iter().copied().collect());
-    }
-
-    #[test]
-    fn distances() {
-        for (a, b, steps) in [
-            ("", "", 0),
-            ("", "abc", 3),
-            ("abc", "", 3),
-            ("kitten", "sitting", 3),
-            ("enigne", "engine", 1),
-            ("ab", "ba", 1),
-            ("abcd", "badc", 2),
-        ] {
-            assert_eq!(distance(&plain(a), &plain(b)), steps, "{a} {b}");
-        }
-    }
-
-    #[test]
-    fn nearest_is_close_or_nothing() {
-        for (word, candidates, expected) in [
-            ("enigne", &["threads", "engine"][..], Some("engine")),
-            ("thread", ENGINES, Some("threads")),
-            ("iouring", ENGINES, Some("io_uring")),
-            ("IO-URING", ENGINES, Some("io_uring")),
-            ("rout", &["root", "route"], Some("route")),
-            (
-                "keepAliveTimeout",
-                &["keep_alive_timeout"],
-                Some("keep_alive_timeout"),
-            ),
-            ("proxy", &["root", "path"], None),
-            ("listen", &["listing"], None),
-            ("mime", &["name"], None),
-            ("server_tokens", &["server_timing"], None),
-        ] {
-            let found = nearest(word, candidates.iter().copied());
-            assert_eq!(found, expected, "{word}");
-        }
-    }
-
-    /// One edit in three characters to seven, two in more, none in fewer.
-    #[test]
-    fn nearest_at_its_edges() {
-        for (candidate, near, far) in [
-            ("to", "TO", "tu"),
-            ("try", "tri", "tai"),
-            ("workers", "workres", "wrokres"),
-            ("balancer", "balnacre", "blanacre"),
-            ("connections", "konnektions", "konnektionz"),
-        ] {
-            assert_eq!(nearest(near, [candidate]), Some(candidate), "{near}");
-            assert_eq!(nearest(far, [candidate]), None, "{far}");
-        }
-        let longest = "x".repeat(WORD_CHARS_MAX);
-        assert!(nearest(&longest, [longest.as_str()]).is_some());
-        let longer = "x".repeat(WORD_CHARS_MAX + 1);
-        assert_eq!(nearest(&longer, [longer.as_str()]), None);
     }
 
     #[test]

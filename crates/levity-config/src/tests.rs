@@ -1,9 +1,21 @@
 mod files;
 mod hints;
 mod proxying;
+mod sites;
+mod syntax;
 mod upstream;
 
-use super::*;
+use std::path::Path;
+use std::time::Duration;
+
+use levity_disk::Direct;
+use levity_wire::encoding::Coding;
+
+use crate::address::Address;
+use crate::keys::TABLES;
+use crate::load::FILE_BYTES_MAX;
+use crate::reference::default;
+use crate::*;
 
 const SITE: &str = "[[site]]\nroot = \"/srv\"\n";
 
@@ -113,18 +125,17 @@ fn defaults() {
     );
     assert_eq!((limits.headers, limits.connections), (100, None));
     assert_eq!((limits.body_bytes, limits.body_memory), (1 << 20, 64 << 10));
-    assert_eq!(limits, Limits::default());
 }
 
 /// A default that is written down changes nothing.
 #[test]
 fn defaults_in_the_table_are_those_of_the_code() {
     let (mut bare, mut given) = (String::new(), String::new());
-    for table in keys::TABLES.iter().filter(|table| !table.path.is_empty()) {
+    for table in TABLES.iter().filter(|table| !table.path.is_empty()) {
         let lines: Vec<String> = table
             .keys
             .iter()
-            .filter_map(reference::default_line)
+            .filter_map(|key| Some(format!("{} = {}", key.name, default(key)?)))
             .collect();
         if !lines.is_empty() {
             let required = required(table.path).join("\n");
@@ -154,7 +165,7 @@ fn required(path: &str) -> &'static [&'static str] {
 /// A key that nobody reads would be accepted and do nothing.
 #[test]
 fn every_key_of_the_table_is_read() {
-    for table in keys::TABLES {
+    for table in TABLES {
         for key in table.keys {
             let line = format!("{} = 1979-05-27", key.name);
             let text = match table.path {
@@ -553,86 +564,6 @@ fn addresses() {
 }
 
 #[test]
-fn sites_need_a_root_and_hosts_of_their_own() {
-    assert_told(
-        "",
-        &["- no site is configured [add `[[site]]` with a `root`]"],
-    );
-    assert_told(
-        "[[site]]\n[[site]]\nroot = \"/\"\n[[site]]\nroot = \"/\"\nhosts = [\"A.b\", \"c:80\", \"*\", 1]\n\
-         [[site]]\nroot = \"\"\nhosts = [\"a.B.\"]\n[[site]]\nroot = \"/\"\nhosts = \"x\"\n",
-        &[
-            "1:1 `root` is missing",
-            "2:1 a second site without `hosts`, which would never be asked [the first is on line 1]",
-            "6:17 `c:80` is not a host name [leave scheme and port out]",
-            "6:25 `*` is not a host name [leave `hosts` out to answer any host]",
-            "6:30 expected a string, found integer",
-            "8:8 `root`: not a path",
-            "9:10 host `a.b` is given twice [the first is on line 6]",
-            "12:9 expected an array of strings, found string [write [\"x\"]]",
-        ],
-    );
-}
-
-#[test]
-fn routes() {
-    assert_told(
-        "[[site]]\nroot = \"/\"\nindex = [\"a/b\"]\n[[site.route]]\npath = \"/a/*\"\nstrip_prefix = \"/b\"\n\
-         [[site.route]]\npath = \"/a/b\"\n[[site.route]]\npath = \"b\"\nlisting = 1\n[[site.route]]\nlisting = true\n\
-         [[site.route]]\npath = \"/c\"\nstrip_prefix = \"/\"\n[[site.route]]\npath = \"/cd/*\"\nstrip_prefix = \"/c\"\n",
-        &[
-            "3:10 `a/b` is not the name of a file",
-            "6:16 `strip_prefix`: the route's `path` does not start with it",
-            "8:8 `path`: this route can never match [`/a/*` on line 5 matches first]",
-            "10:8 `b` is not the path of a route [a path starts with `/`]",
-            "11:11 expected `true` or `false`, found integer [write true]",
-            "12:1 `path` is missing",
-            "16:16 `/` takes no segment off a path [leave it out]",
-            "19:16 `strip_prefix`: the route's `path` does not start with it",
-        ],
-    );
-}
-
-/// The routes of one site do not hide those of another.
-#[test]
-fn routes_belong_to_their_site() {
-    let site = |host| {
-        format!("[[site]]\nroot = \"/\"\nhosts = [\"{host}\"]\n[[site.route]]\npath = \"/*\"\n")
-    };
-    let config = parse(&(site("a") + &site("b"))).unwrap();
-    assert_eq!(config.sites[1].routes.len(), 1);
-}
-
-#[test]
-fn a_prefix_may_end_with_a_slash() {
-    let text = format!("{SITE}[[site.route]]\npath = \"/a/b/*\"\nstrip_prefix = \"/a/\"\n");
-    assert_eq!(
-        parse(&text).unwrap().sites[0].routes[0]
-            .strip_prefix
-            .as_deref(),
-        Some("/a")
-    );
-}
-
-#[test]
-fn headers() {
-    assert_told(
-        &format!(
-            "{SITE}[[site.route]]\npath = \"/\"\n[site.route.headers]\nremove = [\"b\", \"x y\", \"A\"]\n\
-             [site.route.headers.set]\nB = \"1\"\na = \"\\n\"\nContent-Length = \"1\"\nc = 1\n"
-        ),
-        &[
-            "6:11 `b` is given twice",
-            "6:16 `x y` is not the name of a header field",
-            "6:23 `A` is given twice",
-            "9:5 the value of `a` cannot stand in a header field [no control characters, and no space at either end]",
-            "10:1 `Content-Length` is written by the server itself",
-            "11:5 expected a string, found integer",
-        ],
-    );
-}
-
-#[test]
 fn tables_of_the_wrong_shape() {
     assert_told(
         "disk = 1\nlisten = [\"8080\"]\n[[server]]\n[site]\nroot = \"/\"\n",
@@ -642,121 +573,6 @@ fn tables_of_the_wrong_shape() {
             "3:1 expected a table, found array [`[server]` is the process; what nginx calls a server is a `[[site]]` here]",
             "4:1 expected an array of tables, found table [write `[[site]]`]",
         ],
-    );
-}
-
-// ---- syntax errors ----
-
-#[test]
-fn several_syntax_errors_and_what_else_is_wrong() {
-    assert_told(
-        "[disk]\nengine = auto\nenigne = 1\nqueue =\n[limits]\nheaders = 1\nheaders = 2\n[[site]]\nroot = \"/\nhosts == 3\n",
-        &[
-            "2:10 a string must be quoted [write \"auto\"]",
-            "3:1 unknown key `enigne` [did you mean `engine`?]",
-            "4:8 the value is missing",
-            "7:1 duplicate key",
-            "9:10 invalid basic string, expected `\"`",
-            "10:8 extra `=`, expected nothing",
-        ],
-    );
-}
-
-#[test]
-fn a_bracket_without_its_end_is_shown_where_it_opens() {
-    let unclosed = "unclosed bracket [nothing below closes it]";
-    assert_told(
-        "[disk]\nx = 1\n[[site]]\nindex = [\"a\",\n[limits]\nq = 1\n",
-        &[
-            "2:1 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
-         `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`]",
-            &format!("4:9 {unclosed}"),
-        ],
-    );
-    assert_told(
-        "[[site]]\nroot = \"/\"\n[[site.route]]\nheaders = { set = {\n",
-        &[&format!("4:11 {unclosed}")],
-    );
-}
-
-#[test]
-fn what_precedes_an_unclosed_bracket_is_still_told() {
-    assert_told(
-        "[disk]\nqueue =\n[[site]]\nindex = [\n[limits]\nq =\n",
-        &[
-            "2:8 the value is missing",
-            "4:9 unclosed bracket [nothing below closes it]",
-        ],
-    );
-}
-
-/// What a syntax error swallows is not missing.
-#[test]
-fn a_syntax_error_hides_what_is_absent() {
-    assert_told(
-        "[[site\nroot = \"/\"\n",
-        &["1:7 unclosed array table, expected `]]`"],
-    );
-    assert_told("[[site]]\nroot\n", &["2:5 key with no value, expected `=`"]);
-}
-
-#[test]
-fn tabs_byte_order_mark_and_crlf() {
-    assert_told(
-        "\u{feff}[disk]\r\n\tx\t= \"\u{e9}\"\r\n",
-        &[
-            "- no site is configured [add `[[site]]` with a `root`]",
-            "2:2 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
-         `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`]",
-        ],
-    );
-    assert!(parse(&format!("\u{feff}{}", SITE.replace('\n', "\r\n"))).is_ok());
-}
-
-/// Any cut of a file is refused or read, but never a reason to panic.
-#[test]
-fn every_cut_of_a_file_is_survived() {
-    let text = "[disk]\nengine = \"auto\"\nchunk = \"\u{e9}\"\n[[site]]\nhosts = [\"a\", \"b\"]\n\
-                root = \"\"\"/\n\"\"\"\n[[site.route]]\npath = \"/*\"\nheaders = { set = { \"A\" = 'b' } }\n";
-    for (start, _) in text.char_indices() {
-        for end in (start..=text.len()).filter(|end| text.is_char_boundary(*end)) {
-            if let Err(problems) = parse(&text[start..end]) {
-                assert!(!problems.is_empty());
-                let file = PathBuf::from("f");
-                assert!(Errors { file, problems }.render(true).contains("error"));
-            }
-        }
-    }
-}
-
-#[test]
-fn codings_of_precompressed_files() {
-    use Coding::{Brotli, Gzip, Zstd};
-    let route = "[[site.route]]\npath = \"/a\"\nprecompressed = []\n[[site.route]]\npath = \"/b\"";
-    let text = format!("{SITE}precompressed = [\"br\", \"zstd\", \"gzip\"]\n{route}");
-    let site = &parse(&text).unwrap().sites[0];
-    assert_eq!(site.precompressed, [Brotli, Zstd, Gzip]);
-    assert_eq!(site.routes[0].precompressed, Some(Vec::new()));
-    assert_eq!(site.routes[1].precompressed, None);
-    assert!(parse(SITE).unwrap().sites[0].precompressed.is_empty());
-}
-
-#[test]
-fn what_is_no_coding() {
-    assert_told(
-        &format!("{SITE}precompressed = [\"gzip\", \"deflate\", \"gzip\"]"),
-        &[
-            "3:26 `deflate` is not a coding [one of \"zstd\", \"br\", \"gzip\"]",
-            "3:37 `gzip` is given twice",
-        ],
-    );
-    assert_told(
-        &format!("{SITE}precompressed = \"gzip\""),
-        &["3:17 expected an array of strings, found string [write [\"gzip\"]]"],
-    );
-    assert_told(
-        &format!("{SITE}[[site.route]]\npath = \"/a\"\nprecompressed = [\"\"]"),
-        &["5:18 `` is not a coding [one of \"zstd\", \"br\", \"gzip\"]"],
     );
 }
 

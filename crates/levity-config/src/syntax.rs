@@ -5,7 +5,7 @@ use toml::de::{DeTable, DeValue, Error};
 
 /// Where the bracket stands that an error calls unclosed. The parser names the end of the file, and
 /// has read everything in between as values.
-pub(super) fn opening(document: &DeTable<'_>, errors: &[Error]) -> Option<usize> {
+pub(crate) fn opening(document: &DeTable<'_>, errors: &[Error]) -> Option<usize> {
     let unclosed = |error: &&Error| {
         matches!(
             error
@@ -39,7 +39,7 @@ fn outermost(value: &Spanned<DeValue<'_>>, end: usize) -> Option<usize> {
 }
 
 /// A message, and help where the parser's own words do not say what to write.
-pub(super) fn explain(error: &Error, marked: &str) -> (String, Option<String>) {
+pub(crate) fn explain(error: &Error, marked: &str) -> (String, Option<String>) {
     if error.message().starts_with("string values must be quoted") {
         return if marked.is_empty() {
             ("the value is missing".to_owned(), None)

@@ -5,23 +5,23 @@ use std::ops::Range;
 
 use levity_wire::http1;
 
-use super::super::headers::{is_request_target, is_token};
-use super::super::keys;
-use super::super::reader::{Fields, Reader, Text, listed};
-use super::super::site::required;
 use super::{
     Backend, Balance, Check, Forwarded, Protocol, ProxyProtocol, Sticky, Upstream, backend,
 };
+use crate::fields::{Fields, Text};
+use crate::headers::{is_request_target, is_token};
+use crate::reader::Reader;
+use crate::suggest::{listed, nearest};
 
 /// The upstreams of a file, for what names them.
-pub(in crate::config) struct Upstreams(Vec<Known>);
+pub(crate) struct Upstreams(Vec<Known>);
 
 /// An upstream, as far as it is known in spite of what is wrong with it.
-pub(in crate::config) struct Known {
+pub(crate) struct Known {
     /// Without a name when that is wrong.
     upstream: Upstream,
     /// `None` when it is wrong.
-    pub(in crate::config) protocol: Option<Protocol>,
+    pub(crate) protocol: Option<Protocol>,
     /// Where it begins.
     span: Range<usize>,
     /// Whether anything names it.
@@ -29,7 +29,7 @@ pub(in crate::config) struct Known {
 }
 
 impl Upstreams {
-    pub(in crate::config) fn read(root: &Fields<'_>) -> Self {
+    pub(crate) fn read(root: &Fields<'_>) -> Self {
         let tables = root.children("upstream");
         let mut names = Vec::new();
         let mut upstreams = Upstreams(
@@ -45,12 +45,12 @@ impl Upstreams {
     }
 
     /// In the order of the file.
-    pub(in crate::config) fn into_list(self) -> Vec<Upstream> {
+    pub(crate) fn into_list(self) -> Vec<Upstream> {
         self.0.into_iter().map(|known| known.upstream).collect()
     }
 
     /// Tells of upstreams that nothing named to [`Self::find`] so far.
-    pub(in crate::config) fn note_unused(&self, reader: &Reader<'_>) {
+    pub(crate) fn note_unused(&self, reader: &Reader<'_>) {
         for known in self.0.iter().filter(|known| !known.is_used.get()) {
             let name = &known.upstream.name;
             reader.note(&known.span, format!("nobody uses the upstream `{name}`"));
@@ -58,12 +58,7 @@ impl Upstreams {
     }
 
     /// The upstream that the key `of` names; reports when there is none.
-    pub(in crate::config) fn find(
-        &self,
-        reader: &Reader<'_>,
-        name: &Text<'_>,
-        of: &str,
-    ) -> Option<&Known> {
+    pub(crate) fn find(&self, reader: &Reader<'_>, name: &Text<'_>, of: &str) -> Option<&Known> {
         let found = self.0.iter().find(|known| known.upstream.name == name.text);
         // One whose name is wrong may be the one that is meant.
         if found.is_none() && self.names().all(|name| !name.is_empty()) {
@@ -86,7 +81,7 @@ impl Upstreams {
                 "`{of}` takes the name of an `[[upstream]]`; put the address into its `to`"
             );
         }
-        match keys::nearest(name, self.names()) {
+        match nearest(name, self.names()) {
             Some(nearest) => format!("did you mean \"{nearest}\"?"),
             None if self.0.is_empty() => "add `[[upstream]]` with that `name`".to_owned(),
             None => format!("known: {}", listed(self.names())),
@@ -181,7 +176,7 @@ fn upstream(
 }
 
 fn name(fields: &Fields<'_>, names: &mut Vec<(String, Range<usize>)>) -> Option<String> {
-    required(fields, "name");
+    fields.require("name");
     let Text { text, span } = fields.text("name")?;
     let reader = fields.reader;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -207,7 +202,7 @@ fn name(fields: &Fields<'_>, names: &mut Vec<(String, Range<usize>)>) -> Option<
 }
 
 fn to(fields: &Fields<'_>) -> Vec<Backend> {
-    required(fields, "to");
+    fields.require("to");
     let Some(given) = fields.names("to") else {
         return Vec::new();
     };

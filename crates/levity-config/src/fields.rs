@@ -1,8 +1,5 @@
-//! Typed access to the tables of a file. Whatever is wrong is collected, never thrown, so that one
-//! run shows all of it.
+//! Typed access to the tables of a file. Every problem is collected in the [`Reader`].
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -11,153 +8,37 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::foreign;
-use super::keys::{self, Key, Kind, Table};
-use super::problem::{Problem, Source};
-use super::syntax;
-
-/// A file on its way to become a [`super::Config`].
-pub(super) struct Reader<'t> {
-    source: Source<'t>,
-    /// Where relative paths start and `root` must exist; `None` leaves the disk alone.
-    base: Option<&'t Path>,
-    /// Lines with a syntax error: what else is found there is only its echo.
-    broken: BTreeSet<usize>,
-    problems: RefCell<Vec<Problem>>,
-    /// What is no mistake but worth a line, with the line that it is about.
-    notes: RefCell<Vec<(usize, String)>>,
-}
-
-impl<'t> Reader<'t> {
-    pub(super) fn new(text: &'t str, base: Option<&'t Path>) -> Self {
-        Reader {
-            source: Source::new(text),
-            base,
-            broken: BTreeSet::new(),
-            problems: RefCell::default(),
-            notes: RefCell::default(),
-        }
-    }
-
-    /// Takes over the parser's errors, the first of each line.
-    pub(super) fn syntax(&mut self, document: &DeTable<'_>, mut errors: Vec<toml::de::Error>) {
-        errors.sort_by_key(|error| error.span().map(|span| span.start));
-        if let Some(opening) = syntax::opening(document, &errors) {
-            errors.retain(|error| error.span().is_some_and(|span| span.start < opening));
-            self.broken.extend(self.source.lines_from(opening));
-            let help = "nothing below closes it".to_owned();
-            self.report(&(opening..opening + 1), "unclosed bracket", Some(help));
-        }
-        for error in errors {
-            let span = error.span().unwrap_or_default();
-            if self.broken.insert(self.source.line(span.start)) {
-                let (message, help) = syntax::explain(&error, self.source.slice(&span));
-                self.report(&span, message, help);
-            }
-        }
-    }
-
-    /// The notes in the order of the file.
-    pub(super) fn take_notes(&self) -> Vec<String> {
-        let mut notes = self.notes.take();
-        notes.sort_by_key(|(line, _)| *line);
-        let shown = |(line, message)| format!("line {line}: {message}");
-        notes.into_iter().map(shown).collect()
-    }
-
-    pub(super) fn note(&self, span: &Range<usize>, message: String) {
-        self.notes.borrow_mut().push((self.line(span), message));
-    }
-
-    /// The problems in the order of the file.
-    pub(super) fn into_problems(self) -> Vec<Problem> {
-        let mut problems = self.problems.into_inner();
-        problems.sort_by_key(|problem| {
-            problem
-                .place
-                .as_ref()
-                .map(|place| (place.line, place.column))
-        });
-        problems
-    }
-
-    pub(super) fn report(
-        &self,
-        span: &Range<usize>,
-        message: impl Into<String>,
-        help: Option<String>,
-    ) {
-        let place = Some(self.source.place(span));
-        let message = message.into();
-        self.problems.borrow_mut().push(Problem {
-            message,
-            place,
-            help,
-        });
-    }
-
-    /// Reports that something is absent. A syntax error may have swallowed it, so that only a file
-    /// without one is told.
-    pub(super) fn report_absent(
-        &self,
-        span: Option<&Range<usize>>,
-        message: String,
-        help: Option<String>,
-    ) {
-        if self.broken.is_empty() {
-            let place = span.map(|span| self.source.place(span));
-            self.problems.borrow_mut().push(Problem {
-                message,
-                place,
-                help,
-            });
-        }
-    }
-
-    /// The line of a span, counted from 1.
-    pub(super) fn line(&self, span: &Range<usize>) -> usize {
-        self.source.line(span.start) + 1
-    }
-
-    pub(super) fn base(&self) -> Option<&'t Path> {
-        self.base
-    }
-
-    fn is_broken(&self, span: &Range<usize>) -> bool {
-        let last = self.source.line(span.end.max(span.start + 1) - 1);
-        self.broken
-            .range(self.source.line(span.start)..=last)
-            .next()
-            .is_some()
-    }
-}
+use crate::reader::Reader;
+use crate::schema::{Key, Kind, Schema, Table};
+use crate::suggest::{listed, nearest};
+use crate::{foreign, unknown};
 
 /// A string of the file.
-pub(super) struct Text<'r> {
-    pub(super) text: &'r str,
-    pub(super) span: Range<usize>,
+pub(crate) struct Text<'r> {
+    pub(crate) text: &'r str,
+    pub(crate) span: Range<usize>,
 }
 
 /// What stands in one table of the file.
-pub(super) struct Fields<'r> {
-    pub(super) reader: &'r Reader<'r>,
-    pub(super) span: Range<usize>,
+pub(crate) struct Fields<'r> {
+    pub(crate) reader: &'r Reader<'r>,
+    pub(crate) span: Range<usize>,
     table: &'static Table,
     entries: Option<&'r DeTable<'r>>,
 }
 
 impl<'r> Fields<'r> {
     /// The file itself.
-    pub(super) fn root(reader: &'r Reader<'r>, document: &'r DeTable<'r>) -> Self {
-        Fields::open(reader, Table::find(""), document, 0..0)
+    pub(crate) fn root(reader: &'r Reader<'r>, document: &'r DeTable<'r>) -> Self {
+        Fields::open(reader, reader.schema().table(""), document, 0..0)
     }
 
     /// A table that the file does not have: every key has its default.
-    pub(super) fn empty(reader: &'r Reader<'r>, path: &str) -> Self {
+    pub(crate) fn empty(reader: &'r Reader<'r>, path: &str) -> Self {
         Fields {
             reader,
             span: 0..0,
-            table: Table::find(path),
+            table: reader.schema().table(path),
             entries: None,
         }
     }
@@ -177,7 +58,7 @@ impl<'r> Fields<'r> {
         for (name, value) in entries {
             if let Some(key) = table.key_also(name.as_ref()) {
                 fields.renamed(key, name.as_ref(), &name.span());
-            } else if !table.names().any(|known| known == name.as_ref())
+            } else if !fields.known().any(|known| known == name.as_ref())
                 && !fields.is_damaged(&name.span(), value)
             {
                 fields.unknown(name.as_ref(), &name.span());
@@ -202,23 +83,14 @@ impl<'r> Fields<'r> {
     }
 
     fn unknown(&self, name: &str, span: &Range<usize>) {
-        let nearest = || {
-            let nearest = keys::nearest(name, self.table.names())?;
-            Some(format!("did you mean `{nearest}`?"))
-        };
-        let help = foreign::key(self.table.path, name)
-            .map(|(_, help)| help.to_owned())
-            .or_else(|| of_routes(self.table, name))
-            .or_else(nearest)
-            .or_else(|| elsewhere(name))
-            .unwrap_or_else(|| format!("known here: {}", listed(self.table.names())));
-        self.reader
-            .report(span, format!("unknown key `{name}`"), Some(help));
+        let help = unknown::help(self.reader.schema(), self.table, name);
+        let message = format!("unknown key `{name}`");
+        self.reader.report(span, message, Some(help));
     }
 
     /// Whether an unknown key, which has been reported, looks like `name` or is another server's for it.
-    pub(super) fn has_misspelt(&self, name: &str) -> bool {
-        let unknown = |given: &str| !self.table.names().any(|known| known == given);
+    pub(crate) fn has_misspelt(&self, name: &str) -> bool {
+        let unknown = |given: &str| !self.known().any(|known| known == given);
         let foreign = |given: &str| {
             foreign::key(self.table.path, given).is_some_and(|(ours, _)| ours == name)
         };
@@ -227,9 +99,14 @@ impl<'r> Fields<'r> {
             .flat_map(|entries| entries.keys())
             .any(|key| {
                 let key = key.as_ref();
-                let nearest = || keys::nearest(key, self.table.names());
+                let nearest = || nearest(key, self.known());
                 unknown(key) && (foreign(key) || nearest() == Some(name))
             })
+    }
+
+    /// The names of the keys and tables that may stand in this table.
+    fn known(&self) -> impl Iterator<Item = &'static str> {
+        self.reader.schema().names(self.table)
     }
 
     /// On a line with a syntax error, where the parser has guessed.
@@ -249,7 +126,7 @@ impl<'r> Fields<'r> {
     }
 
     /// Whether the file has the key, even with a wrong value.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         let also = self.also(name).iter().map(|(also, _)| *also);
         let mut names = also.chain([name]);
         self.entries
@@ -262,12 +139,20 @@ impl<'r> Fields<'r> {
         key.map_or(&[], |key| key.also)
     }
 
+    /// Reports that the key is absent, unless it is misspelt.
+    pub(crate) fn require(&self, name: &str) {
+        if !self.has(name) && !self.has_misspelt(name) {
+            let message = format!("`{name}` is missing");
+            self.reader.report_absent(Some(&self.span), message, None);
+        }
+    }
+
     /// Where the value of `name` stands, or the table when it is absent.
-    pub(super) fn span_of(&self, name: &str) -> Range<usize> {
+    pub(crate) fn span_of(&self, name: &str) -> Range<usize> {
         self.value(name).map_or(self.span.clone(), Spanned::span)
     }
 
-    pub(super) fn report(&self, name: &str, message: impl Display, help: Option<String>) {
+    pub(crate) fn report(&self, name: &str, message: impl Display, help: Option<String>) {
         self.reader
             .report(&self.span_of(name), format!("`{name}`: {message}"), help);
     }
@@ -290,7 +175,7 @@ impl<'r> Fields<'r> {
 
     fn path_of(&self, name: &str) -> &'static Table {
         let path = self.table.path;
-        Table::find(&if path.is_empty() {
+        self.reader.schema().table(&if path.is_empty() {
             name.to_owned()
         } else {
             format!("{path}.{name}")
@@ -298,7 +183,7 @@ impl<'r> Fields<'r> {
     }
 
     /// The table `name` beneath this one.
-    pub(super) fn child(&self, name: &str) -> Fields<'r> {
+    pub(crate) fn child(&self, name: &str) -> Fields<'r> {
         let table = self.path_of(name);
         match self.value(name).map(|value| (value, value.get_ref())) {
             Some((value, DeValue::Table(entries))) => {
@@ -317,14 +202,14 @@ impl<'r> Fields<'r> {
     }
 
     /// The tables of the array `name` beneath this one.
-    pub(super) fn children(&self, name: &str) -> Vec<Fields<'r>> {
+    pub(crate) fn children(&self, name: &str) -> Vec<Fields<'r>> {
         let table = self.path_of(name);
         let Some(value) = self.value(name) else {
             return Vec::new();
         };
         let help = || Some(format!("write `{}`", table.heading()));
         let DeValue::Array(elements) = value.get_ref() else {
-            if let Some(message) = without_parent(table, value.get_ref()) {
+            if let Some(message) = without_parent(self.reader.schema(), table, value.get_ref()) {
                 self.reader.report(&value.span(), message, None);
             } else {
                 self.report_kind(value, "an array of tables", help());
@@ -345,25 +230,25 @@ impl<'r> Fields<'r> {
 
     // ---- quantities ----
 
-    pub(super) fn duration(&self, name: &str) -> Duration {
+    pub(crate) fn duration(&self, name: &str) -> Duration {
         Duration::from_millis(self.quantity(name).unwrap_or_default())
     }
 
-    pub(super) fn size(&self, name: &str) -> usize {
+    pub(crate) fn size(&self, name: &str) -> usize {
         self.count(name)
     }
 
     /// `None` is `"auto"`.
-    pub(super) fn auto_size(&self, name: &str) -> Option<usize> {
+    pub(crate) fn auto_size(&self, name: &str) -> Option<usize> {
         self.auto_count(name)
     }
 
-    pub(super) fn count(&self, name: &str) -> usize {
+    pub(crate) fn count(&self, name: &str) -> usize {
         self.auto_count(name).unwrap_or_default()
     }
 
     /// `None` is `"auto"`.
-    pub(super) fn auto_count(&self, name: &str) -> Option<usize> {
+    pub(crate) fn auto_count(&self, name: &str) -> Option<usize> {
         // The bounds of a 32-bit machine are smaller than those of the table.
         self.quantity(name)
             .map(|quantity| usize::try_from(quantity).unwrap_or(usize::MAX))
@@ -396,7 +281,7 @@ impl<'r> Fields<'r> {
     }
 
     /// Reports when `small` is larger than `large`. `"auto"` is never in the way.
-    pub(super) fn at_most(&self, small: &str, large: &str) {
+    pub(crate) fn at_most(&self, small: &str, large: &str) {
         if let (Some(a), Some(b)) = (self.peek(small), self.peek(large))
             && a > b
         {
@@ -405,7 +290,7 @@ impl<'r> Fields<'r> {
     }
 
     /// Reports when `small` is not smaller than `large`.
-    pub(super) fn less_than(&self, small: &str, large: &str) {
+    pub(crate) fn less_than(&self, small: &str, large: &str) {
         if let (Some(a), Some(b)) = (self.peek(small), self.peek(large))
             && a >= b
         {
@@ -442,7 +327,7 @@ impl<'r> Fields<'r> {
         match self.value(name) {
             Some(value) => self
                 .reader
-                .source
+                .source()
                 .slice(&value.span())
                 .trim_matches(['"', '\'']),
             None => self.table.key(name).default.unwrap_or_default(),
@@ -452,7 +337,7 @@ impl<'r> Fields<'r> {
     // ---- other values ----
 
     /// `None` when the key is absent or wrong.
-    pub(super) fn boolean(&self, name: &str) -> Option<bool> {
+    pub(crate) fn boolean(&self, name: &str) -> Option<bool> {
         let value = self.value(name)?;
         if let DeValue::Boolean(given) = value.get_ref() {
             return Some(*given);
@@ -468,7 +353,7 @@ impl<'r> Fields<'r> {
     }
 
     /// A string, `None` when the key is absent or wrong.
-    pub(super) fn text(&self, name: &str) -> Option<Text<'r>> {
+    pub(crate) fn text(&self, name: &str) -> Option<Text<'r>> {
         let value = self.value(name)?;
         let kind = self.table.key(name).kind;
         let DeValue::String(text) = value.get_ref() else {
@@ -478,9 +363,8 @@ impl<'r> Fields<'r> {
             );
             let help = match kind {
                 Kind::Word(words) => Some(format!("one of {}", listed(words.iter().copied()))),
-                _ => {
-                    quoted.then(|| format!("write \"{}\"", self.reader.source.slice(&value.span())))
-                }
+                _ => quoted
+                    .then(|| format!("write \"{}\"", self.reader.source().slice(&value.span()))),
             };
             self.report_kind(value, kind.expected(), help);
             return None;
@@ -493,7 +377,7 @@ impl<'r> Fields<'r> {
 
     /// A word out of the key's list, or what `unlisted` makes of another one; `None` when the key is
     /// absent or wrong.
-    pub(super) fn word_or(
+    pub(crate) fn word_or(
         &self,
         name: &str,
         unlisted: fn(&str) -> Option<&'static str>,
@@ -508,7 +392,7 @@ impl<'r> Fields<'r> {
         if let Some(word) = unlisted(given.text) {
             return Some(word);
         }
-        let nearest = || keys::nearest(given.text, words.iter().copied());
+        let nearest = || nearest(given.text, words.iter().copied());
         let help = match foreign::word(name, given.text) {
             Some(help) => help.to_owned(),
             None => nearest().map_or_else(
@@ -525,23 +409,23 @@ impl<'r> Fields<'r> {
     }
 
     /// A word out of the key's list; `None` when the key is absent or wrong.
-    pub(super) fn word(&self, name: &str) -> Option<&'r str> {
+    pub(crate) fn word(&self, name: &str) -> Option<&'r str> {
         self.word_or(name, |_| None)
     }
 
     /// A path, taken from the folder of the file; `None` when the key is absent or wrong.
-    pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
+    pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
         self.joined(name, &self.text(name)?)
     }
 
     /// The path of a folder, which must exist when the file was loaded from the disk; `None` when the
     /// key is absent or no path. May block.
-    pub(super) fn folder(&self, name: &str) -> Option<PathBuf> {
+    pub(crate) fn folder(&self, name: &str) -> Option<PathBuf> {
         self.existing(name, &self.text(name)?)
     }
 
     /// Paths of folders as for [`Self::folder`]; empty when the key is absent or wrong. May block.
-    pub(super) fn folders(&self, name: &str) -> Vec<PathBuf> {
+    pub(crate) fn folders(&self, name: &str) -> Vec<PathBuf> {
         let given = self.names(name).unwrap_or_default();
         given
             .iter()
@@ -551,7 +435,7 @@ impl<'r> Fields<'r> {
 
     fn existing(&self, name: &str, given: &Text<'_>) -> Option<PathBuf> {
         let path = self.joined(name, given)?;
-        if self.reader.base.is_some()
+        if self.reader.base().is_some()
             && let Err(reason) = is_directory(&path)
         {
             let message = format!("`{name}`: {} {reason}", path.display());
@@ -564,8 +448,8 @@ impl<'r> Fields<'r> {
 
     /// Reports when nothing can be made at `path`, of the key `name`, because its folder is not there. Only when
     /// the file was loaded from the disk. May block.
-    pub(super) fn must_have_folder(&self, name: &str, path: &Path) {
-        let folder = path.parent().filter(|_| self.reader.base.is_some());
+    pub(crate) fn must_have_folder(&self, name: &str, path: &Path) {
+        let folder = path.parent().filter(|_| self.reader.base().is_some());
         if let Some(folder) = folder
             && let Err(reason) = is_directory(folder)
         {
@@ -579,20 +463,20 @@ impl<'r> Fields<'r> {
                 .report(&given.span, format!("`{name}`: not a path"), None);
             return None;
         }
-        Some(match self.reader.base {
+        Some(match self.reader.base() {
             Some(base) => base.join(given.text),
             None => PathBuf::from(given.text),
         })
     }
 
     /// Strings of an array; `None` when the key is absent or wrong.
-    pub(super) fn names(&self, name: &str) -> Option<Vec<Text<'r>>> {
+    pub(crate) fn names(&self, name: &str) -> Option<Vec<Text<'r>>> {
         let value = self.value(name)?;
         let expected = self.table.key(name).kind.expected();
         let DeValue::Array(elements) = value.get_ref() else {
             let single = matches!(value.get_ref(), DeValue::String(_));
             let help =
-                single.then(|| format!("write [{}]", self.reader.source.slice(&value.span())));
+                single.then(|| format!("write [{}]", self.reader.source().slice(&value.span())));
             self.report_kind(value, expected, help);
             return None;
         };
@@ -610,7 +494,7 @@ impl<'r> Fields<'r> {
     }
 
     /// Names and strings of a free table, in the order of the file.
-    pub(super) fn pairs(&self, name: &str) -> Vec<(Text<'r>, Text<'r>)> {
+    pub(crate) fn pairs(&self, name: &str) -> Vec<(Text<'r>, Text<'r>)> {
         let Some(value) = self.value(name) else {
             return Vec::new();
         };
@@ -715,58 +599,15 @@ fn is_directory(path: &Path) -> Result<(), String> {
 }
 
 /// What to say when nothing but a table beneath `table` is given, as by a file that begins with `[[site.route]]`.
-fn without_parent(table: &Table, value: &DeValue<'_>) -> Option<String> {
+fn without_parent(schema: Schema, table: &Table, value: &DeValue<'_>) -> Option<String> {
     let DeValue::Table(entries) = value else {
         return None;
     };
     let (name, _) = entries.iter().next().filter(|_| entries.len() == 1)?;
-    let child = table.children().find(|child| child == name.get_ref())?;
+    let child = schema
+        .children(table)
+        .find(|child| child == name.get_ref())?;
     let path = format!("{}.{child}", table.path);
-    let (child, parent) = (Table::find(&path).heading(), table.heading());
+    let (child, parent) = (schema.table(&path).heading(), table.heading());
     Some(format!("`{child}` needs a `{parent}` before it"))
-}
-
-/// What to do about a table of routes that stands in a site.
-fn of_routes(table: &Table, name: &str) -> Option<String> {
-    let is_of_routes = || {
-        Table::find("site.route")
-            .children()
-            .any(|child| child == name)
-    };
-    (table.path == "site" && is_of_routes()).then(|| {
-        format!(
-            "`{name}` belongs to `[[site.route]]`; for a whole site add a route with path `/*`, last"
-        )
-    })
-}
-
-/// Where a key or table that is unknown here belongs, if others have it or one spelt almost like it.
-fn elsewhere(name: &str) -> Option<String> {
-    let other = |table: &'static Table| Some((table.key_also(name)?, table));
-    if let Some((key, table)) = keys::TABLES.iter().find_map(other) {
-        return Some(format!("it is `{}` of `{}`", key.name, table.heading()));
-    }
-    let table = |table: &'static Table| Some((table.path.rsplit_once('.')?.1, table));
-    let beneath = || keys::TABLES.iter().filter_map(table);
-    if let Some((_, table)) = beneath().find(|(last, _)| *last == name) {
-        return Some(format!("it is `{}`", table.heading()));
-    }
-    let known = || keys::TABLES.iter().flat_map(|table| table.keys);
-    let nearest = keys::nearest(name, known().map(|key| key.name))?;
-    let has_it = |table: &&Table| table.keys.iter().any(|key| key.name == nearest);
-    let headings = keys::TABLES.iter().filter(has_it).map(Table::heading);
-    let headings = listed(headings.collect::<Vec<_>>().iter().map(String::as_str));
-    Some(if nearest == name {
-        format!("`{name}` is a key of {headings}")
-    } else {
-        format!("did you mean `{nearest}` of {headings}?")
-    })
-}
-
-/// Words as a message lists them.
-pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names
-        .map(|name| format!("`{name}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
 }

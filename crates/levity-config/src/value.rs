@@ -23,12 +23,12 @@ const SIZES: &[(&str, u64)] = &[
 ];
 
 /// A duration such as `30s` in milliseconds.
-pub(super) fn duration(text: &str) -> Result<u64, String> {
+pub(crate) fn duration(text: &str) -> Result<u64, String> {
     quantity(text, DURATIONS)
 }
 
 /// A size such as `16KiB` in bytes.
-pub(super) fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     quantity(text, SIZES)
 }
 

@@ -1,8 +1,8 @@
 //! What sites and routes say of the upstream that answers for them.
 
-use super::super::upstream::{AmbiguousPaths, Try};
 use super::upstream::{PHP, UPSTREAM};
 use super::*;
+use crate::upstream::{AmbiguousPaths, Try};
 
 /// A site behind two upstreams, which begins on line 8.
 fn site_text(lines: &str) -> String {

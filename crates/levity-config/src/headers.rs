@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::reader::{Fields, Text};
-use super::site::is_host_name;
-use super::{Headers, Rewrite};
+use crate::fields::{Fields, Text};
+use crate::host::is_host_name;
+use crate::model::Headers;
+use crate::upstream::Rewrite;
 
 /// Fields of responses that frame a message or that only the server can know: a changed one would break
 /// the connection or lie about the time (RFC 9112 section 6, RFC 9110 section 6.6.1).
@@ -42,12 +43,12 @@ const OF_REQUESTS: &[&str] = &[
 ];
 
 /// `[site.route.headers]`
-pub(super) fn of_responses(fields: &Fields<'_>) -> Headers {
+pub(crate) fn of_responses(fields: &Fields<'_>) -> Headers {
     read(fields, OF_RESPONSES)
 }
 
 /// `[site.route.request_headers]`
-pub(super) fn of_requests(fields: &Fields<'_>) -> Headers {
+pub(crate) fn of_requests(fields: &Fields<'_>) -> Headers {
     let headers = read(fields, OF_REQUESTS);
     let added = headers.add.iter().map(|(name, _)| name);
     for (key, mut names) in [
@@ -108,7 +109,7 @@ fn read(fields: &Fields<'_>, reserved: &[&str]) -> Headers {
 }
 
 /// `[site.route.rewrite]`
-pub(super) fn rewrite(fields: &Fields<'_>) -> Rewrite {
+pub(crate) fn rewrite(fields: &Fields<'_>) -> Rewrite {
     const LOCATION: &str = "no space, no control character, and something to look for";
     const PATH: &str = "a path starts with `/` and has no `;`";
     const DOMAIN: &str = "a host name, which may have a dot before it";
@@ -151,7 +152,7 @@ fn owned(pairs: &[(Text<'_>, Text<'_>)]) -> Vec<(String, String)> {
 }
 
 /// RFC 9110 section 5.6.2.
-pub(super) fn is_token(name: &str) -> bool {
+pub(crate) fn is_token(name: &str) -> bool {
     !name.is_empty()
         && name
             .bytes()
@@ -159,7 +160,7 @@ pub(super) fn is_token(name: &str) -> bool {
 }
 
 /// Whether a request line can ask for it: RFC 9112 section 3.2.1.
-pub(super) fn is_request_target(text: &str) -> bool {
+pub(crate) fn is_request_target(text: &str) -> bool {
     text.starts_with('/') && text.bytes().all(|b| b.is_ascii_graphic() && b != b'#')
 }
 

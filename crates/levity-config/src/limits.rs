@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::keys::{Bounds, Key, Kind};
-use super::reader::{Fields, Reader};
+use crate::fields::Fields;
+use crate::schema::{Bounds, Key, Kind};
 
 /// One list from which come the struct, its defaults, the keys of `[limits]` and their reference.
 macro_rules! limits {
@@ -15,7 +15,7 @@ macro_rules! limits {
             $($(#[doc = $doc])+ pub $name: $type,)+
         }
 
-        pub(super) const KEYS: &[Key] = &[$(Key {
+        pub(crate) const KEYS: &[Key] = &[$(Key {
             also: &[],
             name: stringify!($name),
             kind: Kind::$kind(Bounds { min: $min, max: $max }),
@@ -71,13 +71,7 @@ limits! {
     listing_entries: usize = count(Count, "10000", "1".."1000000"),
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Limits::take(&Fields::empty(&Reader::new("", None), "limits"))
-    }
-}
-
-pub(super) fn read(fields: &Fields<'_>) -> Limits {
+pub(crate) fn read(fields: &Fields<'_>) -> Limits {
     fields.at_most("request_line_bytes", "head_bytes");
     fields.at_most("header_bytes", "head_bytes");
     Limits::take(fields)

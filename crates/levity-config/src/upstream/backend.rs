@@ -3,10 +3,9 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use crate::address::{Address, AddressError};
-
-use super::super::site::is_host_name;
 use super::{At, Backend};
+use crate::address::{Address, AddressError};
+use crate::host::is_host_name;
 
 const WEIGHT_MAX: u32 = 1000;
 

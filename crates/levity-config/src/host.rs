@@ -1,0 +1,110 @@
+//! Host names.
+
+use std::net::Ipv6Addr;
+
+use crate::fields::{Fields, Text};
+
+/// The name in the form in which hosts are compared; `None` when it is none, which is reported.
+pub(crate) fn host_or_report(fields: &Fields<'_>, given: &Text<'_>) -> Option<String> {
+    let Text { text, span } = given;
+    let refuse = |help| {
+        let message = format!("`{text}` is not a host name");
+        fields.reader.report(span, message, Some(help));
+    };
+    host(text).map_err(refuse).ok()
+}
+
+/// The form in which a host is compared: lower case, without the dot of the root.
+pub fn host(text: &str) -> Result<String, String> {
+    let host = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let name = host.strip_prefix("*.").unwrap_or(&host);
+    // `_` is nginx's name for it, and none that a client asks for.
+    if matches!(&*host, "*" | "_") {
+        return Err("leave `hosts` out to answer any host".to_owned());
+    }
+    if let Some(ip) = name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+    {
+        let ip: Ipv6Addr = ip
+            .parse()
+            .map_err(|_| "brackets hold an IPv6 address".to_owned())?;
+        return Ok(format!("[{ip}]"));
+    }
+    if !name.is_ascii() {
+        return Err("write it as browsers send it, in its `xn--` form".to_owned());
+    }
+    if name.contains(':') {
+        return Err("leave scheme and port out".to_owned());
+    }
+    if !has_labels(name, b"-_~!$&'()+=") {
+        return Err(
+            "letters, digits, `-`, `_` and `~!$&'()+=`, with dots between; a star only as `*.` at the start"
+                .to_owned(),
+        );
+    }
+    Ok(host)
+}
+
+/// Labels with dots between (RFC 1123 section 2.1); underscores are common, if not allowed.
+pub(crate) fn is_host_name(name: &str) -> bool {
+    has_labels(name, b"-_")
+}
+
+/// A name of a site may have more marks than that of a machine (RFC 3986 section 3.2.2), but for those that
+/// stand for something else here: `*`, and `,` and `;` between names.
+fn has_labels(name: &str, marks: &[u8]) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || marks.contains(&b))
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_compared_in_one_form() {
+        for (text, form) in [
+            ("Example.ORG", "example.org"),
+            ("example.org.", "example.org"),
+            ("*.Example.org", "*.example.org"),
+            ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("[0:0::1]", "[::1]"),
+            ("a_b-c", "a_b-c"),
+            ("It's(1)+$.example", "it's(1)+$.example"),
+        ] {
+            assert_eq!(host(text).as_deref(), Ok(form), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_host() {
+        for text in [
+            "",
+            ".",
+            "*",
+            "_",
+            "a*.b",
+            "a.b,c.d",
+            "a;b",
+            "*.*.b",
+            "a..b",
+            "a b",
+            "a:80",
+            "http://a",
+            "b\u{fc}cher.de",
+            "[::x]",
+            "a/b",
+        ] {
+            assert!(host(text).is_err(), "{text}");
+        }
+        assert!(host(&"a".repeat(64)).is_err());
+        assert!(host(&vec!["a"; 128].join(".")).is_err());
+    }
+}

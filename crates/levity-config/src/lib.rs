@@ -1,0 +1,50 @@
+//! Levity's configuration: what a file may say, and how it becomes a [`Config`].
+//!
+//! [`load`] reads a file and reports everything that is wrong with it in one run. The table in `keys.rs` lists every
+//! key; the reader, the suggestions and `docs/configuration.md` come from it.
+#![forbid(unsafe_code)]
+
+pub mod address;
+mod disk;
+mod fields;
+mod foreign;
+mod headers;
+mod host;
+mod keys;
+mod limits;
+mod listen;
+mod load;
+mod log;
+mod model;
+mod network;
+mod own_names;
+mod pattern;
+mod problem;
+mod proxying;
+mod reader;
+mod recognise;
+mod reference;
+mod schema;
+mod site;
+mod suggest;
+mod syntax;
+#[cfg(test)]
+mod tests;
+mod unknown;
+pub mod upstream;
+mod value;
+
+pub use host::host;
+pub use keys::{engine, workers};
+pub use limits::Limits;
+pub use load::{load, parse};
+pub use model::{
+    AccessLog, Admin, Config, Disk, Etag, Headers, Listen, Log, LogFormat, LogTiming, PlaceDisk,
+    Route, Server, Site, Symlinks, Watch,
+};
+pub use network::{Network, TrustedProxies};
+pub use own_names::OwnNames;
+pub use pattern::Pattern;
+pub use problem::{Errors, Problem};
+pub use reference::reference;
+pub use upstream::{Proxying, Rewrite, Upstream};

@@ -1,0 +1,121 @@
+//! `[[listen]]` and `[admin]`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use crate::address::{Address, AddressError, PORT_USUAL};
+use crate::fields::{Fields, Text};
+use crate::host::host_or_report;
+use crate::model::{Admin, Listen};
+use crate::own_names::OwnNames;
+
+pub(crate) fn listen(root: &Fields<'_>) -> Vec<Listen> {
+    let mut seen: Vec<(Listen, usize)> = Vec::new();
+    for fields in root.children("listen") {
+        fields.require("address");
+        let proxy_protocol = fields.boolean("proxy_protocol").unwrap_or(false);
+        let Some(address) = address(&fields, "address") else {
+            continue;
+        };
+        let listen = Listen {
+            address,
+            proxy_protocol,
+        };
+        let same = |(other, _): &&(Listen, usize)| other.address == listen.address;
+        if let Some((first, line)) = seen.iter().find(same) {
+            repeated(&fields, &listen, first, *line);
+        }
+        let taken = |(other, _): &&(Listen, usize)| other.address.overlaps(&listen.address);
+        if let Some((first, line)) = seen.iter().find(taken) {
+            let help = format!("that is on line {line}");
+            let message = overlap(&first.address, &listen.address);
+            fields.report("address", message, Some(help));
+        }
+        seen.push((listen, fields.reader.line(&fields.span_of("address"))));
+    }
+    if seen.is_empty() {
+        let address = Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT_USUAL)));
+        return vec![address.into()];
+    }
+    seen.into_iter().map(|(listen, _)| listen).collect()
+}
+
+/// Port 0 may be asked for often, but who accepts there is told by address what to expect.
+fn repeated(fields: &Fields<'_>, listen: &Listen, first: &Listen, line: usize) {
+    let address = &listen.address;
+    let help = Some(format!("the first is on line {line}"));
+    if !address.is_ephemeral() {
+        fields.report("address", format_args!("{address} is given twice"), help);
+    } else if listen.proxy_protocol != first.proxy_protocol {
+        let message = format_args!("the other {address} has it the other way");
+        fields.report("proxy_protocol", message, help);
+    }
+}
+
+/// What to say of two addresses of which one has the other's port already.
+fn overlap(first: &Address, second: &Address) -> String {
+    format!("{second} cannot be had beside {first}: one of them is every address of the machine")
+}
+
+fn address(fields: &Fields<'_>, name: &str) -> Option<Address> {
+    let Text { text, span } = fields.text(name)?;
+    let address = text
+        .parse()
+        .and_then(|address: Address| match fields.reader.base() {
+            Some(base) => address.beneath(base),
+            None => Ok(address),
+        });
+    let refuse = |reason: AddressError| {
+        fields.reader.report(
+            &span,
+            format!("`{text}` is not an address"),
+            Some(reason.to_string()),
+        );
+    };
+    let address = address.map_err(refuse).ok()?;
+    if let Address::Unix(path) = &address {
+        fields.must_have_folder(name, path);
+    }
+    Some(address)
+}
+
+pub(crate) fn admin(fields: &Fields<'_>, listen: &[Listen]) -> Option<Admin> {
+    let added = fields.names("hosts").unwrap_or_default();
+    let added = added.iter().filter_map(|name| {
+        if !matches!(name.text, "*" | "_") {
+            return host_or_report(fields, name);
+        }
+        let help = "write the names out; `*.example.org` is every name beneath".to_owned();
+        fields
+            .reader
+            .report(&name.span, "any name would let any web page in", Some(help));
+        None
+    });
+    let names = OwnNames {
+        added: added.collect(),
+    };
+    let listen = admin_address(fields, listen)?;
+    Some(Admin { listen, names })
+}
+
+fn admin_address(fields: &Fields<'_>, listen: &[Listen]) -> Option<Address> {
+    let address = address(fields, "listen")?;
+    let short = fields.text("listen").is_some_and(|given| {
+        given
+            .text
+            .trim_start_matches(':')
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+    });
+    if short {
+        let help = "write 127.0.0.1:PORT, or [::]:PORT for everyone".to_owned();
+        fields.report("listen", "a port alone would let everyone in", Some(help));
+    } else if listen.iter().any(|listen| listen.address == address) && !address.is_ephemeral() {
+        fields.report("listen", format_args!("clients connect to {address}"), None);
+    } else if let Some(other) = listen
+        .iter()
+        .find(|listen| listen.address.overlaps(&address))
+    {
+        fields.report("listen", overlap(&other.address, &address), None);
+    }
+    Some(address)
+}

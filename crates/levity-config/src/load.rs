@@ -1,0 +1,152 @@
+//! From a TOML file to a [`Config`].
+
+use std::io::Read as _;
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use crate::fields::{Fields, Text};
+use crate::keys::SCHEMA;
+use crate::model::{Config, Etag, Server};
+use crate::network::TrustedProxies;
+use crate::problem::{Errors, Problem, Source};
+use crate::reader::Reader;
+use crate::upstream::read::Upstreams;
+use crate::{disk, limits, listen, log, recognise, site};
+
+/// A configuration file with more bytes is refused: it is most likely another file.
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
+
+impl Default for Config {
+    fn default() -> Self {
+        let reader = Reader::new("", None, SCHEMA);
+        config(&Fields::empty(&reader, ""))
+    }
+}
+
+/// Reads the text of a configuration file. Touches no disk: relative paths stay relative and folders
+/// need not exist.
+///
+/// # Errors
+///
+/// Everything that is wrong, in the order of the text.
+pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
+    read(text, None)
+}
+
+/// Reads a configuration file. Relative paths are taken from its folder, and every root must exist.
+/// May block.
+///
+/// # Errors
+///
+/// Everything that is wrong, in the order of the file; also when it cannot be read, is not UTF-8 or
+/// has more than [`FILE_BYTES_MAX`] bytes.
+pub fn load(path: &Path) -> Result<Config, Errors> {
+    let errors = |problems| Errors {
+        file: path.to_owned(),
+        problems,
+    };
+    let unread = |message: String| errors(vec![Problem::without_place(message)]);
+    let text = text(path).map_err(unread)?;
+    let file =
+        std::path::absolute(path).map_err(|error| unread(format!("no such path: {error}")))?;
+    read(&text, Some(file.parent().unwrap_or(Path::new("/")))).map_err(errors)
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| format!("cannot read the file: {error}"))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("the file has more than {FILE_BYTES_MAX} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+        format!("line {line} is not UTF-8")
+    })
+}
+
+fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    let mut reader = Reader::new(text, base, SCHEMA);
+    reader.syntax(document.get_ref(), errors);
+    let root = Fields::root(&reader, document.get_ref());
+    let upstreams = Upstreams::read(&root);
+    let sites = site::sites(&root, &upstreams);
+    upstreams.note_unused(&reader);
+    let mut config = Config {
+        sites,
+        upstreams: upstreams.into_list(),
+        ..config(&root)
+    };
+    config.notes = reader.take_notes();
+    let problems = reader.into_problems();
+    if problems.is_empty() {
+        return Ok(config);
+    }
+    Err(of_another_server(text).map_or(problems, |problem| vec![problem]))
+}
+
+/// What to say of the configuration of another server, in place of everything that is wrong with it here.
+fn of_another_server(text: &str) -> Option<Problem> {
+    let (server, line) = recognise::recognise(text)?;
+    let help = "a file for Levity is TOML, and as little as `[[site]]` with `root = \"/srv/www\"` beneath it will do";
+    Some(Problem {
+        message: format!("this is a configuration of {server}, not one for Levity"),
+        place: Some(Source::new(text).place(&line)),
+        help: Some(help.to_owned()),
+    })
+}
+
+/// Without sites and upstreams.
+fn config(root: &Fields<'_>) -> Config {
+    let listen = listen::listen(root);
+    Config {
+        server: server(&root.child("server")),
+        disk: disk::disk(&root.child("disk")),
+        log: log::log(&root.child("log")),
+        admin: listen::admin(&root.child("admin"), &listen),
+        limits: limits::read(&root.child("limits")),
+        listen,
+        own_names: None,
+        sites: Vec::new(),
+        upstreams: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn server(fields: &Fields<'_>) -> Server {
+    Server {
+        workers: fields.auto_count("workers"),
+        trusted_proxies: trusted_proxies(fields),
+        etag: match fields.word("etag") {
+            Some("mtime-size") => Etag::MtimeSize,
+            _ => Etag::File,
+        },
+    }
+}
+
+fn trusted_proxies(fields: &Fields<'_>) -> TrustedProxies {
+    let mut trusted = TrustedProxies::default();
+    for Text { text, span } in fields.names("trusted_proxies").unwrap_or_default() {
+        if text == "unix" {
+            trusted.unix = true;
+            continue;
+        }
+        match text.parse() {
+            Ok(network) => trusted.networks.push(network),
+            Err(_) if text.starts_with("unix:") => {
+                let message = format!("`{text}` is not a network");
+                let help = "\"unix\" trusts whoever connects over a Unix socket".to_owned();
+                fields.reader.report(&span, message, Some(help));
+            }
+            Err(help) => {
+                let message = format!("`{text}` is not a network");
+                fields.reader.report(&span, message, Some(help));
+            }
+        }
+    }
+    trusted
+}

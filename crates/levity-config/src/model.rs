@@ -1,0 +1,347 @@
+//! The configuration as the server uses it.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use levity_disk::Direct;
+use levity_wire::encoding::Coding;
+
+use crate::address::Address;
+use crate::limits::Limits;
+use crate::network::TrustedProxies;
+use crate::own_names::OwnNames;
+use crate::pattern::Pattern;
+use crate::upstream::{Proxying, Rewrite, Upstream};
+
+/// Everything that a configuration file says. [`Config::default`] is what an empty file means: no
+/// site, and `127.0.0.1:8080`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// `[server]`
+    pub server: Server,
+    /// `[disk]`
+    pub disk: Disk,
+    /// `[log]`
+    pub log: Log,
+    /// `[admin]`; `None` is nowhere.
+    pub admin: Option<Admin>,
+    /// `[limits]`
+    pub limits: Limits,
+    /// Where clients connect; never empty.
+    pub listen: Vec<Listen>,
+    /// The host names to which requests over TCP are answered, whatever the sites say; `None` is any. No key
+    /// of the file sets it; `levity serve` does.
+    pub own_names: Option<OwnNames>,
+    /// In the order of the file.
+    pub sites: Vec<Site>,
+    /// In the order of the file.
+    pub upstreams: Vec<Upstream>,
+    /// What is no mistake but worth a line, such as a key by another server's name.
+    pub notes: Vec<String>,
+}
+
+/// `[server]`: the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Event loops; `None` is one per core.
+    pub workers: Option<usize>,
+    /// Whose word on who the client is counts.
+    pub trusted_proxies: TrustedProxies,
+    /// What the ETag of a file is made from.
+    pub etag: Etag,
+}
+
+/// What the ETag of a file is made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Etag {
+    /// The identity of the file on this machine and all its times: another version always has another
+    /// tag.
+    File,
+    /// Modification time and size: copies on several machines have the same tag, and so have two
+    /// versions of equal time and size.
+    MtimeSize,
+}
+
+/// `[admin]`: where `/metrics` and `/status` are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admin {
+    /// The address.
+    pub listen: Address,
+    /// The host names to which it answers over TCP.
+    pub names: OwnNames,
+}
+
+/// `[[listen]]`: where clients connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// The address, each once, but for port 0.
+    pub address: Address,
+    /// Whether connections begin with a head of the PROXY protocol.
+    pub proxy_protocol: bool,
+}
+
+impl From<Address> for Listen {
+    /// Without the PROXY protocol.
+    fn from(address: Address) -> Self {
+        Self {
+            address,
+            proxy_protocol: false,
+        }
+    }
+}
+
+/// `[disk]`: how files are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// The name of an engine of [`levity_disk`], or `auto`.
+    pub engine: String,
+    /// Threads of the pool; `None` lets the server choose.
+    pub threads: Option<usize>,
+    /// Threads of the pool kept for opening files; fewer than `threads`.
+    pub stat_threads: Option<usize>,
+    /// Reads in flight per device; `None` lets the server choose.
+    pub depth: Option<usize>,
+    /// Bytes per read, a multiple of [`CHUNK_STEP_BYTES`].
+    pub chunk_bytes: Option<usize>,
+    /// Whether reads go past the page cache.
+    pub direct: Direct,
+    /// Memory for small bodies that are asked for often; 0 is off.
+    pub cache_bytes: usize,
+    /// Memory for chunks in flight; at least `chunk_bytes`.
+    pub buffer_bytes: usize,
+    /// Jobs that may wait per device.
+    pub queue: usize,
+    /// How long a device may finish nothing before new requests for it are refused.
+    pub dead_after: Duration,
+    /// How long an open file and its metadata are trusted.
+    pub entry_ttl: Duration,
+    /// What tells of changes before that.
+    pub watch: Watch,
+    /// The folder for request bodies that do not fit into memory.
+    pub spool: PathBuf,
+}
+
+/// What tells of changes to files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    /// Nothing: files are looked at again.
+    Off,
+    /// The kernel.
+    Inotify,
+}
+
+impl Disk {
+    /// How long it is trusted that the path of a root leads where it led: a watch is on what is beneath a
+    /// root, and tells nothing of its path.
+    #[must_use]
+    pub fn root_ttl(&self) -> Duration {
+        match self.watch {
+            Watch::Off => self.entry_ttl,
+            Watch::Inotify => self.entry_ttl.min(WATCHED_ROOT_TTL),
+        }
+    }
+
+    /// The same for the disk crate.
+    #[must_use]
+    pub fn settings(&self) -> levity_disk::Settings {
+        levity_disk::Settings {
+            engine: self.engine.clone(),
+            threads: self.threads,
+            stat_threads: self.stat_threads,
+            depth: self.depth,
+            queue_max: self.queue,
+            buffer_bytes_max: self.buffer_bytes,
+            dead_after: self.dead_after,
+        }
+    }
+}
+
+/// `[site.disk]` and `[site.route.disk]`: how files are read there. `None` is what is said above it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlaceDisk {
+    /// The name of an engine of [`levity_disk`], or `auto`.
+    pub engine: Option<String>,
+    /// Bytes per read, a multiple of [`CHUNK_STEP_BYTES`].
+    pub chunk_bytes: Option<usize>,
+    /// Whether reads go past the page cache.
+    pub direct: Option<Direct>,
+}
+
+/// How long the path of a root is trusted under a watch, where files may be trusted for longer.
+const WATCHED_ROOT_TTL: Duration = Duration::from_secs(1);
+
+/// Reads with `O_DIRECT` start and end at multiples of the largest logical block in use.
+pub const CHUNK_STEP_BYTES: usize = 4096;
+
+/// `[log]`: the access log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// Where lines go.
+    pub access: AccessLog,
+    /// What a line looks like.
+    pub format: LogFormat,
+    /// What a line says of where the time went; more than the totals only in JSON.
+    pub timing: LogTiming,
+}
+
+impl Log {
+    /// Whether lines tell of each chunk.
+    #[must_use]
+    pub fn tells_chunks(&self) -> bool {
+        self.timing == LogTiming::Chunk && self.access != AccessLog::Off
+    }
+}
+
+/// Where the lines of the access log go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccessLog {
+    /// Nowhere.
+    Off,
+    /// Standard output.
+    Stdout,
+    /// A file, opened for appending.
+    File(PathBuf),
+}
+
+/// What a line of the access log looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// The Combined Log Format of the Apache HTTP server.
+    Combined,
+    /// One JSON object per line.
+    Json,
+}
+
+/// What a line of the access log says of where the time went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogTiming {
+    /// The totals that every line has.
+    Off,
+    /// The time of each step.
+    Request,
+    /// That, and what became of each chunk.
+    Chunk,
+}
+
+/// `[[site]]`: what is served under which names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// Lower case, without port and final dot, each at most once in a file; `*.example.org` stands
+    /// for every name beneath. Empty answers any host.
+    pub hosts: Vec<String>,
+    /// The folder that is served; absolute when it comes from [`load`](crate::load()). Only a site with `proxy` may have
+    /// none.
+    pub root: Option<PathBuf>,
+    /// How requests are handed to an upstream.
+    pub proxying: Proxying,
+    /// Whether a folder without index file is listed.
+    pub listing: bool,
+    /// Names of index files, the first that exists is served.
+    pub index: Vec<String>,
+    /// The codings in which files may be kept beside themselves, the best first, each once.
+    pub precompressed: Vec<Coding>,
+    /// Which symbolic links are followed.
+    pub symlinks: Symlinks,
+    /// Whether responses have a `Server-Timing` field.
+    pub server_timing: bool,
+    /// Serves this one file of `root`, at `/` and under its own name, and nothing else. No key of the
+    /// file sets it; `levity serve FILE` does.
+    pub only: Option<std::ffi::OsString>,
+    /// How files are read.
+    pub disk: PlaceDisk,
+    /// In the order of the file: the first that matches wins.
+    pub routes: Vec<Route>,
+}
+
+/// Which symbolic links are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Symlinks {
+    /// Those that stay beneath the root.
+    Beneath,
+    /// Every one.
+    Follow,
+}
+
+/// `[[site.route]]`: other rules for some paths. `None` is what the site says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Which paths it takes.
+    pub path: Pattern,
+    /// The folder that is served; absolute when it comes from [`load`](crate::load()).
+    pub root: Option<PathBuf>,
+    /// Starts with a slash and does not end with one; whole segments at the start of `path`. A path
+    /// of which nothing is left is `/`.
+    pub strip_prefix: Option<String>,
+    /// Whether a folder without index file is listed.
+    pub listing: Option<bool>,
+    /// Names of index files.
+    pub index: Option<Vec<String>>,
+    /// The codings in which files may be kept beside themselves.
+    pub precompressed: Option<Vec<Coding>>,
+    /// Which symbolic links are followed.
+    pub symlinks: Option<Symlinks>,
+    /// Whether responses have a `Server-Timing` field.
+    pub server_timing: Option<bool>,
+    /// How files are read.
+    pub disk: PlaceDisk,
+    /// How requests are handed to an upstream.
+    pub proxying: Proxying,
+    /// Whether clients get 404 here: only what an upstream's answer names comes from it.
+    pub internal: bool,
+    /// Changes to the header fields of responses.
+    pub headers: Headers,
+    /// Changes to the header fields of requests on their way to an upstream.
+    pub request_headers: Headers,
+    /// Changes to what an upstream's answers say of its own place.
+    pub rewrite: Rewrite,
+}
+
+impl Route {
+    /// Whether it is there for files alone, whatever its site does: it has a folder of its own, or only an
+    /// upstream may name what is there, and it names nobody to ask.
+    pub fn is_for_files_of_its_own(&self) -> bool {
+        let asks_somebody = self.proxying.proxy.is_some() || self.proxying.tries.is_some();
+        (self.root.is_some() || self.internal) && !asks_somebody
+    }
+}
+
+/// Changes to header fields. Names are valid tokens and each occurs once, whatever
+/// its case; none of them frames the message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// Names and values to write, in the order of the file; whatever has that name is replaced.
+    pub set: Vec<(String, String)>,
+    /// Names and values to write besides what there is.
+    pub add: Vec<(String, String)>,
+    /// Names to leave out.
+    pub remove: Vec<String>,
+}
+
+impl Config {
+    /// Whether clients connect to `address`.
+    #[must_use]
+    pub fn listens_on(&self, address: &Address) -> bool {
+        self.listen.iter().any(|listen| listen.address == *address)
+    }
+
+    /// Whether connections to `address`, as it is written, begin with a head of the PROXY protocol.
+    #[must_use]
+    pub fn has_proxy_head(&self, address: &Address) -> bool {
+        let mut listen = self.listen.iter();
+        listen.any(|listen| listen.proxy_protocol && listen.address == *address)
+    }
+
+    /// The engines that sites and routes name, each once.
+    pub fn place_engines(&self) -> BTreeSet<&str> {
+        fn of_site(site: &Site) -> Vec<&str> {
+            let routes = site.routes.iter().map(|route| &route.disk);
+            let named = routes.chain([&site.disk]);
+            named.filter_map(|disk| disk.engine.as_deref()).collect()
+        }
+        let named = self.sites.iter().flat_map(of_site);
+        named
+            .filter(|name| *name != levity_disk::engine::AUTO)
+            .collect()
+    }
+}

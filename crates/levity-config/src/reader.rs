@@ -1,0 +1,140 @@
+//! The text of a file on its way to a configuration. Every problem is collected, none ends the reading, so that one
+//! run reports all of them.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use crate::problem::{Problem, Source};
+use crate::schema::Schema;
+use crate::syntax;
+
+/// What is known of the text of a file, besides its values, and what has been reported so far.
+pub(crate) struct Reader<'t> {
+    source: Source<'t>,
+    schema: Schema,
+    /// Where relative paths start and `root` must exist; `None` leaves the disk alone.
+    base: Option<&'t Path>,
+    /// Lines with a syntax error: what else is found there is only its echo.
+    broken: BTreeSet<usize>,
+    problems: RefCell<Vec<Problem>>,
+    /// What is no mistake but worth a line, with the line that it is about.
+    notes: RefCell<Vec<(usize, String)>>,
+}
+
+impl<'t> Reader<'t> {
+    pub(crate) fn new(text: &'t str, base: Option<&'t Path>, schema: Schema) -> Self {
+        Reader {
+            source: Source::new(text),
+            schema,
+            base,
+            broken: BTreeSet::new(),
+            problems: RefCell::default(),
+            notes: RefCell::default(),
+        }
+    }
+
+    /// Takes over the parser's errors, the first of each line.
+    pub(crate) fn syntax(&mut self, document: &DeTable<'_>, mut errors: Vec<toml::de::Error>) {
+        errors.sort_by_key(|error| error.span().map(|span| span.start));
+        if let Some(opening) = syntax::opening(document, &errors) {
+            errors.retain(|error| error.span().is_some_and(|span| span.start < opening));
+            self.broken.extend(self.source.lines_from(opening));
+            let help = "nothing below closes it".to_owned();
+            self.report(&(opening..opening + 1), "unclosed bracket", Some(help));
+        }
+        for error in errors {
+            let span = error.span().unwrap_or_default();
+            if self.broken.insert(self.source.line(span.start)) {
+                let (message, help) = syntax::explain(&error, self.source.slice(&span));
+                self.report(&span, message, help);
+            }
+        }
+    }
+
+    /// The notes in the order of the file.
+    pub(crate) fn take_notes(&self) -> Vec<String> {
+        let mut notes = self.notes.take();
+        notes.sort_by_key(|(line, _)| *line);
+        let shown = |(line, message)| format!("line {line}: {message}");
+        notes.into_iter().map(shown).collect()
+    }
+
+    pub(crate) fn note(&self, span: &Range<usize>, message: String) {
+        self.notes.borrow_mut().push((self.line(span), message));
+    }
+
+    /// The problems in the order of the file.
+    pub(crate) fn into_problems(self) -> Vec<Problem> {
+        let mut problems = self.problems.into_inner();
+        problems.sort_by_key(|problem| {
+            problem
+                .place
+                .as_ref()
+                .map(|place| (place.line, place.column))
+        });
+        problems
+    }
+
+    pub(crate) fn report(
+        &self,
+        span: &Range<usize>,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) {
+        let place = Some(self.source.place(span));
+        let message = message.into();
+        self.problems.borrow_mut().push(Problem {
+            message,
+            place,
+            help,
+        });
+    }
+
+    /// Reports that something is absent. A syntax error may have swallowed it, so that only a file
+    /// without one is told.
+    pub(crate) fn report_absent(
+        &self,
+        span: Option<&Range<usize>>,
+        message: String,
+        help: Option<String>,
+    ) {
+        if self.broken.is_empty() {
+            let place = span.map(|span| self.source.place(span));
+            self.problems.borrow_mut().push(Problem {
+                message,
+                place,
+                help,
+            });
+        }
+    }
+
+    /// The line of a span, counted from 1.
+    pub(crate) fn line(&self, span: &Range<usize>) -> usize {
+        self.source.line(span.start) + 1
+    }
+
+    pub(crate) fn base(&self) -> Option<&'t Path> {
+        self.base
+    }
+
+    pub(crate) fn schema(&self) -> Schema {
+        self.schema
+    }
+
+    pub(crate) fn source(&self) -> &Source<'t> {
+        &self.source
+    }
+
+    /// Whether `span` touches a line with a syntax error.
+    pub(crate) fn is_broken(&self, span: &Range<usize>) -> bool {
+        let last = self.source.line(span.end.max(span.start + 1) - 1);
+        self.broken
+            .range(self.source.line(span.start)..=last)
+            .next()
+            .is_some()
+    }
+}

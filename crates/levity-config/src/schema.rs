@@ -1,0 +1,189 @@
+//! What describes the tables and keys of a file.
+
+use crate::value;
+
+/// One TOML table.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// Its name as written in the file, such as `site.route`; empty for the file itself.
+    pub(crate) path: &'static str,
+    /// Whether it is an array of tables, `[[...]]`.
+    pub(crate) repeated: bool,
+    /// What it is about.
+    pub(crate) doc: &'static str,
+    /// What may stand in it, besides the tables beneath it.
+    pub(crate) keys: &'static [Key],
+}
+
+/// One key of a [`Table`].
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// As written in the file.
+    pub(crate) name: &'static str,
+    /// What other servers call it: taken too, with a note that names ours, and what differs.
+    pub(crate) also: &'static [(&'static str, &'static str)],
+    /// What its value looks like.
+    pub(crate) kind: Kind,
+    /// The value when the key is absent, unquoted; `None` when there is nothing to write down.
+    /// A key whose default is `auto` also takes `"auto"`.
+    pub(crate) default: Option<&'static str>,
+    /// What it means, in one paragraph.
+    pub(crate) doc: &'static str,
+}
+
+/// What the value of a [`Key`] looks like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    /// A string such as `"30s"`.
+    Duration(Bounds),
+    /// A string such as `"16KiB"`, or a number of bytes.
+    Size(Bounds),
+    /// A whole number.
+    Count(Bounds),
+    /// `true` or `false`.
+    Boolean,
+    /// A string out of a list.
+    Word(&'static [&'static str]),
+    /// A string whose form is named here, such as `a path`.
+    Text(&'static str),
+    /// An array of strings.
+    Names,
+    /// A table of names and values that are both free.
+    Pairs,
+}
+
+/// Smallest and largest value, written as in the file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// The smallest value.
+    pub(crate) min: &'static str,
+    /// The largest value.
+    pub(crate) max: &'static str,
+}
+
+pub(crate) const fn bounds(min: &'static str, max: &'static str) -> Bounds {
+    Bounds { min, max }
+}
+
+pub(crate) const fn key(
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    doc: &'static str,
+) -> Key {
+    Key {
+        name,
+        also: &[],
+        kind,
+        default,
+        doc,
+    }
+}
+
+/// The tables that a file may have, in the order of the reference.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Schema(pub(crate) &'static [Table]);
+
+impl Schema {
+    /// The table written as `path`; a path that does not exist is an error of the caller.
+    pub(crate) fn table(self, path: &str) -> &'static Table {
+        let mut tables = self.0.iter();
+        let found = tables.find(|table| table.path == path);
+        found.expect("a table of the schema")
+    }
+
+    /// The names of the tables directly beneath `table`.
+    pub(crate) fn children(self, table: &Table) -> impl Iterator<Item = &'static str> {
+        let below = |other: &'static Table| {
+            let (parent, name) = other.path.rsplit_once('.').unwrap_or(("", other.path));
+            (parent == table.path).then_some(name)
+        };
+        let named = self.0.iter().filter(|table| !table.path.is_empty());
+        named.filter_map(below)
+    }
+
+    /// The names of all keys and tables that may stand in `table`.
+    pub(crate) fn names(self, table: &Table) -> impl Iterator<Item = &'static str> {
+        let keys = table.keys.iter().map(|key| key.name);
+        keys.chain(self.children(table))
+    }
+}
+
+impl Table {
+    /// The key that other servers call `name`.
+    pub(crate) fn key_also(&self, name: &str) -> Option<&'static Key> {
+        let called = |key: &&Key| key.also.iter().any(|(also, _)| *also == name);
+        self.keys.iter().find(called)
+    }
+
+    pub(crate) fn key(&self, name: &str) -> &'static Key {
+        self.keys
+            .iter()
+            .find(|key| key.name == name)
+            .expect("a key of this table")
+    }
+
+    /// As in a heading of the file: `[disk]`, `[[site]]`.
+    pub(crate) fn heading(&self) -> String {
+        if self.repeated {
+            format!("[[{}]]", self.path)
+        } else {
+            format!("[{}]", self.path)
+        }
+    }
+}
+
+impl Key {
+    /// Whether `"auto"` is a value: it is then also the default.
+    pub(crate) fn is_auto(&self) -> bool {
+        self.default == Some("auto")
+    }
+}
+
+impl Kind {
+    /// Milliseconds, bytes or a count, from the text of a value.
+    pub(crate) fn quantity(self, text: &str) -> Result<u64, String> {
+        match self {
+            Kind::Duration(_) => value::duration(text),
+            Kind::Size(_) => text.parse().or_else(|_| value::size(text)),
+            _ => text.parse().map_err(|_| String::new()),
+        }
+    }
+
+    pub(crate) fn bounds(self) -> Option<Bounds> {
+        match self {
+            Kind::Duration(bounds) | Kind::Size(bounds) | Kind::Count(bounds) => Some(bounds),
+            _ => None,
+        }
+    }
+
+    /// What a message says it expected.
+    pub(crate) fn expected(self) -> &'static str {
+        match self {
+            Kind::Duration(_) => "a duration such as \"30s\"",
+            Kind::Size(_) => "a size such as \"16KiB\"",
+            Kind::Count(_) => "a whole number",
+            Kind::Boolean => "`true` or `false`",
+            Kind::Word(_) | Kind::Text(_) => "a string",
+            Kind::Names => "an array of strings",
+            Kind::Pairs => "a table of strings",
+        }
+    }
+
+    /// Holds `quantity` (milliseconds, bytes or a count) to the bounds.
+    ///
+    /// # Errors
+    ///
+    /// A phrase that names both bounds.
+    pub(crate) fn check(self, quantity: u64) -> Result<u64, String> {
+        let Some(Bounds { min, max }) = self.bounds() else {
+            return Ok(quantity);
+        };
+        let edge = |text| self.quantity(text).expect("a bound in the kind's own form");
+        if (edge(min)..=edge(max)).contains(&quantity) {
+            Ok(quantity)
+        } else {
+            Err(format!("must be from {min} to {max}"))
+        }
+    }
+}
