@@ -333,7 +333,7 @@ mod tests {
                     let (address, listener) = bind();
                     bound.send(address).expect("the test waits");
                     let stats = Arc::new(Stats::new(vec![Arc::new(WorkerStats::new(0))]));
-                    let status = Arc::new(Status::new(stats, Vec::new(), 7));
+                    let status = Arc::new(Status::new(stats, Arc::default(), Vec::new(), 7));
                     tokio::select! {
                         () = serve_within(listener, status, names, time_max) => {}
                         _ = stopped => {}

@@ -104,7 +104,7 @@ impl Conn {
 
     /// Its number among all open connections of the process.
     pub fn stream_number(&self) -> u64 {
-        (self.worker.stats.pulse.worker() as u64) << 32 | self.number as u64
+        (self.worker.stats.worker() as u64) << 32 | self.number as u64
     }
 
     /// Reads what has arrived; `TimedOut` when that is nothing and the deadline has passed.

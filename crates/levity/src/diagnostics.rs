@@ -13,9 +13,9 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::access_log::write_all;
 use crate::channel::{self, Receiver, Sender};
-use crate::status::is_plain;
+use crate::escape::is_plain;
+use crate::write_all::write_all;
 
 /// Lines that wait at most.
 const LINES_MAX: usize = 256;

@@ -67,7 +67,7 @@ fn run(parts: Parts) -> io::Result<()> {
         .enable_time()
         .on_thread_unpark(Watch::turn_begins)
         .build_local(LocalOptions::default())?;
-    Watch::install(parts.worker.stats.clone());
+    Watch::install(parts.worker.stats.polls.clone());
     let disk = &parts.worker.disk;
     if parts.guard && !disk.blocks_on_loop() {
         guard::install(disk.needs_sendfile())?;

@@ -25,7 +25,7 @@ use crate::respond::{self, Response};
 use crate::route::{Files, Place, Proxy, Service};
 use crate::scripts::{Known, Look, Script};
 use crate::send::{self, Sent};
-use crate::stall::Step;
+use crate::step::Step;
 use crate::steps::Steps;
 use crate::trip::Trips;
 use crate::upstream::handover;

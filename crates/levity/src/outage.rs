@@ -5,7 +5,7 @@ use levity_disk::{Outage, Stage};
 use rustix::fs::{major, minor};
 
 use crate::diagnostics;
-use crate::status::mounts::Mounts;
+use crate::mounts::Mounts;
 
 /// Tells the operator of an outage. Reads the kernel's table of mounts: not for event loops.
 pub fn report(outage: Outage) {

@@ -12,7 +12,7 @@ use crate::access_log::End;
 use crate::client::Client;
 use crate::conn::Conn;
 use crate::diagnostics;
-use crate::stall::Step;
+use crate::step::Step;
 use levity_config::upstream::ProxyProtocol;
 
 /// Reads the head that a connection begins with, and learns from it who the peer speaks for. What

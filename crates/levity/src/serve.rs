@@ -7,7 +7,7 @@ use crate::parse::{self, NoRequest};
 use crate::proxy_head;
 use crate::respond::{self, Response};
 use crate::send;
-use crate::stall::Step;
+use crate::step::Step;
 
 /// What a request counts, besides the bytes of its answer, when connections take turns: a client that
 /// pipelines small requests has one turn for some thirty of them.

@@ -25,6 +25,7 @@ use tokio::time;
 
 use crate::access_log::{self, Writer};
 use crate::cache::Shared;
+use crate::cells::HistogramFigures;
 use crate::cli::Plan;
 use crate::diagnostics;
 use crate::event_loop::{self, Message, Parts};
@@ -33,10 +34,8 @@ use crate::listen::{self, Bound};
 use crate::outage;
 use crate::route::Service;
 use crate::stall::Watchdog;
-use crate::stats::{
-    DeviceFigures, DiskFigures, EngineFigures, HistogramFigures, Stats, WorkerStats,
-};
-use crate::status::Status;
+use crate::stats::{DeviceFigures, DiskFigures, EngineFigures, Stats, WorkerStats};
+use crate::status::{self, Status, Upstreams};
 use crate::upstream::check::{self, Checks};
 use crate::upstream::sendfile::ahead::Store as Ahead;
 use crate::upstream::{self, Upstream};
@@ -282,18 +281,20 @@ impl Server {
         let worker_stats: Vec<_> = (0..count)
             .map(|number| Arc::new(WorkerStats::new(number)))
             .collect();
+        let upstreams = Arc::new(Upstreams::from_pointee(service.upstreams.clone()));
         let stats = Arc::new(gather(
             &worker_stats,
             disk.clone(),
             watcher.clone(),
+            upstreams.clone(),
             &unwritten,
         ));
-        stats.set_upstreams(service.upstreams.clone());
-        let watchdog = Watchdog::start(worker_stats.clone())?;
+        let polls = worker_stats.iter().map(|stats| stats.polls.clone());
+        let watchdog = Watchdog::start(polls.collect(), diagnostics::say)?;
         let (workers, told): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let connections_max = descriptors.connections_max.div_ceil(count);
-        let status = Status::new(stats, workers.clone(), connections_max * count);
+        let status = Status::new(stats, upstreams, workers.clone(), connections_max * count);
         status.set_roots(devices_of(&service));
         let status = Arc::new(status);
         let admin = start_admin(config.admin.as_ref(), &status)?;
@@ -491,7 +492,7 @@ impl Server {
             admin.names.send_replace(new.names.clone());
         }
         self.status.set_roots(devices_of(&service));
-        self.status.stats().set_upstreams(service.upstreams.clone());
+        self.status.set_upstreams(service.upstreams.clone());
         let changes = upstream::describe::changes(&service.upstreams, &self.service.upstreams);
         say_some(changes, "changes of upstreams");
         self.checks = check::start(&service.upstreams);
@@ -570,11 +571,17 @@ fn gather(
     workers: &[Arc<WorkerStats>],
     disk: Arc<Disk>,
     watcher: Option<Arc<Watcher>>,
+    upstreams: Arc<Upstreams>,
     unwritten: &Arc<AtomicU64>,
 ) -> Stats {
+    let states = move || {
+        let upstreams = upstreams.load();
+        upstreams.iter().map(|one| status::state(one)).collect()
+    };
     Stats::new(workers.to_vec())
         .with_watch(move || watcher.as_ref().map(|watcher| watcher.stats()))
         .with_disk(move || disk_figures(&disk))
+        .with_upstreams(states)
         .with_log_unwritten(unwritten.clone())
 }
 

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 use levity_disk::usage;
 
-use crate::diagnostics;
-use crate::stats::WorkerStats;
+use crate::cells::{Counter, Histogram, HistogramFigures};
+use crate::step::Step;
 
 /// A shorter poll is not looked at, and a shorter stall is not recorded.
 const POLL_MIN: Duration = Duration::from_millis(1);
@@ -41,74 +41,11 @@ const REPORT_MIN: Duration = Duration::from_millis(50);
 /// The watchdog reads the run queue wait once in this many looks: about every second.
 const RUN_QUEUE_LOOKS: u32 = 40;
 
-/// What a worker is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Step {
-    /// Nothing that has a name.
-    Idle,
-    /// Taking a connection.
-    Accept,
-    /// Reading a request.
-    Parse,
-    /// Choosing who answers it.
-    Route,
-    /// Finding the file or the upstream.
-    Resolve,
-    /// Making the head.
-    Respond,
-    /// Changing the body.
-    Filter,
-    /// Writing to the socket.
-    Send,
-}
-
 impl Step {
-    /// The steps of a request, in their order.
-    pub const TIMED: [Self; 7] = [
-        Self::Accept,
-        Self::Parse,
-        Self::Route,
-        Self::Resolve,
-        Self::Respond,
-        Self::Filter,
-        Self::Send,
-    ];
-
-    const ALL: [Self; 8] = [
-        Self::Idle,
-        Self::Accept,
-        Self::Parse,
-        Self::Route,
-        Self::Resolve,
-        Self::Respond,
-        Self::Filter,
-        Self::Send,
-    ];
-
-    /// Its place among [`Self::TIMED`].
-    pub fn place(self) -> Option<usize> {
-        (self as usize).checked_sub(Self::Accept as usize)
-    }
-
-    /// The word in the log.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Accept => "accept",
-            Self::Parse => "parse",
-            Self::Route => "route",
-            Self::Resolve => "resolve",
-            Self::Respond => "respond",
-            Self::Filter => "filter",
-            Self::Send => "send",
-        }
-    }
-
     /// Notes that the task being polled is at this step: one relaxed store. Each [`Watched`] task
     /// keeps its own step from poll to poll.
     pub fn enter(self) {
-        with_watch(|watch| watch.stats.pulse.step.store(self as u8, Ordering::Relaxed));
+        with_watch(|watch| watch.polls.pulse.step.store(self as u8, Ordering::Relaxed));
     }
 }
 
@@ -166,6 +103,89 @@ impl Pulse {
         // Another poll may have begun while its fields were read.
         let whole = began_ns != 0 && began_ns == self.began_ns.load(Ordering::Relaxed);
         whole.then_some(poll)
+    }
+}
+
+/// Upper bounds in microseconds of the time of one poll. Polls shorter than 1 ms are not counted.
+const POLL_BOUNDS_US: &[u64] = &[
+    2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
+    5_000_000, 10_000_000, 30_000_000, 60_000_000,
+];
+
+/// Counters of one worker's long polls. The worker's own thread writes them, except for the time in the run
+/// queue, which the watchdog sets.
+// Aligned, so that two workers never write to one cache line.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct PollStats {
+    /// What the worker does at this moment.
+    pub pulse: Pulse,
+    pub(crate) stall: Histogram,
+    pub(crate) stall_max_ns: Counter,
+    pub(crate) hog: Histogram,
+    pub(crate) preempted: Histogram,
+    pub(crate) run_queue_wait_ns: Counter,
+}
+
+/// Values of a [`PollStats`] at one moment.
+#[derive(Debug, Clone)]
+pub struct PollFigures {
+    /// Time slept within polls.
+    pub stall: HistogramFigures,
+    /// The longest of these.
+    pub stall_max: Duration,
+    /// Processor time of polls that took more than 5 ms of it.
+    pub hog: HistogramFigures,
+    /// Time within polls in which other threads had the processor.
+    pub preempted: HistogramFigures,
+    /// Time that the thread has waited for a processor since its start.
+    pub run_queue_wait: Duration,
+}
+
+impl PollStats {
+    /// Counters at 0, for the worker with this number, counted from 0.
+    pub fn new(worker: usize) -> Self {
+        Self {
+            pulse: Pulse::new(worker),
+            stall: Histogram::new(POLL_BOUNDS_US),
+            stall_max_ns: Counter::default(),
+            hog: Histogram::new(POLL_BOUNDS_US),
+            preempted: Histogram::new(POLL_BOUNDS_US),
+            run_queue_wait_ns: Counter::default(),
+        }
+    }
+
+    /// One poll slept this long.
+    pub(crate) fn stalled(&self, time: Duration) {
+        self.stall.observe(time);
+        self.stall_max_ns
+            .set(self.stall_max_ns.get().max(time.as_nanos() as u64));
+    }
+
+    /// One poll computed this long.
+    pub(crate) fn hogged(&self, time: Duration) {
+        self.hog.observe(time);
+    }
+
+    /// Other threads had the processor this long during one poll.
+    pub(crate) fn preempted(&self, time: Duration) {
+        self.preempted.observe(time);
+    }
+
+    /// Sets the time that the worker's thread has waited for a processor since its start.
+    pub(crate) fn run_queue_waited(&self, time: Duration) {
+        self.run_queue_wait_ns.set(time.as_nanos() as u64);
+    }
+
+    /// The values at this moment.
+    pub fn figures(&self) -> PollFigures {
+        PollFigures {
+            stall: self.stall.figures(),
+            stall_max: Duration::from_nanos(self.stall_max_ns.get()),
+            hog: self.hog.figures(),
+            preempted: self.preempted.figures(),
+            run_queue_wait: Duration::from_nanos(self.run_queue_wait_ns.get()),
+        }
     }
 }
 
@@ -228,16 +248,16 @@ impl Verdict {
         }
     }
 
-    fn count(&self, stats: &WorkerStats) {
+    fn count(&self, polls: &PollStats) {
         if self.away >= POLL_MIN {
             if self.slept {
-                stats.stalled(self.away)
+                polls.stalled(self.away)
             } else {
-                stats.preempted(self.away)
+                polls.preempted(self.away)
             }
         }
         if self.cpu > HOG_MIN {
-            stats.hogged(self.cpu);
+            polls.hogged(self.cpu);
         }
     }
 }
@@ -253,23 +273,23 @@ fn with_watch(act: impl FnOnce(&Watch)) {
 /// The watch over this thread's polls.
 #[derive(Debug)]
 pub struct Watch {
-    stats: Arc<WorkerStats>,
+    polls: Arc<PollStats>,
     base: RefCell<Sample>,
     /// When the poll that runs began.
     began: Cell<Option<Instant>>,
 }
 
 impl Watch {
-    /// Begins to watch the polls on this thread, for this worker. Threads without a watch poll
+    /// Begins to time the polls on this thread, and counts them in `polls`. Threads without a watch poll
     /// [`Watched`] tasks untimed. A second call on one thread changes nothing.
-    pub fn install(stats: Arc<WorkerStats>) {
-        stats
+    pub fn install(polls: Arc<PollStats>) {
+        polls
             .pulse
             .thread
             .store(usage::thread_id(), Ordering::Relaxed);
         WATCH.with(|watch| {
             watch.get_or_init(|| Self {
-                stats,
+                polls,
                 base: RefCell::new(Sample::take()),
                 began: Cell::new(None),
             });
@@ -298,18 +318,18 @@ impl Watch {
             self.base.replace(Sample::take());
         }
         self.began.set(Some(began));
-        self.stats.pulse.begin(began, task, step);
+        self.polls.pulse.begin(began, task, step);
         Polling { watch: self, began }
     }
 
     fn poll_ended(&self, began: Instant) {
         self.began.set(None);
-        self.stats.pulse.end();
+        self.polls.pulse.end();
         let wall = began.elapsed();
         if wall >= POLL_MIN {
             let after = Sample::take();
             let before = self.base.replace(after);
-            Verdict::of(wall, &before, &after).count(&self.stats);
+            Verdict::of(wall, &before, &after).count(&self.polls);
         }
     }
 }
@@ -322,7 +342,7 @@ struct Polling<'a> {
 
 impl Polling<'_> {
     fn step(&self) -> Step {
-        self.watch.stats.pulse.step()
+        self.watch.polls.pulse.step()
     }
 }
 
@@ -379,14 +399,20 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts the thread; from the control thread, before any thread is guarded, because it reads
-    /// `/proc`. Fails when no thread can be started.
-    pub fn start(workers: Vec<Arc<WorkerStats>>) -> io::Result<Self> {
+    /// Starts the thread, which passes its messages to `report`. To be called from the control thread, before
+    /// any thread is guarded, because it reads `/proc`.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(
+        workers: Vec<Arc<PollStats>>,
+        report: impl FnMut(fmt::Arguments) + Send + 'static,
+    ) -> io::Result<Self> {
         let (stop, stopped) = sync_channel(0);
         let mut looks = Looks::new(workers);
         let thread = thread::Builder::new()
             .name("watchdog".into())
-            .spawn(move || looks.run(&stopped))?;
+            .spawn(move || looks.run(&stopped, report))?;
         Ok(Self {
             stop: Some(stop),
             thread: Some(thread),
@@ -403,14 +429,14 @@ impl Drop for Watchdog {
 
 /// The watchdog's own part.
 struct Looks {
-    workers: Vec<Arc<WorkerStats>>,
+    workers: Vec<Arc<PollStats>>,
     /// Per worker, the beginning of the poll reported last.
     reported_ns: Vec<u64>,
     count: u32,
 }
 
 impl Looks {
-    fn new(workers: Vec<Arc<WorkerStats>>) -> Self {
+    fn new(workers: Vec<Arc<PollStats>>) -> Self {
         Self {
             reported_ns: vec![0; workers.len()],
             workers,
@@ -418,9 +444,9 @@ impl Looks {
         }
     }
 
-    fn run(&mut self, stopped: &Receiver<()>) {
+    fn run(&mut self, stopped: &Receiver<()>, mut report: impl FnMut(fmt::Arguments)) {
         while stopped.recv_timeout(WATCH_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            self.look(clock_ns(Instant::now()), diagnostics::say);
+            self.look(clock_ns(Instant::now()), &mut report);
             if self.count.is_multiple_of(RUN_QUEUE_LOOKS) {
                 self.read_run_queue_wait();
             }
@@ -429,7 +455,7 @@ impl Looks {
     }
 
     /// Reports each poll that has run too long, once.
-    fn look(&mut self, now_ns: u64, mut say: impl FnMut(fmt::Arguments)) {
+    fn look(&mut self, now_ns: u64, mut report: impl FnMut(fmt::Arguments)) {
         for (worker, reported_ns) in self.workers.iter().zip(&mut self.reported_ns) {
             let Some(poll) = worker.pulse.current() else {
                 continue;
@@ -437,7 +463,7 @@ impl Looks {
             let ran = Duration::from_nanos(now_ns.saturating_sub(poll.began_ns));
             if ran > REPORT_MIN && poll.began_ns != *reported_ns {
                 *reported_ns = poll.began_ns;
-                say(format_args!(
+                report(format_args!(
                     "worker {} has been in one poll for {} ms and goes on: step {}, connection {}",
                     worker.pulse.worker,
                     ran.as_millis(),
@@ -513,18 +539,18 @@ mod tests {
         hogs: u64,
     }
 
-    fn counted(stats: &WorkerStats) -> Counted {
-        let (stall, hog) = stats.poll_figures();
+    fn counted(polls: &PollStats) -> Counted {
+        let figures = polls.figures();
         Counted {
-            stalls: stall.counts.iter().sum(),
-            hogs: hog.counts.iter().sum(),
+            stalls: figures.stall.count(),
+            hogs: figures.hog.count(),
         }
     }
 
     /// Runs one watched task as a worker would, on a thread of its own.
-    fn run(task: impl Future<Output = ()> + Send + 'static) -> Arc<WorkerStats> {
-        let stats = Arc::new(WorkerStats::new(0));
-        let installed = stats.clone();
+    fn run(task: impl Future<Output = ()> + Send + 'static) -> Arc<PollStats> {
+        let polls = Arc::new(PollStats::new(0));
+        let installed = polls.clone();
         let worker = thread::spawn(move || {
             Watch::install(installed);
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -535,7 +561,7 @@ mod tests {
             runtime.block_on(Watched::new(1, task));
         });
         worker.join().expect("worker");
-        stats
+        polls
     }
 
     fn spin(time: Duration) {
@@ -545,32 +571,32 @@ mod tests {
 
     #[test]
     fn a_poll_that_sleeps_is_a_stall() {
-        let stats = run(async { thread::sleep(ms(20)) });
-        assert_eq!(counted(&stats), Counted { stalls: 1, hogs: 0 });
-        let (stall, _) = stats.poll_figures();
+        let polls = run(async { thread::sleep(ms(20)) });
+        assert_eq!(counted(&polls), Counted { stalls: 1, hogs: 0 });
+        let stall = polls.figures().stall;
         assert!(stall.sum >= ms(18), "{:?}", stall.sum);
     }
 
     #[test]
     fn a_poll_that_spins_is_a_hog() {
-        let stats = run(async { spin(ms(12)) });
-        assert_eq!(counted(&stats), Counted { stalls: 0, hogs: 1 });
+        let polls = run(async { spin(ms(12)) });
+        assert_eq!(counted(&polls), Counted { stalls: 0, hogs: 1 });
     }
 
     #[test]
     fn a_poll_that_gives_way_to_others_is_no_stall() {
-        let stats = run(async {
+        let polls = run(async {
             let began = Instant::now();
             while began.elapsed() < ms(4) {
                 thread::yield_now();
             }
         });
-        assert_eq!(counted(&stats).stalls, 0);
+        assert_eq!(counted(&polls).stalls, 0);
     }
 
     #[test]
     fn waiting_between_polls_is_no_stall() {
-        let stats = run(async {
+        let polls = run(async {
             for _ in 0..3 {
                 tokio::task::yield_now().await;
                 tokio::time::sleep(ms(5)).await;
@@ -578,12 +604,12 @@ mod tests {
                 while began.elapsed() < ms(2) {}
             }
         });
-        assert_eq!(counted(&stats), Counted { stalls: 0, hogs: 0 });
+        assert_eq!(counted(&polls), Counted { stalls: 0, hogs: 0 });
     }
 
     #[test]
     fn each_sleep_is_counted_apart_from_the_work_around_it() {
-        let stats = run(async {
+        let polls = run(async {
             for _ in 0..3 {
                 thread::sleep(ms(4));
                 tokio::task::yield_now().await;
@@ -591,12 +617,12 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         });
-        assert_eq!(counted(&stats), Counted { stalls: 3, hogs: 3 });
+        assert_eq!(counted(&polls), Counted { stalls: 3, hogs: 3 });
     }
 
     #[test]
     fn a_poll_has_one_beginning_and_what_comes_after_has_none() {
-        Watch::install(Arc::new(WorkerStats::new(0)));
+        Watch::install(Arc::new(PollStats::new(0)));
         let polling = async {
             let began = Watch::poll_began();
             spin(ms(1));
@@ -616,14 +642,14 @@ mod tests {
 
     #[test]
     fn a_task_keeps_its_step_from_poll_to_poll() {
-        let stats = Arc::new(WorkerStats::new(0));
-        Watch::install(stats.clone());
+        let polls = Arc::new(PollStats::new(0));
+        Watch::install(polls.clone());
         let task = |number, step: Step| {
-            let stats = stats.clone();
+            let polls = polls.clone();
             Box::pin(Watched::new(number, async move {
                 step.enter();
                 tokio::task::yield_now().await;
-                stats.pulse.current().map(|poll| (poll.task, poll.step))
+                polls.pulse.current().map(|poll| (poll.task, poll.step))
             }))
         };
         let mut one = task(1, Step::Resolve);
@@ -632,13 +658,13 @@ mod tests {
         assert!(one.as_mut().poll(cx).is_pending() && two.as_mut().poll(cx).is_pending());
         assert_eq!(one.as_mut().poll(cx), Poll::Ready(Some((1, Step::Resolve))));
         assert_eq!(two.as_mut().poll(cx), Poll::Ready(Some((2, Step::Send))));
-        assert!(stats.pulse.current().is_none(), "no poll runs");
+        assert!(polls.pulse.current().is_none(), "no poll runs");
     }
 
     #[test]
     fn a_panic_ends_the_poll() {
-        let stats = Arc::new(WorkerStats::new(0));
-        let installed = stats.clone();
+        let polls = Arc::new(PollStats::new(0));
+        let installed = polls.clone();
         let worker = thread::spawn(move || {
             Watch::install(installed);
             let mut task = Box::pin(Watched::new(1, async { panic!("on purpose") }));
@@ -647,15 +673,15 @@ mod tests {
                 .poll(&mut Context::from_waker(std::task::Waker::noop()));
         });
         assert!(worker.join().is_err());
-        assert!(stats.pulse.current().is_none());
+        assert!(polls.pulse.current().is_none());
     }
 
     #[test]
     fn the_watchdog_names_a_long_poll_once() {
-        let stats = Arc::new(WorkerStats::new(3));
+        let polls = Arc::new(PollStats::new(3));
         let began = Instant::now();
-        stats.pulse.begin(began, 17, Step::Resolve);
-        let mut looks = Looks::new(vec![stats.clone()]);
+        polls.pulse.begin(began, 17, Step::Resolve);
+        let mut looks = Looks::new(vec![polls.clone()]);
         let mut said = Vec::new();
         for after in [10, 49, 61, 90, 400] {
             looks.look(clock_ns(began + ms(after)), |line| {
@@ -667,9 +693,9 @@ mod tests {
         assert_eq!(said, [expected]);
 
         let again = began + ms(500);
-        stats.pulse.begin(again, 18, Step::Send);
+        polls.pulse.begin(again, 18, Step::Send);
         looks.look(clock_ns(again + ms(70)), |line| said.push(line.to_string()));
-        stats.pulse.end();
+        polls.pulse.end();
         looks.look(clock_ns(again + ms(170)), |line| {
             said.push(line.to_string())
         });
@@ -679,18 +705,18 @@ mod tests {
 
     #[test]
     fn the_watchdog_reads_how_long_a_worker_waited_for_a_processor() {
-        let stats = Arc::new(WorkerStats::new(0));
-        Watch::install(stats.clone());
+        let polls = Arc::new(PollStats::new(0));
+        Watch::install(polls.clone());
         let waited = || usage::run_queue_wait(usage::thread_id()).expect("schedstat");
         let before = waited();
-        Looks::new(vec![stats.clone()]).read_run_queue_wait();
-        assert!((before..=waited()).contains(&stats.run_queue_wait()));
+        Looks::new(vec![polls.clone()]).read_run_queue_wait();
+        assert!((before..=waited()).contains(&polls.figures().run_queue_wait));
     }
 
     #[test]
     fn the_watchdog_ends_when_dropped() {
-        let stats = Arc::new(WorkerStats::new(0));
-        drop(Watchdog::start(vec![stats.clone()]).expect("start"));
-        assert_eq!(Arc::strong_count(&stats), 1);
+        let polls = Arc::new(PollStats::new(0));
+        drop(Watchdog::start(vec![polls.clone()], |_| {}).expect("start"));
+        assert_eq!(Arc::strong_count(&polls), 1);
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use crate::stall::Step;
+use crate::step::Step;
 
 /// The time of each step so far. A step that was taken twice has both times.
 // In nanoseconds, 0 for a step that was not taken: every request counts these several times.

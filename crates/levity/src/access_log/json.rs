@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn line_with_timing() {
         use crate::chunks::Trip;
-        use crate::stall::Step;
+        use crate::step::Step;
         let arrived = std::time::Instant::now();
         let at = |us| arrived + Duration::from_micros(us);
         let mut chunks = Chunks::new(arrived);
@@ -331,7 +331,7 @@ mod tests {
     fn the_documentation_has_every_key_in_order() {
         let chunks = Chunks::new(std::time::Instant::now());
         let mut steps = Times::default();
-        for step in crate::stall::Step::TIMED {
+        for step in crate::step::Step::TIMED {
             steps.add(step, Duration::from_micros(1));
         }
         let timing = Timing {

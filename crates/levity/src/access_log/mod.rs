@@ -15,6 +15,5 @@ mod record;
 mod writer;
 
 pub use line::Format;
-pub(crate) use output::write_all;
 pub use record::{End, Record, Source, Timing, Visited};
 pub use writer::{Log, Target, Writer};

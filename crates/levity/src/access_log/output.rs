@@ -1,12 +1,12 @@
 //! Where lines go: a file that can be reopened, or standard output.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use crate::write_all::write_all;
 
 /// Opens a log file for appending, creating it readable by its owner and group. May block.
 pub(super) fn open(path: &Path) -> io::Result<File> {
@@ -20,31 +20,6 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 /// Standard output without the standard library's lock and line buffer.
 pub(super) fn standard() -> io::Result<File> {
     Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
-}
-
-/// Writes all of `bytes`, waiting where the descriptor is non-blocking: a parent process may hand
-/// down such a standard output or error. On an error, gives the number of bytes written before it.
-pub(crate) fn write_all(mut file: &File, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
-    let mut written = 0;
-    while written < bytes.len() {
-        match file.write(&bytes[written..]) {
-            Ok(0) => return Err((written, io::ErrorKind::WriteZero.into())),
-            Ok(more) => written += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                wait_writable(file).map_err(|error| (written, error))?;
-            }
-            Err(error) => return Err((written, error)),
-        }
-    }
-    Ok(())
-}
-
-fn wait_writable(file: &File) -> io::Result<()> {
-    match poll(&mut [PollFd::new(file, PollFlags::OUT)], None) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// A file and what is at its end.
@@ -90,37 +65,18 @@ pub(super) fn line_count(block: &[u8]) -> u64 {
 mod tests {
     use super::*;
     use std::io::Read;
-    use std::os::fd::OwnedFd;
-
-    fn nonblocking_pipe() -> (File, File) {
-        let (reader, writer): (OwnedFd, OwnedFd) = rustix::pipe::pipe().expect("pipe");
-        rustix::io::ioctl_fionbio(&writer, true).expect("non-blocking");
-        (reader.into(), writer.into())
-    }
-
-    #[test]
-    fn a_nonblocking_pipe_is_waited_for() {
-        let (mut reader, writer) = nonblocking_pipe();
-        let sent: Vec<u8> = (0..1 << 20).map(|n| n as u8).collect();
-        let expected = sent.clone();
-        let thread = std::thread::spawn(move || write_all(&writer, &sent).is_ok());
-        let mut got = Vec::new();
-        reader.read_to_end(&mut got).expect("read");
-        assert!(thread.join().expect("writer thread"));
-        assert!(got == expected);
-    }
 
     #[test]
     fn a_torn_line_is_ended_before_the_next() {
-        let (mut reader, writer) = nonblocking_pipe();
+        let (reader, writer) = rustix::pipe::pipe().expect("pipe");
         let mut output = Output {
-            file: writer,
+            file: writer.into(),
             torn: true,
         };
         output.append(b"next\n").expect("append");
         drop(output);
         let mut got = String::new();
-        reader.read_to_string(&mut got).expect("read");
+        File::from(reader).read_to_string(&mut got).expect("read");
         assert_eq!(got, "\nnext\n");
     }
 

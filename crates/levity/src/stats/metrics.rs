@@ -1,36 +1,18 @@
-//! Every metric, once: what `/metrics` says and what `docs/metrics.md` tells come from this table.
+//! The table of all metrics: `/metrics` and `docs/metrics.md` are made from it.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use levity_disk::WatchStats;
 
-use super::cells::{Counter, Histogram, HistogramFigures};
-use super::text::Samples;
-use super::upstream::{BackendFigures, OUTCOMES, UpstreamFigures};
-use super::worker::WorkerStats;
-use super::{Ahead, DeviceFigures, DiskFigures, EngineFigures, Stats};
+use super::disk::{DeviceFigures, DiskFigures, EngineFigures};
+use super::text::{Kind, Samples};
+use super::upstream::{BackendFigures, BackendState, OUTCOMES, UpstreamFigures, UpstreamState};
+use super::worker::{Ahead, WorkerStats};
 use crate::access_log::{End, Source};
-use crate::diagnostics;
-use crate::stall::Step;
-
-/// Prometheus' kinds of metric.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-impl Kind {
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
-    }
-}
+use crate::cells::{Counter, Histogram, HistogramFigures};
+use crate::step::Step;
 
 /// One metric, and where its figures come from.
 pub(super) struct Metric {
@@ -44,21 +26,32 @@ pub(super) struct Metric {
     pub(super) samples: fn(&Scrape, &mut Samples),
 }
 
+impl Metric {
+    /// Appends its samples with their HELP and TYPE, or nothing where there are none.
+    pub(super) fn render(&self, scrape: &Scrape, out: &mut String) {
+        let samples = |samples: &mut Samples| (self.samples)(scrape, samples);
+        Samples::family(out, self.name, self.kind, self.help, samples);
+    }
+}
+
 /// What one scrape reads from. The disk figures are taken once, so that they agree with each other.
 pub(super) struct Scrape<'a> {
-    pub(super) stats: &'a Stats,
+    pub(super) workers: &'a [Arc<WorkerStats>],
+    pub(super) started: SystemTime,
+    pub(super) access_log_dropped: u64,
+    pub(super) diagnostics_dropped: u64,
     pub(super) disk: Option<DiskFigures>,
     pub(super) watch: Option<WatchStats>,
-    pub(super) upstreams: Vec<UpstreamFigures>,
+    pub(super) upstreams: Vec<(UpstreamState, UpstreamFigures)>,
 }
 
 impl Scrape<'_> {
     fn sum(&self, value: impl Fn(&WorkerStats) -> u64) -> u64 {
-        self.stats.workers.iter().map(|worker| value(worker)).sum()
+        self.workers.iter().map(|worker| value(worker)).sum()
     }
 
     fn histogram(&self, samples: &mut Samples, of: impl Fn(&WorkerStats) -> &Histogram) {
-        let parts = self.stats.workers.iter().map(|worker| of(worker).figures());
+        let parts = self.workers.iter().map(|worker| of(worker).figures());
         if let Some(total) = HistogramFigures::total(parts) {
             samples.histogram(&[], &total);
         }
@@ -66,8 +59,8 @@ impl Scrape<'_> {
 
     /// Calls `give` with each worker and its label.
     fn each_worker(&self, mut give: impl FnMut(&WorkerStats, &[(&str, &str)])) {
-        for worker in &self.stats.workers {
-            give(worker, &[("worker", &worker.pulse.worker().to_string())]);
+        for worker in self.workers {
+            give(worker, &[("worker", &worker.worker().to_string())]);
         }
     }
 
@@ -80,27 +73,29 @@ impl Scrape<'_> {
 
     /// Calls `give` with each upstream and its label.
     fn each_upstream(&self, mut give: impl FnMut(&UpstreamFigures, &[(&str, &str)])) {
-        for figures in &self.upstreams {
-            give(figures, &[("upstream", &figures.upstream.settings.name)]);
+        for (state, figures) in &self.upstreams {
+            give(figures, &[("upstream", &state.name)]);
         }
     }
 
     /// Calls `give` with each backend and its labels, behind which there is room for one more.
-    fn each_backend(&self, mut give: impl FnMut(&BackendFigures, [(&'static str, &str); 2])) {
-        for figures in &self.upstreams {
-            let name = &figures.upstream.settings.name;
-            for backend in &figures.backends {
+    fn each_backend(
+        &self,
+        mut give: impl FnMut(&BackendState, &BackendFigures, [(&'static str, &str); 2]),
+    ) {
+        for (upstream, figures) in &self.upstreams {
+            for (backend, figures) in upstream.backends.iter().zip(&figures.backends) {
                 let labels = [
-                    ("upstream", name.as_str()),
-                    ("backend", &backend.backend.name),
+                    ("upstream", upstream.name.as_str()),
+                    ("backend", backend.name.as_str()),
                 ];
-                give(backend, labels);
+                give(backend, figures, labels);
             }
         }
     }
 
     fn backend_values(&self, samples: &mut Samples, value: impl Fn(&BackendFigures) -> u64) {
-        self.each_backend(|backend, labels| samples.value(&labels, value(backend)));
+        self.each_backend(|_, backend, labels| samples.value(&labels, value(backend)));
     }
 
     fn each_device(&self, samples: &mut Samples, value: impl Fn(&DeviceFigures) -> u64) {
@@ -112,12 +107,7 @@ impl Scrape<'_> {
 
 fn requests(scrape: &Scrape, samples: &mut Samples) {
     let mut counts = BTreeMap::<Option<u16>, u64>::new();
-    for (status, count) in scrape
-        .stats
-        .workers
-        .iter()
-        .flat_map(|worker| worker.requests())
-    {
+    for (status, count) in scrape.workers.iter().flat_map(|worker| worker.requests()) {
         *counts.entry(status).or_default() += count;
     }
     for (status, count) in counts.into_iter().filter(|&(_, count)| count > 0) {
@@ -137,7 +127,7 @@ fn sources(scrape: &Scrape, samples: &mut Samples) {
 
 fn steps(scrape: &Scrape, samples: &mut Samples) {
     for step in Step::TIMED {
-        let workers = scrape.stats.workers.iter();
+        let workers = scrape.workers.iter();
         let parts = workers.filter_map(|worker| Some(worker.step(step)?.figures()));
         if let Some(total) = HistogramFigures::total(parts) {
             samples.histogram(&[("step", step.label())], &total);
@@ -173,7 +163,7 @@ fn watch(scrape: &Scrape, samples: &mut Samples, value: impl Fn(&WatchStats) -> 
 }
 
 fn outcomes(scrape: &Scrape, samples: &mut Samples) {
-    scrape.each_backend(|backend, [upstream, name]| {
+    scrape.each_backend(|_, backend, [upstream, name]| {
         for (outcome, count) in OUTCOMES.iter().zip(backend.outcomes) {
             // What has never happened needs no series; but a rate of answers is always asked for.
             if count > 0 || *outcome == OUTCOMES[0] {
@@ -184,35 +174,34 @@ fn outcomes(scrape: &Scrape, samples: &mut Samples) {
 }
 
 fn backends_up(scrape: &Scrape, samples: &mut Samples) {
-    scrape.each_backend(|backend, [upstream, name]| {
-        let backend = &backend.backend;
-        let witnesses = [("requests", backend.is_in()), ("checks", backend.is_well())];
+    scrape.each_backend(|backend, _, [upstream, name]| {
+        let witnesses = [("requests", backend.is_in), ("checks", backend.is_well)];
         for (by, up) in witnesses {
             samples.value(&[upstream, name, ("by", by)], u8::from(up));
         }
     });
-    for figures in &scrape.upstreams {
-        let upstream = ("upstream", figures.upstream.settings.name.as_str());
-        for unresolved in &*figures.unresolved {
+    for (upstream, _) in &scrape.upstreams {
+        for name in &upstream.unresolved {
             for by in ["requests", "checks"] {
-                let name = ("backend", unresolved.name.as_str());
-                samples.value(&[upstream, name, ("by", by)], 0);
+                let labels = [
+                    ("upstream", upstream.name.as_str()),
+                    ("backend", name.as_str()),
+                    ("by", by),
+                ];
+                samples.value(&labels, 0);
             }
         }
     }
 }
 
 fn log_dropped(scrape: &Scrape, samples: &mut Samples) {
-    samples.value(&[("log", "access")], scrape.stats.access_log_dropped());
-    samples.value(&[("log", "diagnostics")], diagnostics::dropped());
+    samples.value(&[("log", "access")], scrape.access_log_dropped);
+    samples.value(&[("log", "diagnostics")], scrape.diagnostics_dropped);
 }
 
 fn start_time(scrape: &Scrape, samples: &mut Samples) {
-    let since_epoch = scrape
-        .stats
-        .started
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since_epoch = scrape.started.duration_since(UNIX_EPOCH);
+    let since_epoch = since_epoch.unwrap_or_default();
     samples.value(&[], since_epoch.as_secs_f64());
 }
 
@@ -495,7 +484,9 @@ pub(super) const METRICS: &[Metric] = &[
         grows: "Something blocked the loop. Standard error names worker, step and connection of each poll over 50 ms. With the sendfile engine this is \
                 what the disk costs; choose another. With any other engine it is a bug, or memory that was swapped out (see `pgmajfault`).",
         samples: |scrape, samples| {
-            scrape.each_worker(|worker, label| samples.histogram(label, &worker.stall.figures()));
+            scrape.each_worker(|worker, label| {
+                samples.histogram(label, &worker.polls.stall.figures())
+            });
         },
     },
     Metric {
@@ -506,7 +497,9 @@ pub(super) const METRICS: &[Metric] = &[
         help: "The longest stall of a worker since the start.",
         grows: "As levity_loop_stall_seconds.",
         samples: |scrape, samples| {
-            scrape.each_worker(|worker, label| samples.value(label, seconds(&worker.stall_max_ns)));
+            scrape.each_worker(|worker, label| {
+                samples.value(label, seconds(&worker.polls.stall_max_ns))
+            });
         },
     },
     Metric {
@@ -517,7 +510,8 @@ pub(super) const METRICS: &[Metric] = &[
         help: "Processor time of one poll of one task; only polls that used more than 5 ms are recorded.",
         grows: "One task keeps every other connection of its worker waiting. Look at the step named on standard error; huge listings are the first suspect.",
         samples: |scrape, samples| {
-            scrape.each_worker(|worker, label| samples.histogram(label, &worker.hog.figures()));
+            scrape
+                .each_worker(|worker, label| samples.histogram(label, &worker.polls.hog.figures()));
         },
     },
     Metric {
@@ -528,8 +522,9 @@ pub(super) const METRICS: &[Metric] = &[
         help: "Time in which other threads had the processor during one poll that did not sleep; only times of at least 1 ms are recorded.",
         grows: "The machine is short of processors: other programs compete, a container's CPU quota is used up, or a hypervisor steals time. Not a fault of the server.",
         samples: |scrape, samples| {
-            scrape
-                .each_worker(|worker, label| samples.histogram(label, &worker.preempted.figures()));
+            scrape.each_worker(|worker, label| {
+                samples.histogram(label, &worker.polls.preempted.figures())
+            });
         },
     },
     Metric {
@@ -541,7 +536,7 @@ pub(super) const METRICS: &[Metric] = &[
         grows: "As levity_loop_preempted_seconds. A rate of 0.1 means that a tenth of the time was spent waiting for a processor.",
         samples: |scrape, samples| {
             scrape.each_worker(|worker, label| {
-                samples.value(label, seconds(&worker.run_queue_wait_ns))
+                samples.value(label, seconds(&worker.polls.run_queue_wait_ns))
             });
         },
     },
@@ -629,7 +624,7 @@ pub(super) const METRICS: &[Metric] = &[
         help: "Connections to a backend now, of all workers: in_use (with a request, or being made) and idle.",
         grows: "`in_use` near `connections`: the backend is the bottleneck, or too few connections are allowed. It does not say which: compare the processor time of the backend.",
         samples: |scrape, samples| {
-            scrape.each_backend(|backend, [upstream, name]| {
+            scrape.each_backend(|_, backend, [upstream, name]| {
                 for (state, count) in [("in_use", backend.in_use), ("idle", backend.idle)] {
                     samples.value(&[upstream, name, ("state", state)], count);
                 }

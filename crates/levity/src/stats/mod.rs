@@ -1,6 +1,6 @@
-//! Counting, and telling: each worker counts into its own [`WorkerStats`], a scrape adds them up.
+//! Each worker counts into its own [`WorkerStats`]; a scrape adds them up.
 
-mod cells;
+mod disk;
 mod docs;
 mod metrics;
 mod text;
@@ -10,94 +10,17 @@ mod worker;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use arc_swap::ArcSwap;
 use levity_disk::WatchStats;
 
-pub use cells::HistogramFigures;
+pub use disk::{DeviceFigures, DiskFigures, EngineFigures};
 pub use docs::markdown;
 pub use worker::{Ahead, WorkerFigures, WorkerStats};
 
-use crate::upstream::Upstream;
+use crate::diagnostics;
 use metrics::{METRICS, Scrape};
-use text::Samples;
-use upstream::UpstreamFigures;
-
-/// What the disk side counts, at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DiskFigures {
-    /// The engine of places that name none.
-    pub own_engine: &'static str,
-    /// Why it is this one.
-    pub reason: String,
-    /// Threads of the pool.
-    pub threads: u64,
-    /// Operations on their way to a device's queue.
-    pub arriving: u64,
-    /// Operations that failed; a missing file is one too.
-    pub errors: u64,
-    /// Operations dropped before they started, because nobody waited any more.
-    pub canceled: u64,
-    /// Operations not taken, because a queue or the memory was full.
-    pub full: u64,
-    /// Each engine at work.
-    pub engines: Vec<EngineFigures>,
-    /// Operations that were not made because another brought the same.
-    pub coalesced: u64,
-    /// Each device that files were read from.
-    pub devices: Vec<DeviceFigures>,
-}
-
-/// What one engine has done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EngineFigures {
-    /// As in `disk.engine`.
-    pub name: &'static str,
-    /// Reads that the engine did away from the loop.
-    pub reads_async: u64,
-    /// Reads that the loop did and may have waited for.
-    pub reads_sync: u64,
-    /// Reads past the page cache, which are among those.
-    pub reads_direct: u64,
-    /// Bytes handed over.
-    pub bytes_read: u64,
-    /// Opens that succeeded.
-    pub opens: u64,
-    /// Writes that succeeded.
-    pub writes: u64,
-    /// Bytes of these.
-    pub bytes_written: u64,
-    /// Time between submission and start.
-    pub queue: HistogramFigures,
-    /// Time between start and end.
-    pub service: HistogramFigures,
-}
-
-/// What one device has to do, at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeviceFigures {
-    /// Such as `259:0`.
-    pub device: String,
-    /// `st_dev`.
-    pub number: u64,
-    /// Operations that wait.
-    pub queued: u64,
-    /// Operations that were begun.
-    pub in_flight: u64,
-    /// How many may be begun at a time.
-    pub depth: u64,
-    /// It has not answered for `disk.dead_after`.
-    pub dead: bool,
-    /// Since when the one has been in flight that was begun first.
-    pub oldest: Option<Duration>,
-    /// Bytes that were read from it.
-    pub bytes_read: u64,
-    /// Time between submission and start.
-    pub queue: HistogramFigures,
-    /// Time between start and end.
-    pub service: HistogramFigures,
-}
+use upstream::{UpstreamFigures, UpstreamState};
 
 /// Takes the disk figures; called once per scrape, from the control thread.
 type DiskSource = Box<dyn Fn() -> DiskFigures + Send + Sync>;
@@ -105,15 +28,17 @@ type DiskSource = Box<dyn Fn() -> DiskFigures + Send + Sync>;
 /// Takes what the watcher has done; `None` without one.
 type WatchSource = Box<dyn Fn() -> Option<WatchStats> + Send + Sync>;
 
-/// Everything that `/metrics` tells.
+/// Lists the upstreams; called once per scrape, must not block.
+type UpstreamSource = Box<dyn Fn() -> Vec<UpstreamState> + Send + Sync>;
+
+/// Everything that `/metrics` exports.
 pub struct Stats {
     workers: Vec<Arc<WorkerStats>>,
     started: SystemTime,
     disk: Option<DiskSource>,
     watch: Option<WatchSource>,
     log_unwritten: Option<Arc<AtomicU64>>,
-    /// Those of the configuration.
-    upstreams: ArcSwap<Vec<Arc<Upstream>>>,
+    upstreams: Option<UpstreamSource>,
 }
 
 impl Stats {
@@ -125,20 +50,26 @@ impl Stats {
             disk: None,
             watch: None,
             log_unwritten: None,
-            upstreams: ArcSwap::default(),
+            upstreams: None,
         }
     }
 
-    /// These are asked from now on.
-    pub fn set_upstreams(&self, upstreams: Vec<Arc<Upstream>>) {
-        self.upstreams.store(Arc::new(upstreams));
+    /// The figures of the upstream with this name, and of its backends with these numbers, in their order. Does
+    /// not block.
+    pub fn upstream(&self, name: &str, backends: impl Iterator<Item = u64>) -> UpstreamFigures {
+        let registers = self.workers.iter().map(|worker| &worker.upstreams);
+        UpstreamFigures::of(name, backends, registers)
     }
 
-    /// What has been counted of each upstream, in the order of the file. Does not block.
-    pub fn upstreams(&self) -> Vec<UpstreamFigures> {
-        let upstreams = self.upstreams.load();
-        let of = |upstream| UpstreamFigures::of(upstream, &self.workers);
-        upstreams.iter().map(of).collect()
+    /// Adds the upstreams that the configuration has at the time of a scrape; without it there are no metrics
+    /// of upstreams.
+    #[must_use]
+    pub fn with_upstreams(
+        mut self,
+        upstreams: impl Fn() -> Vec<UpstreamState> + Send + Sync + 'static,
+    ) -> Self {
+        self.upstreams = Some(Box::new(upstreams));
+        self
     }
 
     /// Adds the disk; without it there are no disk metrics.
@@ -190,14 +121,27 @@ impl Stats {
     /// source does.
     pub fn render(&self, out: &mut String) {
         let scrape = Scrape {
-            stats: self,
+            workers: &self.workers,
+            started: self.started,
+            access_log_dropped: self.access_log_dropped(),
+            diagnostics_dropped: diagnostics::dropped(),
             disk: self.disk(),
             watch: self.watch.as_ref().and_then(|watch| watch()),
-            upstreams: self.upstreams(),
+            upstreams: self.upstream_figures(),
         };
         for metric in METRICS {
-            Samples::family(out, metric, |samples| (metric.samples)(&scrape, samples));
+            metric.render(&scrape, out);
         }
+    }
+
+    fn upstream_figures(&self) -> Vec<(UpstreamState, UpstreamFigures)> {
+        let states = self.upstreams.iter().flat_map(|states| states());
+        let figures = |state: UpstreamState| {
+            let backends = state.backends.iter().map(|backend| backend.id);
+            let figures = self.upstream(&state.name, backends);
+            (state, figures)
+        };
+        states.map(figures).collect()
     }
 
     fn log_unwritten(&self) -> u64 {
@@ -219,10 +163,12 @@ impl fmt::Debug for Stats {
 mod tests {
     use super::*;
     use crate::access_log::{End, Record, Source, Timing};
-    use crate::stall::Step;
+    use crate::cells::HistogramFigures;
+    use crate::step::Step;
     use crate::steps::Times;
-    use crate::upstream::tests::settings;
     use std::collections::{BTreeMap, BTreeSet};
+    use std::time::Duration;
+    use upstream::BackendState;
 
     fn record(status: u16, source: Source) -> Record<'static> {
         Record {
@@ -299,6 +245,22 @@ mod tests {
         }
     }
 
+    /// The number of a backend.
+    const BACKEND: u64 = 7;
+
+    fn upstream_state() -> UpstreamState {
+        UpstreamState {
+            name: "app".into(),
+            backends: vec![BackendState {
+                id: BACKEND,
+                name: "127.0.0.1:1".into(),
+                is_in: true,
+                is_well: true,
+            }],
+            unresolved: vec!["nowhere:80".into()],
+        }
+    }
+
     fn asked(cells: &upstream::UpstreamCells, backend: u64) {
         cells.retried();
         cells.queue_was_full();
@@ -331,22 +293,19 @@ mod tests {
             worker.copied(100);
             worker.log_dropped(4);
             worker.request(&record(200, Source::Memory));
-            worker.run_queue_waited(Duration::from_millis(1_500));
+            worker.polls.run_queue_waited(Duration::from_millis(1_500));
         }
         workers[1].request(&record(404, Source::None));
         workers[1].request(&record(7, Source::None));
-        workers[1].stalled(Duration::from_millis(3));
-        workers[1].stalled(Duration::from_millis(2));
-        workers[1].hogged(Duration::from_millis(6));
-        workers[1].preempted(Duration::from_millis(1));
-        let upstream = Upstream::new(settings(&["127.0.0.1:1"])).expect("upstream");
-        let backend = upstream.backends()[0].id;
+        workers[1].polls.stalled(Duration::from_millis(3));
+        workers[1].polls.stalled(Duration::from_millis(2));
+        workers[1].polls.hogged(Duration::from_millis(6));
+        workers[1].polls.preempted(Duration::from_millis(1));
         for worker in &workers {
-            asked(&worker.upstreams.of("app"), backend);
+            asked(&worker.upstreams.of("app"), BACKEND);
         }
-        let stats = Stats::new(workers.into());
-        stats.set_upstreams(vec![Arc::new(upstream)]);
-        stats
+        Stats::new(workers.into())
+            .with_upstreams(|| vec![upstream_state()])
             .with_disk(disk)
             .with_watch(|| {
                 Some(WatchStats {
@@ -400,7 +359,7 @@ mod tests {
             for line in lines.take_while(|line| !line.starts_with('#')) {
                 let (name, labels, value) = sample(line);
                 let suffix = name.strip_prefix(metric.name).expect("the metric's name");
-                let histogram = metric.kind == metrics::Kind::Histogram;
+                let histogram = metric.kind == text::Kind::Histogram;
                 assert_eq!(
                     histogram,
                     ["_bucket", "_sum", "_count"].contains(&suffix),
@@ -478,6 +437,7 @@ mod tests {
             "levity_upstream_time_to_first_byte_seconds_count{upstream=\"app\"} 2",
             "levity_upstream_backend_up{upstream=\"app\",backend=\"127.0.0.1:1\",by=\"requests\"} 1",
             "levity_upstream_backend_up{upstream=\"app\",backend=\"127.0.0.1:1\",by=\"checks\"} 1",
+            "levity_upstream_backend_up{upstream=\"app\",backend=\"nowhere:80\",by=\"requests\"} 0",
             "levity_upstream_sent_bytes_total{upstream=\"app\",backend=\"127.0.0.1:1\"} 200",
             "levity_upstream_received_bytes_total{upstream=\"app\",backend=\"127.0.0.1:1\"} 400",
         ] {
@@ -499,7 +459,7 @@ mod tests {
     #[test]
     fn names_follow_the_conventions() {
         for metric in METRICS {
-            let counter = metric.kind == metrics::Kind::Counter;
+            let counter = metric.kind == text::Kind::Counter;
             assert_eq!(metric.name.ends_with("_total"), counter, "{}", metric.name);
             assert!(
                 !metric.grows.is_empty() && metric.help.ends_with('.'),

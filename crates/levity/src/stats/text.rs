@@ -2,8 +2,25 @@
 
 use std::fmt::{Display, Write};
 
-use super::cells::HistogramFigures;
-use super::metrics::Metric;
+use crate::cells::HistogramFigures;
+
+/// Prometheus' kinds of metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
 
 /// Collects the samples of one metric.
 pub(super) struct Samples<'a> {
@@ -13,15 +30,18 @@ pub(super) struct Samples<'a> {
 
 impl Samples<'_> {
     /// Appends one metric with its HELP and TYPE, or nothing when `samples` gives none.
-    pub(super) fn family(out: &mut String, metric: &Metric, samples: impl FnOnce(&mut Samples)) {
+    pub(super) fn family(
+        out: &mut String,
+        name: &'static str,
+        kind: Kind,
+        text: &str,
+        samples: impl FnOnce(&mut Samples),
+    ) {
         let start = out.len();
-        let _ = writeln!(out, "# HELP {} {}", metric.name, help(metric.help));
-        let _ = writeln!(out, "# TYPE {} {}", metric.name, metric.kind.label());
+        let _ = writeln!(out, "# HELP {name} {}", help(text));
+        let _ = writeln!(out, "# TYPE {name} {}", kind.label());
         let header = out.len();
-        samples(&mut Samples {
-            out,
-            name: metric.name,
-        });
+        samples(&mut Samples { out, name });
         if out.len() == header {
             out.truncate(start);
         }

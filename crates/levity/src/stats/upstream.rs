@@ -1,20 +1,16 @@
-//! What workers count of upstreams, which come and go with reloads.
+//! Counters of upstreams, which come and go with reloads.
 //!
-//! A worker has cells of its own for each upstream that it asks and each backend of that. It alone writes
-//! them, and it alone replaces the lists that they are in. A scrape goes through the lists of all workers
-//! and adds up what has the same name. What is counted outlives a reload that changes an upstream, and
-//! goes when its name does.
+//! Each worker registers cells of its own for every upstream that it sends requests to, and for every backend
+//! of that upstream. It alone writes them, and it alone replaces the lists that hold them. A scrape goes
+//! through the lists of all workers and adds up cells with the same name. The counts of an upstream survive a
+//! reload that changes it; they are dropped together with its name.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::WorkerStats;
-use super::cells::{Counter, Fourfold, Gauge, HistogramFigures};
-use crate::upstream::Upstream;
-use crate::upstream::backend::Backend;
-use crate::upstream::names::Unresolved;
+use crate::cells::{Counter, Fourfold, Gauge, HistogramFigures};
 
 /// What may come of asking a backend: an answer, or an error type of `Proxy-Status` (RFC 9209, 2.3).
 pub const OUTCOMES: [&str; 14] = [
@@ -104,7 +100,7 @@ impl UpstreamCells {
         }
     }
 
-    /// The cells of the backend with this [`Backend::id`], made if there are none.
+    /// The cells of the backend with this number, made if there are none.
     pub fn backend(&self, id: u64) -> Arc<BackendCells> {
         self.find(id).unwrap_or_else(|| {
             let new = Arc::new(BackendCells::new(id));
@@ -247,10 +243,33 @@ impl BackendCells {
     }
 }
 
+/// An upstream of the configuration, as a scrape sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamState {
+    /// Its name, under which workers count.
+    pub name: String,
+    /// Its backends that have an address.
+    pub backends: Vec<BackendState>,
+    /// Names of backends whose hosts do not resolve at present.
+    pub unresolved: Vec<String>,
+}
+
+/// A backend, as a scrape sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackendState {
+    /// Its number, under which workers count.
+    pub id: u64,
+    /// Its address as text.
+    pub name: String,
+    /// Requests have not taken it out.
+    pub is_in: bool,
+    /// Checks do not find it down.
+    pub is_well: bool,
+}
+
 /// What all workers have counted of an upstream, at one moment.
+#[derive(Debug)]
 pub struct UpstreamFigures {
-    /// Whose figures these are.
-    pub upstream: Arc<Upstream>,
     /// Attempts beyond the first of a request.
     pub retries: u64,
     /// Requests that wait for a connection.
@@ -261,16 +280,13 @@ pub struct UpstreamFigures {
     pub queue_timeouts: u64,
     /// From the beginning of an attempt to the head of its answer.
     pub first_byte: HistogramFigures,
-    /// Each of its backends.
+    /// The backends that were asked for, in the same order.
     pub backends: Vec<BackendFigures>,
-    /// Those that have no address.
-    pub unresolved: Arc<Vec<Unresolved>>,
 }
 
 /// What all workers have counted of a backend, at one moment.
+#[derive(Debug)]
 pub struct BackendFigures {
-    /// Whose figures these are.
-    pub backend: Arc<Backend>,
     /// What came of asking it, in the order of [`OUTCOMES`].
     pub outcomes: [u64; OUTCOMES.len()],
     /// Answers that were begun and not completed.
@@ -302,36 +318,34 @@ impl BackendFigures {
 }
 
 impl UpstreamFigures {
-    pub(super) fn of(upstream: &Arc<Upstream>, workers: &[Arc<WorkerStats>]) -> Self {
-        let name = &upstream.settings.name;
-        let cells = workers.iter().filter_map(|one| one.upstreams.find(name));
+    pub(super) fn of<'w>(
+        name: &str,
+        backends: impl Iterator<Item = u64>,
+        workers: impl Iterator<Item = &'w Register>,
+    ) -> Self {
+        let cells = workers.filter_map(|register| register.find(name));
         let cells: Vec<_> = cells.collect();
         let sum = |value: fn(&UpstreamCells) -> u64| cells.iter().map(|one| value(one)).sum();
         let times = cells.iter().map(|one| one.first_byte.figures());
         // Nothing has been asked yet: an empty histogram, and not none.
         let times = times.chain([Fourfold::default().figures()]);
-        let backends = upstream.backends();
-        let backend = |backend| BackendFigures::of(backend, &cells);
         Self {
-            upstream: upstream.clone(),
             retries: sum(|one| one.retries.get()),
             queue: Gauge::sum(cells.iter().map(|one| &one.queue)),
             queue_full: sum(|one| one.queue_full.get()),
             queue_timeouts: sum(|one| one.queue_timeouts.get()),
             first_byte: HistogramFigures::total(times).expect("there is one at least"),
-            backends: backends.iter().map(backend).collect(),
-            unresolved: upstream.unresolved(),
+            backends: backends.map(|id| BackendFigures::of(id, &cells)).collect(),
         }
     }
 }
 
 impl BackendFigures {
-    fn of(backend: &Arc<Backend>, upstream: &[Arc<UpstreamCells>]) -> Self {
-        let cells = upstream.iter().filter_map(|one| one.find(backend.id));
+    fn of(id: u64, upstream: &[Arc<UpstreamCells>]) -> Self {
+        let cells = upstream.iter().filter_map(|one| one.find(id));
         let cells: Vec<_> = cells.collect();
         let sum = |value: &dyn Fn(&BackendCells) -> u64| cells.iter().map(|one| value(one)).sum();
         Self {
-            backend: backend.clone(),
             outcomes: std::array::from_fn(|at| sum(&|one| one.outcomes[at].get())),
             broken: sum(&|one| one.broken.get()),
             in_use: Gauge::sum(cells.iter().map(|one| &one.in_use)),
@@ -347,29 +361,27 @@ impl BackendFigures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::tests::settings;
 
-    fn upstream(to: &[&str]) -> Arc<Upstream> {
-        Arc::new(Upstream::new(settings(to)).expect("upstream"))
+    fn app(backends: &[u64], workers: &[Register]) -> UpstreamFigures {
+        UpstreamFigures::of("app", backends.iter().copied(), workers.iter())
     }
 
-    fn workers() -> [Arc<WorkerStats>; 2] {
-        [0, 1].map(|worker| Arc::new(WorkerStats::new(worker)))
+    fn workers() -> [Register; 2] {
+        [Register::default(), Register::default()]
     }
 
     #[test]
-    fn workers_are_added_up_by_name_and_address() {
-        let (upstream, workers) = (upstream(&["127.0.0.1:1", "127.0.0.1:2"]), workers());
-        let ids: Vec<_> = upstream.backends().iter().map(|one| one.id).collect();
+    fn workers_are_added_up_by_name_and_number() {
+        let (ids, workers) = ([11, 12], workers());
         for worker in &workers {
-            let cells = worker.upstreams.of("app");
+            let cells = worker.of("app");
             cells.backend(ids[1]).answered();
             cells.backend(ids[1]).failed("connection_refused");
             cells.backend(ids[1]).failed("a new kind");
             cells.answered_in(Duration::from_millis(2));
-            worker.upstreams.of("other").backend(ids[0]).answered();
+            worker.of("other").backend(ids[0]).answered();
         }
-        let figures = UpstreamFigures::of(&upstream, &workers);
+        let figures = app(&ids, &workers);
         let answered = figures.backends.iter().map(BackendFigures::answered);
         assert_eq!(answered.collect::<Vec<_>>(), [0, 2]);
         let other = OUTCOMES.len() - 1;
@@ -381,16 +393,16 @@ mod tests {
 
     #[test]
     fn an_upstream_that_was_never_asked_has_empty_figures() {
-        let figures = UpstreamFigures::of(&upstream(&["127.0.0.1:1"]), &workers());
+        let figures = app(&[11], &workers());
         assert_eq!((figures.first_byte.count(), figures.queue), (0, 0));
         assert_eq!(figures.backends.len(), 1);
     }
 
     #[test]
-    fn who_waits_is_counted_until_it_waits_no_more() {
-        let (upstream, workers) = (upstream(&["127.0.0.1:1"]), workers());
-        let queue = || UpstreamFigures::of(&upstream, &workers).queue;
-        let cells = workers[1].upstreams.of("app");
+    fn the_queue_counts_requests_that_wait() {
+        let workers = workers();
+        let queue = || app(&[], &workers).queue;
+        let cells = workers[1].of("app");
         let (one, other) = (cells.queued(), cells.queued());
         assert_eq!(queue(), 2);
         drop(one);

@@ -1,21 +1,17 @@
 //! What one worker counts.
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use super::cells::{Counter, Fourfold, Histogram, HistogramFigures};
 use super::upstream::Register;
 use crate::access_log::{End, Record, Source};
-use crate::stall::{Pulse, Step};
+use crate::cells::{Counter, Fourfold, Histogram};
+use crate::stall::{PollFigures, PollStats};
+use crate::step::Step;
 
 /// Of requests, in microseconds: 50 us to 60 s.
 pub(super) const REQUEST_BOUNDS_US: &[u64] = &[
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
-];
-/// Of one poll, in microseconds. Shorter ones than 1 ms are not looked at.
-const POLL_BOUNDS_US: &[u64] = &[
-    2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
-    5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 const STATUS_MIN: u16 = 100;
 const STATUS_MAX: u16 = 599;
@@ -46,14 +42,13 @@ impl Ahead {
     }
 }
 
-/// What one worker counts. Only that worker's thread may call the methods that count, with the
-/// exception of [`WorkerStats::run_queue_waited`], which is the watchdog's; none of them blocks.
+/// What one worker counts. Only that worker's thread may call the methods that count; none of them blocks.
 // Aligned, so that two workers never write to one cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct WorkerStats {
-    /// What the worker does at this moment.
-    pub pulse: Pulse,
+    /// Its long polls, and what it does at this moment.
+    pub polls: Arc<PollStats>,
     statuses: [Counter; STATUSES],
     status_other: Counter,
     sources: [Counter; Source::ALL.len()],
@@ -73,11 +68,6 @@ pub struct WorkerStats {
     pub(super) absence_waits: Counter,
     pub(super) sendfile_waits: Counter,
     pub(super) log_dropped: Counter,
-    pub(super) stall: Histogram,
-    pub(super) stall_max_ns: Counter,
-    pub(super) hog: Histogram,
-    pub(super) preempted: Histogram,
-    pub(super) run_queue_wait_ns: Counter,
     /// The upstreams that it asks.
     pub upstreams: Register,
 }
@@ -86,7 +76,7 @@ impl WorkerStats {
     /// Of the worker with this number, counted from 0.
     pub fn new(worker: usize) -> Self {
         Self {
-            pulse: Pulse::new(worker),
+            polls: Arc::new(PollStats::new(worker)),
             statuses: std::array::from_fn(|_| Counter::default()),
             status_other: Counter::default(),
             sources: Default::default(),
@@ -106,13 +96,13 @@ impl WorkerStats {
             absence_waits: Counter::default(),
             sendfile_waits: Counter::default(),
             log_dropped: Counter::default(),
-            stall: Histogram::new(POLL_BOUNDS_US),
-            stall_max_ns: Counter::default(),
-            hog: Histogram::new(POLL_BOUNDS_US),
-            preempted: Histogram::new(POLL_BOUNDS_US),
-            run_queue_wait_ns: Counter::default(),
             upstreams: Register::default(),
         }
+    }
+
+    /// Its number, counted from 0.
+    pub fn worker(&self) -> usize {
+        self.polls.pulse.worker()
     }
 
     /// A connection was accepted.
@@ -189,28 +179,6 @@ impl WorkerStats {
         self.log_dropped.set(lines);
     }
 
-    /// One poll slept this long.
-    pub fn stalled(&self, time: Duration) {
-        self.stall.observe(time);
-        self.stall_max_ns
-            .set(self.stall_max_ns.get().max(time.as_nanos() as u64));
-    }
-
-    /// One poll computed this long.
-    pub fn hogged(&self, time: Duration) {
-        self.hog.observe(time);
-    }
-
-    /// Other threads had the processor this long during one poll.
-    pub fn preempted(&self, time: Duration) {
-        self.preempted.observe(time);
-    }
-
-    /// Sets the time that the worker's thread has waited for a processor since its start.
-    pub fn run_queue_waited(&self, time: Duration) {
-        self.run_queue_wait_ns.set(time.as_nanos() as u64);
-    }
-
     fn status(&self, status: u16) -> &Counter {
         let place = usize::from(status).checked_sub(STATUS_MIN.into());
         place
@@ -256,7 +224,7 @@ impl WorkerStats {
         // As with `open`: the ends first.
         let answered = self.answered.get();
         WorkerFigures {
-            worker: self.pulse.worker(),
+            worker: self.worker(),
             open: self.open(),
             busy: self.begun.get().saturating_sub(answered),
             accepted: self.accepted.get(),
@@ -266,24 +234,8 @@ impl WorkerStats {
             sources: Source::ALL.map(|source| self.source(source)),
             sent_bytes: self.sent_bytes.get(),
             reads_cached: self.reads_cached.get(),
-            stall: self.stall.figures(),
-            stall_max: Duration::from_nanos(self.stall_max_ns.get()),
-            hog: self.hog.figures(),
-            preempted: self.preempted.figures(),
-            run_queue_wait: Duration::from_nanos(self.run_queue_wait_ns.get()),
+            polls: self.polls.figures(),
         }
-    }
-
-    /// The stall and the hog histogram.
-    #[cfg(test)]
-    pub(crate) fn poll_figures(&self) -> (HistogramFigures, HistogramFigures) {
-        (self.stall.figures(), self.hog.figures())
-    }
-
-    /// The figure that the watchdog sets.
-    #[cfg(test)]
-    pub(crate) fn run_queue_wait(&self) -> Duration {
-        Duration::from_nanos(self.run_queue_wait_ns.get())
     }
 }
 
@@ -311,14 +263,6 @@ pub struct WorkerFigures {
     pub sent_bytes: u64,
     /// Reads from the page cache on the loop.
     pub reads_cached: u64,
-    /// Polls that slept.
-    pub stall: HistogramFigures,
-    /// The longest of them.
-    pub stall_max: Duration,
-    /// Polls that computed for long.
-    pub hog: HistogramFigures,
-    /// Polls during which others had the processor.
-    pub preempted: HistogramFigures,
-    /// Time that its thread waited for a processor.
-    pub run_queue_wait: Duration,
+    /// Its long polls.
+    pub polls: PollFigures,
 }

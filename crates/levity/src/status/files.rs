@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time;
 
-use super::shown::shown;
+use crate::escape::escaped;
 use crate::event_loop::Message;
 use crate::popular::{Counted, Lately, Listed, merge};
 
@@ -86,12 +86,12 @@ fn told(all: &[&Lately]) -> Value {
     json!({
         "seconds": super::seconds(time.unwrap_or_default()),
         "by_requests": list(requests, |file| json!({
-            "file": shown(&file.name),
+            "file": escaped(&file.name),
             "requests": file.least,
             "requests_max": file.most,
         })),
         "by_bytes": list(bytes, |file| json!({
-            "file": shown(&file.name),
+            "file": escaped(&file.name),
             "sent_bytes": file.least,
             "sent_bytes_max": file.most,
         })),

@@ -85,7 +85,7 @@ fn drop_front<T>(samples: &mut VecDeque<T>, count_max: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::HistogramFigures;
+    use crate::cells::HistogramFigures;
 
     fn device(queued: u64) -> DeviceFigures {
         let histogram = HistogramFigures {

@@ -5,9 +5,7 @@
 
 mod files;
 mod history;
-pub mod mounts;
 mod page;
-mod shown;
 mod text;
 mod upstreams;
 
@@ -15,29 +13,34 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use arc_swap::ArcSwap;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::access_log::{End, Source};
+use crate::cells::HistogramFigures;
 use crate::diagnostics;
+use crate::escape::escaped;
 use crate::event_loop::Message;
-use crate::stats::{
-    DeviceFigures, DiskFigures, EngineFigures, HistogramFigures, Stats, WorkerFigures,
-};
+use crate::mounts::Mounts;
+use crate::stats::{DeviceFigures, DiskFigures, EngineFigures, Stats, WorkerFigures};
+use crate::upstream::Upstream;
 
 pub use history::INTERVAL;
 pub use page::page;
-pub use shown::is_plain;
 pub use text::text;
+pub use upstreams::state;
 
 use files::Files;
 use history::History;
-use mounts::Mounts;
-use shown::shown;
+
+/// The upstreams of the configuration at present.
+pub type Upstreams = ArcSwap<Vec<Arc<Upstream>>>;
 
 /// Where the figures come from. Its locks are the control thread's own: a worker never waits for one.
 pub struct Status {
     stats: Arc<Stats>,
+    upstreams: Arc<Upstreams>,
     files: Files,
     connections_max: usize,
     /// Devices and paths of the roots that are served now.
@@ -46,14 +49,16 @@ pub struct Status {
 }
 
 impl Status {
-    /// Of these counters, and of workers that are told things through these channels.
+    /// Of these counters and upstreams, and of workers that are told things through these channels.
     pub fn new(
         stats: Arc<Stats>,
+        upstreams: Arc<Upstreams>,
         workers: Vec<UnboundedSender<Message>>,
         connections_max: usize,
     ) -> Self {
         Self {
             stats,
+            upstreams,
             files: Files::new(workers),
             connections_max,
             roots: Mutex::default(),
@@ -66,6 +71,11 @@ impl Status {
         *lock(&self.roots) = roots;
     }
 
+    /// These are the upstreams from now on, here and for `/metrics`.
+    pub fn set_upstreams(&self, upstreams: Vec<Arc<Upstream>>) {
+        self.upstreams.store(Arc::new(upstreams));
+    }
+
     /// The counters.
     pub fn stats(&self) -> &Stats {
         &self.stats
@@ -75,7 +85,7 @@ impl Status {
     pub fn sample(&self) {
         let workers = self.workers();
         let connections = workers.iter().map(|worker| worker.open).sum();
-        let stall = workers.iter().map(|worker| worker.stall.sum).sum();
+        let stall = workers.iter().map(|worker| worker.polls.stall.sum).sum();
         let devices = self.stats.disk().map(|disk| disk.devices);
         let devices = devices.unwrap_or_default();
         lock(&self.history).add(Instant::now(), connections, stall, devices);
@@ -120,12 +130,9 @@ impl Status {
     }
 
     fn upstreams(&self) -> Vec<Value> {
-        let (workers, now) = (self.stats.workers().len(), Instant::now());
-        let figures = self.stats.upstreams();
-        let told = figures
-            .iter()
-            .map(|one| upstreams::upstream(one, workers, now));
-        told.collect()
+        let (upstreams, now) = (self.upstreams.load(), Instant::now());
+        let json = |one: &Arc<Upstream>| upstreams::upstream(one, &self.stats, now);
+        upstreams.iter().map(json).collect()
     }
 
     fn connections(&self, workers: &[WorkerFigures]) -> Value {
@@ -164,8 +171,8 @@ impl Status {
             let mount = mounts.of(device.number, roots);
             json!({
                 "device": device.device,
-                "mount": mount.map(|mount| shown(mount.path.as_os_str().as_encoded_bytes())),
-                "file_system": mount.map(|mount| shown(mount.file_system.as_bytes())),
+                "mount": mount.map(|mount| escaped(mount.path.as_os_str().as_encoded_bytes())),
+                "file_system": mount.map(|mount| escaped(mount.file_system.as_bytes())),
                 "pain_seconds": seconds(recent.pain(device)),
                 "queued": device.queued,
                 "in_flight": device.in_flight,
@@ -285,13 +292,13 @@ fn worker(worker: &WorkerFigures) -> Value {
         "busy": worker.busy,
         "requests": worker.requests.iter().sum::<u64>(),
         "sent_bytes": worker.sent_bytes,
-        "stall_count": worker.stall.count(),
-        "stall_seconds": seconds(worker.stall.sum),
-        "stall_max_seconds": seconds(worker.stall_max),
-        "hog_count": worker.hog.count(),
-        "hog_seconds": seconds(worker.hog.sum),
-        "preempted_seconds": seconds(worker.preempted.sum),
-        "run_queue_wait_seconds": seconds(worker.run_queue_wait),
+        "stall_count": worker.polls.stall.count(),
+        "stall_seconds": seconds(worker.polls.stall.sum),
+        "stall_max_seconds": seconds(worker.polls.stall_max),
+        "hog_count": worker.polls.hog.count(),
+        "hog_seconds": seconds(worker.polls.hog.sum),
+        "preempted_seconds": seconds(worker.polls.preempted.sum),
+        "run_queue_wait_seconds": seconds(worker.polls.run_queue_wait),
     })
 }
 

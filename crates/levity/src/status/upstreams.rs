@@ -1,26 +1,49 @@
 //! Upstreams and their backends, as they are at this moment.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use super::seconds;
-use super::shown::shown;
-use crate::stats::upstream::{BackendFigures, UpstreamFigures};
+use crate::escape::escaped;
+use crate::stats::Stats;
+use crate::stats::upstream::{BackendFigures, BackendState, UpstreamState};
+use crate::upstream::Upstream;
 use crate::upstream::backend::{Backend, SHARE_OF_WEIGHT, State};
 use crate::upstream::names::Unresolved;
 use crate::upstream::pool;
 
-/// An upstream, of which each of `workers` has its part.
-pub fn upstream(figures: &UpstreamFigures, workers: usize, now: Instant) -> Value {
-    let settings = &figures.upstream.settings;
-    let (connections_max, queue_max) = pool::bounds_of_all(settings, workers);
-    let one = |figures: &BackendFigures| {
-        let share = figures.backend.share(now, settings.slow_start);
-        backend(figures, connections_max, share, now)
+/// Names and states of an upstream and its backends, for `/metrics`.
+pub fn state(upstream: &Upstream) -> UpstreamState {
+    let backends = upstream.backends();
+    let backend = |backend: &Arc<Backend>| BackendState {
+        id: backend.id,
+        name: backend.name.clone(),
+        is_in: backend.is_in(),
+        is_well: backend.is_well(),
     };
-    let backends = figures.backends.iter().map(one);
-    let unresolved = figures.unresolved.iter();
+    let unresolved = upstream.unresolved();
+    UpstreamState {
+        name: upstream.settings.name.clone(),
+        backends: backends.iter().map(backend).collect(),
+        unresolved: unresolved.iter().map(|one| one.name.clone()).collect(),
+    }
+}
+
+/// An upstream and what is counted of it, as JSON.
+pub fn upstream(upstream: &Upstream, stats: &Stats, now: Instant) -> Value {
+    let settings = &upstream.settings;
+    let (connections_max, queue_max) = pool::bounds_of_all(settings, stats.workers().len());
+    let backends = upstream.backends();
+    let figures = stats.upstream(&settings.name, backends.iter().map(|one| one.id));
+    let one = |(backend, figures): (&Arc<Backend>, &BackendFigures)| {
+        let share = backend.share(now, settings.slow_start);
+        self::backend(backend, figures, connections_max, share, now)
+    };
+    let backends = backends.iter().zip(&figures.backends).map(one);
+    let unresolved = upstream.unresolved();
+    let unresolved = unresolved.iter();
     let unresolved = unresolved.map(|one| self::unresolved(one, connections_max));
     json!({
         "upstream": settings.name,
@@ -35,8 +58,13 @@ pub fn upstream(figures: &UpstreamFigures, workers: usize, now: Instant) -> Valu
     })
 }
 
-fn backend(figures: &BackendFigures, connections_max: usize, share: u32, now: Instant) -> Value {
-    let backend = &figures.backend;
+fn backend(
+    backend: &Backend,
+    figures: &BackendFigures,
+    connections_max: usize,
+    share: u32,
+    now: Instant,
+) -> Value {
     let full = backend.weight.saturating_mul(SHARE_OF_WEIGHT).max(1);
     let (state, left_alone) = match backend.state(now) {
         State::Up => ("up", None),
@@ -45,7 +73,7 @@ fn backend(figures: &BackendFigures, connections_max: usize, share: u32, now: In
         State::Down => ("down", None),
     };
     json!({
-        "backend": shown(backend.name.as_bytes()),
+        "backend": escaped(backend.name.as_bytes()),
         "state": state,
         "left_alone_seconds": left_alone,
         "reason": reason(backend, state == "up"),
@@ -70,10 +98,10 @@ fn backend(figures: &BackendFigures, connections_max: usize, share: u32, now: In
 fn unresolved(unresolved: &Unresolved, connections_max: usize) -> Value {
     let settings = &unresolved.settings;
     json!({
-        "backend": shown(unresolved.name.as_bytes()),
+        "backend": escaped(unresolved.name.as_bytes()),
         "state": "unresolved",
         "left_alone_seconds": null,
-        "reason": shown(unresolved.reason.as_bytes()),
+        "reason": escaped(unresolved.reason.as_bytes()),
         "weight": settings.weight,
         "share_percent": 100,
         "backup": settings.backup,
@@ -95,17 +123,15 @@ fn unresolved(unresolved: &Unresolved, connections_max: usize) -> Value {
 /// backend has said.
 fn reason(backend: &Backend, is_up: bool) -> Option<String> {
     let trouble = backend.trouble().filter(|_| !is_up);
-    trouble.map(|reason| shown(reason.as_bytes()))
+    trouble.map(|reason| escaped(reason.as_bytes()))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use super::*;
-    use crate::stats::{Stats, WorkerStats};
-    use crate::upstream::Upstream;
+    use crate::stats::WorkerStats;
     use crate::upstream::tests::settings;
 
     #[test]
@@ -117,8 +143,7 @@ mod tests {
         backends[1].set_well(false, now);
         backends[1].set_trouble("it answered 500".to_owned());
         let stats = Stats::new(vec![Arc::new(WorkerStats::new(0))]);
-        stats.set_upstreams(vec![upstream.clone()]);
-        let told = |now| super::upstream(&stats.upstreams()[0], 2, now);
+        let told = |now| super::upstream(&upstream, &stats, now);
         let one = |now, at: usize| told(now)["backends"][at].clone();
 
         let alone = one(now, 0);

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Read as _};
 use serde_json::Value;
 
 use crate::chunks::Chunk;
-use crate::stall::Step;
+use crate::step::Step;
 
 /// A longer line, in bytes, is no line of ours.
 const LINE_BYTES_MAX: u64 = 1 << 20;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::lines::{Request, Timing};
 use super::spread::Spread;
-use crate::stall::Step;
+use crate::step::Step;
 
 /// Marks kept of each kind at most; beyond it every second one is dropped, again and again.
 const MARKS_MAX: usize = 1 << 20;

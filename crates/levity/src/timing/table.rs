@@ -9,8 +9,8 @@ use super::readers::{self, Level};
 use super::run::Run;
 use super::spread::Spread;
 use super::verdict::{Verdict, verdict};
-use crate::stall::Step;
-use crate::status::is_plain;
+use crate::escape::is_plain;
+use crate::step::Step;
 
 /// A line of the first table.
 struct Row<'a> {

@@ -1,12 +1,11 @@
-//! Bytes that somebody else chose, such as the name of a file, as one line of text that cannot move a
-//! cursor or turn its reader's direction.
+//! Escapes for bytes that somebody else chose, such as the name of a file: one line of text that can neither
+//! move a cursor nor change the direction of writing.
 
 use std::fmt::Write;
 
-/// The text of `bytes`: a backslash is doubled, and a byte that is not UTF-8, a control character or a
-/// character without a form of its own is written as `\xHH` for each of its bytes. Undoing both gives
-/// the bytes back.
-pub fn shown(bytes: &[u8]) -> String {
+/// Escapes `bytes`. A backslash is doubled. A byte that is not UTF-8 becomes `\xHH`, and so does each byte of a
+/// character that is not [plain](is_plain). The escapes are reversible.
+pub fn escaped(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         chunk.valid().chars().for_each(|c| push(&mut out, c));
@@ -32,8 +31,8 @@ fn push_bytes(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Whether a character stands where it is written and changes nothing around it: no control, no line
-/// or paragraph separator, no mark of direction, nothing of width zero.
+/// Whether a character affects nothing but its own position: it is no control character, no line or paragraph
+/// separator, no mark of direction, and not of width zero.
 pub fn is_plain(c: char) -> bool {
     let is_format = matches!(
         c,
@@ -54,14 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_plain_stays() {
+    fn plain_text_is_kept() {
         for text in ["example.org/a b", "/Grüße/日本", "/<script>&\"'"] {
-            assert_eq!(shown(text.as_bytes()), text);
+            assert_eq!(escaped(text.as_bytes()), text);
         }
     }
 
     #[test]
-    fn what_could_do_something_does_not() {
+    fn other_characters_are_escaped() {
         for (bytes, text) in [
             (&b"/a\x1b[2J\r\n"[..], r"/a\x1b[2J\x0d\x0a"),
             (b"/\\x41", r"/\\x41"),
@@ -69,7 +68,7 @@ mod tests {
             ("/a\u{202e}gpj.exe".as_bytes(), r"/a\xe2\x80\xaegpj.exe"),
             ("\u{9b}1m".as_bytes(), r"\xc2\x9b1m"),
         ] {
-            assert_eq!(shown(bytes), text);
+            assert_eq!(escaped(bytes), text);
         }
     }
 }

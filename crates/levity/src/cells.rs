@@ -9,41 +9,41 @@ use std::time::Duration;
 
 /// A number that only grows.
 #[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    pub(super) fn add(&self, more: u64) {
+    pub(crate) fn add(&self, more: u64) {
         self.set(self.get().wrapping_add(more));
     }
 
-    pub(super) fn set(&self, value: u64) {
+    pub(crate) fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    pub(super) fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// A number that goes up and down. It is kept as what went up and what came down, so that both only grow.
 #[derive(Debug, Default)]
-pub(super) struct Gauge {
+pub(crate) struct Gauge {
     ups: Counter,
     downs: Counter,
 }
 
 impl Gauge {
-    pub(super) fn up(&self, by: u64) {
+    pub(crate) fn up(&self, by: u64) {
         self.ups.add(by);
     }
 
-    pub(super) fn down(&self, by: u64) {
+    pub(crate) fn down(&self, by: u64) {
         self.downs.add(by);
     }
 
     /// Of several. What came down is read first, so that what comes and goes in between cannot make the
     /// difference negative.
-    pub(super) fn sum<'g>(gauges: impl Iterator<Item = &'g Self>) -> u64 {
+    pub(crate) fn sum<'g>(gauges: impl Iterator<Item = &'g Self>) -> u64 {
         let now = gauges.map(|gauge| {
             let downs = gauge.downs.get();
             gauge.ups.get().saturating_sub(downs)
@@ -54,7 +54,7 @@ impl Gauge {
 
 /// Durations counted in buckets.
 #[derive(Debug)]
-pub(super) struct Histogram {
+pub(crate) struct Histogram {
     bounds_us: &'static [u64],
     counts: Box<[Counter]>,
     sum_ns: Counter,
@@ -62,7 +62,7 @@ pub(super) struct Histogram {
 
 impl Histogram {
     /// `bounds_us` are upper bounds in microseconds, inclusive and ascending.
-    pub(super) fn new(bounds_us: &'static [u64]) -> Self {
+    pub(crate) fn new(bounds_us: &'static [u64]) -> Self {
         let counts = (0..=bounds_us.len()).map(|_| Counter::default()).collect();
         Self {
             bounds_us,
@@ -71,7 +71,7 @@ impl Histogram {
         }
     }
 
-    pub(super) fn observe(&self, value: Duration) {
+    pub(crate) fn observe(&self, value: Duration) {
         let nanos = u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
         let bucket = self
             .bounds_us
@@ -80,7 +80,7 @@ impl Histogram {
         self.sum_ns.add(nanos);
     }
 
-    pub(super) fn figures(&self) -> HistogramFigures {
+    pub(crate) fn figures(&self) -> HistogramFigures {
         HistogramFigures {
             bounds_us: self.bounds_us,
             counts: self.counts.iter().map(Counter::get).collect(),
@@ -92,7 +92,7 @@ impl Histogram {
 /// Durations counted in buckets each four times as wide as the one before, from 1 us to 67 s. Finding the
 /// bucket takes no search: made for what every request counts several times.
 #[derive(Debug, Default)]
-pub(super) struct Fourfold {
+pub(crate) struct Fourfold {
     counts: [Counter; FOURFOLD_BOUNDS_US.len() + 1],
     sum_ns: Counter,
 }
@@ -104,14 +104,14 @@ const FOURFOLD_BOUNDS_US: &[u64] = &[
 ];
 
 impl Fourfold {
-    pub(super) fn observe(&self, nanos: u64) {
+    pub(crate) fn observe(&self, nanos: u64) {
         let over_us = nanos.div_ceil(1_000).saturating_sub(1);
         let bucket = (u64::BITS - over_us.leading_zeros()).div_ceil(2) as usize;
         self.counts[bucket.min(FOURFOLD_BOUNDS_US.len())].add(1);
         self.sum_ns.add(nanos);
     }
 
-    pub(super) fn figures(&self) -> HistogramFigures {
+    pub(crate) fn figures(&self) -> HistogramFigures {
         HistogramFigures {
             bounds_us: FOURFOLD_BOUNDS_US,
             counts: self.counts.iter().map(Counter::get).collect(),
@@ -163,7 +163,7 @@ impl HistogramFigures {
         Some(Duration::from_micros(*bound))
     }
 
-    pub(super) fn total(parts: impl Iterator<Item = Self>) -> Option<Self> {
+    pub(crate) fn total(parts: impl Iterator<Item = Self>) -> Option<Self> {
         parts.reduce(|mut total, part| {
             debug_assert_eq!(total.bounds_us, part.bounds_us);
             total

@@ -1,0 +1,67 @@
+//! The steps of a request, under the names that logs, metrics and the watchdog use.
+
+/// What a worker does at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Step {
+    /// Nothing that has a name.
+    Idle,
+    /// Taking a connection.
+    Accept,
+    /// Reading a request.
+    Parse,
+    /// Choosing who answers it.
+    Route,
+    /// Finding the file or the upstream.
+    Resolve,
+    /// Making the head.
+    Respond,
+    /// Changing the body.
+    Filter,
+    /// Writing to the socket.
+    Send,
+}
+
+impl Step {
+    /// The steps of a request, in their order.
+    pub const TIMED: [Self; 7] = [
+        Self::Accept,
+        Self::Parse,
+        Self::Route,
+        Self::Resolve,
+        Self::Respond,
+        Self::Filter,
+        Self::Send,
+    ];
+
+    /// Every step, in the order of the discriminants.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Idle,
+        Self::Accept,
+        Self::Parse,
+        Self::Route,
+        Self::Resolve,
+        Self::Respond,
+        Self::Filter,
+        Self::Send,
+    ];
+
+    /// Its index in [`Self::TIMED`]; `None` for [`Self::Idle`].
+    pub fn place(self) -> Option<usize> {
+        (self as usize).checked_sub(Self::Accept as usize)
+    }
+
+    /// The word in logs, metrics and messages.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Accept => "accept",
+            Self::Parse => "parse",
+            Self::Route => "route",
+            Self::Resolve => "resolve",
+            Self::Respond => "respond",
+            Self::Filter => "filter",
+            Self::Send => "send",
+        }
+    }
+}
