@@ -50,7 +50,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
 fn docs() -> Result<()> {
     for test in [
         ["-p", "levity-config", "--test", "reference"],
-        ["-p", "levity", "--lib", "docs"],
+        ["-p", "levity-telemetry", "--lib", "docs"],
     ] {
         let mut cargo = run::cargo(&["test"]);
         run::run(cargo.args(test).env("LEVITY_WRITE_DOCS", "1"))?;

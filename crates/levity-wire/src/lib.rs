@@ -11,6 +11,7 @@ pub mod ajp13;
 pub mod cgi;
 pub mod condition;
 pub mod date;
+pub mod decimal;
 pub mod encoding;
 pub mod fastcgi;
 pub mod forwarded;

@@ -12,13 +12,13 @@ use tokio::time;
 
 use crate::client::Peer;
 use crate::conn::Conn;
-use crate::diagnostics;
 use crate::serve::serve;
-use crate::stall::Watched;
-use crate::step::Step;
 use crate::stream::Stream;
 use crate::worker::Worker;
 use levity_config::address::Address;
+use levity_telemetry::diagnostics;
+use levity_telemetry::stall::Watched;
+use levity_telemetry::step::Step;
 
 /// How long to wait when the process or the machine is out of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -308,7 +308,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::stats::{Stats, WorkerStats};
+    use levity_telemetry::stats::{Stats, WorkerStats};
 
     /// A server on a control thread of its own; ends when dropped.
     struct Server<A> {

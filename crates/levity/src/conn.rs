@@ -12,12 +12,12 @@ use tokio::task;
 
 use crate::absences::Absences;
 use crate::client::Peer;
-use crate::stall::Watch;
-use crate::steps::Steps;
 use crate::stream::Stream;
 use crate::timer::Timer;
 use crate::upstream::visit::Visit;
 use crate::worker::Worker;
+use levity_telemetry::stall::Watch;
+use levity_telemetry::steps::Steps;
 
 /// How long a refused client may go on sending before the connection is closed under it. Closing
 /// at once would reset the connection and destroy the answer on its way, which many clients read only

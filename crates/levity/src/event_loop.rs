@@ -12,12 +12,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task;
 
 use crate::accept::{self, Socket};
-use crate::access_log::Log;
-use crate::popular::Lately;
 use crate::route::Service;
-use crate::stall::Watch;
 use crate::worker::{Given, Worker};
 use levity_config::address::Address;
+use levity_telemetry::access_log::Log;
+use levity_telemetry::popular::Lately;
+use levity_telemetry::stall::Watch;
 
 /// What the control thread tells a worker.
 pub enum Message {

@@ -12,11 +12,9 @@ use std::time::{Duration, Instant};
 
 use levity_wire::http1::{Framing, Method, Target, Version};
 
-use crate::access_log::{End, Record, Timing};
 use crate::body::Incoming;
 use crate::client::Client;
 use crate::conn::Conn;
-use crate::diagnostics;
 use crate::filter::filter;
 use crate::parse::NoRequest;
 use crate::request::Request;
@@ -25,12 +23,14 @@ use crate::respond::{self, Response};
 use crate::route::{Files, Place, Proxy, Service};
 use crate::scripts::{Known, Look, Script};
 use crate::send::{self, Sent};
-use crate::step::Step;
-use crate::steps::Steps;
 use crate::trip::Trips;
 use crate::upstream::handover;
 use crate::upstream::visit::Visit;
 use crate::worker::Worker;
+use levity_telemetry::access_log::{End, Record, Timing};
+use levity_telemetry::diagnostics;
+use levity_telemetry::step::Step;
+use levity_telemetry::steps::Steps;
 
 const NOT_OWN_NAME: &str =
     "`levity serve` answers to `localhost` and IP addresses here; `--host NAME` adds a name";

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use levity_disk::{Disk, Root};
 
 use crate::cli::Plan;
-use crate::diagnostics;
 use crate::route::Service;
 use crate::upstream;
 use levity_config::Site;
 use levity_config::address::Address;
+use levity_telemetry::diagnostics;
 
 /// Lines of one kind; of further ones there is a count.
 const LINES_MAX: usize = 16;

@@ -9,7 +9,7 @@ use levity_wire::http1::{self, Reject};
 use crate::conn::Conn;
 use crate::request::Request;
 use crate::route::Service;
-use crate::step::Step;
+use levity_telemetry::step::Step;
 
 /// Why there is no request to answer.
 #[derive(Debug)]

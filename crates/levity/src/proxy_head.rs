@@ -8,12 +8,12 @@ use std::task::{Poll, ready};
 use levity_wire::Reject;
 use levity_wire::proxy_protocol::{self, Addresses};
 
-use crate::access_log::End;
 use crate::client::Client;
 use crate::conn::Conn;
-use crate::diagnostics;
-use crate::step::Step;
 use levity_config::upstream::ProxyProtocol;
+use levity_telemetry::access_log::End;
+use levity_telemetry::diagnostics;
+use levity_telemetry::step::Step;
 
 /// Reads the head that a connection begins with, and learns from it who the peer speaks for. What
 /// follows goes to the inbox. The connection's timer bounds the wait.

@@ -11,7 +11,6 @@ use levity_disk::{Disk, Root, Spool, Terms};
 use levity_wire::encoding::Coding;
 use levity_wire::{Reject, http1, path};
 
-use crate::diagnostics;
 use crate::request::Request;
 use crate::root::LiveRoot;
 use crate::scripts::Scripts;
@@ -20,6 +19,7 @@ use crate::upstream::spooled::SpoolFolder;
 use crate::upstream::{self, Upstream};
 use levity_config::upstream::{AmbiguousPaths, Protocol, Try};
 use levity_config::{Config, Pattern, PlaceDisk, Symlinks};
+use levity_telemetry::diagnostics;
 
 /// Where a request's answer comes from, and how it is dressed.
 pub struct Place {

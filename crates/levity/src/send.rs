@@ -14,11 +14,8 @@ use std::time::Instant;
 use levity_wire::http1::{Method, Version};
 
 use self::file::Pace;
-use crate::access_log::{End, Source};
 use crate::cache::Content;
 use crate::conn::{Conn, TURN_BYTES_MAX};
-use crate::decimal;
-use crate::diagnostics;
 use crate::request::Request;
 use crate::respond::error::{error, of_io, reason};
 use crate::respond::{Body, Fields, Response};
@@ -27,6 +24,9 @@ use crate::upstream::failure::Failure;
 use crate::upstream::sendfile::Afterwards;
 use crate::upstream::visit::Visit;
 use crate::worker::Worker;
+use levity_telemetry::access_log::{End, Source};
+use levity_telemetry::diagnostics;
+use levity_wire::decimal;
 
 /// Head and body of so many bytes are put together before they are sent: to copy them costs less than to
 /// have the kernel take them from two places.

@@ -1,13 +1,13 @@
 //! A connection's requests, one after the other.
 
-use crate::access_log::End;
 use crate::conn::Conn;
 use crate::exchange::{self, After};
 use crate::parse::{self, NoRequest};
 use crate::proxy_head;
 use crate::respond::{self, Response};
 use crate::send;
-use crate::step::Step;
+use levity_telemetry::access_log::End;
+use levity_telemetry::step::Step;
 
 /// What a request counts, besides the bytes of its answer, when connections take turns: a client that
 /// pipelines small requests has one turn for some thirty of them.

@@ -23,18 +23,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{self, JoinHandle};
 use tokio::time;
 
-use crate::access_log::{self, Writer};
 use crate::cache::Shared;
-use crate::cells::HistogramFigures;
 use crate::cli::Plan;
-use crate::diagnostics;
 use crate::event_loop::{self, Message, Parts};
 use crate::introduce::{Introduction, say_some};
 use crate::listen::{self, Bound};
-use crate::outage;
 use crate::route::Service;
-use crate::stall::Watchdog;
-use crate::stats::{DeviceFigures, DiskFigures, EngineFigures, Stats, WorkerStats};
 use crate::status::{self, Status, Upstreams};
 use crate::upstream::check::{self, Checks};
 use crate::upstream::sendfile::ahead::Store as Ahead;
@@ -43,6 +37,12 @@ use crate::worker::Given;
 use crate::{accept::Socket, admin};
 use levity_config::address::Address;
 use levity_config::{AccessLog, Config, Errors, LogFormat, LogTiming, OwnNames};
+use levity_telemetry::access_log::{self, Writer};
+use levity_telemetry::cells::HistogramFigures;
+use levity_telemetry::diagnostics;
+use levity_telemetry::outage;
+use levity_telemetry::stall::Watchdog;
+use levity_telemetry::stats::{DeviceFigures, DiskFigures, EngineFigures, Stats, WorkerStats};
 
 /// Files that the cache keeps open at most; fewer where the process may open few.
 const CACHED_DESCRIPTORS_MAX: u64 = 4096;

@@ -15,14 +15,14 @@ use tokio::sync::oneshot;
 use tokio::{task, time};
 
 use crate::absences::Absences;
-use crate::chunks::{Chunks, Trip};
-use crate::diagnostics;
 use crate::resolve::WHOLE_BYTES;
 use crate::route::{Files, Place, Service};
-use crate::stats::{Ahead, WorkerStats};
-use crate::steps::{Steps, server_timing_metric};
 use crate::upstream::visit::Visit;
 use crate::worker::Worker;
+use levity_telemetry::chunks::{Chunks, Trip};
+use levity_telemetry::diagnostics;
+use levity_telemetry::stats::{Ahead, WorkerStats};
+use levity_telemetry::steps::{Steps, server_timing_metric};
 
 /// How soon a later chunk asks again for a place in a full queue.
 const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(10);

@@ -12,18 +12,18 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task;
 use tokio::time;
 
-use crate::access_log::{Log, Record};
 use crate::cache::{Cache, Shared};
-use crate::diagnostics;
-use crate::popular::Popular;
 use crate::request::Request;
 use crate::route::Service;
-use crate::stats::WorkerStats;
 use crate::timer::{SWEEP_INTERVAL, Timers};
 use crate::upstream::complaints::Complaints;
 use crate::upstream::pool::Pools;
 use crate::upstream::sendfile::ahead::{self, Store as Ahead};
 use crate::upstream::sendfile::receipt;
+use levity_telemetry::access_log::{Log, Record};
+use levity_telemetry::diagnostics;
+use levity_telemetry::popular::Popular;
+use levity_telemetry::stats::WorkerStats;
 
 /// Bytes read from a client at once: a request head at its largest.
 const INBOUND_BYTES: usize = 16 * 1024;
@@ -267,7 +267,7 @@ impl Worker {
     }
 
     /// Tells the operator that a request failed because of the disk, unless its device is dead, of which
-    /// there is a report for all of them ([`outage`](crate::outage)). Time-outs become one line per second.
+    /// there is a report for all of them ([`outage`](levity_telemetry::outage)). Time-outs become one line per second.
     pub fn disk_failed(&self, error: &io::Error, line: impl FnOnce() -> String) {
         match error.kind() {
             _ if levity_disk::engine::is_dead(error) => {}

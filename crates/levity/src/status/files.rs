@@ -7,9 +7,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time;
 
-use crate::escape::escaped;
 use crate::event_loop::Message;
-use crate::popular::{Counted, Lately, Listed, merge};
+use levity_telemetry::escape::escaped;
+use levity_telemetry::popular::{Counted, Lately, Listed, merge};
 
 /// Files that are told of.
 const FILES_MAX: usize = 20;
@@ -110,7 +110,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::popular::Popular;
+    use levity_telemetry::popular::Popular;
 
     fn lately(path: &str) -> Lately {
         let now = Instant::now();

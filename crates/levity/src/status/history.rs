@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::stats::DeviceFigures;
+use levity_telemetry::stats::DeviceFigures;
 
 /// Between two samples.
 pub const INTERVAL: Duration = Duration::from_secs(1);
@@ -85,7 +85,7 @@ fn drop_front<T>(samples: &mut VecDeque<T>, count_max: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cells::HistogramFigures;
+    use levity_telemetry::cells::HistogramFigures;
 
     fn device(queued: u64) -> DeviceFigures {
         let histogram = HistogramFigures {

@@ -17,14 +17,14 @@ use arc_swap::ArcSwap;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::access_log::{End, Source};
-use crate::cells::HistogramFigures;
-use crate::diagnostics;
-use crate::escape::escaped;
 use crate::event_loop::Message;
-use crate::mounts::Mounts;
-use crate::stats::{DeviceFigures, DiskFigures, EngineFigures, Stats, WorkerFigures};
 use crate::upstream::Upstream;
+use levity_telemetry::access_log::{End, Source};
+use levity_telemetry::cells::HistogramFigures;
+use levity_telemetry::diagnostics;
+use levity_telemetry::escape::escaped;
+use levity_telemetry::mounts::Mounts;
+use levity_telemetry::stats::{DeviceFigures, DiskFigures, EngineFigures, Stats, WorkerFigures};
 
 pub use history::INTERVAL;
 pub use page::page;

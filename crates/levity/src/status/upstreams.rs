@@ -6,13 +6,13 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::seconds;
-use crate::escape::escaped;
-use crate::stats::Stats;
-use crate::stats::upstream::{BackendFigures, BackendState, UpstreamState};
 use crate::upstream::Upstream;
 use crate::upstream::backend::{Backend, SHARE_OF_WEIGHT, State};
 use crate::upstream::names::Unresolved;
 use crate::upstream::pool;
+use levity_telemetry::escape::escaped;
+use levity_telemetry::stats::Stats;
+use levity_telemetry::stats::upstream::{BackendFigures, BackendState, UpstreamState};
 
 /// Names and states of an upstream and its backends, for `/metrics`.
 pub fn state(upstream: &Upstream) -> UpstreamState {
@@ -131,8 +131,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::stats::WorkerStats;
     use crate::upstream::tests::settings;
+    use levity_telemetry::stats::WorkerStats;
 
     #[test]
     fn states_are_told_with_their_reasons() {

@@ -5,8 +5,8 @@ use std::io::{self, BufRead, Read as _};
 
 use serde_json::Value;
 
-use crate::chunks::Chunk;
-use crate::step::Step;
+use levity_telemetry::chunks::Chunk;
+use levity_telemetry::step::Step;
 
 /// A longer line, in bytes, is no line of ours.
 const LINE_BYTES_MAX: u64 = 1 << 20;

@@ -131,8 +131,8 @@ pub(super) fn crowd(levels: &[Level]) -> Option<(Level, Level)> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::chunks::Chunk;
     use crate::timing::lines::{Request, Timing};
+    use levity_telemetry::chunks::Chunk;
 
     /// A run of `count` reads one after the other in each of `lanes` lanes, each read taking `read_us` and
     /// having waited for `queue_us`.

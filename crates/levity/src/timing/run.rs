@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::lines::{Request, Timing};
 use super::spread::Spread;
-use crate::step::Step;
+use levity_telemetry::step::Step;
 
 /// Marks kept of each kind at most; beyond it every second one is dropped, again and again.
 const MARKS_MAX: usize = 1 << 20;
@@ -214,7 +214,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chunks::Chunk;
+    use levity_telemetry::chunks::Chunk;
 
     #[test]
     fn marks_are_thinned_evenly() {

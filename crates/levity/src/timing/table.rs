@@ -9,8 +9,8 @@ use super::readers::{self, Level};
 use super::run::Run;
 use super::spread::Spread;
 use super::verdict::{Verdict, verdict};
-use crate::escape::is_plain;
-use crate::step::Step;
+use levity_telemetry::escape::is_plain;
+use levity_telemetry::step::Step;
 
 /// A line of the first table.
 struct Row<'a> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::escape::is_plain;
+use levity_telemetry::escape::is_plain;
 
 /// Files that are shown of each list.
 const FILES_MAX: usize = 10;

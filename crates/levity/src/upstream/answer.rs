@@ -22,9 +22,9 @@ use super::tunnel::Tunnel;
 use super::upload::Upload;
 use crate::conn::{Conn, TURN_BYTES_MAX};
 use crate::parse::NoRequest;
-use crate::stall::Watch;
 use crate::worker::Worker;
 use levity_config::upstream::Protocol;
+use levity_telemetry::stall::Watch;
 
 /// Bytes that a client may send ahead of its next request while it waits for an answer.
 const AHEAD_BYTES_MAX: usize = 16 * 1024;

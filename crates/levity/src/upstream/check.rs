@@ -20,11 +20,11 @@ use super::Upstream;
 use super::backend::Backend;
 use super::connection::connect;
 use super::head::LIMITS;
-use crate::diagnostics;
 use crate::proxy_head;
 use crate::stream::Stream;
 use levity_config::address::Address;
 use levity_config::upstream::{Check, Protocol};
+use levity_telemetry::diagnostics;
 
 /// Bytes of an answer that are read at most; its head must end within. What the gateway takes for a head
 /// is one here too, with room for interim heads and the frames of a protocol.

@@ -11,10 +11,10 @@ use tokio::time;
 use super::backend::Backend;
 use super::codec::{Codec, Event};
 use super::failure::Failure;
-use crate::stall::Watch;
 use crate::stream::Stream;
 use levity_config::address::Address;
 use levity_config::upstream::Protocol;
+use levity_telemetry::stall::Watch;
 
 /// How soon a Unix socket is tried again whose queue of clients is full.
 const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(5);

@@ -9,10 +9,10 @@ use rustix::io::Errno;
 
 use super::backend::Backend;
 use super::pool::NoPlace;
-use crate::access_log::End;
 use crate::parse::NoRequest;
 use crate::request::Request;
 use crate::respond::{self, Response};
+use levity_telemetry::access_log::End;
 
 /// Which side of the gateway failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,7 +264,7 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::upstream::OUTCOMES;
+    use levity_telemetry::stats::upstream::OUTCOMES;
 
     #[test]
     fn every_kind_has_a_place_in_the_figures() {

@@ -36,9 +36,9 @@ use crate::respond::{Body, Response};
 use crate::route::Proxy;
 use crate::scripts::Script;
 use crate::send;
-use crate::stall::Watch;
 use crate::worker::Worker;
 use levity_config::upstream::{Balance, Protocol};
+use levity_telemetry::stall::Watch;
 
 /// What came of asking an upstream.
 pub enum Answered {

@@ -42,10 +42,10 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use levity_wire::http1;
 
-use crate::diagnostics;
 use backend::Backend;
 use levity_config::address::Address;
 use levity_config::upstream::At;
+use levity_telemetry::diagnostics;
 use names::{Found, Lookup, Names, Unresolved};
 
 /// Failures in a row at a backend that cannot be left alone, from which on its return is reported. Each

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 
 use super::backend::Backend;
-use crate::diagnostics;
 use levity_config::address::Address;
 use levity_config::upstream::{self, At};
+use levity_telemetry::diagnostics;
 
 /// Addresses of one name; those beyond are left out.
 pub const ADDRESSES_MAX: usize = 256;

@@ -21,11 +21,11 @@ use super::complaints::Complaints;
 use super::connection::Connection;
 use super::failure::{Failure, Side};
 use super::sticky::Tie;
-use crate::diagnostics;
-use crate::stall::Watch;
-use crate::stats::WorkerStats;
-use crate::stats::upstream::{BackendCells, UpstreamCells};
 use levity_config::upstream::Balance;
+use levity_telemetry::diagnostics;
+use levity_telemetry::stall::Watch;
+use levity_telemetry::stats::WorkerStats;
+use levity_telemetry::stats::upstream::{BackendCells, UpstreamCells};
 
 /// Requests that are passed over at a time for one behind them. Where each belongs to a backend, all may
 /// wait for the same one, and to look at each of a queue without end whenever a place becomes free would

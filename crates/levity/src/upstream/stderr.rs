@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Upstream;
-use crate::diagnostics;
+use levity_telemetry::diagnostics;
 
 /// Bytes of what is said during one request that are passed on.
 pub const BYTES_MAX: usize = 32 * 1024;

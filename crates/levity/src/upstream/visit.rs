@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::failure::{Failure, Side};
 use super::pool::{Lease, Member, Pool};
-use crate::access_log::Visited;
-use crate::stall::Watch;
+use levity_telemetry::access_log::Visited;
+use levity_telemetry::stall::Watch;
 
 /// One request at one upstream. The gateway fills it; it stays with the client's connection until the
 /// request is logged. Nothing is allocated for it.

@@ -28,15 +28,15 @@ use super::shown;
 use crate::absences::Absences;
 use crate::cache::{self, Content, Entry};
 use crate::client::Client;
-use crate::diagnostics;
 use crate::request::Request;
 use crate::respond::{Fields, Response, file};
 use crate::route::Proxy;
-use crate::stall::Watch;
 use crate::trip::{Opened, Trips};
 use crate::upstream::head::Head;
 use crate::worker::Worker;
 use levity_config::Etag;
+use levity_telemetry::diagnostics;
+use levity_telemetry::stall::Watch;
 
 /// How often contents whose time is over are let go of.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

@@ -28,9 +28,7 @@ use super::answer::Answer;
 use super::backend::Backend;
 use super::errand::Origin;
 use super::head::{Head, Wished};
-use crate::access_log::End;
 use crate::cache::{Cache, Content, Entry};
-use crate::diagnostics;
 use crate::request::Request;
 use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
 use crate::respond::{self, Body, Fields, OF_CONTENT, Response, file};
@@ -39,6 +37,8 @@ use crate::send::Sent;
 use crate::trip::{Opened, Trips};
 use crate::worker::Worker;
 use levity_config::Etag;
+use levity_telemetry::access_log::End;
+use levity_telemetry::diagnostics;
 
 /// Fields that describe a body which is not sent.
 const OF_THE_BODY: [&str; 3] = ["Content-Range", "Accept-Ranges", "Content-Length"];

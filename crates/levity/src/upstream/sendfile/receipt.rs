@@ -11,14 +11,14 @@ use std::time::Instant;
 use tokio::{task, time};
 
 use super::shown;
-use crate::access_log::End;
-use crate::diagnostics;
 use crate::route::{Proxy, Service};
 use crate::send::Sent;
 use crate::upstream::backend::Backend;
 use crate::upstream::errand::{Errand, Origin};
 use crate::upstream::sticky::Tie;
 use crate::worker::Worker;
+use levity_telemetry::access_log::End;
+use levity_telemetry::diagnostics;
 
 /// Receipts of one worker that are on their way at once; one more is not sent.
 pub const UNDER_WAY_MAX: usize = 256;

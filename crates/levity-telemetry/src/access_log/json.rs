@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::record::{Record, Timing, Visited};
 use super::{escape, number};
 use crate::chunks::Chunks;
-use crate::decimal;
+use levity_wire::decimal;
 
 /// Appends `record`, which came `micros` after `stamp`.
 pub(super) fn line(

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::decimal;
+use levity_wire::decimal;
 
 /// As text; an IPv4 address that is mapped into IPv6 is written as what it is.
 pub(super) fn address(out: &mut Vec<u8>, address: IpAddr) {

@@ -7,7 +7,7 @@ use super::metrics::{METRICS, Metric};
 const INTRODUCTION: &str = "\
 # Metrics
 
-<!-- Generated from crates/levity/src/stats/metrics.rs: LEVITY_WRITE_DOCS=1 cargo test -p levity --lib docs -->
+<!-- Generated from crates/levity-telemetry/src/stats/metrics.rs: LEVITY_WRITE_DOCS=1 cargo test -p levity-telemetry --lib docs -->
 
 The admin listener serves these at `/metrics`, in the Prometheus text format. Times are in seconds. Workers are numbered from 0.
 The one to watch is `levity_loop_stall_seconds`: it should stay empty.
@@ -56,7 +56,7 @@ mod tests {
         let committed = std::fs::read_to_string(PATH).expect("docs/metrics.md");
         assert!(
             committed == markdown(),
-            "docs/metrics.md is old: run LEVITY_WRITE_DOCS=1 cargo test -p levity --lib docs"
+            "docs/metrics.md is old: run LEVITY_WRITE_DOCS=1 cargo test -p levity-telemetry --lib docs"
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use super::record::Record;
 use super::{escape, number};
-use crate::decimal;
+use levity_wire::decimal;
 
 /// Appends `record`, which came at `stamp`.
 pub(super) fn line(out: &mut Vec<u8>, record: &Record, stamp: &[u8]) {

@@ -1,0 +1,23 @@
+//! What Levity counts, logs and reports.
+//!
+//! Event loops write here without ever waiting: counters have one writer each, lines go over bounded queues to
+//! threads that may block. This crate knows no server: whoever has the figures of a disk or an upstream hands
+//! them over as plain values.
+
+#![forbid(unsafe_code)]
+
+pub mod access_log;
+pub mod cells;
+pub mod chunks;
+pub mod diagnostics;
+pub mod escape;
+pub mod mounts;
+pub mod outage;
+pub mod popular;
+pub mod stall;
+pub mod stats;
+pub mod step;
+pub mod steps;
+
+mod channel;
+mod write_all;
