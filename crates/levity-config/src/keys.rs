@@ -1,21 +1,12 @@
 //! The one table of configuration keys: the reader, the search for the nearest valid key and
 //! `docs/configuration.md` all come from it.
 
+use levity_disk::engine;
+
 use crate::limits;
 use crate::schema::{Bounds, Key, Kind, Schema, Table, bounds, key};
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
-
-/// Names that `disk.engine` offers. `auto` picks one by trying. The engine for tests is taken too.
-pub(crate) const ENGINES: &[&str] = &[
-    "auto",
-    "threads",
-    "io_uring",
-    "linux-aio",
-    "readahead",
-    "posix-aio",
-    "sendfile",
-];
 
 /// The number of workers, in the file and on the command line.
 const WORKERS: Bounds = bounds("1", "1024");
@@ -422,7 +413,7 @@ const HEADERS_REMOVE: Key = key(
 );
 const ENGINE: Key = key(
     "engine",
-    Kind::Word(ENGINES),
+    Kind::Word(engine::NAMES),
     None,
     "What reads files; see [engines](engines.md). `\"auto\"` tries what works here; `levity run -v` and `/status` \
      say what it chose and why; in a site or route it is what `[disk]` says.",
@@ -489,9 +480,9 @@ const SERVER_TIMING: Key = key(
 ///
 /// A phrase that says what to write.
 pub fn engine(name: &str) -> Result<&'static str, String> {
-    engine_named(name).ok_or_else(|| match nearest(name, ENGINES.iter().copied()) {
+    engine_named(name).ok_or_else(|| match nearest(name, engine::NAMES.iter().copied()) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
-        None => format!("one of {}", ENGINES.join(", ")),
+        None => format!("one of {}", engine::NAMES.join(", ")),
     })
 }
 
@@ -511,21 +502,15 @@ pub fn workers(text: &str) -> Result<usize, String> {
 
 /// The value of `disk.engine` for `name`, which may be another name of an engine.
 pub(crate) fn engine_named(name: &str) -> Option<&'static str> {
-    match levity_disk::engine::find(name) {
+    match engine::find(name) {
         Some(engine) => Some(engine.name),
-        None => (name == levity_disk::engine::AUTO).then_some(levity_disk::engine::AUTO),
+        None => (name == engine::AUTO).then_some(engine::AUTO),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_engine_may_be_named() {
-        let engines: std::collections::BTreeSet<_> = levity_disk::engine::names().collect();
-        assert_eq!(engines, ENGINES.iter().copied().collect());
-    }
 
     #[test]
     fn defaults_and_bounds_are_in_their_own_form() {

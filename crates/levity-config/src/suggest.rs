@@ -57,7 +57,7 @@ pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::ENGINES;
+    use levity_disk::engine::NAMES as ENGINES;
 
     #[test]
     fn nearest_is_close_or_nothing() {

@@ -1,4 +1,4 @@
-//! A disk as its users see it: what it may use, how it is started, told to work and ended.
+//! A disk: started, given jobs and shut down.
 
 use std::fmt;
 use std::io;
@@ -6,208 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::depth::{DEPTH_MAX, DEPTH_START, Depth};
-use crate::engine::{self, Choice, Description, EngineId, Job, Threads, Unavailable};
-use crate::engines::Engines;
+use crate::engine::{self, Choice, Description, Engines, StartError};
 use crate::files::closer::Closer;
+use crate::job::{EngineId, Job};
 use crate::lock::lock;
 use crate::memory::Budget;
-use crate::outage::Outage;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Outage, Scheduler};
+use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::syscall;
-
-/// More threads than this are a mistake.
-const THREADS_MAX: usize = 1024;
-
-/// Less time than this is a mistake: a disk that spins up takes seconds.
-const DEAD_AFTER_MIN: Duration = Duration::from_millis(10);
-
-/// In bytes: less memory than this is a mistake.
-const BUFFER_BYTES_MIN: usize = 1 << 20;
-
-/// What a disk may use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// One of [`engine::names`].
-    pub engine: String,
-    /// Threads in the pool at most; at least 2. They are started as they are needed. By
-    /// default twice `depth`, or twice the most that it can become, and `stat_threads` more.
-    pub threads: Option<usize>,
-    /// How many of them only open and list. By default a quarter of `depth`, or an eighth of `threads`.
-    pub stat_threads: Option<usize>,
-    /// Jobs in flight per device. By default what makes the device do most, found out by trying: up to
-    /// 32, or half of the threads that read.
-    pub depth: Option<usize>,
-    /// Jobs that wait, per device.
-    pub queue_max: usize,
-    /// Bytes of all buffers together, at least 1 MiB. It should be more than `depth` times the largest
-    /// chunk, or a frozen device can hold all of it.
-    pub buffer_bytes_max: usize,
-    /// A device that has jobs in flight and finishes none of them for so long is taken for dead: jobs
-    /// for it that no client has seen anything of are refused until it answers. At least 10 ms.
-    pub dead_after: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            engine: engine::AUTO.to_owned(),
-            threads: None,
-            stat_threads: None,
-            depth: None,
-            queue_max: 4096,
-            buffer_bytes_max: 64 << 20,
-            dead_after: Duration::from_secs(5),
-        }
-    }
-}
-
-impl Settings {
-    /// Says whether a disk could start with these values. Does not try the engine.
-    ///
-    /// # Errors
-    /// [`StartError::Setting`], which names the values that do not fit together.
-    pub fn check(&self) -> Result<(), StartError> {
-        self.bounds().map(drop)
-    }
-
-    /// Fills in what is not set, and refuses what cannot work.
-    fn bounds(&self) -> Result<Bounds, StartError> {
-        let (depth, threads) = self.sizes();
-        let readers = threads.total.saturating_sub(threads.stat);
-        let depth_max = depth.max();
-        let refused = |text: String| Err(StartError::Setting(text));
-        if threads.total > THREADS_MAX {
-            refused(format!("threads must be at most {THREADS_MAX}"))
-        } else if depth_max == 0 {
-            refused("depth must be at least 1".to_owned())
-        } else if readers <= depth_max {
-            refused(format!(
-                "threads ({}) less stat_threads ({}) must be more than depth ({depth_max}), or one \
-                 disk that freezes stops all the others",
-                threads.total, threads.stat
-            ))
-        } else if self.queue_max == 0 {
-            refused("queue_max must be at least 1".to_owned())
-        } else if self.buffer_bytes_max < BUFFER_BYTES_MIN {
-            refused(format!(
-                "buffer_bytes_max must be at least {BUFFER_BYTES_MIN}"
-            ))
-        } else if self.dead_after < DEAD_AFTER_MIN {
-            refused(format!("dead_after must be at least {DEAD_AFTER_MIN:?}"))
-        } else {
-            Ok(Bounds {
-                depth,
-                queue_max: self.queue_max,
-                threads,
-                dead_after: self.dead_after,
-            })
-        }
-    }
-
-    fn sizes(&self) -> (DepthBound, Threads) {
-        let depth = |max| match self.depth {
-            Some(depth) => DepthBound::Fixed(depth),
-            None => DepthBound::UpTo(max),
-        };
-        if let Some(total) = self.threads {
-            let stat = self.stat_threads.unwrap_or(total / 8);
-            let half = total.saturating_sub(stat) / 2;
-            return (depth(half.clamp(1, DEPTH_MAX)), Threads { total, stat });
-        }
-        let depth = depth(DEPTH_MAX);
-        let stat = self.stat_threads.unwrap_or(depth.max().div_ceil(4));
-        let total = depth.max().saturating_mul(2).saturating_add(stat);
-        (depth, Threads { total, stat })
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    pub(crate) depth: DepthBound,
-    pub(crate) queue_max: usize,
-    pub(crate) threads: Threads,
-    pub(crate) dead_after: Duration,
-}
-
-/// How many jobs may be in flight per device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DepthBound {
-    Fixed(usize),
-    /// What is best, but not more than this.
-    UpTo(usize),
-}
-
-impl DepthBound {
-    /// For a device of which nothing is known.
-    pub(crate) fn start(self) -> Depth {
-        match self {
-            DepthBound::Fixed(depth) => Depth::fixed(depth),
-            DepthBound::UpTo(max) => Depth::adaptive(max),
-        }
-    }
-
-    /// The bound of [`DepthBound::start`].
-    pub(crate) fn first(self) -> usize {
-        match self {
-            DepthBound::Fixed(depth) => depth,
-            DepthBound::UpTo(max) => DEPTH_START.min(max),
-        }
-    }
-
-    fn max(self) -> usize {
-        match self {
-            DepthBound::Fixed(max) | DepthBound::UpTo(max) => max,
-        }
-    }
-}
-
-/// Why a disk could not be started.
-#[derive(Debug)]
-pub enum StartError {
-    /// There is no engine of that name.
-    UnknownEngine(String),
-    /// The engine cannot run here.
-    Unavailable {
-        /// Its name.
-        engine: &'static str,
-        /// Why, and what to do.
-        why: Unavailable,
-    },
-    /// A value of [`Settings`], or of `LEVITY_SIMULATED`, cannot work.
-    Setting(String),
-    /// A thread could not be started.
-    Thread(io::Error),
-}
-
-impl StartError {
-    pub(crate) fn unavailable(engine: &'static str, error: &io::Error) -> StartError {
-        StartError::Unavailable {
-            engine,
-            why: Unavailable::from_error(error),
-        }
-    }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::UnknownEngine(name) => {
-                let names: Vec<_> = engine::names().collect();
-                write!(f, "no disk engine is called \"{name}\"; there are ")?;
-                write!(f, "{}", names.join(", "))
-            }
-            StartError::Unavailable { engine, why } => {
-                write!(f, "the disk engine {engine} cannot run here: {why}")
-            }
-            StartError::Setting(text) => f.write_str(text),
-            StartError::Thread(error) => write!(f, "cannot start a thread: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
 
 /// The one that takes jobs. Dropping it shuts it down, and waits for that.
 pub struct Disk {
@@ -237,7 +44,7 @@ impl Disk {
         settings: &Settings,
         chosen: Chosen<'_>,
     ) -> Result<Arc<Disk>, StartError> {
-        let bounds = settings.bounds()?;
+        let (bounds, threads) = settings.bounds()?;
         let budget = Budget::new(settings.buffer_bytes_max);
         let Chosen {
             engine,
@@ -245,7 +52,7 @@ impl Disk {
             mut reason,
             options,
         } = chosen;
-        let engines = Engines::start(engine, options, bounds.threads, &budget)?;
+        let engines = Engines::start(engine, options, threads, &budget)?;
         if let Some(Err(error)) = for_direct.map(|engine| engines.add_for_direct(engine)) {
             // Tried a moment ago; but what it needs may be all in use by now.
             reason = format!("{reason}; but now {error}");
@@ -254,7 +61,7 @@ impl Disk {
             reason = format!("{reason}; {note}");
         }
         let scheduler = Arc::new(Scheduler::new(engines, bounds, budget));
-        match Scheduler::start_threads(&scheduler) {
+        match start_threads(&scheduler) {
             Ok(threads) => Ok(Arc::new(Disk {
                 scheduler,
                 reason,
@@ -273,11 +80,11 @@ impl Disk {
     /// The answer comes through the job's reply, once, unless nobody wants it when its turn comes:
     /// then the job is dropped. Besides what the operation itself may answer, there are
     ///
-    /// - an error that [`engine::is_full`] knows, when as many jobs wait for its device as may, or when
+    /// - an error that [`is_full`](crate::is_full) knows, when as many jobs wait for its device as may, or when
     ///   it is of class `First`, nobody waits before it and there is no memory: better a quick refusal
     ///   than a client kept waiting before its first byte. A job of class `Next` waits for memory in
     ///   the queue;
-    /// - an error that [`engine::is_dead`] knows, when its device has not answered anything for
+    /// - an error that [`is_dead`](crate::is_dead) knows, when its device has not answered anything for
     ///   [`Settings::dead_after`] and it is not of class `Next`, which may also come while it is in flight;
     /// - `InvalidInput`, when it needs more memory than there will ever be;
     /// - ECANCELED, when it comes after [`Disk::shutdown`] or has not started by then.
@@ -305,8 +112,8 @@ impl Disk {
         self.scheduler.engines().own().name()
     }
 
-    /// The engine that `setting` stands for, one of [`engine::names`] or an alias: started, if it is
-    /// not at work yet. `auto` is `None`, as in [`Terms`](crate::Terms): what the disk has chosen, or
+    /// The engine that `setting` stands for, one of [`engine::NAMES`] or an alias: started, if it is
+    /// not at work yet. `auto` is `None`, as in [`ReadOptions`](crate::ReadOptions): what the disk has chosen, or
     /// was told. Blocks, and must not be called on a thread that has a guard.
     ///
     /// # Errors
@@ -331,7 +138,7 @@ impl Disk {
         self.scheduler.engines().note(engine)
     }
 
-    /// The memory for buffers, for [`Ready::into_bytes`](engine::Ready::into_bytes).
+    /// The memory for buffers, for [`Ready::into_bytes`](crate::Ready::into_bytes).
     pub fn budget(&self) -> &Budget {
         self.scheduler.budget()
     }
@@ -388,6 +195,11 @@ impl fmt::Debug for Disk {
     }
 }
 
+fn start_threads(scheduler: &Arc<Scheduler>) -> io::Result<(JoinHandle<()>, Closer)> {
+    let closer = Closer::start()?;
+    Ok((scheduler.start_thread()?, closer))
+}
+
 /// What a setting stands for.
 pub(crate) struct Chosen<'a> {
     pub(crate) engine: &'static Description,
@@ -419,7 +231,10 @@ impl Chosen<'_> {
         };
         let engine = engine::find(name)
             .filter(|engine| options.is_none() || engine.hidden)
-            .ok_or_else(|| StartError::UnknownEngine(setting.to_owned()))?;
+            .ok_or_else(|| StartError::UnknownEngine {
+                name: setting.to_owned(),
+                known: engine::NAMES,
+            })?;
         (engine.probe)().map_err(|why| StartError::Unavailable {
             engine: engine.name,
             why,
@@ -430,36 +245,5 @@ impl Chosen<'_> {
             reason: "chosen by name".to_owned(),
             options,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_set_survives_a_frozen_device() {
-        for threads in (2..200).map(Some).chain([None]) {
-            for stat_threads in [None, Some(0)] {
-                let settings = Settings {
-                    threads,
-                    stat_threads,
-                    ..Settings::default()
-                };
-                let Bounds { depth, threads, .. } = settings.bounds().unwrap();
-                assert!(threads.total - threads.stat > depth.max(), "{settings:?}");
-                assert!((1..=DEPTH_MAX).contains(&depth.max()), "{settings:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn threads_follow_depth() {
-        let settings = Settings {
-            depth: Some(40),
-            ..Settings::default()
-        };
-        let threads = settings.bounds().unwrap().threads;
-        assert_eq!((threads.total, threads.stat), (90, 10));
     }
 }

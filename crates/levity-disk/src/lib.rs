@@ -14,40 +14,32 @@ compile_error!(
 
 mod aio;
 pub mod bell;
-mod depth;
-pub mod disk;
+mod disk;
 pub mod engine;
-mod engines;
-mod fair;
 mod files;
-mod flight;
-mod ghosts;
 pub mod guard;
-mod intake;
-mod lane;
-mod lanes;
-mod loads;
+mod job;
 mod lock;
 pub mod memory;
-mod outage;
-mod pace;
 pub mod processor;
-mod pulse;
 mod scheduler;
+mod settings;
 pub mod stats;
 mod syscall;
 pub mod transmit;
 pub mod usage;
 
-pub use disk::{Disk, Settings, StartError};
-pub use engine::{
-    Class, Completion, Direct, Done, EngineId, First, Job, Lookup, Op, Ready, Reply, Terms,
-    Variants,
-};
+pub use disk::Disk;
+pub use engine::StartError;
 pub use files::{
     Entry, FileSystem, Inline, Kind, Listing, Meta, OpenFile, Root, Spool, Symlinks, Watch,
     WatchStats, Watcher, accept_variant, left_root, set_direct_files_max, unclosed,
 };
+pub use job::{
+    Class, Completion, Direct, Done, EngineId, First, Job, Lookup, Op, ReadOptions, Ready, Reply,
+    Variants, is_dead, is_full,
+};
 pub use memory::{Budget, Buffer};
-pub use outage::{Outage, Stage};
+pub use scheduler::{Outage, Stage};
+pub use settings::Settings;
 pub use stats::Stats;

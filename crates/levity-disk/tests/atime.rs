@@ -46,7 +46,7 @@ fn read_cached(file: &OpenFile) -> io::Result<usize> {
 struct Answer(mpsc::Sender<Completion>);
 
 impl Reply for Answer {
-    fn wanted(&self) -> bool {
+    fn is_awaited(&self) -> bool {
         true
     }
 

@@ -148,7 +148,7 @@ fn read_directly(disk: &Disk) -> (Ready, bool) {
         len: 200_000,
     };
     let mut job = Job::new(op, Class::Next, Box::new(Channel(send)));
-    job.terms.direct = Direct::Always;
+    job.options.direct = Direct::Always;
     disk.submit(job);
     let completion = received.recv().unwrap();
     let Ok(Done::Read(ready, _)) = completion.result else {
@@ -160,7 +160,7 @@ fn read_directly(disk: &Disk) -> (Ready, bool) {
 struct Channel(std::sync::mpsc::Sender<Completion>);
 
 impl Reply for Channel {
-    fn wanted(&self) -> bool {
+    fn is_awaited(&self) -> bool {
         true
     }
 

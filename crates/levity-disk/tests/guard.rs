@@ -234,7 +234,7 @@ impl Stage {
     fn ask(&self, op: Op) -> Done {
         struct Answer(mpsc::Sender<Completion>);
         impl Reply for Answer {
-            fn wanted(&self) -> bool {
+            fn is_awaited(&self) -> bool {
                 true
             }
             fn send(self: Box<Self>, completion: Completion) {

@@ -129,7 +129,7 @@ impl LiveRoot {
             of: self.clone(),
             root: root.clone(),
         });
-        let op = Op::Look { root };
+        let op = Op::CheckRoot { root };
         disk.submit(Job::new(op, Class::First, reply));
     }
 
@@ -217,7 +217,7 @@ struct Look {
 }
 
 impl Reply for Look {
-    fn wanted(&self) -> bool {
+    fn is_awaited(&self) -> bool {
         true
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use levity_disk::{Disk, Root, Spool, Terms};
+use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
 use levity_wire::{Reject, http1, path};
 
@@ -108,7 +108,7 @@ pub struct Files {
     /// Which of the files are scripts; also where no application is asked to run them.
     pub scripts: Option<Scripts>,
     /// How its files are read.
-    pub terms: Terms,
+    pub read_options: ReadOptions,
     /// Bytes per read, when the configuration fixes it.
     pub chunk_bytes: Option<usize>,
 }
@@ -361,11 +361,14 @@ fn spool(config: &Config, disk: &Disk) -> io::Result<Option<SpoolFolder>> {
         })?,
     };
     let engine = disk.engine_for("threads").map_err(io::Error::other)?;
-    let terms = Terms {
+    let read_options = ReadOptions {
         engine,
-        ..Terms::default()
+        ..ReadOptions::default()
     };
-    Ok(Some(SpoolFolder { spool, terms }))
+    Ok(Some(SpoolFolder {
+        spool,
+        read_options,
+    }))
 }
 
 fn wire_limits(limits: &levity_config::Limits) -> http1::Limits {
@@ -455,10 +458,10 @@ impl Resources<'_> {
         folders.iter().map(open).collect()
     }
 
-    fn terms(&self, reading: &PlaceDisk) -> io::Result<Terms> {
+    fn read_options(&self, reading: &PlaceDisk) -> io::Result<ReadOptions> {
         let engine = reading.engine.as_deref();
         let started = engine.map(|name| self.disk.engine_for(name)).transpose();
-        Ok(Terms {
+        Ok(ReadOptions {
             engine: started.map_err(io::Error::other)?.flatten(),
             direct: reading.direct.unwrap_or_default(),
         })
@@ -595,7 +598,7 @@ fn files(
             .unwrap_or(site.listing),
         strip_prefix: prefix(route).to_vec(),
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
-        terms: resources.terms(&reading)?,
+        read_options: resources.read_options(&reading)?,
         chunk_bytes: reading.chunk_bytes,
     }))
 }

@@ -5,10 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use levity_disk::engine;
 use levity_disk::{
     Class, Completion, Direct, Disk, Done, EngineId, First, Job, Listing, Lookup, Meta, Op,
-    OpenFile, Ready, Reply, Root, Terms, Variants,
+    OpenFile, ReadOptions, Ready, Reply, Root, Variants, is_full,
 };
 use rustix::io::Errno;
 use tokio::sync::oneshot;
@@ -33,7 +32,7 @@ const CACHED_READ_MAX: Duration = Duration::from_micros(300);
 struct Answer(oneshot::Sender<Completion>);
 
 impl Reply for Answer {
-    fn wanted(&self) -> bool {
+    fn is_awaited(&self) -> bool {
         !self.0.is_closed()
     }
 
@@ -105,7 +104,7 @@ pub struct Trips<'a> {
     worker: &'a Worker,
     service: &'a Arc<Service>,
     stream: u64,
-    terms: Terms,
+    read_options: ReadOptions,
     timeout: Duration,
     /// Bytes per read, when the configuration fixes it.
     pub chunk_bytes: Option<usize>,
@@ -147,7 +146,7 @@ impl<'a> Trips<'a> {
             worker,
             service,
             stream,
-            terms: Terms::default(),
+            read_options: ReadOptions::default(),
             timeout: config.limits.io_timeout,
             chunk_bytes: None,
             waited: Duration::ZERO,
@@ -168,7 +167,7 @@ impl<'a> Trips<'a> {
     pub fn engine(&self) -> Option<&'a str> {
         let engine = || {
             let own = self.worker.disk.engine();
-            self.terms.engine.map_or(own, EngineId::name)
+            self.read_options.engine.map_or(own, EngineId::name)
         };
         (self.count > 0).then(engine)
     }
@@ -215,7 +214,7 @@ impl<'a> Trips<'a> {
 
     /// From now on for `files`.
     pub fn are_for(&mut self, files: &Files) {
-        self.terms = files.terms;
+        self.read_options = files.read_options;
         self.chunk_bytes = files.chunk_bytes;
     }
 
@@ -226,14 +225,14 @@ impl<'a> Trips<'a> {
 
     /// From now on for files of no place, read as `[disk]` says.
     pub fn are_for_any(&mut self) {
-        self.terms = Terms::default();
+        self.read_options = ReadOptions::default();
         self.chunk_bytes = self.service.config.disk.chunk_bytes;
     }
 
     /// From now on through the page cache: past it, a read of what was just written would wait until
     /// that is on the disk.
     pub fn reads_what_was_just_written(&mut self) {
-        self.terms.direct = Direct::Never;
+        self.read_options.direct = Direct::Never;
     }
 
     /// Whose loop it is.
@@ -328,7 +327,7 @@ impl<'a> Trips<'a> {
         self.count += 1;
         let completion = completion.map_err(|_| timed_out())?;
         match completion.map_err(|_| io::Error::from(Errno::CANCELED))? {
-            refused if refused.result.as_ref().is_err_and(engine::is_full) => {
+            refused if refused.result.as_ref().is_err_and(is_full) => {
                 ahead.stats.read_ahead(Ahead::Refused);
                 Ok(None)
             }
@@ -358,7 +357,7 @@ impl<'a> Trips<'a> {
 
     /// Finds out whether another root has taken the place of `root`.
     pub async fn look(&mut self, root: Arc<Root>) -> io::Result<Option<Arc<Root>>> {
-        looked(self.make(Op::Look { root }, Class::First).await?)
+        looked(self.make(Op::CheckRoot { root }, Class::First).await?)
     }
 
     async fn make(&mut self, op: Op, class: Class) -> io::Result<Completion> {
@@ -406,10 +405,10 @@ impl<'a> Trips<'a> {
             let answer = self.submit(op.clone(), class);
             let completion = answer.await.map_err(|_| io::Error::from(Errno::CANCELED))?;
             match &completion.result {
-                Err(error) if engine::is_full(error) && class == Class::First => {
+                Err(error) if is_full(error) && class == Class::First => {
                     return Err(Errno::CANCELED.into());
                 }
-                Err(error) if engine::is_full(error) => time::sleep(FULL_RETRY_INTERVAL).await,
+                Err(error) if is_full(error) => time::sleep(FULL_RETRY_INTERVAL).await,
                 _ => return Ok((submitted, completion)),
             }
         }
@@ -422,17 +421,17 @@ impl<'a> Trips<'a> {
             op,
             class,
             stream: self.stream,
-            terms: self.terms,
+            options: self.read_options,
             reply,
         });
         receiver
     }
 }
 
-/// What an [`Op::Look`] has found.
+/// What an [`Op::CheckRoot`] has found.
 pub fn looked(completion: Completion) -> io::Result<Option<Arc<Root>>> {
     match completion.result? {
-        Done::Looked(root) => Ok(root),
+        Done::RootChecked(root) => Ok(root),
         other => unreachable!("a look was answered with {other:?}"),
     }
 }
@@ -477,7 +476,7 @@ pub fn remove(worker: &Worker, root: Arc<Root>, path: CString, file: Arc<OpenFil
     let shown = path.to_string_lossy().into_owned();
     let op = Op::Unlink { root, path, file };
     task::spawn_local(async move {
-        let done = make_room_for(&disk, op, Class::First, Terms::default()).await;
+        let done = make_room_for(&disk, op, Class::First, ReadOptions::default()).await;
         if let Err(error) = done {
             tell_not_removed(&shown, &error);
         }
@@ -493,18 +492,23 @@ pub fn tell_not_removed(path: &str, error: &io::Error) {
 
 /// Has the disk do `op`, as soon as there is room for it. Dropped before, it is not done if that has not
 /// begun.
-pub async fn make_room_for(disk: &Disk, op: Op, class: Class, terms: Terms) -> io::Result<Done> {
+pub async fn make_room_for(
+    disk: &Disk,
+    op: Op,
+    class: Class,
+    read_options: ReadOptions,
+) -> io::Result<Done> {
     loop {
         let (sender, receiver) = oneshot::channel();
         disk.submit(Job {
-            terms,
+            options: read_options,
             ..Job::new(op.clone(), class, Box::new(Answer(sender)))
         });
         let completion = receiver
             .await
             .map_err(|_| io::Error::from(Errno::CANCELED))?;
         match completion.result {
-            Err(error) if engine::is_full(&error) => time::sleep(FULL_RETRY_INTERVAL).await,
+            Err(error) if is_full(&error) => time::sleep(FULL_RETRY_INTERVAL).await,
             done => return done,
         }
     }

@@ -270,7 +270,7 @@ impl Worker {
     /// there is a report for all of them ([`outage`](levity_telemetry::outage)). Time-outs become one line per second.
     pub fn disk_failed(&self, error: &io::Error, line: impl FnOnce() -> String) {
         match error.kind() {
-            _ if levity_disk::engine::is_dead(error) => {}
+            _ if levity_disk::is_dead(error) => {}
             io::ErrorKind::TimedOut => {
                 let reason = error.to_string();
                 let mut time_outs = self.time_outs.borrow_mut();

@@ -25,27 +25,18 @@ use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
-use super::inbox::{Inbox, Letter};
-use super::places::Places;
+use super::async_read::{AsyncRead, Next, Request};
+use super::command_queue::{Command, CommandQueue};
+use super::contract::{Engine, StartContext, StartError, Unavailable};
 use super::pool::{Pool, Queue};
-use super::reading::{Next, Read, Request};
-use super::{Description, Engine, Given, Started, Ticket, Unavailable, Work};
-use crate::disk::StartError;
+use super::submitted::Submitted;
+use super::ticket::{Ticket, Work};
 use crate::files::OpenFile;
 use crate::lock::lock;
 use crate::memory::registered::{self, RegisteredMemory, STEP_BYTES};
 use crate::processor;
 
-pub(super) const DESCRIPTION: Description = Description {
-    name: "io_uring",
-    aliases: &["io-uring"],
-    summary: "reads on a ring with a thread of its own, opens in a pool of threads",
-    hidden: false,
-    probe,
-    start,
-};
-
-/// Places on the ring at least. The completion queue has twice as many, so it cannot overflow.
+/// Submitted on the ring at least. The completion queue has twice as many, so it cannot overflow.
 const PLACES_MIN: u32 = 128;
 
 /// Kernel worker threads for the ring, bounded and unbounded; the default for the latter is in the
@@ -61,20 +52,23 @@ const REGISTERED: u16 = 0;
 /// `user_data` of the poll on the wake-up descriptor.
 const WAKE: u64 = u64::MAX;
 
-fn probe() -> Result<(), Unavailable> {
+pub(super) fn probe() -> Result<(), Unavailable> {
     ring(PLACES_MIN)
         .map(drop)
         .map_err(|error| Unavailable::from_error(&error))
 }
 
-fn start(given: &Given<'_>) -> Started {
-    start_with(given, places(given.jobs_max))
+pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError> {
+    start_with(context, places(context.jobs_max))
 }
 
-pub(super) fn start_with(given: &Given<'_>, places: u32) -> Started {
-    Ring::start(given, places)
+pub(super) fn start_with(
+    context: &StartContext<'_>,
+    places: u32,
+) -> Result<Box<dyn Engine>, StartError> {
+    Ring::start(context, places)
         .map(|ring| Box::new(ring) as Box<dyn Engine>)
-        .map_err(|error| StartError::unavailable(DESCRIPTION.name, &error))
+        .map_err(|error| context.unavailable(&error))
 }
 
 /// A ring with all that this file needs, for the calling thread.
@@ -142,22 +136,22 @@ fn places(jobs_max: usize) -> u32 {
 
 /// The engine, as the scheduler sees it.
 struct Ring {
-    inbox: Arc<Inbox>,
+    commands: Arc<CommandQueue>,
     pool: Arc<Pool>,
     note: Option<String>,
     owner: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Ring {
-    fn start(given: &Given<'_>, places: u32) -> io::Result<Ring> {
+    fn start(context: &StartContext<'_>, places: u32) -> io::Result<Ring> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let inbox = Inbox::new(rustix::event::eventfd(0, flags)?, OpenFile::reads_inline);
-        let registered_bytes = registered::bytes_for(given.budget);
-        let (owner, note) = Owner::spawn(&inbox, given.pool, places, registered_bytes)?;
+        let commands = CommandQueue::new(rustix::event::eventfd(0, flags)?, OpenFile::reads_inline);
+        let registered_bytes = registered::bytes_for(context.budget);
+        let (owner, note) = Owner::spawn(&commands, context.pool, places, registered_bytes)?;
         Ok(Ring {
-            inbox,
+            commands,
             note,
-            pool: Arc::clone(given.pool),
+            pool: Arc::clone(context.pool),
             owner: Mutex::new(Some(owner)),
         })
     }
@@ -165,7 +159,7 @@ impl Ring {
 
 impl Engine for Ring {
     fn submit(&self, work: Work) {
-        self.inbox.submit(work, &self.pool);
+        self.commands.submit(work, &self.pool);
     }
 
     fn note(&self) -> Option<&str> {
@@ -173,7 +167,7 @@ impl Engine for Ring {
     }
 
     fn shutdown(&self) {
-        self.inbox.push(Letter::Stop);
+        self.commands.push(Command::Stop);
         if let Some(owner) = lock(&self.owner).take() {
             owner.join().expect("the owner of the ring does not panic");
         }
@@ -181,15 +175,15 @@ impl Engine for Ring {
 }
 
 /// Takes up a read, into registered memory if it comes past the page cache and there is a slot for it.
-fn begin(work: Work, registered: Option<&Arc<RegisteredMemory>>) -> Option<Read> {
-    Read::begin_in(work, |ticket: &mut Ticket, offset, len| match registered {
+fn begin(work: Work, registered: Option<&Arc<RegisteredMemory>>) -> Option<AsyncRead> {
+    AsyncRead::begin_in(work, |ticket: &mut Ticket, offset, len| match registered {
         Some(registered) => ticket.registered(registered, offset, len),
         None => ticket.blocks(offset, len),
     })
 }
 
 /// The request for what is still missing.
-fn entry(read: &mut Read) -> squeue::Entry {
+fn entry(read: &mut AsyncRead) -> squeue::Entry {
     let is_registered = read.is_registered();
     let Request { fd, offset, room } = read.request();
     let len = u32::try_from(room.len()).unwrap_or(u32::MAX);
@@ -204,13 +198,13 @@ fn entry(read: &mut Read) -> squeue::Entry {
 /// The thread that has the ring.
 struct Owner {
     ring: IoUring,
-    inbox: Arc<Inbox>,
+    commands: Arc<CommandQueue>,
     pool: Arc<Pool>,
     /// What the ring has registered, if anything.
     registered: Option<Arc<RegisteredMemory>>,
     /// Waiting for a place on the ring: new ones, and those that came back short.
-    waiting: VecDeque<Read>,
-    on_ring: Places<Read>,
+    waiting: VecDeque<AsyncRead>,
+    on_ring: Submitted<AsyncRead>,
     /// All places but that of the wake-up.
     reads_max: usize,
     /// The wake-up descriptor is being polled.
@@ -221,19 +215,19 @@ struct Owner {
 impl Owner {
     /// Starts the thread. With it comes what there is to say about registered memory.
     fn spawn(
-        inbox: &Arc<Inbox>,
+        commands: &Arc<CommandQueue>,
         pool: &Arc<Pool>,
         places: u32,
         registered_bytes: usize,
     ) -> io::Result<(JoinHandle<()>, Option<String>)> {
-        let (inbox, pool) = (Arc::clone(inbox), Arc::clone(pool));
+        let (commands, pool) = (Arc::clone(commands), Arc::clone(pool));
         let (started, has_started) = mpsc::channel();
         let builder = thread::Builder::new().name("disk-ring".to_owned());
         let thread = builder.spawn(move || {
             processor::after_loops();
             // Here, because the kernel ties a ring and its worker threads to the thread that asks.
             let mut owner = match ring(places) {
-                Ok(ring) => Owner::new(ring, inbox, pool),
+                Ok(ring) => Owner::new(ring, commands, pool),
                 // Whoever started the thread waits for this.
                 Err(error) => return drop(started.send(Err(error))),
             };
@@ -247,15 +241,15 @@ impl Owner {
         }
     }
 
-    fn new(ring: IoUring, inbox: Arc<Inbox>, pool: Arc<Pool>) -> Owner {
+    fn new(ring: IoUring, commands: Arc<CommandQueue>, pool: Arc<Pool>) -> Owner {
         Owner {
             reads_max: ring.params().sq_entries() as usize - 1,
             ring,
-            inbox,
+            commands,
             pool,
             registered: None,
             waiting: VecDeque::new(),
-            on_ring: Places::new(),
+            on_ring: Submitted::new(),
             armed: false,
             stop: false,
         }
@@ -289,11 +283,11 @@ impl Owner {
     }
 
     fn collect(&mut self) {
-        for letter in self.inbox.take() {
-            match letter {
-                Letter::Work(work) => self.waiting.extend(begin(work, self.registered.as_ref())),
-                Letter::Read(read) => self.waiting.push_back(read),
-                Letter::Stop => self.stop = true,
+        for command in self.commands.take() {
+            match command {
+                Command::Work(work) => self.waiting.extend(begin(work, self.registered.as_ref())),
+                Command::Read(read) => self.waiting.push_back(read),
+                Command::Stop => self.stop = true,
             }
         }
     }
@@ -301,7 +295,7 @@ impl Owner {
     /// Fills the submission queue.
     fn push(&mut self) {
         if !self.armed {
-            let fd = types::Fd(self.inbox.wake().as_raw_fd());
+            let fd = types::Fd(self.commands.wake().as_raw_fd());
             let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).build();
             // SAFETY: the descriptor lives as long as the ring, and there is no memory.
             self.armed = unsafe { push(&mut self.ring, poll.user_data(WAKE)) };
@@ -313,7 +307,7 @@ impl Owner {
         }
     }
 
-    fn push_read(&mut self, mut read: Read) {
+    fn push_read(&mut self, mut read: AsyncRead) {
         if let Err(error) = read.file().clear_nonblocking() {
             return read.finish(Err(error));
         }
@@ -352,11 +346,11 @@ impl Owner {
 
     fn woken(&mut self) {
         self.armed = false;
-        // Nothing to read is fine: the inbox is looked into each time round.
-        let _ = rustix::io::read(self.inbox.wake(), &mut [0; 8]);
+        // Nothing to read is fine: the commands are looked at on every turn.
+        let _ = rustix::io::read(self.commands.wake(), &mut [0; 8]);
     }
 
-    fn completed(&mut self, mut read: Read, result: i32) {
+    fn completed(&mut self, mut read: AsyncRead, result: i32) {
         let next = match usize::try_from(result) {
             // SAFETY: the completion of the request says so.
             Ok(count) => Ok(unsafe { read.written(count) }),
@@ -384,14 +378,14 @@ unsafe fn push(ring: &mut IoUring, entry: squeue::Entry) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Disk, Settings};
-    use crate::engine::{Class, Completion, Direct, Done, Job, Op, Ready, Reply};
     use crate::files::{Root, Symlinks};
+    use crate::job::{Class, Completion, Direct, Done, Job, Op, Ready, Reply};
+    use crate::{Disk, Settings};
 
     struct Channel(mpsc::Sender<Completion>);
 
     impl Reply for Channel {
-        fn wanted(&self) -> bool {
+        fn is_awaited(&self) -> bool {
             true
         }
 
@@ -406,7 +400,7 @@ mod tests {
         const LEN: usize = 512 << 10;
         const SLOTS: usize = 3;
         let disk = match Disk::start(Settings {
-            engine: DESCRIPTION.name.to_owned(),
+            engine: "io_uring".to_owned(),
             ..Settings::default()
         }) {
             Ok(disk) if disk.reason().contains("; 2 MiB of registered") => disk,
@@ -426,7 +420,7 @@ mod tests {
                 };
                 let (send, received) = mpsc::channel();
                 let mut job = Job::new(op, Class::Next, Box::new(Channel(send)));
-                job.terms.direct = Direct::Always;
+                job.options.direct = Direct::Always;
                 disk.submit(job);
                 let completion = received.recv().unwrap();
                 let Ok(Done::Read(Ready::Bytes(bytes), _)) = completion.result else {

@@ -1,7 +1,7 @@
 //! `linux-aio`: reads past the page cache by `io_submit`, into memory that `sendfile` sends from.
 //!
 //! The kernel's own asynchronous reads work with `O_DIRECT` only (a buffered one would be made while it
-//! is submitted), so this engine does what [`Direct`](super::Direct) says is to come past the page
+//! is submitted), so this engine does what [`Direct`](crate::Direct) says is to come past the page
 //! cache: large files that only one stream has asked for, or everything under `always`. Such a read
 //! goes from the device into a slot of a memory file, and from there to the socket: no processor
 //! touches its bytes on the way. All else is left to the pool, as `threads` does it: opens with their
@@ -25,44 +25,38 @@ use crossbeam_queue::SegQueue;
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
-use super::places::Places;
+use super::async_read::{self, AsyncRead, Next};
+use super::blocking;
+use super::contract::{Engine, StartContext, StartError, Unavailable};
 use super::pool::{Pool, Queue};
-use super::reading::{self, Next, Read};
-use super::{
-    Description, Engine, Given, Op, Started, Ticket, Unavailable, Work, operation, threads,
-};
+use super::submitted::Submitted;
+use super::ticket::{Ticket, Work};
 use crate::aio::{Completed, Context, Request};
-use crate::disk::StartError;
+use crate::job::Op;
 use crate::lock::lock;
 use crate::memory::arena::{self, Arena, SlotAllocator};
 use crate::processor;
 
-pub(super) const DESCRIPTION: Description = Description {
-    name: "linux-aio",
-    aliases: &["linux-aio-sendfile", "linux_aio"],
-    summary: "reads past the page cache by io_submit and sendfile, the rest in a pool of threads",
-    hidden: false,
-    probe,
-    start,
-};
-
 /// Requests that the kernel is given at once, at least.
 const PLACES_MIN: usize = 128;
 
-fn probe() -> Result<(), Unavailable> {
+pub(super) fn probe() -> Result<(), Unavailable> {
     Context::new(1).map_err(|error| unavailable(&error))?;
     arena::probe().map_err(|error| unavailable(&error))
 }
 
-fn start(given: &Given<'_>) -> Started {
-    start_with(given, given.jobs_max.max(PLACES_MIN))
+pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError> {
+    start_with(context, context.jobs_max.max(PLACES_MIN))
 }
 
-pub(super) fn start_with(given: &Given<'_>, places: usize) -> Started {
-    match Aio::start(given, places) {
+pub(super) fn start_with(
+    context: &StartContext<'_>,
+    places: usize,
+) -> Result<Box<dyn Engine>, StartError> {
+    match Aio::start(context, places) {
         Ok(aio) => Ok(Box::new(aio)),
         Err(error) => Err(StartError::Unavailable {
-            engine: DESCRIPTION.name,
+            engine: context.name,
             why: unavailable(&error),
         }),
     }
@@ -84,24 +78,24 @@ fn unavailable(error: &io::Error) -> Unavailable {
 
 /// The engine, as the scheduler sees it.
 struct Aio {
-    inbox: Arc<Inbox>,
+    commands: Arc<CommandQueue>,
     pool: Arc<Pool>,
     owner: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Aio {
-    fn start(given: &Given<'_>, places: usize) -> io::Result<Aio> {
-        let inbox = Arc::new(Inbox::new()?);
-        let to_owner = Arc::clone(&inbox);
-        let arena = Arena::new(given.budget, Box::new(move || to_owner.ring()))?;
+    fn start(context: &StartContext<'_>, places: usize) -> io::Result<Aio> {
+        let commands = Arc::new(CommandQueue::new()?);
+        let to_owner = Arc::clone(&commands);
+        let arena = Arena::new(context.budget, Box::new(move || to_owner.ring()))?;
         let owner = Owner {
             context: Context::new(u32::try_from(places).unwrap_or(u32::MAX))?,
             allocator: SlotAllocator::new(Arc::clone(&arena)),
             arena,
-            inbox: Arc::clone(&inbox),
-            pool: Arc::clone(given.pool),
+            commands: Arc::clone(&commands),
+            pool: Arc::clone(context.pool),
             waiting: VecDeque::new(),
-            submitted: Places::new(),
+            submitted: Submitted::new(),
             places,
             stop: false,
         };
@@ -112,8 +106,8 @@ impl Aio {
                 owner.serve();
             })?;
         Ok(Aio {
-            inbox,
-            pool: Arc::clone(given.pool),
+            commands,
+            pool: Arc::clone(context.pool),
             owner: Mutex::new(Some(thread)),
         })
     }
@@ -122,19 +116,14 @@ impl Aio {
 impl Engine for Aio {
     fn submit(&self, work: Work) {
         if is_for_the_owner(&work) {
-            return self.inbox.push(Letter::Work(work));
+            return self.commands.push(Command::Work(work));
         }
-        let queue = threads::queue(work.op());
+        let queue = Queue::of(work.op());
         self.pool.submit(queue, || in_pool(work));
     }
 
-    /// From the memory file.
-    fn needs_sendfile(&self) -> bool {
-        true
-    }
-
     fn shutdown(&self) {
-        self.inbox.push(Letter::Stop);
+        self.commands.push(Command::Stop);
         if let Some(owner) = lock(&self.owner).take() {
             owner.join().expect("the owner does not panic");
         }
@@ -149,7 +138,7 @@ fn is_for_the_owner(work: &Work) -> bool {
 
 fn in_pool(work: Work) {
     if let Some((op, mut ticket)) = work.begin() {
-        let result = operation::perform(op, &mut ticket);
+        let result = blocking::perform(op, &mut ticket);
         ticket.finish(result);
     }
 }
@@ -157,29 +146,29 @@ fn in_pool(work: Work) {
 /// How other threads reach the owner: without a lock, because event loops give slots back, and with a
 /// system call only if it sleeps. See [`Bell`](crate::bell::Bell) for why none is lost; this one sleeps in
 /// a descriptor, which the kernel writes to as well.
-struct Inbox {
-    letters: SegQueue<Letter>,
+struct CommandQueue {
+    queue: SegQueue<Command>,
     asleep: AtomicBool,
     /// An eventfd. Reads of it block.
     wake: OwnedFd,
 }
 
-enum Letter {
+enum Command {
     Work(Work),
     Stop,
 }
 
-impl Inbox {
-    fn new() -> io::Result<Inbox> {
-        Ok(Inbox {
-            letters: SegQueue::new(),
+impl CommandQueue {
+    fn new() -> io::Result<CommandQueue> {
+        Ok(CommandQueue {
+            queue: SegQueue::new(),
             asleep: AtomicBool::new(false),
             wake: rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?,
         })
     }
 
-    fn push(&self, letter: Letter) {
-        self.letters.push(letter);
+    fn push(&self, command: Command) {
+        self.queue.push(command);
         self.ring();
     }
 
@@ -208,11 +197,11 @@ struct Owner {
     context: Context,
     allocator: SlotAllocator,
     arena: Arc<Arena>,
-    inbox: Arc<Inbox>,
+    commands: Arc<CommandQueue>,
     pool: Arc<Pool>,
     /// Waiting for a place in the kernel.
-    waiting: VecDeque<Read>,
-    submitted: Places<Read>,
+    waiting: VecDeque<AsyncRead>,
+    submitted: Submitted<AsyncRead>,
     /// How many it may have at most.
     places: usize,
     stop: bool,
@@ -223,13 +212,13 @@ impl Owner {
         let mut completed = Vec::new();
         loop {
             self.allocator.collect();
-            self.open_letters();
+            self.take_commands();
             self.submit();
             if self.stop && self.submitted.is_empty() {
                 return;
             }
-            let (inbox, arena) = (&self.inbox, &self.arena);
-            inbox.sleep_unless(|| !inbox.letters.is_empty() || arena.has_returned());
+            let (commands, arena) = (&self.commands, &self.arena);
+            commands.sleep_unless(|| !commands.queue.is_empty() || arena.has_returned());
             while self.context.fetch(&mut completed) {}
             for completed in completed.drain(..) {
                 self.completed(completed);
@@ -237,11 +226,11 @@ impl Owner {
         }
     }
 
-    fn open_letters(&mut self) {
-        while let Some(letter) = self.inbox.letters.pop() {
-            match letter {
-                Letter::Work(work) => self.begin(work),
-                Letter::Stop => self.stop = true,
+    fn take_commands(&mut self) {
+        while let Some(command) = self.commands.queue.pop() {
+            match command {
+                Command::Work(work) => self.begin(work),
+                Command::Stop => self.stop = true,
             }
         }
     }
@@ -249,7 +238,7 @@ impl Owner {
     fn begin(&mut self, work: Work) {
         let allocator = &mut self.allocator;
         let slot = |ticket: &mut Ticket, offset, len| ticket.slot(allocator, offset, len);
-        self.waiting.extend(Read::begin_in(work, slot));
+        self.waiting.extend(AsyncRead::begin_in(work, slot));
     }
 
     /// Gives the kernel what waits, as far as there are places.
@@ -265,7 +254,7 @@ impl Owner {
     }
 
     /// Gives the read back when the kernel has no place for it, and will have one.
-    fn submit_one(&mut self, mut read: Read) -> Option<Read> {
+    fn submit_one(&mut self, mut read: AsyncRead) -> Option<AsyncRead> {
         let Some(request) = self.request(&mut read) else {
             self.to_pool(read);
             return None;
@@ -283,14 +272,14 @@ impl Owner {
     }
 
     /// `None` when it is to be read in another way.
-    fn request(&self, read: &mut Read) -> Option<Request> {
-        let reading::Request { fd, offset, room } = read.request();
-        let request = Request::read(fd, offset, room, self.inbox.wake.as_fd())?;
+    fn request(&self, read: &mut AsyncRead) -> Option<Request> {
+        let async_read::Request { fd, offset, room } = read.request();
+        let request = Request::read(fd, offset, room, self.commands.wake.as_fd())?;
         read.is_direct().then_some(request)
     }
 
     /// Waiting is for others.
-    fn to_pool(&self, read: Read) {
+    fn to_pool(&self, read: AsyncRead) {
         self.pool.submit(Queue::Read, || read.fill());
     }
 

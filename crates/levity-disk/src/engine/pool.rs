@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::Threads;
+use crate::job::Op;
 use crate::lock::lock;
 use crate::processor;
 
@@ -19,6 +19,16 @@ const STACK_BYTES: usize = 256 * 1024;
 /// A thread that has had nothing to do for so long ends.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
+/// The threads of a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Threads {
+    /// All of them.
+    pub total: usize,
+    /// How many of them are reserved for opens, listings, creation and removal: they never read later
+    /// chunks or write.
+    pub stat: usize,
+}
+
 /// Which threads may take it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queue {
@@ -26,6 +36,20 @@ pub(crate) enum Queue {
     Stat,
     /// Reads and writes: all but the reserved threads.
     Read,
+}
+
+impl Queue {
+    /// The queue for an operation.
+    pub(super) fn of(op: &Op) -> Queue {
+        match op {
+            Op::Open { .. }
+            | Op::List { .. }
+            | Op::Create { .. }
+            | Op::Unlink { .. }
+            | Op::CheckRoot { .. } => Queue::Stat,
+            Op::Read { .. } | Op::Write { .. } => Queue::Read,
+        }
+    }
 }
 
 /// What a thread does, once.

@@ -27,22 +27,14 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-use super::inbox::{Inbox, Letter};
+use super::async_read::{AsyncRead, Next, Request};
+use super::command_queue::{Command, CommandQueue};
+use super::contract::{Engine, StartContext, StartError, Unavailable};
 use super::pool::{Pool, Queue};
-use super::reading::{Next, Read, Request};
-use super::{Description, Engine, Given, Op, Started, Unavailable, Work};
-use crate::disk::StartError;
+use super::ticket::Work;
+use crate::job::Op;
 use crate::lock::lock;
 use crate::processor;
-
-pub(super) const DESCRIPTION: Description = Description {
-    name: "posix-aio",
-    aliases: &["posix_aio"],
-    summary: "reads by aio_read of the C library, opens in a pool of threads",
-    hidden: false,
-    probe,
-    start,
-};
 
 /// Threads of the C library at most: more than the disks of one process have jobs.
 #[cfg(target_env = "gnu")]
@@ -54,7 +46,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(1);
 /// Wake-ups that are read at once, in bytes; each is 8.
 const WAKE_BYTES: usize = 512;
 
-fn probe() -> Result<(), Unavailable> {
+pub(super) fn probe() -> Result<(), Unavailable> {
     tried().map_err(|error| Unavailable::from_error(&error))
 }
 
@@ -77,10 +69,10 @@ fn tried() -> io::Result<()> {
     }
 }
 
-fn start(given: &Given<'_>) -> Started {
-    Aio::start(given)
+pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError> {
+    Aio::start(context)
         .map(|aio| Box::new(aio) as Box<dyn Engine>)
-        .map_err(|error| StartError::unavailable(DESCRIPTION.name, &error))
+        .map_err(|error| context.unavailable(&error))
 }
 
 /// Its read end waits, its write end does not.
@@ -124,24 +116,24 @@ fn raise_helpers_max() {}
 
 /// The engine, as the scheduler sees it.
 struct Aio {
-    inbox: Arc<Inbox>,
+    commands: Arc<CommandQueue>,
     pool: Arc<Pool>,
     owner: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Aio {
-    fn start(given: &Given<'_>) -> io::Result<Aio> {
+    fn start(context: &StartContext<'_>) -> io::Result<Aio> {
         raise_helpers_max();
         let (wake, write) = pipe()?;
-        let inbox = Inbox::new(write, |_| true);
+        let commands = CommandQueue::new(write, |_| true);
         let owner = Owner {
-            inbox: Arc::clone(&inbox),
-            pool: Arc::clone(given.pool),
+            commands: Arc::clone(&commands),
+            pool: Arc::clone(context.pool),
             wake: Wake::new(wake),
             waiting: VecDeque::new(),
             lines: HashMap::new(),
             under_way: Vec::new(),
-            reads_max: given.jobs_max,
+            reads_max: context.jobs_max,
             stop: false,
         };
         let builder = thread::Builder::new().name("disk-aio".to_owned());
@@ -151,8 +143,8 @@ impl Aio {
             owner.serve();
         })?;
         Ok(Aio {
-            inbox,
-            pool: Arc::clone(given.pool),
+            commands,
+            pool: Arc::clone(context.pool),
             owner: Mutex::new(Some(owner)),
         })
     }
@@ -160,11 +152,11 @@ impl Aio {
 
 impl Engine for Aio {
     fn submit(&self, work: Work) {
-        self.inbox.submit(work, &self.pool);
+        self.commands.submit(work, &self.pool);
     }
 
     fn shutdown(&self) {
-        self.inbox.push(Letter::Stop);
+        self.commands.push(Command::Stop);
         if let Some(owner) = lock(&self.owner).take() {
             owner.join().expect("the owner of requests does not panic");
         }
@@ -242,7 +234,7 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// The request that is done when there is something in the inbox.
+/// The request that is done when a command is waiting.
 struct Wake {
     pipe: OwnedFd,
     control: Control,
@@ -277,7 +269,7 @@ impl Wake {
 
     fn reap(&mut self) {
         if self.armed && self.control.is_done() {
-            // What it has read does not matter: the inbox is looked into each time round.
+            // What it has read does not matter: the commands are looked at on every turn.
             let _ = self.control.result();
             self.armed = false;
         }
@@ -301,14 +293,14 @@ impl Wake {
 /// library may still be writing.
 struct UnderWay {
     control: Control,
-    read: ManuallyDrop<Read>,
+    read: ManuallyDrop<AsyncRead>,
 }
 
 /// A read that waits for its file to be free, or for a place.
 enum Waiting {
     /// Not begun: dropped when nobody wants it any more.
     Work(Work),
-    Read(Read),
+    Read(AsyncRead),
 }
 
 impl Waiting {
@@ -323,9 +315,9 @@ impl Waiting {
         }
     }
 
-    fn begin(self) -> Option<Read> {
+    fn begin(self) -> Option<AsyncRead> {
         match self {
-            Waiting::Work(work) => Read::begin(work),
+            Waiting::Work(work) => AsyncRead::begin(work),
             Waiting::Read(read) => Some(read),
         }
     }
@@ -333,7 +325,7 @@ impl Waiting {
 
 /// The thread that has the requests.
 struct Owner {
-    inbox: Arc<Inbox>,
+    commands: Arc<CommandQueue>,
     pool: Arc<Pool>,
     wake: Wake,
     /// For a place, as they came.
@@ -358,17 +350,17 @@ impl Owner {
             self.wake.reap();
             self.reap();
         }
-        // The last letter has been taken: nobody else writes for it.
-        let _ = rustix::io::write(self.inbox.wake(), &[0; 8]);
+        // The last command has been taken: nobody else writes for it.
+        let _ = rustix::io::write(self.commands.wake(), &[0; 8]);
         self.wake.finish();
     }
 
     fn collect(&mut self) {
-        for letter in self.inbox.take() {
-            match letter {
-                Letter::Work(work) => self.waiting.push_back(Waiting::Work(work)),
-                Letter::Read(read) => self.waiting.push_back(Waiting::Read(read)),
-                Letter::Stop => self.stop = true,
+        for command in self.commands.take() {
+            match command {
+                Command::Work(work) => self.waiting.push_back(Waiting::Work(work)),
+                Command::Read(read) => self.waiting.push_back(Waiting::Read(read)),
+                Command::Stop => self.stop = true,
             }
         }
     }
@@ -388,7 +380,7 @@ impl Owner {
         }
     }
 
-    fn submit(&mut self, mut read: Read, control: Control) {
+    fn submit(&mut self, mut read: AsyncRead, control: Control) {
         if let Err(error) = read.file().clear_nonblocking() {
             return self.end(read, control, |_, read| read.finish(Err(error)));
         }
@@ -432,7 +424,7 @@ impl Owner {
         }
     }
 
-    fn completed(&mut self, mut read: Read, control: Control) {
+    fn completed(&mut self, mut read: AsyncRead, control: Control) {
         match control.result() {
             // SAFETY: the library says that it has written them where it was told to.
             Ok(count) => match unsafe { read.written(count) } {
@@ -444,7 +436,7 @@ impl Owner {
         }
     }
 
-    fn failed(&mut self, mut read: Read, control: Control, errno: Errno) {
+    fn failed(&mut self, mut read: AsyncRead, control: Control, errno: Errno) {
         match read.failed(errno) {
             Ok(Next::ReadOn) => self.submit(read, control),
             Ok(Next::Fill) => self.fill(read, control),
@@ -453,14 +445,14 @@ impl Owner {
         }
     }
 
-    fn fill(&mut self, read: Read, control: Control) {
+    fn fill(&mut self, read: AsyncRead, control: Control) {
         self.end(read, control, |pool, read| {
             pool.submit(Queue::Read, || read.fill());
         });
     }
 
     /// The requests of a read are over: the next in line for its file has its turn.
-    fn end(&mut self, read: Read, control: Control, last: impl FnOnce(&Pool, Read)) {
+    fn end(&mut self, read: AsyncRead, control: Control, last: impl FnOnce(&Pool, AsyncRead)) {
         // SAFETY: never submitted, or reaped; the copy among those under way is gone.
         unsafe { control.free() };
         let line = self.lines.remove(&read.file().as_fd().as_raw_fd());

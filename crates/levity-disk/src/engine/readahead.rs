@@ -8,7 +8,7 @@
 //! - `splice` to `/dev/null`: 2.7 and 58
 //! - `pread` into 128 KiB of scratch: 10 and 69; into 32 KiB after `readahead`: 14 and 68
 //! - `fadvise(WILLNEED)`, then `pread` of one byte of each page: 21 and 76
-//! - `mmap` and `madvise(POPULATE_READ)`: 13 and 47, but it takes a lock that a page fault on a loop
+//! - `mmap` and `madvise(POPULATE_AsyncRead)`: 13 and 47, but it takes a lock that a page fault on a loop
 //!   waits for, and has no errno for what could not be read
 //!
 //! What leaks: nothing holds the pages until they are sent. Where the kernel has let go of one in the
@@ -27,31 +27,20 @@ use std::sync::{Arc, Mutex};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
-use super::operation::{self, Opening};
-use super::pool::Pool;
-use super::{
-    COPIED_BYTES, Description, Done, Engine, Given, Op, Ready, Started, Ticket, Unavailable, Work,
-    threads,
-};
-use crate::disk::StartError;
+use super::blocking::{self, Opening};
+use super::contract::{Engine, StartContext, StartError, Unavailable};
+use super::pool::{Pool, Queue};
+use super::ticket::{Ticket, Work};
 use crate::files::OpenFile;
+use crate::job::{COPIED_BYTES, Done, Op, Ready};
 use crate::lock::lock;
 use crate::memory::Buffer;
-
-pub(super) const DESCRIPTION: Description = Description {
-    name: "readahead",
-    aliases: &[],
-    summary: "a pool of threads fills the page cache, and the event loop sends from there",
-    hidden: false,
-    probe,
-    start,
-};
 
 /// What one system call brings in, in bytes. A pipe larger than `/proc/sys/fs/pipe-max-size` is for
 /// root only; that is 1 MiB unless someone changed it.
 const STEP_BYTES: usize = 128 * 1024;
 
-fn probe() -> Result<(), Unavailable> {
+pub(super) fn probe() -> Result<(), Unavailable> {
     let drain = Drain::new().map_err(|error| Unavailable::from_error(&error))?;
     let pipe = drain.take();
     pipe.map(drop).ok_or(Unavailable {
@@ -60,10 +49,10 @@ fn probe() -> Result<(), Unavailable> {
     })
 }
 
-fn start(given: &Given<'_>) -> Started {
-    let drain = Drain::new().map_err(|error| StartError::unavailable(DESCRIPTION.name, &error))?;
+pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError> {
+    let drain = Drain::new().map_err(|error| context.unavailable(&error))?;
     Ok(Box::new(Readahead {
-        pool: Arc::clone(given.pool),
+        pool: Arc::clone(context.pool),
         drain: Arc::new(drain),
     }))
 }
@@ -75,12 +64,8 @@ struct Readahead {
 
 impl Engine for Readahead {
     fn submit(&self, work: Work) {
-        let (queue, drain) = (threads::queue(work.op()), Arc::clone(&self.drain));
+        let (queue, drain) = (Queue::of(work.op()), Arc::clone(&self.drain));
         self.pool.submit(queue, move || in_pool(work, &drain));
-    }
-
-    fn needs_sendfile(&self) -> bool {
-        true
     }
 }
 
@@ -114,13 +99,13 @@ fn perform(op: Op, ticket: &mut Ticket, drain: &Drain) -> io::Result<Done> {
             }
         }
         Op::Read { file, offset, len } => match bring(&file, offset, len, ticket, drain)? {
-            Brought::Bytes(buffer) => operation::read(&file, buffer, offset),
+            Brought::Bytes(buffer) => blocking::read(&file, buffer, offset),
             Brought::Cached(len) => {
                 let now = file.refresh()?;
                 Ok(Done::Read(Ready::PageCache { file, offset, len }, now))
             }
         },
-        op => operation::perform(op, ticket),
+        op => blocking::perform(op, ticket),
     }
 }
 
@@ -138,7 +123,7 @@ fn bring(
     ticket: &mut Ticket,
     drain: &Drain,
 ) -> io::Result<Brought> {
-    if let Some(buffer) = operation::read_directly(file, offset, len, ticket)? {
+    if let Some(buffer) = blocking::read_directly(file, offset, len, ticket)? {
         return Ok(Brought::Bytes(buffer));
     }
     if len >= COPIED_BYTES
@@ -149,7 +134,7 @@ fn bring(
         file.read_ahead_ourselves();
         return drain.bring_in(pipe, file, offset, len).map(Brought::Cached);
     }
-    operation::read_through(file, offset, len, ticket).map(Brought::Bytes)
+    blocking::read_through(file, offset, len, ticket).map(Brought::Bytes)
 }
 
 /// Where the bytes go that only had to be in the page cache.
@@ -222,8 +207,7 @@ impl Pipe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::KnownDevices;
-    use crate::files::{Root, Symlinks};
+    use crate::files::{KnownDevices, Root, Symlinks};
 
     /// A range that begins and ends within pages takes more than one splice per step: the pipe is
     /// empty after each all the same.

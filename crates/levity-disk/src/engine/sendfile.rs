@@ -6,26 +6,17 @@
 use std::io;
 use std::sync::Arc;
 
-use super::operation::{self, Opening};
-use super::{
-    COPIED_BYTES, Description, Done, Engine, Given, Op, Ready, Started, Ticket, Unavailable, Work,
-};
+use super::blocking::{self, Opening};
+use super::contract::{Engine, StartContext, StartError, Unavailable};
+use super::ticket::{Ticket, Work};
 use crate::files::OpenFile;
+use crate::job::{COPIED_BYTES, Done, Op, Ready};
 
-pub(super) const DESCRIPTION: Description = Description {
-    name: "sendfile",
-    aliases: &["linux-sendfile"],
-    summary: "open and sendfile on the event loop, which waits for the disk: the baseline",
-    hidden: false,
-    probe,
-    start,
-};
-
-fn probe() -> Result<(), Unavailable> {
+pub(super) fn probe() -> Result<(), Unavailable> {
     Ok(())
 }
 
-fn start(_: &Given<'_>) -> Started {
+pub(super) fn start(_: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError> {
     Ok(Box::new(Inline))
 }
 
@@ -37,14 +28,6 @@ impl Engine for Inline {
             let result = perform(op, &mut ticket);
             ticket.finish(result);
         }
-    }
-
-    fn blocks_on_loop(&self) -> bool {
-        true
-    }
-
-    fn needs_sendfile(&self) -> bool {
-        true
     }
 }
 
@@ -64,7 +47,7 @@ fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
             })
         }
         Op::Read { offset, len, .. } if len < COPIED_BYTES && ticket.takes_more(offset, len) => {
-            operation::perform(op, ticket)
+            blocking::perform(op, ticket)
         }
         Op::Read { file, offset, len } => {
             let now = file.refresh()?;
@@ -72,7 +55,7 @@ fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
             let len = usize::try_from(left).unwrap_or(len).min(len);
             Ok(Done::Read(page_cache(&file, offset, len), now))
         }
-        op => operation::perform(op, ticket),
+        op => blocking::perform(op, ticket),
     }
 }
 

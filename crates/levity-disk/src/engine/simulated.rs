@@ -28,34 +28,24 @@ use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-use super::pool::Pool;
-use super::{
-    Description, Done, Engine, Given, Op, Ready, Started, Ticket, Unavailable, Work, operation,
-    threads,
-};
-use crate::disk::StartError;
+use super::blocking;
+use super::contract::{Engine, StartContext, StartError, Unavailable};
+use super::pool::{Pool, Queue};
+use super::ticket::{Ticket, Work};
 use crate::files::OpenFile;
+use crate::job::{Done, Op, Ready};
 use crate::lock::lock;
 use crate::memory::{Buffer, Lease};
-
-pub(super) const DESCRIPTION: Description = Description {
-    name: "simulated",
-    aliases: &[],
-    summary: "for tests: late, out of order, in every form, with faults",
-    hidden: true,
-    probe,
-    start,
-};
 
 /// Read when the name says nothing.
 const VARIABLE: &str = "LEVITY_SIMULATED";
 
-fn probe() -> Result<(), Unavailable> {
+pub(super) fn probe() -> Result<(), Unavailable> {
     Ok(())
 }
 
-fn start(given: &Given<'_>) -> Started {
-    let text = match given.options {
+pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError> {
+    let text = match context.options {
         Some(text) => text.to_owned(),
         None => env::var(VARIABLE).unwrap_or_default(),
     };
@@ -66,7 +56,7 @@ fn start(given: &Given<'_>) -> Started {
         jobs: AtomicU64::new(0),
         head: Mutex::new(()),
     });
-    let pool = Arc::clone(given.pool);
+    let pool = Arc::clone(context.pool);
     Ok(Box::new(Simulated { pool, simulation }))
 }
 
@@ -145,13 +135,8 @@ struct Simulated {
 impl Engine for Simulated {
     fn submit(&self, work: Work) {
         let simulation = Arc::clone(&self.simulation);
-        let queue = threads::queue(work.op());
+        let queue = Queue::of(work.op());
         self.pool.submit(queue, move || simulation.run(work));
-    }
-
-    /// From memory files.
-    fn needs_sendfile(&self) -> bool {
-        true
     }
 
     fn interrupt(&self) {
@@ -193,9 +178,9 @@ impl Simulation {
                 self.refuse_write(*offset, bytes.len())?;
                 *offset
             }
-            Op::List { .. } | Op::Create { .. } | Op::Unlink { .. } | Op::Look { .. } => 0,
+            Op::List { .. } | Op::Create { .. } | Op::Unlink { .. } | Op::CheckRoot { .. } => 0,
         };
-        Ok(match operation::perform(op, ticket)? {
+        Ok(match blocking::perform(op, ticket)? {
             Done::Read(ready, now) => Done::Read(self.tamper(ready, offset, job)?, now),
             Done::Opened {
                 file,
@@ -272,7 +257,7 @@ fn path(op: &Op) -> Vec<u8> {
         Op::Read { file, .. } | Op::Write { file, .. } => path_of(file),
         Op::Create { spool } => spool.path().as_os_str().as_bytes().to_vec(),
         Op::List { directory, .. } => path_of(directory),
-        Op::Look { root } => root.named().as_os_str().as_bytes().to_vec(),
+        Op::CheckRoot { root } => root.named().as_os_str().as_bytes().to_vec(),
     }
 }
 

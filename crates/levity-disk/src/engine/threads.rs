@@ -5,49 +5,30 @@
 
 use std::sync::Arc;
 
+use super::blocking;
+use super::contract::{Engine, StartContext, StartError, Unavailable};
 use super::pool::{Pool, Queue};
-use super::{Description, Engine, Given, Op, Started, Unavailable, Work, operation};
+use super::ticket::Work;
 
-pub(super) const DESCRIPTION: Description = Description {
-    name: "threads",
-    aliases: &["gthread-aio"],
-    summary: "blocking reads in a pool of threads",
-    hidden: false,
-    probe,
-    start,
-};
-
-fn probe() -> Result<(), Unavailable> {
+pub(super) fn probe() -> Result<(), Unavailable> {
     Ok(())
 }
 
-fn start(given: &Given<'_>) -> Started {
-    Ok(Box::new(Pooled(Arc::clone(given.pool))))
+pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError> {
+    Ok(Box::new(Pooled(Arc::clone(context.pool))))
 }
 
 struct Pooled(Arc<Pool>);
 
 impl Engine for Pooled {
     fn submit(&self, work: Work) {
-        self.0.submit(queue(work.op()), || perform(work));
-    }
-}
-
-/// Which threads an operation may use.
-pub(super) fn queue(op: &Op) -> Queue {
-    match op {
-        Op::Open { .. }
-        | Op::List { .. }
-        | Op::Create { .. }
-        | Op::Unlink { .. }
-        | Op::Look { .. } => Queue::Stat,
-        Op::Read { .. } | Op::Write { .. } => Queue::Read,
+        self.0.submit(Queue::of(work.op()), || perform(work));
     }
 }
 
 fn perform(work: Work) {
     if let Some((op, mut ticket)) = work.begin() {
-        let result = operation::perform(op, &mut ticket);
+        let result = blocking::perform(op, &mut ticket);
         ticket.finish(result);
     }
 }

@@ -27,7 +27,7 @@ use crate::syscall::openat2;
 /// Links that a walk follows, as many as the kernel does (MAXSYMLINKS).
 const LINKS_MAX: usize = 40;
 
-/// KnownDevices that one job is charged to, one after the other. The last is charged for whatever else is on
+/// Devices that one job is charged to, one after the other. The last is charged for whatever else is on
 /// the way.
 const DEVICES_MAX: usize = 8;
 
@@ -310,19 +310,19 @@ mod tests {
         symlink(tree.path(), &link).unwrap();
         let root = Root::open(&link, Symlinks::Beneath).unwrap();
         assert!(
-            root.look(KnownDevices::only(root.device()))
+            root.check(KnownDevices::only(root.device()))
                 .unwrap()
                 .is_none()
         );
         fs::remove_file(&link).unwrap();
         symlink("/proc", &link).unwrap();
-        let other = root.look(KnownDevices::only(root.device())).unwrap_err();
+        let other = root.check(KnownDevices::only(root.device())).unwrap_err();
         assert_eq!(OtherDevice::of(&other), proc());
         let known = KnownDevices {
             passed: &[root.device()],
             charged: proc().unwrap(),
         };
-        let switched = root.look(known).unwrap().unwrap();
+        let switched = root.check(known).unwrap().unwrap();
         assert_eq!(switched.path(), Path::new("/proc"));
     }
 

@@ -48,7 +48,7 @@ impl Root {
     /// Opens `path`, a directory or a single regular file, and finds out what its file system can do.
     ///
     /// Blocks, and reads a few pages of one file (see [`probe`]). `path` is resolved once, and what it led
-    /// to is kept open: [`Op::Look`](crate::Op::Look) tells where it leads later. A single file is looked up by
+    /// to is kept open: [`Op::CheckRoot`](crate::Op::CheckRoot) tells where it leads later. A single file is looked up by
     /// name at each open, under its own name or `.`; every other name is absent.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Root {
     /// # Errors
     /// Those of [`Root::open`]; ENOTDIR where a single file has taken the place of a directory; [`OtherDevice`]
     /// when the path leads to a device that is not among `known`, which is not asked.
-    pub(crate) fn look(&self, known: KnownDevices<'_>) -> io::Result<Option<Arc<Root>>> {
+    pub(crate) fn check(&self, known: KnownDevices<'_>) -> io::Result<Option<Arc<Root>>> {
         if let Some(device) = crossing::first_new_from_top(&path::absolute(&self.named)?, known)? {
             return Err(OtherDevice(device).into());
         }

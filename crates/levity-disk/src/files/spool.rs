@@ -29,7 +29,7 @@ pub struct Spool {
     directory: OwnedFd,
     device: u64,
     atime: atime::Policy,
-    /// The file system makes them without a name. OtherDevice they have one for a moment.
+    /// The file system makes them without a name. Elsewhere they have one for a moment.
     nameless: bool,
 }
 

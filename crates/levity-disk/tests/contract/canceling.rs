@@ -52,7 +52,7 @@ mod cases {
     }
 
     impl Reply for Wavering {
-        fn wanted(&self) -> bool {
+        fn is_awaited(&self) -> bool {
             self.asked.swap(true, Ordering::Relaxed)
         }
 

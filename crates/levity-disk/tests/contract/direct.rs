@@ -35,7 +35,7 @@ mod cases {
             };
             let (mut job, waiting) = job(read_op(file, offset, CHUNK), class);
             job.stream = stream;
-            job.terms.direct = direct;
+            job.options.direct = direct;
             disk.submit(job);
             let completion = waiting.completion();
             any |= completion.direct;
@@ -110,7 +110,7 @@ mod cases {
         let root = levity_disk::Root::open("/proc".as_ref(), levity_disk::Symlinks::Beneath);
         let file = open(&disk, &root.unwrap(), "version");
         let (mut job, waiting) = job(read_op(&file, 0, 4096), Class::Next);
-        job.terms.direct = Direct::Always;
+        job.options.direct = Direct::Always;
         disk.submit(job);
         let completion = waiting.completion();
         assert!(!completion.direct);
@@ -138,7 +138,7 @@ mod cases {
 
     fn read_past(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> Ready {
         let (mut job, waiting) = job(read_op(file, offset, len), Class::Next);
-        job.terms.direct = Direct::Always;
+        job.options.direct = Direct::Always;
         disk.submit(job);
         match waiting.result() {
             Ok(Done::Read(ready, _)) => ready,

@@ -179,7 +179,7 @@ pub struct Sending {
 }
 
 impl Reply for Sending {
-    fn wanted(&self) -> bool {
+    fn is_awaited(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
     }
 
@@ -233,10 +233,10 @@ pub fn job(op: Op, class: Class) -> (Job, Waiting) {
     (job_for(op, class, reply), Waiting { from, wanted })
 }
 
-/// With the terms of this test.
+/// With the read options of this test.
 pub fn job_for(op: Op, class: Class, reply: Box<dyn Reply>) -> Job {
     let mut job = Job::new(op, class, reply);
-    job.terms.direct = DIRECT.get();
+    job.options.direct = DIRECT.get();
     job
 }
 
@@ -434,7 +434,7 @@ struct Blocking {
 }
 
 impl Reply for Blocking {
-    fn wanted(&self) -> bool {
+    fn is_awaited(&self) -> bool {
         true
     }
 

@@ -317,8 +317,8 @@ mod cases {
 
     fn look(disk: &Disk, root: &Arc<Root>) -> io::Result<Option<Arc<Root>>> {
         let root = Arc::clone(root);
-        match ask(disk, Op::Look { root })? {
-            Done::Looked(root) => Ok(root),
+        match ask(disk, Op::CheckRoot { root })? {
+            Done::RootChecked(root) => Ok(root),
             other => panic!("a look was answered with {other:?}"),
         }
     }

@@ -203,7 +203,7 @@ mod cases {
     }
 
     impl Reply for Numbered {
-        fn wanted(&self) -> bool {
+        fn is_awaited(&self) -> bool {
             true
         }
 

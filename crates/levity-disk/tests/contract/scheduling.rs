@@ -17,7 +17,7 @@ mod cases {
     use std::path::Path;
     use std::sync::{Arc, Mutex};
 
-    use levity_disk::engine::is_full;
+    use levity_disk::is_full;
     use levity_disk::{Class, Completion, Reply, Root, Symlinks};
 
     use crate::harness::*;
@@ -62,7 +62,7 @@ mod cases {
     struct Named(&'static str, Arc<Mutex<Vec<&'static str>>>);
 
     impl Reply for Named {
-        fn wanted(&self) -> bool {
+        fn is_awaited(&self) -> bool {
             true
         }
 
@@ -307,12 +307,8 @@ mod starting {
         for name in ["tape", "threads:fast"] {
             let error = error(|settings| settings.engine = name.to_owned());
             assert!(error.contains(&format!("\"{name}\"")), "{error}");
-            assert!(
-                error.ends_with(
-                    "auto, sendfile, threads, io_uring, linux-aio, readahead, posix-aio"
-                ),
-                "{error}"
-            );
+            let names = "auto, threads, io_uring, linux-aio, readahead, posix-aio, sendfile";
+            assert!(error.ends_with(names), "{error}");
         }
     }
 

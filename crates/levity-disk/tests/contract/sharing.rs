@@ -22,7 +22,7 @@ mod cases {
     use std::path::Path;
     use std::sync::{Arc, Mutex};
 
-    use levity_disk::engine::is_full;
+    use levity_disk::is_full;
     use levity_disk::{Class, Completion, Disk, Done, Op, Reply, Root, Symlinks};
 
     use crate::harness::*;
@@ -202,7 +202,7 @@ mod cases {
     const ENOUGH: usize = 4 << 20;
 
     impl Reply for Adding {
-        fn wanted(&self) -> bool {
+        fn is_awaited(&self) -> bool {
             true
         }
 
@@ -283,7 +283,7 @@ mod cases {
     struct Named(&'static str, Arc<Mutex<Vec<&'static str>>>);
 
     impl Reply for Named {
-        fn wanted(&self) -> bool {
+        fn is_awaited(&self) -> bool {
             true
         }
 
@@ -348,7 +348,7 @@ mod cases {
     mod simulation {
         use std::time::Duration;
 
-        use levity_disk::engine::{is_dead, simulated::thaw};
+        use levity_disk::{engine::simulated::thaw, is_dead};
 
         use super::*;
 
@@ -406,7 +406,7 @@ mod cases {
             let root = Root::open(&rig.path("pancake"), Symlinks::Beneath).unwrap();
             let look = || {
                 let root = Arc::clone(&root);
-                submit(&disk, Op::Look { root }, Class::First)
+                submit(&disk, Op::CheckRoot { root }, Class::First)
             };
             let one = look();
             until("it is under way", || in_flight(&disk) == 1);
@@ -415,7 +415,7 @@ mod cases {
             assert_eq!((in_flight(&disk), disk.stats().coalesced), (1, 2));
             thaw("pancake");
             for looking in [one].into_iter().chain(more) {
-                assert!(matches!(looking.result().unwrap(), Done::Looked(None)));
+                assert!(matches!(looking.result().unwrap(), Done::RootChecked(None)));
             }
         }
 

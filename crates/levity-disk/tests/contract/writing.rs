@@ -163,7 +163,7 @@ mod cases {
     struct Tally(usize, usize, Arc<Mutex<Vec<(usize, usize)>>>);
 
     impl Reply for Tally {
-        fn wanted(&self) -> bool {
+        fn is_awaited(&self) -> bool {
             true
         }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use levity_disk::{Class, Done, Op, OpenFile, Spool, Terms};
+use levity_disk::{Class, Done, Op, OpenFile, ReadOptions, Spool};
 use tokio::time;
 
 use crate::trip;
@@ -21,13 +21,13 @@ pub struct SpoolFolder {
     /// The folder.
     pub spool: Arc<Spool>,
     /// By an engine that brings bytes into memory: they go on to a socket in another form.
-    pub terms: Terms,
+    pub read_options: ReadOptions,
 }
 
 /// A body in a file.
 pub struct Spooled {
     file: Arc<OpenFile>,
-    terms: Terms,
+    read_options: ReadOptions,
     bytes: u64,
 }
 
@@ -42,10 +42,10 @@ impl Spooled {
     pub async fn create(worker: &Worker, folder: &SpoolFolder) -> io::Result<Self> {
         let spool = folder.spool.clone();
         let create = Op::Create { spool };
-        match make(worker, create, Class::First, folder.terms).await? {
+        match make(worker, create, Class::First, folder.read_options).await? {
             Done::Created(file) => Ok(Self {
                 file,
-                terms: folder.terms,
+                read_options: folder.read_options,
                 bytes: 0,
             }),
             other => unreachable!("a file was to be made: {other:?}"),
@@ -68,7 +68,7 @@ impl Spooled {
             offset: self.bytes,
             bytes: Arc::new(bytes),
         };
-        make(worker, write, Class::Next, self.terms).await?;
+        make(worker, write, Class::Next, self.read_options).await?;
         self.bytes += count;
         Ok(())
     }
@@ -81,9 +81,9 @@ impl Spooled {
             offset,
             len: left.min(READ_BYTES),
         };
-        let (worker, terms) = (worker.clone(), self.terms);
+        let (worker, read_options) = (worker.clone(), self.read_options);
         Reading(Box::pin(async move {
-            match make(&worker, read, Class::Next, terms).await? {
+            match make(&worker, read, Class::Next, read_options).await? {
                 Done::Read(ready, _) if !ready.is_empty() => {
                     let bytes = ready.into_bytes(worker.disk.budget())?;
                     Ok(bytes.to_vec())
@@ -102,11 +102,16 @@ impl Reading {
 }
 
 /// Waits for a place in the queue of the disk, too: a client is sending, or a backend is being sent to.
-async fn make(worker: &Worker, op: Op, class: Class, terms: Terms) -> io::Result<Done> {
+async fn make(
+    worker: &Worker,
+    op: Op,
+    class: Class,
+    read_options: ReadOptions,
+) -> io::Result<Done> {
     let io_timeout = worker.service().config.limits.io_timeout;
     let made = time::timeout(
         io_timeout,
-        trip::make_room_for(&worker.disk, op, class, terms),
+        trip::make_room_for(&worker.disk, op, class, read_options),
     )
     .await;
     made.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?

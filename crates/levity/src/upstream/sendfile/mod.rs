@@ -358,7 +358,7 @@ impl InPlace {
 
     /// It may be there, but cannot be opened.
     fn unopened(&self, beneath: &Beneath, error: &io::Error) -> Response {
-        if levity_disk::engine::is_dead(error) {
+        if levity_disk::is_dead(error) {
             // There is one report for all of them.
             return self.refused(status_of(error));
         }

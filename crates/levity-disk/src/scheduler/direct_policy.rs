@@ -12,8 +12,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
-use crate::engine::{Class, Direct, Job};
 use crate::files::{Kind, Meta, OpenFile};
+use crate::job::{Class, Direct};
 use crate::lock::lock;
 
 /// Smaller files, in bytes, are always read through the page cache: what they push out is little.
@@ -27,7 +27,7 @@ type Key = (u64, u64);
 
 /// For the threads of engines and the scheduler; loops do not ask.
 #[derive(Debug, Default)]
-pub(crate) struct Ghosts(Mutex<Table>);
+pub(super) struct DirectPolicy(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
@@ -44,44 +44,40 @@ struct Touch {
     twice: bool,
 }
 
-/// Who wants to read, and how.
+/// Who reads.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asker {
-    policy: Direct,
-    class: Class,
-    stream: u64,
+pub(super) struct Reader {
+    pub(super) direct: Direct,
+    pub(super) class: Class,
+    pub(super) stream: u64,
 }
 
-impl Asker {
-    pub(crate) fn of(job: &Job) -> Asker {
-        Asker {
-            policy: job.terms.direct,
-            class: job.class,
-            stream: job.stream,
-        }
-    }
-}
-
-impl Ghosts {
+impl DirectPolicy {
     /// Whether `len` bytes from `offset` of `file` are to be read past the page cache. Notes that they
     /// were asked for.
     ///
     /// A first chunk fills the page cache also where it is the first touch: others may be about to ask
     /// for the same, and it is small.
-    pub(crate) fn go_direct(&self, asker: Asker, file: &OpenFile, offset: u64, len: usize) -> bool {
-        match asker.policy {
+    pub(super) fn reads_directly(
+        &self,
+        reader: Reader,
+        file: &OpenFile,
+        offset: u64,
+        len: usize,
+    ) -> bool {
+        match reader.direct {
             Direct::Never => false,
             Direct::Always => file.meta.kind == Kind::Regular,
             Direct::Auto if file.meta.size < DIRECT_BYTES_MIN || !file.reads_inline() => false,
             Direct::Auto => {
-                self.touch(&file.meta, asker.stream, offset, len) && asker.class != Class::First
+                self.note(&file.meta, reader.stream, offset, len) && reader.class != Class::First
             }
         }
     }
 
     /// Notes that `stream` wants `len` bytes from `offset`. Whether the file has been touched only
     /// once: by this stream, which has never gone back.
-    pub(crate) fn touch(&self, file: &Meta, stream: u64, offset: u64, len: usize) -> bool {
+    pub(super) fn note(&self, file: &Meta, stream: u64, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);
         lock(&self.0).touch((file.device, file.inode), stream, offset, end)
     }

@@ -17,7 +17,7 @@ const CLOCKS_SPARE: usize = 64;
 
 /// Jobs in the order of their turns.
 #[derive(Debug)]
-pub(crate) struct FairQueue<T> {
+pub(super) struct FairQueue<T> {
     /// By start, then by arrival.
     jobs: BTreeMap<(u64, u64), Costly<T>>,
     /// When the next job of each connection starts, unless that has passed.
@@ -45,7 +45,7 @@ impl<T> Default for FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    pub(crate) fn push(&mut self, stream: u64, bytes: usize, job: T) {
+    pub(super) fn push(&mut self, stream: u64, bytes: usize, job: T) {
         let clock = self.clocks.entry(stream).or_insert(0);
         let start = self.now.max(*clock);
         let cost = COST_MIN.max(bytes as u64);
@@ -59,7 +59,7 @@ impl<T> FairQueue<T> {
     }
 
     /// A job of `stream` has cost so many bytes more than was known when it came.
-    pub(crate) fn charge(&mut self, stream: u64, bytes: usize) {
+    pub(super) fn charge(&mut self, stream: u64, bytes: usize) {
         if self.jobs.is_empty() {
             return;
         }
@@ -70,11 +70,11 @@ impl<T> FairQueue<T> {
     }
 
     /// Whose turn it is.
-    pub(crate) fn front(&self) -> Option<&T> {
+    pub(super) fn front(&self) -> Option<&T> {
         self.jobs.first_key_value().map(|(_, costly)| &costly.job)
     }
 
-    pub(crate) fn pop(&mut self) -> Option<T> {
+    pub(super) fn pop(&mut self) -> Option<T> {
         let sharing = self.jobs.len() as u64;
         let ((start, _), Costly { job, cost }) = self.jobs.pop_first()?;
         // Half of what each would have had of it: a little late rather than early, or those with small
@@ -88,12 +88,12 @@ impl<T> FairQueue<T> {
         Some(job)
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.jobs.len()
     }
 
     /// All of them, in order.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
         let jobs = std::mem::take(&mut self.jobs);
         jobs.into_values().map(|costly| costly.job)
     }

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::disk::StartError;
-use crate::engine::{
-    Completion, Description, Done, ENGINES, Engine, EngineId, Given, Pool, Ready, Threads,
-};
+use super::contract::{Description, Engine, StartContext, StartError};
+use super::pool::{Pool, Threads};
+use super::table::ENGINES;
+use crate::job::{Completion, Done, EngineId, Ready};
 use crate::lock::lock;
 use crate::memory::Budget;
 use crate::stats::{self, EngineCounters, EngineStats};
@@ -65,7 +65,8 @@ impl Engines {
         let id = EngineId::of(description);
         let place = &self.started[usize::from(id.0)];
         if place.get().is_none() {
-            let engine = (description.start)(&Given {
+            let engine = (description.start)(&StartContext {
+                name: description.name,
                 pool: &self.pool,
                 budget: &self.budget,
                 jobs_max: self.jobs_max,
@@ -125,13 +126,11 @@ impl Engines {
     }
 
     pub(crate) fn any_blocks_on_loop(&self) -> bool {
-        self.all()
-            .any(|(_, at_work)| at_work.engine.blocks_on_loop())
+        self.all().any(|(id, _)| id.description().blocks_on_loop)
     }
 
     pub(crate) fn any_needs_sendfile(&self) -> bool {
-        self.all()
-            .any(|(_, at_work)| at_work.engine.needs_sendfile())
+        self.all().any(|(id, _)| id.description().needs_sendfile)
     }
 
     /// What an engine has answered.
@@ -145,7 +144,8 @@ impl Engines {
             stats::add(&counters.bytes_read, ready.len() as u64);
         };
         match &completion.result {
-            Err(_) | Ok(Done::Listed(_) | Done::Created(_) | Done::Unlinked | Done::Looked(_)) => {}
+            Err(_)
+            | Ok(Done::Listed(_) | Done::Created(_) | Done::Unlinked | Done::RootChecked(_)) => {}
             Ok(Done::Written(bytes)) => {
                 stats::add(&counters.writes, 1);
                 stats::add(&counters.bytes_written, *bytes as u64);
@@ -160,8 +160,12 @@ impl Engines {
 
     pub(crate) fn stats(&self) -> Vec<EngineStats> {
         let one = |(id, at_work): (EngineId, &AtWork)| {
-            let blocks = at_work.engine.blocks_on_loop();
-            at_work.counters.snapshot(id.name(), blocks)
+            let Description {
+                name,
+                blocks_on_loop,
+                ..
+            } = *id.description();
+            at_work.counters.snapshot(name, blocks_on_loop)
         };
         self.all().map(one).collect()
     }

@@ -1,47 +1,47 @@
-//! How busy each device is, for threads that may not wait for the scheduler's lock.
+//! How busy each device is, for threads that may not wait for the lock on the queues.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::pace::Pace;
+use super::device_timing::DeviceTiming;
 use crate::stats::DeviceStats;
 
-/// KnownDevices that are listed. Work on any more is scheduled all the same, but not told of.
+/// Bound on the devices in the list. Work on further devices is scheduled too, but not reported.
 const DEVICES_MAX: usize = 64;
 
-/// One [`Load`] per device, in the order in which they were first seen. None is ever taken off.
+/// One [`DeviceLoad`] per device, in the order in which they were first seen. Entries are never removed.
 #[derive(Debug)]
-pub(crate) struct Loads([OnceLock<Arc<Load>>; DEVICES_MAX]);
+pub(super) struct DeviceLoads([OnceLock<Arc<DeviceLoad>>; DEVICES_MAX]);
 
-/// The jobs of one device. Written under the scheduler's lock only, read by anyone.
+/// The jobs of one device. Written under the lock on the queues only, read by any thread.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(super) struct DeviceLoad {
     device: u64,
-    /// Jobs that wait in the upper half, jobs in flight in the lower: one value, so that a job on its
-    /// way from one to the other is never missed.
+    /// Queued jobs in the upper half, jobs in flight in the lower: one value, so that a job that moves from
+    /// one to the other is never missed.
     jobs: AtomicU64,
-    /// Jobs that may be in flight.
+    /// Bound on the jobs in flight.
     depth: AtomicUsize,
-    /// It does not answer.
+    /// The device does not answer.
     dead: AtomicBool,
-    pace: Arc<Pace>,
+    timing: Arc<DeviceTiming>,
 }
 
-impl Default for Loads {
-    fn default() -> Loads {
-        Loads([const { OnceLock::new() }; DEVICES_MAX])
+impl Default for DeviceLoads {
+    fn default() -> DeviceLoads {
+        DeviceLoads([const { OnceLock::new() }; DEVICES_MAX])
     }
 }
 
-impl Loads {
-    /// Lists a device that is not listed yet, if there is a place. Call it under the scheduler's lock.
-    pub(crate) fn add(&self, device: u64) -> Arc<Load> {
-        let load = Arc::new(Load {
+impl DeviceLoads {
+    /// Adds a device that is not in the list yet, if the list is not full. Call it under the lock on the queues.
+    pub(super) fn add(&self, device: u64) -> Arc<DeviceLoad> {
+        let load = Arc::new(DeviceLoad {
             device,
             jobs: AtomicU64::new(0),
             depth: AtomicUsize::new(0),
             dead: AtomicBool::new(false),
-            pace: Arc::new(Pace::new()),
+            timing: Arc::new(DeviceTiming::new()),
         });
         if let Some(place) = self.0.iter().find(|place| place.get().is_none()) {
             place.get_or_init(|| Arc::clone(&load));
@@ -49,41 +49,41 @@ impl Loads {
         load
     }
 
-    /// Whether `arriving` jobs and one more could start on `device` at once; one that is not known yet
-    /// begins with `depth_start` slots. No for a device that found no place on the list.
-    pub(crate) fn has_room(&self, device: u64, arriving: usize, depth_start: usize) -> bool {
+    /// Whether `in_transit` jobs and one more could start on `device` at once. A device without a job yet
+    /// has `depth_start` slots. False for a device that did not fit into the list.
+    pub(super) fn has_room(&self, device: u64, in_transit: usize, depth_start: usize) -> bool {
         match self.listed().find(|load| load.device == device) {
             Some(load) => {
                 let (queued, in_flight) = load.jobs();
-                let busy = in_flight.saturating_add(arriving);
+                let busy = in_flight.saturating_add(in_transit);
                 !load.is_dead() && queued == 0 && busy < load.depth()
             }
-            None => self.0[DEVICES_MAX - 1].get().is_none() && arriving < depth_start,
+            None => self.0[DEVICES_MAX - 1].get().is_none() && in_transit < depth_start,
         }
     }
 
-    pub(crate) fn now(&self) -> Vec<DeviceStats> {
-        self.listed().map(Load::now).collect()
+    pub(super) fn now(&self) -> Vec<DeviceStats> {
+        self.listed().map(DeviceLoad::now).collect()
     }
 
-    /// None for a device that found no place on the list.
-    pub(crate) fn pace(&self, device: u64) -> Option<Arc<Pace>> {
+    /// `None` for a device that did not fit into the list.
+    pub(super) fn timing(&self, device: u64) -> Option<Arc<DeviceTiming>> {
         let load = self.listed().find(|load| load.device == device)?;
-        Some(Arc::clone(&load.pace))
+        Some(Arc::clone(&load.timing))
     }
 
-    fn listed(&self) -> impl Iterator<Item = &Load> {
+    fn listed(&self) -> impl Iterator<Item = &DeviceLoad> {
         self.0.iter().map_while(|place| Some(&**place.get()?))
     }
 }
 
-impl Load {
-    pub(crate) fn set(&self, queued: usize, in_flight: usize) {
+impl DeviceLoad {
+    pub(super) fn set(&self, queued: usize, in_flight: usize) {
         let jobs = (queued as u64) << 32 | (in_flight as u64 & u64::from(u32::MAX));
         self.jobs.store(jobs, Ordering::Release);
     }
 
-    pub(crate) fn set_depth(&self, depth: usize) {
+    pub(super) fn set_depth(&self, depth: usize) {
         self.depth.store(depth, Ordering::Relaxed);
     }
 
@@ -91,7 +91,7 @@ impl Load {
         self.depth.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_dead(&self, dead: bool) {
+    pub(super) fn set_dead(&self, dead: bool) {
         self.dead.store(dead, Ordering::Relaxed);
     }
 
@@ -99,7 +99,7 @@ impl Load {
         self.dead.load(Ordering::Relaxed)
     }
 
-    /// Those that wait, and those in flight.
+    /// Queued jobs, and jobs in flight.
     fn jobs(&self) -> (usize, usize) {
         let jobs = self.jobs.load(Ordering::Acquire);
         ((jobs >> 32) as usize, (jobs & u64::from(u32::MAX)) as usize)
@@ -113,10 +113,10 @@ impl Load {
             in_flight,
             depth: self.depth(),
             dead: self.is_dead(),
-            oldest: self.pace.oldest(),
-            bytes_read: self.pace.bytes_read(),
-            queue_time: self.pace.queue_time(),
-            service_time: self.pace.service_time(),
+            oldest: self.timing.oldest(),
+            bytes_read: self.timing.bytes_read(),
+            queue_time: self.timing.queue_time(),
+            service_time: self.timing.service_time(),
         }
     }
 }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn room_is_what_depth_leaves() {
-        let loads = Loads::default();
+        let loads = DeviceLoads::default();
         assert!(loads.has_room(7, 1, 2) && !loads.has_room(7, 2, 2));
         let load = loads.add(7);
         load.set_depth(2);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_full_list_says_no() {
-        let loads = Loads::default();
+        let loads = DeviceLoads::default();
         for device in 0..DEVICES_MAX as u64 {
             assert!(loads.has_room(1000, 0, 1));
             loads.add(device).set_depth(1);
@@ -153,6 +153,6 @@ mod tests {
         loads.add(1000).set(0, 1);
         assert!(!loads.has_room(1000, 0, 1));
         assert_eq!(loads.now().len(), DEVICES_MAX);
-        assert!(loads.pace(0).is_some() && loads.pace(1000).is_none());
+        assert!(loads.timing(0).is_some() && loads.timing(1000).is_none());
     }
 }

@@ -17,7 +17,7 @@ use std::array;
 use std::time::{Duration, Instant};
 
 /// Jobs in flight on a device of which nothing is known.
-pub(crate) const DEPTH_START: usize = 4;
+pub(super) const DEPTH_START: usize = 4;
 
 /// The largest bound that is tried. Beyond it even a disk with many heads gains little.
 pub(crate) const DEPTH_MAX: usize = 32;
@@ -68,7 +68,7 @@ const SIZES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
 
 /// The bound of one device.
 #[derive(Debug)]
-pub(crate) struct Depth {
+pub(super) struct Depth {
     limit: usize,
     max: usize,
     /// `None` when the bound is fixed.
@@ -113,18 +113,18 @@ struct Window {
 
 /// A job that has come back.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sample {
+pub(super) struct Sample {
     /// Since the engine got it.
-    pub(crate) latency: Duration,
+    pub(super) latency: Duration,
     /// Handed over.
-    pub(crate) bytes: usize,
+    pub(super) bytes: usize,
     /// Others wait for a slot: the bound is what holds them.
-    pub(crate) limited: bool,
+    pub(super) limited: bool,
 }
 
 impl Depth {
     /// Always `limit`.
-    pub(crate) fn fixed(limit: usize) -> Depth {
+    pub(super) fn fixed(limit: usize) -> Depth {
         Depth {
             limit,
             max: limit,
@@ -133,7 +133,7 @@ impl Depth {
     }
 
     /// At most `max`.
-    pub(crate) fn adaptive(max: usize) -> Depth {
+    pub(super) fn adaptive(max: usize) -> Depth {
         Depth {
             limit: DEPTH_START.min(max),
             max,
@@ -142,17 +142,17 @@ impl Depth {
     }
 
     /// Jobs that may be in flight now.
-    pub(crate) fn limit(&self) -> usize {
+    pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
     /// Whether a job of `len` bytes may start besides `jobs` that read `bytes`.
-    pub(crate) fn admits(&self, jobs: usize, bytes: usize, len: usize) -> bool {
+    pub(super) fn admits(&self, jobs: usize, bytes: usize, len: usize) -> bool {
         jobs == 0 || jobs < self.limit && bytes.saturating_add(len) <= BYTES_MAX
     }
 
     /// A job has come back.
-    pub(crate) fn came_back(&mut self, now: Instant, sample: Sample) {
+    pub(super) fn completed(&mut self, now: Instant, sample: Sample) {
         let Some(search) = &mut self.search else {
             return;
         };
@@ -406,7 +406,7 @@ mod tests {
                 now = end;
                 queued[place] -= 1;
                 done += u64::from(now > 2_000_000);
-                depth.came_back(
+                depth.completed(
                     start + Duration::from_micros(now),
                     Sample {
                         latency: Duration::from_micros(now - began),
@@ -547,7 +547,7 @@ mod tests {
                 bytes: 4096,
                 limited: ms % 2 == 0,
             };
-            depth.came_back(start + Duration::from_millis(ms), sample);
+            depth.completed(start + Duration::from_millis(ms), sample);
         }
         assert_eq!(depth.limit(), DEPTH_START);
     }

@@ -32,7 +32,7 @@ pub enum Stage {
 
 /// The outage of one device, if it has one.
 #[derive(Debug, Default)]
-pub(crate) struct Account(Option<Open>);
+pub(super) struct OutageLog(Option<Open>);
 
 #[derive(Debug)]
 struct Open {
@@ -42,12 +42,12 @@ struct Open {
     refused: u64,
 }
 
-impl Account {
-    pub(crate) fn is_open(&self) -> bool {
+impl OutageLog {
+    pub(super) fn is_open(&self) -> bool {
         self.0.is_some()
     }
 
-    pub(crate) fn refused(&mut self, jobs: usize) {
+    pub(super) fn refused(&mut self, jobs: usize) {
         if let Some(open) = &mut self.0 {
             open.refused += jobs as u64;
         }
@@ -55,7 +55,7 @@ impl Account {
 
     /// Looks at `device` at `now`, which has been silent since `silent_since` if it is dead. What is to be
     /// reported, if anything is.
-    pub(crate) fn look(
+    pub(super) fn check(
         &mut self,
         device: u64,
         now: Instant,
@@ -93,13 +93,13 @@ mod tests {
 
     #[test]
     fn each_stage_is_reported_once() {
-        let (mut account, start) = (Account::default(), Instant::now());
+        let (mut log, start) = (OutageLog::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        account.refused(1);
-        assert_eq!(account.look(7, at(1), None), None);
+        log.refused(1);
+        assert_eq!(log.check(7, at(1), None), None);
         let mut look = |seconds, dead: bool, jobs| {
-            let outage = account.look(7, at(seconds), dead.then_some(start))?;
-            account.refused(jobs);
+            let outage = log.check(7, at(seconds), dead.then_some(start))?;
+            log.refused(jobs);
             Some((outage.stage, outage.silent.as_secs(), outage.refused))
         };
         assert_eq!(look(5, true, 20), Some((Stage::Began, 5, 0)));

@@ -3,14 +3,14 @@
 use std::mem;
 
 /// What the kernel may still write to stays here until its completion has been seen.
-pub(super) struct Places<T> {
+pub(super) struct Submitted<T> {
     taken: Vec<Option<T>>,
     free: Vec<usize>,
 }
 
-impl<T> Places<T> {
-    pub(super) const fn new() -> Places<T> {
-        Places {
+impl<T> Submitted<T> {
+    pub(super) const fn new() -> Submitted<T> {
+        Submitted {
             taken: Vec::new(),
             free: Vec::new(),
         }
@@ -41,7 +41,7 @@ impl<T> Places<T> {
     }
 }
 
-impl<T> Drop for Places<T> {
+impl<T> Drop for Submitted<T> {
     /// After a panic the kernel may still be writing: better to lose the memory than to free it.
     fn drop(&mut self) {
         mem::take(&mut self.taken).into_iter().for_each(mem::forget);
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn places_are_used_again() {
-        let mut places = Places::new();
+        let mut places = Submitted::new();
         assert_eq!([places.insert('a'), places.insert('b')], [0, 1]);
         assert_eq!((places.remove(0), places.remove(0)), (Some('a'), None));
         assert_eq!((places.len(), places.insert('c')), (1, 0));

@@ -1,4 +1,5 @@
-//! From any form of [`Ready`] to bytes, for transports that cannot send the others.
+//! Bytes that can be sent without waiting for the disk, and their conversion to bytes in memory for
+//! transports that cannot send the other forms.
 
 use std::io;
 use std::ops::Range;
@@ -8,9 +9,45 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::Ready;
-use crate::files::read;
+use crate::files::{OpenFile, read};
 use crate::memory::{Budget, Buffer, Lease};
+
+/// Bytes of a file that are ready to leave without waiting for the disk.
+#[derive(Debug)]
+pub enum Ready {
+    /// In our memory: any transport can send it.
+    Bytes(Buffer),
+    /// In a pipe: `splice` moves it to a plain socket.
+    Pipe {
+        /// The pipe's read end; holds exactly `len` bytes.
+        pipe: OwnedFd,
+        /// In bytes.
+        len: usize,
+    },
+    /// In a memory file, which `sendfile` may read without waiting.
+    Shared {
+        /// The memory file; to let go of it is to give the memory back.
+        memory: Arc<Lease>,
+        /// In bytes from the start of the memory file.
+        offset: u64,
+        /// In bytes.
+        len: usize,
+    },
+    /// Still in the file. Only an engine that may block on the loop, or that has just brought the
+    /// range into the page cache, says so.
+    PageCache {
+        /// The file to send from.
+        file: Arc<OpenFile>,
+        /// In bytes from the start of the file.
+        offset: u64,
+        /// In bytes, never beyond the size that `fstat` told.
+        len: usize,
+    },
+}
+
+/// In bytes: an engine that leaves bytes in the page cache copies fewer than these all the same, while
+/// there is memory, as a copy costs less than to send them from there. A page on most machines.
+pub const COPIED_BYTES: usize = 4096;
 
 impl From<Buffer> for Ready {
     fn from(buffer: Buffer) -> Ready {

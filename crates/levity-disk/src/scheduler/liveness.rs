@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The signs of life of one device.
 #[derive(Debug, Default)]
-pub(crate) struct Pulse {
+pub(super) struct Liveness {
     /// When a job last came back, or the first of those in flight was started. `None` when none is.
     since: Option<Instant>,
     /// When the one job of a dead device was started.
@@ -20,18 +20,18 @@ pub(crate) struct Pulse {
     dead: bool,
 }
 
-impl Pulse {
-    pub(crate) fn is_dead(&self) -> bool {
+impl Liveness {
+    pub(super) fn is_dead(&self) -> bool {
         self.dead
     }
 
     /// When the device last gave a sign of life, if it is dead.
-    pub(crate) fn silent_since(&self) -> Option<Instant> {
+    pub(super) fn silent_since(&self) -> Option<Instant> {
         self.since.filter(|_| self.dead)
     }
 
     /// A job was given to the engine.
-    pub(crate) fn started(&mut self, now: Instant) {
+    pub(super) fn started(&mut self, now: Instant) {
         self.since.get_or_insert(now);
         if self.dead {
             self.trial = Some(now);
@@ -39,27 +39,27 @@ impl Pulse {
     }
 
     /// A job has come back; `idle` when it was the last.
-    pub(crate) fn came_back(&mut self, now: Instant, idle: bool) {
-        *self = Pulse {
+    pub(super) fn completed(&mut self, now: Instant, idle: bool) {
+        *self = Liveness {
             since: (!idle).then_some(now),
-            ..Pulse::default()
+            ..Liveness::default()
         };
     }
 
     /// Looks at the clock. Whether the device is dead.
-    pub(crate) fn check(&mut self, now: Instant, dead_after: Duration) -> bool {
+    pub(super) fn check(&mut self, now: Instant, dead_after: Duration) -> bool {
         let silence = self.since.map(|since| now.saturating_duration_since(since));
         self.dead = silence.is_some_and(|silence| silence >= dead_after);
         self.dead
     }
 
     /// Whether a job may start, as far as life is concerned.
-    pub(crate) fn may_start(&self) -> bool {
+    pub(super) fn may_start(&self) -> bool {
         !self.dead || self.trial.is_none()
     }
 
     /// Whether there is no hope that a job would start soon; `room` when there is a slot for it.
-    pub(crate) fn is_hopeless(&self, now: Instant, room: bool) -> bool {
+    pub(super) fn is_hopeless(&self, now: Instant, room: bool) -> bool {
         let hangs = |trial: Instant| now.saturating_duration_since(trial) >= PATIENCE;
         self.dead && self.trial.map_or(!room, hangs)
     }
@@ -73,38 +73,38 @@ mod tests {
 
     #[test]
     fn an_idle_device_is_not_dead() {
-        let (mut pulse, start) = (Pulse::default(), Instant::now());
-        assert!(!pulse.check(start + 10 * LIMIT, LIMIT));
-        pulse.started(start);
-        pulse.came_back(start, true);
-        assert!(!pulse.check(start + 10 * LIMIT, LIMIT));
+        let (mut liveness, start) = (Liveness::default(), Instant::now());
+        assert!(!liveness.check(start + 10 * LIMIT, LIMIT));
+        liveness.started(start);
+        liveness.completed(start, true);
+        assert!(!liveness.check(start + 10 * LIMIT, LIMIT));
     }
 
     #[test]
     fn anything_that_comes_back_is_a_sign_of_life() {
-        let (mut pulse, start) = (Pulse::default(), Instant::now());
-        pulse.started(start);
-        pulse.started(start + LIMIT / 2);
-        pulse.came_back(start + LIMIT / 2, false);
-        assert!(!pulse.check(start + LIMIT, LIMIT));
-        assert!(pulse.check(start + LIMIT / 2 + LIMIT, LIMIT));
-        pulse.came_back(start + 9 * LIMIT, false);
-        assert!(!pulse.is_dead() && pulse.may_start());
+        let (mut liveness, start) = (Liveness::default(), Instant::now());
+        liveness.started(start);
+        liveness.started(start + LIMIT / 2);
+        liveness.completed(start + LIMIT / 2, false);
+        assert!(!liveness.check(start + LIMIT, LIMIT));
+        assert!(liveness.check(start + LIMIT / 2 + LIMIT, LIMIT));
+        liveness.completed(start + 9 * LIMIT, false);
+        assert!(!liveness.is_dead() && liveness.may_start());
     }
 
     #[test]
     fn one_job_tries_a_dead_device() {
-        let (mut pulse, start) = (Pulse::default(), Instant::now());
-        pulse.started(start);
+        let (mut liveness, start) = (Liveness::default(), Instant::now());
+        liveness.started(start);
         let late = start + LIMIT;
-        assert!(pulse.check(late, LIMIT));
-        assert!(pulse.may_start() && !pulse.is_hopeless(late, true));
-        assert!(pulse.is_hopeless(late, false), "no slot to try with");
-        pulse.started(late);
-        assert!(!pulse.may_start() && !pulse.is_hopeless(late, false));
-        assert!(pulse.is_hopeless(late + PATIENCE, true));
-        assert!(pulse.check(late + PATIENCE, LIMIT));
-        pulse.came_back(late + PATIENCE, false);
-        assert!(pulse.may_start() && !pulse.is_hopeless(late + LIMIT, false));
+        assert!(liveness.check(late, LIMIT));
+        assert!(liveness.may_start() && !liveness.is_hopeless(late, true));
+        assert!(liveness.is_hopeless(late, false), "no slot to try with");
+        liveness.started(late);
+        assert!(!liveness.may_start() && !liveness.is_hopeless(late, false));
+        assert!(liveness.is_hopeless(late + PATIENCE, true));
+        assert!(liveness.check(late + PATIENCE, LIMIT));
+        liveness.completed(late + PATIENCE, false);
+        assert!(liveness.may_start() && !liveness.is_hopeless(late + LIMIT, false));
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{Done, First, Lookup, Op, Ready, Ticket, Variants};
+use super::ticket::Ticket;
 use crate::files::{Kind, KnownDevices, OpenFile, Root, accept_variant, listing, read, unlink};
+use crate::job::{Done, First, Lookup, Op, Ready, Variants};
 use crate::memory::Buffer;
 
 /// Does all of `op` on the calling thread.
@@ -45,7 +46,7 @@ pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
             unlink::unlink(&root, &path, &file)?;
             Ok(Done::Unlinked)
         }
-        Op::Look { root } => root.look(ticket.devices()).map(Done::Looked),
+        Op::CheckRoot { root } => root.check(ticket.devices()).map(Done::RootChecked),
     }
 }
 

@@ -5,34 +5,35 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use super::pool::Pool;
-use super::reading::{self, Read};
-use super::{Op, Work, threads};
+use super::async_read::{self, AsyncRead};
+use super::pool::{Pool, Queue};
+use super::ticket::Work;
 use crate::files::OpenFile;
+use crate::job::Op;
 use crate::lock::lock;
 
-pub(super) struct Inbox {
-    letters: Mutex<Vec<Letter>>,
-    /// What the owner of the inbox waits for: an eventfd, or the end of a pipe that is written to.
+pub(super) struct CommandQueue {
+    queue: Mutex<Vec<Command>>,
+    /// What the owner of the commands waits for: an eventfd, or the end of a pipe that is written to.
     wake: OwnedFd,
     /// Which files the owner reads. The others are read in the pool.
     takes: fn(&OpenFile) -> bool,
 }
 
-pub(super) enum Letter {
+pub(super) enum Command {
     /// An [`Op::Read`] that has not begun.
     Work(Work),
     /// The first bytes of a file that the pool has opened.
-    Read(Read),
-    /// No other letter will come.
+    Read(AsyncRead),
+    /// No other command will come.
     Stop,
 }
 
-impl Inbox {
+impl CommandQueue {
     /// `wake` must be open with `O_NONBLOCK`.
-    pub(super) fn new(wake: OwnedFd, takes: fn(&OpenFile) -> bool) -> Arc<Inbox> {
-        Arc::new(Inbox {
-            letters: Mutex::default(),
+    pub(super) fn new(wake: OwnedFd, takes: fn(&OpenFile) -> bool) -> Arc<CommandQueue> {
+        Arc::new(CommandQueue {
+            queue: Mutex::default(),
             wake,
             takes,
         })
@@ -42,35 +43,37 @@ impl Inbox {
     /// open goes on to the owner, so the caller sees one trip.
     pub(super) fn submit(self: &Arc<Self>, work: Work, pool: &Pool) {
         match work.op() {
-            Op::Read { file, .. } if (self.takes)(file) => self.push(Letter::Work(work)),
+            Op::Read { file, .. } if (self.takes)(file) => self.push(Command::Work(work)),
             op => {
-                let (queue, inbox) = (threads::queue(op), Arc::clone(self));
-                pool.submit(queue, move || reading::begin(work, |read| inbox.pass(read)));
+                let (queue, commands) = (Queue::of(op), Arc::clone(self));
+                pool.submit(queue, move || {
+                    async_read::begin(work, |read| commands.pass(read))
+                });
             }
         }
     }
 
     /// In a thread of the pool.
-    fn pass(&self, read: Read) {
+    fn pass(&self, read: AsyncRead) {
         match (self.takes)(read.file()) {
-            true => self.push(Letter::Read(read)),
+            true => self.push(Command::Read(read)),
             false => read.fill(),
         }
     }
 
-    pub(super) fn push(&self, letter: Letter) {
-        let mut letters = lock(&self.letters);
-        letters.push(letter);
-        let first = letters.len() == 1;
-        drop(letters);
+    pub(super) fn push(&self, command: Command) {
+        let mut queue = lock(&self.queue);
+        queue.push(command);
+        let first = queue.len() == 1;
+        drop(queue);
         if first {
             // Fails only when it is full of such, and then the owner is awake already.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         }
     }
 
-    pub(super) fn take(&self) -> Vec<Letter> {
-        mem::take(&mut *lock(&self.letters))
+    pub(super) fn take(&self) -> Vec<Command> {
+        mem::take(&mut *lock(&self.queue))
     }
 
     pub(super) fn wake(&self) -> BorrowedFd<'_> {

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::operation::{self, Opening};
-use super::{Op, Ticket, Work};
+use super::blocking::{self, Opening};
+use super::ticket::{Ticket, Work};
 use crate::files::{OpenFile, read};
+use crate::job::Op;
 use crate::memory::{ALIGNMENT, Buffer};
 
 /// A read that has begun. Whoever has it keeps it until the kernel is done with its file and memory.
-pub(super) struct Read {
+pub(super) struct AsyncRead {
     file: Target,
     buffer: Buffer,
     /// Where the buffer begins in the file.
@@ -56,7 +57,7 @@ pub(super) enum Next {
 
 /// In a thread of the pool: all of an operation but the read that may come of it, which goes to
 /// `pass_on`.
-pub(super) fn begin(work: Work, pass_on: impl FnOnce(Read)) {
+pub(super) fn begin(work: Work, pass_on: impl FnOnce(AsyncRead)) {
     let Some((op, mut ticket)) = work.begin() else {
         return;
     };
@@ -68,7 +69,7 @@ pub(super) fn begin(work: Work, pass_on: impl FnOnce(Read)) {
         lookup,
     } = op
     else {
-        let result = operation::perform(op, &mut ticket);
+        let result = blocking::perform(op, &mut ticket);
         return ticket.finish(result);
     };
     let opening = match Opening::open(&root, &path, &variants, lookup, ticket.devices()) {
@@ -79,29 +80,41 @@ pub(super) fn begin(work: Work, pass_on: impl FnOnce(Read)) {
         None => ticket.finish(Ok(opening.unread())),
         Some((offset, len)) => {
             let target = Target::Opening(Box::new(opening));
-            pass_on(Read::new(target, offset, len, ticket, Ticket::blocks));
+            pass_on(AsyncRead::new(target, offset, len, ticket, Ticket::blocks));
         }
     }
 }
 
-impl Read {
+impl AsyncRead {
     /// Of an [`Op::Read`]. `None` when nobody waits for it any more.
-    pub(super) fn begin(work: Work) -> Option<Read> {
-        Read::begin_in(work, Ticket::blocks)
+    pub(super) fn begin(work: Work) -> Option<AsyncRead> {
+        AsyncRead::begin_in(work, Ticket::blocks)
     }
 
     /// The same; what is read past the page cache goes where `blocks` says.
-    pub(super) fn begin_in(work: Work, blocks: impl Blocks) -> Option<Read> {
+    pub(super) fn begin_in(work: Work, blocks: impl Blocks) -> Option<AsyncRead> {
         let (op, ticket) = work.begin()?;
         let Op::Read { file, offset, len } = op else {
             unreachable!("an engine sends only reads here");
         };
-        Some(Read::new(Target::Shared(file), offset, len, ticket, blocks))
+        Some(AsyncRead::new(
+            Target::Shared(file),
+            offset,
+            len,
+            ticket,
+            blocks,
+        ))
     }
 
-    fn new(file: Target, offset: u64, len: usize, mut ticket: Ticket, blocks: impl Blocks) -> Read {
+    fn new(
+        file: Target,
+        offset: u64,
+        len: usize,
+        mut ticket: Ticket,
+        blocks: impl Blocks,
+    ) -> AsyncRead {
         let direct = ticket.direct(file.get(), offset, len).is_some();
-        Read {
+        AsyncRead {
             buffer: match direct {
                 true => blocks(&mut ticket, offset, len),
                 false => ticket.buffer(len),
@@ -151,7 +164,7 @@ impl Read {
         }
     }
 
-    /// The kernel has written `count` bytes where [`Read::request`] told it to. What there is to do next.
+    /// The kernel has written `count` bytes where [`AsyncRead::request`] told it to. What there is to do next.
     ///
     /// # Safety
     /// It must have.
@@ -218,7 +231,7 @@ impl Read {
 
     /// Answers.
     pub(super) fn finish(self, result: io::Result<()>) {
-        let Read {
+        let AsyncRead {
             file,
             buffer,
             offset,
@@ -226,7 +239,7 @@ impl Read {
             ..
         } = self;
         ticket.finish(result.and_then(|()| match file {
-            Target::Shared(file) => operation::read(&file, buffer, offset),
+            Target::Shared(file) => blocking::read(&file, buffer, offset),
             Target::Opening(opening) => opening.read(buffer, offset),
         }));
     }

@@ -1,0 +1,174 @@
+//! What every engine keeps, and how it is started.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::pool::Pool;
+use super::ticket::Work;
+use crate::memory::Budget;
+
+/// Does the work. The scheduler hands over one [`Work`] after the other and keeps the bounds: at most
+/// `depth` at a time per device, each with its memory reserved.
+pub trait Engine: Send + Sync {
+    /// Starts `work` and returns. Does not block, whatever the state of the disk, unless the engine's
+    /// [`Description::blocks_on_loop`] says so. Accepts any number of works: the scheduler bounds it.
+    ///
+    /// The work owns its file and its memory until it is finished, so nothing is freed under the kernel
+    /// when a client goes away: the outcome then goes to nobody. A work that nobody waits for when it would
+    /// start is dropped, which counts it as canceled; one that has started is not interrupted.
+    ///
+    /// Every work is finished once ([`Ticket::finish`](super::Ticket::finish)), on a thread of the engine
+    /// (within this call if the engine blocks), and with no lock held. An engine continues short reads, and
+    /// repeats calls that failed with EINTR or EAGAIN, until the bytes asked for or the end of the file are
+    /// reached: [`Done::Read`](crate::Done::Read) holds fewer bytes only at the end of the file. It checks
+    /// the size again after the last byte, so that no bytes are handed over that a truncation has cut off.
+    /// Any other errno is passed on unchanged, and bytes read before it are dropped.
+    ///
+    /// A write is continued in the same way until all bytes are written, and keeps them until then. Writes,
+    /// and reads of written files, go through the page cache. A read of such a file is never shared with
+    /// another read.
+    fn submit(&self, work: Work);
+
+    /// What the operator may want to know about how the engine was started.
+    fn note(&self) -> Option<&str> {
+        None
+    }
+
+    /// Lets go of whatever keeps work from finishing. Called once, when a shutdown begins.
+    fn interrupt(&self) {}
+
+    /// Ends the engine's own threads and waits for them. Called once, when all work is finished.
+    fn shutdown(&self) {}
+}
+
+/// An engine, as a row of [`ENGINES`](super::ENGINES).
+#[derive(Debug, Clone, Copy)]
+pub struct Description {
+    /// The value of `disk.engine`, the label on metrics and the name of the source file (with `_` in place
+    /// of `-`).
+    pub name: &'static str,
+    /// Other names that `disk.engine` accepts.
+    pub aliases: &'static [&'static str],
+    /// One line for help and documentation.
+    pub summary: &'static str,
+    /// For tests; not offered in help.
+    pub hidden: bool,
+    /// [`Engine::submit`] does the work itself, on the calling thread, however long that takes.
+    pub blocks_on_loop: bool,
+    /// Some of the bytes leave by `sendfile` on the event loop: a guard must allow that call.
+    pub needs_sendfile: bool,
+    /// Tries whether the engine can run here. May block.
+    pub probe: fn() -> Result<(), Unavailable>,
+    /// Starts the engine. Blocks. Call it before a guard is installed, because threads inherit it.
+    pub start: fn(&StartContext<'_>) -> Result<Box<dyn Engine>, StartError>,
+}
+
+/// What an engine is started with.
+pub struct StartContext<'a> {
+    /// The name in its [`Description`].
+    pub(super) name: &'static str,
+    /// Threads that may block, shared by all engines of a disk.
+    pub(super) pool: &'a Arc<Pool>,
+    /// The memory for the bytes read.
+    pub(super) budget: &'a Budget,
+    /// Bound on the jobs in the engine at once: one device may be frozen while another one is busy.
+    pub(super) jobs_max: usize,
+    /// What followed a colon in the setting, for `simulated`.
+    pub(super) options: Option<&'a str>,
+}
+
+impl StartContext<'_> {
+    pub(super) fn unavailable(&self, error: &io::Error) -> StartError {
+        StartError::Unavailable {
+            engine: self.name,
+            why: Unavailable::from_error(error),
+        }
+    }
+}
+
+/// Why a disk or an engine could not be started.
+#[derive(Debug)]
+pub enum StartError {
+    /// No engine has that name.
+    UnknownEngine {
+        /// The name that was given.
+        name: String,
+        /// The names that exist.
+        known: &'static [&'static str],
+    },
+    /// The engine cannot run here.
+    Unavailable {
+        /// Its name.
+        engine: &'static str,
+        /// Why, and what to do.
+        why: Unavailable,
+    },
+    /// A value of [`Settings`](crate::Settings), or of `LEVITY_SIMULATED`, cannot work.
+    Setting(String),
+    /// A thread could not be started.
+    Thread(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::UnknownEngine { name, known } => {
+                write!(f, "no disk engine is called \"{name}\"; there are ")?;
+                write!(f, "{}", known.join(", "))
+            }
+            StartError::Unavailable { engine, why } => {
+                write!(f, "the disk engine {engine} cannot run here: {why}")
+            }
+            StartError::Setting(text) => f.write_str(text),
+            StartError::Thread(error) => write!(f, "cannot start a thread: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Why an engine cannot run here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unavailable {
+    /// The errno of the call that failed.
+    pub errno: i32,
+    /// What to do about it.
+    pub hint: &'static str,
+}
+
+impl Unavailable {
+    /// For an error from setting up a ring or starting a thread.
+    pub(super) fn from_error(error: &io::Error) -> Unavailable {
+        let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+        Unavailable {
+            errno: errno.raw_os_error(),
+            hint: hint(errno),
+        }
+    }
+}
+
+fn hint(errno: Errno) -> &'static str {
+    match errno {
+        Errno::PERM | Errno::ACCESS => {
+            "a seccomp filter (as in most containers) or the sysctl kernel.io_uring_disabled forbids it"
+        }
+        Errno::NOSYS => "this kernel was built without it, or is too old",
+        Errno::OPNOTSUPP | Errno::INVAL => "this kernel is too old for it",
+        Errno::NOMEM => "raise the limit on locked memory (ulimit -l, LimitMEMLOCK=)",
+        Errno::MFILE | Errno::NFILE => "raise the limit on open files (ulimit -n, LimitNOFILE=)",
+        Errno::AGAIN => "raise the limit on threads (ulimit -u, TasksMax=)",
+        _ => "choose another engine",
+    }
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = io::Error::from_raw_os_error(self.errno);
+        write!(f, "{error}: {}", self.hint)
+    }
+}
+
+impl std::error::Error for Unavailable {}

@@ -1,0 +1,85 @@
+//! The outcome of a job.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ready::Ready;
+use crate::files::{Listing, Meta, OpenFile, Root};
+
+/// The outcome of a job, and the time that it took.
+#[derive(Debug)]
+pub struct Completion {
+    /// The outcome. An error carries the errno of the call that failed.
+    pub result: io::Result<Done>,
+    /// Time spent waiting for a slot of the device and for a thread.
+    pub queued: Duration,
+    /// Time spent in the kernel, opening and reading.
+    pub service: Duration,
+    /// Whether the bytes were read past the page cache.
+    pub direct: bool,
+}
+
+impl Completion {
+    /// The completion of a job that was never started.
+    pub(crate) fn not_started(error: io::Error) -> Completion {
+        Completion {
+            result: Err(error),
+            queued: Duration::ZERO,
+            service: Duration::ZERO,
+            direct: false,
+        }
+    }
+
+    /// The bytes that the job has read, if any.
+    pub(crate) fn ready(&self) -> Option<&Ready> {
+        match &self.result {
+            Ok(Done::Read(ready, _)) => Some(ready),
+            Ok(Done::Opened { first, .. }) => first.as_ref(),
+            _ => None,
+        }
+    }
+}
+
+/// What an [`Op`](crate::Op) has done.
+#[derive(Debug)]
+pub enum Done {
+    /// Outcome of [`Op::Open`](crate::Op::Open).
+    Opened {
+        /// The open file, directory or other object. If bytes were read, its `meta` is from after the read.
+        file: Arc<OpenFile>,
+        /// One entry for each path of the open's `variants`: the file there, if it may be sent in place of
+        /// `file` ([`Meta::may_stand_in_for`](crate::Meta::may_stand_in_for)). All are `None` when `file` is
+        /// not a regular file.
+        variants: Vec<Option<Arc<OpenFile>>>,
+        /// The bytes asked for: of the first preferred variant that exists, else of `file`. `None` when no
+        /// bytes were asked for, or when it is not a regular file.
+        first: Option<Ready>,
+        /// Whether `fstat` before and after the read agreed: the bytes are of one version, as far as the
+        /// resolution of the file system's clock can tell. Also true when nothing has been read:
+        /// `first` is `None` or [`Ready::PageCache`].
+        stable: bool,
+        /// After [`Lookup::Taken`](crate::Lookup::Taken): why the name could not be removed, if it could
+        /// not. The errors are those of [`Op::Unlink`](crate::Op::Unlink).
+        not_removed: Option<io::Error>,
+    },
+    /// Outcome of [`Op::Read`](crate::Op::Read). Fewer bytes than asked for mean that the file ends there,
+    /// or ended there after the read: bytes that a truncation has cut off are never handed over as the
+    /// zeroes that the kernel puts in their place. Only [`Ready::PageCache`], which has not been read yet,
+    /// cannot promise that.
+    ///
+    /// The metadata is from an `fstat` after the read: the bytes are of that version or of an earlier one.
+    /// Bytes of [`Ready::PageCache`] may be of a later one; an engine that does not block on the loop
+    /// hands over fewer than [`COPIED_BYTES`](crate::engine::COPIED_BYTES) bytes only as a copy.
+    Read(Ready, Meta),
+    /// Outcome of [`Op::List`](crate::Op::List).
+    Listed(Listing),
+    /// Outcome of [`Op::Create`](crate::Op::Create). The `meta` is that of the empty file.
+    Created(Arc<OpenFile>),
+    /// Outcome of [`Op::Write`](crate::Op::Write): the number of bytes, always all of them.
+    Written(usize),
+    /// Outcome of [`Op::CheckRoot`](crate::Op::CheckRoot): the new root, if the path leads elsewhere now.
+    RootChecked(Option<Arc<Root>>),
+    /// Outcome of [`Op::Unlink`](crate::Op::Unlink).
+    Unlinked,
+}

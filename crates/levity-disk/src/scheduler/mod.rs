@@ -1,0 +1,436 @@
+//! One queue and one bound per device, in front of the engines.
+//!
+//! The queues have one owner, a thread of their own, because jobs are submitted by event loops. A lock
+//! shared with the threads of an engine would stop a loop whenever such a thread loses its processor while
+//! it holds the lock: on a busy machine for 10 to 50 ms. So a loop pushes its job to a queue without a lock
+//! ([`submissions`]) and unparks the owner, which moves the job to the queue of its device. A loop reads
+//! the load of a device ([`Disk::has_room`](crate::Disk::has_room)) from atomics. The lock on the queues is
+//! for the owner and the threads of the engines, which free slots and fill them.
+//!
+//! A job waits in the queue of its device until the device has a slot ([`depth`]) and its memory is there,
+//! or joins another job that reads the same ([`shared_job`]). First chunks go before later ones, but one
+//! job in four is a later chunk if any waits. Within a class connections take turns by bytes
+//! ([`fair_queue`]). No job overtakes one that waits for memory: the devices whose next job found none
+//! stand in line, and freed bytes go to the first of them. So every job gets its turn, as long as clients
+//! release the buffers that they hold.
+//!
+//! While jobs are in flight the owner also checks for devices that no longer answer ([`liveness`]).
+//!
+//! A device that freezes keeps at most `depth` threads. Other devices continue as long as
+//! `threads - stat_threads > depth` times the number of frozen devices;
+//! [`Settings`](crate::Settings) refuses values that would not survive one.
+
+mod bounds;
+mod depth;
+mod device_load;
+mod device_queue;
+mod device_queues;
+mod device_timing;
+mod direct_policy;
+mod fair_queue;
+mod liveness;
+mod outage;
+mod shared_job;
+mod submissions;
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+pub(crate) use bounds::{Bounds, DepthBound};
+pub(crate) use depth::DEPTH_MAX;
+pub use outage::{Outage, Stage};
+
+use crate::engine::{Completions, Engines, Work};
+use crate::files::{KnownDevices, OpenFile, OtherDevice};
+use crate::job::{Class, Completion, Dead, EngineId, Full, Job, Op, ReadOptions};
+use crate::lock::lock;
+use crate::memory::{Budget, Reservation};
+use crate::stats::{self, Counters, Stats};
+use device_load::DeviceLoads;
+use device_queues::{Admission, DeviceQueues, Overdue};
+use device_timing::{DeviceTiming, TimedJob};
+use direct_policy::DirectPolicy;
+use shared_job::SharedJob;
+use submissions::{Event, PendingJob, Refused, Submissions};
+
+/// Checks per `dead_after` while jobs are in flight.
+const CHECKS_PER_DEATH: u32 = 8;
+
+/// The longest interval between two checks.
+const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(250);
+
+/// Shared by [`Disk`](crate::Disk) and the jobs in flight.
+pub(crate) struct Scheduler {
+    engines: Engines,
+    bounds: Bounds,
+    budget: Budget,
+    submissions: Arc<Submissions>,
+    /// Held for a few instructions, never across a system call, a call of an engine or a reply's `send`.
+    /// For the owner and the threads of the engines; for an event loop only where it blocks anyway.
+    queues: Mutex<DeviceQueues>,
+    loads: Arc<DeviceLoads>,
+    direct: DirectPolicy,
+    /// See [`Disk::set_open_age_max`](crate::Disk::set_open_age_max), in nanoseconds.
+    open_age_max_ns: AtomicU64,
+    /// See [`Disk::on_outage`](crate::Disk::on_outage).
+    report: OnceLock<Box<dyn Fn(Outage) + Send + Sync>>,
+    /// Notified when the last job in flight has finished.
+    idle: Condvar,
+    counters: Counters,
+}
+
+impl Scheduler {
+    pub(crate) fn new(engines: Engines, bounds: Bounds, budget: Budget) -> Scheduler {
+        let submissions = Arc::new(Submissions::new(bounds.queue_max));
+        let to_owner = Arc::clone(&submissions);
+        budget.on_freed(Box::new(move || to_owner.memory_freed()));
+        let loads = Arc::new(DeviceLoads::default());
+        let queues = DeviceQueues::new(bounds, budget.clone(), Arc::clone(&loads));
+        Scheduler {
+            engines,
+            bounds,
+            budget,
+            submissions,
+            queues: Mutex::new(queues),
+            loads,
+            direct: DirectPolicy::default(),
+            open_age_max_ns: AtomicU64::new(0),
+            report: OnceLock::new(),
+            idle: Condvar::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(crate) fn engines(&self) -> &Engines {
+        &self.engines
+    }
+
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    fn open_age_max(&self) -> Duration {
+        Duration::from_nanos(self.open_age_max_ns.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_open_age_max(&self, age: Duration) {
+        let ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        self.open_age_max_ns.store(ns, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_report(&self, report: Box<dyn Fn(Outage) + Send + Sync>) {
+        // A later one is ignored.
+        let _ = self.report.set(report);
+    }
+
+    /// See [`Disk::has_room`](crate::Disk::has_room).
+    pub(crate) fn has_room(&self, device: u64) -> bool {
+        let in_transit = self.submissions.in_transit();
+        self.loads
+            .has_room(device, in_transit, self.bounds.depth.first())
+    }
+
+    pub(crate) fn start_thread(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
+        let scheduler = Arc::clone(self);
+        let builder = thread::Builder::new().name("scheduler".to_owned());
+        builder.spawn(move || scheduler.serve())
+    }
+
+    /// The loop of the thread that owns the queues. Ends when the submissions are closed and empty.
+    fn serve(self: &Arc<Self>) {
+        let interval = (self.bounds.dead_after / CHECKS_PER_DEATH).min(CHECK_INTERVAL_MAX);
+        let mut checked = Instant::now();
+        loop {
+            // With nothing in flight nothing can be overdue, and every job that starts comes through here.
+            let busy = self.lock().needs_checks();
+            match self.submissions.next(busy.then_some(interval)) {
+                Event::Submitted(pending) => {
+                    self.admit(pending);
+                    self.submissions.arrived();
+                }
+                Event::MemoryFreed => self.pump(None),
+                Event::TimedOut => {}
+                Event::Closed => return,
+            }
+            if checked.elapsed() >= interval {
+                self.check();
+                checked = Instant::now();
+            }
+        }
+    }
+
+    /// Finds the devices that are dead, and answers the jobs that would wait for them in vain.
+    fn check(self: &Arc<Self>) {
+        let mut to_pump = Vec::new();
+        let Overdue {
+            jobs,
+            replies,
+            outages,
+        } = self.lock().check(&mut to_pump);
+        if let Some(report) = self.report.get() {
+            outages.into_iter().for_each(report);
+        }
+        for job in jobs {
+            stats::add(&self.counters.dead, 1);
+            self.fail(&job, Dead.into());
+        }
+        for reply in replies {
+            stats::add(&self.counters.dead, 1);
+            stats::add(&self.counters.errors, 1);
+            reply.send(Completion::not_started(Dead.into()));
+        }
+        to_pump
+            .into_iter()
+            .for_each(|device| self.pump(Some(device)));
+    }
+
+    pub(crate) fn submit(self: &Arc<Self>, job: Job) {
+        if Budget::cost(job.op.memory()) > self.budget.bytes_max() {
+            return self.refuse(job, Errno::INVAL.into());
+        }
+        let pending = PendingJob::new(job);
+        if self.blocks_on_loop(pending.job.options) {
+            return self.admit(pending);
+        }
+        if let Err(refused) = self.submissions.push(pending) {
+            self.turn_away(refused);
+        }
+    }
+
+    /// Starts a job, lets it join another one, or puts it in the queue of its device.
+    fn admit(self: &Arc<Self>, mut pending: PendingJob) {
+        let device = pending.device();
+        let starts_at_once = self.blocks_on_loop(pending.job.options);
+        let open_age_max = self.open_age_max();
+        let admission = self.lock().offer(pending, starts_at_once, open_age_max);
+        match admission {
+            Admission::Start(job, memory) => self.start(job, memory),
+            Admission::Queued => self.pump(Some(device)),
+            Admission::Joined => stats::add(&self.counters.coalesced, 1),
+            Admission::Refused(refused) => self.turn_away(refused),
+        }
+    }
+
+    fn turn_away(&self, refused: Refused) {
+        match refused {
+            Refused::Closed(pending) => self.refuse(pending.job, Errno::CANCELED.into()),
+            Refused::Full(pending) => {
+                if pending.job.class != Class::Prefetch {
+                    stats::add(&self.counters.full, 1);
+                }
+                self.refuse(pending.job, Full.into());
+            }
+            Refused::Dead(pending) => {
+                stats::add(&self.counters.dead, 1);
+                self.refuse(pending.job, Dead.into());
+            }
+        }
+    }
+
+    /// Starts all jobs that can start: on `device`, and on the devices in line for memory.
+    fn pump(self: &Arc<Self>, device: Option<u64>) {
+        while let Some((job, memory)) = self.next(device) {
+            self.start(job, memory);
+        }
+    }
+
+    fn next(self: &Arc<Self>, device: Option<u64>) -> Option<(Arc<SharedJob>, Reservation)> {
+        let mut abandoned = Vec::new();
+        let next = self.lock().next(device, &mut abandoned);
+        // Not under the lock: this drops files, and whatever the replies hold.
+        abandoned.iter().for_each(|job| self.cancel(job));
+        next
+    }
+
+    fn start(self: &Arc<Self>, job: Arc<SharedJob>, memory: Reservation) {
+        let reads_directly = self.reads_directly(&job);
+        let engine = match job.options().engine {
+            Some(engine) => engine,
+            None => {
+                let own = self.engines.own();
+                let for_direct = self.engines.for_direct();
+                for_direct
+                    .filter(|_| reads_directly == Some(true))
+                    .unwrap_or(own)
+            }
+        };
+        let (op, since) = (job.op.clone(), job.since);
+        let in_flight = InFlight {
+            timed: self.loads.timing(job.device).map(DeviceTiming::start),
+            job,
+            engine,
+            scheduler: Arc::clone(self),
+        };
+        let work = Work::new(op, Box::new(in_flight), since, memory, reads_directly);
+        self.engines.get(engine).submit(work);
+    }
+
+    /// Whether a read is to go past the page cache. `None` for an open: that is decided when it has a file.
+    /// False under an engine that blocks on the loop, where the kernel reads when the file is sent.
+    fn reads_directly(&self, job: &SharedJob) -> Option<bool> {
+        match &job.op {
+            Op::Read { .. } if self.blocks_on_loop(job.options()) => Some(false),
+            Op::Read { file, offset, len } => {
+                let reader = job.reader();
+                Some(self.direct.reads_directly(reader, file, *offset, *len))
+            }
+            _ => None,
+        }
+    }
+
+    fn blocks_on_loop(&self, options: ReadOptions) -> bool {
+        let engine = options.engine.unwrap_or(self.engines.own());
+        engine.description().blocks_on_loop
+    }
+
+    /// The slot of a job that was in flight is free.
+    fn finished(self: &Arc<Self>, job: &Arc<SharedJob>) {
+        {
+            let mut queues = self.lock();
+            queues.finished(job);
+            if queues.in_flight() == 0 {
+                self.idle.notify_all();
+            }
+        }
+        self.pump(Some(job.device));
+    }
+
+    /// Answers a job that will not be started.
+    fn refuse(&self, job: Job, error: io::Error) {
+        if !job.reply.is_awaited() {
+            return self.count_canceled();
+        }
+        // A prefetch must expect to be refused: that is not an error.
+        if job.class != Class::Prefetch {
+            stats::add(&self.counters.errors, 1);
+        }
+        job.reply.send(Completion::not_started(error));
+    }
+
+    /// Answers a queued job that will not be started.
+    fn fail(self: &Arc<Self>, job: &SharedJob, error: io::Error) {
+        if !job.is_awaited() {
+            return self.cancel(job);
+        }
+        stats::add(&self.counters.errors, 1);
+        self.answer(job, Completion::not_started(error));
+    }
+
+    fn answer(self: &Arc<Self>, job: &SharedJob, completion: Completion) {
+        let again = job.answer(completion, &self.direct);
+        again.into_iter().for_each(|pending| self.admit(pending));
+    }
+
+    /// Drops a job that nobody waited for when its turn came. Others may have joined it since.
+    fn cancel(self: &Arc<Self>, job: &SharedJob) {
+        self.count_canceled();
+        for pending in job.cancel() {
+            match pending.is_awaited() {
+                true => self.admit(pending),
+                false => self.count_canceled(),
+            }
+        }
+    }
+
+    /// Accepts no more jobs, and answers those that are queued. The owner ends once it has answered those
+    /// in transit.
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.submissions.close();
+        let queued = self.lock().close();
+        for job in queued {
+            self.fail(&job, Errno::CANCELED.into());
+        }
+    }
+
+    /// Waits for the jobs in flight, and ends the engines.
+    pub(crate) fn finish(&self) {
+        self.engines.interrupt();
+        let in_flight = |queues: &mut DeviceQueues| queues.in_flight() > 0;
+        let idle = self.idle.wait_while(self.lock(), in_flight);
+        drop(idle.unwrap_or_else(PoisonError::into_inner));
+        self.engines.shutdown();
+    }
+
+    fn count(&self, engine: EngineId, completion: &Completion) {
+        if completion.result.is_err() {
+            stats::add(&self.counters.errors, 1);
+        }
+        self.engines.count(engine, completion);
+    }
+
+    fn count_canceled(&self) {
+        stats::add(&self.counters.canceled, 1);
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let counters = &self.counters;
+        Stats {
+            engines: self.engines.stats(),
+            threads: self.engines.threads(),
+            // Before the devices: a job is counted there before it is no longer counted here.
+            arriving: self.submissions.in_transit(),
+            devices: self.loads.now(),
+            errors: stats::get(&counters.errors),
+            canceled: stats::get(&counters.canceled),
+            full: stats::get(&counters.full),
+            coalesced: stats::get(&counters.coalesced),
+            dead: stats::get(&counters.dead),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DeviceQueues> {
+        lock(&self.queues)
+    }
+}
+
+/// A job that an engine has.
+struct InFlight {
+    job: Arc<SharedJob>,
+    engine: EngineId,
+    /// `None` for a device that did not fit into the list of loads, and while this is dropped.
+    timed: Option<TimedJob>,
+    scheduler: Arc<Scheduler>,
+}
+
+impl Completions for InFlight {
+    fn is_awaited(&self) -> bool {
+        self.job.is_awaited()
+    }
+
+    fn devices(&self) -> KnownDevices<'_> {
+        self.job.devices()
+    }
+
+    fn reads_directly(&self, file: &OpenFile, offset: u64, len: usize) -> bool {
+        let policy = &self.scheduler.direct;
+        policy.reads_directly(self.job.reader(), file, offset, len)
+    }
+
+    fn complete(&mut self, completion: Completion) {
+        let error = completion.result.as_ref().err();
+        // A job that moves to another queue has not been answered yet.
+        if error.and_then(OtherDevice::of).is_none() {
+            self.scheduler.count(self.engine, &completion);
+        }
+        if let Some(timed) = &self.timed {
+            timed.count(&completion);
+        }
+        self.scheduler.answer(&self.job, completion);
+    }
+
+    fn cancel(&mut self) {
+        self.scheduler.cancel(&self.job);
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        drop(self.timed.take());
+        self.scheduler.finished(&self.job);
+    }
+}

@@ -1,0 +1,377 @@
+//! One operation, however many jobs ask for it.
+//!
+//! A job that a device queue accepts becomes a [`SharedJob`]. Another job that asks for the same (bytes
+//! that a read in progress covers, an open of the same path) joins it instead of being done: it costs no
+//! slot, no thread and no memory, and the disk sees one read. When the operation is done, all are answered,
+//! with the same bytes where these can be shared. Those for whom they cannot be shared (bytes in a pipe can
+//! be read once) are offered to the queue again, and the first of them takes the others along.
+//!
+//! Operations that change something (creation, writing, removal) are done for each job, and so are opens
+//! that have to be fresh.
+//!
+//! An error is shared too: a job that joined a read learns the same as the job that asked first. A client
+//! that goes away leaves the operation to the others, also if it asked first.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::direct_policy::{DirectPolicy, Reader};
+use super::submissions::PendingJob;
+use crate::files::{KnownDevices, OtherDevice};
+use crate::job::{Class, Completion, Dead, Done, Job, Lookup, Op, ReadOptions, Reply, is_dead};
+use crate::lock::lock;
+
+/// An operation of one device, waiting or with the engine, and the jobs that it is done for.
+#[derive(Debug)]
+pub(super) struct SharedJob {
+    pub(super) op: Op,
+    /// The device whose queue it is in.
+    pub(super) device: u64,
+    /// The devices whose queues its jobs have been in before.
+    passed: Vec<u64>,
+    pub(super) class: Class,
+    /// The stream of the job that asked first, which is charged.
+    pub(super) stream: u64,
+    options: ReadOptions,
+    /// When the first job was submitted.
+    pub(super) since: Instant,
+    /// Bytes that were read or written.
+    delivered: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When the engine got it.
+    started: Option<Instant>,
+    /// `None` once all have been answered.
+    waiters: Option<Waiters>,
+}
+
+#[derive(Default)]
+struct Waiters {
+    /// The job that asked first, unless it has been answered already.
+    first: Option<Box<dyn Reply>>,
+    joined: Vec<PendingJob>,
+}
+
+impl SharedJob {
+    /// Turns a job into an operation of `device` that others can join.
+    pub(super) fn new(pending: PendingJob, device: u64) -> Arc<SharedJob> {
+        let PendingJob {
+            job, since, passed, ..
+        } = pending;
+        let waiters = Waiters {
+            first: Some(job.reply),
+            joined: Vec::new(),
+        };
+        Arc::new(SharedJob {
+            op: job.op,
+            device,
+            passed,
+            class: job.class,
+            stream: job.stream,
+            options: job.options,
+            since,
+            delivered: AtomicUsize::new(0),
+            state: Mutex::new(State {
+                started: None,
+                waiters: Some(waiters),
+            }),
+        })
+    }
+
+    /// Whether the outcome could answer a job that asks for `op`.
+    fn covers(&self, op: &Op) -> bool {
+        match (&self.op, op) {
+            (
+                Op::Read { file, offset, len },
+                Op::Read {
+                    file: other,
+                    offset: from,
+                    len: wanted,
+                },
+            ) => {
+                // The same file, opened by another path or at another moment: inode numbers mean something
+                // on local file systems only. The version must be the same, because the read may have begun
+                // before the other open.
+                let same = Arc::ptr_eq(file, other)
+                    || file.reads_inline()
+                        && other.reads_inline()
+                        && file.meta.same_version(&other.meta);
+                // After a write in between there is more to read than a read that began before it finds.
+                let same = same && !file.is_spooled();
+                let end = offset.saturating_add(*len as u64);
+                same && from >= offset && from.saturating_add(*wanted as u64) <= end
+            }
+            (
+                Op::Open {
+                    root,
+                    path,
+                    first,
+                    variants,
+                    lookup: Lookup::Shared,
+                },
+                Op::Open {
+                    root: other_root,
+                    path: other_path,
+                    first: other_first,
+                    variants: other_variants,
+                    lookup: Lookup::Shared,
+                },
+            ) => {
+                Arc::ptr_eq(root, other_root)
+                    && (path, first, variants) == (other_path, other_first, other_variants)
+            }
+            (Op::CheckRoot { root }, Op::CheckRoot { root: other }) => Arc::ptr_eq(root, other),
+            _ => false,
+        }
+    }
+
+    /// Lets `pending` join if the outcome covers what it asks for and it is not more urgent. An open must not
+    /// have been in progress for longer than `open_age_max`: its outcome may be as old as that.
+    #[allow(
+        clippy::result_large_err,
+        reason = "a refused job is returned whole; a box would cost an allocation for each job"
+    )]
+    pub(super) fn join(
+        &self,
+        pending: PendingJob,
+        open_age_max: Duration,
+        joined_max: usize,
+    ) -> Result<(), PendingJob> {
+        if pending.job.options != self.options || !self.covers(&pending.job.op) {
+            return Err(pending);
+        }
+        let mut state = lock(&self.state);
+        let fits = match (state.started, &self.op) {
+            (None, _) => pending.job.class >= self.class,
+            // A second check would wait where this one waits.
+            (Some(_), Op::Read { .. } | Op::CheckRoot { .. }) => true,
+            (Some(started), _) => pending.since.saturating_duration_since(started) <= open_age_max,
+        };
+        match &mut state.waiters {
+            Some(waiters) if fits && waiters.joined.len() < joined_max => {
+                waiters.joined.push(pending);
+                Ok(())
+            }
+            _ => Err(pending),
+        }
+    }
+
+    /// The devices that it may wait for.
+    pub(super) fn devices(&self) -> KnownDevices<'_> {
+        KnownDevices {
+            passed: &self.passed,
+            charged: self.device,
+        }
+    }
+
+    pub(super) fn reader(&self) -> Reader {
+        Reader {
+            direct: self.options.direct,
+            class: self.class,
+            stream: self.stream,
+        }
+    }
+
+    pub(super) fn options(&self) -> ReadOptions {
+        self.options
+    }
+
+    pub(super) fn started(&self, now: Instant) {
+        lock(&self.state).started = Some(now);
+    }
+
+    /// How long the engine has had it by `now`.
+    pub(super) fn latency(&self, now: Instant) -> Duration {
+        let started = lock(&self.state).started;
+        started.map_or(Duration::ZERO, |started| {
+            now.saturating_duration_since(started)
+        })
+    }
+
+    /// Bytes that were read or written.
+    pub(super) fn delivered(&self) -> usize {
+        self.delivered.load(Ordering::Relaxed)
+    }
+
+    /// Takes out the jobs of class `First` that have waited for `age`, to be told that their device is dead.
+    /// The outcome then goes to the others.
+    pub(super) fn give_up(&self, now: Instant, age: Duration) -> Vec<Box<dyn Reply>> {
+        let is_old = |since: Instant| now.saturating_duration_since(since) >= age;
+        let mut state = lock(&self.state);
+        let Some(waiters) = &mut state.waiters else {
+            return Vec::new();
+        };
+        let mut given_up = Vec::new();
+        if self.class == Class::First && is_old(self.since) {
+            given_up.extend(waiters.first.take());
+        }
+        let urgent =
+            |joined: &mut PendingJob| joined.job.class == Class::First && is_old(joined.since);
+        let joined = waiters.joined.extract_if(.., urgent);
+        given_up.extend(joined.map(|joined| joined.job.reply));
+        given_up
+    }
+
+    /// Whether anyone still waits.
+    pub(super) fn is_awaited(&self) -> bool {
+        let state = lock(&self.state);
+        state.waiters.as_ref().is_some_and(Waiters::is_awaited)
+    }
+
+    /// Drops the first job without an answer. Returns the jobs that have joined.
+    pub(super) fn cancel(&self) -> Vec<PendingJob> {
+        self.take_waiters().joined
+    }
+
+    /// Answers all who wait. Returns the jobs that have to be offered again.
+    pub(super) fn answer(
+        &self,
+        mut completion: Completion,
+        policy: &DirectPolicy,
+    ) -> Vec<PendingJob> {
+        if let Some(device) = completion.result.as_ref().err().and_then(OtherDevice::of) {
+            return self.move_to(device);
+        }
+        let bytes = match &completion.result {
+            Ok(Done::Written(bytes)) => *bytes,
+            _ => completion.ready().map_or(0, |ready| ready.len()),
+        };
+        self.delivered.store(bytes, Ordering::Relaxed);
+        let Waiters { first, joined } = self.take_waiters();
+        let mut again = Vec::new();
+        for pending in joined {
+            match share(&mut completion, &self.op, &pending) {
+                Some(shared) => {
+                    note_access(&shared, &pending, policy);
+                    pending.job.reply.send(shared);
+                }
+                None => again.push(pending),
+            }
+        }
+        if let Some(first) = first {
+            first.send(completion);
+        }
+        again
+    }
+
+    /// All who wait, for the queue of `device`, which their path leads to.
+    fn move_to(&self, device: u64) -> Vec<PendingJob> {
+        let Waiters { first, joined } = self.take_waiters();
+        let first = first.map(|reply| PendingJob {
+            job: Job {
+                op: self.op.clone(),
+                class: self.class,
+                stream: self.stream,
+                options: self.options,
+                reply,
+            },
+            since: self.since,
+            device: None,
+            passed: Vec::new(),
+        });
+        let all = first.into_iter().chain(joined);
+        all.map(|pending| PendingJob {
+            device: Some(device),
+            passed: self.passed.iter().copied().chain([self.device]).collect(),
+            ..pending
+        })
+        .collect()
+    }
+
+    /// From now on nobody can join.
+    fn take_waiters(&self) -> Waiters {
+        lock(&self.state).waiters.take().unwrap_or_default()
+    }
+}
+
+impl Waiters {
+    fn is_awaited(&self) -> bool {
+        let first = self.first.iter().any(|reply| reply.is_awaited());
+        first || self.joined.iter().any(PendingJob::is_awaited)
+    }
+}
+
+impl std::fmt::Debug for Waiters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Waiters({} joined)", self.joined.len())
+    }
+}
+
+/// A file that a second stream has asked for is no longer to be kept out of the page cache.
+fn note_access(shared: &Completion, pending: &PendingJob, policy: &DirectPolicy) {
+    if let (true, Op::Read { file, offset, len }) = (shared.direct, &pending.job.op) {
+        policy.note(&file.meta, pending.job.stream, *offset, *len);
+    }
+}
+
+/// The answer for `joined` when `op` is done. `None` when it is to be offered again: the bytes cannot be
+/// shared, or it waits for a dead device and the job that it joined does not.
+fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Completion> {
+    let result = match &mut completion.result {
+        Err(error) if is_dead(error) && joined.job.class == Class::Next => return None,
+        Err(error) => Err(same(error)),
+        Ok(Done::Read(ready, now)) => {
+            let (
+                Op::Read { offset, .. },
+                Op::Read {
+                    file,
+                    offset: from,
+                    len,
+                },
+            ) = (op, &joined.job.op)
+            else {
+                unreachable!("a read covers reads only");
+            };
+            file.was_read();
+            let skipped = usize::try_from(from - offset).unwrap_or(usize::MAX);
+            Ok(Done::Read(ready.part(skipped, *len)?, *now))
+        }
+        Ok(Done::Opened {
+            file,
+            variants,
+            first,
+            stable,
+            ..
+        }) => {
+            let first = match first {
+                Some(ready) => Some(ready.part(0, ready.len())?),
+                None => None,
+            };
+            Ok(Done::Opened {
+                file: Arc::clone(file),
+                variants: variants.clone(),
+                first,
+                stable: *stable,
+                // An open that removes the name is not shared.
+                not_removed: None,
+            })
+        }
+        Ok(Done::RootChecked(root)) => Ok(Done::RootChecked(root.clone())),
+        Ok(Done::Listed(_) | Done::Created(_) | Done::Written(_) | Done::Unlinked) => {
+            unreachable!("only reads, opens and checks of roots cover anything")
+        }
+    };
+    // A job that joined late has waited for less than the disk took; it is told how long the disk took.
+    Some(Completion {
+        result,
+        queued: joined.since.elapsed().saturating_sub(completion.service),
+        service: completion.service,
+        direct: completion.direct,
+    })
+}
+
+/// A copy of an error, with its mark if it has one.
+fn same(error: &io::Error) -> io::Error {
+    if is_dead(error) {
+        return Dead.into();
+    }
+    match error.raw_os_error() {
+        Some(errno) => io::Error::from_raw_os_error(errno),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}

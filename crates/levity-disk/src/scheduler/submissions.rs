@@ -1,0 +1,166 @@
+//! How jobs get from event loops to the scheduler: without a lock, and without pending for the scheduler.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::ArrayQueue;
+
+use crate::bell::Bell as Parker;
+use crate::job::Job;
+
+/// Bounds on the capacity, which is that of one device's queue.
+const JOBS_MIN: usize = 1024;
+const JOBS_MAX: usize = 65_536;
+
+/// A job that has not started.
+pub(super) struct PendingJob {
+    pub(super) job: Job,
+    /// When it was submitted.
+    pub(super) since: Instant,
+    /// The device whose queue it is for; `None` until the scheduler has determined it.
+    pub(super) device: Option<u64>,
+    /// The devices whose queues it has been in before, see [`KnownDevices`](crate::files::KnownDevices).
+    pub(super) passed: Vec<u64>,
+}
+
+impl PendingJob {
+    pub(super) fn new(job: Job) -> PendingJob {
+        PendingJob {
+            job,
+            since: Instant::now(),
+            device: None,
+            passed: Vec::new(),
+        }
+    }
+
+    /// The device that it is charged to. The first call takes a lock: not for event loops.
+    pub(super) fn device(&mut self) -> u64 {
+        let op = &self.job.op;
+        *self.device.get_or_insert_with(|| op.device())
+    }
+
+    pub(super) fn is_awaited(&self) -> bool {
+        self.job.reply.is_awaited()
+    }
+}
+
+/// A job that is not accepted, and why.
+pub(super) enum Refused {
+    /// The disk is shutting down.
+    Closed(PendingJob),
+    /// The queue or the memory is full.
+    Full(PendingJob),
+    /// The device is dead.
+    Dead(PendingJob),
+}
+
+/// What the scheduler has to do.
+pub(super) enum Event {
+    /// Handle a new job.
+    Submitted(PendingJob),
+    /// Start jobs that wait for memory.
+    MemoryFreed,
+    /// Nothing: the time-out has passed.
+    TimedOut,
+    /// End: the queue is closed, and no job is in transit.
+    Closed,
+}
+
+/// The queue from event loops to the scheduler: many producers, one consumer, no lock. Of fixed size: a
+/// queue that grows would call the allocator on an event loop, and other producers would wait for that.
+pub(super) struct Submissions {
+    jobs: ArrayQueue<PendingJob>,
+    /// Jobs that were pushed and that the scheduler has not put where others see them.
+    in_transit: AtomicUsize,
+    memory_freed: AtomicBool,
+    closed: AtomicBool,
+    parker: Parker,
+}
+
+impl Submissions {
+    pub(super) fn new(queue_max: usize) -> Submissions {
+        Submissions {
+            jobs: ArrayQueue::new(queue_max.clamp(JOBS_MIN, JOBS_MAX)),
+            in_transit: AtomicUsize::new(0),
+            memory_freed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            parker: Parker::new(),
+        }
+    }
+
+    /// Pushes a job and wakes the scheduler. Does not block.
+    #[allow(
+        clippy::result_large_err,
+        reason = "a refused job is returned whole; a box would cost an allocation for each job"
+    )]
+    pub(super) fn push(&self, pending: PendingJob) -> Result<(), Refused> {
+        // Counted before `closed` is looked at, while the scheduler looks at the count after `closed`
+        // has been set: either the job is refused here, or the scheduler stays to answer it.
+        self.in_transit.fetch_add(1, Ordering::SeqCst);
+        let pushed = match self.closed.load(Ordering::SeqCst) {
+            true => Err(Refused::Closed(pending)),
+            false => self.jobs.push(pending).map_err(Refused::Full),
+        };
+        if pushed.is_err() {
+            self.arrived();
+        }
+        // Even if the job was refused: the scheduler may have waited for it.
+        self.parker.ring();
+        pushed
+    }
+
+    /// The number of jobs that are in transit.
+    pub(super) fn in_transit(&self) -> usize {
+        self.in_transit.load(Ordering::SeqCst)
+    }
+
+    /// A job is where others see it: in the queue of its device, in flight, or answered.
+    pub(super) fn arrived(&self) {
+        self.in_transit.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn memory_freed(&self) {
+        self.memory_freed.store(true, Ordering::SeqCst);
+        self.parker.ring();
+    }
+
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.parker.ring();
+    }
+
+    /// Waits for the next event, at most for `timeout` if there is one. Only for the scheduler's thread.
+    pub(super) fn next(&self, timeout: Option<Duration>) -> Event {
+        loop {
+            if let Some(event) = self.poll() {
+                return event;
+            }
+            let has_event = || self.has_event();
+            match timeout {
+                None => self.parker.sleep_unless(has_event),
+                Some(time) => {
+                    self.parker.doze_unless(time, has_event);
+                    return self.poll().unwrap_or(Event::TimedOut);
+                }
+            }
+        }
+    }
+
+    fn poll(&self) -> Option<Event> {
+        if self.memory_freed.swap(false, Ordering::SeqCst) {
+            return Some(Event::MemoryFreed);
+        }
+        if let Some(pending) = self.jobs.pop() {
+            return Some(Event::Submitted(pending));
+        }
+        self.is_finished().then_some(Event::Closed)
+    }
+
+    fn has_event(&self) -> bool {
+        !self.jobs.is_empty() || self.memory_freed.load(Ordering::SeqCst) || self.is_finished()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.closed.load(Ordering::SeqCst) && self.in_transit() == 0
+    }
+}

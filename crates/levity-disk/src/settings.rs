@@ -1,0 +1,143 @@
+//! What a disk may use.
+
+use std::time::Duration;
+
+use crate::engine::{self, StartError, Threads};
+use crate::scheduler::{Bounds, DEPTH_MAX, DepthBound};
+
+/// More threads than this are a mistake.
+const THREADS_MAX: usize = 1024;
+
+/// Less time than this is a mistake: a disk that spins up takes seconds.
+const DEAD_AFTER_MIN: Duration = Duration::from_millis(10);
+
+/// In bytes: less memory than this is a mistake.
+const BUFFER_BYTES_MIN: usize = 1 << 20;
+
+/// What a disk may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// One of [`engine::NAMES`].
+    pub engine: String,
+    /// Threads in the pool at most; at least 2. They are started as they are needed. By
+    /// default twice `depth`, or twice the most that it can become, and `stat_threads` more.
+    pub threads: Option<usize>,
+    /// How many of them only open and list. By default a quarter of `depth`, or an eighth of `threads`.
+    pub stat_threads: Option<usize>,
+    /// Jobs in flight per device. By default what makes the device do most, found out by trying: up to
+    /// 32, or half of the threads that read.
+    pub depth: Option<usize>,
+    /// Jobs that wait, per device.
+    pub queue_max: usize,
+    /// Bytes of all buffers together, at least 1 MiB. It should be more than `depth` times the largest
+    /// chunk, or a frozen device can hold all of it.
+    pub buffer_bytes_max: usize,
+    /// A device that has jobs in flight and finishes none of them for so long is taken for dead: jobs
+    /// for it that no client has seen anything of are refused until it answers. At least 10 ms.
+    pub dead_after: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            engine: engine::AUTO.to_owned(),
+            threads: None,
+            stat_threads: None,
+            depth: None,
+            queue_max: 4096,
+            buffer_bytes_max: 64 << 20,
+            dead_after: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Settings {
+    /// Says whether a disk could start with these values. Does not try the engine.
+    ///
+    /// # Errors
+    /// [`StartError::Setting`], which names the values that do not fit together.
+    pub fn check(&self) -> Result<(), StartError> {
+        self.bounds().map(drop)
+    }
+
+    /// Fills in what is not set, and refuses what cannot work.
+    pub(crate) fn bounds(&self) -> Result<(Bounds, Threads), StartError> {
+        let (depth, threads) = self.sizes();
+        let readers = threads.total.saturating_sub(threads.stat);
+        let depth_max = depth.max();
+        let refused = |text: String| Err(StartError::Setting(text));
+        if threads.total > THREADS_MAX {
+            refused(format!("threads must be at most {THREADS_MAX}"))
+        } else if depth_max == 0 {
+            refused("depth must be at least 1".to_owned())
+        } else if readers <= depth_max {
+            refused(format!(
+                "threads ({}) less stat_threads ({}) must be more than depth ({depth_max}), or one \
+                 disk that freezes stops all the others",
+                threads.total, threads.stat
+            ))
+        } else if self.queue_max == 0 {
+            refused("queue_max must be at least 1".to_owned())
+        } else if self.buffer_bytes_max < BUFFER_BYTES_MIN {
+            refused(format!(
+                "buffer_bytes_max must be at least {BUFFER_BYTES_MIN}"
+            ))
+        } else if self.dead_after < DEAD_AFTER_MIN {
+            refused(format!("dead_after must be at least {DEAD_AFTER_MIN:?}"))
+        } else {
+            let bounds = Bounds {
+                depth,
+                queue_max: self.queue_max,
+                dead_after: self.dead_after,
+            };
+            Ok((bounds, threads))
+        }
+    }
+
+    fn sizes(&self) -> (DepthBound, Threads) {
+        let depth = |max| match self.depth {
+            Some(depth) => DepthBound::Fixed(depth),
+            None => DepthBound::UpTo(max),
+        };
+        if let Some(total) = self.threads {
+            let stat = self.stat_threads.unwrap_or(total / 8);
+            let half = total.saturating_sub(stat) / 2;
+            return (depth(half.clamp(1, DEPTH_MAX)), Threads { total, stat });
+        }
+        let depth = depth(DEPTH_MAX);
+        let stat = self.stat_threads.unwrap_or(depth.max().div_ceil(4));
+        let total = depth.max().saturating_mul(2).saturating_add(stat);
+        (depth, Threads { total, stat })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_set_survives_a_frozen_device() {
+        for threads in (2..200).map(Some).chain([None]) {
+            for stat_threads in [None, Some(0)] {
+                let settings = Settings {
+                    threads,
+                    stat_threads,
+                    ..Settings::default()
+                };
+                let (Bounds { depth, .. }, threads) = settings.bounds().unwrap();
+                assert!(threads.total - threads.stat > depth.max(), "{settings:?}");
+                assert!((1..=DEPTH_MAX).contains(&depth.max()), "{settings:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn threads_follow_depth() {
+        let settings = Settings {
+            depth: Some(40),
+            ..Settings::default()
+        };
+        let (_, threads) = settings.bounds().unwrap();
+        assert_eq!((threads.total, threads.stat), (90, 10));
+    }
+}
