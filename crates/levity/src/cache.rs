@@ -15,12 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use levity_disk::{Meta, OpenFile, Watch};
+use levity_disk::{OpenFile, Watch};
 use levity_wire::encoding::Coding;
 use quick_cache::{Weighter, sync, unsync};
 
-/// Bodies up to this size, in bytes, are kept in memory and leave in one write with their head.
-pub const BODY_BYTES_MAX: u64 = 64 * 1024;
+use crate::entry::{Content, Entry};
 
 /// A worker's own cache, in bytes; bodies are shared with the common cache, so most of it is not
 /// extra memory.
@@ -44,47 +43,6 @@ const WATCHED_AGE_MAX: Duration = Duration::from_secs(20);
 
 /// How often a cache is looked through for such entries: some 100 microseconds for 4096 of them.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(5);
-
-/// What a file's name led to, and what every response about it needs.
-#[derive(Debug)]
-pub struct Entry {
-    /// As `fstat` told it.
-    pub meta: Meta,
-    /// Quoted, with `W/` when weak.
-    pub etag: String,
-    /// The version can be told from every other by its ETag alone, so it may be reused.
-    pub strong: bool,
-    /// Header lines that depend on the file only, each with its CRLF; without `Content-Encoding`, which
-    /// an answer without content does not have.
-    pub fields: Vec<u8>,
-    /// The coding of the content, of a variant.
-    pub coding: Option<Coding>,
-    /// The time of Last-Modified, in seconds since 1970.
-    pub modified: Option<u64>,
-    /// The file has variants, or is one: which is sent depends on Accept-Encoding.
-    pub varies: bool,
-    /// Where the content is.
-    pub content: Content,
-}
-
-/// Where a file's content is to be had.
-#[derive(Debug)]
-pub enum Content {
-    /// All of it here: it is small and settled. The file stays open, so that the kernel does not
-    /// forget its name: looking it up again would wait for the disk.
-    Memory(Box<[u8]>, Arc<OpenFile>),
-    /// In the file, which stays open while the entry lives.
-    File(Arc<OpenFile>),
-}
-
-impl Entry {
-    /// Whether a response needs nothing but this entry.
-    pub fn suffices(&self, needs_body: bool) -> bool {
-        !needs_body
-            || matches!(self.content, Content::Memory(..))
-            || self.meta.size > BODY_BYTES_MAX
-    }
-}
 
 /// A file and those of its variants that may stand in for it, as one look found them.
 #[derive(Debug)]
@@ -424,6 +382,7 @@ mod tests {
     use levity_disk::Kind;
 
     use super::*;
+    use crate::fields::Fields;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -447,7 +406,7 @@ mod tests {
             etag: String::new(),
             strong: true,
             modified: None,
-            fields: Vec::new(),
+            fields: Fields::default(),
             coding,
             varies: coding.is_some(),
             content: Content::File(file),

@@ -6,9 +6,9 @@ use levity_disk::Variants;
 use levity_wire::encoding::{Accepted, Coding};
 
 use crate::request::Request;
-use crate::route::Files;
 
-/// The codings of a place, as one request wants them.
+/// The codings of a location, as one request wants them.
+#[derive(Default)]
 pub struct Codings {
     /// Those that go before the file itself, the best first; then the others.
     pub all: Vec<Coding>,
@@ -17,14 +17,10 @@ pub struct Codings {
 }
 
 impl Codings {
-    /// What `request` makes of what `place` offers.
-    pub fn of(files: &Files, request: &Request) -> Self {
-        let offered = &files.precompressed;
+    /// What `request` accepts of the codings that are `offered`.
+    pub fn of(offered: &[Coding], request: &Request) -> Self {
         if offered.is_empty() {
-            return Self {
-                all: Vec::new(),
-                preferred: 0,
-            };
+            return Self::default();
         }
         let mut all = Accepted::parse(request.headers_named("accept-encoding")).choices(offered);
         let preferred = all.len();

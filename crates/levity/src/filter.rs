@@ -1,7 +1,8 @@
 //! Filter: what a place changes in its answers. Bodies pass through here too, once something rewrites
 //! them.
 
-use crate::respond::{OF_CONTENT, Response, is_one_of};
+use crate::fields::{OF_CONTENT, is_one_of};
+use crate::respond::Response;
 use crate::route::Place;
 
 /// Applies the place's header rules: removals first, so that what is set stays.

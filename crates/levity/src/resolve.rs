@@ -16,10 +16,10 @@ use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
 use rustix::io::Errno;
 
-use crate::cache::{BODY_BYTES_MAX, Content, Entry, Family, Hot, Kept, Missing, Wanted, Watched};
+use crate::cache::{Family, Hot, Kept, Missing, Wanted, Watched};
 use crate::codings::Codings;
+use crate::entry::{self, BODY_BYTES_MAX, Content, Entry};
 use crate::request::Request;
-use crate::respond::file;
 use crate::route::Files;
 use crate::trip::{Opened, Trips};
 use crate::worker::Worker;
@@ -52,23 +52,15 @@ pub async fn resolve(
     now: Instant,
     trips: &mut Trips<'_>,
 ) -> io::Result<Found> {
-    let ttl = worker.service().config.disk.entry_ttl;
-    let codings = Codings::of(files, request);
+    let codings = Codings::of(&files.precompressed, request);
     let wanted = Wanted {
         choices: codings.choices(),
         body: request.head.method == Method::Get,
     };
-    if let Some(hot) = worker.cache.fresh(&request.key, wanted, now, ttl)
-        && still_names(&hot)
-    {
-        return Ok(Found::File(hot, None));
+    if let Some(known) = known(worker, &request.key, wanted, now) {
+        return known;
     }
-    match worker.cache.missing(&request.key, now, ttl) {
-        Some(Missing::Name) => return Err(Errno::NOENT.into()),
-        Some(Missing::Index(directory)) => return Ok(Found::Directory(directory)),
-        None => {}
-    }
-    let mut search = Search {
+    let search = Search {
         worker,
         files,
         root: files.root.current()?,
@@ -78,26 +70,12 @@ pub async fn resolve(
         watched: None,
         first: first_bytes(files, request),
     };
-    let trips_before = trips.count;
-    let path = files.beneath(&request.path);
-    search.look_at_watch();
     // Boxed: what is in the cache needs none of it.
-    let mut found = Box::pin(search.find(path, trips)).await;
-    if found.as_ref().is_err_and(is_torn) {
-        search.look_at_watch();
-        found = Box::pin(search.find(path, trips)).await;
-    }
-    if found.is_err() {
-        worker.cache.forget(&request.key);
-    }
-    if trips.count > trips_before {
-        search.remember_missing(&found, trips);
-    }
-    found
+    Box::pin(search.run(files.beneath(&request.path), trips)).await
 }
 
-/// Whether there is a regular file at `path` beneath the root of `files`. Nothing of it is read; that it
-/// is there is remembered under `key`, that it is not only as in [`resolve`].
+/// Whether there is a regular file at `path` beneath the root of `files`. Nothing of it is read. The result is
+/// cached under `key`.
 ///
 /// # Errors
 /// As [`resolve`], but for those that say that there is nothing.
@@ -109,44 +87,49 @@ pub async fn is_file(
     now: Instant,
     trips: &mut Trips<'_>,
 ) -> io::Result<bool> {
-    let ttl = worker.service().config.disk.entry_ttl;
-    let codings = Codings {
-        all: Vec::new(),
-        preferred: 0,
-    };
     let wanted = Wanted {
-        choices: codings.choices(),
+        choices: &[],
         body: false,
     };
-    if worker.cache.fresh(key, wanted, now, ttl).is_some() {
-        return Ok(true);
-    }
-    if worker.cache.missing(key, now, ttl).is_some() {
-        return Ok(false);
-    }
-    let mut search = Search {
-        worker,
-        files,
-        root: files.root.current()?,
-        key,
-        now,
-        codings,
-        watched: None,
-        first: None,
+    let found = match known(worker, key, wanted, now) {
+        Some(known) => known,
+        None => {
+            let search = Search {
+                worker,
+                files,
+                root: files.root.current()?,
+                key,
+                now,
+                codings: Codings::default(),
+                watched: None,
+                first: None,
+            };
+            Box::pin(search.run(path, trips)).await
+        }
     };
-    let trips_before = trips.count;
-    search.look_at_watch();
-    let found = Box::pin(search.find(path, trips)).await;
-    if found.is_err() {
-        worker.cache.forget(key);
-    }
-    if trips.count > trips_before {
-        search.remember_missing(&found, trips);
-    }
     match found {
         Ok(found) => Ok(matches!(found, Found::File(..))),
         Err(error) if names_nothing(&error) => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// What the cache has for `key`, if that is fresh.
+fn known(
+    worker: &Worker,
+    key: &[u8],
+    wanted: Wanted<'_>,
+    now: Instant,
+) -> Option<io::Result<Found>> {
+    let ttl = worker.service().config.disk.entry_ttl;
+    if let Some(hot) = worker.cache.fresh(key, wanted, now, ttl)
+        && still_names(&hot)
+    {
+        return Some(Ok(Found::File(hot, None)));
+    }
+    match worker.cache.missing(key, now, ttl)? {
+        Missing::Name => Some(Err(Errno::NOENT.into())),
+        Missing::Index(directory) => Some(Ok(Found::Directory(directory))),
     }
 }
 
@@ -232,6 +215,24 @@ struct Chosen {
 }
 
 impl Search<'_> {
+    /// Looks for `path`, once more if a file became shorter while it was read, and remembers what is not there.
+    async fn run(mut self, path: &[u8], trips: &mut Trips<'_>) -> io::Result<Found> {
+        let trips_before = trips.count;
+        self.look_at_watch();
+        let mut found = self.find(path, trips).await;
+        if found.as_ref().is_err_and(is_torn) {
+            self.look_at_watch();
+            found = self.find(path, trips).await;
+        }
+        if found.is_err() {
+            self.worker.cache.forget(self.key);
+        }
+        if trips.count > trips_before {
+            self.remember_missing(&found, trips);
+        }
+        found
+    }
+
     /// To be called before the files are opened: a change after this shows in another number.
     fn look_at_watch(&mut self) {
         if self.worker.watcher.is_none() {
@@ -371,7 +372,7 @@ impl Search<'_> {
         let wanted = wanted.map(|(_, &coding)| coding);
         let varies = variants.iter().any(Option::is_some);
         let etag = self.worker.service().config.server.etag;
-        let form = |coding| file::Form {
+        let form = |coding| entry::Form {
             name,
             coding,
             varies,
@@ -445,7 +446,7 @@ impl Search<'_> {
     /// the same meanwhile.
     async fn chosen(
         &self,
-        form: file::Form<'_>,
+        form: entry::Form<'_>,
         candidate: Candidate,
         first: Option<Ready>,
         stable: bool,
@@ -467,10 +468,10 @@ impl Search<'_> {
         if needs_body && meta.size <= BODY_BYTES_MAX {
             return self.small(form, file, first, stable, trips).await;
         }
-        let settled = stable && file::is_settled(&meta);
+        let settled = stable && entry::is_settled(&meta);
         let content = Content::File(file);
         Ok(Chosen {
-            entry: Arc::new(file::entry(form, meta, settled, content)),
+            entry: Arc::new(entry::entry(form, meta, settled, content)),
             ready: offset.zip(first),
             keep: true,
         })
@@ -479,7 +480,7 @@ impl Search<'_> {
     /// Reads all of a small file and keeps it if it is settled.
     async fn small(
         &self,
-        form: file::Form<'_>,
+        form: entry::Form<'_>,
         file: Arc<OpenFile>,
         first: Option<Ready>,
         stable: bool,
@@ -493,9 +494,9 @@ impl Search<'_> {
         if (ready.len() as u64) < meta.size {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let settled = stable && file::is_settled(&meta);
+        let settled = stable && entry::is_settled(&meta);
         if !settled || matches!(ready, Ready::PageCache { .. }) {
-            let entry = file::entry(form, meta, settled, Content::File(file));
+            let entry = entry::entry(form, meta, settled, Content::File(file));
             return Ok(Chosen {
                 entry: Arc::new(entry),
                 ready: stable.then_some((0, ready)),
@@ -509,7 +510,7 @@ impl Search<'_> {
         self.worker.stats.copied(bytes.len());
         let content = Content::Memory(Box::from(&bytes[..]), file);
         Ok(Chosen {
-            entry: Arc::new(file::entry(form, meta, true, content)),
+            entry: Arc::new(entry::entry(form, meta, true, content)),
             ready: None,
             keep: true,
         })
@@ -539,12 +540,12 @@ impl Search<'_> {
 }
 
 /// The entry of a file or a variant that this request does not want.
-fn unread(form: file::Form<'_>, candidate: Candidate) -> Arc<Entry> {
+fn unread(form: entry::Form<'_>, candidate: Candidate) -> Arc<Entry> {
     let Candidate { file, known, .. } = candidate;
     known.unwrap_or_else(|| {
         let meta = file.meta();
         let content = Content::File(file);
-        Arc::new(file::entry(form, meta, file::is_settled(&meta), content))
+        Arc::new(entry::entry(form, meta, entry::is_settled(&meta), content))
     })
 }
 

@@ -14,11 +14,12 @@ use std::time::Instant;
 use levity_wire::http1::{Method, Version};
 
 use self::file::Pace;
-use crate::cache::Content;
 use crate::conn::{Conn, TURN_BYTES_MAX};
+use crate::entry::Content;
+use crate::fields::Fields;
 use crate::request::Request;
 use crate::respond::error::{error, of_io, reason};
-use crate::respond::{Body, Fields, Response};
+use crate::respond::{Body, Response};
 use crate::trip::Trips;
 use crate::upstream::failure::Failure;
 use crate::upstream::sendfile::Afterwards;

@@ -3,7 +3,8 @@
 use levity_wire::http1::Limits;
 use levity_wire::sendfile_header::{self, Wish};
 
-use crate::respond::{Fields, error};
+use crate::fields::Fields;
+use crate::respond::error;
 
 /// Bounds on the head of an answer in the words of HTTP or CGI. Applications set long cookies and
 /// policies, so it may be four times as long as that of a request.

@@ -153,7 +153,7 @@ fn a_device_that_does_not_answer_leads_the_list() {
     // Read-ahead may be faster than the loop, which then reads without the engine: so ask until one freezes.
     wait_until("its job is the oldest", || {
         let device = &json(&server)["devices"][0];
-        if device["in_flight"] == 0 {
+        if device["in_flight"].as_u64().unwrap_or(0) == 0 {
             tree.evict("glacier");
             let mut client = server.client();
             client.send("GET /glacier HTTP/1.1\r\nHost: localhost\r\n\r\n");

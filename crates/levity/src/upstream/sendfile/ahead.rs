@@ -26,10 +26,12 @@ use tokio::task;
 use super::root::{self, Beneath};
 use super::shown;
 use crate::absences::Absences;
-use crate::cache::{self, Content, Entry};
+use crate::cache;
 use crate::client::Client;
+use crate::entry::{self, Content, Entry};
+use crate::fields::Fields;
 use crate::request::Request;
-use crate::respond::{Fields, Response, file};
+use crate::respond::{Response, file};
 use crate::route::Proxy;
 use crate::trip::{Opened, Trips};
 use crate::upstream::head::Head;
@@ -298,13 +300,13 @@ impl Naming {
 /// What is said of `file`. Not when it was modified: that may lie in the same second as what the
 /// application itself has answered to the same target before.
 fn entry(ahead: &Ahead<'_>, path: &[u8], file: Arc<OpenFile>, etag: Etag) -> Entry {
-    let form = file::Form {
+    let form = entry::Form {
         name: path,
         coding: None,
         varies: false,
         etag,
     };
-    let mut entry = file::entry(form, file.meta(), false, Content::File(file));
+    let mut entry = entry::entry(form, file.meta(), false, Content::File(file));
     let by_name = mime::of(path).as_bytes();
     let mut fields = Fields::default();
     fields.add("Content-Type", ahead.media_type.unwrap_or(by_name));
@@ -312,7 +314,7 @@ fn entry(ahead: &Ahead<'_>, path: &[u8], file: Arc<OpenFile>, etag: Etag) -> Ent
     // It is one principal's, for now.
     fields.add("Cache-Control", b"private, no-cache");
     fields.add("Accept-Ranges", b"bytes");
-    entry.fields = fields.as_bytes().to_vec();
+    entry.fields = fields;
     entry.modified = None;
     entry
 }

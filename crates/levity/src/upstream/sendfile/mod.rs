@@ -28,10 +28,12 @@ use super::answer::Answer;
 use super::backend::Backend;
 use super::errand::Origin;
 use super::head::{Head, Wished};
-use crate::cache::{Cache, Content, Entry};
+use crate::cache::Cache;
+use crate::entry::{self, Content, Entry};
+use crate::fields::{Fields, OF_CONTENT};
 use crate::request::Request;
 use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
-use crate::respond::{self, Body, Fields, OF_CONTENT, Response, file};
+use crate::respond::{self, Body, Response, file};
 use crate::route::{Files, Proxy, Service};
 use crate::send::Sent;
 use crate::trip::{Opened, Trips};
@@ -177,7 +179,7 @@ impl InPlace {
             304 => OF_CONTENT,
             _ => &[],
         };
-        response.fields.add_lines_but(fields.as_bytes(), but);
+        response.fields.extend_but(&fields, but);
     }
 
     /// Has the application told what becomes of `response`, if it wants to know.
@@ -401,7 +403,7 @@ impl InPlace {
     /// What the file is, as far as the application does not say otherwise.
     fn entry(&self, path: &[u8], opened: &Opened) -> Entry {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-        let form = file::Form {
+        let form = entry::Form {
             name,
             coding: None,
             varies: false,
@@ -409,8 +411,8 @@ impl InPlace {
         };
         let meta = opened.file.meta();
         let content = Content::File(opened.file.clone());
-        let settled = opened.stable && file::is_settled(&meta);
-        let mut entry = file::entry(form, meta, settled, content);
+        let settled = opened.stable && entry::is_settled(&meta);
+        let mut entry = entry::entry(form, meta, settled, content);
         let mut fields = self.own_fields();
         match fields.value("etag").map(str::from_utf8) {
             Some(Ok(etag)) => entry.etag = etag.to_owned(),
@@ -429,7 +431,7 @@ impl InPlace {
             fields.add("Content-Type", mime::of(name).as_bytes());
         }
         fields.add("Accept-Ranges", b"bytes");
-        entry.fields = fields.as_bytes().to_vec();
+        entry.fields = fields;
         entry
     }
 

@@ -15,7 +15,9 @@ use tokio::time;
 
 use super::Found;
 use super::root::{Beneath, Name};
-use crate::cache::{Cache, Content, Entry};
+use crate::cache::Cache;
+use crate::entry::{Content, Entry};
+use crate::fields::Fields;
 use crate::respond::{FileBody, file};
 use crate::trip::Trips;
 
@@ -124,7 +126,7 @@ impl Part {
             meta: self.meta,
             etag: String::new(),
             strong: false,
-            fields: Vec::new(),
+            fields: Fields::default(),
             coding: None,
             modified: None,
             varies: false,
