@@ -9,8 +9,8 @@ use levity_disk::{Meta, OpenFile};
 use levity_wire::encoding::Coding;
 use levity_wire::{date, mime};
 
-use levity_config::Etag;
 use crate::fields::Fields;
+use levity_config::Etag;
 
 /// Bodies up to this size, in bytes, are kept in memory and leave in one write with their head.
 pub const BODY_BYTES_MAX: u64 = 64 * 1024;
