@@ -3,6 +3,7 @@
 
 mod bench;
 mod ci;
+mod files;
 mod fuzz;
 mod licences;
 mod lines;
@@ -20,6 +21,7 @@ cargo xtask test [--full] [FILTER]      all tests; --full takes the slow ones to
 cargo xtask bench SCENARIO [OPTIONS]    huc, w1, w3, idle or all; as root; -h lists the options
 cargo xtask fuzz [TARGET [SECONDS]]     fuzz one target, or list them
 cargo xtask docs                        write the parts of docs/ that come from the code
+cargo xtask files [PART]                list source files, each with what it is for
 cargo xtask lines                       count the lines of product code";
 
 fn main() -> ExitCode {
@@ -41,6 +43,8 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["bench", rest @ ..] => bench::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["docs"] => docs(),
+        ["files"] => files::run(""),
+        ["files", part] => files::run(part),
         ["lines"] => lines::run(),
         _ => Err(format!("usage:\n{USAGE}")),
     }

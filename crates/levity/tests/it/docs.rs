@@ -115,40 +115,6 @@ fn every_link_leads_somewhere() {
     }
 }
 
-/// First cells of the tables beneath headings that name a folder of the workspace, as paths.
-fn listed_files(architecture: &str) -> BTreeSet<PathBuf> {
-    let mut folder = None;
-    let mut listed = BTreeSet::new();
-    for line in architecture.lines() {
-        if line.starts_with('#') {
-            let path = line.trim_start_matches("### `").strip_suffix('`');
-            folder = path.map(|path| workspace().join(path));
-        } else if let Some(folder) = &folder
-            && let Some((file, _)) = line.strip_prefix("| `").and_then(|row| row.split_once('`'))
-        {
-            listed.insert(folder.join(file));
-        }
-    }
-    listed
-}
-
-#[test]
-fn the_architecture_lists_every_source_file() {
-    let listed = listed_files(&text(&workspace().join("ARCHITECTURE.md")));
-    let mut there = BTreeSet::new();
-    let crates = fs::read_dir(workspace().join("crates")).expect("the folder of crates");
-    for part in crates {
-        let folder = part.expect("a readable folder").path().join("src");
-        there.extend(files(&folder, "rs"));
-    }
-    let missing: Vec<_> = there.difference(&listed).collect();
-    let gone: Vec<_> = listed.difference(&there).collect();
-    assert!(
-        missing.is_empty() && gone.is_empty(),
-        "not listed: {missing:?}; gone: {gone:?}"
-    );
-}
-
 /// What a manifest depends on, for its code and for its tests, without our own crates.
 fn dependencies(manifest: &Path) -> Vec<String> {
     let table: toml::Table = text(manifest).parse().expect("a manifest");
