@@ -33,8 +33,6 @@ pub mod server;
 pub mod status;
 pub mod stream;
 pub mod timer;
-pub mod timing;
-pub mod top;
 pub mod trip;
 pub mod upstream;
 pub mod worker;

@@ -5,6 +5,7 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use levity::cli::{self, Step, Streams};
+use levity_inspect::top;
 
 /// The C library's allocator locks a heap when another thread frees into it. A disk thread that loses
 /// the processor there would stop a loop; this one hands such memory back without a lock.
@@ -12,20 +13,24 @@ use levity::cli::{self, Step, Streams};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let var = |name| std::env::var_os(name);
-    let colour = cli::colour(
-        std::io::stderr().is_terminal(),
-        var("NO_COLOR"),
-        var("TERM"),
-    );
+    let colour = |terminal| {
+        let var = |name| std::env::var_os(name);
+        cli::colour(terminal, var("NO_COLOR"), var("TERM"))
+    };
     let mut streams = Streams {
         out: &mut std::io::stdout(),
         err: &mut std::io::stderr(),
-        colour,
+        colour: colour(std::io::stderr().is_terminal()),
     };
     match cli::step(std::env::args_os(), &mut streams) {
         Step::Serve(plan) => levity::server::run(*plan),
-        Step::Top(options) => levity::top::run(&options),
+        Step::Top(options) => match top::run(&options, colour(true)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        },
         Step::Exit(status) => ExitCode::from(status),
     }
 }

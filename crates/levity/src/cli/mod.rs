@@ -10,12 +10,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use levity_inspect::timing;
 
 pub use self::plan::{Overrides, Plan};
 use self::serve::Flags;
 pub use self::streams::{Streams, colour};
-use crate::timing;
-use crate::top::Options;
 use levity_config::address::Address;
 
 /// Exit status when something fails while running.
@@ -40,7 +39,7 @@ pub enum Step {
     /// Run a server.
     Serve(Box<Plan>),
     /// Show the figures of a running server.
-    Top(Options),
+    Top(levity_inspect::top::Options),
     /// Nothing is left to do: exit with this status.
     Exit(u8),
 }
@@ -158,7 +157,14 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
             once,
         }) => top::top(address, config.as_deref(), once, streams),
         Some(Command::Timing { log, svg, json }) => {
-            Step::Exit(timing::run(&timing::Options { log, svg, json }, streams))
+            let options = timing::Options { log, svg, json };
+            match timing::run(&options, streams.out, streams.err) {
+                Ok(()) => Step::Exit(0),
+                Err(message) => {
+                    streams.err(&format!("error: {message}\n"));
+                    Step::Exit(EXIT_FAILURE)
+                }
+            }
         }
         None => {
             streams.err(EXAMPLES);

@@ -3,8 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use levity_inspect::top::{self, Options};
+
 use super::{EXIT_CONFIG, EXIT_FAILURE, Step, Streams};
-use crate::top::Options;
 use levity_config::address::{Address, AddressError};
 
 /// Where `levity top` asks when nothing says otherwise: the address of the examples.
@@ -25,7 +26,15 @@ pub(super) fn top(
             Err(status) => return Step::Exit(status),
         },
     };
+    let address = target(address);
     Step::Top(Options { address, once })
+}
+
+fn target(listen: Address) -> top::Address {
+    match listen {
+        Address::Tcp(address) => top::Address::Tcp(address),
+        Address::Unix(path) => top::Address::Unix(path),
+    }
 }
 
 /// An address, also as the URL by which a server tells of its admin listener.
@@ -82,7 +91,7 @@ mod tests {
             (&["top", "http://[::1]:7"], "[::1]:7", false),
             (&["top", "-c", &file], &beside, false),
         ] {
-            let address = address.parse().unwrap();
+            let address = target(address.parse().unwrap());
             assert_eq!(topped(args), Options { address, once });
         }
     }

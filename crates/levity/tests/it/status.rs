@@ -505,6 +505,12 @@ fn top_prints_one_frame() {
         "{}",
         ran.stdout.escape_debug()
     );
+    // A dash stands for a key that `/status.json` does not have.
+    let is_worker = |line: &&str| line.starts_with("0  ");
+    let worker = ran.stdout.lines().filter(is_worker);
+    for line in ran.stdout.lines().take(4).chain(worker) {
+        assert!(!line.contains(" -"), "{}", ran.stdout);
+    }
     // Standard output is no terminal, so it is the same without the flag; a configuration has the address.
     let file = server.config();
     let file = file.to_str().expect("a path in UTF-8");

@@ -244,6 +244,65 @@ fn mean_us(told: &Value, name: &str) -> f64 {
     row["mean_us"].as_f64().expect("a mean")
 }
 
+/// `levity timing` shares no code with the server: this holds the keys of the log to what it reads.
+#[test]
+fn every_time_in_the_log_is_read() {
+    let tree = Tree::new();
+    tree.filled("large", 3_000_000);
+    let tables = "[log]\naccess = \"{own}/log\"\nformat = \"json\"\ntiming = \"chunk\"\n\
+                  [[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:1\"]\n";
+    let route = "[[site.route]]\npath = \"/app\"\nproxy = \"app\"\n";
+    let server = Launch::site(tree.path(), tables, route)
+        .engine("threads")
+        .start();
+    tree.evict("large");
+    let mut client = server.client();
+    client.get("/large").assert_status(200);
+    client.get("/app").assert_status(502);
+    let lines = lines(&server, 2);
+    let told = told(&server);
+    assert_eq!(told["bad_lines"]["count"], 0, "{told}");
+    let row = |name: &str| {
+        let times = told["times"].as_array().expect("times");
+        let row = times.iter().find(|row| row["name"] == name);
+        row.unwrap_or_else(|| panic!("no {name}: {told}"))
+    };
+    let written = |key: &str| -> f64 {
+        let times = lines.iter().map(|line| &line["timing_us"][key]);
+        times.filter_map(Value::as_f64).sum()
+    };
+    for key in STEPS.iter().chain(&["accept", "queue", "read", "write"]) {
+        let name = match *key {
+            "queue" => "disk queue",
+            "read" => "disk read",
+            key => key,
+        };
+        let written = written(key);
+        assert!(written > 0.0, "no {key}: {lines:?}");
+        let read = row(name)["total_us"].as_f64().expect("a total");
+        assert!((read - written).abs() < 0.01, "{key}: {read} {written}");
+    }
+    assert_eq!(row("upst. queue")["count"], 1);
+    let trips = lines.iter().filter_map(|line| line["trips"].as_u64());
+    assert_eq!(told["trips"], trips.sum::<u64>());
+    let reads = lines
+        .iter()
+        .flat_map(chunks)
+        .filter(|chunk| chunk[2].is_some());
+    let levels = told["readers"].as_array().expect("levels").iter();
+    let counted = levels.filter_map(|level| level["reads"].as_u64());
+    assert_eq!(counted.sum::<u64>(), reads.count() as u64);
+    let engines: Vec<_> = told["sources"]
+        .as_array()
+        .expect("sources")
+        .iter()
+        .collect();
+    assert!(
+        engines.iter().any(|source| source["engine"] == "threads"),
+        "{told}"
+    );
+}
+
 /// The lesson of lighttpd's timing: too few readers show as queue wait, not as slow reads.
 #[test]
 fn too_few_readers_show_as_queue_wait() {

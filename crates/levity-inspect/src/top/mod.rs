@@ -1,12 +1,11 @@
 //! `levity top`: the figures of a running server in a terminal, each second.
 
-mod ask;
+mod fetch;
 mod frame;
 mod terminal;
+mod units;
 
-use std::env;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -14,15 +13,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{self, MissedTickBehavior};
 
-use crate::cli;
+pub use fetch::Address;
 use frame::frame;
-use levity_config::address::Address;
 use terminal::{Terminal, stop_key};
 
 /// Between two frames.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What to show, and how.
+/// The arguments of `levity top`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The admin listener of the server.
@@ -31,32 +29,25 @@ pub struct Options {
     pub once: bool,
 }
 
-/// Shows frames until told to stop. One frame only where standard output is no terminal.
-pub fn run(options: &Options) -> ExitCode {
+/// Shows frames until it is stopped; one frame only if standard output is no terminal. Blocks.
+///
+/// # Errors
+/// The first request fails, or the terminal is gone. The message is for people.
+pub fn run(options: &Options, colour: bool) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build();
-    let outcome = runtime.and_then(|runtime| {
-        let once = options.once || !io::stdout().is_terminal();
-        match once {
-            true => runtime.block_on(print(&options.address)),
-            false => runtime.block_on(show(options)),
-        }
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
+        .build()?;
+    match options.once || !io::stdout().is_terminal() {
+        true => runtime.block_on(print(&options.address)),
+        false => runtime.block_on(show(&options.address, colour)),
     }
 }
 
-/// One frame, as wide and as long as it is. Rates need a second look at the server.
+/// Prints one frame uncut. Rates need two requests.
 async fn print(address: &Address) -> io::Result<()> {
-    let before = ask::status(address).await?;
+    let before = fetch::status(address).await?;
     time::sleep(INTERVAL).await;
-    let now = ask::status(address).await?;
+    let now = fetch::status(address).await?;
     let mut text = String::new();
     for line in frame(&now, Some(&before), &address.to_string()) {
         text.push_str(line.text.trim_end());
@@ -66,26 +57,23 @@ async fn print(address: &Address) -> io::Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
-/// Frames on the whole terminal. The first answer must come; later ones may fail, and the frame says so.
-async fn show(options: &Options) -> io::Result<()> {
-    let mut now = ask::status(&options.address).await?;
+/// Draws frames on the whole terminal. When a later request fails, the frame says so.
+async fn show(address: &Address, colour: bool) -> io::Result<()> {
+    let mut now = fetch::status(address).await?;
     let mut before = None;
     let mut failure = None;
-    let colour = cli::colour(true, env::var_os("NO_COLOR"), env::var_os("TERM"));
-    // A signal that came before its handler would end us with the terminal in our hands.
+    // A signal that came before its handler would end the process without restoring the terminal.
     let mut signals = Signals::new()?;
-    let terminal = Terminal::take()?;
+    let terminal = Terminal::enter()?;
     let mut stop_key = stop_key()?;
     let mut ticks = time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     let draw = |now: &Value, before: Option<&Value>, failure: Option<&io::Error>| {
-        let mut lines = frame(now, before, &options.address.to_string());
+        let mut lines = frame(now, before, &address.to_string());
         if let Some(failure) = failure {
-            lines.insert(
-                1,
-                frame::bad(format!("no answer: {failure}; what is shown is old")),
-            );
+            let text = format!("no answer: {failure}; what is shown is old");
+            lines.insert(1, frame::bad(text));
         }
         terminal.draw(&lines, colour)
     };
@@ -93,22 +81,22 @@ async fn show(options: &Options) -> io::Result<()> {
         draw(&now, before.as_ref(), failure.as_ref())?;
         let next = async {
             ticks.tick().await;
-            ask::status(&options.address).await
+            fetch::status(address).await
         };
         tokio::pin!(next);
-        // A resize draws the same again, and the question goes on.
-        let answer = loop {
+        // A resize draws the same frame again while the request goes on.
+        let status = loop {
             tokio::select! {
-                answer = &mut next => break answer,
+                status = &mut next => break status,
                 event = next_event(&mut signals, &mut stop_key) => match event {
                     Event::Stop => return Ok(()),
                     Event::Resize => draw(&now, before.as_ref(), failure.as_ref())?,
                 },
             }
         };
-        match answer {
-            Ok(answer) => {
-                before = Some(std::mem::replace(&mut now, answer));
+        match status {
+            Ok(status) => {
+                before = Some(std::mem::replace(&mut now, status));
                 failure = None;
             }
             Err(error) => failure = Some(error),
@@ -116,7 +104,7 @@ async fn show(options: &Options) -> io::Result<()> {
     }
 }
 
-/// What may come from outside between two frames.
+/// An event between two frames.
 enum Event {
     Stop,
     Resize,

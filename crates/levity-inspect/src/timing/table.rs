@@ -1,32 +1,32 @@
-//! A run as tables for people, and as JSON for machines.
+//! A run as text for people and as JSON for programs.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::lines::Troubles;
-use super::readers::{self, Level};
+use super::concurrency::{self, Level};
+use super::lines::{STEPS, SkippedLines};
 use super::run::Run;
-use super::spread::Spread;
+use super::units::{number, time};
 use super::verdict::{Verdict, verdict};
-use levity_telemetry::escape::is_plain;
-use levity_telemetry::step::Step;
+use crate::histogram::Histogram;
+use crate::printable::is_printable;
 
-/// A line of the first table.
+/// A row of the table of times.
 struct Row<'a> {
     name: &'static str,
-    spread: &'a Spread,
-    /// It is a part of the time of the requests.
+    histogram: &'a Histogram,
+    /// Whether it is a part of the time of the requests.
     is_part: bool,
 }
 
 fn rows(run: &Run) -> Vec<Row<'_>> {
     let mut rows = vec![row("request", &run.requests)];
-    for (step, spread) in Step::TIMED.into_iter().zip(&run.steps) {
+    for (step, histogram) in STEPS.into_iter().zip(&run.steps) {
         rows.push(Row {
-            // Before the request came there was nothing to wait for it.
-            is_part: step != Step::Accept,
-            ..row(step.label(), spread)
+            // It ends before the request begins.
+            is_part: step != "accept",
+            ..row(step, histogram)
         });
     }
     rows.extend([
@@ -39,29 +39,29 @@ fn rows(run: &Run) -> Vec<Row<'_>> {
         row("io_wait", &run.io_wait),
         row("ttfb", &run.ttfb),
     ]);
-    rows.retain(|row| row.spread.count() > 0);
+    rows.retain(|row| row.histogram.count() > 0);
     rows
 }
 
-fn row<'a>(name: &'static str, spread: &'a Spread) -> Row<'a> {
+fn row<'a>(name: &'static str, histogram: &'a Histogram) -> Row<'a> {
     Row {
         name,
-        spread,
+        histogram,
         is_part: true,
     }
 }
 
-/// For people.
+/// The tables and the verdict.
 pub(super) fn text(run: &Run) -> String {
     let mut out = format!(
         "{} requests in {}, {} on average at once\n\n",
         run.requests.count(),
         time(run.length_s() * 1e6),
-        at_once(run),
+        number(mean_concurrency(run)),
     );
     times(&mut out, run);
-    kinds(&mut out, run);
-    levels(&mut out, &readers::levels(run));
+    sources(&mut out, run);
+    levels(&mut out, &concurrency::levels(run));
     if run.chunks_omitted > 0 {
         let omitted = run.chunks_omitted;
         let _ = writeln!(
@@ -73,8 +73,9 @@ pub(super) fn text(run: &Run) -> String {
     out
 }
 
-fn at_once(run: &Run) -> String {
-    rate(run.requests.total_us() / 1e6 / run.length_s().max(1e-6))
+/// Requests in progress at a time, on average.
+fn mean_concurrency(run: &Run) -> f64 {
+    run.requests.total_us() / 1e6 / run.length_s().max(1e-6)
 }
 
 fn times(out: &mut String, run: &Run) {
@@ -86,7 +87,7 @@ fn times(out: &mut String, run: &Run) {
     );
     for Row {
         name,
-        spread,
+        histogram,
         is_part,
     } in rows(run)
     {
@@ -94,40 +95,40 @@ fn times(out: &mut String, run: &Run) {
             out.push('\n');
         }
         let share = match is_part {
-            true => format!("{:.1} %", spread.total_us() / total * 100.0),
+            true => format!("{:.1} %", histogram.total_us() / total * 100.0),
             false => "-".to_owned(),
         };
-        let quantile = |share| time(spread.quantile_us(share));
+        let quantile = |share| time(histogram.quantile_us(share));
         let _ = writeln!(
             out,
             "{name:<12}{:>10}{:>11}{share:>8}{:>11}{:>11}{:>11}{:>11}",
-            spread.count(),
-            time(spread.total_us()),
+            histogram.count(),
+            time(histogram.total_us()),
             quantile(0.5),
             quantile(0.9),
             quantile(0.99),
-            time(spread.max_us()),
+            time(histogram.max_us()),
         );
     }
 }
 
-fn kinds(out: &mut String, run: &Run) {
+fn sources(out: &mut String, run: &Run) {
     let _ = writeln!(
         out,
         "\n{:<12}{:<14}{:>10}{:>11}{:>14}",
         "src", "engine", "requests", "mean", "bytes"
     );
-    for ((source, engine), kind) in &run.kinds {
-        let mean = kind.duration_us / kind.requests.max(1) as f64;
+    for ((source, engine), totals) in &run.sources {
+        let mean = totals.duration_us / totals.requests as f64;
         let engine = if engine.is_empty() { "-" } else { engine };
         let _ = writeln!(
             out,
             "{:<12}{:<14}{:>10}{:>11}{:>14}",
             printable(source),
             printable(engine),
-            kind.requests,
+            totals.requests,
             time(mean),
-            kind.bytes
+            totals.bytes
         );
     }
 }
@@ -153,44 +154,44 @@ fn levels(out: &mut String, levels: &[Level]) {
             "{name:<12}{:>10}{:>11}{:>14}",
             level.reads,
             time(level.mean_read_us),
-            rate(level.per_second())
+            number(level.per_second())
         );
     }
 }
 
-/// A log may hold anything, and a terminal obeys some of it.
+/// As much of a name as a column has room for, without what a terminal would obey.
 fn printable(text: &str) -> String {
     text.chars()
-        .filter(|char| is_plain(*char))
+        .filter(|char| is_printable(*char))
         .take(13)
         .collect()
 }
 
-/// For machines. Times are in microseconds.
-pub(super) fn json(run: &Run, troubles: &Troubles) -> Value {
+/// The same figures and a few more. Times are in microseconds.
+pub(super) fn json(run: &Run, skipped: &SkippedLines) -> Value {
     let Verdict {
         part,
         share,
         sentence,
     } = verdict(run);
-    let spread = |row: &Row| {
-        let spread = row.spread;
+    let times = |row: &Row| {
+        let histogram = row.histogram;
         json!({
             "name": row.name,
-            "count": spread.count(),
-            "total_us": spread.total_us(),
-            "mean_us": spread.mean_us(),
-            "p50_us": spread.quantile_us(0.5),
-            "p90_us": spread.quantile_us(0.9),
-            "p99_us": spread.quantile_us(0.99),
-            "max_us": spread.max_us(),
+            "count": histogram.count(),
+            "total_us": histogram.total_us(),
+            "mean_us": histogram.mean_us(),
+            "p50_us": histogram.quantile_us(0.5),
+            "p90_us": histogram.quantile_us(0.9),
+            "p99_us": histogram.quantile_us(0.99),
+            "max_us": histogram.max_us(),
         })
     };
-    let kinds = run.kinds.iter().map(|((source, engine), kind)| {
+    let sources = run.sources.iter().map(|((source, engine), totals)| {
         let engine = (!engine.is_empty()).then_some(engine);
-        json!({ "src": source, "engine": engine, "requests": kind.requests, "bytes": kind.bytes })
+        json!({ "src": source, "engine": engine, "requests": totals.requests, "bytes": totals.bytes })
     });
-    let levels = readers::levels(run);
+    let levels = concurrency::levels(run);
     let levels = levels.iter().map(|level| {
         json!({
             "in_flight_from": level.from,
@@ -200,44 +201,24 @@ pub(super) fn json(run: &Run, troubles: &Troubles) -> Value {
             "reads_per_s": level.per_second(),
         })
     });
-    let bad = troubles
-        .kept
+    let bad = skipped
+        .errors
         .iter()
-        .map(|(line, trouble)| json!({ "line": line, "trouble": trouble.to_string() }));
+        .map(|(line, error)| json!({ "line": line, "trouble": error.to_string() }));
     json!({
         "requests": run.requests.count(),
         "length_s": run.length_s(),
         "trips": run.trips,
-        "times": rows(run).iter().map(spread).collect::<Vec<_>>(),
-        "sources": kinds.collect::<Vec<_>>(),
+        "times": rows(run).iter().map(times).collect::<Vec<_>>(),
+        "sources": sources.collect::<Vec<_>>(),
         "readers": levels.collect::<Vec<_>>(),
         "chunks_omitted": run.chunks_omitted,
         "dominant": { "part": part.label(), "share": share, "sentence": sentence },
-        "bad_lines": { "count": troubles.count, "first": bad.collect::<Vec<_>>() },
+        "bad_lines": { "count": skipped.count, "first": bad.collect::<Vec<_>>() },
     })
 }
 
-/// A duration with three digits and its unit.
-pub(super) fn time(us: f64) -> String {
-    let (value, unit) = match us {
-        _ if us < 1e3 => (us, "us"),
-        _ if us < 1e6 => (us / 1e3, "ms"),
-        _ => (us / 1e6, "s"),
-    };
-    format!("{} {unit}", rate(value))
-}
-
-/// A number with three digits, or all that it has before the point.
-pub(super) fn rate(value: f64) -> String {
-    let places = match value {
-        _ if value < 9.995 => 2,
-        _ if value < 99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.places$}")
-}
-
-/// In lines of at most 100 characters.
+/// The text in lines of at most 100 bytes.
 fn wrapped(text: &str) -> String {
     const WIDTH: usize = 100;
     let mut out = String::new();
@@ -258,13 +239,13 @@ fn wrapped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::readers::tests::reads;
+    use super::super::tests::add_reads;
     use super::*;
 
     #[test]
     fn the_whole_table() {
         let mut run = Run::default();
-        reads(&mut run, 1, 4, 30_000, 10_000);
+        add_reads(&mut run, 1, 4, 30_000, 10_000);
         let expected = "\
 4 requests in 70.0 ms, 2.29 on average at once
 
@@ -293,19 +274,5 @@ only more memory or more disks help.
 ";
         let text = text(&run);
         assert!(text == expected, "{text}");
-    }
-
-    #[test]
-    fn numbers_have_three_digits() {
-        for (us, text) in [
-            (0.312, "0.31 us"),
-            (9.999, "10.0 us"),
-            (123.4, "123 us"),
-            (45_600.0, "45.6 ms"),
-            (1_234_000.0, "1.23 s"),
-            (98_765_000_000.0, "98765 s"),
-        ] {
-            assert_eq!(time(us), text);
-        }
     }
 }

@@ -1,30 +1,31 @@
-//! From the lines of a JSON access log to requests.
+//! Reads requests from the lines of a JSON access log.
 
 use std::fmt;
 use std::io::{self, BufRead, Read as _};
 
 use serde_json::Value;
 
-use levity_telemetry::chunks::Chunk;
-use levity_telemetry::step::Step;
+/// The steps of a request in their order, by their keys in `timing_us`.
+pub(super) const STEPS: [&str; 7] = [
+    "accept", "parse", "route", "resolve", "respond", "filter", "send",
+];
 
-/// A longer line, in bytes, is no line of ours.
+/// The server writes no longer line, in bytes.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// Times, in microseconds, and counts from here on are none of ours: it is 35 years. What is smaller can
-/// be added to a date.
-const FIGURE_MAX: u64 = 1 << 50;
+/// Times, in microseconds, and counts are below this: 35 years. Such a time can be added to a date.
+const NUMBER_MAX: u64 = 1 << 50;
 
-/// Bytes of a longer word, such as the name of an engine, are none of ours either.
-const WORD_BYTES_MAX: usize = 64;
+/// The server writes no longer name of an engine or a source, in bytes.
+const NAME_BYTES_MAX: usize = 64;
 
-/// Bad lines of which the place is kept.
-const TROUBLES_KEPT_MAX: usize = 10;
+/// Errors that are kept with their line number.
+const ERRORS_KEPT_MAX: usize = 10;
 
-/// What a line says. Times are in microseconds.
+/// One line of the log. Times are in microseconds.
 #[derive(Debug, Default)]
 pub(super) struct Request {
-    /// When it came, since 1970.
+    /// Since 1970.
     pub(super) arrived_us: i64,
     pub(super) duration_us: f64,
     pub(super) ttfb_us: f64,
@@ -32,46 +33,55 @@ pub(super) struct Request {
     pub(super) bytes: u64,
     /// `src`.
     pub(super) source: String,
-    /// The engine that was asked; empty when none was.
+    /// The disk engine; empty when none was used.
     pub(super) engine: String,
-    /// None of what no upstream was asked for; and of lines from before there were any.
+    /// `None` when no upstream was asked.
     pub(super) upstream: Option<Upstream>,
     pub(super) timing: Option<Timing>,
     pub(super) chunks: Vec<Chunk>,
     pub(super) chunks_omitted: u64,
 }
 
-/// `upstream` of a line.
+/// The object `upstream`.
 #[derive(Debug, Default)]
 pub(super) struct Upstream {
     pub(super) queue_us: f64,
-    /// None without an answer.
+    /// `None` without a response.
     pub(super) ttfb_us: Option<f64>,
 }
 
-/// `timing_us` of a line, and `trips` beside it.
+/// The object `timing_us`, and `trips`.
 #[derive(Debug, Default)]
 pub(super) struct Timing {
-    /// In the order of [`Step::TIMED`].
-    pub(super) steps: [Option<f64>; Step::TIMED.len()],
+    /// In the order of [`STEPS`].
+    pub(super) steps: [Option<f64>; STEPS.len()],
     pub(super) queue: f64,
     pub(super) read: f64,
     pub(super) write: f64,
     pub(super) trips: u64,
 }
 
-/// What is wrong with a line.
+/// One array of `chunks_us`. Moments are in microseconds from the arrival of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Chunk {
+    /// Queued, read start, read end; `None` when no engine was used.
+    pub(super) disk: Option<[u64; 3]>,
+    /// Write start, write end; `None` when nothing was written.
+    pub(super) write: Option<[u64; 2]>,
+}
+
+/// Why a line was skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Trouble {
-    /// It is one of the combined format.
+pub(super) enum LineError {
+    /// It is in the combined format.
     Combined,
     NotJson,
     TooLong,
-    /// This key is absent, or has no value of its kind.
+    /// This key is absent or its value has a wrong type.
     Key(&'static str),
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for LineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Combined => f.write_str("in the combined format"),
@@ -82,28 +92,24 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// The lines that were left out.
+/// The lines that were skipped.
 #[derive(Debug, Default)]
-pub(super) struct Troubles {
+pub(super) struct SkippedLines {
     pub(super) count: u64,
-    /// The first of them, by their number, counted from 1.
-    pub(super) kept: Vec<(u64, Trouble)>,
+    /// The first errors, with line numbers that start at 1.
+    pub(super) errors: Vec<(u64, LineError)>,
 }
 
-impl Troubles {
-    fn add(&mut self, line: u64, trouble: Trouble) {
+impl SkippedLines {
+    fn push(&mut self, line: u64, error: LineError) {
         self.count += 1;
-        if self.kept.len() < TROUBLES_KEPT_MAX {
-            self.kept.push((line, trouble));
+        if self.errors.len() < ERRORS_KEPT_MAX {
+            self.errors.push((line, error));
         }
     }
 
-    pub(super) fn first(&self) -> Option<&(u64, Trouble)> {
-        self.kept.first()
-    }
-
-    /// For people; nothing when nothing was left out.
-    pub(super) fn told(&self, log: &str) -> String {
+    /// For people; empty when no line was skipped.
+    pub(super) fn warning(&self, log: &str) -> String {
         if self.count == 0 {
             return String::new();
         }
@@ -111,10 +117,10 @@ impl Troubles {
             1 => "1 line was left out:\n".to_owned(),
             count => format!("{count} lines were left out:\n"),
         };
-        for (line, trouble) in &self.kept {
-            text += &format!("{log} line {line}: {trouble}\n");
+        for (line, error) in &self.errors {
+            text += &format!("{log} line {line}: {error}\n");
         }
-        let more = self.count - self.kept.len() as u64;
+        let more = self.count - self.errors.len() as u64;
         if more > 0 {
             text += &format!("and {more} more\n");
         }
@@ -122,12 +128,15 @@ impl Troubles {
     }
 }
 
-/// Gives each line to `take`; empty ones are passed over.
+/// Calls `take` with each request of the log. Empty lines are ignored. May block.
 ///
 /// # Errors
 /// Those of reading.
-pub(super) fn read(log: &mut dyn BufRead, mut take: impl FnMut(Request)) -> io::Result<Troubles> {
-    let mut troubles = Troubles::default();
+pub(super) fn read(
+    log: &mut dyn BufRead,
+    mut take: impl FnMut(Request),
+) -> io::Result<SkippedLines> {
+    let mut skipped = SkippedLines::default();
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
@@ -136,28 +145,28 @@ pub(super) fn read(log: &mut dyn BufRead, mut take: impl FnMut(Request)) -> io::
         }
         if line.len() as u64 == LINE_BYTES_MAX && !line.ends_with(b"\n") {
             log.skip_until(b'\n')?;
-            troubles.add(number, Trouble::TooLong);
+            skipped.push(number, LineError::TooLong);
         } else if !line.trim_ascii().is_empty() {
             match request(&line) {
                 Ok(request) => take(request),
-                Err(trouble) => troubles.add(number, trouble),
+                Err(error) => skipped.push(number, error),
             }
         }
     }
-    Ok(troubles)
+    Ok(skipped)
 }
 
-fn request(line: &[u8]) -> Result<Request, Trouble> {
+fn request(line: &[u8]) -> Result<Request, LineError> {
     let value: Value = serde_json::from_slice(line).map_err(|_| not_json(line))?;
     let arrived_us = value["time"].as_str().and_then(unix_us);
     Ok(Request {
-        arrived_us: arrived_us.ok_or(Trouble::Key("time"))?,
+        arrived_us: arrived_us.ok_or(LineError::Key("time"))?,
         duration_us: seconds_in_us(&value, "dur")?,
         ttfb_us: seconds_in_us(&value, "ttfb")?,
         io_wait_us: seconds_in_us(&value, "io_wait")?,
-        bytes: count(&value["bytes"]).ok_or(Trouble::Key("bytes"))?,
-        source: word(&value["src"]).ok_or(Trouble::Key("src"))?,
-        engine: word(&value["engine"]).unwrap_or_default(),
+        bytes: count(&value["bytes"]).ok_or(LineError::Key("bytes"))?,
+        source: name(&value["src"]).ok_or(LineError::Key("src"))?,
+        engine: name(&value["engine"]).unwrap_or_default(),
         upstream: upstream(&value["upstream"])?,
         timing: timing(&value)?,
         chunks: chunks(&value["chunks_us"])?,
@@ -165,42 +174,42 @@ fn request(line: &[u8]) -> Result<Request, Trouble> {
     })
 }
 
-fn not_json(line: &[u8]) -> Trouble {
+fn not_json(line: &[u8]) -> LineError {
     let is_combined = line.windows(4).any(|part| part == b" - [");
     match is_combined && !line.starts_with(b"{") {
-        true => Trouble::Combined,
-        false => Trouble::NotJson,
+        true => LineError::Combined,
+        false => LineError::NotJson,
     }
 }
 
-fn word(value: &Value) -> Option<String> {
-    let word = value.as_str().filter(|word| word.len() <= WORD_BYTES_MAX);
-    word.map(str::to_owned)
+fn name(value: &Value) -> Option<String> {
+    let name = value.as_str().filter(|name| name.len() <= NAME_BYTES_MAX);
+    name.map(str::to_owned)
 }
 
 fn count(value: &Value) -> Option<u64> {
-    value.as_u64().filter(|count| *count < FIGURE_MAX)
+    value.as_u64().filter(|count| *count < NUMBER_MAX)
 }
 
-/// Neither negative nor longer than any process lives.
+/// A time that is neither negative nor longer than any process lives.
 fn time_us(us: f64) -> Option<f64> {
-    (0.0..FIGURE_MAX as f64).contains(&us).then_some(us)
+    (0.0..NUMBER_MAX as f64).contains(&us).then_some(us)
 }
 
 fn time(value: &Value) -> Option<f64> {
     time_us(value.as_f64()?)
 }
 
-fn seconds_in_us(value: &Value, key: &'static str) -> Result<f64, Trouble> {
+fn seconds_in_us(value: &Value, key: &'static str) -> Result<f64, LineError> {
     let us = value[key].as_f64().map(|seconds| seconds * 1e6);
-    us.and_then(time_us).ok_or(Trouble::Key(key))
+    us.and_then(time_us).ok_or(LineError::Key(key))
 }
 
-fn upstream(object: &Value) -> Result<Option<Upstream>, Trouble> {
+fn upstream(object: &Value) -> Result<Option<Upstream>, LineError> {
     if object.is_null() {
         return Ok(None);
     }
-    let of = |key| seconds_in_us(object, key).map_err(|_| Trouble::Key("upstream"));
+    let of = |key| seconds_in_us(object, key).map_err(|_| LineError::Key("upstream"));
     let ttfb_us = (!object["ttfb"].is_null()).then(|| of("ttfb"));
     Ok(Some(Upstream {
         queue_us: of("queue")?,
@@ -208,39 +217,60 @@ fn upstream(object: &Value) -> Result<Option<Upstream>, Trouble> {
     }))
 }
 
-fn timing(value: &Value) -> Result<Option<Timing>, Trouble> {
+fn timing(value: &Value) -> Result<Option<Timing>, LineError> {
     let object = &value["timing_us"];
     if object.is_null() {
         return Ok(None);
     }
-    let of = |key| time(&object[key]).ok_or(Trouble::Key("timing_us"));
+    let of = |key| time(&object[key]).ok_or(LineError::Key("timing_us"));
     Ok(Some(Timing {
-        steps: Step::TIMED.map(|step| time(&object[step.label()])),
+        steps: STEPS.map(|step| time(&object[step])),
         queue: of("queue")?,
         read: of("read")?,
         write: of("write")?,
-        trips: count(&value["trips"]).ok_or(Trouble::Key("trips"))?,
+        trips: count(&value["trips"]).ok_or(LineError::Key("trips"))?,
     }))
 }
 
-fn chunks(value: &Value) -> Result<Vec<Chunk>, Trouble> {
+fn chunks(value: &Value) -> Result<Vec<Chunk>, LineError> {
     let chunks = value.as_array().map_or(&[][..], Vec::as_slice);
-    let chunk = |chunk: &Value| {
-        let fields = chunk.as_array()?;
-        let moment = |place: usize| count(fields.get(place)?);
-        let disk = || Some([moment(0)?, moment(1)?, moment(2)?]);
-        let write = || Some([moment(3)?, moment(4)?]);
-        let (disk, write) = (disk(), write());
-        let in_order =
-            disk.is_none_or(|disk| disk.is_sorted()) && write.is_none_or(|write| write.is_sorted());
-        in_order.then_some(Chunk {
-            disk,
-            write,
-            bytes: count(fields.get(5)?)?,
-        })
-    };
     let all = chunks.iter().map(chunk);
-    all.collect::<Option<_>>().ok_or(Trouble::Key("chunks_us"))
+    all.collect::<Option<_>>()
+        .ok_or(LineError::Key("chunks_us"))
+}
+
+/// From `[queued, read start, read end, write start, write end, bytes]`.
+fn chunk(value: &Value) -> Option<Chunk> {
+    let fields = value.as_array()?.as_slice();
+    let [
+        queued,
+        read_start,
+        read_end,
+        write_start,
+        write_end,
+        bytes,
+        ..,
+    ] = fields
+    else {
+        return None;
+    };
+    count(bytes)?;
+    Some(Chunk {
+        disk: in_order([queued, read_start, read_end])?,
+        write: in_order([write_start, write_end])?,
+    })
+}
+
+/// `Some(None)` when a moment is missing, `None` when they are out of order.
+fn in_order<const N: usize>(moments: [&Value; N]) -> Option<Option<[u64; N]>> {
+    let mut us = [0; N];
+    for (us, moment) in us.iter_mut().zip(moments) {
+        match count(moment) {
+            Some(moment) => *us = moment,
+            None => return Some(None),
+        }
+    }
+    us.is_sorted().then_some(Some(us))
 }
 
 /// Microseconds since 1970, from `2026-11-20T19:42:07.000042Z`.
@@ -276,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_those_of_the_calendar() {
+    fn dates_follow_the_calendar() {
         for (text, seconds) in [
             ("1970-01-01T00:00:00.000000Z", 0),
             ("2000-02-29T23:59:59.000000Z", 951_868_799),
@@ -306,7 +336,7 @@ mod tests {
         let chunks = chunks(&value).unwrap();
         assert_eq!(chunks[0].disk, Some([1, 2, 3]));
         assert_eq!((chunks[1].disk, chunks[1].write), (None, Some([7, 9])));
-        assert_eq!((chunks[2].write, chunks[2].bytes), (None, 0));
+        assert_eq!(chunks[2].write, None);
         for wrong in [
             serde_json::json!([1]),
             serde_json::json!([[1, 2, 3, 4, 5]]),
@@ -317,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_tell_of_upstreams_or_do_not() {
+    fn upstreams_are_read() {
         let line = |rest: &str| {
             let start = r#"{"time":"2026-11-20T19:42:07.000042Z","dur":0.5,"ttfb":0.25,"io_wait":0,"bytes":7,"src":"-""#;
             request(format!("{start}{rest}}}").as_bytes())
@@ -337,19 +367,19 @@ mod tests {
             r#"{"queue":-1,"ttfb":null}"#,
             r#"{"queue":0,"ttfb":"x"}"#,
         ] {
-            assert_eq!(of(odd).err(), Some(Trouble::Key("upstream")), "{odd}");
+            assert_eq!(of(odd).err(), Some(LineError::Key("upstream")), "{odd}");
         }
     }
 
     #[test]
-    fn a_line_without_end_is_passed_over_in_bounded_memory() {
+    fn an_endless_line_is_skipped_in_bounded_memory() {
         let mut log = vec![b'{'; LINE_BYTES_MAX as usize * 3];
         log.push(b'\n');
         log.extend_from_slice(b"also not\n");
-        let troubles = read(&mut log.as_slice(), |_| panic!("a request")).unwrap();
+        let skipped = read(&mut log.as_slice(), |_| panic!("a request")).unwrap();
         assert_eq!(
-            troubles.kept,
-            [(1, Trouble::TooLong), (2, Trouble::NotJson)]
+            skipped.errors,
+            [(1, LineError::TooLong), (2, LineError::NotJson)]
         );
     }
 }

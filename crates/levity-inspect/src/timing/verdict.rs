@@ -1,21 +1,21 @@
-//! What made up most of a run's time, in a plain sentence, and what to do about it.
+//! Which part of a run took most of its time, in a sentence, and what to do about it.
 
-use super::readers::{self, Level};
+use super::concurrency::{self, Level};
 use super::run::Run;
-use super::table::{rate, time};
+use super::units::{number, time};
 
-/// Where time can have gone.
+/// A part of the time of a request. The parts of one log do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// Waiting for a turn at the disk.
     Queue,
     /// At the disk.
     Read,
-    /// Waiting for the disk, when the log does not tell queue and read apart.
+    /// Queue and read together, of a log without `timing_us`.
     Disk,
     /// Between the disk and the loop.
     Handover,
-    /// Giving bytes to clients.
+    /// Writing to clients.
     Write,
     /// Waiting for an upstream.
     Upstream,
@@ -24,7 +24,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// The word in JSON.
+    /// The value in JSON.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Queue => "queue",
@@ -38,18 +38,19 @@ impl Part {
     }
 }
 
-/// What dominates, and what that means.
+/// The largest part.
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) part: Part,
-    /// Of the time of all requests, from 0 to 1.
+    /// Its share of the time of all requests, from 0 to 1.
     pub(super) share: f64,
+    /// What that means and what to do.
     pub(super) sentence: String,
 }
 
 pub(super) fn verdict(run: &Run) -> Verdict {
     let total = run.requests.total_us().max(1e-3);
-    let (part, us) = dominant(run);
+    let (part, us) = largest_part(run);
     let share = (us / total).min(1.0);
     Verdict {
         part,
@@ -58,8 +59,8 @@ pub(super) fn verdict(run: &Run) -> Verdict {
     }
 }
 
-/// The parts have no time in common.
-fn dominant(run: &Run) -> (Part, f64) {
+/// The largest part and its time in microseconds.
+fn largest_part(run: &Run) -> (Part, f64) {
     let total = run.requests.total_us();
     let disk = run.io_wait.total_us();
     let upstream = run.upstream_queue.total_us() + run.upstream.total_us();
@@ -90,8 +91,8 @@ fn largest(parts: &[(Part, f64)]) -> (Part, f64) {
 
 fn sentence(run: &Run, part: Part, share: f64) -> String {
     let percent = share * 100.0;
-    let crowd = readers::crowd(&readers::levels(run));
-    match (part, crowd) {
+    let saturation = concurrency::saturation(&concurrency::levels(run));
+    match (part, saturation) {
         (Part::Queue | Part::Read, Some((enough, busiest))) => {
             too_many(part, percent, &enough, &busiest)
         }
@@ -150,7 +151,7 @@ fn reading(run: &Run, percent: f64) -> String {
 fn too_few(run: &Run, percent: f64) -> String {
     let (queue, read) = (run.queue.total_us(), run.read.total_us());
     let times = queue / read.max(1e-3);
-    let at_once = match readers::levels(run).last() {
+    let at_once = match concurrency::levels(run).last() {
         Some(Level { to: 1, .. }) => ", with one read in flight at a time".to_owned(),
         Some(level) => format!(", with up to {} reads in flight", level.to),
         None => String::new(),
@@ -178,8 +179,8 @@ fn too_many(part: Part, percent: f64, enough: &Level, busiest: &Level) -> String
         enough.mean_in_flight,
         time(busiest.mean_read_us),
         busiest.mean_in_flight,
-        rate(enough.per_second()),
-        rate(busiest.per_second()),
+        number(enough.per_second()),
+        number(busiest.per_second()),
         enough.to,
     )
 }
@@ -187,13 +188,13 @@ fn too_many(part: Part, percent: f64, enough: &Level, busiest: &Level) -> String
 #[cfg(test)]
 mod tests {
     use super::super::lines::{Request, Timing, Upstream};
-    use super::super::readers::tests::reads;
+    use super::super::tests::add_reads;
     use super::*;
 
     #[test]
     fn too_few_readers_show_as_queue_wait() {
         let mut run = Run::default();
-        reads(&mut run, 1, 100, 90_000, 10_000);
+        add_reads(&mut run, 1, 100, 90_000, 10_000);
         let verdict = verdict(&run);
         assert_eq!(verdict.part, Part::Queue);
         assert!((0.85..0.95).contains(&verdict.share), "{verdict:?}");
@@ -212,8 +213,8 @@ mod tests {
     fn too_many_readers_show_as_reads_that_grow_with_them() {
         for queue_us in [0, 500_000] {
             let mut run = Run::default();
-            reads(&mut run, 1, 50, 0, 10_000);
-            reads(&mut run, 16, 50, queue_us, 170_000);
+            add_reads(&mut run, 1, 50, 0, 10_000);
+            add_reads(&mut run, 16, 50, queue_us, 170_000);
             let sentence = verdict(&run).sentence;
             assert!(sentence.contains("There are too many"), "{sentence}");
             assert!(sentence.contains("lower `disk.depth`"), "{sentence}");
@@ -223,8 +224,8 @@ mod tests {
     #[test]
     fn more_readers_that_read_more_are_not_too_many() {
         let mut run = Run::default();
-        reads(&mut run, 1, 50, 0, 10_000);
-        reads(&mut run, 16, 50, 0, 12_000);
+        add_reads(&mut run, 1, 50, 0, 10_000);
+        add_reads(&mut run, 16, 50, 0, 12_000);
         let verdict = verdict(&run);
         assert_eq!(verdict.part, Part::Read);
         assert!(
@@ -235,9 +236,9 @@ mod tests {
     }
 
     #[test]
-    fn reads_that_are_nearly_as_long_as_their_wait_may_want_more_readers() {
+    fn more_readers_may_help_reads_as_long_as_their_wait() {
         let mut run = Run::default();
-        reads(&mut run, 4, 50, 9_000, 10_000);
+        add_reads(&mut run, 4, 50, 9_000, 10_000);
         let sentence = verdict(&run).sentence;
         assert!(sentence.contains("Reading itself"), "{sentence}");
         assert!(sentence.contains("A higher `disk.depth` may"), "{sentence}");
