@@ -5,8 +5,8 @@
 
 use crate::failure::{Context, Failure, Result};
 use crate::load::Report;
-use crate::load::histogram::Histogram;
 use crate::rig::confine::pinned;
+use levity_inspect::histogram::Histogram;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -86,10 +86,9 @@ impl Walk {
         let tally = tally
             .into_inner()
             .map_err(|_| Failure::new("a reader panicked"))?;
-        let latency = tally.latency.latency();
         Ok(Report {
             seconds: started.elapsed().as_secs_f64(),
-            latency,
+            latency: (&tally.latency).into(),
             ..tally.report
         })
     }
@@ -169,7 +168,7 @@ impl Tally {
             Ok(bytes) => {
                 self.report.requests += 1;
                 self.report.body_bytes += bytes;
-                self.latency.record(took);
+                self.latency.record(took.as_secs_f64() * 1e6);
             }
             Err(error) => {
                 self.report.errors += 1;

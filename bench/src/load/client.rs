@@ -1,10 +1,10 @@
 //! Keep-alive connections to one address, driven by one epoll.
 
-use super::histogram::Histogram;
 use super::plan::{EachOnce, Next, Plan, Request};
 use super::response::{Decoder, Response};
 use super::{Failed, Report};
 use crate::failure::{Context, Failure, Result};
+use levity_inspect::histogram::Histogram;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use std::borrow::Cow;
@@ -311,10 +311,9 @@ impl Client {
             .iter()
             .filter_map(|connection| connection.pending);
         for request in pending.chain(std::iter::from_fn(|| plan.overdue(now))) {
+            let waited = now.saturating_duration_since(request.intended);
             self.tally.unfinished += 1;
-            self.tally
-                .latency
-                .record(now.saturating_duration_since(request.intended));
+            self.tally.latency.record(waited.as_secs_f64() * 1e6);
         }
     }
 }
@@ -344,7 +343,7 @@ impl Tally {
     fn success(&mut self, response: Response, latency: Duration) {
         self.requests += 1;
         self.body_bytes += response.body_bytes;
-        self.latency.record(latency);
+        self.latency.record(latency.as_secs_f64() * 1e6);
     }
 
     fn error(&mut self, why: &str) {
@@ -362,7 +361,7 @@ impl Tally {
             first_error: self.first_error.clone(),
             failed: self.failed.clone(),
             unfinished: self.unfinished,
-            latency: self.latency.latency(),
+            latency: (&self.latency).into(),
         }
     }
 }

@@ -5,11 +5,11 @@
 
 pub mod client;
 pub mod command;
-pub mod histogram;
+pub mod latency;
 pub mod plan;
 pub mod response;
 
-use histogram::Latency;
+use latency::Latency;
 use serde::{Deserialize, Serialize};
 
 /// What one run of the load generator saw.
