@@ -9,12 +9,12 @@ use std::time::Duration;
 use crate::engine::{self, Choice, Description, Engines, StartError};
 use crate::files::closer::Closer;
 use crate::job::{EngineId, Job};
-use crate::lock::lock;
 use crate::memory::Budget;
 use crate::scheduler::{Outage, Scheduler};
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::syscall;
+use crate::thread::lock;
 
 /// The one that takes jobs. Dropping it shuts it down, and waits for that.
 pub struct Disk {
@@ -157,7 +157,7 @@ impl Disk {
         self.scheduler.engines().any_blocks_on_loop()
     }
 
-    /// Whether a [`guard`](crate::guard) must let `sendfile` through: one of the engines hands over what
+    /// Whether a [`guard`](crate::thread::guard) must let `sendfile` through: one of the engines hands over what
     /// leaves by it.
     pub fn needs_sendfile(&self) -> bool {
         self.scheduler.engines().any_needs_sendfile()

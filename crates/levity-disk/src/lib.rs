@@ -12,22 +12,17 @@ compile_error!(
     "levity-disk needs Linux on a processor of 64 bits: ARCHITECTURE.md says what it would take elsewhere"
 );
 
-mod aio;
-pub mod bell;
 mod disk;
 pub mod engine;
 mod files;
-pub mod guard;
 mod job;
-mod lock;
 pub mod memory;
-pub mod processor;
 mod scheduler;
 mod settings;
 pub mod stats;
 mod syscall;
+mod thread;
 pub mod transmit;
-pub mod usage;
 
 pub use disk::Disk;
 pub use engine::StartError;
@@ -43,3 +38,4 @@ pub use memory::{Budget, Buffer};
 pub use scheduler::{Outage, Stage};
 pub use settings::Settings;
 pub use stats::Stats;
+pub use thread::{Parker, guard, priority, usage};

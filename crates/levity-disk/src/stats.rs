@@ -1,11 +1,10 @@
-//! What a disk has done. Counted with relaxed atomics: a snapshot is cheap, and its numbers may be
-//! some jobs apart.
+//! Counters of a disk. They are relaxed atomics: a snapshot is cheap, and its numbers may be some jobs apart.
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the buckets of every [`Histogram`], in microseconds; a last bucket holds the rest.
+/// Upper bounds of the buckets of every [`Histogram`], in microseconds. One more bucket holds longer times.
 pub const BOUNDS_US: &[u64] = &[
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000,
@@ -16,36 +15,36 @@ const BUCKETS: usize = BOUNDS_US.len() + 1;
 /// A snapshot of a disk's counters, all since its start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stats {
-    /// The engines at work, in the order of [`ENGINES`](crate::engine::ENGINES).
+    /// The engines that were started, in the order of [`ENGINES`](crate::engine::ENGINES).
     pub engines: Vec<EngineStats>,
-    /// Threads of the pool that all engines share, at this moment.
+    /// Present number of threads in the pool that all engines share.
     pub threads: usize,
-    /// Jobs on their way to the scheduler, which has not seen yet what device they are for.
+    /// Jobs in transit to the scheduler, which does not know their devices yet.
     pub arriving: usize,
     /// The first 64 devices that have had a job.
     pub devices: Vec<DeviceStats>,
-    /// Jobs answered with an error: a missing file is one too.
+    /// Jobs answered with an error, such as a missing file.
     pub errors: u64,
-    /// Jobs dropped before they started, because nobody waited any more.
+    /// Jobs dropped before they started, because nobody waited for them any more.
     pub canceled: u64,
-    /// Jobs not taken because a queue or the memory was full.
+    /// Jobs refused because a queue or the memory was full.
     pub full: u64,
-    /// Jobs that were not done because another one brought what they asked for.
+    /// Jobs that joined another one instead of being done.
     pub coalesced: u64,
-    /// Jobs answered with an error because their device did not answer.
+    /// Jobs answered with an error because their device was dead.
     pub dead: u64,
 }
 
-/// What one engine has done.
+/// Counters of one engine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineStats {
-    /// As in `disk.engine`.
+    /// The name in `disk.engine`.
     pub name: &'static str,
-    /// Reads (with those that an open made at once) that a thread of the engine did.
+    /// Reads, including those of opens, that a thread of the engine has made.
     pub reads_async: u64,
-    /// Reads that the submitting thread did, or will do by `sendfile`.
+    /// Reads that the submitting thread has made, or will make by `sendfile`.
     pub reads_sync: u64,
-    /// Of these, reads past the page cache (`O_DIRECT`).
+    /// Reads past the page cache (`O_DIRECT`), included in the above.
     pub reads_direct: u64,
     /// Bytes handed over.
     pub bytes_read: u64,
@@ -53,57 +52,57 @@ pub struct EngineStats {
     pub opens: u64,
     /// Writes that succeeded.
     pub writes: u64,
-    /// Bytes of these.
+    /// Bytes written.
     pub bytes_written: u64,
-    /// Time from submission to a thread.
+    /// Time from submission to start.
     pub queue_time: Histogram,
     /// Time in the kernel.
     pub service_time: Histogram,
 }
 
 impl Stats {
-    /// What the engine called `name` has done, if it is at work.
+    /// The counters of the engine called `name`, if it was started.
     pub fn engine(&self, name: &str) -> Option<&EngineStats> {
         self.engines.iter().find(|engine| engine.name == name)
     }
 }
 
-/// One device's load at this moment, and what it has done since its first job.
+/// Present load of one device, and its counters since its first job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceStats {
     /// `st_dev`.
     pub device: u64,
-    /// Jobs that wait for a slot or for memory, without those that go along with another.
+    /// Jobs that wait for a slot or for memory, without those that have joined another.
     pub queued: usize,
-    /// Jobs that the engine has.
+    /// Jobs that an engine has.
     pub in_flight: usize,
-    /// How many may be in flight, as it was found out to be best or was set.
+    /// Bound on the jobs in flight, adapted or set.
     pub depth: usize,
-    /// Nothing has come back for so long that it is taken for dead.
+    /// Whether the device is considered dead: it has not answered for too long.
     pub dead: bool,
-    /// How long the engine has had the job that it has had for longest; none when nothing is in flight.
-    /// Told of 64 jobs of a device at most, those that were begun first.
+    /// Age of the oldest job in flight; `None` if there is none. At most 64 jobs of a device are tracked, those
+    /// that were started first.
     pub oldest: Option<Duration>,
     /// Bytes handed over.
     pub bytes_read: u64,
-    /// Time from submission to a thread.
+    /// Time from submission to start.
     pub queue_time: Histogram,
     /// Time in the kernel.
     pub service_time: Histogram,
 }
 
-/// How long something took, how often.
+/// A histogram of times.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram {
-    /// For each of [`BOUNDS_US`], how many took that long at most and longer than the one before; then
-    /// how many took longer than all.
+    /// For each of [`BOUNDS_US`] the number of times up to it and above the one before; then the number of
+    /// longer times.
     pub counts: [u64; BUCKETS],
-    /// All of them together.
+    /// Sum of all times.
     pub sum: Duration,
 }
 
 impl Histogram {
-    /// How many there were.
+    /// Number of all times.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -152,7 +151,7 @@ impl EngineCounters {
     }
 }
 
-/// A [`Histogram`] in the making.
+/// A [`Histogram`] that is being recorded.
 #[derive(Debug)]
 pub(crate) struct Timer {
     counts: [AtomicU64; BUCKETS],

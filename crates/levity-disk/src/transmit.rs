@@ -1,7 +1,7 @@
-//! From a file, a pipe or shared memory to a plain socket, without a copy through user space.
+//! Sending from a file, a pipe or shared memory to a plain socket, without a copy through user space.
 //!
-//! The socket must be non-blocking. Each call sends what the socket takes, which may be less than
-//! asked, and says `WouldBlock` when that is nothing.
+//! The socket must be non-blocking. Each call sends as many bytes as the socket accepts, which may be fewer
+//! than asked for, and fails with `WouldBlock` if it accepts none.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,12 +12,12 @@ use rustix::pipe::SpliceFlags;
 use crate::files::OpenFile;
 use crate::memory::Lease;
 
-/// Sends up to `len` bytes of `file` from `offset`. **Blocks on the disk** where they are not in the
-/// page cache, and no flag changes that (`do_sendfile` ignores `O_NONBLOCK`): only for
+/// Sends up to `len` bytes of `file` from `offset`. **Blocks on the disk** if they are not in the page cache,
+/// which no flag prevents (`do_sendfile` ignores `O_NONBLOCK`): only for
 /// [`Ready::PageCache`](crate::Ready::PageCache).
 ///
 /// # Errors
-/// Those of `sendfile`. `Ok(0)` means that the file ends before `offset`: it has shrunk.
+/// Those of `sendfile`. `Ok(0)` means that the file has shrunk and ends before `offset`.
 pub fn sendfile(
     socket: BorrowedFd<'_>,
     file: &OpenFile,
@@ -27,10 +27,10 @@ pub fn sendfile(
     send_from(socket, file.as_fd(), offset, len)
 }
 
-/// Sends up to `len` bytes of a memory file from `offset`. Does not wait.
+/// Sends up to `len` bytes of a memory file from `offset`. Does not block.
 ///
-/// The pages go onto the wire as they are, and stay there when the lease has ended: whoever owns the
-/// memory never writes to them again.
+/// The network stack may hold the pages after the lease has ended: the owner of the memory never writes to
+/// them again.
 ///
 /// # Errors
 /// Those of `sendfile`.
@@ -53,12 +53,12 @@ fn send_from(
     Ok(retry_on_intr(send)?)
 }
 
-/// Moves up to `len` bytes from a pipe into a socket. Does not wait: `SPLICE_F_NONBLOCK` covers the
-/// pipe, and the socket's own `O_NONBLOCK` the rest.
+/// Moves up to `len` bytes from a pipe to a socket. Does not block: `SPLICE_F_NONBLOCK` covers the pipe, and the
+/// socket's `O_NONBLOCK` the rest.
 ///
 /// # Errors
-/// Those of `splice`. `WouldBlock` means a full socket, as long as the pipe holds `len` bytes;
-/// `Ok(0)` an empty pipe.
+/// Those of `splice`. `WouldBlock` means that the socket is full, if the pipe holds `len` bytes; `Ok(0)` that the
+/// pipe is empty.
 pub fn splice(pipe: BorrowedFd<'_>, socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
     let flags = SpliceFlags::NONBLOCK;
     let splice = || rustix::pipe::splice(pipe, None, socket, None, len, flags);

@@ -2,14 +2,14 @@
 //!
 //! The standard library's `SyncSender::try_send` takes a mutex to wake the receiver. If the receiver
 //! loses the processor while it holds that mutex, an event loop sleeps for as long: 1 to 3 ms were seen.
-//! This channel is a queue of fixed size without a lock, and a bell.
+//! This channel is a queue of fixed size without a lock, and a parker.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crossbeam_queue::ArrayQueue;
-use levity_disk::bell::Bell;
+use levity_disk::Parker;
 
 /// A channel that holds `items_max` items, which is at least 1.
 pub fn bounded<T>(items_max: usize) -> (Sender<T>, Receiver<T>) {
@@ -17,7 +17,7 @@ pub fn bounded<T>(items_max: usize) -> (Sender<T>, Receiver<T>) {
         items: ArrayQueue::new(items_max),
         senders: AtomicUsize::new(1),
         received: AtomicBool::new(true),
-        bell: Bell::new(),
+        parker: Parker::new(),
     });
     (Sender(shared.clone()), Receiver(shared))
 }
@@ -36,7 +36,7 @@ struct Shared<T> {
     senders: AtomicUsize,
     /// There is a receiver.
     received: AtomicBool,
-    bell: Bell,
+    parker: Parker,
 }
 
 /// Puts items in. There may be any number.
@@ -52,7 +52,7 @@ impl<T> Sender<T> {
             return Err(Refused::Closed(item));
         }
         self.0.items.push(item).map_err(Refused::Full)?;
-        self.0.bell.ring();
+        self.0.parker.unpark();
         Ok(())
     }
 }
@@ -67,7 +67,7 @@ impl<T> Clone for Sender<T> {
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         if self.0.senders.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.bell.ring();
+            self.0.parker.unpark();
         }
     }
 }
@@ -94,7 +94,7 @@ impl<T> Receiver<T> {
             if ended {
                 return None;
             }
-            shared.bell.sleep_unless(|| {
+            shared.parker.park_unless(|| {
                 !shared.items.is_empty() || shared.senders.load(Ordering::SeqCst) == 0
             });
         }

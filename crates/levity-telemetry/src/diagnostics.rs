@@ -96,7 +96,7 @@ struct Speaker {
 #[derive(Default)]
 struct Shared {
     dropped: AtomicU64,
-    /// Lines that left the queue, and a bell for who waits for them.
+    /// Lines that left the queue, and the parker of the thread that waits for them.
     written: Mutex<u64>,
     grew: Condvar,
 }

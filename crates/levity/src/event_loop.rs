@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use levity_disk::{guard, processor};
+use levity_disk::{guard, priority};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task;
@@ -61,7 +61,7 @@ pub fn start(number: usize, parts: Parts) -> io::Result<JoinHandle<io::Result<()
 }
 
 fn run(parts: Parts) -> io::Result<()> {
-    processor::before_disk_threads();
+    priority::set_for_loop();
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()

@@ -10,7 +10,7 @@ use super::pool::{Pool, Queue};
 use super::ticket::Work;
 use crate::files::OpenFile;
 use crate::job::Op;
-use crate::lock::lock;
+use crate::thread::lock;
 
 pub(super) struct CommandQueue {
     queue: Mutex<Vec<Command>>,

@@ -32,9 +32,9 @@ use super::pool::{Pool, Queue};
 use super::submitted::Submitted;
 use super::ticket::{Ticket, Work};
 use crate::files::OpenFile;
-use crate::lock::lock;
 use crate::memory::registered::{self, RegisteredMemory, STEP_BYTES};
-use crate::processor;
+use crate::thread::lock;
+use crate::thread::priority;
 
 /// Submitted on the ring at least. The completion queue has twice as many, so it cannot overflow.
 const PLACES_MIN: u32 = 128;
@@ -224,7 +224,7 @@ impl Owner {
         let (started, has_started) = mpsc::channel();
         let builder = thread::Builder::new().name("disk-ring".to_owned());
         let thread = builder.spawn(move || {
-            processor::after_loops();
+            priority::set_for_disk();
             // Here, because the kernel ties a ring and its worker threads to the thread that asks.
             let mut owner = match ring(places) {
                 Ok(ring) => Owner::new(ring, commands, pool),

@@ -31,11 +31,11 @@ use super::contract::{Engine, StartContext, StartError, Unavailable};
 use super::pool::{Pool, Queue};
 use super::submitted::Submitted;
 use super::ticket::{Ticket, Work};
-use crate::aio::{Completed, Context, Request};
 use crate::job::Op;
-use crate::lock::lock;
 use crate::memory::arena::{self, Arena, SlotAllocator};
-use crate::processor;
+use crate::syscall::aio::{Completed, Context, Request};
+use crate::thread::lock;
+use crate::thread::priority;
 
 /// Requests that the kernel is given at once, at least.
 const PLACES_MIN: usize = 128;
@@ -102,7 +102,7 @@ impl Aio {
         let thread = thread::Builder::new()
             .name("disk-linux-aio".to_owned())
             .spawn(move || {
-                processor::after_loops();
+                priority::set_for_disk();
                 owner.serve();
             })?;
         Ok(Aio {
@@ -144,7 +144,7 @@ fn in_pool(work: Work) {
 }
 
 /// How other threads reach the owner: without a lock, because event loops give slots back, and with a
-/// system call only if it sleeps. See [`Bell`](crate::bell::Bell) for why none is lost; this one sleeps in
+/// system call only if it sleeps. See [`Parker`](crate::Parker) for why no wake-up is lost; this one sleeps in
 /// a descriptor, which the kernel writes to as well.
 struct CommandQueue {
     queue: SegQueue<Command>,

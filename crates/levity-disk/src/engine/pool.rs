@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::job::Op;
-use crate::lock::lock;
-use crate::processor;
+use crate::thread::lock;
+use crate::thread::priority;
 
 /// In bytes: the deepest call is a directory listing.
 const STACK_BYTES: usize = 256 * 1024;
@@ -153,7 +153,7 @@ impl Shared {
         builder
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                processor::after_loops();
+                priority::set_for_disk();
                 shared.serve();
             })
             .map(drop)

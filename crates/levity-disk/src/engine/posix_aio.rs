@@ -33,8 +33,8 @@ use super::contract::{Engine, StartContext, StartError, Unavailable};
 use super::pool::{Pool, Queue};
 use super::ticket::Work;
 use crate::job::Op;
-use crate::lock::lock;
-use crate::processor;
+use crate::thread::lock;
+use crate::thread::priority;
 
 /// Threads of the C library at most: more than the disks of one process have jobs.
 #[cfg(target_env = "gnu")]
@@ -139,7 +139,7 @@ impl Aio {
         let builder = thread::Builder::new().name("disk-aio".to_owned());
         let owner = builder.spawn(move || {
             // The threads of the C library inherit it.
-            processor::after_loops();
+            priority::set_for_disk();
             owner.serve();
         })?;
         Ok(Aio {

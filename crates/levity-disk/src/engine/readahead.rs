@@ -13,7 +13,7 @@
 //!
 //! What leaks: nothing holds the pages until they are sent. Where the kernel has let go of one in the
 //! meantime, the `sendfile` on the loop waits for the disk. Callers count it, see
-//! [`usage::slept_during`](crate::usage::slept_during).
+//! [`usage::slept_during`](crate::thread::usage::slept_during).
 //!
 //! Files on which `RWF_NOWAIT` does not work (overlayfs, tmpfs, FUSE, another mount beneath the root)
 //! are read into memory instead, as `threads` does: of what these do at a second read nothing is known.
@@ -33,8 +33,8 @@ use super::pool::{Pool, Queue};
 use super::ticket::{Ticket, Work};
 use crate::files::OpenFile;
 use crate::job::{COPIED_BYTES, Done, Op, Ready};
-use crate::lock::lock;
 use crate::memory::Buffer;
+use crate::thread::lock;
 
 /// What one system call brings in, in bytes. A pipe larger than `/proc/sys/fs/pipe-max-size` is for
 /// root only; that is 1 MiB unless someone changed it.

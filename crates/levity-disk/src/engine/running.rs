@@ -6,9 +6,9 @@ use super::contract::{Description, Engine, StartContext, StartError};
 use super::pool::{Pool, Threads};
 use super::table::ENGINES;
 use crate::job::{Completion, Done, EngineId, Ready};
-use crate::lock::lock;
 use crate::memory::Budget;
 use crate::stats::{self, EngineCounters, EngineStats};
+use crate::thread::lock;
 
 /// Each is started once and stays until the disk ends.
 pub(crate) struct Engines {

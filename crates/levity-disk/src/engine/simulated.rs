@@ -34,8 +34,8 @@ use super::pool::{Pool, Queue};
 use super::ticket::{Ticket, Work};
 use crate::files::OpenFile;
 use crate::job::{Done, Op, Ready};
-use crate::lock::lock;
 use crate::memory::{Buffer, Lease};
+use crate::thread::lock;
 
 /// Read when the name says nothing.
 const VARIABLE: &str = "LEVITY_SIMULATED";

@@ -1,9 +1,8 @@
-//! When a read would change the time of last access.
+//! When a read would update the access time of a file.
 //!
-//! Only the owner of a file may open it with `O_NOATIME`. Where someone else serves it, the kernel
-//! sets the time at the end of a read, `RWF_NOWAIT` or not, and the change of the inode may wait for
-//! the journal (`touch_atime`, and ext4's `ext4_dirty_inode` below it). So a read that would do that
-//! belongs to an engine.
+//! Only the owner of a file may open it with `O_NOATIME`. For other users the kernel updates the access time
+//! at the end of a read, also with `RWF_NOWAIT`, and the change of the inode may wait for the journal
+//! (`touch_atime`, and ext4's `ext4_dirty_inode` below it). So such a read is left to an engine.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,25 +11,24 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Stat, StatVfsMountFlags};
 
-/// In seconds: what `relatime` lets a time of access grow old before it is set again.
+/// The age, in seconds, at which `relatime` updates an access time.
 const DAY_S: i64 = 24 * 60 * 60;
 
-/// When reads set the time.
+/// When reads update the access time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// Never: `noatime`, or read-only, or opened with `O_NOATIME`.
+    /// Never: the mount is `noatime` or read-only, or the file is open with `O_NOATIME`.
     Never,
-    /// When it is not after the last change, or a day old (`relatime`, what `mount` does unless told
-    /// otherwise).
+    /// If it is not after the last change, or is a day old (`relatime`, the default of `mount`).
     Relative,
     /// At every read (`strictatime`).
     Always,
 }
 
 impl Policy {
-    /// That of the mount that holds `place`. A later `mount -o remount` is not noticed.
-    pub(crate) fn of_mount(place: impl AsFd) -> io::Result<Policy> {
-        Ok(Policy::of_flags(rustix::fs::fstatvfs(place)?.f_flag))
+    /// The policy of the mount of `file`. A later `mount -o remount` is not noticed.
+    pub(crate) fn of_mount(file: impl AsFd) -> io::Result<Policy> {
+        Ok(Policy::of_flags(rustix::fs::fstatvfs(file)?.f_flag))
     }
 
     fn of_flags(flags: StatVfsMountFlags) -> Policy {
@@ -43,7 +41,7 @@ impl Policy {
         }
     }
 
-    /// Whether a read at `now_s` sets the time (the kernel's `relatime_need_update`).
+    /// Whether a read at `now_s` updates the access time (the kernel's `relatime_need_update`).
     fn sets(self, times: &Times, now_s: i64) -> bool {
         match self {
             Policy::Never => false,
@@ -60,7 +58,7 @@ type Time = (i64, i64);
 
 struct Times {
     access: Time,
-    /// The later one of `mtime` and `ctime`.
+    /// The later of `mtime` and `ctime`.
     change: Time,
 }
 
@@ -77,14 +75,14 @@ impl From<&Stat> for Times {
     }
 }
 
-/// What is known of one open file.
+/// The access time of one open file.
 #[derive(Debug)]
 pub(crate) struct Access {
     policy: Policy,
-    /// When an engine last read from it, in seconds since 1970. The kernel leaves the time of some
-    /// files alone although the mount would set it (`chattr +A`, an owner that a user namespace does
-    /// not know): what an engine's read did not set, the next one does not set either. In whole
-    /// seconds, rounded down, so that a change in the same second counts as later.
+    /// When an engine last read from it, in seconds since 1970. The kernel does not update the access time of
+    /// some files although the mount's policy says so (`chattr +A`, an owner that is unknown in the user
+    /// namespace): if an engine's read did not update it, the next one does not either. In whole seconds,
+    /// rounded down, so that a change in the same second counts as later.
     read_s: AtomicI64,
 }
 
@@ -96,12 +94,12 @@ impl Access {
         }
     }
 
-    /// Whether a read sets the time, so that there is a need to ask.
+    /// Whether a read may update the access time at all.
     pub(crate) fn may_be_set(&self) -> bool {
         self.policy != Policy::Never
     }
 
-    /// Whether a read of the file that `stat` is about would set the time now.
+    /// Whether a read of the file with these metadata would update the access time now.
     pub(crate) fn would_be_set(&self, stat: &Stat) -> bool {
         let mut times = Times::from(stat);
         let read = (self.read_s.load(Ordering::Relaxed), 0);
@@ -109,7 +107,7 @@ impl Access {
         self.policy.sets(&times, now_s())
     }
 
-    /// An engine has read from the file.
+    /// Records that an engine has read from the file.
     pub(crate) fn was_read(&self) {
         if self.may_be_set() {
             self.read_s.store(now_s(), Ordering::Relaxed);
@@ -160,7 +158,7 @@ mod tests {
         }
     }
 
-    /// A file whose `mtime`, `ctime` and `atime` are those given.
+    /// Metadata with these values of `mtime`, `ctime` and `atime`.
     fn stat(change_s: i64, access_s: i64) -> Stat {
         let mut stat = rustix::fs::stat("/").unwrap();
         (stat.st_mtime, stat.st_ctime) = (change_s as _, change_s as _);

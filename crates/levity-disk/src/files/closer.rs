@@ -1,9 +1,8 @@
 //! Threads that close files.
 //!
-//! The last close of a deleted file frees its blocks and may wait for the journal; on FUSE it waits
-//! for a reply. So a dropped file only hands its descriptor over, without a lock: event loops drop
-//! files. A device that freezes holds one thread, and the descriptors of other devices go on being
-//! closed by the others.
+//! The last close of a deleted file frees its blocks and may wait for the journal; on FUSE it waits for a
+//! reply. Event loops drop files, so a dropped file only hands over its descriptor, without a lock. A
+//! device that freezes blocks one thread; the others close the descriptors of other devices.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,18 +15,18 @@ use std::time::Duration;
 
 use crossbeam_queue::SegQueue;
 
-use crate::bell::Bell;
-use crate::lock::lock;
-use crate::processor;
+use crate::thread::Parker;
+use crate::thread::lock;
+use crate::thread::priority;
 
-/// One more than the devices that may freeze before closing stops.
+/// One device may freeze before closing stops.
 const THREADS: usize = 2;
 
-/// How long a thread waits for more after it has closed something. To wake one costs a server that is busy
-/// more than most closes do; so they come in batches then.
+/// How long a thread waits for more after it has closed files. On a busy server waking a thread costs more
+/// than most closes, so they are batched.
 const NAP: Duration = Duration::from_millis(1);
 
-/// One for the whole process, and so are its threads: files do not know the disk that reads them.
+/// One queue and its threads for the whole process, because files do not know the disk that reads them.
 static QUEUE: Queue = Queue {
     arrived: SegQueue::new(),
     unclosed: AtomicUsize::new(0),
@@ -35,36 +34,35 @@ static QUEUE: Queue = Queue {
     started: Mutex::new(0),
     pending: Mutex::new(BTreeMap::new()),
     all_closed: Condvar::new(),
-    bells: [const { Bell::new() }; THREADS],
+    parkers: [const { Parker::new() }; THREADS],
     naps: AtomicBool::new(false),
 };
 
 struct Queue {
-    /// Handed over, and not sorted by device yet. Bounded by the limit on open files.
+    /// Descriptors that are not sorted by device yet. Bounded by the limit on open files.
     arrived: SegQueue<(u64, OwnedFd)>,
-    /// Handed over, and not closed yet.
+    /// Descriptors that are not closed yet.
     unclosed: AtomicUsize,
-    /// How many [`Closer`]s there are.
+    /// Number of [`Closer`]s.
     users: AtomicUsize,
-    /// How many threads there are.
+    /// Number of threads.
     started: Mutex<usize>,
-    /// By device. Only the closing threads, and who waits for them to finish, take this lock.
+    /// Descriptors by device. Only the closing threads and [`Closer::drop`] take this lock.
     pending: Mutex<BTreeMap<u64, Pending>>,
     all_closed: Condvar,
-    bells: [Bell; THREADS],
-    /// One of the threads will look by itself, in less than [`NAP`].
+    parkers: [Parker; THREADS],
+    /// A thread naps: it looks for descriptors without being woken, within [`NAP`].
     naps: AtomicBool,
 }
 
 #[derive(Default)]
 struct Pending {
     fds: Vec<OwnedFd>,
-    /// A thread is closing others of the same device.
+    /// A thread is closing other descriptors of this device.
     busy: bool,
 }
 
-/// Closes `fd`, a file on `device`: in a thread where a [`Closer`] exists, at once otherwise. Takes no
-/// lock.
+/// Closes `fd`, a file on `device`: on a closing thread if a [`Closer`] exists, else at once. Takes no lock.
 pub(crate) fn close(device: u64, fd: OwnedFd) {
     if QUEUE.users.load(Ordering::Relaxed) == 0 {
         return drop(fd);
@@ -74,27 +72,27 @@ pub(crate) fn close(device: u64, fd: OwnedFd) {
     QUEUE.wake_one();
 }
 
-/// Files that were dropped and that the threads have not closed yet: they still count among those that the
-/// process may have open. Does not wait.
+/// The number of files that were dropped and not closed yet. They still count towards the limit on open
+/// files. Does not block.
 pub fn unclosed() -> usize {
     QUEUE.unclosed.load(Ordering::Relaxed)
 }
 
-/// As long as there is one, files are closed by the threads.
+/// While one exists, files are closed by the closing threads.
 #[derive(Debug)]
 pub(crate) struct Closer(());
 
 impl Closer {
-    /// Starts the threads unless they run. Call it before any guard is installed: threads inherit it.
-    /// Once started they stay until the process ends, asleep when there is nothing to close: to end
-    /// them safely, every drop of a file would have to take a lock.
+    /// Starts the threads unless they run. Call it before a guard is installed, because threads inherit it.
+    /// The threads run until the process ends: to end them safely, every drop of a file would have to take a
+    /// lock.
     pub(crate) fn start() -> io::Result<Closer> {
         let mut started = lock(&QUEUE.started);
-        while let Some(bell) = QUEUE.bells.get(*started) {
+        while let Some(parker) = QUEUE.parkers.get(*started) {
             let name = "disk-close".to_owned();
             thread::Builder::new().name(name).spawn(move || {
-                processor::after_loops();
-                QUEUE.run(bell)
+                priority::set_for_disk();
+                QUEUE.run(parker)
             })?;
             *started += 1;
         }
@@ -104,7 +102,7 @@ impl Closer {
 }
 
 impl Drop for Closer {
-    /// Waits, with the last one, until everything handed over is closed.
+    /// The drop of the last one waits until all descriptors are closed.
     fn drop(&mut self) {
         if QUEUE.users.fetch_sub(1, Ordering::SeqCst) == 1 {
             QUEUE.wait_until_closed();
@@ -114,14 +112,14 @@ impl Drop for Closer {
 
 impl Queue {
     fn wake_one(&self) {
-        // As with a bell: what was left before is seen by who naps, or that it naps is not seen here.
+        // As in `Parker`: the napping thread sees the descriptor, or this thread sees that it no longer naps.
         fence(Ordering::SeqCst);
         if !self.naps.load(Ordering::Relaxed) {
-            let _ = self.bells.iter().any(Bell::ring);
+            let _ = self.parkers.iter().any(Parker::unpark);
         }
     }
 
-    fn run(&self, bell: &Bell) -> ! {
+    fn run(&self, parker: &Parker) -> ! {
         let mut has_closed = false;
         loop {
             match self.take() {
@@ -133,14 +131,14 @@ impl Queue {
                     self.nap();
                     has_closed = false;
                 }
-                None => bell.sleep_unless(|| {
+                None => parker.park_unless(|| {
                     !self.arrived.is_empty() || waiting(&mut lock(&self.pending)).is_some()
                 }),
             }
         }
     }
 
-    /// Sleeps while nobody is woken; one thread at a time.
+    /// Sleeps for [`NAP`], while no thread is woken; one thread at a time.
     fn nap(&self) {
         if !self.naps.swap(true, Ordering::Relaxed) {
             thread::sleep(NAP);
@@ -149,7 +147,7 @@ impl Queue {
         }
     }
 
-    /// Everything of one device that nobody is busy with.
+    /// Takes all descriptors of one device that no thread is busy with.
     fn take(&self) -> Option<(u64, Vec<OwnedFd>)> {
         let mut pending = lock(&self.pending);
         while let Some((device, fd)) = self.arrived.pop() {
@@ -160,7 +158,7 @@ impl Queue {
         let fds = mem::take(&mut mine.fds);
         let more = waiting(&mut pending).is_some();
         drop(pending);
-        // This thread may be about to freeze: what it has sorted and leaves is for another.
+        // This thread may be about to freeze: another one has to close the rest.
         if more {
             self.wake_one();
         }
@@ -204,7 +202,7 @@ mod tests {
     use std::path::Path;
     use std::time::Instant;
 
-    /// There is one queue in the process, so who counts on being its last user must be its only one.
+    /// There is one queue in the process, so tests that rely on being its last user must run alone.
     static TURN: Mutex<()> = Mutex::new(());
 
     /// A descriptor whose close waits until its peer, which reads nothing, is gone.

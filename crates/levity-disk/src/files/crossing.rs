@@ -1,14 +1,13 @@
-//! To which devices a path leads, found out without asking one that is not known yet.
+//! The devices on the way along a path, found without accessing a device that is not known yet.
 //!
-//! A job stands in the queue of one device, and what it waits for counts as that one's. But a path may lead
-//! into another mount: through a symbolic link, or because the mount is new. If an open walked into it,
-//! a mount that does not answer would take the slots of a device that does. So an open asks only devices
-//! that its job was charged to (`RESOLVE_NO_XDEV`); where that does not do, the path is walked here, one
-//! name at a time, and the job goes on in the queue of the first device that is new to it.
+//! A job waits in the queue of one device, and the time that it takes is charged to that device. But a path
+//! may lead into another mount: through a symbolic link, or because the mount is new. If an open entered
+//! it, a mount that does not answer would take the slots of a device that does. So an open accesses only
+//! devices that its job was charged to (`RESOLVE_NO_XDEV`). If the path leads beyond them, it is walked here
+//! one name at a time, and the job moves to the queue of the first device that is new to it.
 //!
-//! The walk decides nothing but whose queue that is. What is opened in the end the kernel decides, in one
-//! call from the root. In between a link or a mount may change: then one job may wait for a device that
-//! it is not charged to.
+//! The walk only selects the queue. The kernel decides what is opened in the end, in one call from the root.
+//! If a link or a mount changes in between, one job may wait for a device that it is not charged to.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
@@ -24,24 +23,24 @@ use rustix::io::Errno;
 use super::mounts::Table;
 use crate::syscall::openat2;
 
-/// Links that a walk follows, as many as the kernel does (MAXSYMLINKS).
+/// Bound on the links that a walk follows, as in the kernel (MAXSYMLINKS).
 const LINKS_MAX: usize = 40;
 
-/// Devices that one job is charged to, one after the other. The last is charged for whatever else is on
-/// the way.
+/// Bound on the devices that one job is charged to, one after the other. The last one is charged for all
+/// others on the way.
 const DEVICES_MAX: usize = 8;
 
 const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// One name at a time: a link is opened itself, and a mount is not entered.
+/// For one name: opens a link itself instead of its target.
 const STEP: OFlags = HANDLE.union(OFlags::NOFOLLOW);
 
-/// The devices that a job may ask.
+/// The devices that a job may access.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownDevices<'a> {
-    /// Those that it was charged to before.
+    /// The devices that it was charged to before.
     pub(crate) passed: &'a [u64],
-    /// The one that it is charged to.
+    /// The device that it is charged to now.
     pub(crate) charged: u64,
 }
 
@@ -53,7 +52,7 @@ impl KnownDevices<'_> {
         }
     }
 
-    /// Whether there is no other than `device`.
+    /// Whether `device` is the only one.
     pub(crate) fn are_only(&self, device: u64) -> bool {
         self.charged == device && self.passed.is_empty()
     }
@@ -63,8 +62,8 @@ impl KnownDevices<'_> {
     }
 }
 
-/// An open has come to a device that its job was not charged to. The scheduler puts the job into the queue of
-/// that one; nobody else sees this.
+/// An error: an open has reached a device that its job was not charged to. The scheduler moves the job to the
+/// queue of that device; nobody else sees the error.
 #[derive(Debug)]
 pub(crate) struct OtherDevice(pub(crate) u64);
 
@@ -75,7 +74,7 @@ impl From<OtherDevice> for io::Error {
 }
 
 impl OtherDevice {
-    /// The device, if that is what `error` means.
+    /// The device, if `error` is an `OtherDevice`.
     pub(crate) fn of(error: &io::Error) -> Option<u64> {
         let other = error.get_ref()?.downcast_ref::<OtherDevice>()?;
         Some(other.0)
@@ -90,18 +89,18 @@ impl fmt::Display for OtherDevice {
 
 impl std::error::Error for OtherDevice {}
 
-/// Where a walk begins, and how far it may get.
+/// Where a walk begins, and how far it may go.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start<'a> {
     pub(crate) directory: BorrowedFd<'a>,
-    /// `st_dev` of it, which may be asked.
+    /// `st_dev` of the directory, which may be accessed.
     pub(crate) device: u64,
-    /// A link that leads out of it ends the walk: it would not be opened.
+    /// A link that leads out of the directory ends the walk: the open would fail.
     pub(crate) beneath: bool,
 }
 
-/// The first device on the way along `path` that is not among `known`; `None` when there is none, or when
-/// the path leads nowhere. Waits for the devices that are known, and for no other.
+/// The first device on the way along `path` that is not among `known`; `None` if there is none, or if the
+/// path does not exist. Blocks on the known devices, and on no other.
 pub(crate) fn first_new(start: Start<'_>, path: &CStr, known: KnownDevices<'_>) -> Option<u64> {
     if known.passed.len() + 1 >= DEVICES_MAX {
         return None;
@@ -117,7 +116,7 @@ pub(crate) fn first_new(start: Start<'_>, path: &CStr, known: KnownDevices<'_>) 
     walk.run(known).ok().flatten()
 }
 
-/// The same for an absolute path, from the top of the tree of mounts. The device of that is always asked.
+/// As [`first_new`], for an absolute path. The device of `/` is accessed in any case.
 pub(crate) fn first_new_from_top(path: &Path, known: KnownDevices<'_>) -> io::Result<Option<u64>> {
     let Some(device) = Table::now().device(b"/") else {
         return Ok(None);
@@ -134,11 +133,11 @@ pub(crate) fn first_new_from_top(path: &Path, known: KnownDevices<'_>) -> io::Re
 
 struct Walk<'a> {
     start: Start<'a>,
-    /// `None` is the start.
+    /// The directory that the walk has reached; `None` for the start.
     at: Option<OwnedFd>,
-    /// Names below the start.
+    /// Levels below the start.
     depth: usize,
-    /// Names that are still to be walked.
+    /// The names that are left to walk.
     rest: VecDeque<CString>,
     links: usize,
 }
@@ -170,8 +169,8 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// Whether all that is left is in the mount that the walk is in, and without a link: the common case
-    /// once a mount is reached.
+    /// Whether the rest of the path is in the present mount and without a link: the common case once a mount
+    /// is reached.
     fn stays(&self) -> Result<bool, Errno> {
         let names: Vec<_> = self.rest.iter().map(|name| name.to_bytes()).collect();
         let rest = CString::new(names.join(&b'/')).map_err(|_| Errno::INVAL)?;
@@ -183,8 +182,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes on from `next`: from where it leads if it is a link. Gives the device of the top of the tree of
-    /// mounts if a link leads there and it is not known.
+    /// Enters `next`, or the start of its target if it is a link. Returns the device of `/` if a link leads
+    /// there and that device is not known.
     fn enter(
         &mut self,
         next: OwnedFd,
@@ -219,7 +218,7 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// `path` comes before what is left.
+    /// Puts the names of `path` before those that are left.
     fn ahead(&mut self, path: &[u8]) {
         let names = path.split(|&byte| byte == b'/').rev();
         for name in names.filter(|name| !name.is_empty() && *name != b".") {
@@ -234,8 +233,8 @@ impl Walk<'_> {
             .map_or(self.start.directory, |at| at.as_fd())
     }
 
-    /// `st_dev` of the mount that begins at `name`, or that `..` leads up to, as the table of mounts says:
-    /// the mount itself is not asked.
+    /// `st_dev` of the mount at `name`, or of the one that `..` leads to, according to the table of mounts: the
+    /// mount itself is not accessed.
     fn device_of(&self, name: &CStr) -> Result<u64, Errno> {
         let link = format!("/proc/self/fd/{}", self.fd().as_raw_fd());
         let at = rustix::fs::readlink(link, Vec::new())?;
@@ -257,7 +256,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, symlink};
     use std::path::Path;
 
-    /// Walks `path` from `root`, as a job that is charged to the root's device.
+    /// Walks `path` from `root`, for a job that is charged to the device of the root.
     fn walked(root: &Path, path: &CStr, beneath: bool) -> Option<u64> {
         let directory = rustix::fs::open(root, HANDLE, Mode::empty()).unwrap();
         let device = fs::metadata(root).unwrap().dev();

@@ -1,7 +1,7 @@
-//! A second descriptor for a file, to read it past the page cache (`O_DIRECT`).
+//! A second descriptor for a file, for reads past the page cache (`O_DIRECT`).
 //!
-//! `O_DIRECT` belongs to an open file, and the same file is also read from the page cache: so there are
-//! two. Opening the second one reads nothing from the disk, as the first one holds the inode.
+//! `O_DIRECT` is a property of the open file description, and the same file is also read through the page
+//! cache, so there are two. Opening the second one needs no disk access: the first one holds the inode.
 
 use std::ffi::CString;
 use std::mem::ManuallyDrop;
@@ -14,60 +14,59 @@ use rustix::io::Errno;
 use super::closer;
 use crate::syscall;
 
-/// How many there may be in this process, unless [`set_direct_files_max`] says otherwise.
+/// Bound on these descriptors in the process, unless [`set_direct_files_max`] sets another one.
 const FILES_MAX_DEFAULT: usize = 1024;
 
 static FILES_MAX: AtomicUsize = AtomicUsize::new(FILES_MAX_DEFAULT);
 static FILES: AtomicUsize = AtomicUsize::new(0);
 
-/// Bounds the descriptors that this process has for reads past the page cache. Files beyond are read
-/// through it.
+/// Bounds the number of descriptors that this process opens for reads past the page cache. Further files are
+/// read through the page cache.
 pub fn set_direct_files_max(files: usize) {
     FILES_MAX.store(files, Ordering::Relaxed);
 }
 
-/// A place among those that there may be.
+/// One of the permitted descriptors.
 #[derive(Debug)]
-struct Place;
+struct Permit;
 
-impl Place {
-    fn take() -> Option<Place> {
+impl Permit {
+    fn take() -> Option<Permit> {
         let before = FILES.fetch_add(1, Ordering::Relaxed);
-        let place = Place;
-        (before < FILES_MAX.load(Ordering::Relaxed)).then_some(place)
+        let permit = Permit;
+        (before < FILES_MAX.load(Ordering::Relaxed)).then_some(permit)
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         FILES.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Open for reading with `O_DIRECT`. Closed like any other file, by a thread of its own.
+/// A file that is open for reading with `O_DIRECT`. Closed by the closing threads, like any file.
 #[derive(Debug)]
 pub(crate) struct DirectFile {
     fd: ManuallyDrop<OwnedFd>,
     device: u64,
-    _place: Place,
+    _permit: Permit,
 }
 
 impl DirectFile {
-    /// Opens the file behind `fd`, on `device`, once more. Does not wait for the disk. `None` when there
-    /// are as many as may be, or when it is refused: the file system knows no `O_DIRECT`, or `/proc` is
-    /// not mounted.
+    /// Opens the file of `fd`, on `device`, again. Does not wait for the disk. `None` if the bound is reached,
+    /// or if the open fails: the file system does not support `O_DIRECT`, or `/proc` is not mounted.
     pub(crate) fn open(fd: BorrowedFd<'_>, device: u64) -> Option<DirectFile> {
-        let place = Place::take()?;
+        let permit = Permit::take()?;
         let fd = reopen(fd, OFlags::NOATIME).or_else(|_| reopen(fd, OFlags::empty()));
         Some(DirectFile {
             fd: ManuallyDrop::new(fd.ok()?),
             device,
-            _place: place,
+            _permit: permit,
         })
     }
 }
 
-/// By its name in `/proc`, which leads to the very file, whatever has become of its own name.
+/// Opens the file through `/proc`, which leads to the same file even if it was renamed or deleted.
 fn reopen(fd: BorrowedFd<'_>, more: OFlags) -> Result<OwnedFd, Errno> {
     let name = CString::new(format!("/proc/self/fd/{}", fd.as_raw_fd()))
         .expect("a number has no zero byte");

@@ -1,9 +1,9 @@
-//! What an event loop may ask of an open file without waiting.
+//! System calls on an open file that do not block an event loop.
 //!
 //! `fstat` and `preadv2(RWF_NOWAIT)` answer from memory on some file systems and wait for a server on
-//! others, and a folder may hold mounts of both kinds. So the question belongs to each open file, and
-//! an [`Inline`] is the proof that the file was asked: nothing else outside of this crate makes a call
-//! on the descriptor of a served file.
+//! others, and a directory may contain mounts of both kinds. So the decision is made for each open file,
+//! and an [`Inline`] is the proof of it: there is no other way to make a system call on the descriptor of a
+//! served file outside of this crate.
 
 use std::io;
 
@@ -13,19 +13,19 @@ use super::meta::Meta;
 use super::open_file::{Answers, OpenFile};
 use crate::syscall;
 
-/// An open file whose metadata is in memory. Only [`OpenFile::inline`] makes one.
+/// An open file whose metadata is in memory. Made only by [`OpenFile::inline`].
 #[derive(Debug, Clone, Copy)]
 pub struct Inline<'a>(&'a OpenFile);
 
 impl OpenFile {
-    /// What an event loop may ask of it: `None` where even `fstat` of the open file may wait.
+    /// The calls that an event loop may make. `None` if even `fstat` of the open file may block.
     pub fn inline(&self) -> Option<Inline<'_>> {
         (self.answers() != Answers::Nothing).then_some(Inline(self))
     }
 }
 
 impl Inline<'_> {
-    /// What `fstat` says now. Never blocks.
+    /// The metadata as of now (`fstat`). Does not block.
     ///
     /// # Errors
     /// Those of `fstat`.
@@ -33,20 +33,20 @@ impl Inline<'_> {
         Ok(self.0.refresh()?)
     }
 
-    /// Appends up to `len` bytes from `offset` to `buffer`, if they are in the page cache
-    /// (`preadv2(RWF_NOWAIT)`). Returns how many: fewer than `len` when a later page is missing or the
-    /// file has become shorter; 0 only at or beyond the size in `meta`. What a truncation cuts off in
-    /// the meantime is never among them: an `fstat` after the read (0.3 us) tells the end. What it said
-    /// comes along.
+    /// Appends up to `len` bytes from `offset` to `buffer` if they are in the page cache
+    /// (`preadv2(RWF_NOWAIT)`). Returns the number of bytes, and the metadata from an `fstat` after the read
+    /// (0.3 us). There are fewer bytes than `len` if a later page is not cached or the file has shrunk, and
+    /// none only at or beyond the size in `meta`. They are cut at the size that the `fstat` reports, so no
+    /// bytes are returned that a truncation has cut off.
     ///
-    /// Never blocks. From Linux 6.12 on a miss starts a disk read of `len` bytes on the calling thread
-    /// (34 to 102 us were measured).
+    /// Does not block. From Linux 6.12 on a miss starts a disk read of `len` bytes on the calling thread (34
+    /// to 102 us were measured).
     ///
     /// # Errors
-    /// `WouldBlock` when the first byte is not in memory, when the file system cannot tell, or when the
-    /// read would set the time of last access, which may wait for the journal: an engine's read sets
-    /// it. That is so for files of other owners, whose time is due (once a day and after a change;
-    /// always on a `strictatime` mount). The others are those of `preadv2` and `fstat`.
+    /// `WouldBlock` if the first byte is not in memory, if the file system cannot tell, or if the read would
+    /// update the access time, which may wait for the journal: an engine's read updates it. That applies to
+    /// files of other owners whose access time is due (once a day and after a change; always on a
+    /// `strictatime` mount). Else those of `preadv2` and `fstat`.
     pub fn read_cached(
         self,
         buffer: &mut Vec<u8>,
@@ -58,9 +58,9 @@ impl Inline<'_> {
         }
         let start = buffer.len();
         match self.append_cached(buffer, len, offset) {
-            // Linux 5.9 and 5.10 may say 0 at the edge of a missing page (fixed by 06c0444290 in
-            // 5.11), so the end of the file is only believed where it is expected. A file that has
-            // shrunk costs a trip to the pool.
+            // Linux 5.9 and 5.10 may return 0 at the edge of a page that is not cached (fixed by
+            // 06c0444290 in 5.11), so 0 is trusted only at the expected end of the file. For a file that
+            // has shrunk an engine's read decides.
             Ok((0, _)) if len > 0 && offset < self.0.meta.size => {
                 Err(io::ErrorKind::WouldBlock.into())
             }
@@ -78,7 +78,7 @@ impl Inline<'_> {
         Ok(access.may_be_set() && access.would_be_set(&rustix::fs::fstat(self.0.as_fd())?))
     }
 
-    /// Appends cached bytes, and cuts them where the file ends afterwards.
+    /// Appends cached bytes, and cuts them at the size that the file has afterwards.
     fn append_cached(
         self,
         buffer: &mut Vec<u8>,

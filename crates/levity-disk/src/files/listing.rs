@@ -1,7 +1,7 @@
-//! Reading directories.
+//! Directory listings.
 //!
-//! A name may be the top of another mount, and a link may lead into one. Such a mount is not asked: it may
-//! not answer, and the directory is on another device, to which the time would be charged.
+//! A name may be a mount point, and a link may lead into a mount. Such a mount is not accessed: it may not
+//! answer, and the time would be charged to the device of the directory.
 
 use std::cmp::Ordering;
 use std::ffi::{CStr, CString};
@@ -15,42 +15,42 @@ use super::meta::{Kind, Meta};
 use super::names::{names, stat_name};
 use super::open_file::{Location, OpenFile};
 
-/// One name in a directory.
+/// One entry of a directory.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
-    /// The name's bytes, not necessarily UTF-8; never `.` or `..`.
+    /// The name, not necessarily UTF-8; never `.` or `..`.
     pub name: &'a [u8],
-    /// What it is; symbolic links are reported as what they lead to when that stays inside the root. A link
-    /// into another mount counts as a file.
+    /// The kind. A symbolic link has the kind of its target if that is inside the root. A link into another
+    /// mount counts as a file.
     pub kind: Kind,
-    /// The same, in full. `None` where another mount begins, and for a link that leads into one: the
-    /// mount may not answer, and is not asked.
+    /// The metadata. `None` for a mount point and for a link into another mount, which is not accessed,
+    /// because it may not answer.
     pub meta: Option<Meta>,
 }
 
-/// A directory's names, sorted: directories first, then by name.
+/// The entries of a directory: directories first, then by name.
 ///
-/// There may be a million of them, and an event loop drops the listing. So the names lie in one piece of
-/// memory: to free them one by one would hold up the loop.
+/// There may be a million of them, and an event loop drops the listing. So all names are in one allocation:
+/// freeing each would delay the loop.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
-    /// One behind the other.
+    /// All names, concatenated.
     names: Vec<u8>,
-    /// For each name its length in bytes and what it is.
+    /// Length in bytes, kind and metadata of each name.
     entries: Vec<(usize, Kind, Option<Meta>)>,
-    /// There were more than asked for.
+    /// The directory has more entries than were asked for.
     pub truncated: bool,
 }
 
 impl Listing {
-    /// Adds an entry behind the others.
+    /// Appends an entry.
     pub fn push(&mut self, entry: Entry<'_>) {
         let Entry { name, kind, meta } = entry;
         self.names.extend_from_slice(name);
         self.entries.push((name.len(), kind, meta));
     }
 
-    /// In order of display.
+    /// The entries, in order.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
         let mut rest = self.names.as_slice();
         self.entries.iter().map(move |&(len, kind, meta)| {
@@ -60,18 +60,18 @@ impl Listing {
         })
     }
 
-    /// Bytes of all names together.
+    /// Length of all names together, in bytes.
     pub fn name_bytes(&self) -> usize {
         self.names.len()
     }
 }
 
-/// Reads a directory. Blocks: once for every few hundred names, and once for each entry's inode. Waits for
-/// no device but the directory's.
+/// Reads a directory. Blocks once for every few hundred names and once for each entry's inode, on no device
+/// but the directory's.
 ///
 /// # Errors
-/// ENOTDIR for anything but a directory; the others are those of `openat` and `getdents64`. A name
-/// that vanishes while the directory is read is left out.
+/// ENOTDIR for anything but a directory; else those of `openat` and `getdents64`. A name that is removed
+/// while the directory is read is left out.
 pub(crate) fn list(directory: &OpenFile, entries_max: usize) -> io::Result<Listing> {
     let location = directory.location().ok_or(Errno::NOTDIR)?;
     let (names, truncated) = names(directory.as_fd(), entries_max)?;
@@ -100,7 +100,7 @@ fn entry<'a>(
             match is_link.then(|| location.target(name, known)) {
                 None => (own.kind, Some(own)),
                 Some(Ok(target)) => (target.kind, Some(target)),
-                // A request for it finds out what it is.
+                // Its kind is found when it is requested.
                 Some(Err(error)) if OtherDevice::of(&error).is_some() => (Kind::Regular, None),
                 Some(Err(_)) => (own.kind, Some(own)),
             }
@@ -117,8 +117,9 @@ fn entry<'a>(
 }
 
 impl Location {
-    /// What a link in this directory leads to, by the rules of its root: as a request for it would
-    /// see it. An error if it leads to a device that is not `known`, which is not asked.
+    /// The metadata of the target of a link in this directory, by the rules of its root, as a request for the
+    /// link would see it. Fails if the link leads to a device that is not among `known`, which is not
+    /// accessed.
     fn target(&self, name: &CStr, known: KnownDevices<'_>) -> io::Result<Meta> {
         let path = [self.path.to_bytes(), b"/", name.to_bytes()].concat();
         self.resolver.metadata(&CString::new(path)?, known)

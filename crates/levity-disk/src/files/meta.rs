@@ -1,22 +1,22 @@
-//! What `fstat` says of a file.
+//! File metadata.
 
 use rustix::fs::{FileType, Stat};
 
-/// What a name stands for.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
     Regular,
     /// A directory.
     Directory,
-    /// A named pipe, a socket, a device, or a link that leads nowhere allowed: never read.
+    /// A named pipe, a socket, a device, or a link whose target is not allowed. Never read.
     Other,
 }
 
-/// What `fstat` says.
+/// The metadata that `fstat` returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meta {
-    /// What it is.
+    /// The kind of the file.
     pub kind: Kind,
     /// `st_dev`.
     pub device: u64,
@@ -26,27 +26,27 @@ pub struct Meta {
     pub size: u64,
     /// Last change of the content: seconds since 1970, negative before.
     pub mtime_s: i64,
-    /// Nanoseconds after `mtime_s`. File systems step in ticks of 1 to 10 ms (multigrain ones since
-    /// Linux 6.13 finer), so two changes within one tick may look the same.
+    /// Nanoseconds after `mtime_s`. The clock of file systems has ticks of 1 to 10 ms (with multigrain
+    /// timestamps, from Linux 6.13, less), so two changes within one tick may look the same.
     pub mtime_ns: u32,
     /// Last change of content or metadata: seconds since 1970.
     pub ctime_s: i64,
     /// Nanoseconds after `ctime_s`.
     pub ctime_ns: u32,
-    /// Names that it has; 0 once it is deleted.
+    /// Number of hard links; 0 once the file is deleted.
     pub links: u64,
 }
 
 impl Meta {
-    /// Whether both tell of the same content: same file, size, and times of change.
+    /// Whether both describe the same content: same file, size, and times of change.
     pub fn same_version(&self, other: &Meta) -> bool {
         let version = |meta: &Meta| Meta { links: 0, ..*meta };
         version(self) == version(other)
     }
 
-    /// Whether a file may be sent in place of `original`, from which it was made: a regular file that was
-    /// not written in an earlier second. An older one shows what `original` was before its last change.
-    /// Seconds, because not every tool that copies a time copies all of it.
+    /// Whether this file may be sent in place of `original`, from which it was made: it is a regular file and
+    /// was not modified in an earlier second. An older file shows `original` as it was before its last
+    /// change. Only seconds are compared, because some tools copy a time without its fraction.
     pub fn may_stand_in_for(&self, original: &Meta) -> bool {
         let regular = self.kind == Kind::Regular && original.kind == Kind::Regular;
         regular && self.mtime_s >= original.mtime_s

@@ -1,4 +1,4 @@
-//! Files, directories and roots: opened beneath a root, asked without waiting, closed by threads.
+//! Files, directories and roots: opening beneath a root, system calls that do not block, closing in threads.
 
 mod atime;
 pub(crate) mod closer;

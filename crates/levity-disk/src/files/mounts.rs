@@ -1,12 +1,11 @@
-//! Which mount a path is in: a job that opens a file there belongs to another device.
+//! The mount that contains a path: a job that opens a file there is charged to the device of that mount.
 //!
-//! The table is the kernel's (`/proc/self/mountinfo`), read again when it has changed. To find out
-//! by opening would be too late: an open on a mount that does not answer would hold a slot of another
-//! device. A path that gets into a mount through a symbolic link is not seen here, but by
-//! [`crossing`](crate::files).
+//! The table is the kernel's (`/proc/self/mountinfo`), read again when it has changed. Finding the device by
+//! opening the path would be too late: an open on a mount that does not answer would hold a slot of another
+//! device. Symbolic links into a mount are handled by [`crossing`](super::crossing).
 //!
-//! Mounts of one file system in several places (bind mounts) have one device number and so share a
-//! lane. That is right: behind them is the same disk, or the same server.
+//! Mounts of one file system in several places (bind mounts) have the same device number and so share a
+//! queue. That is right: behind them is the same disk, or the same server.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -16,21 +15,21 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::lock::lock;
+use crate::thread::lock;
 
-/// All mounts of this process, the deepest first.
+/// All mounts that this process sees, the deepest first.
 #[derive(Debug, Default)]
 pub(crate) struct Table(Vec<Mount>);
 
-/// Where something is mounted: an absolute path in a [`Table`], one relative to the root in [`Beneath`],
-/// without slashes at its ends.
+/// A mount point: relative to `/` in a [`Table`], relative to the root in [`Beneath`], without slashes at
+/// its ends.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
     path: Vec<u8>,
     device: u64,
 }
 
-/// The table that was read last, and the file to read it from.
+/// The latest table, and the file that it was read from.
 struct Current {
     file: File,
     table: Arc<Table>,
@@ -39,9 +38,9 @@ struct Current {
 static CURRENT: Mutex<Option<Current>> = Mutex::new(None);
 
 impl Table {
-    /// The table as of now. Waits for no disk: the kernel writes down names that it has in memory, and
-    /// only when they have changed (proc_pid_mountinfo(5)). Takes a lock: not for event loops. Empty where
-    /// there is no `/proc`.
+    /// The table as of now. Does not wait for a disk: the kernel generates the file from memory, and it is read
+    /// only if it has changed (proc_pid_mountinfo(5)). Takes a lock: not for event loops. Empty if `/proc` is
+    /// not mounted.
     pub(crate) fn now() -> Arc<Table> {
         let mut current = lock(&CURRENT);
         if current.as_ref().is_none_or(Current::has_changed) {
@@ -54,18 +53,18 @@ impl Table {
     fn parse(text: &[u8]) -> Table {
         let lines = text.split(|&byte| byte == b'\n');
         let mut mounts: Vec<_> = lines.filter_map(mount).collect();
-        // Of two on one place the later one is seen.
+        // Of two mounts on one mount point the later one is visible.
         mounts.reverse();
         mounts.sort_by_key(|mount| std::cmp::Reverse(mount.path.len()));
         Table(mounts)
     }
 
-    /// `st_dev` of the mount that `path` is in: absolute, and without links.
+    /// `st_dev` of the mount that contains `path`, which is absolute and without links.
     pub(crate) fn device(&self, path: &[u8]) -> Option<u64> {
         device(&self.0, path.strip_prefix(b"/")?)
     }
 
-    /// Those beneath `root`, which is absolute and without links.
+    /// The mounts beneath `root`, which is absolute and without links.
     fn beneath(&self, root: &[u8]) -> Vec<Mount> {
         let root = root.strip_prefix(b"/").unwrap_or(root);
         let beneath = |mount: &Mount| {
@@ -97,7 +96,7 @@ impl Current {
         Ok(Current { file, table })
     }
 
-    /// Told once for each change, which the next read shows.
+    /// The kernel reports each change once.
     fn has_changed(&self) -> bool {
         let mut events = [PollFd::new(&self.file, PollFlags::PRI)];
         let now = Timespec::default();
@@ -106,13 +105,13 @@ impl Current {
     }
 }
 
-/// The mounts beneath a root, as of the last look.
+/// The mounts beneath a root, as of the latest table.
 #[derive(Debug, Default)]
 pub(crate) struct Beneath(Mutex<(Arc<Table>, Vec<Mount>)>);
 
 impl Beneath {
-    /// `st_dev` of the mount that `path` beneath `root` is in; `None` when it is the root's own. Takes a
-    /// lock: not for event loops.
+    /// `st_dev` of the mount beneath `root` that contains `path`; `None` if it is in the root's own mount.
+    /// Takes a lock: not for event loops.
     pub(crate) fn device(&self, root: &Path, path: &[u8]) -> Option<u64> {
         let now = Table::now();
         let mut known = lock(&self.0);
@@ -129,15 +128,15 @@ fn device(mounts: &[Mount], path: &[u8]) -> Option<u64> {
     around.next().map(|mount| mount.device)
 }
 
-/// A line of the table: id, parent, `major:minor`, the part that is mounted, and where, with spaces and
-/// the like in octal.
+/// Parses a line of the table: ID, parent, `major:minor`, the mounted part, and the mount point, with spaces
+/// and the like as octal escapes.
 fn mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let (major, minor) = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
     let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
-    let place = unescaped(fields.nth(1)?);
+    let point = unescaped(fields.nth(1)?);
     Some(Mount {
-        path: place.strip_prefix(b"/")?.to_vec(),
+        path: point.strip_prefix(b"/")?.to_vec(),
         device,
     })
 }

@@ -1,4 +1,4 @@
-//! The names in a directory.
+//! Reading the names in a directory.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -10,12 +10,13 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::syscall;
 
-/// In bytes per `getdents64`: what glibc's `readdir` uses.
+/// Buffer for one `getdents64`, in bytes, as in glibc's `readdir`.
 const NAMES_BYTES: usize = 32 * 1024;
 
-/// Up to `names_max` names in a directory, in the order of the file system, without `.` and `..`;
-/// and whether there are more. With each comes what the directory says that it is, which may be nothing.
-/// Opens the directory anew: the position belongs to the open file, which others use.
+/// Returns up to `names_max` names in a directory, in the order of the file system, without `.` and `..`,
+/// and whether there are more. The type of each is that in the directory entry, which may be unknown.
+/// Blocks. Opens the directory again, because the read position belongs to the open file description, which
+/// is shared.
 pub(super) fn names(
     directory: BorrowedFd<'_>,
     names_max: usize,
@@ -39,10 +40,10 @@ pub(super) fn names(
     Ok((names, false))
 }
 
-/// What `name` in `directory` is: itself, not what a link leads to. Waits for no device but the directory's.
+/// The metadata of `name` in `directory`, without following a link. Blocks on no device but the directory's.
 ///
 /// # Errors
-/// EXDEV where another mount begins.
+/// EXDEV if the name is a mount point.
 pub(super) fn stat_name(directory: BorrowedFd<'_>, name: &CStr) -> Result<Stat, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = || syscall::openat2(directory, name, flags, ResolveFlags::NO_XDEV);

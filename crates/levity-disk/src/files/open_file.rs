@@ -1,4 +1,4 @@
-//! An open file, and what may be asked of its descriptor.
+//! Open files.
 
 use std::ffi::CString;
 use std::io;
@@ -16,15 +16,15 @@ use super::direct::DirectFile;
 use super::meta::Meta;
 use super::resolver::Resolver;
 
-/// Larger files, in bytes, are opened with `POSIX_FADV_RANDOM`: which chunk comes next is our own
-/// decision, and the kernel's window (up to 8 MiB per open file) would only evict others.
+/// Larger files, in bytes, are opened with `POSIX_FADV_RANDOM`: the server decides itself which chunk comes
+/// next, and the kernel's readahead window (up to 8 MiB per open file) would only evict other files.
 const READAHEAD_BYTES_MAX: u64 = 64 * 1024;
 
-/// An open file or directory. Closed by a thread of its own, see [`Disk`](crate::Disk), because the
-/// last close of a deleted file may wait for the disk.
+/// An open file or directory. Closed by a separate thread while a [`Disk`](crate::Disk) exists, because the
+/// last close of a deleted file may block on the disk.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// What `fstat` said when it was opened, or after its first bytes were read.
+    /// The metadata from the open, or from after its first bytes were read.
     pub meta: Meta,
     fd: ManuallyDrop<OwnedFd>,
     location: Option<Location>,
@@ -33,16 +33,16 @@ pub struct OpenFile {
     access: atime::Access,
     nonblocking: AtomicBool,
     random: AtomicBool,
-    /// `None` inside when it cannot be had.
+    /// The inner `None`: `O_DIRECT` is not available.
     direct: OnceLock<Option<DirectFile>>,
     direct_refused: AtomicBool,
     spooled: bool,
 }
 
-/// What the file system of an open file answers without waiting.
+/// What the file system of an open file answers without blocking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answers {
-    /// Nothing is certain: it is on another mount than its root, or its file system may wait.
+    /// Nothing for certain: the file is on another mount than its root, or any call may block.
     Nothing,
     /// `fstat`.
     Metadata,
@@ -50,14 +50,14 @@ pub(super) enum Answers {
     Reads,
 }
 
-/// Where a directory was found: its links must be judged by the root's rules.
+/// Where a directory was opened: links in it are resolved by the rules of its root.
 #[derive(Debug)]
 pub(super) struct Location {
     pub(super) resolver: Arc<Resolver>,
     pub(super) path: CString,
 }
 
-/// What is known of a descriptor when it is opened.
+/// A descriptor that was just opened, and what is known about it.
 pub(super) struct Opened {
     pub(super) fd: OwnedFd,
     pub(super) meta: Meta,
@@ -70,7 +70,7 @@ pub(super) struct Opened {
 }
 
 impl OpenFile {
-    /// Of a descriptor that was opened with `O_NONBLOCK`.
+    /// A file that was opened with `O_NONBLOCK`.
     pub(super) fn new(opened: Opened) -> OpenFile {
         OpenFile {
             meta: opened.meta,
@@ -87,8 +87,8 @@ impl OpenFile {
         }
     }
 
-    /// A file that was just made, without a name. It is read by threads, through the page cache: what was
-    /// written a moment ago is there, and may not be anywhere else yet.
+    /// A file that was just created without a name. It is read by threads and through the page cache, where
+    /// the bytes are that have not been written back yet.
     pub(super) fn spooled(fd: OwnedFd, atime: atime::Policy) -> io::Result<OpenFile> {
         let mut file = OpenFile::new(Opened {
             meta: Meta::from(rustix::fs::fstat(&fd)?),
@@ -104,12 +104,12 @@ impl OpenFile {
         Ok(file)
     }
 
-    /// Whether it is written to while it is open here.
+    /// Whether the file may be written to while it is open.
     pub(crate) fn is_spooled(&self) -> bool {
         self.spooled
     }
 
-    /// What `fstat` said when it was opened, or after its first bytes were read.
+    /// The metadata from the open, or from after its first bytes were read.
     pub fn meta(&self) -> Meta {
         self.meta
     }
@@ -118,12 +118,12 @@ impl OpenFile {
         self.answers
     }
 
-    /// Whether an event loop may try to read it: its file system passed the trial.
+    /// Whether an event loop may try to read it: `preadv2(RWF_NOWAIT)` works on its file system.
     pub fn reads_inline(&self) -> bool {
         self.answers == Answers::Reads
     }
 
-    /// What `fstat` says now. May block.
+    /// The metadata as of now (`fstat`). May block.
     ///
     /// # Errors
     /// Those of `fstat`.
@@ -135,19 +135,19 @@ impl OpenFile {
         &self.access
     }
 
-    /// An engine has read from it.
+    /// Records that an engine has read from the file.
     pub(crate) fn was_read(&self) {
         self.access.was_read();
     }
 
-    /// Whether a watch on its directory tells of every change of its content and of what its path leads
-    /// to: it has no other name, and there was no symbolic link on the way.
+    /// Whether a watch on its directory reports every change of its content and of its path: the file has no
+    /// other name, and no symbolic link was on the way.
     pub fn can_be_watched(&self) -> bool {
         self.straight && self.meta.links == 1
     }
 
-    /// The same file, to be read past the page cache in whole blocks; opened by the first call. `None`
-    /// where that does not work. Not for event loops.
+    /// A descriptor for reading whole blocks past the page cache; opened by the first call. `None` if that
+    /// does not work. Not for event loops.
     pub(crate) fn direct(&self) -> Option<BorrowedFd<'_>> {
         if self.direct_refused.load(Ordering::Relaxed) {
             return None;
@@ -157,12 +157,12 @@ impl OpenFile {
         direct.map(DirectFile::as_fd)
     }
 
-    /// A read past the page cache was refused: there will be no other.
+    /// A read past the page cache was refused: prevents further ones.
     pub(crate) fn refuse_direct(&self) {
         self.direct_refused.store(true, Ordering::Relaxed);
     }
 
-    /// For this crate only: a call on the descriptor may wait, and [`OpenFile::inline`] knows which do not.
+    /// Not public, because a call on the descriptor may block: see [`OpenFile::inline`].
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -171,23 +171,23 @@ impl OpenFile {
         self.location.as_ref()
     }
 
-    /// Stops the kernel's own readahead: a read then fetches exactly what it asks for.
+    /// Turns off the kernel's readahead: a read then fetches exactly the bytes it asks for.
     pub(crate) fn read_ahead_ourselves(&self) {
         if self.meta.size > READAHEAD_BYTES_MAX && !self.random.swap(true, Ordering::Relaxed) {
-            // Only a hint: nothing is lost where it is refused.
+            // Only a hint: a failure has no consequence.
             let _ = rustix::fs::fadvise(self.as_fd(), 0, None, Advice::Random);
         }
     }
 
-    /// Undoes `read_ahead_ourselves`, for senders that let the kernel fetch what comes next.
+    /// Turns on the kernel's readahead, for `sendfile`.
     pub(crate) fn let_the_kernel_read_ahead(&self) {
         if self.random.swap(false, Ordering::Relaxed) {
             let _ = rustix::fs::fadvise(self.as_fd(), 0, None, Advice::Normal);
         }
     }
 
-    /// Clears `O_NONBLOCK`: a ring would answer EAGAIN instead of waiting where the file system
-    /// cannot tell whether it would block. Whether it was set.
+    /// Clears `O_NONBLOCK`: a ring would return EAGAIN instead of waiting where the file system cannot tell
+    /// whether a read would block. Returns whether the flag was set.
     pub(crate) fn clear_nonblocking(&self) -> io::Result<bool> {
         if !self.nonblocking.load(Ordering::Relaxed) {
             return Ok(false);

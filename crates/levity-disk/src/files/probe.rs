@@ -1,4 +1,4 @@
-//! What a file system can do: found out by trying, never by the kernel's version.
+//! The capabilities of a file system, found out by trying, not by the version of the kernel.
 
 use std::ffi::CStr;
 use std::io;
@@ -11,40 +11,40 @@ use super::meta::{Kind, Meta};
 use super::names::{names, stat_name};
 use crate::syscall;
 
-/// Names to look at, at most, for a file to try a read on.
+/// Bound on the names to look at in search of a file to read.
 const NAMES_MAX: usize = 1024;
 
-/// Levels of directories to look into for one.
+/// Bound on the levels of directories to search.
 const DEPTH_MAX: usize = 3;
 
-/// In bytes: enough for two pages, so that the edge between them is tried too.
+/// In bytes: two pages, so that the boundary between them is tried too.
 const TRIED_BYTES: usize = 2 * PAGE_BYTES;
 
 const PAGE_BYTES: usize = 4096;
 
-/// What the file system of a root can do.
+/// The file system of a root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSystem {
-    /// As `mount` calls it: `ext4` (for ext2 and ext3 too), `overlay`, `nfs`; or the type in hex.
+    /// Its name as in `mount`: `ext4` (also for ext2 and ext3), `overlay`, `nfs`; or its type in hexadecimal.
     pub name: String,
-    /// `preadv2(RWF_NOWAIT)` works: a read can be tried without waiting for the disk.
+    /// Whether `preadv2(RWF_NOWAIT)` works: a read can be tried without blocking on the disk.
     pub nowait: bool,
-    /// Even `open` and `fstat` of what was just used may wait: a network or a process in user space
-    /// answers, or a file system below this one, or nobody knows.
+    /// Whether even `open` and `fstat` of a file in use may block: the file system is remote, in user space,
+    /// stacked on another one, or unknown.
     pub may_wait: bool,
-    /// Why `nowait` is what it is, in words.
+    /// The reason for the value of `nowait`.
     pub reason: String,
 }
 
 impl FileSystem {
-    /// There is no device below: nothing that is changed waits for a journal.
+    /// Whether it is in memory: changes do not wait for a journal.
     pub fn is_memory(&self) -> bool {
         self.name == "tmpfs"
     }
 }
 
-/// Finds out what the file system of `directory` can do, by reading a little of `single` or of some
-/// file beneath on the same `device`. Blocks.
+/// Probes the file system of `directory` by reading a few bytes of `single`, or of some file beneath it on
+/// the same `device`. Blocks.
 pub(crate) fn file_system(
     directory: &OwnedFd,
     single: Option<&CStr>,
@@ -76,26 +76,26 @@ fn magic(directory: &OwnedFd, single: Option<&CStr>) -> io::Result<u32> {
             Mode::empty(),
         )?)?,
     };
-    // Signed or not, 32 or 64 bits: only the low 32 are the type.
+    // Signed or unsigned, 32 or 64 bits, depending on the architecture: the type is the low 32 bits.
     Ok(statfs.f_type as u32)
 }
 
-/// What a type of file system says of the time that a call takes.
+/// Kinds of file systems, by how long a call may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Type {
-    /// A device or memory is below it: what is open answers from memory.
+    /// On a local device or in memory: calls on open files answer from memory.
     Local,
-    /// A network or a process in user space is below it.
+    /// On a network or in a process in user space.
     Remote,
-    /// Another file system is below it, which may be remote. Which one cannot be told from here: the
-    /// options of an overlay name its layers as its mounter saw them, in another namespace perhaps.
+    /// Stacked on another file system, which may be remote. Which one is unknown: the options of an overlay
+    /// name its layers as seen by the mounting process, perhaps in another mount namespace.
     Stacked,
     /// Not in the table.
     Unknown,
 }
 
 impl Type {
-    /// Why a call may wait, if it may.
+    /// Why a call may block; `None` if it does not.
     fn may_wait(self) -> Option<&'static str> {
         match self {
             Type::Local => None,
@@ -106,7 +106,7 @@ impl Type {
     }
 }
 
-/// File system types (`linux/magic.h`, and each driver's own) and their names.
+/// File system types (from `linux/magic.h` and the drivers) and their names.
 const TYPES: &[(u32, &str, Type)] = &[
     (0x0000_EF53, "ext4", Type::Local),
     (0x5846_5342, "xfs", Type::Local),
@@ -155,7 +155,7 @@ fn describe(magic: u32) -> (String, Type) {
     }
 }
 
-/// Whether `preadv2(RWF_NOWAIT)` works, and how that is known.
+/// Whether `preadv2(RWF_NOWAIT)` works, and why.
 fn try_nowait(
     directory: &OwnedFd,
     single: Option<&CStr>,
@@ -178,7 +178,7 @@ fn verdict(outcome: Result<(), String>, of: &str) -> (bool, String) {
     }
 }
 
-/// Without a file to try it on: those that are known to answer.
+/// The answer without a file to try: yes for the file systems that are known to work.
 fn guess(magic: u32) -> (bool, String) {
     let (name, _) = describe(magic);
     let nowait = matches!(&*name, "ext4" | "xfs" | "btrfs");
@@ -191,9 +191,9 @@ fn guess(magic: u32) -> (bool, String) {
     (nowait, reason)
 }
 
-/// Reads the start of `file` so that it is cached, and asks for it again without waiting; then
-/// whether the edge of a page that is not cached looks like the end of the file, as on Linux 5.9 and
-/// 5.10 (fixed by 06c0444290 in 5.11).
+/// Reads the start of `file` into the page cache and then with `RWF_NOWAIT`. Also checks whether the boundary
+/// of a page that is not cached looks like the end of the file, as on Linux 5.9 and 5.10 (fixed by 06c0444290
+/// in 5.11).
 fn try_on(file: &OwnedFd) -> Result<(), String> {
     let mut bytes = Vec::with_capacity(TRIED_BYTES);
     let cached =
@@ -201,7 +201,7 @@ fn try_on(file: &OwnedFd) -> Result<(), String> {
     match syscall::append_cached(file.as_fd(), &mut bytes, cached, 0) {
         Ok(0) if cached > 0 => return Err("0 bytes of a page just read".to_owned()),
         Ok(_) => {}
-        // Someone else may have evicted the page in between: it answers, which is what counts.
+        // The page was evicted in between. The call works nevertheless.
         Err(Errno::AGAIN) => {}
         Err(errno) => return Err(describe_errno(errno)),
     }
@@ -223,7 +223,7 @@ fn describe_errno(errno: Errno) -> String {
     }
 }
 
-/// A regular file with something in it, on the root's own device.
+/// A regular file that is not empty, on the device of the root.
 fn readable_file(directory: &OwnedFd, single: Option<&CStr>, device: u64) -> Option<OwnedFd> {
     match single {
         Some(name) => open_regular(directory, name),
@@ -231,7 +231,7 @@ fn readable_file(directory: &OwnedFd, single: Option<&CStr>, device: u64) -> Opt
     }
 }
 
-/// Files first, then the directories next to them, until `names_left` names have been looked at.
+/// Searches a directory for a file, then its subdirectories, until `names_left` names have been looked at.
 fn search(
     directory: &OwnedFd,
     device: u64,
@@ -242,7 +242,7 @@ fn search(
     *names_left -= found.len();
     let mut directories = Vec::new();
     for (name, _) in &found {
-        // A mount may not answer, and the start of the server would wait for it.
+        // Not into a mount: it may not answer, and the start of the server would block.
         let Ok(stat) = stat_name(directory.as_fd(), name) else {
             continue;
         };
@@ -273,7 +273,7 @@ fn open_regular(directory: &OwnedFd, name: &CStr) -> Option<OwnedFd> {
     (meta.kind == Kind::Regular && meta.size > 0).then_some(file)
 }
 
-/// A file without a name, which leaves nothing behind.
+/// A file without a name: nothing is left behind.
 fn temporary_file(directory: &OwnedFd) -> Option<OwnedFd> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, c".", flags, Mode::RUSR | Mode::WUSR).ok()?;

@@ -10,9 +10,9 @@ use super::open_file::OpenFile;
 use crate::memory::{ALIGNMENT, Buffer};
 use crate::syscall;
 
-/// Reads the whole blocks around the bytes that `buffer` is for, as far as whole blocks come, after the
-/// first `filled` bytes of them. EINVAL when the device wants other blocks than ours, or the file
-/// system none at all.
+/// Reads the whole blocks around the bytes that `buffer` is for, except their first `filled` bytes, until a
+/// read returns less than a whole block. Fails with EINVAL if the device requires another block size, or
+/// the file system does not support `O_DIRECT`.
 pub(crate) fn fill_blocks(
     fd: BorrowedFd<'_>,
     buffer: &mut Buffer,
@@ -28,21 +28,21 @@ pub(crate) fn fill_blocks(
             Err(errno) => return Err(errno),
         }
     }
-    // SAFETY: the calls say that they have written this much, one behind the other.
+    // SAFETY: the calls have written this many bytes, one after the other.
     unsafe { buffer.filled_blocks(filled) };
     Ok(())
 }
 
-/// Reads until the buffer has no more room or the file ends. `offset` is where the buffer begins; it
-/// may hold some bytes already.
+/// Reads until the buffer is full or the file ends. `offset` is that of the first byte of the buffer, which
+/// may contain some bytes already.
 pub(crate) fn fill(file: &OpenFile, buffer: &mut Buffer, offset: u64) -> io::Result<()> {
     while buffer.room() > 0 {
         let at = offset.saturating_add(buffer.len() as u64);
         match syscall::pread(file.as_fd(), buffer.spare(), at) {
             Ok(0) => break,
-            // SAFETY: the call says that it has written `count` bytes at the start of the spare part.
+            // SAFETY: the call has written `count` bytes at the start of the spare part.
             Ok(count) => unsafe { buffer.advance(count) },
-            // EAGAIN: the file is still `O_NONBLOCK`, on a file system that takes it at its word.
+            // EAGAIN: the file is still `O_NONBLOCK`, which some file systems honour.
             Err(Errno::AGAIN) => file
                 .clear_nonblocking()
                 .and_then(|cleared| cleared.then_some(()).ok_or(Errno::AGAIN.into()))?,
@@ -53,17 +53,18 @@ pub(crate) fn fill(file: &OpenFile, buffer: &mut Buffer, offset: u64) -> io::Res
     Ok(())
 }
 
-/// Cuts what has been read from `offset` to what the file holds now, and tells what it is now.
+/// Cuts the bytes read from `offset` at the present size of the file. Returns its present metadata.
 pub(crate) fn cut_at_end(file: &OpenFile, buffer: &mut Buffer, offset: u64) -> io::Result<Meta> {
     let now = file.refresh()?;
     cut(buffer, offset, &file.meta, &now);
     Ok(now)
 }
 
-/// A truncation lowers the size first and then clears the rest of the last page, while others read
-/// it: a zero that was not in the file lies beyond the size that `fstat` tells after the read.
+/// Cuts the bytes read from `offset` at the size in `now`. The kernel lowers the size of a truncated file
+/// first and then clears the rest of the last page, which others may be reading: zeroes that were not in
+/// the file are beyond the size that `fstat` reports after the read.
 ///
-/// A file without a size at both times is one of procfs or the like: its bytes are made when read.
+/// A file without a size before and after is one of procfs or the like, generated when it is read.
 pub(crate) fn cut(buffer: &mut Buffer, offset: u64, before: &Meta, now: &Meta) {
     if (before.size, now.size) != (0, 0) {
         let held = now.size.saturating_sub(offset);

@@ -1,5 +1,5 @@
-//! Paths beneath one directory, resolved by `openat2`, so that the kernel itself keeps a request inside
-//! its root (Linux 5.6).
+//! Resolution of paths beneath one directory by `openat2` (Linux 5.6), so that the kernel itself keeps a
+//! request inside its root.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -14,16 +14,15 @@ use super::crossing::{self, KnownDevices, OtherDevice};
 use super::meta::Meta;
 use crate::syscall;
 
-/// `openat2` says EAGAIN when a rename raced with a `..` in the path, and means "again".
+/// `openat2` fails with EAGAIN when a rename raced with a `..` in the path: attempts before giving up.
 const RACES_MAX: usize = 16;
 
 /// Whether a symbolic link may lead out of a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Links are followed as long as they stay beneath the root (`RESOLVE_BENEATH`).
+    /// Links are followed if they stay beneath the root (`RESOLVE_BENEATH`).
     Beneath,
-    /// Links are followed wherever they lead. A path itself may still not: one that starts with a
-    /// slash or has a `..` is refused.
+    /// All links are followed. A path that starts with a slash or contains a `..` is refused nevertheless.
     Follow,
 }
 
@@ -35,13 +34,13 @@ pub(super) struct Resolver {
     pub(super) directory_device: u64,
     /// `st_dev` of the root: of `directory`, or of the single file in it.
     pub(super) device: u64,
-    /// The only name that there is.
+    /// The only name that exists.
     pub(super) single: Option<CString>,
     pub(super) symlinks: Symlinks,
 }
 
 impl Resolver {
-    /// The name to look up for `path`, which in a root of a single file is always the same one.
+    /// The name to look up for `path`: in a root of a single file always the same one.
     pub(super) fn name<'a>(&'a self, path: &'a CStr) -> Result<&'a CStr, Errno> {
         if self.symlinks == Symlinks::Follow && leaves(path.to_bytes()) {
             return Err(Errno::XDEV);
@@ -64,8 +63,8 @@ impl Resolver {
         settled(|| self.openat2(name, HANDLE, self.resolve()))
     }
 
-    /// Opens `name` until no rename interferes, if it leads to no device but those `known`. What the open
-    /// says is the inner result.
+    /// Calls `open` unless `name` leads to a device that is not among `known`. The inner result is that of
+    /// `open`.
     pub(super) fn within<T>(
         &self,
         name: &CStr,
@@ -90,10 +89,10 @@ impl Resolver {
         }
     }
 
-    /// The metadata of what a path leads to, without opening it for reading. Blocks.
+    /// The metadata of the file at a path, without opening it for reading. Blocks.
     ///
     /// # Errors
-    /// [`OtherDevice`] as [`Root::open_waiting`].
+    /// [`OtherDevice`] if the path leads to a device that is not among `known`.
     pub(super) fn metadata(&self, path: &CStr, known: KnownDevices<'_>) -> io::Result<Meta> {
         let name = self.name(path)?;
         let open = |resolve| self.openat2(name, HANDLE, resolve);
@@ -101,11 +100,7 @@ impl Resolver {
         Ok(Meta::from(rustix::fs::fstat(&fd)?))
     }
 
-    /// The directory that holds the last name of `path`, through no symbolic link and never outside the
-    /// root, and that name. Blocks.
-    ///
-    /// # Errors
-    /// EISDIR when the last name can only be a directory's; as [`Root::open_straight`].
+    /// See [`Root::parent`](super::Root::parent).
     pub(super) fn parent<'a>(&'a self, path: &'a CStr) -> io::Result<(OwnedFd, &'a CStr)> {
         let name = self.name(path)?;
         let bytes = name.to_bytes();
@@ -133,8 +128,8 @@ impl Resolver {
 }
 
 impl Drop for Resolver {
-    /// By the threads that close files: a loop may be the last to hold a root that was replaced, and if the
-    /// directory has been removed by then, the close frees it and may wait for the journal.
+    /// The close is left to the closing threads: an event loop may hold the last reference to a replaced root,
+    /// and the last close of a removed directory may wait for the journal.
     fn drop(&mut self) {
         // SAFETY: taken once, here; nothing reads the field afterwards.
         let directory = unsafe { ManuallyDrop::take(&mut self.directory) };
@@ -142,7 +137,7 @@ impl Drop for Resolver {
     }
 }
 
-/// Opens until no rename interferes.
+/// Repeats `open` while a rename interferes.
 fn settled<T>(open: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
     for _ in 0..RACES_MAX {
         match open() {
@@ -155,17 +150,17 @@ fn settled<T>(open: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
 
 pub(super) const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// Beneath the root and along no link of any kind, whatever the root itself allows.
+/// Beneath the root and without following any link, whatever the root allows.
 pub(super) const STRAIGHT: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
 
-/// Whether a path on its own, without any link, could lead out of its root.
+/// Whether a path could leave its root even without a link.
 fn leaves(path: &[u8]) -> bool {
     path.starts_with(b"/") || path.split(|&byte| byte == b'/').any(|part| part == b"..")
 }
 
-/// Whether an error means that the path led out of its root, by `..` or by a symbolic link.
+/// Whether an error means that the path left its root, by `..` or by a symbolic link.
 pub fn left_root(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EXDEV)
 }

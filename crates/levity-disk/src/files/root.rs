@@ -1,8 +1,7 @@
-//! Roots, and files opened beneath them.
+//! Roots, and opens beneath them.
 //!
-//! Every path goes through `openat2`, so that the kernel itself keeps a request inside its root
-//! (Linux 5.6). With `RESOLVE_CACHED` (Linux 5.12) the same call answers from memory or says that it
-//! would have to wait; that form is the only one that an event loop may use.
+//! With `RESOLVE_CACHED` (Linux 5.12) `openat2` answers from memory or fails with EAGAIN. An event loop
+//! may use that form only.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs;
@@ -29,27 +28,27 @@ use crate::syscall;
 /// A directory whose files may be opened, or a single file.
 #[derive(Debug)]
 pub struct Root {
-    /// As it was given.
+    /// The path that was configured.
     named: PathBuf,
     path: PathBuf,
     resolver: Arc<Resolver>,
     /// `st_dev` and `st_ino` of the resolver's directory.
     identity: (u64, u64),
     file_system: FileSystem,
-    /// This kernel knows `RESOLVE_CACHED`, and the file system answers from memory.
+    /// The kernel supports `RESOLVE_CACHED`, and the file system answers from memory.
     cached: bool,
-    /// When reads set the time of last access, unless `O_NOATIME` is granted.
+    /// When reads update the access time of a file that was opened without `O_NOATIME`.
     atime: atime::Policy,
-    /// Other mounts beneath it.
+    /// The mounts beneath it.
     mounts: Beneath,
 }
 
 impl Root {
-    /// Opens `path`, a directory or a single regular file, and finds out what its file system can do.
+    /// Opens `path`, a directory or a single regular file, and probes its file system.
     ///
-    /// Blocks, and reads a few pages of one file (see [`probe`]). `path` is resolved once, and what it led
-    /// to is kept open: [`Op::CheckRoot`](crate::Op::CheckRoot) tells where it leads later. A single file is looked up by
-    /// name at each open, under its own name or `.`; every other name is absent.
+    /// Blocks, and reads a few pages of one file (see [`probe`]). `path` is resolved once, and the directory
+    /// is kept open: [`Op::CheckRoot`](crate::Op::CheckRoot) resolves the path again. A single file is looked
+    /// up by name at each open, under its own name or `.`; every other name is absent.
     ///
     /// # Errors
     /// Those of `open`; `InvalidInput` for anything but a directory or a regular file; `Unsupported`
@@ -96,33 +95,34 @@ impl Root {
         }))
     }
 
-    /// The path by which it was opened.
+    /// The path that [`Root::open`] was given.
     pub fn named(&self) -> &Path {
         &self.named
     }
 
-    /// Where the root is: absolute, without symbolic links.
+    /// The resolved path of the root: absolute, without symbolic links.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The directory that holds the last name of `path`, through no symbolic link and never outside the
-    /// root, and that name. Blocks.
+    /// Opens the directory that contains the last name of `path`, without following symbolic links and never
+    /// outside the root. Returns it with that name. Blocks.
     ///
     /// # Errors
-    /// EISDIR when the last name can only be a directory's; as [`Root::open_straight`].
+    /// EISDIR if the last name can only be a directory; else as [`Root::open_straight`].
     pub(super) fn parent<'a>(&'a self, path: &'a CStr) -> io::Result<(OwnedFd, &'a CStr)> {
         self.resolver.parent(path)
     }
 
-    /// Where the path by which it was opened leads now: `None` while that is this root. Blocks.
+    /// Resolves the path of the root again. Returns the new root if the path leads elsewhere now, `None` if
+    /// it still leads to this one. Blocks.
     ///
-    /// Another file never has the identity of this root, because the root keeps its own open. The path
-    /// counts too: applications are told of it.
+    /// No other file can have the identity of this root, because the root keeps its directory open. A
+    /// changed path counts as a change too, because applications see it.
     ///
     /// # Errors
-    /// Those of [`Root::open`]; ENOTDIR where a single file has taken the place of a directory; [`OtherDevice`]
-    /// when the path leads to a device that is not among `known`, which is not asked.
+    /// Those of [`Root::open`]; ENOTDIR if a single file has replaced a directory; [`OtherDevice`] if the
+    /// path leads to a device that is not among `known`. That device is not accessed.
     pub(crate) fn check(&self, known: KnownDevices<'_>) -> io::Result<Option<Arc<Root>>> {
         if let Some(device) = crossing::first_new_from_top(&path::absolute(&self.named)?, known)? {
             return Err(OtherDevice(device).into());
@@ -138,7 +138,7 @@ impl Root {
         Root::open(&self.named, self.resolver.symlinks).map(Some)
     }
 
-    /// The name that a root of a single file answers to, besides `.`; `None` for a directory.
+    /// The name of the file if the root is a single file; `None` for a directory.
     pub fn single(&self) -> Option<&CStr> {
         self.resolver.single.as_deref()
     }
@@ -148,26 +148,26 @@ impl Root {
         self.resolver.device
     }
 
-    /// `st_dev` of the mount that `path` is in, as far as its name tells: links are not followed. Work
-    /// there counts as this device's. Takes a lock: not for event loops.
+    /// `st_dev` of the mount that contains `path`, according to the table of mounts; links are not followed.
+    /// An open of `path` is charged to that device first. Takes a lock: not for event loops.
     pub(crate) fn device_of(&self, path: &CStr) -> u64 {
         let mount = self.mounts.device(&self.path, path.to_bytes());
         mount.unwrap_or(self.resolver.device)
     }
 
-    /// What the root's file system can do.
+    /// The file system of the root.
     pub fn file_system(&self) -> &FileSystem {
         &self.file_system
     }
 
-    /// Whether changes beneath it can be watched: a directory, on a file system that learns of every
-    /// change. A remote one changes without this machine being told.
+    /// Whether changes beneath the root can be watched: it is a directory, and its file system is local. A
+    /// remote file system changes without an event on this machine.
     pub fn can_be_watched(&self) -> bool {
         self.cached && self.resolver.single.is_none()
     }
 
-    /// A directory beneath the root, for [`Watcher`](crate::Watcher): not through a link or into a mount,
-    /// and only from memory.
+    /// Opens a directory beneath the root from memory, for [`Watcher`](crate::Watcher). Follows no link and
+    /// enters no mount.
     pub(crate) fn open_directory_cached(&self, path: &CStr) -> Result<OwnedFd, Errno> {
         if !self.can_be_watched() {
             return Err(Errno::OPNOTSUPP);
@@ -180,20 +180,20 @@ impl Root {
             .openat2(path, HANDLE.union(OFlags::DIRECTORY), resolve)
     }
 
-    /// Opens `path` if that needs no disk. Never blocks. What is no file or directory comes back as
-    /// [`Kind::Other`] with a descriptor that can only be asked for its metadata.
+    /// Opens `path` if that needs no disk access. Does not block. Anything but a file or a directory is
+    /// returned as [`Kind::Other`] with an `O_PATH` descriptor.
     ///
     /// # Errors
-    /// `WouldBlock` when the pool must do it: something is not in memory, the path leaves the root or
-    /// crosses a mount (whose file system nobody has probed), the file system is remote, or the kernel
-    /// is older than 5.12. Any other error is the final answer: absence, for one, is remembered by the
-    /// kernel (not on tmpfs).
+    /// `WouldBlock` if an engine must open it: an inode or directory block is not in memory, the path leaves
+    /// the root or crosses a mount (whose file system was not probed), the file system is remote, or the
+    /// kernel is older than 5.12. Any other error is final; for example, the kernel remembers absent names
+    /// (not on tmpfs).
     pub fn open_cached(&self, path: &CStr) -> io::Result<Arc<OpenFile>> {
         if !self.cached {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let name = self.resolver.name(path)?;
-        // Crossing into a mount is left to the pool: it may be a remote one.
+        // The mount may be remote: an engine has to open it.
         let resolve = self.resolver.resolve() | ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
         let (fd, how) = match self.open_to_read(name, resolve) {
             Err(Errno::XDEV) => return Err(io::ErrorKind::WouldBlock.into()),
@@ -202,7 +202,7 @@ impl Root {
         };
         let meta = Meta::from(rustix::fs::fstat(&fd)?);
         if meta.kind == Kind::Other {
-            // A driver may do anything when its device is closed.
+            // Closing a device may block in its driver.
             closer::close(meta.device, fd);
             return Ok(self.cached_handle(name, resolve)?);
         }
@@ -211,16 +211,16 @@ impl Root {
         Ok(Arc::new(file))
     }
 
-    /// Opens `path`. Blocks. Anything but a file or a directory is closed at once and comes back as
-    /// [`Kind::Other`] with a descriptor that can only be asked for its metadata.
+    /// Opens `path`. Blocks. Anything but a file or a directory is closed at once and returned as
+    /// [`Kind::Other`] with an `O_PATH` descriptor.
     ///
-    /// Opening a named pipe or a device may have effects of its own (a waiting writer wakes up); to
-    /// ask first would be a second lookup for every file.
+    /// Opening a named pipe or a device may have side effects (a waiting writer wakes up). To avoid them
+    /// would take a second lookup for every file.
     ///
     /// # Errors
-    /// EXDEV when the path leaves the root; EBUSY when someone holds a write lease on the file and
-    /// has been asked to give it up (`fcntl(F_SETLEASE)`, Samba); [`OtherDevice`] when it leads to a device
-    /// that is not among `known`, which is not asked.
+    /// EXDEV if the path leaves the root; EBUSY if another process holds a write lease on the file, which
+    /// the kernel then breaks (`fcntl(F_SETLEASE)`, Samba); [`OtherDevice`] if the path leads to a device
+    /// that is not among `known`. That device is not accessed.
     pub(crate) fn open_waiting(
         &self,
         path: &CStr,
@@ -243,10 +243,10 @@ impl Root {
         Ok(self.file(fd, meta, name, how))
     }
 
-    /// Opens `path`, through no symbolic link. Blocks. Whatever is there: what it is the caller finds out.
+    /// Opens `path` without following symbolic links, whatever its kind. Blocks.
     ///
     /// # Errors
-    /// ELOOP where a link is on the way, EXDEV when the path leaves the root; [`OtherDevice`] as
+    /// ELOOP if a link is on the way, EXDEV if the path leaves the root; [`OtherDevice`] as
     /// [`Root::open_waiting`].
     pub(crate) fn open_straight(
         &self,
@@ -261,14 +261,14 @@ impl Root {
         Ok(self.file(fd, meta, name, How { atime, straight }))
     }
 
-    /// A descriptor for a pipe, a socket or a device that cannot be read from, so that there is one
-    /// to ask and no harm in holding it.
+    /// Opens a pipe, a socket or a device with `O_PATH`: the descriptor gives its metadata, and holding it
+    /// has no side effects.
     fn open_handle(&self, name: &CStr) -> io::Result<OpenFile> {
         let fd = self.resolver.handle(name)?;
         Ok(self.other(fd, name)?)
     }
 
-    /// The same, if that needs no disk.
+    /// As [`Root::open_handle`], if that needs no disk access.
     fn cached_handle(&self, name: &CStr, resolve: ResolveFlags) -> Result<Arc<OpenFile>, Errno> {
         let fd = self.resolver.openat2(name, HANDLE, resolve)?;
         Ok(Arc::new(self.other(fd, name)?))
@@ -301,8 +301,7 @@ impl Root {
         })
     }
 
-    /// Only the root's own file system was looked at: a file on another mount may wait, whatever the root
-    /// does.
+    /// Only the root's own file system was probed: on another mount any call may block.
     fn answers(&self, meta: &Meta) -> Answers {
         match &self.file_system {
             _ if meta.device != self.resolver.device => Answers::Nothing,
@@ -312,7 +311,7 @@ impl Root {
         }
     }
 
-    /// Without a symbolic link on the way where there is none: a watch needs to know.
+    /// Tries first without symbolic links: a watch needs to know whether one is on the way.
     fn open_to_read(&self, name: &CStr, resolve: ResolveFlags) -> Result<(OwnedFd, How), Errno> {
         match self.open_as_owner(name, resolve | ResolveFlags::NO_SYMLINKS) {
             Err(Errno::LOOP) => self.open_as_owner(name, resolve).map(|(fd, atime)| {
@@ -326,8 +325,8 @@ impl Root {
         }
     }
 
-    /// With `O_NOATIME` where that is granted: to the owner of the file. Whether it is depends on
-    /// the file, so it is tried each time (2 us more where it is refused).
+    /// Opens with `O_NOATIME` if that is granted, which it is to the owner of the file. It is tried for each
+    /// file (2 us more where it is refused).
     fn open_as_owner(
         &self,
         name: &CStr,
@@ -347,7 +346,7 @@ struct How {
     straight: bool,
 }
 
-/// `O_NONBLOCK`, or a named pipe without a writer would hang the open.
+/// With `O_NONBLOCK`, because opening a named pipe without a writer would block.
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK)
@@ -359,7 +358,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev as u64, stat.st_ino as u64)
 }
 
-/// The directory to open for a root, and the name in it when the root is a single file.
+/// The directory to open for a root, and the name in it if the root is a single file.
 fn split(resolved: &Path) -> io::Result<(&Path, Option<CString>)> {
     let kind = fs::metadata(resolved)?.file_type();
     if kind.is_dir() {

@@ -1,4 +1,4 @@
-//! Files without a name, for what does not fit into memory: written, read back and gone.
+//! Files without a name, for data that does not fit into memory: written, read back and freed.
 
 use std::ffi::CString;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -14,33 +14,33 @@ use super::atime;
 use super::meta::Meta;
 use super::open_file::OpenFile;
 
-/// Nobody else may open it by way of `/proc`, nor by its name, for the moment that it has one.
+/// No other user may open the file, through `/proc` or by the name that it may have for a moment.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 const READ_AND_WRITE: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC);
 
-/// Names of 64 random bits: that one is taken is no chance, and nor is that it happens twice.
+/// Attempts to find a free name. Names have 64 random bits: a taken one was taken on purpose.
 const NAMES_MAX: usize = 8;
 
-/// A folder in which files without a name are made, by [`Op::Create`](crate::Op::Create).
+/// A directory in which [`Op::Create`](crate::Op::Create) creates files without a name.
 #[derive(Debug)]
 pub struct Spool {
     path: PathBuf,
     directory: OwnedFd,
     device: u64,
     atime: atime::Policy,
-    /// The file system makes them without a name. Elsewhere they have one for a moment.
+    /// The file system supports `O_TMPFILE`. If not, files have a name for a moment.
     nameless: bool,
 }
 
 impl Spool {
-    /// Opens the folder `path`, and tries whether a file can be made there. Blocks.
+    /// Opens the directory `path`, and tries to create a file there. Blocks.
     ///
-    /// It should be on a local file system, best on a disk: what lies in tmpfs takes memory, and NFS keeps a
-    /// name for each file while it is open.
+    /// The directory should be on a local file system, best on a disk: tmpfs takes memory, and NFS keeps a name
+    /// for each file while it is open.
     ///
     /// # Errors
-    /// Those of `open` for a folder and for a new file in it: ENOENT, ENOTDIR, EACCES, EROFS, ENOSPC.
+    /// Those of `open` for a directory and for a new file in it: ENOENT, ENOTDIR, EACCES, EROFS, ENOSPC.
     pub fn open(path: &Path) -> io::Result<Arc<Spool>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
@@ -54,7 +54,7 @@ impl Spool {
         Ok(Arc::new(spool))
     }
 
-    /// As it was opened.
+    /// The path that [`Spool::open`] was given.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -64,7 +64,7 @@ impl Spool {
         self.device
     }
 
-    /// An empty file, open for reading and writing. Blocks.
+    /// Creates an empty file, open for reading and writing. Blocks.
     pub(crate) fn create(&self) -> io::Result<OpenFile> {
         let fd = match self.nameless {
             true => without_name(&self.directory),
@@ -74,23 +74,23 @@ impl Spool {
     }
 }
 
-/// Tries both ways. Leaves nothing behind.
+/// Whether `O_TMPFILE` works; if not, tries the other way. Leaves no file behind.
 fn is_nameless(directory: &OwnedFd) -> Result<bool, Errno> {
     match without_name(directory) {
         Ok(_) => Ok(true),
-        // EISDIR is what a kernel says that does not know the flag.
+        // EISDIR: the kernel does not know the flag.
         Err(Errno::OPNOTSUPP | Errno::ISDIR) => with_name(directory).map(|_| false),
         Err(errno) => Err(errno),
     }
 }
 
 fn without_name(directory: impl AsFd) -> Result<OwnedFd, Errno> {
-    // EXCL: no name can be given to it later either.
+    // EXCL: it cannot be linked to a name later either.
     let flags = READ_AND_WRITE | OFlags::TMPFILE | OFlags::EXCL;
     retry_on_intr(|| rustix::fs::openat(&directory, c".", flags, MODE))
 }
 
-/// A process that is killed between the two calls leaves an empty file.
+/// If the process is killed between the two calls, an empty file is left.
 fn with_name(directory: impl AsFd) -> Result<OwnedFd, Errno> {
     let flags = READ_AND_WRITE | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
     let mut taken = Errno::EXIST;
@@ -157,7 +157,7 @@ mod tests {
         fs::write(tree.path().join("file"), "").unwrap();
         assert_eq!(refused("absent"), Some(libc::ENOENT));
         assert_eq!(refused("file"), Some(libc::ENOTDIR));
-        // Where nobody may make files, root neither.
+        // A directory in which not even root can create files.
         let error = Spool::open(Path::new("/proc/self")).unwrap_err();
         assert!(error.raw_os_error().is_some(), "{error}");
         fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o500)).unwrap();

@@ -1,14 +1,13 @@
 //! Removing the name of a file that is open.
 //!
-//! A path is walked anew when its name is to be removed, and what it leads to then may be something else:
-//! a folder on the way was replaced by a symbolic link, or the name was given to another file. So the
-//! parent is opened first, beneath the root and through no link; the name is looked at in that very
-//! directory, and removed there only if it is that of the open file. The number of an open file is not
-//! given to another one.
+//! When its name is to be removed, the path may lead to another file: a directory on the way was replaced by
+//! a symbolic link, or the name was given to another file. So the parent is opened first, beneath the root
+//! and without following links. The name is looked up in that directory, and removed only if it is a name of
+//! the open file: the inode number of an open file is not reused.
 //!
-//! The kernel cannot compare and remove in one call. In between someone may give the name to another
-//! file, which then loses it; but that takes the right to write to the directory, and with it the right
-//! to remove what is in it. Nothing outside that directory is ever touched, and no directory at all.
+//! The kernel cannot compare and remove in one call. In between another process may give the name to another
+//! file, which then loses it; but that takes write access to the directory, which includes the right to
+//! remove names in it. Nothing outside that directory is touched, and no directory is removed.
 
 use std::ffi::CStr;
 use std::io;
@@ -20,7 +19,7 @@ use super::meta::{Kind, Meta};
 use super::open_file::OpenFile;
 use super::root::Root;
 
-/// Removes the name `path` beneath `root`, if it is one of `file`. Blocks.
+/// Removes the name `path` beneath `root`, if it is a name of `file`. Blocks.
 pub(crate) fn unlink(root: &Root, path: &CStr, file: &OpenFile) -> io::Result<()> {
     check_kind(file)?;
     let (parent, name) = root.parent(path)?;
@@ -37,7 +36,7 @@ pub(crate) fn unlink(root: &Root, path: &CStr, file: &OpenFile) -> io::Result<()
     })?)
 }
 
-/// Whether it is a file whose name may be removed: a regular one.
+/// Fails unless `file` is a regular file, whose name may be removed.
 pub(crate) fn check_kind(file: &OpenFile) -> Result<(), Errno> {
     match file.meta.kind {
         Kind::Regular => Ok(()),

@@ -8,11 +8,11 @@ use rustix::io::Errno;
 use super::meta::Meta;
 use super::open_file::OpenFile;
 
-/// What came of opening a variant of `original`, if it may stand in for it. One that is absent or may not
-/// be opened is none.
+/// The variant of `original` that was opened, if it may be sent in its place. `None` if it is absent or may
+/// not be opened.
 ///
 /// # Errors
-/// Those that say nothing of the variant: the disk fails, or the process has too many files open.
+/// Errors that do not concern the variant: of the disk, or because too many files are open.
 pub fn accept_variant<F: Borrow<OpenFile>>(
     opened: io::Result<F>,
     original: &Meta,
@@ -27,8 +27,8 @@ pub fn accept_variant<F: Borrow<OpenFile>>(
     }
 }
 
-/// Whether an error means that nothing can be read under a name, now and at the next try: it is absent,
-/// or may not be opened. Others pass: of a disk that fails, or of a process that has too many files open.
+/// Whether an error means that a name cannot be read, also at the next attempt: it is absent, or may not be
+/// opened. Errors of the disk or because of too many open files are transient.
 fn is_out_of_reach(error: &io::Error) -> bool {
     const FINAL: &[Errno] = &[
         Errno::NOENT,

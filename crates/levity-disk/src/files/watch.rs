@@ -1,16 +1,16 @@
-//! Being told of changes: inotify, on the directories of files that are kept open.
+//! Change notification: inotify on the directories of files that are kept open.
 //!
-//! One thread owns the inotify instance. It asks nothing of a disk (directories are opened from memory
-//! only, or not at all), so a frozen file system cannot keep it from what it is told of the others.
-//! Whoever keeps a file holds a [`Watch`] and compares two numbers; there is no lock.
+//! One thread owns the inotify instance. It does not access a disk (directories are opened from memory, or
+//! not at all), so a frozen file system cannot delay the events of others. The owner of an open file holds a
+//! [`Watch`] and compares two numbers, without a lock.
 //!
-//! A directory is watched together with all directories above it, up to the root: when one of them
-//! is renamed or removed, the paths of everything beneath lead somewhere else. They are watched from
-//! the root down, each before the next is opened, so that no rename in between goes unnoticed.
+//! A directory is watched together with all directories above it, up to the root: when one of them is
+//! renamed or removed, the paths of everything beneath lead elsewhere. They are watched from the root down,
+//! each before the next is opened, so that no rename in between is missed.
 //!
-//! What inotify does not tell: changes made by other machines (remote roots are not watched), stores to
-//! mapped memory, and changes of a file by another of its names. Who relies on a watch must look at
-//! the file itself from time to time.
+//! inotify does not report changes made by other machines (remote roots are not watched), stores to mapped
+//! memory, and changes of a file by another of its names. Users of a watch must also check the file itself
+//! from time to time.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -29,19 +29,19 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
 use super::root::Root;
-use crate::lock::lock;
+use crate::thread::lock;
 
-/// Directories watched at once. The kernel has a bound of its own per user,
-/// `fs.inotify.max_user_watches`; each takes about 1 KiB of its memory.
+/// Bound on watched directories. The kernel has another one per user, `fs.inotify.max_user_watches`; each
+/// watch takes about 1 KiB of kernel memory.
 const WATCHES_MAX: usize = 8192;
 
-/// Requests that may wait for the thread; one more stays unwatched.
+/// Bound on the requests that wait for the thread; further ones are refused.
 const REQUESTS_MAX: usize = 4096;
 
-/// How often directories are let go that nobody asks about any more.
+/// Interval between two releases of unused directories.
 const RELEASE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// In bytes, per read: some 200 events.
+/// In bytes, per read: about 200 events.
 const EVENTS_BYTES: usize = 16 * 1024;
 
 /// The generation of a directory that is not watched any more.
@@ -57,41 +57,41 @@ const EVENTS: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
 
-/// Whether a directory is watched, and how often something in it has changed.
+/// A directory to watch, and the generation of its content.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// Set once the watch is in place; shared by all who asked for the same directory.
+    /// Set once the watch is in place; shared by all watches of the same directory.
     generation: OnceLock<Arc<AtomicU64>>,
-    /// It was refused for a reason that passes.
+    /// The request was refused for a transient reason.
     again: AtomicBool,
 }
 
 impl Watch {
-    /// A number that changes with every change in the directory, and in the way to it from the root;
-    /// `None` while it is not watched. What was found out about a file after a call holds as long as
-    /// later calls give the same number, but for the time that an event is on its way: milliseconds.
+    /// A number that changes with every change in the directory or on the path to it from the root; `None`
+    /// while it is not watched. Facts about a file that were established after a call hold as long as later
+    /// calls return the same number, apart from the milliseconds that an event takes to arrive.
     pub fn generation(&self) -> Option<u64> {
         let generation = self.generation.get()?.load(Ordering::Acquire);
         (generation != OVER).then_some(generation)
     }
 
-    /// It will never give a number again: ask for another one.
+    /// Whether the watch has ended: it will not return a number again, a new one has to be requested.
     pub fn is_over(&self) -> bool {
         let is_over = |generation: &Arc<AtomicU64>| generation.load(Ordering::Acquire) == OVER;
         self.again.load(Ordering::Relaxed) || self.generation.get().is_some_and(is_over)
     }
 }
 
-/// What a watcher has done.
+/// The counters of a watcher.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WatchStats {
     /// Directories watched now.
     pub watches: u64,
     /// Events read.
     pub events: u64,
-    /// Times that the kernel had more events than it keeps, and everything was taken for changed.
+    /// Overflows of the kernel's event queue, after each of which all watches are ended.
     pub overflows: u64,
-    /// Requests that were refused: no watches left, a symbolic link or a mount on the way.
+    /// Refused requests: no watch is left, or a symbolic link or a mount is on the way.
     pub refused: u64,
 }
 
@@ -103,13 +103,13 @@ struct Counters {
     refused: AtomicU64,
 }
 
-/// The thread that is told of changes.
+/// The thread that receives change events.
 pub struct Watcher {
     inbox: Arc<Inbox>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How other threads reach it.
+/// Shared by the thread and its users.
 struct Inbox {
     requests: SegQueue<Request>,
     waiting: AtomicUsize,
@@ -126,13 +126,13 @@ struct Request {
 }
 
 impl Watcher {
-    /// Starts the thread. `say` is called from it, at most once: when there are no watches left. Call
-    /// it before a guard is installed, which threads would inherit.
+    /// Starts the thread. It calls `report` at most once, when no watch is left. Call it before a guard is
+    /// installed, because threads inherit it.
     ///
     /// # Errors
-    /// Those of `inotify_init1`: EMFILE when the user has too many instances
-    /// (`fs.inotify.max_user_instances`); and of starting a thread.
-    pub fn start(say: impl Fn(&str) + Send + 'static) -> io::Result<Watcher> {
+    /// Those of `inotify_init1`: EMFILE if the user has too many instances
+    /// (`fs.inotify.max_user_instances`); and those of starting a thread.
+    pub fn start(report: impl Fn(&str) + Send + 'static) -> io::Result<Watcher> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let inbox = Arc::new(Inbox {
@@ -142,7 +142,7 @@ impl Watcher {
             stop: AtomicBool::new(false),
             counters: Counters::default(),
         });
-        let tree = Tree::new(inotify, Arc::clone(&inbox), Box::new(say));
+        let tree = Tree::new(inotify, Arc::clone(&inbox), Box::new(report));
         let builder = thread::Builder::new().name("disk-watch".to_owned());
         let thread = builder.spawn(move || tree.run())?;
         Ok(Watcher {
@@ -151,9 +151,8 @@ impl Watcher {
         })
     }
 
-    /// Asks to be told of changes in `directory`, relative to a root that
-    /// [can be watched](Root::can_be_watched). Never waits: the answer shows in the [`Watch`], which
-    /// stays without a number if it is no.
+    /// Requests a watch on `directory`, relative to a root that [can be watched](Root::can_be_watched). Does
+    /// not block: the [`Watch`] gets a generation once it is in place, or never if the request is refused.
     pub fn watch(&self, root: &Arc<Root>, directory: &[u8]) -> Arc<Watch> {
         let watch = Arc::new(Watch::default());
         if self.inbox.waiting.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
@@ -170,7 +169,7 @@ impl Watcher {
         watch
     }
 
-    /// What has been done so far. Takes no lock.
+    /// The counters. Takes no lock.
     pub fn stats(&self) -> WatchStats {
         let counters = &self.inbox.counters;
         WatchStats {
@@ -200,25 +199,25 @@ impl fmt::Debug for Watcher {
 
 impl Inbox {
     fn wake(&self) {
-        // Fails only when the counter is at its end, and then the thread is awake already.
+        // Fails only if the counter is at its maximum: then the thread is awake.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 }
 
-/// Says a line to the operator.
-type Say = Box<dyn Fn(&str) + Send>;
+/// Reports a line to the operator.
+type Report = Box<dyn Fn(&str) + Send>;
 
-/// What is watched, as trees of directories beneath roots. Only the thread has it.
+/// The watched directories, as trees beneath roots. Owned by the thread.
 struct Tree {
     inotify: Arc<OwnedFd>,
     nodes: HashMap<usize, Node>,
     next_node: usize,
     roots: Vec<(Weak<Root>, usize)>,
-    /// The kernel has one watch for a directory, and a directory may lie beneath several roots.
+    /// The kernel has one watch per directory, and a directory may be beneath several roots.
     by_watch: HashMap<i32, Vec<usize>>,
     inbox: Arc<Inbox>,
-    /// Taken when it is called.
-    say: Option<Say>,
+    /// Taken by its only call.
+    report: Option<Report>,
 }
 
 struct Node {
@@ -230,7 +229,7 @@ struct Node {
 }
 
 impl Tree {
-    fn new(inotify: OwnedFd, inbox: Arc<Inbox>, say: Say) -> Tree {
+    fn new(inotify: OwnedFd, inbox: Arc<Inbox>, report: Report) -> Tree {
         Tree {
             inotify: Arc::new(inotify),
             nodes: HashMap::new(),
@@ -238,7 +237,7 @@ impl Tree {
             roots: Vec::new(),
             by_watch: HashMap::new(),
             inbox,
-            say: Some(say),
+            report: Some(report),
         }
     }
 
@@ -264,13 +263,13 @@ impl Tree {
             PollFd::new(&self.inbox.wake, PollFlags::IN),
         ];
         let interval = Timespec::try_from(RELEASE_INTERVAL).expect("less than a minute");
-        // Woken early by a signal, it looks and waits again.
+        // A signal may end it early.
         let _ = rustix::event::poll(&mut fds, Some(&interval));
-        // Empty unless somebody has written.
+        // Fails if it was not written to.
         let _ = rustix::io::read(&self.inbox.wake, &mut [0; 8]);
     }
 
-    /// Those of one read, so that requests get their turn.
+    /// Handles the events of one read, so that requests get their turn.
     fn read_events(&mut self) {
         let inotify = Arc::clone(&self.inotify);
         let mut memory = [MaybeUninit::uninit(); EVENTS_BYTES];
@@ -293,7 +292,7 @@ impl Tree {
         }
         for id in self.by_watch.get(&watch).cloned().unwrap_or_default() {
             let Some(name) = name else {
-                // It was moved, removed or unmounted, or has other permissions.
+                // The directory was moved, removed or unmounted, or its permissions have changed.
                 self.end(id);
                 continue;
             };
@@ -330,9 +329,9 @@ impl Tree {
         let counters = &self.inbox.counters;
         counters.refused.fetch_add(1, Ordering::Relaxed);
         if errno == Errno::NOSPC
-            && let Some(say) = self.say.take()
+            && let Some(report) = self.report.take()
         {
-            say(&format!(
+            report(&format!(
                 "no watch is left: {} directories are watched, of {WATCHES_MAX} and the sysctl \
                  fs.inotify.max_user_watches; other files stay on disk.entry_ttl",
                 self.by_watch.len()
@@ -340,14 +339,13 @@ impl Tree {
         }
     }
 
-    /// The generation of a directory, which is watched from now on if it was not. `path` has no empty
-    /// name and no `..` in it.
+    /// The generation of a directory. Adds a watch if there is none. `path` contains no `..`.
     fn directory(&mut self, root: &Arc<Root>, path: &[u8]) -> Result<Arc<AtomicU64>, Errno> {
         let names = || {
             path.split(|&byte| byte == b'/')
                 .filter(|name| !name.is_empty())
         };
-        // Here, and not on the way: a directory without a child yet would be let go.
+        // Before the walk, which would lose a directory that has no child yet.
         if self.nodes.len() + names().count() >= WATCHES_MAX {
             self.release();
         }
@@ -387,7 +385,7 @@ impl Tree {
         }
         let path = CString::new(path).map_err(|_| Errno::NOENT)?;
         let directory = root.open_directory_cached(&path)?;
-        // A link of the kernel's own to the open directory: it is not looked up again.
+        // A magic link to the open directory: its path is not resolved again.
         let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let watch = inotify::add_watch(&*self.inotify, link, EVENTS)?;
         let id = self.next_node;
@@ -409,7 +407,7 @@ impl Tree {
         Ok(id)
     }
 
-    /// Stops watching a directory and everything beneath: what was known of them is not any more.
+    /// Stops watching a directory and everything beneath it.
     fn end(&mut self, id: usize) {
         let Some(node) = self.nodes.remove(&id) else {
             return;
@@ -430,7 +428,7 @@ impl Tree {
             users.retain(|user| *user != id);
             if users.is_empty() {
                 self.by_watch.remove(&node.watch);
-                // It fails when the kernel has ended the watch itself.
+                // Fails if the kernel has removed the watch itself.
                 let _ = inotify::remove_watch(&*self.inotify, node.watch);
             }
         }
@@ -441,7 +439,7 @@ impl Tree {
         roots.into_iter().for_each(|id| self.end(id));
     }
 
-    /// Lets go of directories that nobody asks about, those at the end of paths first.
+    /// Stops watching directories that are no longer used, the deepest first.
     fn release(&mut self) {
         loop {
             let is_unused =
@@ -521,7 +519,7 @@ mod tests {
         }
     }
 
-    /// Asks again as the server does: an event of a change before the request may end the new watch.
+    /// Repeats the request as the server does: an event from before the request may end the new watch.
     fn watched(watcher: &Watcher, root: &Arc<Root>, directory: &str) -> Arc<Watch> {
         let mut watch = watcher.watch(root, directory.as_bytes());
         until("it is watched", || {
@@ -603,7 +601,7 @@ mod tests {
         });
     }
 
-    /// Two roots, one beneath the other: the kernel has one watch for what both see.
+    /// Two roots, one beneath the other, share the kernel's watch of a directory.
     #[test]
     fn one_directory_beneath_two_roots() {
         let rig = Rig::new();
@@ -635,8 +633,8 @@ mod tests {
     fn an_overflow_ends_everything() {
         let rig = Rig::new();
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
-        let said = Box::new(|_: &str| {});
-        let mut tree = Tree::new(inotify, Arc::clone(&rig.watcher.inbox), said);
+        let report = Box::new(|_: &str| {});
+        let mut tree = Tree::new(inotify, Arc::clone(&rig.watcher.inbox), report);
         let generation = tree.directory(&rig.root, b"a/b").unwrap();
         tree.happened(-1, ReadFlags::QUEUE_OVERFLOW, None);
         assert_eq!(generation.load(Ordering::Relaxed), OVER);
@@ -660,12 +658,12 @@ mod tests {
     }
 
     #[test]
-    fn want_of_watches_is_said_once() {
+    fn lack_of_watches_is_reported_once() {
         let rig = Rig::new();
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
-        let (said, lines) = std::sync::mpsc::channel();
-        let say = Box::new(move |line: &str| said.send(line.to_owned()).unwrap());
-        let mut tree = Tree::new(inotify, Arc::clone(&rig.watcher.inbox), say);
+        let (reports, lines) = std::sync::mpsc::channel();
+        let report = Box::new(move |line: &str| reports.send(line.to_owned()).unwrap());
+        let mut tree = Tree::new(inotify, Arc::clone(&rig.watcher.inbox), report);
         tree.refuse(Errno::NOSPC);
         tree.refuse(Errno::NOSPC);
         drop(tree);

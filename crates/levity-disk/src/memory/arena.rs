@@ -1,14 +1,14 @@
-//! Memory that a device can write into and `sendfile` can send from: one memory file, in slots.
+//! Memory that a device can write into and `sendfile` can send from: a memory file, divided into slots.
 //!
-//! `sendfile` does not copy. The network holds on to the pages themselves, and nothing tells when it lets
-//! go of them: the queue of a socket can be empty and the other side still receive what is written into
-//! the pages now. So a slot gets new pages before it is used again: a hole is punched into the file
-//! where it lies, and the old pages go when the network is done with them.
+//! `sendfile` does not copy. The network stack holds references to the pages, and nothing reports when it
+//! releases them: the send queue of a socket can be empty, and the peer still receive bytes that are written
+//! into the pages now. So a slot gets new pages before it is reused: a hole is punched into the file at the
+//! slot, and the old pages are freed when the network stack releases them.
 //!
-//! A slot is given back by whoever drops it, often an event loop: that only leaves it in a queue. The
-//! [`SlotAllocator`], a thread of an engine, punches the hole; until then the slot counts as used. The budget
-//! is what bounds them, there is no second bound: addresses cost nothing, so there are so many that
-//! whoever has a reservation finds a slot of that size.
+//! A slot is returned by whoever drops it, often an event loop, which only pushes it to a queue. The
+//! [`SlotAllocator`], owned by a thread of an engine, punches the hole; until then the slot counts as used.
+//! Only the budget bounds the slots in use. Addresses cost nothing, so there are enough slots of each size for
+//! the whole budget.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -29,22 +29,22 @@ use super::budget::{Budget, RECYCLED_BYTES_MAX, Reservation, SIZE_CLASSES, class
 /// The largest slot, in bytes.
 pub(crate) const SLOT_BYTES_MAX: usize = RECYCLED_BYTES_MAX;
 
-/// Called when a slot comes back, from whatever thread dropped it.
-type Ring = Box<dyn Fn() + Send + Sync>;
+/// Called when a slot is returned, on the thread that dropped it.
+type OnReturn = Box<dyn Fn() + Send + Sync>;
 
-/// The memory file, and where it is mapped.
+/// The memory file and its mapping.
 pub(crate) struct Arena {
     memory: OwnedFd,
     mapping: Mapping,
-    /// Slots of each size.
+    /// Number of slots of each size.
     slots_max: [usize; SIZE_CLASSES],
     returned: SegQueue<(SlotId, Reservation)>,
-    /// The allocator has gone: what comes back is not used again.
+    /// The allocator was dropped: returned slots are not reused.
     closed: AtomicBool,
-    ring: Ring,
+    on_return: OnReturn,
 }
 
-/// Which slot: the how manieth of its size.
+/// The size class of a slot, and its number among those of that class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SlotId {
     class: usize,
@@ -58,12 +58,12 @@ impl SlotId {
 }
 
 impl Arena {
-    /// Slots for what `budget` allows. Nothing is allocated yet.
+    /// An arena with slots for all of `budget`. Allocates no pages yet.
     ///
     /// # Errors
-    /// Those of `memfd_create`, `ftruncate` and `mmap`; EFBIG when the limit on the size of files is
-    /// too low for so many addresses.
-    pub(crate) fn new(budget: &Budget, ring: Ring) -> io::Result<Arc<Arena>> {
+    /// Those of `memfd_create`, `ftruncate` and `mmap`; EFBIG if the limit on the size of files is too low for
+    /// the memory file.
+    pub(crate) fn new(budget: &Budget, on_return: OnReturn) -> io::Result<Arc<Arena>> {
         let slots_max = std::array::from_fn(|class| budget.bytes_max() / (ALIGNMENT << class));
         let sizes = slots_max.iter().enumerate();
         let bytes = sizes
@@ -76,11 +76,11 @@ impl Arena {
             slots_max,
             returned: SegQueue::new(),
             closed: AtomicBool::new(false),
-            ring,
+            on_return,
         }))
     }
 
-    /// In bytes from the start of the memory file.
+    /// The offset of a slot in the memory file, in bytes.
     fn offset(&self, id: SlotId) -> usize {
         let smaller = self.slots_max[..id.class].iter().enumerate();
         let before: usize = smaller
@@ -89,7 +89,7 @@ impl Arena {
         before + id.number * id.bytes()
     }
 
-    /// Frees the pages of a slot, or rather the arena's hold on them.
+    /// Releases the arena's references to the pages of a slot.
     fn punch(&self, id: SlotId) -> io::Result<()> {
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let (offset, len) = (self.offset(id) as u64, id.bytes() as u64);
@@ -100,11 +100,12 @@ impl Arena {
 
     fn take_back(&self, id: SlotId, reservation: Reservation) {
         self.returned.push((id, reservation));
-        // After the push, as the allocator's last look comes after it has closed: one of the two sees it.
+        // After the push: the allocator empties the queue once more after it has set `closed`, so one of
+        // the two sees the slot.
         if self.closed.load(Ordering::SeqCst) {
             self.forget_returned();
         } else {
-            (self.ring)();
+            (self.on_return)();
         }
     }
 
@@ -112,17 +113,17 @@ impl Arena {
         while self.returned.pop().is_some() {}
     }
 
-    /// Whether slots wait to be given new pages.
+    /// Whether returned slots wait for new pages.
     pub(crate) fn has_returned(&self) -> bool {
         !self.returned.is_empty()
     }
 }
 
-/// Of fixed size, so that nobody who maps it or sends from it finds less.
+/// A memory file of fixed size: it cannot shrink below a mapping or a send in progress.
 fn memory_file(bytes: usize) -> io::Result<OwnedFd> {
     let limit = rustix::process::getrlimit(Resource::Fsize).current;
     if limit.is_some_and(|limit| limit < bytes as u64) {
-        // Asked for all the same, the kernel would end the process with a signal.
+        // `ftruncate` would end the process with a signal.
         return Err(Errno::FBIG.into());
     }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -135,18 +136,18 @@ fn memory_file(bytes: usize) -> io::Result<OwnedFd> {
     Ok(memory)
 }
 
-/// Whether there can be an arena here.
+/// Tries whether an arena works here.
 pub(crate) fn probe() -> io::Result<()> {
     let memory = memory_file(ALIGNMENT)?;
     let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     Ok(rustix::fs::fallocate(&memory, mode, 0, ALIGNMENT as u64)?)
 }
 
-/// Who knows which slots are free. There is one for each arena.
+/// Allocates the slots of an arena. There is one for each arena.
 pub(crate) struct SlotAllocator {
     arena: Arc<Arena>,
     free: [Vec<usize>; SIZE_CLASSES],
-    /// Slots of each size that have been used at all.
+    /// Number of slots of each size that have ever been used.
     used: [usize; SIZE_CLASSES],
 }
 
@@ -159,8 +160,7 @@ impl SlotAllocator {
         }
     }
 
-    /// A slot of the reserved size; gives the reservation back when it is larger than any slot, or
-    /// nothing.
+    /// A slot of the reserved size. Returns the reservation if it is empty or larger than any slot.
     pub(crate) fn slot(&mut self, reservation: Reservation) -> Result<Slot, Reservation> {
         let bytes = reservation.bytes();
         if bytes == 0 || bytes > SLOT_BYTES_MAX {
@@ -169,7 +169,7 @@ impl SlotAllocator {
         let class = class_of(bytes);
         let number = match self.free[class].pop() {
             Some(number) => number,
-            // Slots that could not be given new pages are lost.
+            // Slots that could not get new pages are lost.
             None if self.used[class] == self.arena.slots_max[class] => return Err(reservation),
             None => {
                 self.used[class] += 1;
@@ -183,11 +183,10 @@ impl SlotAllocator {
         })
     }
 
-    /// Gives new pages to what has come back, and its bytes to the budget. Takes some time: about
-    /// 1 us per page.
+    /// Gives new pages to returned slots, and frees their bytes in the budget. Takes about 1 us per page.
     pub(crate) fn collect(&mut self) {
         while let Some((id, reservation)) = self.arena.returned.pop() {
-            // Never seen to fail; a slot with its old pages must not be used.
+            // A slot with its old pages must not be reused. No failure was ever seen.
             if self.arena.punch(id).is_ok() {
                 self.free[id.class].push(id.number);
             }
@@ -203,10 +202,10 @@ impl Drop for SlotAllocator {
     }
 }
 
-/// A part of the arena, for one read and those who send what it brought.
+/// A part of the arena, for one read and for sending its bytes.
 pub(crate) struct Slot {
     id: SlotId,
-    /// `None` only while it is being dropped.
+    /// `None` only during the drop.
     reservation: Option<Reservation>,
     arena: Arc<Arena>,
 }
@@ -216,7 +215,7 @@ impl Slot {
         self.id.bytes()
     }
 
-    /// In bytes from the start of the memory file.
+    /// The offset in the memory file, in bytes.
     pub(crate) fn offset(&self) -> usize {
         self.arena.offset(self.id)
     }
@@ -228,8 +227,8 @@ impl Slot {
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
-        // SAFETY: within the mapping, where every byte is that of a file: initialised. Nobody writes to it
-        // but through `as_mut_slice`.
+        // SAFETY: within the mapping, where every byte is that of a file and so initialised. Only
+        // `as_mut_slice` gives write access.
         unsafe { slice::from_raw_parts(self.start().as_ptr(), self.bytes()) }
     }
 
@@ -260,7 +259,7 @@ struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: only an address; who may touch what behind it is for the slots to say.
+// SAFETY: only an address; access to the memory is controlled by the slots.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -286,7 +285,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// A hole in a part of a huge page may clear that part, and with it what is on its way.
+    /// Punching a hole into a part of a huge page may clear that part while it is being sent.
     fn refuse_huge_pages(&self) -> io::Result<()> {
         let (start, advice) = (self.start.as_ptr().cast(), libc::MADV_NOHUGEPAGE);
         // SAFETY: advice that changes no byte, for a mapping that is ours.
@@ -334,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_a_reservation_finds_a_slot() {
+    fn there_is_a_slot_for_every_reservation() {
         let budget = Budget::new(1 << 20);
         let (_arena, mut allocator, _) = arena(&budget);
         for len in [4096, 8192, 100_000, 1 << 20] {
@@ -356,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_comes_back_without_its_pages() {
+    fn a_returned_slot_loses_its_pages() {
         let budget = Budget::new(1 << 20);
         let (arena, mut allocator, rings) = arena(&budget);
         let mut first = slot(&mut allocator, &budget, 8192).unwrap();
@@ -384,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_back_after_the_keeper_has_gone() {
+    fn bytes_are_freed_after_the_allocator_was_dropped() {
         let budget = Budget::new(1 << 20);
         let (arena, mut allocator, rings) = arena(&budget);
         let slots = [(); 3].map(|()| slot(&mut allocator, &budget, 4096).unwrap());

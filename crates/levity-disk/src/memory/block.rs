@@ -6,10 +6,10 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-/// In bytes: what `O_DIRECT` asks for at most, and a page on most machines.
+/// In bytes: the strictest alignment that `O_DIRECT` requires, and a page on most machines.
 pub const ALIGNMENT: usize = 4096;
 
-/// Aligned memory, uninitialised or holding the bytes of an earlier read.
+/// A mapping of aligned memory: uninitialised, or with the bytes of an earlier read.
 pub(crate) struct Block {
     start: NonNull<u8>,
     bytes: usize,
@@ -25,8 +25,8 @@ impl Block {
         Block::map(bytes).unwrap_or_else(|_| handle_alloc_error(Block::layout(bytes)))
     }
 
-    /// Straight from the kernel: an allocator keeps what one thread allocates and another frees, so
-    /// that a bound on the bytes in use would say little about the memory of the process.
+    /// Maps memory. Not from an allocator: it keeps memory that one thread allocates and another frees, so that
+    /// a bound on the bytes in use would not bound the memory of the process.
     ///
     /// # Errors
     /// Those of `mmap`.
@@ -52,7 +52,7 @@ impl Block {
         self.bytes
     }
 
-    /// Without them it is of use as well.
+    /// Requests huge pages. A failure has no consequence.
     pub(crate) fn ask_for_huge_pages(&self) {
         let (start, advice) = (self.start.as_ptr().cast(), libc::MADV_HUGEPAGE);
         // SAFETY: advice that changes no byte, for a mapping that is ours.
@@ -68,8 +68,8 @@ impl Block {
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.bytes) }
     }
 
-    /// `len` bytes behind the first `skip`, which the caller knows to have been written:
-    /// `Buffer::advance` and `Buffer::filled_blocks` are the only ways to raise a buffer's length.
+    /// `len` bytes after the first `skip`. The caller knows that they have been written: `Buffer::advance` and
+    /// `Buffer::filled_blocks` are the only ways to raise the length of a buffer.
     pub(crate) fn written(&self, skip: usize, len: usize) -> &[u8] {
         assert!(skip + len <= self.bytes);
         // SAFETY: within the block, and initialised by the contract of those two.
@@ -79,7 +79,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: mapped by `Block::allocate` with the same size, and given back only here.
+        // SAFETY: mapped by `Block::map` with the same size, and unmapped only here.
         let result = unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
         debug_assert_eq!(result, 0);
     }

@@ -1,9 +1,8 @@
 //! A bound on the memory for file bytes.
 //!
-//! A [`Budget`] bounds the bytes that one process spends on them. Bytes are reserved before a read
-//! starts, so that a read under way never lacks its memory, and the scheduler keeps a read that finds
-//! no room in its queue. The rule that keeps this free of deadlock: nobody who holds a
-//! [`Buffer`](crate::Buffer) may wait for a second one before letting go of the first.
+//! Bytes are reserved before a read starts, so that a read in progress never lacks memory; the scheduler
+//! keeps a read without memory in its queue. To prevent deadlock, nobody who holds a
+//! [`Buffer`](crate::Buffer) may wait for a second one before dropping the first.
 
 use std::array;
 use std::fmt;
@@ -15,27 +14,28 @@ use crossbeam_queue::ArrayQueue;
 
 use super::block::{ALIGNMENT, Block};
 
-/// Blocks up to this size, in bytes, are kept for the next read; larger ones go back to the allocator.
+/// Blocks up to this size, in bytes, are kept for later reads; larger ones are unmapped.
 pub(crate) const RECYCLED_BYTES_MAX: usize = 1 << 20;
 
-/// Blocks of one size that are kept; the bound on bytes holds besides.
+/// Bound on the blocks of one size that are kept, in addition to the bound on bytes.
 const IDLE_BLOCKS_MAX: usize = 1024;
 
 pub(crate) const SIZE_CLASSES: usize = class_of(RECYCLED_BYTES_MAX) + 1;
 
-/// A bound on the bytes of all [`Buffer`]s that are taken from it. Cheap to clone; clones share it.
+/// A bound on the bytes of all [`Buffer`](crate::Buffer)s that are made from it. Cheap to clone; clones share
+/// the bound.
 #[derive(Clone)]
 pub struct Budget(Arc<Shared>);
 
-/// Without a lock, because event loops drop buffers.
+/// Lock-free, because event loops drop buffers.
 struct Shared {
     bytes_max: usize,
     in_use: AtomicUsize,
-    /// Bytes of the blocks in `idle`. Raised before a block is put there and lowered after it has been
-    /// taken, so never too low.
+    /// Bytes of the blocks in `idle`. Raised before a block is added and lowered after one is taken, so never
+    /// too low.
     idle_bytes: AtomicUsize,
-    /// By size. A push waits for a pop under way only when it needs the very place that is being
-    /// emptied: not as long as a list has a place for every block of its size.
+    /// By size class. A push waits for a concurrent pop only if it needs the very entry that is being emptied:
+    /// not as long as a list has an entry for every block of its size.
     idle: [ArrayQueue<Block>; SIZE_CLASSES],
     /// A reservation failed since bytes were last freed.
     wanted: AtomicBool,
@@ -43,7 +43,7 @@ struct Shared {
 }
 
 impl Budget {
-    /// A budget of `bytes_max` bytes, none of which is allocated yet.
+    /// A budget of `bytes_max` bytes. Allocates no memory for them yet.
     pub fn new(bytes_max: usize) -> Budget {
         Budget(Arc::new(Shared {
             bytes_max,
@@ -63,13 +63,13 @@ impl Budget {
         self.0.bytes_max
     }
 
-    /// Bytes that are reserved or held by a [`Buffer`]: sizes after rounding up, see [`Budget::cost`].
+    /// Bytes that are reserved or held by a [`Buffer`](crate::Buffer), rounded up as by [`Budget::cost`].
     pub fn in_use(&self) -> usize {
         self.0.in_use.load(Ordering::SeqCst)
     }
 
-    /// Whether a buffer of `len` bytes may be taken where a smaller one would do: a quarter holds all that
-    /// is in use then, so that neither reads that must be made nor those made ahead find less.
+    /// Whether a buffer of `len` bytes may be used where a smaller one would do: a quarter of the budget holds
+    /// all bytes in use then, so that other reads do not find less memory.
     pub fn is_ample(&self, len: usize) -> bool {
         self.in_use().saturating_add(Budget::cost(len)) <= self.ample_max()
     }
@@ -78,8 +78,8 @@ impl Budget {
         self.0.bytes_max / 4
     }
 
-    /// The bytes that a buffer of `len` bytes takes from a budget: a power of two from 4 KiB to
-    /// 1 MiB, or a multiple of 4 KiB above; nothing for an empty one.
+    /// The bytes that a buffer of `len` bytes takes from a budget: a power of two from 4 KiB to 1 MiB, or above
+    /// that a multiple of 4 KiB; zero for an empty buffer.
     pub const fn cost(len: usize) -> usize {
         if len == 0 {
             0
@@ -90,16 +90,15 @@ impl Budget {
         }
     }
 
-    /// Sets aside what a buffer of `len` bytes takes: only counts, and calls no allocator, because the
-    /// scheduler does it under its lock. After a failure the function given to
-    /// `on_freed` is called as soon as bytes come back.
+    /// Reserves the bytes that a buffer of `len` bytes takes. Only counts and does not allocate, because the
+    /// scheduler calls it under its lock. After a failure the function given to [`Budget::on_freed`] is called
+    /// as soon as bytes are freed.
     pub(crate) fn reserve(&self, len: usize) -> Option<Reservation> {
         let bytes = Budget::cost(len);
         if !self.0.count(bytes, self.0.bytes_max) {
             self.0.wanted.store(true, Ordering::SeqCst);
-            // Whoever frees bytes lowers `in_use` and then looks at `wanted`; this side sets `wanted`
-            // and then looks at `in_use` once more. One of the two sees the other: nobody waits for
-            // bytes that are there.
+            // The freeing side lowers `in_use` and then reads `wanted`; this side sets `wanted` and then
+            // reads `in_use` again. One of the two sees the other, so nobody waits for free bytes.
             if !self.0.count(bytes, self.0.bytes_max) {
                 return None;
             }
@@ -110,20 +109,21 @@ impl Budget {
         })
     }
 
-    /// Calls `freed` when bytes come back after a reservation failed: from whatever thread dropped
-    /// the buffer, which may be an event loop, so it must not wait. Only the first caller is heard.
+    /// Sets the function that is called when bytes are freed after a reservation has failed. It is called on the
+    /// thread that drops the buffer, which may be an event loop, so it must not block. Only the first call
+    /// has an effect.
     pub(crate) fn on_freed(&self, freed: Box<dyn Fn() + Send + Sync>) {
         let _ = self.0.freed.set(freed);
     }
 
-    /// Memory for bytes that have been reserved.
+    /// Memory for reserved bytes.
     fn take_block(&self, bytes: usize) -> Block {
         let block = self.0.reuse(bytes);
         self.0.shed();
         block.unwrap_or_else(|| Block::allocate(bytes))
     }
 
-    /// Gives `bytes` back, and the block that held them, if there is one, to the next read.
+    /// Frees `bytes`, and keeps the block that held them, if any, for later reads.
     fn release(&self, bytes: usize, block: Option<Block>) {
         if let Some(block) = block {
             self.0.keep(block);
@@ -140,7 +140,7 @@ impl Budget {
 }
 
 impl Shared {
-    /// Counts `bytes` as used if then at most `max` are.
+    /// Counts `bytes` as used, unless that would be more than `max`.
     fn count(&self, bytes: usize, max: usize) -> bool {
         let count = |in_use: usize| {
             let sum = in_use.checked_add(bytes)?;
@@ -163,7 +163,7 @@ impl Shared {
         Some(block)
     }
 
-    /// Keeps a block for the next read, or frees it when it is too large or there are many.
+    /// Keeps a block for later reads, or unmaps it if it is too large or there are too many.
     fn keep(&self, block: Block) {
         let bytes = block.bytes();
         if bytes > RECYCLED_BYTES_MAX {
@@ -176,7 +176,7 @@ impl Shared {
         }
     }
 
-    /// Frees idle blocks, largest first, until idle and used bytes together are within the bound.
+    /// Unmaps idle blocks, largest first, until idle and used bytes together are within the bound.
     fn shed(&self) {
         let used = || self.in_use.load(Ordering::SeqCst) + self.idle_bytes.load(Ordering::SeqCst);
         for class in (0..SIZE_CLASSES).rev() {
@@ -195,15 +195,15 @@ impl fmt::Debug for Budget {
     }
 }
 
-/// Bytes set aside for one read. What is not turned into a buffer goes back on drop.
+/// Bytes reserved for one read. Freed on drop unless they were turned into a buffer.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Budget,
     bytes: usize,
 }
 
-/// Bytes of memory that it takes to read `len` bytes from `offset` past the page cache: whole blocks
-/// of [`ALIGNMENT`], in which these lie.
+/// Bytes of memory for reading `len` bytes from `offset` past the page cache: the whole blocks of
+/// [`ALIGNMENT`] that contain them.
 pub(crate) const fn span(offset: u64, len: usize) -> usize {
     if len == 0 {
         return 0;
@@ -214,8 +214,8 @@ pub(crate) const fn span(offset: u64, len: usize) -> usize {
 }
 
 impl Reservation {
-    /// Sets aside what a buffer of `len` bytes takes, instead of less, while there is plenty: see
-    /// [`Budget::is_ample`].
+    /// Reserves the bytes for a buffer of `len` bytes instead of fewer, if memory is ample: see
+    /// [`Budget::is_ample`]. Returns whether it did.
     pub(crate) fn raise(&mut self, len: usize) -> bool {
         let bytes = Budget::cost(len);
         let more = bytes.saturating_sub(self.bytes);
@@ -226,7 +226,7 @@ impl Reservation {
         raised
     }
 
-    /// The memory that was set aside, which counts until it is dropped. `None` when that is nothing.
+    /// The reserved memory, which counts until it is dropped. `None` if no bytes are reserved.
     pub(crate) fn into_block(mut self) -> Option<PooledBlock> {
         let bytes = mem::take(&mut self.bytes);
         (bytes > 0).then(|| PooledBlock {
@@ -235,10 +235,10 @@ impl Reservation {
         })
     }
 
-    /// Gives back what is more than `len` bytes take.
+    /// Frees the bytes beyond those that a buffer of `len` bytes takes.
     ///
     /// # Panics
-    /// When less was reserved.
+    /// If fewer were reserved.
     pub(crate) fn cut(&mut self, len: usize) {
         let bytes = Budget::cost(len);
         assert!(bytes <= self.bytes, "a buffer larger than its reservation");
@@ -248,7 +248,7 @@ impl Reservation {
         }
     }
 
-    /// How many bytes are set aside.
+    /// The number of reserved bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -264,7 +264,7 @@ impl Drop for Reservation {
 
 /// A block that counts towards a budget until it is dropped.
 pub(crate) struct PooledBlock {
-    /// `None` only while it is being dropped.
+    /// `None` only during the drop.
     block: Option<Block>,
     budget: Budget,
 }
@@ -287,7 +287,7 @@ impl Drop for PooledBlock {
     }
 }
 
-/// Which power of two times [`ALIGNMENT`] holds `len` bytes.
+/// The exponent of the power of two that, times [`ALIGNMENT`], holds `len` bytes.
 pub(crate) const fn class_of(len: usize) -> usize {
     let pages = len.div_ceil(ALIGNMENT).next_power_of_two();
     pages.trailing_zeros() as usize
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(calls.load(Ordering::Relaxed), 1);
     }
 
-    /// Whoever finds no room and waits for the call gets it: with a lost one this hangs.
+    /// A lost call hangs the test.
     #[test]
     fn freed_is_never_missed() {
         const TURNS: usize = 20_000;

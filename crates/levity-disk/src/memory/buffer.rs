@@ -11,19 +11,19 @@ use super::budget::{Budget, PooledBlock, Reservation, span};
 use super::registered::{self, RegisteredMemory};
 
 impl Budget {
-    /// An empty buffer with room for `len` bytes; `None` when the budget has none left. Does not wait.
+    /// An empty buffer with room for `len` bytes; `None` if the budget does not have them. Does not block.
     pub fn buffer(&self, len: usize) -> Option<Buffer> {
         Some(Buffer::new(self.reserve(len)?, len))
     }
 }
 
-/// Bytes of a file in our memory. Dereferences to those that have been read.
+/// Bytes of a file in memory. Dereferences to the bytes that have been read.
 pub struct Buffer {
-    /// Bytes of the memory that lie before the first: only a read of whole blocks and a part of
-    /// another buffer have such.
+    /// Bytes of the memory before the first byte of the buffer: only for a read of whole blocks and a part of
+    /// another buffer.
     skip: usize,
     len: usize,
-    /// How many bytes were asked for; the memory behind may hold more.
+    /// Number of bytes that were asked for; the memory may be larger.
     limit: usize,
     memory: Memory,
 }
@@ -39,7 +39,7 @@ enum Memory {
 }
 
 impl Memory {
-    /// None of what is owned or shared: that is never read into.
+    /// Empty for owned and shared memory, which is never read into.
     fn as_mut_slice(&mut self) -> &mut [MaybeUninit<u8>] {
         match self {
             Memory::Pooled(block) => block.get_mut().as_mut_slice(),
@@ -51,24 +51,24 @@ impl Memory {
 }
 
 impl Buffer {
-    /// An empty buffer with room for `len` bytes. What is reserved beyond that is given back.
+    /// An empty buffer with room for `len` bytes. Bytes reserved beyond that are freed.
     ///
     /// # Panics
-    /// When less was reserved than `len` takes.
+    /// If fewer bytes were reserved than `len` takes.
     pub(crate) fn new(reservation: Reservation, len: usize) -> Buffer {
         Buffer::behind(0, len, reservation)
     }
 
-    /// The same, for `len` bytes from `offset` of a file that are read in whole blocks: see
+    /// As [`Buffer::new`], for `len` bytes from `offset` of a file that are read in whole blocks: see
     /// [`Buffer::blocks`].
     ///
     /// # Panics
-    /// When less was reserved than their [`span`] takes.
+    /// If fewer bytes were reserved than their [`span`] takes.
     pub(crate) fn for_blocks(reservation: Reservation, offset: u64, len: usize) -> Buffer {
         Buffer::behind((offset % ALIGNMENT as u64) as usize, len, reservation)
     }
 
-    /// The same, in a slot that `allocator` has for it; in ordinary memory if there is none of that size.
+    /// As [`Buffer::for_blocks`], in a slot of `allocator`; in ordinary memory if it has none of that size.
     ///
     /// # Panics
     /// As [`Buffer::for_blocks`].
@@ -85,7 +85,7 @@ impl Buffer {
         }
     }
 
-    /// The same, in memory that is registered with a ring, if there is a slot for it.
+    /// As [`Buffer::for_blocks`], in memory that is registered with a ring, if a slot is free.
     ///
     /// # Panics
     /// As [`Buffer::for_blocks`].
@@ -116,7 +116,7 @@ impl Buffer {
         }
     }
 
-    /// An empty one for `len` bytes from `offset`, in `memory` with room for the blocks around them.
+    /// An empty buffer for `len` bytes from `offset`, in `memory` with room for the blocks around them.
     fn around(offset: u64, len: usize, memory: Memory) -> Buffer {
         Buffer {
             skip: (offset % ALIGNMENT as u64) as usize,
@@ -126,13 +126,13 @@ impl Buffer {
         }
     }
 
-    /// Whether it lies in memory that is registered with a ring.
+    /// Whether it is in memory that is registered with a ring.
     pub(crate) fn is_registered(&self) -> bool {
         matches!(self.memory, Memory::Registered(_))
     }
 
-    /// The bytes `range`, as far as there are as many, without a copy: both share the memory, which is
-    /// given back when the last of them is dropped. From now on there is no room to read more.
+    /// The bytes in `range`, cut at the end of the buffer, without a copy: both share the memory, which is freed
+    /// when the last of them is dropped. Afterwards neither has room to read more.
     pub(crate) fn part(&mut self, range: Range<usize>) -> Buffer {
         if !matches!(self.memory, Memory::Shared(_)) {
             let whole = std::mem::replace(self, Buffer::from(Vec::new()));
@@ -156,32 +156,32 @@ impl Buffer {
         }
     }
 
-    /// Bytes that still fit.
+    /// The number of bytes that still fit.
     pub(crate) fn room(&self) -> usize {
         self.limit - self.len
     }
 
-    /// The part that has not been read yet.
+    /// The part of the memory that has not been read into.
     pub(crate) fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
         let (start, room) = (self.skip + self.len, self.room());
         let memory = self.memory.as_mut_slice();
         memory.get_mut(start..start + room).unwrap_or_default()
     }
 
-    /// The memory behind the first `filled` bytes of it, in whole blocks: for a read of the blocks
-    /// around the bytes that are wanted, which begins at [`Buffer::blocks_offset`].
+    /// The memory after its first `filled` bytes, in whole blocks: for a read of the blocks around the wanted
+    /// bytes, which begins at [`Buffer::blocks_offset`].
     pub(crate) fn blocks(&mut self, filled: usize) -> &mut [MaybeUninit<u8>] {
         let end = span(self.skip as u64, self.limit);
         let memory = self.memory.as_mut_slice();
         memory.get_mut(filled..end).unwrap_or_default()
     }
 
-    /// Where a read of whole blocks begins, when the wanted bytes begin at `offset`.
+    /// The offset at which a read of whole blocks begins if the wanted bytes begin at `offset`.
     pub(crate) fn blocks_offset(&self, offset: u64) -> u64 {
         offset - self.skip as u64
     }
 
-    /// Says that the first `filled` bytes of [`Buffer::blocks`]`(0)` have been written.
+    /// Sets the length, after the first `filled` bytes of [`Buffer::blocks`]`(0)` have been written.
     ///
     /// # Safety
     /// They must have been.
@@ -189,7 +189,7 @@ impl Buffer {
         self.len = filled.saturating_sub(self.skip).min(self.limit);
     }
 
-    /// Says that the first `count` bytes of [`Buffer::spare`] have been written.
+    /// Raises the length, after the first `count` bytes of [`Buffer::spare`] have been written.
     ///
     /// # Safety
     /// They must have been, and `count` must be within it.
@@ -198,8 +198,8 @@ impl Buffer {
         self.len += count;
     }
 
-    /// The slot that it lies in, and where in it the first byte is; gives the buffer back when it lies
-    /// elsewhere.
+    /// The slot that it is in, and the offset of its first byte there. Returns the buffer if it is in other
+    /// memory.
     pub(crate) fn into_slot(self) -> Result<(Slot, usize), Buffer> {
         match self.memory {
             Memory::Slot(slot) => Ok((slot, self.skip)),
@@ -207,7 +207,7 @@ impl Buffer {
         }
     }
 
-    /// Forgets all but the first `len` bytes.
+    /// Drops all bytes after the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
@@ -215,7 +215,7 @@ impl Buffer {
     /// Appends a copy of `bytes`.
     ///
     /// # Panics
-    /// When there is not as much room.
+    /// If there is not enough room.
     pub(crate) fn extend_from_slice(&mut self, bytes: &[u8]) {
         for (to, from) in self.spare()[..bytes.len()].iter_mut().zip(bytes) {
             to.write(*from);
@@ -245,7 +245,7 @@ impl AsRef<[u8]> for Buffer {
     }
 }
 
-/// Outside any budget: for small bodies that are made, not read.
+/// Outside of any budget: for small bodies that are generated, not read.
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Buffer {
         Buffer {

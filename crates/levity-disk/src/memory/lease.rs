@@ -1,28 +1,28 @@
-//! Whose memory is sent from, and until when.
+//! The right to send from shared memory.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::arena::Slot;
 
-/// The right to send from a part of a memory file. It ends when it is dropped, without a wait or a
-/// lock: the kernel may go on sending what it has taken by then.
+/// The right to send from a part of a memory file. It ends with the drop, which does not block and takes no
+/// lock: the kernel may go on sending the pages that it has taken by then.
 pub struct Lease(Of);
 
 enum Of {
-    /// Used once.
+    /// A file that is used once.
     File(OwnedFd),
-    /// Used again.
+    /// A slot of an arena.
     Slot(Slot),
 }
 
 impl Lease {
-    /// Of all of a memory file, which goes with it.
+    /// A lease of a whole memory file, which is closed with it.
     pub(crate) fn of_file(memory: OwnedFd) -> Lease {
         Lease(Of::File(memory))
     }
 
-    /// Of a slot, which goes back to its arena.
+    /// A lease of a slot, which returns to its arena.
     pub(crate) fn of_slot(slot: Slot) -> Lease {
         Lease(Of::Slot(slot))
     }
@@ -30,7 +30,7 @@ impl Lease {
     /// `len` bytes from `offset` of the memory file, if they are mapped.
     ///
     /// # Panics
-    /// When they are not all part of the lease.
+    /// If they are not all part of the lease.
     pub(crate) fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
         let Of::Slot(slot) = &self.0 else {
             return None;

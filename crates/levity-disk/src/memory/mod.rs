@@ -1,4 +1,4 @@
-//! Memory for file bytes: bounded, aligned and used again.
+//! Memory for file bytes: bounded, aligned and reused.
 
 pub(crate) mod arena;
 mod block;

@@ -1,11 +1,11 @@
-//! Memory that a ring has registered with the kernel, in slots.
+//! Memory that is registered with a ring (`IORING_REGISTER_BUFFERS`), divided into slots.
 //!
-//! A read past the page cache makes the kernel look up and pin every page that it writes to, and let go
-//! of it afterwards. Of registered memory it has done so once and for all, which costs less per read
-//! and more memory that cannot be swapped out; so there is little of it, and only large reads get some.
+//! For a read past the page cache the kernel looks up and pins every page that it writes to, and unpins it
+//! afterwards. Registered memory stays pinned, which saves time on each read but takes memory that cannot be
+//! swapped out. So there is little of it, and only large reads use it.
 //!
-//! A slot is free again when whoever has the bytes drops them, often an event loop: that leaves a number
-//! in a queue, without a lock or a system call.
+//! A slot is freed when its bytes are dropped, often by an event loop, which only pushes a number to a queue,
+//! without a lock or a system call.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -18,44 +18,44 @@ use crossbeam_queue::ArrayQueue;
 use super::block::{ALIGNMENT, Block};
 use super::budget::{Budget, Reservation};
 
-/// In bytes: the largest chunk that is asked of a fast disk unless someone wants larger ones, and a block
-/// more for one that begins within a block.
+/// In bytes: the largest chunk read from a fast disk by default, and one block more for a chunk that does not
+/// begin at a block.
 const SLOT_BYTES: usize = (512 << 10) + ALIGNMENT;
 
-/// Reads of fewer bytes save little and would keep a slot from others.
+/// In bytes: smaller reads save little and would take slots from others.
 const READ_BYTES_MIN: usize = 64 << 10;
 
-/// All of the memory, in bytes.
+/// Bound on all of the memory, in bytes.
 const BYTES_MAX: usize = 8 << 20;
 
-/// The memory is a multiple of this, in bytes: a huge page, on most machines. A device takes a read into
-/// few large pieces of memory as one request, and into many small ones as several; the kernel sees large
-/// ones only in registered memory that is nothing but huge pages.
+/// The memory is a multiple of this, in bytes: a huge page on most machines. A read into few large segments of
+/// memory is one request to the device, a read into many small ones is several. The kernel merges segments
+/// only in registered memory that consists of huge pages.
 pub(crate) const STEP_BYTES: usize = 2 << 20;
 
-/// Which part of the budget it is at most. It is there besides the budget: the bytes of a slot count when
-/// it is used, as those of other memory, but the memory exists also when it is not.
+/// The memory is at most this part of the budget. It is not part of the budget: the bytes of a slot count while
+/// it is used, like other memory, but the memory also exists while it is not.
 const PART_OF_BUDGET: usize = 32;
 
-/// How much of it there should be beside `budget`, in bytes: a multiple of [`STEP_BYTES`], perhaps none.
+/// The size of the memory for `budget`, in bytes: a multiple of [`STEP_BYTES`], possibly zero.
 pub(crate) fn bytes_for(budget: &Budget) -> usize {
     let bytes = BYTES_MAX.min(budget.bytes_max() / PART_OF_BUDGET);
     bytes / STEP_BYTES * STEP_BYTES
 }
 
-/// The memory, and which of its slots are free.
+/// The memory and its free slots.
 pub(crate) struct RegisteredMemory {
     block: Block,
-    /// Bytes before the first that a huge page can begin with: kernels before 6.7 map anywhere.
+    /// Bytes before the first aligned huge page: kernels before 6.7 do not align the mapping.
     skip: usize,
-    /// How many there are from there, in bytes.
+    /// Size from there, in bytes.
     bytes: usize,
-    /// Has a place for each, so that no push waits for a pop.
+    /// Has an entry for each slot, so that no push waits for a pop.
     free: ArrayQueue<usize>,
 }
 
 impl RegisteredMemory {
-    /// `bytes` bytes of it, enough for a slot, which the kernel does not know yet.
+    /// Maps `bytes` bytes, at least one slot. Does not register them.
     ///
     /// # Errors
     /// Those of `mmap`.
@@ -75,7 +75,7 @@ impl RegisteredMemory {
         }))
     }
 
-    /// All of it, to be registered as one buffer.
+    /// All of the memory, for registration as one buffer.
     pub(crate) fn as_iovec(&self) -> libc::iovec {
         libc::iovec {
             iov_base: self.at(0).as_ptr().cast(),
@@ -89,8 +89,8 @@ impl RegisteredMemory {
         unsafe { self.block.start().add(self.skip + offset) }
     }
 
-    /// A slot for a read of `bytes` bytes, for which there is `reservation`; gives that back when the
-    /// read is none for a slot, or none is free.
+    /// A slot for a read of `bytes` bytes. Returns the reservation if the read is too small or too large, or if
+    /// no slot is free.
     pub(crate) fn slot(
         self: &Arc<Self>,
         bytes: usize,
@@ -110,8 +110,7 @@ impl RegisteredMemory {
     }
 }
 
-/// A part of the memory, for one read and those who send what it brought. The memory stays as long as
-/// there is one.
+/// A part of the memory, for one read and for sending its bytes. Keeps the memory mapped.
 pub(crate) struct Slot {
     number: usize,
     of: Arc<RegisteredMemory>,
@@ -125,8 +124,8 @@ impl Slot {
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
-        // SAFETY: within the mapping, where every byte is initialised: the kernel hands out cleared pages.
-        // Nobody writes to it but through `as_mut_slice`.
+        // SAFETY: within the mapping, where every byte is initialised, because the kernel hands out cleared
+        // pages. Only `as_mut_slice` gives write access.
         unsafe { slice::from_raw_parts(self.start().as_ptr(), SLOT_BYTES) }
     }
 
@@ -139,7 +138,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // Before the reservation is given back, so that whoever gets those bytes finds the slot.
+        // Before the reservation is freed, so that a job that gets those bytes finds the slot.
         let pushed = self.of.free.push(self.number);
         debug_assert!(pushed.is_ok(), "there is a place for each");
     }
@@ -205,7 +204,7 @@ mod tests {
         assert!(last.as_slice().iter().all(|byte| *byte == 7));
     }
 
-    /// Whoever has the last part of what was read has the slot.
+    /// The last part of the bytes read keeps the slot.
     #[test]
     fn parts_keep_the_slot() {
         let budget = Budget::new(1 << 20);

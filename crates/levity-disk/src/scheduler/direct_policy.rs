@@ -14,7 +14,7 @@ use std::sync::Mutex;
 
 use crate::files::{Kind, Meta, OpenFile};
 use crate::job::{Class, Direct};
-use crate::lock::lock;
+use crate::thread::lock;
 
 /// Smaller files, in bytes, are always read through the page cache: what they push out is little.
 const DIRECT_BYTES_MIN: u64 = 1 << 20;

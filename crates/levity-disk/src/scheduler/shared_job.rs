@@ -21,7 +21,7 @@ use super::direct_policy::{DirectPolicy, Reader};
 use super::submissions::PendingJob;
 use crate::files::{KnownDevices, OtherDevice};
 use crate::job::{Class, Completion, Dead, Done, Job, Lookup, Op, ReadOptions, Reply, is_dead};
-use crate::lock::lock;
+use crate::thread::lock;
 
 /// An operation of one device, waiting or with the engine, and the jobs that it is done for.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
 
-use crate::bell::Bell as Parker;
 use crate::job::Job;
+use crate::thread::Parker;
 
 /// Bounds on the capacity, which is that of one device's queue.
 const JOBS_MIN: usize = 1024;
@@ -105,7 +105,7 @@ impl Submissions {
             self.arrived();
         }
         // Even if the job was refused: the scheduler may have waited for it.
-        self.parker.ring();
+        self.parker.unpark();
         pushed
     }
 
@@ -121,12 +121,12 @@ impl Submissions {
 
     pub(super) fn memory_freed(&self) {
         self.memory_freed.store(true, Ordering::SeqCst);
-        self.parker.ring();
+        self.parker.unpark();
     }
 
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        self.parker.ring();
+        self.parker.unpark();
     }
 
     /// Waits for the next event, at most for `timeout` if there is one. Only for the scheduler's thread.
@@ -137,9 +137,9 @@ impl Submissions {
             }
             let has_event = || self.has_event();
             match timeout {
-                None => self.parker.sleep_unless(has_event),
+                None => self.parker.park_unless(has_event),
                 Some(time) => {
-                    self.parker.doze_unless(time, has_event);
+                    self.parker.park_timeout_unless(time, has_event);
                     return self.poll().unwrap_or(Event::TimedOut);
                 }
             }

@@ -1,7 +1,7 @@
-//! The kernel's own asynchronous reads (`io_submit`), by number: the C library does not wrap them.
+//! The kernel's asynchronous reads (`io_submit`), by system call number: the C library does not wrap them.
 //!
-//! The structures are those of `linux/aio_abi.h`. Completions are announced on an eventfd and fetched
-//! without waiting.
+//! The structures are those of `linux/aio_abi.h`. Completions are announced on an eventfd and fetched without
+//! blocking.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use rustix::io::Errno;
 
-use crate::syscall::last_errno;
+use super::last_errno;
 
 /// `IOCB_CMD_PREAD`.
 const READ: u16 = 0;
@@ -42,8 +42,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// To read into `into` from `offset`, unless that would have to wait (`RWF_NOWAIT`). On completion 1 is
-    /// added to `announce`, an eventfd. `None` when the offset is no offset.
+    /// A read into `into` from `offset` that fails if it would block (`RWF_NOWAIT`). Its completion adds 1 to
+    /// `announce`, an eventfd. `None` if the offset is too large.
     pub(crate) fn read(
         fd: RawFd,
         offset: u64,
@@ -63,7 +63,7 @@ impl Request {
         })
     }
 
-    /// With a number, which its completion tells.
+    /// With a number that its completion carries.
     pub(crate) fn numbered(self, number: u64) -> Request {
         Request {
             data: number,
@@ -72,7 +72,7 @@ impl Request {
     }
 }
 
-/// `struct io_event`: what came of a request.
+/// `struct io_event`: the outcome of a request.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Event {
@@ -82,26 +82,26 @@ struct Event {
     more: i64,
 }
 
-/// A read that is over: its number, and how many bytes it brought.
+/// A completed read: its number, and the number of bytes or the error.
 pub(crate) type Completed = (u64, Result<usize, Errno>);
 
-/// Room for requests in the kernel (`io_setup`).
+/// A context for requests (`io_setup`).
 pub(crate) struct Context(libc::c_ulong);
 
 impl Context {
-    /// Room for `places` requests at once. They count towards the sysctl `fs.aio-max-nr`, for all
-    /// processes together.
+    /// A context for `requests_max` requests at once. They count towards the sysctl `fs.aio-max-nr`, a bound for
+    /// all processes together.
     ///
     /// # Errors
-    /// EAGAIN when that is reached, ENOSYS when the kernel was built without it, EPERM and the like when a
+    /// EAGAIN if that bound is reached, ENOSYS if the kernel was built without AIO, EPERM and the like if a
     /// seccomp filter forbids it.
-    pub(crate) fn new(places: u32) -> io::Result<Context> {
+    pub(crate) fn new(requests_max: u32) -> io::Result<Context> {
         let mut context: libc::c_ulong = 0;
-        // SAFETY: the call writes one number, to a place that is zero as it demands.
+        // SAFETY: the call writes one number, to a variable that is zero as it requires.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_io_setup,
-                libc::c_long::from(places),
+                libc::c_long::from(requests_max),
                 &raw mut context,
             )
         };
@@ -111,18 +111,18 @@ impl Context {
         }
     }
 
-    /// Starts what is asked for. A refusal comes from this call or with the completion.
+    /// Starts a request. A refusal comes from this call or with the completion.
     ///
     /// # Errors
-    /// EAGAIN when no place is free, EOPNOTSUPP when the file cannot say whether a read would wait.
+    /// EAGAIN if the context is full, EOPNOTSUPP if the file system cannot tell whether a read would block.
     ///
     /// # Safety
-    /// The memory that the request names must stay valid, and nobody may look at it, until its
-    /// completion has been fetched. Its descriptors must be open during the call.
+    /// The memory of the request must stay valid, and must not be accessed, until its completion has been
+    /// fetched. Its descriptors must be open during the call.
     pub(crate) unsafe fn submit(&self, mut request: Request) -> Result<(), Errno> {
         let mut requests = [&raw mut request];
-        // SAFETY: one request, which the kernel copies before it returns; the memory that it names stays
-        // by the contract of this function.
+        // SAFETY: one request, which the kernel copies before it returns; its memory stays valid by the
+        // contract of this function.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_io_submit,
@@ -137,7 +137,7 @@ impl Context {
         }
     }
 
-    /// Appends some of the completions that there are, and says whether there may be more. Does not wait.
+    /// Appends some of the completions to `completed`. Returns whether there may be more. Does not block.
     pub(crate) fn fetch(&self, completed: &mut Vec<Completed>) -> bool {
         let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
         let no_time = libc::timespec {
@@ -155,7 +155,7 @@ impl Context {
                 &raw const no_time,
             )
         };
-        // EINTR is all that can go wrong, and then there may be more.
+        // EINTR is the only possible error, and then there may be more.
         let Ok(count) = usize::try_from(count) else {
             return true;
         };
@@ -176,7 +176,7 @@ fn outcome(result: i64) -> Result<usize, Errno> {
 }
 
 impl Drop for Context {
-    /// Waits for the requests that are under way.
+    /// Waits for the requests in progress.
     fn drop(&mut self) {
         // SAFETY: the number came from `io_setup`, and nobody uses it afterwards.
         let result = unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
@@ -198,21 +198,22 @@ mod tests {
     }
 
     #[test]
-    fn places_are_counted() {
+    fn requests_are_bounded() {
         let Ok(context) = Context::new(1) else {
             return;
         };
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 4096]).unwrap();
-        let bell = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let announce = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         let mut memory = [MaybeUninit::uninit(); 4096];
         let mut submit = |number| {
-            let request = Request::read(file.as_raw_fd(), 0, &mut memory, bell.as_fd()).unwrap();
+            let request =
+                Request::read(file.as_raw_fd(), 0, &mut memory, announce.as_fd()).unwrap();
             // SAFETY: the completions are fetched below, before the memory goes.
             unsafe { context.submit(request.numbered(number)) }
         };
         let mut submitted = 0;
-        // The kernel gives more places than are asked for.
+        // The kernel allows more requests than were asked for.
         let full = loop {
             match submit(submitted) {
                 Ok(()) => submitted += 1,
@@ -222,27 +223,28 @@ mod tests {
         assert_eq!(full, Errno::AGAIN);
         let mut completed = Vec::new();
         while (completed.len() as u64) < submitted {
-            rustix::io::read(&bell, &mut [0; 8]).unwrap();
+            rustix::io::read(&announce, &mut [0; 8]).unwrap();
             while context.fetch(&mut completed) {}
         }
         let numbers: Vec<_> = completed.iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, (0..submitted).collect::<Vec<_>>());
         assert!(completed.iter().all(|(_, result)| match result {
             Ok(count) => *count == 4096,
-            // Not every file system can say whether it would wait.
+            // Not every file system can tell whether a read would block.
             Err(errno) => *errno == Errno::AGAIN || *errno == Errno::OPNOTSUPP,
         }));
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_told() {
+    fn a_file_that_cannot_be_read_is_refused() {
         let Ok(context) = Context::new(1) else {
             return;
         };
         let directory = File::open("/").unwrap();
-        let bell = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let announce = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         let mut memory = [MaybeUninit::uninit(); 512];
-        let request = Request::read(directory.as_raw_fd(), 0, &mut memory, bell.as_fd()).unwrap();
+        let request =
+            Request::read(directory.as_raw_fd(), 0, &mut memory, announce.as_fd()).unwrap();
         // SAFETY: it is refused, so that nothing is written later.
         let refused = unsafe { context.submit(request) };
         assert!(refused.is_err());

@@ -1,25 +1,25 @@
-//! What a thread costs, and how long it had to wait for a processor.
+//! The resources that a thread has used, and the time that it waited for a processor.
 
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// What one thread has used since it started.
+/// The resources that one thread has used since it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ThreadUsage {
     /// Time on a processor, in user space and in the kernel.
     pub cpu: Duration,
-    /// How often it slept: waiting for a lock, a poll, the disk.
+    /// Voluntary context switches: it waited for a lock, a poll, the disk.
     pub voluntary_switches: u64,
-    /// How often it was made to wait for another thread or process.
+    /// Involuntary context switches: another thread or process got the processor.
     pub involuntary_switches: u64,
 }
 
-/// What the calling thread has used: two system calls, about 400 ns, which never wait.
+/// The usage of the calling thread. Takes two system calls, about 400 ns; does not block.
 ///
-/// The time is the clock's, because `getrusage` brings its own up to date only at a tick or a switch:
-/// a thread that has spun for 3.4 ms was seen there with 12 us.
+/// The processor time is that of the thread's clock. `getrusage` updates its own only at a tick or a switch:
+/// it reported 12 us for a thread that had spun for 3.4 ms.
 pub fn thread() -> ThreadUsage {
     let usage = rusage();
     ThreadUsage {
@@ -29,9 +29,9 @@ pub fn thread() -> ThreadUsage {
     }
 }
 
-/// Makes `call`, and tells whether the calling thread slept in it: for a page of a file, a lock, or
-/// memory that the kernel had to find first. Not for a processor. Costs two system calls, which never
-/// wait.
+/// Runs `call`. Also returns whether the calling thread slept in it: for a page of a file, a lock, or memory
+/// that the kernel had to reclaim first, but not for a processor. Adds two system calls, which do not
+/// block.
 pub fn slept_during<T>(call: impl FnOnce() -> T) -> (T, bool) {
     let before = rusage().ru_nvcsw;
     let outcome = call();
@@ -52,17 +52,17 @@ fn cpu() -> Duration {
     Duration::try_from(time).expect("a thread's time is not negative")
 }
 
-/// The kernel's number for the calling thread.
+/// The kernel's ID of the calling thread.
 pub fn thread_id() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// How long thread `tid` of this process was ready to run and had no processor, since it started.
-/// Reads `/proc` and blocks: for a watchdog thread, not for the thread that it watches.
+/// The time that thread `tid` of this process was ready to run without a processor, since it started.
+/// Reads `/proc` and blocks: for a watchdog thread, not for the watched thread.
 ///
 /// # Errors
 /// `NotFound` when the thread is gone or the kernel lacks `CONFIG_SCHED_INFO`; `InvalidData` when
-/// the file has another form than `man 5 proc` gives it.
+/// the file does not have the form that proc(5) describes.
 pub fn run_queue_wait(tid: i32) -> io::Result<Duration> {
     let text = fs::read_to_string(format!("/proc/self/task/{tid}/schedstat"))?;
     let second = text.split_ascii_whitespace().nth(1);

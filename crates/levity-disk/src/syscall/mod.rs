@@ -1,4 +1,6 @@
-//! The calls that need more than rustix offers, or that must all pass through one place.
+//! System calls that rustix does not offer, or that must all go through one function.
+
+pub(crate) mod aio;
 
 use std::ffi::CStr;
 use std::io;
@@ -8,8 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// The only way to open by path after start-up: the seccomp guard cannot see whether
-/// `RESOLVE_CACHED` was set, because the flags lie behind a pointer.
+/// The only way to open a path after start-up: the seccomp guard cannot see whether `RESOLVE_CACHED` is set,
+/// because the flags are behind a pointer.
 pub(crate) fn openat2(
     directory: impl AsFd,
     path: &CStr,
@@ -19,8 +21,8 @@ pub(crate) fn openat2(
     rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve)
 }
 
-/// One `pread` into memory that need not be initialised; how many bytes it wrote at the start of it.
-/// Blocks; 0 is the end of the file.
+/// One `pread` into memory that need not be initialised. Returns the number of bytes written at its start; 0 at
+/// the end of the file. Blocks.
 pub(crate) fn pread(
     fd: BorrowedFd<'_>,
     into: &mut [MaybeUninit<u8>],
@@ -30,7 +32,7 @@ pub(crate) fn pread(
     Ok(bytes.len())
 }
 
-/// One `preadv2(RWF_NOWAIT)` that appends to `buffer`. EAGAIN when the first byte is not cached.
+/// One `preadv2(RWF_NOWAIT)` that appends to `buffer`. Fails with EAGAIN if the first byte is not cached.
 pub(crate) fn append_cached(
     fd: BorrowedFd<'_>,
     buffer: &mut Vec<u8>,
@@ -43,8 +45,8 @@ pub(crate) fn append_cached(
         iov_base: buffer.spare_capacity_mut().as_mut_ptr().cast(),
         iov_len: len,
     };
-    // By number, because not every C library has it. The offset comes in two halves, of which a
-    // kernel of 64 bits ignores the upper one.
+    // By number, because not every C library has it. The offset is passed in two halves; a 64-bit kernel
+    // ignores the upper one.
     // SAFETY: the vector names `len` writable bytes of the buffer's spare capacity.
     let count = unsafe {
         libc::syscall(
@@ -63,8 +65,8 @@ pub(crate) fn append_cached(
     Ok(count)
 }
 
-/// Lets a write beyond the limit on the size of files (`RLIMIT_FSIZE`) fail with EFBIG instead of ending
-/// the process, which is what the signal does that comes with it. Leaves a handler that is there.
+/// Ignores SIGXFSZ, so that a write beyond the limit on the size of files (`RLIMIT_FSIZE`) fails with EFBIG
+/// instead of ending the process. An existing handler is kept.
 pub(crate) fn ignore_sigxfsz() {
     // SAFETY: all zeroes is a valid `sigaction`: the default action, an empty mask, no flags.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -77,7 +79,7 @@ pub(crate) fn ignore_sigxfsz() {
     }
 }
 
-/// How the kernel schedules the calling thread (sched_setattr(2)).
+/// The scheduling attributes of the calling thread (sched_setattr(2)).
 pub(crate) fn sched_getattr() -> Result<libc::sched_attr, Errno> {
     // SAFETY: all zeroes is a valid `sched_attr`, which is plain numbers.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
@@ -95,7 +97,7 @@ pub(crate) fn sched_getattr() -> Result<libc::sched_attr, Errno> {
     (result == 0).then_some(attributes).ok_or_else(last_errno)
 }
 
-/// Has the kernel schedule the calling thread as `attributes` say, whose `size` must be set.
+/// Sets the scheduling attributes of the calling thread. `size` must be set.
 pub(crate) fn sched_setattr(attributes: &libc::sched_attr) -> Result<(), Errno> {
     // SAFETY: thread 0 is the calling one; the kernel reads the attributes and keeps no pointer to them.
     let result = unsafe {
@@ -109,7 +111,7 @@ pub(crate) fn sched_setattr(attributes: &libc::sched_attr) -> Result<(), Errno> 
     (result == 0).then_some(()).ok_or_else(last_errno)
 }
 
-/// What the call that has just returned -1 says.
+/// The errno of the call that has just returned -1.
 pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

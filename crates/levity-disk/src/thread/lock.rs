@@ -1,8 +1,8 @@
-//! Mutexes whose data stays whole even when a thread panics while it holds one.
+//! Mutexes that ignore poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks, poisoned or not: nothing here leaves a lock's data half changed.
+/// Locks `mutex`, poisoned or not: no code of this crate leaves the data of a lock half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

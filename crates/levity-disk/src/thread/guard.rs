@@ -1,11 +1,10 @@
-//! A tripwire for event loop threads: a system call that may wait for the disk ends the process and
-//! says which one it was.
+//! A tripwire for event loop threads: a system call that may block on the disk aborts the process and prints
+//! the name of the call.
 //!
-//! The filter is per thread, but the threads that a guarded one starts inherit it. It sees numbers,
-//! not what they stand for, so some calls have to stay allowed: `openat2`, whose flags lie behind a
-//! pointer (within this crate all calls to it go through one function); `read`, `write` and `splice`,
-//! which cannot be told from those on a socket (files are written to by `pwrite`, which is stopped);
-//! `close`. Nor does it see page faults.
+//! The filter belongs to a thread; threads that a guarded thread starts inherit it. It sees only the
+//! numbers in the arguments, so some calls have to be allowed: `openat2`, whose flags are behind a pointer
+//! (all calls in this crate go through one function); `read`, `write` and `splice`, which look the same on
+//! a socket (files are written by `pwrite`, which is stopped); and `close`. It does not see page faults.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -16,12 +15,12 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-/// Installs the guard on the calling thread, for good. `allow_sendfile` is for engines whose bytes leave
-/// by it: [`Disk::needs_sendfile`](crate::Disk::needs_sendfile).
+/// Installs the guard on the calling thread, permanently. `allow_sendfile` is for engines whose bytes leave
+/// by that call: [`Disk::needs_sendfile`](crate::Disk::needs_sendfile).
 ///
-/// Sets `PR_SET_NO_NEW_PRIVS` on the thread, and a handler for SIGSYS in the process. Off in
-/// production: it makes every system call dearer, and aborts where a delay would do. A panic that
-/// prints a backtrace opens files and trips it too: the panic's own message comes first.
+/// Sets `PR_SET_NO_NEW_PRIVS` on the thread, and a handler for SIGSYS in the process. Not for production:
+/// every system call gets slower, and the process aborts where a delay would do. A panic that prints a
+/// backtrace opens files and trips the guard too: its own message comes first.
 ///
 /// # Errors
 /// Those of `sigaction`, `prctl` and `seccomp`; `Unsupported` on other processors than x86-64 and
@@ -33,8 +32,8 @@ pub fn install(allow_sendfile: bool) -> io::Result<()> {
     seccompiler::apply_filter(&program).map_err(io::Error::other)
 }
 
-/// The first time that glibc gives the memory of a thread back, it opens
-/// `/proc/sys/vm/overcommit_memory`, once per process (`check_may_shrink_heap`): let it do so now.
+/// When glibc releases memory of a thread for the first time in a process, it opens
+/// `/proc/sys/vm/overcommit_memory` (`check_may_shrink_heap`). This makes it do so now.
 fn settle_allocator() {
     const BLOCK_BYTES: usize = 64 * 1024;
     const BLOCKS: usize = 128;
@@ -64,7 +63,7 @@ fn rules(allow_sendfile: bool) -> Result<Rules, seccompiler::BackendError> {
     let stopped = STOPPED
         .iter()
         .filter(|(number, _)| !(allow_sendfile && *number == libc::SYS_sendfile));
-    // No rule under a number means: whatever the arguments.
+    // A number without rules is stopped for all arguments.
     let mut rules: Rules = stopped.map(|(number, _)| (*number, Vec::new())).collect();
     rules.insert(libc::SYS_preadv2, vec![without_nowait()?]);
     let may_read = [libc::POSIX_FADV_WILLNEED, libc::POSIX_FADV_DONTNEED];
@@ -87,7 +86,7 @@ fn advice(advice: i32) -> Result<SeccompRule, seccompiler::BackendError> {
     SeccompRule::new(vec![condition])
 }
 
-/// Names for the message, of calls that are stopped for some arguments only.
+/// Calls that are stopped for some arguments only, and their names for the message.
 const STOPPED_SOMETIMES: &[(i64, &str)] = &[
     (libc::SYS_preadv2, "preadv2 without RWF_NOWAIT"),
     (libc::SYS_fadvise64, "fadvise64"),
@@ -99,7 +98,7 @@ macro_rules! calls {
     };
 }
 
-/// Calls that may wait for a disk, whatever their arguments. ARM64 has only the newer of them.
+/// Calls that may block on a disk for any arguments. ARM64 has only the newer ones.
 const STOPPED: &[(i64, &str)] = calls![
     #[cfg(target_arch = "x86_64")]
     SYS_open,
@@ -183,7 +182,7 @@ const STOPPED: &[(i64, &str)] = calls![
     SYS_execveat,
 ];
 
-/// `SYS_open` is the number of `open`.
+/// `open` for `SYS_open`.
 const fn strip(name: &'static str) -> &'static str {
     name.split_at("SYS_".len()).1
 }
@@ -217,12 +216,12 @@ extern "C" fn report(_: i32, info: *const libc::siginfo_t, _: *mut libc::c_void)
     // SAFETY: the kernel passes a `siginfo_t`, which is larger than the part that is read here.
     let number = unsafe { (*info.cast::<SigsysInfo>()).syscall };
     let mut digits = [0; 10];
-    say(b"levity: a system call that may wait for the disk, on a thread that must not: ");
+    print(b"levity: a system call that may wait for the disk, on a thread that must not: ");
     match name_of(number.into()) {
-        Some(name) => say(name.as_bytes()),
-        None => say(decimal(number.unsigned_abs(), &mut digits)),
+        Some(name) => print(name.as_bytes()),
+        None => print(decimal(number.unsigned_abs(), &mut digits)),
     }
-    say(b"\n");
+    print(b"\n");
     // SAFETY: safe in a signal handler.
     unsafe { libc::abort() };
 }
@@ -234,7 +233,7 @@ fn name_of(number: i64) -> Option<&'static str> {
         .map(|(_, name)| *name)
 }
 
-/// Without `format!`, which allocates: not allowed in a signal handler.
+/// `format!` allocates, which is not allowed in a signal handler.
 fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
     let mut start = digits.len();
     loop {
@@ -247,7 +246,7 @@ fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
     }
 }
 
-fn say(text: &[u8]) {
+fn print(text: &[u8]) {
     // SAFETY: a slice is readable for its length, and `write` is safe in a signal handler.
     unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }

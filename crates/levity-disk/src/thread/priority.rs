@@ -1,15 +1,14 @@
 //! Which threads get a processor first: event loops, then disk threads.
 //!
-//! A loop that never waits for a disk may still wait for a processor. Disk threads copy, there are many
-//! of them, and with the kernel's default time slice (1 to 3 ms) each runs for a whole slice before the
-//! loop gets its turn. So a loop asks for the shortest slice, which lets it preempt threads with longer
-//! ones as soon as it is woken, and disk threads lower their weight.
+//! A loop that never waits for a disk may still wait for a processor. There are many disk threads, they
+//! copy, and with the kernel's default time slice (1 to 3 ms) each runs for a whole slice before the loop
+//! gets its turn. So a loop requests the shortest slice, which lets it preempt threads with longer slices
+//! as soon as it wakes up, and disk threads lower their weight.
 //!
 //! Neither call needs a privilege, and neither starves a thread: a slice moves a turn forward without
 //! adding to a thread's share, and a thread of nice 10 keeps a tenth of the weight of one of nice 0.
 //!
-//! A thread inherits both from the thread that starts it, so each thread calls one of these functions
-//! itself.
+//! A thread inherits both from its parent, so each thread calls one of these functions itself.
 
 use std::mem;
 use std::time::Duration;
@@ -22,38 +21,38 @@ use crate::syscall;
 /// The shortest slice that the kernel grants (`sched_setattr` clamps to 0.1 to 100 ms).
 const LOOP_SLICE: Duration = Duration::from_micros(100);
 
-/// The kernel's own slice.
+/// Selects the kernel's default slice.
 const DEFAULT_SLICE: Duration = Duration::ZERO;
 
 /// Added to the nice value with which the process was started: a weight of 110 instead of 1024
 /// (`sched_prio_to_weight` in the kernel).
 const DISK_NICE: i32 = 10;
 
-/// For event loops: the calling thread gets a processor soon after it is woken. Call it at the start of
-/// the thread. Never waits.
+/// Gives the calling thread, an event loop, a short time slice, so that it gets a processor soon after it
+/// wakes up. Call it at the start of the thread. Does not block.
 ///
-/// From Linux 6.12. Before, or where a seccomp filter refuses the call, nothing changes, and only the lower
-/// priority of disk threads helps. A thread whose scheduling policy is not `SCHED_OTHER` is left as the
-/// operator has set it up.
-pub fn before_disk_threads() {
+/// Needs Linux 6.12. On an older kernel, or where a seccomp filter refuses the call, it has no effect, and
+/// only the lower priority of disk threads helps. A thread whose scheduling policy is not `SCHED_OTHER` is
+/// left unchanged.
+pub fn set_for_loop() {
     let _ = set_slice(LOOP_SLICE);
 }
 
-/// For threads that work for a disk: the calling thread leaves the processor to event loops. Call it at
-/// the start of the thread. Never waits. Where the calls are refused nothing changes.
-pub(crate) fn after_loops() {
+/// Lowers the priority of the calling thread, a disk thread, below that of event loops. Call it at the start
+/// of the thread. Does not block. Has no effect where the calls are refused.
+pub(crate) fn set_for_disk() {
     let _ = set_disk_nice();
     let _ = set_slice(DEFAULT_SLICE);
 }
 
-/// Counted from the main thread, whose number is that of the process. The calling thread may have been
-/// started by a disk thread, and so have the nice value of one already.
+/// Relative to the main thread, whose ID is that of the process: a thread that was started by a disk thread
+/// has the nice value of one already.
 fn set_disk_nice() -> Result<(), Errno> {
     let of_process = getpriority_process(Some(getpid()))?;
     setpriority_process(None, of_process + DISK_NICE)
 }
 
-/// Sets the slice of the calling thread and nothing else. Zero is the kernel's own. A kernel before 6.12
+/// Sets only the time slice of the calling thread. Zero selects the kernel's default. A kernel before 6.12
 /// ignores it.
 fn set_slice(slice: Duration) -> Result<(), Errno> {
     let mut attributes = syscall::sched_getattr()?;
@@ -74,7 +73,7 @@ mod tests {
 
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-    use crate::usage;
+    use crate::thread::usage;
 
     /// Nice value and slice of the calling thread. The slice is zero on a kernel before 6.12.
     fn scheduling() -> (i32, Duration) {
@@ -87,7 +86,7 @@ mod tests {
     fn a_loop_has_a_short_slice_and_keeps_its_nice_value() {
         let (before, after) = thread::spawn(|| {
             let before = scheduling();
-            before_disk_threads();
+            set_for_loop();
             (before, scheduling())
         })
         .join()
@@ -105,9 +104,9 @@ mod tests {
     fn a_disk_thread_inherits_nothing_from_a_loop() {
         let (own, disk) = thread::spawn(|| {
             let own = scheduling();
-            before_disk_threads();
+            set_for_loop();
             let disk = thread::spawn(|| {
-                after_loops();
+                set_for_disk();
                 scheduling()
             });
             (own, disk.join().unwrap())
@@ -121,9 +120,9 @@ mod tests {
     #[test]
     fn a_disk_thread_has_the_rank_of_the_one_that_starts_it() {
         let (first, second) = thread::spawn(|| {
-            after_loops();
+            set_for_disk();
             let second = thread::spawn(|| {
-                after_loops();
+                set_for_disk();
                 scheduling()
             });
             (scheduling(), second.join().unwrap())
@@ -144,7 +143,7 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 sched_setaffinity(None, &one).unwrap();
-                before_disk_threads();
+                set_for_loop();
                 let start = Instant::now();
                 while !done.load(Ordering::Relaxed) {
                     assert!(start.elapsed() < Duration::from_secs(60), "it starves");
@@ -152,7 +151,7 @@ mod tests {
             });
             scope.spawn(|| {
                 sched_setaffinity(None, &one).unwrap();
-                after_loops();
+                set_for_disk();
                 while usage::thread().cpu < WORK {}
                 done.store(true, Ordering::Relaxed);
             });

@@ -1,0 +1,11 @@
+//! Threads: how they wake each other, which get a processor first, what they have used, and what they must
+//! not do.
+
+pub mod guard;
+mod lock;
+mod parker;
+pub mod priority;
+pub mod usage;
+
+pub(crate) use lock::lock;
+pub use parker::Parker;
