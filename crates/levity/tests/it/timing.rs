@@ -292,15 +292,13 @@ fn every_time_in_the_log_is_read() {
     let levels = told["readers"].as_array().expect("levels").iter();
     let counted = levels.filter_map(|level| level["reads"].as_u64());
     assert_eq!(counted.sum::<u64>(), reads.count() as u64);
-    let engines: Vec<_> = told["sources"]
-        .as_array()
-        .expect("sources")
-        .iter()
-        .collect();
-    assert!(
-        engines.iter().any(|source| source["engine"] == "threads"),
-        "{told}"
-    );
+    assert!(has_engine(&told, "threads"), "{told}");
+}
+
+/// Whether some of the requests were answered by this engine.
+fn has_engine(told: &Value, engine: &str) -> bool {
+    let sources = told["sources"].as_array().expect("sources");
+    sources.iter().any(|source| source["engine"] == engine)
 }
 
 /// The lesson of lighttpd's timing: too few readers show as queue wait, not as slow reads.
@@ -332,7 +330,8 @@ fn too_few_readers_show_as_queue_wait() {
             _ => assert_eq!(readers(&few), None),
         }
         assert_eq!(few["requests"], CROWD);
-        assert_eq!(few["sources"][0]["engine"], "simulated");
+        // A file that could not be evicted is read from the page cache, without an engine.
+        assert!(has_engine(&few, "simulated"), "{few}");
     }
 }
 
