@@ -1,7 +1,7 @@
 //! `levity timing`: where the time of requests went, from a JSON access log.
 //!
-//! A log is read once, in bounded memory: [`lines`] makes a request of each line, [`run`] adds them up, and
-//! [`table`], [`verdict`] and [`picture`] show the result.
+//! A log is read once, in bounded memory: `lines` makes a request of each line, `run` adds them up, and
+//! `table`, `verdict` and `picture` show the result.
 
 mod concurrency;
 mod lines;
