@@ -4,67 +4,22 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
+use levity_config::address::Address;
+use levity_net::{Listener, ListeningSocket, Peer, Transport};
+use levity_telemetry::diagnostics;
+use levity_telemetry::stall::Watched;
+use levity_telemetry::step::Step;
 use rustix::io::Errno;
-use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::{self, JoinHandle};
 use tokio::time;
 
-use crate::client::Peer;
 use crate::conn::Conn;
 use crate::serve::serve;
-use crate::stream::Stream;
 use crate::worker::Worker;
-use levity_config::address::Address;
-use levity_telemetry::diagnostics;
-use levity_telemetry::stall::Watched;
-use levity_telemetry::step::Step;
 
 /// How long to wait when the process or the machine is out of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// A bound socket, before it belongs to a loop.
-#[derive(Debug)]
-pub enum Socket {
-    /// One of several on the same TCP port; the kernel spreads connections among them.
-    Tcp(std::net::TcpListener),
-    /// A descriptor of the one Unix socket, shared by all workers.
-    Unix(std::os::unix::net::UnixListener),
-}
-
-struct Listener {
-    /// As the configuration has it.
-    address: Address,
-    socket: Listening,
-}
-
-enum Listening {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
-impl Listener {
-    fn new(address: Address, socket: Socket) -> io::Result<Self> {
-        let socket = match socket {
-            Socket::Tcp(tcp) => Listening::Tcp(TcpListener::from_std(tcp)?),
-            Socket::Unix(unix) => Listening::Unix(UnixListener::from_std(unix)?),
-        };
-        Ok(Self { address, socket })
-    }
-
-    async fn accept(&self) -> io::Result<(Stream, Peer)> {
-        match &self.socket {
-            Listening::Tcp(listener) => {
-                let (tcp, peer) = listener.accept().await?;
-                Ok((Stream::Tcp(tcp), Peer::new(Some(peer))))
-            }
-            Listening::Unix(listener) => {
-                let (unix, _) = listener.accept().await?;
-                Ok((Stream::Unix(unix), Peer::new(None)))
-            }
-        }
-    }
-}
 
 /// The listeners of one worker.
 #[derive(Default)]
@@ -74,12 +29,12 @@ pub struct Listeners {
 
 impl Listeners {
     /// Starts to accept on `sockets`.
-    pub fn add(&mut self, worker: &Rc<Worker>, sockets: Vec<(Address, Socket)>) {
+    pub fn add(&mut self, worker: &Rc<Worker>, sockets: Vec<(Address, ListeningSocket)>) {
         for (address, socket) in sockets {
-            match Listener::new(address.clone(), socket) {
+            match Listener::new(socket) {
                 Ok(listener) => {
                     let (close, closed) = oneshot::channel();
-                    let accepting = accept(worker.clone(), listener, closed);
+                    let accepting = accept(worker.clone(), address.clone(), listener, closed);
                     self.open
                         .push((address, close, task::spawn_local(accepting)));
                 }
@@ -114,39 +69,44 @@ async fn end(listeners: Vec<(Address, oneshot::Sender<()>, JoinHandle<()>)>) {
 
 /// Accepts until told to close; then takes in those who had connected already, because closing a
 /// listener resets them.
-async fn accept(worker: Rc<Worker>, listener: Listener, mut closed: oneshot::Receiver<()>) {
+async fn accept(
+    worker: Rc<Worker>,
+    address: Address,
+    listener: Listener,
+    mut closed: oneshot::Receiver<()>,
+) {
     loop {
         tokio::select! {
-            () = accept_one(&worker, &listener) => {}
+            () = accept_one(&worker, &address, &listener) => {}
             _ = &mut closed => break,
         }
     }
-    while time::timeout(Duration::ZERO, accept_one(&worker, &listener))
+    while time::timeout(Duration::ZERO, accept_one(&worker, &address, &listener))
         .await
         .is_ok()
     {}
 }
 
 /// Waits for a place, then for a client.
-async fn accept_one(worker: &Rc<Worker>, listener: &Listener) {
+async fn accept_one(worker: &Rc<Worker>, address: &Address, listener: &Listener) {
     let place = worker.places.clone().acquire_owned().await;
     let place = place.expect("the places are never closed");
     let accepted = listener.accept().await;
-    take(worker, listener, accepted, place).await;
+    take(worker, address, accepted, place).await;
 }
 
 async fn take(
     worker: &Rc<Worker>,
-    listener: &Listener,
-    accepted: io::Result<(Stream, Peer)>,
+    address: &Address,
+    accepted: io::Result<(Transport, Peer)>,
     place: OwnedSemaphorePermit,
 ) {
     Step::Accept.enter();
     match accepted {
-        Ok((stream, peer)) => {
-            let mut conn = Conn::new(worker.clone(), stream, peer, place);
+        Ok((transport, peer)) => {
+            let mut conn = Conn::new(worker.clone(), transport, peer, place);
             // Asked anew each time: a reload may have changed it.
-            conn.has_proxy_head = worker.service().config.has_proxy_head(&listener.address);
+            conn.has_proxy_head = worker.service().config.has_proxy_head(address);
             let number = conn.number as u64;
             task::spawn_local(Watched::new(number, serve(conn)));
         }

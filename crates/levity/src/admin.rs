@@ -5,19 +5,17 @@
 //! it answers to names of this machine only.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use levity_config::OwnNames;
+use levity_net::{Listener, Transport};
 use levity_wire::http1::{Limits, Method, RequestHead, parse_request};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::status::{self, Status};
-use levity_config::OwnNames;
 
 /// Connections at once; more wait in the listener's backlog.
 const CONNECTIONS_MAX: usize = 16;
@@ -32,33 +30,6 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
-
-/// Where the admin listener listens.
-#[derive(Debug)]
-pub enum Listener {
-    /// An address, such as `127.0.0.1:9090`.
-    Tcp(TcpListener),
-    /// A path; its permissions say who may read the figures.
-    Unix(UnixListener),
-}
-
-/// What an exchange needs of a connection.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
-
-impl Listener {
-    async fn accept(&self) -> io::Result<Box<dyn Stream>> {
-        match self {
-            Self::Tcp(listener) => Ok(Box::new(listener.accept().await?.0)),
-            Self::Unix(listener) => Ok(Box::new(listener.accept().await?.0)),
-        }
-    }
-
-    /// Whether a browser can connect to it.
-    fn is_tcp(&self) -> bool {
-        matches!(self, Self::Tcp(_))
-    }
-}
 
 /// Answers requests until it is dropped, which ends its connections too. Over TCP the host of a request
 /// must be one of `names`. For the control thread's runtime, which must have I/O and time enabled.
@@ -92,9 +63,14 @@ async fn serve_within(
             connections.join_next().await;
         }
         match listener.accept().await {
-            Ok(stream) => {
-                let names = listener.is_tcp().then(|| names.clone());
-                connections.spawn(timeout(time_max, exchange(stream, names, status.clone())));
+            Ok((transport, _)) => {
+                let is_tcp = matches!(transport, Transport::Tcp(_));
+                // No browser connects to a Unix socket.
+                let names = is_tcp.then(|| names.clone());
+                connections.spawn(timeout(
+                    time_max,
+                    exchange(transport, names, status.clone()),
+                ));
             }
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
@@ -103,13 +79,13 @@ async fn serve_within(
 
 /// A client that breaks off is of no interest, so the error goes nowhere.
 async fn exchange(
-    mut stream: Box<dyn Stream>,
+    mut transport: Transport,
     names: Option<watch::Receiver<OwnNames>>,
     status: Arc<Status>,
 ) -> io::Result<()> {
     let mut bytes = [0; HEAD_BYTES_MAX];
     let mut head = RequestHead::default();
-    let answer = match read_head(&mut stream, &mut bytes, &mut head).await? {
+    let answer = match read_head(&mut transport, &mut bytes, &mut head).await? {
         Head::Closed => return Ok(()),
         Head::Refused(answer) => answer,
         Head::Complete if names.is_some_and(|names| !is_meant(&head, &bytes, &names.borrow())) => {
@@ -117,10 +93,12 @@ async fn exchange(
         }
         Head::Complete => answer(head.path.of(&bytes), head.method, &status).await,
     };
-    write_all(&mut stream, &answer.bytes(head.method == Method::Head)).await?;
-    std::future::poll_fn(|cx| Pin::new(&mut stream).poll_shutdown(cx)).await?;
+    transport
+        .write_all(&answer.bytes(head.method == Method::Head))
+        .await?;
+    transport.end_output();
     // Closing with bytes unread would reset the connection, and the answer with it.
-    while read(&mut stream, &mut bytes).await? > 0 {}
+    while transport.read(&mut bytes).await? > 0 {}
     Ok(())
 }
 
@@ -137,7 +115,7 @@ enum Head {
 }
 
 async fn read_head(
-    stream: &mut Box<dyn Stream>,
+    transport: &mut Transport,
     bytes: &mut [u8; HEAD_BYTES_MAX],
     head: &mut RequestHead,
 ) -> io::Result<Head> {
@@ -148,7 +126,7 @@ async fn read_head(
     let mut filled = 0;
     loop {
         // A full buffer is never incomplete, by the contract of the limits.
-        let more = read(stream, &mut bytes[filled..]).await?;
+        let more = transport.read(&mut bytes[filled..]).await?;
         if more == 0 {
             return Ok(Head::Closed);
         }
@@ -281,22 +259,6 @@ fn metrics(status: &Status) -> String {
     out
 }
 
-async fn read(stream: &mut Box<dyn Stream>, bytes: &mut [u8]) -> io::Result<usize> {
-    let mut buffer = ReadBuf::new(bytes);
-    std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, &mut buffer)).await?;
-    Ok(buffer.filled().len())
-}
-
-async fn write_all(stream: &mut Box<dyn Stream>, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_write(cx, bytes)).await? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            written => bytes = &bytes[written..],
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
@@ -306,6 +268,8 @@ mod tests {
 
     use tokio::runtime::{Builder, Runtime};
     use tokio::sync::oneshot;
+
+    use tokio::net::{TcpListener, UnixListener};
 
     use super::*;
     use levity_telemetry::stats::{Stats, WorkerStats};

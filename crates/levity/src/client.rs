@@ -2,105 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use levity_config::TrustedProxies;
+use levity_net::Peer;
 use levity_wire::forwarded::{self, Node, Origin};
 
 use crate::request::Request;
-use levity_config::TrustedProxies;
-
-/// Who is at the other end of a connection.
-#[derive(Debug, Clone)]
-pub struct Peer {
-    /// Who has connected; none on a Unix socket.
-    socket: Option<SocketAddr>,
-    speaker: Speaker,
-}
-
-/// For whom the other end speaks.
-#[derive(Debug, Clone)]
-enum Speaker {
-    /// For itself.
-    Itself,
-    /// For a client that it did not name in its head of the PROXY protocol.
-    Nameless { is_https: bool },
-    /// For this client, as it said in its head of the PROXY protocol. Boxed: few connections have one.
-    Named(Box<Named>),
-}
-
-/// The ends of the connection that a client has made to a proxy in front of us.
-#[derive(Debug, Clone)]
-struct Named {
-    source: SocketAddr,
-    destination: SocketAddr,
-    is_https: bool,
-}
-
-impl Peer {
-    /// Who has connected, `None` over a Unix socket.
-    pub fn new(socket: Option<SocketAddr>) -> Self {
-        Self {
-            socket: socket.map(canonical),
-            speaker: Speaker::Itself,
-        }
-    }
-
-    /// It speaks for a client that is not known, which used TLS or not.
-    pub fn speaks_for_unknown(&mut self, is_https: bool) {
-        self.speaker = Speaker::Nameless { is_https };
-    }
-
-    /// It speaks for the client at `source`, who connected to `destination` and used TLS or not.
-    pub fn speaks_for(&mut self, source: SocketAddr, destination: SocketAddr, is_https: bool) {
-        self.speaker = Speaker::Named(Box::new(Named {
-            source: canonical(source),
-            destination: canonical(destination),
-            is_https,
-        }));
-    }
-
-    /// Who has connected; none on a Unix socket.
-    pub fn connected(&self) -> Option<IpAddr> {
-        self.socket.map(|address| address.ip())
-    }
-
-    /// Whom it speaks for, as far as that is known: otherwise who has connected.
-    pub fn address(&self) -> Option<SocketAddr> {
-        match &self.speaker {
-            Speaker::Named(named) => Some(named.source),
-            Speaker::Itself | Speaker::Nameless { .. } => self.socket,
-        }
-    }
-
-    /// The address without its port.
-    pub fn ip(&self) -> Option<IpAddr> {
-        self.address().map(|address| address.ip())
-    }
-
-    /// Where its client connected to, if that was not here.
-    pub fn destination(&self) -> Option<SocketAddr> {
-        match &self.speaker {
-            Speaker::Named(named) => Some(named.destination),
-            Speaker::Itself | Speaker::Nameless { .. } => None,
-        }
-    }
-
-    /// What a client that is not known says is no word of the proxy that speaks for it.
-    fn is_known(&self) -> bool {
-        !matches!(self.speaker, Speaker::Nameless { .. })
-    }
-
-    fn scheme(&self) -> &'static str {
-        match &self.speaker {
-            Speaker::Nameless { is_https: true } => "https",
-            Speaker::Named(named) if named.is_https => "https",
-            _ => "http",
-        }
-    }
-}
-
-/// An IPv4 address is one, also when IPv6 wraps it.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
 
 /// The client of a request: the one at the other end of the connection, or whom a trusted proxy there
 /// names.
@@ -119,6 +25,12 @@ pub struct Client {
 }
 
 impl Client {
+    /// The address, with port 0 if the port is not known; `None` on a Unix socket.
+    pub fn address(&self) -> Option<SocketAddr> {
+        let port = self.port.unwrap_or(0);
+        self.ip.map(|ip| SocketAddr::new(ip, port))
+    }
+
     /// Who sent `request` over a connection with `peer`, as far as those say who are `trusted`.
     pub fn new(peer: &Peer, request: &Request, trusted: &TrustedProxies) -> Self {
         let own = Self {

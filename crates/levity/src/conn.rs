@@ -7,17 +7,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::task;
-
-use crate::absences::Absences;
-use crate::client::Peer;
-use crate::stream::Stream;
-use crate::timer::Timer;
-use crate::upstream::visit::Visit;
-use crate::worker::Worker;
+use levity_net::{Peer, Timer, Transport, Turn};
 use levity_telemetry::stall::Watch;
 use levity_telemetry::steps::Steps;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::absences::Absences;
+use crate::upstream::visit::Visit;
+use crate::worker::Worker;
 
 /// How long a refused client may go on sending before the connection is closed under it. Closing
 /// at once would reset the connection and destroy the answer on its way, which many clients read only
@@ -27,16 +24,13 @@ const LINGER_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long it may pause meanwhile.
 const LINGER_PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Bytes that one connection may move before the others get their turn: about 50 microseconds.
-pub const TURN_BYTES_MAX: usize = 256 * 1024;
-
 /// A connection. Everything that it needs only while a request is in hand is borrowed from the
 /// worker, so that an idle one stays small.
 pub struct Conn {
     /// The loop that it lives on.
     pub worker: Rc<Worker>,
-    /// The socket.
-    pub stream: Stream,
+    /// The client's connection.
+    pub transport: Transport,
     /// Who is at the other end.
     pub peer: Peer,
     /// Whether it begins with a head of the PROXY protocol.
@@ -57,8 +51,7 @@ pub struct Conn {
     is_new: bool,
     /// When the first byte of the request in hand came.
     head_since: Option<Instant>,
-    /// Moved since it last gave way.
-    turn_bytes: usize,
+    turn: Turn,
     /// Unique among the connections that are open on the loop.
     pub number: usize,
     /// Its place among the connections that the worker may have.
@@ -69,7 +62,7 @@ impl Conn {
     /// Takes a connection in.
     pub fn new(
         worker: Rc<Worker>,
-        stream: Stream,
+        transport: Transport,
         peer: Peer,
         place: OwnedSemaphorePermit,
     ) -> Self {
@@ -78,7 +71,7 @@ impl Conn {
         worker.stats.connection_opened();
         Self {
             worker,
-            stream,
+            transport,
             peer,
             has_proxy_head: false,
             inbox: Vec::new(),
@@ -89,7 +82,7 @@ impl Conn {
             since: Instant::now(),
             is_new: true,
             head_since: None,
-            turn_bytes: 0,
+            turn: Turn::default(),
             number,
             _place: place,
         }
@@ -127,9 +120,9 @@ impl Conn {
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let read = self.stream.poll_read(context, buffer);
+        let read = self.transport.poll_read(context, buffer);
         if read.is_pending() {
-            self.turn_bytes = 0;
+            self.turn.restart();
         }
         read
     }
@@ -176,11 +169,7 @@ impl Conn {
 
     /// Counts bytes moved for this client, and gives way to the others in time.
     pub async fn give_way(&mut self, bytes: usize) {
-        self.turn_bytes += bytes;
-        if self.turn_bytes >= TURN_BYTES_MAX {
-            self.turn_bytes = 0;
-            task::yield_now().await;
-        }
+        self.turn.spend(bytes).await;
     }
 
     /// Keeps the start of a head until the rest arrives, which must be soon.
@@ -192,7 +181,7 @@ impl Conn {
 
     /// Ends our side, then reads what the client still sends, within bounds.
     pub async fn linger(&mut self) {
-        self.stream.finish();
+        self.transport.end_output();
         let worker = self.worker.clone();
         let time_max = match worker.is_draining() {
             true => LINGER_PAUSE_MAX,

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use levity_config::address::Address;
 use levity_disk::{guard, priority};
+use levity_net::ListeningSocket;
+use levity_telemetry::access_log::Log;
+use levity_telemetry::popular::Lately;
+use levity_telemetry::stall::Watch;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task;
 
-use crate::accept::{self, Socket};
+use crate::accept;
 use crate::route::Service;
 use crate::worker::{Given, Worker};
-use levity_config::address::Address;
-use levity_telemetry::access_log::Log;
-use levity_telemetry::popular::Lately;
-use levity_telemetry::stall::Watch;
 
 /// What the control thread tells a worker.
 pub enum Message {
@@ -26,7 +27,7 @@ pub enum Message {
         /// The new configuration.
         service: Arc<Service>,
         /// Addresses that are new.
-        listen: Vec<(Address, Socket)>,
+        listen: Vec<(Address, ListeningSocket)>,
         /// Addresses that are gone.
         close: Vec<Address>,
     },
@@ -43,7 +44,7 @@ pub struct Parts {
     /// What its tasks share.
     pub worker: Given,
     /// Where it listens.
-    pub listen: Vec<(Address, Socket)>,
+    pub listen: Vec<(Address, ListeningSocket)>,
     /// What it is told.
     pub messages: mpsc::UnboundedReceiver<Message>,
     /// Abort the process when this thread makes a file call that may block.

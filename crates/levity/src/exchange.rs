@@ -423,7 +423,7 @@ fn record(
     let duration = sent.ended - arrived;
     let record = Record {
         peer: client.ip,
-        via: conn.peer.connected(),
+        via: conn.peer.socket_ip(),
         arrived: conn.worker.wall_time(arrived),
         host: request.host(),
         method: request.method(),
@@ -464,7 +464,7 @@ pub fn record_refused(conn: &Conn, arrived: Instant, sent: &Sent) {
     let duration = sent.ended - arrived;
     conn.worker.finished(&Record {
         peer: conn.peer.ip(),
-        via: conn.peer.connected(),
+        via: conn.peer.socket_ip(),
         arrived: conn.worker.wall_time(arrived),
         host: b"",
         method: b"",

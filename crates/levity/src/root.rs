@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use levity_disk::{Class, Completion, Disk, Job, Op, Reply, Root};
+use levity_net::SWEEP_INTERVAL;
+use levity_telemetry::diagnostics;
 use rustix::io::Errno;
 
-use crate::timer::SWEEP_INTERVAL;
 use crate::trip::{self, Trips};
-use levity_telemetry::diagnostics;
 
 /// A root is no longer looked at when nobody has asked for it for so long. Kept files are closed then, too.
 const IDLE_MAX: Duration = Duration::from_secs(30);

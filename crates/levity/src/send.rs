@@ -11,10 +11,14 @@ use std::io::{self, IoSlice, Write};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use levity_net::TURN_BYTES_MAX;
+use levity_telemetry::access_log::{End, Source};
+use levity_telemetry::diagnostics;
+use levity_wire::decimal;
 use levity_wire::http1::{Method, Version};
 
 use self::file::Pace;
-use crate::conn::{Conn, TURN_BYTES_MAX};
+use crate::conn::Conn;
 use crate::entry::Content;
 use crate::fields::Fields;
 use crate::request::Request;
@@ -25,9 +29,6 @@ use crate::upstream::failure::Failure;
 use crate::upstream::sendfile::Afterwards;
 use crate::upstream::visit::Visit;
 use crate::worker::Worker;
-use levity_telemetry::access_log::{End, Source};
-use levity_telemetry::diagnostics;
-use levity_wire::decimal;
 
 /// Head and body of so many bytes are put together before they are sent: to copy them costs less than to
 /// have the kernel take them from two places.
@@ -106,7 +107,7 @@ pub async fn send(
     }
     let reset = !sender.untouched() && sender.must_reset(&outcome);
     if reset {
-        conn.stream.abort_on_close();
+        conn.transport.reset_on_close();
     }
     let source = source(&response.body, trips, conn.visit.as_ref());
     let mut sent = sender.sent(response.status, source, outcome);
@@ -373,17 +374,19 @@ impl Sender {
         let turn = &bytes[..bytes.len().min(TURN_BYTES_MAX)];
         let head_bytes = head.len();
         let pushed = patiently(conn, |conn, context| match (head, turn) {
-            ([], one) | (one, []) => conn.stream.poll_send(context, one).map_err(gone),
+            ([], one) | (one, []) => conn.transport.poll_write(context, one).map_err(gone),
             _ if head.len() + turn.len() <= JOINED_BYTES_MAX => {
                 let mut joined = worker.outbound.borrow_mut();
                 joined.clear();
                 joined.extend_from_slice(head);
                 joined.extend_from_slice(turn);
-                conn.stream.poll_send(context, &joined).map_err(gone)
+                conn.transport.poll_write(context, &joined).map_err(gone)
             }
             _ => {
                 let slices = [IoSlice::new(head), IoSlice::new(turn)];
-                conn.stream.poll_write(context, &slices).map_err(gone)
+                conn.transport
+                    .poll_write_vectored(context, &slices)
+                    .map_err(gone)
             }
         })
         .await?;
@@ -393,7 +396,7 @@ impl Sender {
 
     async fn writable(&mut self, conn: &mut Conn) -> Result<(), Cut> {
         let ready = |conn: &mut Conn, context: &mut Context<'_>| {
-            conn.stream.poll_write_ready(context).map_err(gone)
+            conn.transport.poll_write_ready(context).map_err(gone)
         };
         patiently(conn, ready).await
     }

@@ -3,7 +3,7 @@
 use crate::conn::Conn;
 use crate::exchange::{self, After};
 use crate::parse::{self, NoRequest};
-use crate::proxy_head;
+use crate::proxy_header;
 use crate::respond::{self, Response};
 use crate::send;
 use levity_telemetry::access_log::End;
@@ -17,7 +17,7 @@ const REQUEST_BYTES: usize = 8 * 1024;
 pub async fn serve(mut conn: Conn) {
     wait_for_first(&conn);
     if conn.has_proxy_head
-        && let Err(end) = proxy_head::read(&mut conn).await
+        && let Err(end) = proxy_header::read(&mut conn).await
     {
         return conn.worker.stats.connection_ended(end);
     }

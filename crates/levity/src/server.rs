@@ -15,7 +15,16 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
+use levity_config::address::Address;
+use levity_config::{AccessLog, Config, Errors, LogFormat, LogTiming, OwnNames};
 use levity_disk::{Disk, Root, Watcher};
+use levity_net::{Bound, Listener, ListeningSocket};
+use levity_telemetry::access_log::{self, Writer};
+use levity_telemetry::cells::HistogramFigures;
+use levity_telemetry::diagnostics;
+use levity_telemetry::outage;
+use levity_telemetry::stall::Watchdog;
+use levity_telemetry::stats::{DeviceFigures, DiskFigures, EngineFigures, Stats, WorkerStats};
 use rustix::fs::{major, minor};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -23,26 +32,17 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{self, JoinHandle};
 use tokio::time;
 
+use crate::admin;
 use crate::cache::Shared;
 use crate::cli::Plan;
 use crate::event_loop::{self, Message, Parts};
 use crate::introduce::{Introduction, say_some};
-use crate::listen::{self, Bound};
 use crate::route::Service;
 use crate::status::{self, Status, Upstreams};
 use crate::upstream::check::{self, Checks};
 use crate::upstream::sendfile::ahead::Store as Ahead;
 use crate::upstream::{self, Upstream};
 use crate::worker::Given;
-use crate::{accept::Socket, admin};
-use levity_config::address::Address;
-use levity_config::{AccessLog, Config, Errors, LogFormat, LogTiming, OwnNames};
-use levity_telemetry::access_log::{self, Writer};
-use levity_telemetry::cells::HistogramFigures;
-use levity_telemetry::diagnostics;
-use levity_telemetry::outage;
-use levity_telemetry::stall::Watchdog;
-use levity_telemetry::stats::{DeviceFigures, DiskFigures, EngineFigures, Stats, WorkerStats};
 
 /// Files that the cache keeps open at most; fewer where the process may open few.
 const CACHED_DESCRIPTORS_MAX: u64 = 4096;
@@ -275,7 +275,7 @@ impl Server {
         let mut bound = config
             .listen
             .iter()
-            .map(|listen| listen::bind(&listen.address, count))
+            .map(|listen| levity_net::bind(&listen.address, count))
             .collect::<io::Result<Vec<_>>>()?;
 
         let worker_stats: Vec<_> = (0..count)
@@ -461,7 +461,7 @@ impl Server {
         let addresses = config.listen.iter().map(|listen| &listen.address);
         let mut bound = addresses
             .filter(|address| !self.listens_on(address))
-            .map(|address| listen::bind(address, self.workers.len()))
+            .map(|address| levity_net::bind(address, self.workers.len()))
             .collect::<io::Result<Vec<_>>>()?;
         let log = (config.log != old.log)
             .then(|| log_writer(&config.log, &self.unwritten))
@@ -530,7 +530,7 @@ fn cores() -> usize {
 }
 
 /// One worker's share of every address.
-fn take_sockets(bound: &mut [Bound]) -> Vec<(Address, Socket)> {
+fn take_sockets(bound: &mut [Bound]) -> Vec<(Address, ListeningSocket)> {
     bound
         .iter_mut()
         .filter_map(|bound| Some((bound.configured.clone(), bound.sockets.pop()?)))
@@ -660,11 +660,8 @@ fn start_admin(
     let Some(configured) = configured else {
         return Ok(None);
     };
-    let mut bound = listen::bind(&configured.listen, 1)?;
-    let listener = match bound.sockets.remove(0) {
-        Socket::Tcp(tcp) => admin::Listener::Tcp(tokio::net::TcpListener::from_std(tcp)?),
-        Socket::Unix(unix) => admin::Listener::Unix(tokio::net::UnixListener::from_std(unix)?),
-    };
+    let mut bound = levity_net::bind(&configured.listen, 1)?;
+    let listener = Listener::new(bound.sockets.remove(0))?;
     let (names, wanted) = watch::channel(configured.names.clone());
     Ok(Some(Admin {
         bound,

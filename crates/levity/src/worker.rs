@@ -7,6 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use levity_disk::{Disk, Watcher};
+use levity_net::{SWEEP_INTERVAL, Timers};
+use levity_telemetry::access_log::{Log, Record};
+use levity_telemetry::diagnostics;
+use levity_telemetry::popular::Popular;
+use levity_telemetry::stats::WorkerStats;
 use levity_wire::date;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task;
@@ -15,15 +20,10 @@ use tokio::time;
 use crate::cache::{Cache, Shared};
 use crate::request::Request;
 use crate::route::Service;
-use crate::timer::{SWEEP_INTERVAL, Timers};
 use crate::upstream::complaints::Complaints;
 use crate::upstream::pool::Pools;
 use crate::upstream::sendfile::ahead::{self, Store as Ahead};
 use crate::upstream::sendfile::receipt;
-use levity_telemetry::access_log::{Log, Record};
-use levity_telemetry::diagnostics;
-use levity_telemetry::popular::Popular;
-use levity_telemetry::stats::WorkerStats;
 
 /// Bytes read from a client at once: a request head at its largest.
 const INBOUND_BYTES: usize = 16 * 1024;

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use levity_disk::memory::ALIGNMENT;
 use levity_disk::{Class, Meta, OpenFile, Ready, transmit, usage};
+use levity_net::{Socket, TURN_BYTES_MAX};
 use rustix::net::SendFlags;
 use tokio::time;
 
 use super::{Cut, Sender, gone, patiently};
-use crate::conn::{Conn, TURN_BYTES_MAX};
+use crate::conn::Conn;
 use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
 use crate::respond::FileBody;
 use crate::respond::version::{EVIDENCE_BYTES_MAX, Verdict, Version};
@@ -324,6 +325,10 @@ impl Sender {
         ready: Ready,
         file: &mut FileBody,
     ) -> Result<usize, Cut> {
+        let ready = match conn.transport.socket() {
+            Some(_) => ready,
+            None => in_memory(conn, ready)?,
+        };
         let bytes = ready
             .len()
             .min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
@@ -415,10 +420,7 @@ impl Sender {
         let mut sent = 0;
         while sent < bytes {
             let turn = (bytes - sent).min(TURN_BYTES_MAX);
-            match conn
-                .stream
-                .try_move(|socket| call(socket, sent as u64, turn))
-            {
+            match socket(conn).try_move(|socket| call(socket, sent as u64, turn)) {
                 Ok(None) => return Ok(()),
                 Ok(Some(0)) => return Err(Cut::Unreadable(io::ErrorKind::UnexpectedEof.into())),
                 Ok(Some(moved)) => {
@@ -439,7 +441,7 @@ impl Sender {
     async fn head_with_more(&mut self, conn: &mut Conn) -> Result<(), Cut> {
         while self.head_bytes < self.head.len() {
             let rest = &self.head[self.head_bytes..];
-            let sent = conn.stream.try_move(|socket| {
+            let sent = socket(conn).try_move(|socket| {
                 Ok(rustix::net::send(
                     socket,
                     rest,
@@ -470,7 +472,7 @@ impl Sender {
         let head = &self.head[self.head_bytes..];
         let head_bytes = head.len();
         let pushed = patiently(conn, |conn, context| {
-            ready!(conn.stream.poll_write_ready(context)).map_err(gone)?;
+            ready!(conn.transport.poll_write_ready(context)).map_err(gone)?;
             let mut scratch = worker.outbound.borrow_mut();
             scratch.clear();
             let inline = file.file.inline();
@@ -480,7 +482,7 @@ impl Sender {
                 _ => return Poll::Ready(Ok(None)),
             }
             let slices = [IoSlice::new(head), IoSlice::new(&scratch)];
-            let written = conn.stream.poll_write(context, &slices);
+            let written = conn.transport.poll_write_vectored(context, &slices);
             written.map_ok(Some).map_err(gone)
         })
         .await?;
@@ -500,6 +502,18 @@ impl Sender {
         }
         Ok(Cached::Left(left))
     }
+}
+
+/// The same bytes for a transport that takes bytes from memory only.
+fn in_memory(conn: &Conn, ready: Ready) -> Result<Ready, Cut> {
+    let bytes = ready.into_bytes(conn.worker.disk.budget());
+    bytes.map(Ready::Bytes).map_err(Cut::Unreadable)
+}
+
+/// The client's socket, to which a system call moves bytes from a descriptor.
+fn socket(conn: &Conn) -> Socket<'_> {
+    let socket = conn.transport.socket();
+    socket.expect("a transport without a socket is sent bytes from memory")
 }
 
 impl FileBody {

@@ -107,10 +107,12 @@ impl Sender {
                     let mut joined = worker.outbound.borrow_mut();
                     joined.clear();
                     left.iter().for_each(|part| joined.extend_from_slice(part));
-                    return conn.stream.poll_send(context, &joined).map_err(gone);
+                    return conn.transport.poll_write(context, &joined).map_err(gone);
                 }
                 let slices = left.map(IoSlice::new);
-                conn.stream.poll_write(context, &slices).map_err(gone)
+                conn.transport
+                    .poll_write_vectored(context, &slices)
+                    .map_err(gone)
             })
             .await?;
             let more = sent + pushed.saturating_sub(head_bytes);

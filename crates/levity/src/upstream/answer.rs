@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use levity_config::upstream::Protocol;
+use levity_net::TURN_BYTES_MAX;
+use levity_telemetry::stall::Watch;
 use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 use tokio::{task, time};
@@ -20,11 +23,9 @@ use super::pool::Lease;
 use super::stderr::Stderr;
 use super::tunnel::Tunnel;
 use super::upload::Upload;
-use crate::conn::{Conn, TURN_BYTES_MAX};
+use crate::conn::Conn;
 use crate::parse::NoRequest;
 use crate::worker::Worker;
-use levity_config::upstream::Protocol;
-use levity_telemetry::stall::Watch;
 
 /// Bytes that a client may send ahead of its next request while it waits for an answer.
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
@@ -406,7 +407,7 @@ impl Answer {
             }
             let Some(lease) = &mut self.lease else { break };
             let rest = &self.outbox[self.outbox_sent..];
-            match lease.connection().stream.poll_send(context, rest) {
+            match lease.connection().transport.poll_write(context, rest) {
                 Poll::Ready(Ok(count)) => {
                     lease.member().cells.sent(count as u64);
                     self.outbox_sent += count;
@@ -592,7 +593,7 @@ pub fn watch_client(
         return Ok(());
     }
     if conn.input_ended {
-        return match conn.stream.is_gone() {
+        return match conn.transport.is_closed() {
             true => Err(Failure::of_client(NoRequest::Gone)),
             false => Ok(()),
         };
@@ -600,7 +601,7 @@ pub fn watch_client(
     let worker = conn.worker.clone();
     let mut scratch = worker.inbound.borrow_mut();
     match conn.poll_arrival(context, &mut scratch) {
-        Poll::Ready(Ok(0)) if !conn.stream.is_gone() => {
+        Poll::Ready(Ok(0)) if !conn.transport.is_closed() => {
             conn.input_ended = true;
             Ok(())
         }

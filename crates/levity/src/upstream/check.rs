@@ -2,12 +2,14 @@
 //! asked once per interval however many workers there are.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use levity_config::address::Address;
+use levity_config::upstream::{Check, Protocol};
+use levity_net::{Transport, proxy_header};
+use levity_telemetry::diagnostics;
 use levity_wire::ajp13;
 use levity_wire::cgi::{self, Environment, Script};
 use levity_wire::fastcgi;
@@ -18,13 +20,7 @@ use tokio::time::{self, MissedTickBehavior};
 
 use super::Upstream;
 use super::backend::Backend;
-use super::connection::connect;
 use super::head::LIMITS;
-use crate::proxy_head;
-use crate::stream::Stream;
-use levity_config::address::Address;
-use levity_config::upstream::{Check, Protocol};
-use levity_telemetry::diagnostics;
 
 /// Bytes of an answer that are read at most; its head must end within. What the gateway takes for a head
 /// is one here too, with room for interim heads and the frames of a protocol.
@@ -135,15 +131,15 @@ async fn ask(upstream: &Upstream, check: &Check, address: &Address) -> Result<()
     let question = question(settings.protocol, check, address)
         .map_err(|reason| format!("cannot be asked: {reason}"))?;
     let asking = async {
-        let stream = connect(address)
+        let transport = levity_net::connect(address)
             .await
             .map_err(|error| format!("cannot connect: {error}"))?;
         let Some(question) = question else {
             return Ok(());
         };
-        let mut bytes = proxy_head::of_ourselves(settings.proxy_protocol);
+        let mut bytes = proxy_header::for_own_request(settings.proxy_protocol);
         bytes.extend(question);
-        talk(stream, &bytes, settings.protocol)
+        talk(transport, &bytes, settings.protocol)
             .await
             .map_err(|reason| described(settings.protocol, check, address, &reason))
     };
@@ -167,15 +163,16 @@ fn described(protocol: Protocol, check: &Check, address: &Address, reason: &str)
     }
 }
 
-async fn talk(mut stream: Stream, question: &[u8], protocol: Protocol) -> Result<(), String> {
-    write_all(&mut stream, question)
+async fn talk(mut transport: Transport, question: &[u8], protocol: Protocol) -> Result<(), String> {
+    transport
+        .write_all(question)
         .await
         .map_err(|error| format!("cannot be asked: {error}"))?;
     let mut answer = vec![0; ANSWER_BYTES_MAX];
     let mut filled = 0;
     while filled < answer.len() {
         let free = &mut answer[filled..];
-        let read = poll_fn(|context| stream.poll_read(context, free)).await;
+        let read = transport.read(free).await;
         let bytes = read.map_err(|error| format!("no answer: {error}"))?;
         if bytes == 0 {
             return Err("it closed the connection before it had answered".to_owned());
@@ -190,17 +187,6 @@ async fn talk(mut stream: Stream, question: &[u8], protocol: Protocol) -> Result
     Err(format!(
         "its answer has no end of head within {ANSWER_BYTES_MAX} bytes"
     ))
-}
-
-async fn write_all(stream: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let written = poll_fn(|context| stream.poll_send(context, bytes)).await?;
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        bytes = &bytes[written..];
-    }
-    Ok(())
 }
 
 fn judge(status: u16) -> Result<(), String> {

@@ -5,19 +5,14 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use tokio::net::{TcpStream, UnixStream};
+use levity_config::upstream::Protocol;
+use levity_net::Transport;
+use levity_telemetry::stall::Watch;
 use tokio::time;
 
 use super::backend::Backend;
 use super::codec::{Codec, Event};
 use super::failure::Failure;
-use crate::stream::Stream;
-use levity_config::address::Address;
-use levity_config::upstream::Protocol;
-use levity_telemetry::stall::Watch;
-
-/// How soon a Unix socket is tried again whose queue of clients is full.
-const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Bytes that an idle connection keeps of the memory that its requests were written to.
 const OUTBOX_KEPT_MAX: usize = 4 * 1024;
@@ -27,8 +22,8 @@ const PONG_BYTES_MAX: usize = 16;
 
 /// A connection, and what is spoken on it.
 pub struct Connection {
-    /// The socket.
-    pub stream: Stream,
+    /// The backend's end.
+    pub transport: Transport,
     /// The protocol.
     pub codec: Codec,
     /// When its last answer ended.
@@ -47,9 +42,9 @@ impl Connection {
         protocol: Protocol,
         patience: Duration,
     ) -> io::Result<Self> {
-        let stream = time::timeout(patience, connect(&backend.address)).await;
+        let transport = time::timeout(patience, levity_net::connect(&backend.address)).await;
         Ok(Self {
-            stream: stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??,
+            transport: transport.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??,
             codec: Codec::new(protocol),
             idle_since: Instant::now(),
             outbox: Vec::new(),
@@ -72,7 +67,7 @@ impl Connection {
         scratch: &mut [u8],
         event: &mut dyn FnMut(Event<'_>),
     ) -> Poll<(usize, Result<(), Failure>)> {
-        let count = match ready!(self.stream.poll_read(context, scratch)) {
+        let count = match ready!(self.transport.poll_read(context, scratch)) {
             Ok(count) => count,
             Err(error) => return Poll::Ready((0, Err(Failure::of_connection(&error)))),
         };
@@ -109,10 +104,10 @@ impl Connection {
         poll_fn(|context| {
             while sent < ping.len() {
                 let rest = &ping[sent..];
-                sent += ready!(self.stream.poll_send(context, rest))?;
+                sent += ready!(self.transport.poll_write(context, rest))?;
             }
             loop {
-                let count = ready!(self.stream.poll_read(context, &mut bytes))?;
+                let count = ready!(self.transport.poll_read(context, &mut bytes))?;
                 if count == 0 {
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                 }
@@ -128,32 +123,7 @@ impl Connection {
     /// Whether nothing has happened on it while it was idle: neither was it closed, nor is there
     /// anything to read. Costs no system call unless there was an event.
     fn is_quiet(&mut self) -> bool {
-        let read = self.stream.try_read(&mut [0]);
+        let read = self.transport.try_read(&mut [0]);
         read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-    }
-}
-
-/// Connects to a backend at `address`. One whose queue of clients is full is tried again and again: who
-/// calls says for how long.
-///
-/// # Errors
-/// Those of connect(2).
-pub async fn connect(address: &Address) -> io::Result<Stream> {
-    match address {
-        Address::Tcp(address) => {
-            let tcp = TcpStream::connect(address).await?;
-            // A request leaves in one write; the second half of a body must not wait for an answer.
-            tcp.set_nodelay(true)?;
-            Ok(Stream::Tcp(tcp))
-        }
-        Address::Unix(path) => loop {
-            // EAGAIN says that the backend does not accept as fast as others connect (connect(2)).
-            match UnixStream::connect(path).await {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    time::sleep(FULL_RETRY_INTERVAL).await;
-                }
-                connected => return Ok(Stream::Unix(connected?)),
-            }
-        },
     }
 }

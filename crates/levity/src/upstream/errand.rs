@@ -18,7 +18,6 @@ use super::stderr::Stderr;
 use super::sticky::Tie;
 use crate::absences::Absences;
 use crate::client::Client;
-use crate::proxy_head;
 use crate::request::Request;
 use crate::route::{Proxy, Service};
 use crate::scripts::{Known, Look, Script};
@@ -85,7 +84,8 @@ impl Errand<'_> {
         let mut ask = Ask::new(&request, &proxy, &ourselves, length)
             .map_err(|reject| Failure::of_client(reject.into()))?;
         ask.script = script.as_ref();
-        ask.proxy_head = proxy_head::of_ourselves(self.proxy.upstream.settings.proxy_protocol);
+        ask.proxy_head =
+            levity_net::proxy_header::for_own_request(self.proxy.upstream.settings.proxy_protocol);
         let wanted = Wanted {
             tried: Vec::new(),
             tie: self.tie,
@@ -259,7 +259,7 @@ impl Talk {
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while self.sent < self.question.len() {
             let rest = &self.question[self.sent..];
-            let wrote = self.lease.connection().stream.poll_send(context, rest);
+            let wrote = self.lease.connection().transport.poll_write(context, rest);
             self.sent += ready!(wrote).map_err(|error| Failure::of_connection(&error))?;
         }
         self.question.clear();

@@ -12,6 +12,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use levity_config::upstream::{Balance, Protocol};
+use levity_net::proxy_header;
+use levity_telemetry::stall::Watch;
 use levity_wire::http1::{Method, Version};
 
 use super::answer::{Answer, News, watch_client};
@@ -30,15 +33,12 @@ use crate::body::Incoming;
 use crate::client::Client;
 use crate::conn::Conn;
 use crate::parse::NoRequest;
-use crate::proxy_head;
 use crate::request::Request;
 use crate::respond::{Body, Response};
 use crate::route::Proxy;
 use crate::scripts::Script;
 use crate::send;
 use crate::worker::Worker;
-use levity_config::upstream::{Balance, Protocol};
-use levity_telemetry::stall::Watch;
 
 /// What came of asking an upstream.
 pub enum Answered {
@@ -138,7 +138,11 @@ async fn ask(
         .map_err(|reject| Failure::of_client(reject.into()))?;
     ask.script = script;
     if let Some(version) = proxy.upstream.settings.proxy_protocol {
-        ask.proxy_head = proxy_head::of_client(version, conn, client);
+        let peer = &conn.peer;
+        let destination = peer
+            .proxy_destination()
+            .or_else(|| conn.transport.local_address());
+        ask.proxy_head = proxy_header::for_client(version, client.address(), destination);
     }
     let leaving = |mut failure: Failure, upload: &Upload| {
         failure.request_unread = !upload.is_received();

@@ -6,9 +6,10 @@ use std::mem;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use levity_net::{TURN_BYTES_MAX, Transport};
+
 use super::pool::Lease;
-use crate::conn::{Conn, TURN_BYTES_MAX};
-use crate::stream::Stream;
+use crate::conn::Conn;
 
 /// Two connections that have become one.
 pub struct Tunnel {
@@ -43,8 +44,8 @@ impl Flow {
     /// Sends what it holds, then reads and sends on; ready when all has ended.
     fn poll(
         &mut self,
-        from: &mut Stream,
-        to: &mut Stream,
+        from: &mut Transport,
+        to: &mut Transport,
         scratch: &mut [u8],
         context: &mut Context<'_>,
         moved: &mut u64,
@@ -58,7 +59,7 @@ impl Flow {
             }
             while self.sent < self.bytes.len() {
                 let rest = &self.bytes[self.sent..];
-                let count = ready!(to.poll_send(context, rest)).map_err(End::To)?;
+                let count = ready!(to.poll_write(context, rest)).map_err(End::To)?;
                 self.sent += count;
                 *moved += count as u64;
             }
@@ -67,13 +68,13 @@ impl Flow {
             self.sent = 0;
             if self.ended {
                 if !mem::replace(&mut self.finished, true) {
-                    to.finish();
+                    to.end_output();
                 }
                 return Poll::Ready(Ok(()));
             }
             let count = ready!(from.poll_read(context, scratch)).map_err(End::From)?;
             self.ended = count == 0;
-            let sent = match to.poll_send(context, &scratch[..count]) {
+            let sent = match to.poll_write(context, &scratch[..count]) {
                 _ if count == 0 => 0,
                 Poll::Ready(sent) => sent.map_err(End::To)?,
                 Poll::Pending => 0,
@@ -168,8 +169,8 @@ impl Tunnel {
     ) -> Poll<Result<(), Broken>> {
         let worker = conn.worker.clone();
         let mut scratch = worker.bulk.borrow_mut();
-        let backend = &mut self.lease.connection().stream;
-        let client = &mut conn.stream;
+        let backend = &mut self.lease.connection().transport;
+        let client = &mut conn.transport;
         let up = self.up.poll(client, backend, &mut scratch, context, up);
         let up = up.map_err(|end| match end {
             End::From(_) => Broken::Client,

@@ -1,4 +1,5 @@
 use std::future::Future;
+use std::future::poll_fn;
 use std::sync::Mutex;
 use std::task::Poll;
 
@@ -55,16 +56,16 @@ impl Application {
             let (answer, news, question) = told;
             loop {
                 let (tcp, _) = listener.accept().await.expect("accept");
-                let mut stream = Stream::Tcp(tcp);
+                let mut transport = Transport::Tcp(tcp);
                 let mut bytes = vec![0; 4096];
                 let now = *answer.lock().expect("lock");
                 if let Some(now) = now {
-                    let read = poll_fn(|context| stream.poll_read(context, &mut bytes)).await;
+                    let read = transport.read(&mut bytes).await;
                     bytes.truncate(read.unwrap_or(0));
                     *question.lock().expect("lock") = bytes;
-                    let _ = write_all(&mut stream, now).await;
+                    let _ = transport.write_all(now).await;
                 }
-                drop(stream);
+                drop(transport);
                 news.notify_waiters();
             }
         });
@@ -318,12 +319,12 @@ fn an_answer_without_end_is_not_read_for_ever() {
 
 #[test]
 fn a_proxy_head_comes_first_where_it_is_wanted() {
-    assert_eq!(proxy_head::of_ourselves(None), b"");
+    assert_eq!(proxy_header::for_own_request(None), b"");
     assert_eq!(
-        proxy_head::of_ourselves(Some(ProxyProtocol::V1)),
+        proxy_header::for_own_request(Some(ProxyProtocol::V1)),
         b"PROXY UNKNOWN\r\n"
     );
-    let second = proxy_head::of_ourselves(Some(ProxyProtocol::V2));
+    let second = proxy_header::for_own_request(Some(ProxyProtocol::V2));
     assert_eq!(&second[second.len() - 4..], b"\x20\0\0\0");
 }
 

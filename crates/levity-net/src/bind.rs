@@ -1,4 +1,4 @@
-//! Listening sockets, before they belong to a loop. Runs on the control thread.
+//! Listening sockets: bound on the control thread, one for each event loop.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,12 +6,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use levity_config::address::Address;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, open, statat};
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Type};
 
-use crate::accept::Socket;
-use levity_config::address::Address;
+use crate::listener::ListeningSocket;
 
 /// Connections that the kernel keeps for us until they are accepted; it may cut this down to
 /// `net.core.somaxconn`.
@@ -31,7 +31,7 @@ pub struct Bound {
     /// As bound: a port in place of 0.
     pub actual: Address,
     /// One per worker.
-    pub sockets: Vec<Socket>,
+    pub sockets: Vec<ListeningSocket>,
     _file: Option<SocketFile>,
 }
 
@@ -128,9 +128,9 @@ fn bind_tcp(address: SocketAddr, workers: usize) -> io::Result<Bound> {
     }
     let first = socket(address, true)?;
     let actual = first.local_addr()?;
-    let mut sockets = vec![Socket::Tcp(first)];
+    let mut sockets = vec![ListeningSocket::Tcp(first)];
     while sockets.len() < workers {
-        sockets.push(Socket::Tcp(socket(actual, true)?));
+        sockets.push(ListeningSocket::Tcp(socket(actual, true)?));
     }
     Ok(Bound {
         configured: Address::Tcp(address),
@@ -173,7 +173,7 @@ fn bind_unix(path: &Path, workers: usize) -> io::Result<Bound> {
     let listener = UnixListener::bind(path)?;
     let file = SocketFile(NamedFile::open(path)?);
     listener.set_nonblocking(true)?;
-    let sockets = (0..workers).map(|_| Ok(Socket::Unix(listener.try_clone()?)));
+    let sockets = (0..workers).map(|_| Ok(ListeningSocket::Unix(listener.try_clone()?)));
     Ok(Bound {
         configured: Address::Unix(path.to_owned()),
         actual: Address::Unix(path.to_owned()),

@@ -1,0 +1,22 @@
+//! Levity's network: connections and listening sockets, the PROXY header, deadlines, and turns on an event loop.
+//! Knows no HTTP.
+#![forbid(unsafe_code)]
+
+mod bind;
+mod connect;
+mod listener;
+#[cfg(any(test, feature = "test-support"))]
+pub mod memory;
+mod peer;
+pub mod proxy_header;
+mod timer;
+mod transport;
+mod turn;
+
+pub use bind::{Bound, bind};
+pub use connect::connect;
+pub use listener::{Listener, ListeningSocket};
+pub use peer::Peer;
+pub use timer::{SWEEP_INTERVAL, Timer, Timers};
+pub use transport::{Socket, Transport};
+pub use turn::{TURN_BYTES_MAX, Turn};

@@ -1,0 +1,106 @@
+//! The other end of a connection, and the client that a proxy there names.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// The other end of a connection.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// `None` on a Unix socket.
+    socket: Option<SocketAddr>,
+    client: PeerClient,
+}
+
+/// The client for which the other end sends requests.
+#[derive(Debug, Clone)]
+enum PeerClient {
+    /// The other end itself.
+    Itself,
+    /// One that the PROXY header did not name.
+    Unknown { is_https: bool },
+    /// The one that the PROXY header named. Boxed: few connections have one.
+    Named(Box<Named>),
+}
+
+/// The two ends of the connection that a client has made to a proxy in front of us.
+#[derive(Debug, Clone)]
+struct Named {
+    source: SocketAddr,
+    destination: SocketAddr,
+    is_https: bool,
+}
+
+impl Peer {
+    /// A peer with the address `socket`, `None` on a Unix socket. It is its own client.
+    #[must_use]
+    pub fn new(socket: Option<SocketAddr>) -> Self {
+        Self {
+            socket: socket.map(canonical),
+            client: PeerClient::Itself,
+        }
+    }
+
+    /// The peer is a proxy for a client that it did not name.
+    pub fn set_unknown_client(&mut self, is_https: bool) {
+        self.client = PeerClient::Unknown { is_https };
+    }
+
+    /// The peer is a proxy for the client at `source`, which connected to `destination`.
+    pub fn set_client(&mut self, source: SocketAddr, destination: SocketAddr, is_https: bool) {
+        self.client = PeerClient::Named(Box::new(Named {
+            source: canonical(source),
+            destination: canonical(destination),
+            is_https,
+        }));
+    }
+
+    /// The address of the peer's own socket; `None` on a Unix socket.
+    #[must_use]
+    pub fn socket_ip(&self) -> Option<IpAddr> {
+        self.socket.map(|address| address.ip())
+    }
+
+    /// The address of the client that the PROXY header named, or else of the peer's own socket.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.client {
+            PeerClient::Named(named) => Some(named.source),
+            PeerClient::Itself | PeerClient::Unknown { .. } => self.socket,
+        }
+    }
+
+    /// [`Peer::address`] without its port.
+    #[must_use]
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.address().map(|address| address.ip())
+    }
+
+    /// The address to which the client of a proxy connected there; `None` without a PROXY header that names it.
+    #[must_use]
+    pub fn proxy_destination(&self) -> Option<SocketAddr> {
+        match &self.client {
+            PeerClient::Named(named) => Some(named.destination),
+            PeerClient::Itself | PeerClient::Unknown { .. } => None,
+        }
+    }
+
+    /// Whether the client is known. If not, what it sends must not be taken for what the proxy says.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        !matches!(self.client, PeerClient::Unknown { .. })
+    }
+
+    /// `https` if the PROXY header said that the client used TLS, else `http`.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        match &self.client {
+            PeerClient::Unknown { is_https: true } => "https",
+            PeerClient::Named(named) if named.is_https => "https",
+            _ => "http",
+        }
+    }
+}
+
+/// With an IPv4-mapped address as IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}

@@ -1,0 +1,216 @@
+//! Our end of a connection, with a client or with a backend.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+#[cfg(any(test, feature = "test-support"))]
+use crate::memory::{self, MemoryStream};
+
+/// One end of a connection that carries bytes both ways. No call blocks.
+#[derive(Debug)]
+pub enum Transport {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// Over a Unix socket.
+    Unix(UnixStream),
+    /// In memory.
+    #[cfg(any(test, feature = "test-support"))]
+    Memory(MemoryStream),
+}
+
+impl Transport {
+    /// Two connected ends in memory; `bytes_max` is the size of the buffer in each direction.
+    #[cfg(any(test, feature = "test-support"))]
+    #[must_use]
+    pub fn memory(bytes_max: usize) -> (Self, Self) {
+        let (one, other) = memory::pair(bytes_max);
+        (Self::Memory(one), Self::Memory(other))
+    }
+
+    /// Reads into `buffer`; zero bytes mean that the peer sends no more.
+    pub fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(buffer);
+        let read = match self {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_read(context, &mut buffer),
+            Self::Unix(unix) => Pin::new(unix).poll_read(context, &mut buffer),
+            #[cfg(any(test, feature = "test-support"))]
+            Self::Memory(memory) => return memory.poll_read(context, buffer.initialize_unfilled()),
+        };
+        ready!(read)?;
+        Poll::Ready(Ok(buffer.filled().len()))
+    }
+
+    /// Waits for bytes and reads them into `buffer`; zero bytes mean that the peer sends no more.
+    ///
+    /// # Errors
+    /// Those of `recv`.
+    pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|context| self.poll_read(context, buffer)).await
+    }
+
+    /// Writes all of `bytes`; waits as long as that takes.
+    ///
+    /// # Errors
+    /// Those of `send`.
+    pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match poll_fn(|context| self.poll_write(context, bytes)).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => bytes = &bytes[written..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what has arrived. Makes a system call only if there was an event; does not count towards the task's
+    /// budget of the runtime.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing has arrived.
+    pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(tcp) => tcp.try_read(buffer),
+            Self::Unix(unix) => unix.try_read(buffer),
+            #[cfg(any(test, feature = "test-support"))]
+            Self::Memory(memory) => memory.try_read(buffer),
+        }
+    }
+
+    /// Writes as many of `bytes` as there is room for. Costs less than a list of one slice: the kernel checks less
+    /// for `send` than for `writev`.
+    pub fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write(context, bytes),
+            Self::Unix(unix) => Pin::new(unix).poll_write(context, bytes),
+            #[cfg(any(test, feature = "test-support"))]
+            Self::Memory(memory) => memory.poll_write_vectored(context, &[IoSlice::new(bytes)]),
+        }
+    }
+
+    /// Writes as many bytes of `slices` as there is room for.
+    pub fn poll_write_vectored(
+        &mut self,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(context, slices),
+            Self::Unix(unix) => Pin::new(unix).poll_write_vectored(context, slices),
+            #[cfg(any(test, feature = "test-support"))]
+            Self::Memory(memory) => memory.poll_write_vectored(context, slices),
+        }
+    }
+
+    /// Ready when a write is likely to move bytes.
+    pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(tcp) => tcp.poll_write_ready(context),
+            Self::Unix(unix) => unix.poll_write_ready(context),
+            #[cfg(any(test, feature = "test-support"))]
+            Self::Memory(memory) => memory.poll_write_ready(context),
+        }
+    }
+
+    /// The socket, where bytes that are written to it reach the peer as they are. `None` for a transport that takes
+    /// bytes from memory only.
+    #[must_use]
+    pub fn socket(&self) -> Option<Socket<'_>> {
+        match self {
+            Self::Tcp(tcp) => Some(Socket::Tcp(tcp)),
+            Self::Unix(unix) => Some(Socket::Unix(unix)),
+            #[cfg(any(test, feature = "test-support"))]
+            Self::Memory(_) => None,
+        }
+    }
+
+    /// The address at our end; `None` except over TCP.
+    #[must_use]
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(tcp) => tcp.local_addr().ok(),
+            _ => None,
+        }
+    }
+
+    /// Makes the close of the connection a reset, by which the peer learns that the response is incomplete.
+    pub fn reset_on_close(&mut self) {
+        let socket = match self {
+            Self::Tcp(tcp) => SockRef::from(&*tcp),
+            Self::Unix(unix) => SockRef::from(&*unix),
+            #[cfg(any(test, feature = "test-support"))]
+            Self::Memory(memory) => return memory.reset_on_close(),
+        };
+        // Fails only when the peer has reset the connection already.
+        let _ = socket.set_linger(Some(Duration::ZERO));
+    }
+
+    /// Whether both directions have ended, or the connection was reset. Over TCP a peer that has closed its socket
+    /// looks like one that has shut down its output, until something is sent to it; a Unix socket tells the
+    /// two apart.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let socket = match self {
+            Self::Tcp(tcp) => tcp.as_fd(),
+            Self::Unix(unix) => unix.as_fd(),
+            #[cfg(any(test, feature = "test-support"))]
+            Self::Memory(memory) => return memory.is_closed(),
+        };
+        let mut sockets = [PollFd::from_borrowed_fd(socket, PollFlags::empty())];
+        let polled = rustix::event::poll(&mut sockets, Some(&Timespec::default()));
+        let closed = PollFlags::HUP | PollFlags::ERR;
+        polled.is_ok() && sockets[0].revents().intersects(closed)
+    }
+
+    /// Shuts down our output: the peer learns that no more bytes follow.
+    pub fn end_output(&self) {
+        let socket = match self {
+            Self::Tcp(tcp) => SockRef::from(tcp),
+            Self::Unix(unix) => SockRef::from(unix),
+            #[cfg(any(test, feature = "test-support"))]
+            Self::Memory(memory) => return memory.end_output(),
+        };
+        // Fails only when the connection is closed already.
+        let _ = socket.shutdown(Shutdown::Write);
+    }
+}
+
+/// The socket of a [`Transport`]: system calls may move bytes to it from other descriptors.
+#[derive(Debug, Clone, Copy)]
+pub enum Socket<'t> {
+    /// Of TCP.
+    Tcp(&'t TcpStream),
+    /// A Unix socket.
+    Unix(&'t UnixStream),
+}
+
+impl Socket<'_> {
+    /// Runs one system call that moves bytes to the socket, unless the socket is known to be full.
+    ///
+    /// # Errors
+    /// Those of `call`. Its `WouldBlock` must come from the socket alone: from any other descriptor it
+    /// would clear the socket's readiness, and no event would ever set it again.
+    pub fn try_move<T>(self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+        match self {
+            Self::Tcp(tcp) => tcp.try_io(Interest::WRITABLE, || call(tcp.as_fd())),
+            Self::Unix(unix) => unix.try_io(Interest::WRITABLE, || call(unix.as_fd())),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Turns: how many bytes a connection moves before its event loop serves the others.
+
+use tokio::task;
+
+/// Bytes that one connection may move in a turn: about 50 microseconds.
+pub const TURN_BYTES_MAX: usize = 256 * 1024;
+
+/// The turn of one connection.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// Moved since the turn began.
+    bytes: usize,
+}
+
+impl Turn {
+    /// Begins a new turn, because the connection has waited and the others were served meanwhile.
+    pub fn restart(&mut self) {
+        self.bytes = 0;
+    }
+
+    /// Counts bytes that were moved. Yields to the other tasks of the loop when the turn is used up.
+    pub async fn spend(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        if self.bytes >= TURN_BYTES_MAX {
+            self.bytes = 0;
+            task::yield_now().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn yields(turn: &mut Turn, bytes: usize) -> bool {
+        let spent = pin!(turn.spend(bytes));
+        spent
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    }
+
+    #[test]
+    fn a_used_up_turn_yields_once() {
+        let mut turn = Turn::default();
+        assert!(!yields(&mut turn, TURN_BYTES_MAX - 1));
+        assert!(yields(&mut turn, 1));
+        assert!(!yields(&mut turn, TURN_BYTES_MAX - 1));
+    }
+
+    #[test]
+    fn a_wait_begins_a_new_turn() {
+        let mut turn = Turn::default();
+        assert!(!yields(&mut turn, TURN_BYTES_MAX - 1));
+        turn.restart();
+        assert!(!yields(&mut turn, TURN_BYTES_MAX - 1));
+    }
+}
