@@ -1,5 +1,5 @@
-//! FastCGI 1.0 as far as an application without bodies needs it, one request at a time on a connection.
-//! Sections are those of the specification of 29 April 1996.
+//! The subset of FastCGI 1.0 that an application without request bodies needs, one request at a
+//! time on a connection. Section numbers refer to the specification of 29 April 1996.
 
 use std::io::{Error, ErrorKind, Read, Result};
 
@@ -10,25 +10,26 @@ const END_REQUEST: u8 = 3;
 const PARAMS: u8 = 4;
 const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
-/// Section 5.1: the connection stays open after the answer.
+/// Section 5.1: the connection stays open after the response.
 const KEEP_CONN: u8 = 1;
-/// More than a server sends along with a path.
+/// More than a server sends with a path.
 const VARIABLES_BYTES_MAX: usize = 256 * 1024;
 
-/// What a server asks for.
+/// A request of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
     /// Path and query as the client sent them.
     pub uri: Vec<u8>,
-    /// The server will ask again on this connection.
+    /// The server keeps the connection open for further requests.
     pub keeps: bool,
 }
 
-/// Reads the next request with its body, which is of no interest. None when the server has closed the
-/// connection. Blocks.
+/// Reads the next request and discards its body. `None` if the server has closed the connection.
+/// Blocks.
 ///
 /// # Errors
-/// The connection breaks within a request; what comes is not FastCGI, or has more variables than 256 KiB.
+/// If the connection breaks within a request, or the input is not FastCGI or has more than 256 KiB
+/// of variables.
 pub fn read_request(input: &mut impl Read) -> Result<Option<Request>> {
     let mut variables = Vec::new();
     let mut keeps = false;
@@ -106,7 +107,7 @@ fn take<'v>(variables: &mut &'v [u8], bytes: usize) -> Option<&'v [u8]> {
     Some(taken)
 }
 
-/// A whole answer that consists of these fields; they must fit into one record.
+/// A complete response with these headers, which must fit into one record.
 pub fn answer(fields: &[u8]) -> Vec<u8> {
     let mut answer = Vec::with_capacity(fields.len() + 4 * HEADER_BYTES);
     answer.extend_from_slice(&header(STDOUT, fields.len()));
@@ -133,7 +134,7 @@ mod tests {
     fn ask(flags: u8, variables: &[u8]) -> Vec<u8> {
         let mut bytes = header(BEGIN_REQUEST, 8).to_vec();
         bytes.extend_from_slice(&[0, 1, flags, 0, 0, 0, 0, 0]);
-        // Variables may be cut anywhere.
+        // Variables may be split anywhere.
         for part in variables.chunks(5) {
             bytes.extend_from_slice(&header(PARAMS, part.len()));
             bytes.extend_from_slice(part);

@@ -1,4 +1,4 @@
-//! From the path of a request to the file, brought into memory.
+//! Maps the path of a request to a file and reads its start into memory.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -6,11 +6,11 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Read of each file by one call. It is as much as the kernel reads ahead by default: a shorter read would
-/// have it begin with less and wait for the disk again and again.
+/// Bytes read from each file by one call, the default readahead of the kernel: with a shorter read
+/// it would start with less and wait for the disk repeatedly.
 const FIRST_BYTES: usize = 128 * 1024;
 
-/// The fields of the answer. Blocks while the disk brings directory, inode and first pages.
+/// The headers of the response. Blocks while the disk reads directory, inode and first pages.
 pub fn fields(root: &Path, uri: &[u8]) -> Vec<u8> {
     let Some(path) = path(root, uri) else {
         return b"Status: 400\r\n\r\n".to_vec();
@@ -34,17 +34,17 @@ pub fn fields(root: &Path, uri: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Whether there is a regular file. Nothing else is opened: a pipe would wait for its other end.
+/// Whether it is a regular file. Nothing else is opened: opening a pipe would block.
 fn bring(path: &Path) -> std::io::Result<bool> {
     if !std::fs::metadata(path)?.is_file() {
         return Ok(false);
     }
-    // How much comes is of no interest, nor what.
+    // The data and its length are not needed.
     let _ = File::open(path)?.read(&mut vec![0; FIRST_BYTES])?;
     Ok(true)
 }
 
-/// None for a path that leads elsewhere, or could not stand in a field of the answer.
+/// `None` for a path that leaves the root, or is invalid in a header.
 fn path(root: &Path, uri: &[u8]) -> Option<PathBuf> {
     let raw = uri.split(|byte| *byte == b'?').next()?;
     let decoded = decode(raw)?;

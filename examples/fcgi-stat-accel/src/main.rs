@@ -1,10 +1,10 @@
-//! `fcgi-stat-accel SOCKET ROOT [THREADS]`: a FastCGI application that opens the file of each request,
-//! asks for its state and reads its first pages, all in threads, and answers with the file's name in
-//! `X-Sendfile`. The server, which then sends the file, finds directory, inode and first pages in
-//! memory and need not wait for the disk.
+//! `fcgi-stat-accel SOCKET ROOT [THREADS]`: a FastCGI application that opens the file of each
+//! request, stats it and reads its first pages, in blocking threads, and responds with the file's
+//! name in `X-Sendfile`. When the server then sends the file, directory, inode and first pages are
+//! in memory, so it does not wait for the disk.
 //!
-//! It was written for lighttpd 1.5, whose only thread did wait. A server that opens files in threads of
-//! its own gains nothing.
+//! Written for lighttpd 1.5, whose only thread blocked on the disk. A server that opens files in
+//! its own threads gains nothing.
 #![forbid(unsafe_code)]
 
 mod fastcgi;
@@ -17,7 +17,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// As many as in the experiment of 2007.
+/// The number used in the experiment of 2007.
 const THREADS: usize = 20;
 
 fn main() -> ExitCode {
@@ -44,8 +44,8 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Each thread has one connection at a time and keeps it as long as the server does: the server must
-/// not have more of them than there are threads.
+/// Each thread serves one connection at a time, for as long as the server keeps it open: the server
+/// must not open more connections than there are threads.
 fn serve(socket: &Path, root: &Path, threads: usize) -> std::io::Result<()> {
     let root = root.canonicalize()?;
     let _ = std::fs::remove_file(socket);
@@ -68,7 +68,8 @@ fn accept(listener: &UnixListener, root: &Path) {
     }
 }
 
-/// Answers the requests of one connection until the server closes it or wants it closed.
+/// Responds to the requests of one connection until the server closes it or sends one without
+/// KEEP_CONN.
 fn converse(stream: &UnixStream, root: &Path) -> std::io::Result<()> {
     let mut input = BufReader::new(stream);
     while let Some(Request { uri, keeps }) = read_request(&mut input)? {
