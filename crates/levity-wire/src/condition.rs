@@ -2,35 +2,35 @@
 
 use crate::date;
 
-/// What identifies the current state of a representation that exists.
+/// The validators of an existing representation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Validators<'a> {
-    /// The entity tag as it is sent: with its quotes, and with `W/` when it is weak.
+    /// The entity tag as sent: with its quotes, and with `W/` if it is weak.
     pub etag: Option<&'a [u8]>,
     /// The time of Last-Modified, in seconds since 1970.
     pub modified: Option<u64>,
 }
 
-/// What to do with a request after its conditions.
+/// The result of evaluating the conditions of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Answer as if there were no condition.
+    /// Respond as if there were no condition.
     Proceed,
     /// 304: the client's copy is current.
     NotModified,
-    /// 412: the client's copy is not what it requires.
+    /// 412: the client's copy does not meet the condition.
     Failed,
 }
 
 /// Evaluates If-Match, If-Unmodified-Since, If-None-Match and If-Modified-Since in the order of
-/// RFC 9110, 13.2.2. Use it only for a representation that exists, and once its status is 2xx.
+/// RFC 9110, 13.2.2. Call it only for a representation that exists, and once its status is 2xx.
 ///
-/// `header` gives the values of a header by its lower-case name: all of them from
-/// `|name| head.headers.named(bytes, name)`, which is right for entity tags in several lines; or
+/// `header` returns the values of a header by its lower-case name: either all of them, as
+/// `|name| head.headers.named(bytes, name)` does, which handles entity tags in several lines; or
 /// just the first, as an `Option`.
 ///
-/// What cannot be read is taken for the answer that transfers too much and never for one that
-/// leaves a client with a wrong copy: bad dates are ignored, and nothing matches a bad tag.
+/// Invalid values never leave a client with a wrong copy, at the cost of transferring too much:
+/// invalid dates are ignored, and nothing matches an invalid tag.
 ///
 /// ```
 /// use levity_wire::condition::{Validators, Verdict, evaluate};
@@ -72,12 +72,12 @@ where
     }
 }
 
-/// Whether an If-Range value names the current state, so that a Range may be served; otherwise the
-/// whole representation is due (RFC 9110, 13.1.5).
+/// Whether an If-Range value matches the current state, so that a Range may be served; otherwise
+/// the whole representation is sent (RFC 9110, 13.1.5).
 ///
-/// Tags are compared strongly; a date must be Last-Modified to the letter. A date is a strong
-/// validator only if the file cannot have changed twice in that second (8.8.2.2): leave
-/// `validators.modified` out while it is too recent to say so.
+/// Tags are compared strongly; a date must equal Last-Modified byte for byte. A date is a strong
+/// validator only if the file cannot have changed twice in that second (8.8.2.2): set
+/// `validators.modified` to `None` while it is too recent.
 pub fn if_range(value: &[u8], validators: &Validators) -> bool {
     if tag_len(value) == Some(value.len()) {
         validators.etag.is_some_and(|etag| strong(value, etag))
@@ -95,7 +95,7 @@ fn strong(a: &[u8], b: &[u8]) -> bool {
     a == b && a.starts_with(b"\"")
 }
 
-/// RFC 9110, 8.8.3.2: equal but for `W/`.
+/// RFC 9110, 8.8.3.2: equal except for `W/`.
 fn weak(a: &[u8], b: &[u8]) -> bool {
     opaque(a) == opaque(b)
 }
@@ -116,7 +116,7 @@ fn any_tag<'a>(
     values.into_iter().map(matches).reduce(|a, b| a || b)
 }
 
-/// `None` also for a repeated header: these are not lists, so there is no saying which one counts.
+/// `None` also for a repeated header: it is not a list, so its value is ambiguous.
 fn single_date<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<u64> {
     let mut values = values.into_iter();
     let value = values.next()?;
@@ -127,8 +127,8 @@ fn single_date<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<u64> {
     }
 }
 
-/// The entity tags of a list, up to the first byte that does not belong to one. Tags may hold
-/// commas, so the list cannot be cut at them.
+/// The entity tags of a list, up to the first invalid byte. Tags may contain commas, so the list
+/// cannot be split at them.
 struct Tags<'a> {
     rest: &'a [u8],
 }

@@ -12,7 +12,7 @@ pub const LEN: usize = b"Sun, 06 Nov 1994 08:49:37 GMT".len();
 const UNIX_SECONDS_MAX: u64 = 253_402_300_799;
 
 /// Formats as `Sun, 06 Nov 1994 08:49:37 GMT` (IMF-fixdate). Times after the year 9999, which a
-/// file may carry, become the end of that year. Does not allocate.
+/// file may have, become the end of that year. Does not allocate.
 pub fn format(unix_seconds: u64) -> [u8; LEN] {
     let mut text = [0; LEN];
     let time = UNIX_EPOCH + Duration::from_secs(unix_seconds.min(UNIX_SECONDS_MAX));
@@ -21,11 +21,11 @@ pub fn format(unix_seconds: u64) -> [u8; LEN] {
     text
 }
 
-/// Reads any of the three forms: IMF-fixdate, RFC 850 (two-digit years are 1970 to 2069) and
-/// asctime. `None` for anything else, for dates before 1970, and where the day of the week is not
-/// that of the date.
+/// Parses all three forms: IMF-fixdate, RFC 850 (two-digit years are 1970 to 2069) and asctime.
+/// `None` for anything else, for dates before 1970, and for a day of the week that does not match
+/// the date.
 pub fn parse(value: &[u8]) -> Option<u64> {
-    // httpdate trims white space of every kind; a header value has none left that is allowed.
+    // httpdate trims every kind of white space; a header value has been trimmed already.
     let trimmed = |text: &&str| text.trim().len() == text.len();
     let text = str::from_utf8(value).ok().filter(trimmed)?;
     let time = SystemTime::from(text.parse::<HttpDate>().ok()?);

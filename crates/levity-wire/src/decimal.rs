@@ -1,6 +1,6 @@
-//! Numbers in decimal.
+//! Formatting of decimal numbers.
 
-/// Appends `number`; the formatter of the standard library takes several times as long.
+/// Appends `number`. Several times as fast as the formatter of the standard library.
 pub fn push(out: &mut Vec<u8>, mut number: u64) {
     const DIGITS_MAX: usize = 20;
     let mut digits = [0; DIGITS_MAX];

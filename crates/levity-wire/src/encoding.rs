@@ -1,4 +1,4 @@
-//! The Accept-Encoding header: in which codings a client takes content (RFC 9110, 12.5.3).
+//! The Accept-Encoding header: the content codings that a client accepts (RFC 9110, 12.5.3).
 
 /// A content coding (RFC 9110, 8.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// All of them, the one that usually makes the smallest files first.
+    /// All codings, ordered by typical compression ratio, the best first.
     pub const ALL: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 
     /// As in `Content-Encoding`.
@@ -28,7 +28,7 @@ impl Coding {
 /// The largest weight; weights are counted in thousandths (RFC 9110, 12.4.2).
 const WEIGHT_MAX: u16 = 1000;
 
-/// How much a client likes each coding; `None` is what it does not name.
+/// The weight of each coding; `None` for a coding that the client does not list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Accepted {
     codings: [Option<u16>; Coding::ALL.len()],
@@ -37,11 +37,11 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// Reads all Accept-Encoding lines of a request. None at all accept no coding: a client that does
-    /// not speak of codings most likely knows none, although RFC 9110 would let us think otherwise.
+    /// Parses all Accept-Encoding lines of a request. Without any, no coding is acceptable: such a
+    /// client most likely supports none, although RFC 9110 would allow any.
     ///
-    /// An element with bad syntax and a coding that we do not know are passed over. Of a coding named
-    /// twice the smaller weight counts, so that the order of the elements never matters.
+    /// Invalid elements and unknown codings are ignored. If a coding is listed twice the smaller
+    /// weight counts, so that the order of the elements never matters.
     pub fn parse<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Accepted {
         let mut accepted = Accepted::default();
         for line in lines {
@@ -79,16 +79,16 @@ impl Accepted {
         named.or(self.any).unwrap_or(0)
     }
 
-    /// Of content without a coding: what is not named is acceptable, but liked less than anything that
-    /// is. `*;q=0` refuses it too.
+    /// The weight of content without a coding: unless listed, it is acceptable, but has a lower
+    /// weight than any listed coding. `*;q=0` excludes it too.
     fn weight_of_identity(&self) -> u16 {
         self.identity
             .or(self.any.filter(|&any| any == 0))
             .unwrap_or(1)
     }
 
-    /// The codings out of `offered` that go before content without one: the one that the client likes
-    /// most first, and in the order given where it likes two the same.
+    /// The codings of `offered` that the client prefers to content without one, by descending
+    /// weight; equal weights keep the given order.
     pub fn choices(&self, offered: &[Coding]) -> Vec<Coding> {
         let mut choices: Vec<Coding> = offered
             .iter()
@@ -99,7 +99,7 @@ impl Accepted {
         choices
     }
 
-    /// Whether a client would rather have this coding than none.
+    /// Whether a client prefers this coding to none.
     fn goes_before_identity(&self, coding: Coding) -> bool {
         let weight = self.weight(coding);
         weight > 0 && weight >= self.weight_of_identity()

@@ -1,8 +1,8 @@
-//! Who a request came from, as proxies tell it: `Forwarded` (RFC 7239) and X-Forwarded-For.
+//! The client of a request as reported by proxies: `Forwarded` (RFC 7239) and X-Forwarded-For.
 //!
-//! Each proxy adds to the right what it saw itself, and passes on what it was told. So a list is
-//! read from the right, for as long as the hop that wrote an element is trusted, and nothing to the
-//! left, where a client may have written what it likes, can change how an element is read.
+//! Each proxy appends the peer that it saw, and forwards the rest of the list. So a list is read
+//! from the right, as long as the hop that wrote an element is trusted. Nothing to the left, which
+//! a client may have written, can change how an element is read.
 
 use std::fmt;
 use std::io::Write as _;
@@ -11,15 +11,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::http1::write::Unwritable;
 use crate::http1::{is_control, is_token, list, trim};
 
-/// Hops looked at by [`origin`].
+/// Maximum number of hops that [`origin`] evaluates.
 pub const HOPS_MAX: usize = 32;
 
-/// Bytes of an IPv6 address that ends in an IPv4 address, the longest text of one.
+/// The longest text of an IP address: IPv6 that ends in an IPv4 address.
 const IP_TEXT_MAX: usize = 45;
 
 const SEPARATOR: &[u8] = b", ";
 
-/// One end of a connection. An IPv4 address is one, also when IPv6 wraps it.
+/// One end of a connection. An IPv4-mapped IPv6 address is stored as IPv4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node {
     ip: IpAddr,
@@ -27,12 +27,12 @@ pub struct Node {
 }
 
 impl Node {
-    /// The address, never an IPv4 address inside IPv6.
+    /// The address, never IPv4-mapped IPv6.
     pub fn ip(self) -> IpAddr {
         self.ip
     }
 
-    /// The port, if it is known.
+    /// The port, if known.
     pub fn port(self) -> Option<u16> {
         self.port
     }
@@ -42,7 +42,8 @@ impl Node {
         Self { ip, port }
     }
 
-    /// `ipv4`, `[ipv6]`, and either with `:port`. A hidden port (RFC 7239, 6.2) is no port.
+    /// `ipv4` or `[ipv6]`, optionally with `:port`. An obfuscated port (RFC 7239, 6.2) counts as
+    /// none.
     fn parse(text: &str) -> Option<Self> {
         let (ip, port) = match text.strip_prefix('[') {
             Some(rest) => {
@@ -76,7 +77,7 @@ impl From<SocketAddr> for Node {
     }
 }
 
-/// As `Forwarded` has it, without its quotes: IPv6 in brackets.
+/// In the syntax of `Forwarded`, without quotes: IPv6 in brackets.
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.ip {
@@ -87,29 +88,29 @@ impl fmt::Display for Node {
     }
 }
 
-/// One to five digits; `parse` alone would take a sign.
+/// One to five digits; `parse` alone would accept a sign.
 fn number(digits: &str) -> Option<u16> {
     let plain = digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| plain)
 }
 
-/// Where a request came from, as far as hops tell that are trusted.
+/// The client of a request as reported by trusted hops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
-    /// The client. `None` only for a peer that has no address.
+    /// The client. `None` only for a peer without an address.
     pub client: Option<Node>,
-    /// So many elements, the nearest ones, were written by trusted hops. The last of them tells of the
-    /// client.
+    /// The number of elements, from the nearest on, that trusted hops have written. The last of
+    /// them reports the client.
     pub elements: usize,
 }
 
-/// The client of a request: the first hop, from `peer` on, that is not trusted to tell who came
-/// before it.
+/// The client of a request: the first hop, from `peer` on, that is not trusted to report its
+/// predecessor.
 ///
-/// `peer` is at the other end of the connection, `None` on a Unix socket, and `hops` is what it says
-/// of those before it, nearest first, from [`forwarded`] or [`x_forwarded_for`]. Where a trusted hop
-/// names no address, or there is none left, or after [`HOPS_MAX`], the client is the last one that a
-/// trusted hop has named, or `peer`.
+/// `peer` is the other end of the connection, `None` on a Unix socket. `hops` are its predecessors,
+/// nearest first, from [`forwarded`] or [`x_forwarded_for`]. If a trusted hop reports no address,
+/// at the end of the list, and after [`HOPS_MAX`], the client is the last one that a trusted hop
+/// has reported, or `peer`.
 pub fn origin(
     peer: Option<IpAddr>,
     hops: impl Iterator<Item = Option<Node>>,
@@ -132,8 +133,8 @@ pub fn origin(
     origin
 }
 
-/// The hops in lines of X-Forwarded-For, nearest first; `None` for what is no address. Besides
-/// plain addresses it reads those with a port, which some proxies add.
+/// The hops in lines of X-Forwarded-For, nearest first; `None` for an invalid address. Addresses
+/// may have a port, which some proxies add.
 pub fn x_forwarded_for<'a>(
     lines: impl DoubleEndedIterator<Item = &'a [u8]>,
 ) -> impl Iterator<Item = Option<Node>> {
@@ -149,17 +150,17 @@ pub fn x_forwarded_for<'a>(
         })
 }
 
-/// The hops in lines of `Forwarded`, nearest first; `None` for an element whose `for` is no address
-/// (it may be absent, unknown or hidden), is there twice, or that has bad syntax.
+/// The hops in lines of `Forwarded`, nearest first; `None` for an element whose syntax is invalid,
+/// or whose `for` is repeated or no address (it may be absent, unknown or obfuscated).
 pub fn forwarded<'a>(
     lines: impl DoubleEndedIterator<Item = &'a [u8]>,
 ) -> impl Iterator<Item = Option<Node>> {
     elements(lines).map(|element| Node::parse(str::from_utf8(parameter(element, b"for")?).ok()?))
 }
 
-/// The schemes in lines of `Forwarded`, nearest first, one for each hop that [`forwarded`] gives:
-/// the value of `proto` as sent, without its quotes. `None` where it is absent or there twice, and
-/// for bad syntax.
+/// The schemes in lines of `Forwarded`, nearest first, one for each hop of [`forwarded`]: the value
+/// of `proto` as sent, without its quotes. `None` if it is absent or repeated, and for invalid
+/// syntax.
 pub fn forwarded_schemes<'a>(
     lines: impl DoubleEndedIterator<Item = &'a [u8]>,
 ) -> impl Iterator<Item = Option<&'a [u8]>> {
@@ -176,7 +177,7 @@ fn elements<'a>(
         .filter(|element| !element.is_empty())
 }
 
-/// Cuts a list with quoted strings into elements, the last one first.
+/// Splits a list with quoted strings into elements, the last one first.
 struct FromRight<'a> {
     left: Option<&'a [u8]>,
 }
@@ -194,8 +195,8 @@ impl<'a> Iterator for FromRight<'a> {
     }
 }
 
-/// Place of the last comma outside quotes, as seen from the right. Seen from the left, a quote that
-/// a client has left open would hide what trusted hops have added since.
+/// Offset of the last comma outside quotes, scanned from the right. Scanned from the left, a quote
+/// that a client has left open would hide the elements that trusted hops have appended.
 fn last_comma(line: &[u8]) -> Option<usize> {
     let mut quoted = false;
     for (at, &byte) in line.iter().enumerate().rev() {
@@ -209,7 +210,7 @@ fn last_comma(line: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether a backslash that is not itself escaped stands at the end.
+/// Whether it ends with an unescaped backslash.
 fn is_escaped(before: &[u8]) -> bool {
     let backslashes = before.iter().rev().take_while(|&&byte| byte == b'\\');
     backslashes.count() % 2 == 1
@@ -229,8 +230,8 @@ fn parameter<'a>(element: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
     found
 }
 
-/// Name and value at the start of `text`, and what follows their semicolon. A quoted value is
-/// without its quotes and with its escapes: no address needs any.
+/// Name and value at the start of `text`, and the rest after their semicolon. A quoted value is
+/// without its quotes but with its escapes: no address needs any.
 fn pair(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let equals = text.iter().position(|&byte| byte == b'=')?;
     let (name, value) = (trim(&text[..equals]), &text[equals + 1..]);
@@ -253,7 +254,7 @@ fn pair(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     is_token(name).then_some((name, value, after))
 }
 
-/// Place of the quote that ends a quoted string, which starts behind its opening quote.
+/// Offset of the closing quote of a string that starts after its opening quote.
 fn closing_quote(text: &[u8]) -> Option<usize> {
     let mut escaped = false;
     text.iter().position(|&byte| {
@@ -263,21 +264,21 @@ fn closing_quote(text: &[u8]) -> Option<usize> {
     })
 }
 
-/// What a hop says of a request in its element of `Forwarded`.
+/// The content of one element of `Forwarded`.
 #[derive(Debug, Clone, Copy)]
 pub struct Element<'a> {
-    /// Who sent the request here; `None`, said as `unknown`, on a Unix socket.
+    /// The sender of the request; `None`, written as `unknown`, on a Unix socket.
     pub client: Option<Node>,
-    /// Where it arrived, if others are to know.
+    /// The address that it arrived at, if it is disclosed.
     pub by: Option<Node>,
-    /// The host that was asked, with its port if it had one.
+    /// The requested host, with its port if it had one.
     pub host: Option<&'a [u8]>,
-    /// The scheme that was used: `http` or `https`.
+    /// The scheme of the request: `http` or `https`.
     pub scheme: &'a str,
 }
 
-/// The list that a trusted hop has sent, in one value to which this hop is added. A line whose
-/// quotes are not closed is left out: to a reader from the left it would swallow what is added.
+/// Joins the list of a trusted hop into one value, to which this hop is then added. A line with an
+/// unclosed quote is dropped: to a parser from the left it would swallow the added element.
 pub fn join<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut value = Vec::new();
     for line in lines.map(trim).filter(|line| closes_its_quotes(line)) {
@@ -301,7 +302,7 @@ fn closes_its_quotes(line: &[u8]) -> bool {
 /// Adds this hop to a value of `Forwarded`.
 ///
 /// # Errors
-/// When the host holds a control character, or the scheme is no token; `value` is as before.
+/// If the host contains a control character, or the scheme is no token; `value` is then unchanged.
 pub fn push_forwarded(value: &mut Vec<u8>, element: &Element<'_>) -> Result<(), Unwritable> {
     let host = element.host.unwrap_or_default();
     if host.iter().any(|&byte| is_control(byte)) {
@@ -326,7 +327,7 @@ pub fn push_forwarded(value: &mut Vec<u8>, element: &Element<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Adds a hop of which nothing is known but who it was, if that, to a value of `Forwarded`.
+/// Adds a hop of which at most the address is known to a value of `Forwarded`.
 pub fn push_hop(value: &mut Vec<u8>, client: Option<Node>) {
     let mut text = b"for=".to_vec();
     match client {
@@ -336,11 +337,11 @@ pub fn push_hop(value: &mut Vec<u8>, client: Option<Node>) {
     add(value, &text);
 }
 
-/// Adds this hop to a value of X-Forwarded-For: who sent the request here, or `unknown`.
+/// Adds this hop to a value of X-Forwarded-For: the sender of the request, or `unknown`.
 pub fn push_x_forwarded_for(value: &mut Vec<u8>, client: Option<IpAddr>) {
     match client {
         Some(ip) => {
-            // Room for the longest address: what is written in pieces would grow step by step.
+            // Reserve the longest address: writing in pieces would grow the vector repeatedly.
             value.reserve(SEPARATOR.len() + IP_TEXT_MAX);
             separate(value);
             // Writing to memory cannot fail.
@@ -350,7 +351,8 @@ pub fn push_x_forwarded_for(value: &mut Vec<u8>, client: Option<IpAddr>) {
     }
 }
 
-/// A token as it is; anything else, a port or an IPv6 address among it, in quotes (RFC 7239, 4).
+/// Writes a token as it is, and any other value, such as a port or an IPv6 address, in quotes (RFC
+/// 7239, 4).
 fn push_quoted(text: &mut Vec<u8>, value: &[u8]) {
     if is_token(value) {
         text.extend_from_slice(value);

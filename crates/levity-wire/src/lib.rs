@@ -1,9 +1,8 @@
-//! Levity's codecs and small grammars: bytes in, values out.
+//! Codecs and small parsers: bytes in, values out.
 //!
-//! Nothing here does I/O, reads a clock or blocks, and nothing allocates in proportion to what a
-//! peer claims: every length that a peer chooses has a bound with a name. One reading of each
-//! grammar serves clients and upstreams alike, because a request is smuggled where two readings of
-//! the same bytes differ.
+//! Nothing here does I/O, reads a clock or blocks. Nothing allocates in proportion to a length that
+//! a peer claims: every such length has a named limit. Clients and upstreams share one parser for
+//! each grammar, because request smuggling needs two parsers that read the same bytes differently.
 
 #![forbid(unsafe_code)]
 

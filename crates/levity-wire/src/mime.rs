@@ -1,19 +1,20 @@
 //! Media types by file name.
 
-/// The type of what has no known extension.
+/// The type of files without a known extension.
 pub const DEFAULT: &str = "application/octet-stream";
 
 /// Longest extension in the table.
 const EXTENSION_BYTES_MAX: usize = 12;
 
-/// The Content-Type for a path, by the extension of its last segment in any case.
+/// The Content-Type for a path, by the case-insensitive extension of its last segment.
 ///
-/// Text types say `charset=utf-8`, except where the format itself says its encoding (XML, JSON).
+/// Text types have `charset=utf-8`, except formats that declare their encoding themselves (XML,
+/// JSON).
 pub fn of(path: &[u8]) -> &'static str {
     extension(path).and_then(lookup).unwrap_or(DEFAULT)
 }
 
-/// What follows the last dot of the last segment.
+/// The bytes after the last dot of the last segment.
 fn extension(path: &[u8]) -> Option<&[u8]> {
     let start = path.iter().rposition(|byte| b"./".contains(byte))?;
     (path[start] == b'.').then_some(&path[start + 1..])
@@ -30,7 +31,7 @@ fn lookup(extension: &[u8]) -> Option<&'static str> {
     Some(TYPES[found].1)
 }
 
-/// Sorted by extension. Formats without a type of their own are left to [`DEFAULT`].
+/// Sorted by extension. Formats without a registered type are left to [`DEFAULT`].
 #[rustfmt::skip]
 static TYPES: &[(&str, &str)] = &[
     ("7z", "application/x-7z-compressed"),

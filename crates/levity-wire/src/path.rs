@@ -1,5 +1,4 @@
-//! Paths: from the form in a request target to the form on disk, to that which an application is given,
-//! and back.
+//! Paths: conversion between request targets, paths on disk, and paths for applications.
 
 use std::borrow::Cow;
 use std::iter;
@@ -14,7 +13,7 @@ const HIDDEN_DOTS: Reject = Reject::bad("hidden dot segment in the path");
 const ESCAPED_LEN: usize = 3;
 const CLIMBS: Reject = Reject::bad("path climbs above the root");
 
-/// Decodes the path of a request into one that can be opened below a root, replacing `out`.
+/// Decodes the path of a request into one that can be opened beneath a root, replacing `out`.
 ///
 /// Percent escapes are decoded exactly once; then `.`, `..` and repeated slashes are removed
 /// (RFC 3986, 5.2.4). The result has no leading slash, so the root is empty; a trailing slash is
@@ -22,9 +21,9 @@ const CLIMBS: Reject = Reject::bad("path climbs above the root");
 /// unspecified.
 ///
 /// # Errors
-/// 400 for a path that does not start with `/`, a bad escape, a NUL, a `..` above the root, and
-/// `%2F`: decoded it would split a name in two on disk but not in routes, and kept it would name no
-/// file at all.
+/// 400 for a path that does not start with `/`, an invalid escape, a NUL, a `..` above the root,
+/// and `%2F`: decoded, it would split a name in two on disk but not in routes; kept, it would name
+/// no file at all.
 pub fn decode(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Reject> {
     match decode_keeping_slashes(raw, out)? {
         false => Ok(()),
@@ -32,11 +31,11 @@ pub fn decode(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Reject> {
     }
 }
 
-/// As [`decode`], but `%2F` stays as it was sent: applications take it for a byte of a name, so that the
-/// path can still be routed to one. Tells whether there is any.
+/// As [`decode`], but keeps `%2F` as sent: applications treat it as a byte of a name, so such a
+/// path can still be routed to one. Returns whether there is any.
 ///
 /// # Errors
-/// As [`decode`], but for `%2F` alone.
+/// As [`decode`], except for `%2F`.
 pub fn decode_keeping_slashes(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, Reject> {
     out.clear();
     let mut keeps = false;
@@ -63,7 +62,7 @@ pub fn decode_keeping_slashes(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, Rej
     Ok(keeps)
 }
 
-/// The bytes of a path whose escapes are sound, and whether each was escaped.
+/// The bytes of a path with valid escapes, and whether each was escaped.
 fn decoded(mut rest: &[u8]) -> impl Iterator<Item = (u8, bool)> {
     iter::from_fn(move || {
         let (&byte, after) = rest.split_first()?;
@@ -79,7 +78,7 @@ fn decoded(mut rest: &[u8]) -> impl Iterator<Item = (u8, bool)> {
     })
 }
 
-/// Puts a slash behind a name that something follows; after a removed segment there is one already.
+/// Terminates a name with a slash; after a removed segment there is one already.
 fn end_segment(out: &mut Vec<u8>) {
     if out.last().is_some_and(|&byte| byte != b'/') {
         out.push(b'/');
@@ -97,7 +96,7 @@ fn pop(out: &mut Vec<u8>) -> Result<(), Reject> {
     Ok(())
 }
 
-/// Tells whether an escaped slash was kept.
+/// Returns whether an escaped slash was kept.
 fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<bool, Reject> {
     let mut keeps = false;
     let mut rest = segment;
@@ -119,7 +118,7 @@ fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<bool, Reject> {
     Ok(keeps)
 }
 
-/// The byte of an escape, and what follows it.
+/// The byte of an escape, and the rest after it.
 fn escape(after: &[u8]) -> Result<(u8, &[u8]), Reject> {
     let [high, low, rest @ ..] = after else {
         return Err(Reject::bad("bad percent escape in the path"));
@@ -134,22 +133,23 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// The path of a request as it is passed on to an application: as sent, because applications tell
-/// `%2F` from a slash and `a+b` from `a%2Bb`. But nothing in it may lead a reader away from the route
-/// that was found for it, so
+/// The path of a request for an application: as sent, because applications distinguish `%2F` from a
+/// slash and `a+b` from `a%2Bb`. It must not lead an application to another route than the one that
+/// was selected, so
 ///
-/// - dot segments are resolved, and what is left is escaped anew;
-/// - slashes at the start are one: `//a/b` is the path `/b` of a host `a` to whoever takes a target for
-///   a reference (RFC 3986, 4.2), such as `parse_url` of PHP and `new URL` of JavaScript;
-/// - `\` and bytes from 0x80, which no URI has, are escaped: `new URL` takes `\` for a slash.
+/// - dot segments are resolved, and the result is escaped again;
+/// - leading slashes become one: `//a/b` is the path `/b` of a host `a` to software that treats a
+///   target as a reference (RFC 3986, 4.2), such as `parse_url` of PHP and `new URL` of JavaScript;
+/// - `\` and bytes from 0x80, which are invalid in URIs, are escaped: `new URL` treats `\` as a
+///   slash.
 ///
-/// What is left for readers to disagree about is in [`other_readings`].
+/// [`other_readings`] returns the remaining ambiguities.
 ///
 /// # Errors
-/// 400 for `%2F` in a path with dot segments, which cannot be written anew, and for dot segments that
-/// only some readers find: those that take `%2F` or `%5C` for a slash (`..%2F`), and those that cut off
-/// parameters (`..;x`). For a path with dot segments also what [`decode`] refuses; any other has to be
-/// one that [`decode_keeping_slashes`] takes.
+/// 400 for `%2F` in a path with dot segments, which cannot be escaped again, and for dot segments
+/// that only some applications find: those that treat `%2F` or `%5C` as a slash (`..%2F`), and
+/// those that cut off parameters (`..;x`). For a path with dot segments also the errors of
+/// [`decode`]; any other must have passed [`decode_keeping_slashes`].
 pub fn forwarded(raw: &[u8]) -> Result<Cow<'_, [u8]>, Reject> {
     let path = match has_dot_segment(raw) {
         true => Cow::Owned(resolved(raw)?),
@@ -177,7 +177,7 @@ fn as_sent(raw: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether some reader finds a dot segment in a path that has none.
+/// Whether some application finds a dot segment in a path that has none.
 fn hides_dot_segment(path: &[u8]) -> bool {
     if !has_marks(path) {
         return false;
@@ -188,18 +188,19 @@ fn hides_dot_segment(path: &[u8]) -> bool {
         .any(|name| matches!(name, b"." | b".."))
 }
 
-/// Whether there is anything in a path that readers disagree about: `;`, `\` or `%2F`, escaped or not.
+/// Whether a path contains `;`, `\` or `%2F`, escaped or not: applications interpret these
+/// differently.
 fn has_marks(path: &[u8]) -> bool {
     memchr3(b'%', b';', b'\\', path).is_some()
         && decoded(path).any(|byte| matches!(byte, (b'/', true) | (b'\\' | b';', _)))
 }
 
-/// The query of a request as it is passed on to an application: as sent, with bytes from 0x80 escaped.
+/// The query of a request for an application: as sent, with bytes from 0x80 escaped.
 pub fn forwarded_query(raw: &[u8]) -> Cow<'_, [u8]> {
     escaped(raw, |byte| !byte.is_ascii())
 }
 
-/// Without the slashes at the start but the last of them.
+/// Removes all leading slashes except the last.
 pub fn one_leading_slash(mut path: &[u8]) -> &[u8] {
     while path.starts_with(b"//") {
         path = &path[1..];
@@ -237,12 +238,12 @@ fn has_dot_segment(raw: &[u8]) -> bool {
     })
 }
 
-/// What applications make of a path that is passed on to them, where that is not what [`decode`] makes
-/// of it: each in the decoded form that routes are compared with, with its leading slash. Empty for a
-/// path that all of them read alike. `path` is as [`forwarded`] gives it.
+/// The other interpretations that applications may give to a forwarded path: each differs from that
+/// of [`decode`] and has the decoded form that routes are compared with, with its leading slash.
+/// Empty for an unambiguous path. `path` is the result of [`forwarded`].
 ///
-/// Some take `%2F` for a slash, some `%5C`; and servlet containers cut off the parameters of segments,
-/// which begin with `;`, before or after they decode escapes. Any of these may come together.
+/// Some applications treat `%2F` as a slash, some `%5C`. Servlet containers cut off the parameters
+/// of segments, which begin with `;`, before or after they decode escapes. All combinations occur.
 pub fn other_readings(path: &[u8]) -> Vec<Vec<u8>> {
     if !has_marks(path) {
         return Vec::new();
@@ -266,7 +267,7 @@ pub fn other_readings(path: &[u8]) -> Vec<Vec<u8>> {
             }
         }
     }
-    // The first takes nothing for anything else: it is ours.
+    // The first one is the interpretation of [`decode`].
     readings.split_off(1)
 }
 
@@ -278,7 +279,7 @@ fn either(is_possible: bool) -> &'static [bool] {
     }
 }
 
-/// A way to read a path.
+/// A way to interpret a path.
 struct Reading {
     /// `%2F` is a slash.
     slashes: bool,
@@ -287,18 +288,18 @@ struct Reading {
     parameters: Parameters,
 }
 
-/// What becomes of the parameters of a segment.
+/// The treatment of the parameters of a segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parameters {
     Kept,
-    /// Cut off before escapes are decoded, up to the next slash that is none.
+    /// Removed before escapes are decoded, up to the next unescaped slash.
     CutFirst,
-    /// Cut off when escapes are decoded.
+    /// Removed when escapes are decoded.
     CutLast,
 }
 
 impl Reading {
-    /// Of a path without dot segments.
+    /// Interprets a path without dot segments.
     fn of(&self, path: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(path.len());
         for segment in path.split(|&byte| byte == b'/') {
@@ -331,11 +332,11 @@ impl Reading {
     }
 }
 
-/// Appends a path from disk in the form for Location and href, keeping `/`.
+/// Appends a path from disk, encoded for Location and href, keeping `/`.
 ///
-/// Only letters, digits and ``-._~/!$()*+,;=@`` stay as they are. `&` and `'` would be allowed in a
-/// URI, but not everywhere in HTML; `:` is allowed too, but turns the start of a relative reference
-/// into a scheme. A leading `//` would name a host: give Location a path with one.
+/// Only letters, digits and ``-._~/!$()*+,;=@`` stay unescaped. `&` and `'` would be valid in a
+/// URI, but not everywhere in HTML; `:` is valid too, but turns the start of a relative reference
+/// into a scheme. A leading `//` would name a host: use this with one leading slash for Location.
 pub fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     for &byte in bytes {
         match is_plain(byte) {

@@ -1,8 +1,8 @@
-//! The PROXY protocol: a proxy says at the start of a connection whom it speaks for.
+//! The PROXY protocol: a proxy reports its client at the start of a connection.
 //!
-//! Source: "The PROXY protocol, versions 1 & 2" by the authors of HAProxy. A listener either demands
-//! a header of every connection or does not know them: whoever guesses lets any client choose its
-//! own address. For the same reason a header is worth something only from a proxy that is known.
+//! Source: "The PROXY protocol, versions 1 & 2" by the authors of HAProxy. A listener either
+//! requires the header on every connection or never accepts it: with autodetection any client could
+//! choose its own address. For the same reason only known proxies may be allowed to connect.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -11,15 +11,15 @@ use memchr::memchr;
 
 use crate::Reject;
 
-/// Bytes in a header of version 1 with its CRLF.
+/// Maximum bytes of a version 1 header with its CRLF.
 pub const V1_BYTES_MAX: usize = 107;
 
-/// Bytes in a header of version 2 with all that follows its addresses. The format allows 64 KiB
-/// more; what is in use (a host name, identifiers, the name in a certificate) stays far below this.
-/// A read buffer of this size is always large enough.
+/// Maximum bytes of a version 2 header with the fields after its addresses. The format allows 64
+/// KiB more; the fields in use (a host name, identifiers, the name in a certificate) stay far below
+/// this limit. A read buffer of this size is always large enough.
 pub const V2_BYTES_MAX: usize = 4 * 1024;
 
-/// Every header of version 2 starts so. No line of a text protocol does.
+/// The start of every version 2 header. No line of a text protocol starts so.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// Signature, version and command, family and transport, length of the rest.
@@ -31,34 +31,33 @@ const UNIX_BYTES: usize = 108;
 const TYPE_CRC32C: u8 = 3;
 const TYPE_SSL: u8 = 0x20;
 
-/// In the first byte of what is said of TLS: the client used it.
+/// In the first byte of the TLS field: the client used TLS.
 const CLIENT_SSL: u8 = 1;
 
-/// That byte, and whether the client's certificate was good.
+/// That byte, and whether the client's certificate was valid.
 const SSL_BYTES_MIN: usize = 1 + 4;
 
 const NO_HEADER: Reject = Reject::bad("no PROXY header");
 const BAD_LINE: Reject = Reject::bad("bad PROXY line");
 const BARE_CR: Reject = Reject::bad("bare CR in a PROXY line");
 
-/// What a proxy says of the connection that it passes on.
+/// The addresses that a proxy reports for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Addresses<'a> {
-    /// The proxy speaks for itself, for example to see whether we live. The socket's addresses hold.
+    /// The connection is the proxy's own, for example a health check. The socket's addresses apply.
     Local,
-    /// The proxy speaks for a client that it cannot name. The socket's addresses hold, and are those
-    /// of the proxy: trust them no more than an unknown client.
+    /// The connection is for a client of unknown address. The socket's addresses apply, and are
+    /// those of the proxy: trust them no more than an unknown client.
     Unknown,
-    /// The ends of the client's connection to the proxy, as they were sent: an IPv4 address may come
-    /// as one of IPv6. Without scope and flow.
+    /// The ends of the client's connection to the proxy, as sent: an IPv4 address may be
+    /// IPv4-mapped IPv6. Without scope and flow.
     Ip {
         /// The client.
         source: SocketAddr,
         /// Where the client connected to.
         destination: SocketAddr,
     },
-    /// Paths of Unix sockets. Empty for a socket without a name; one in the abstract name space
-    /// starts with NUL.
+    /// Paths of Unix sockets. Empty for an unnamed socket; an abstract name starts with NUL.
     Unix {
         /// The client.
         source: &'a [u8],
@@ -67,28 +66,28 @@ pub enum Addresses<'a> {
     },
 }
 
-/// A header that has been read.
+/// A parsed header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// Who is at the ends of the connection.
+    /// The ends of the connection.
     pub addresses: Addresses<'a>,
-    /// The client used TLS. Told by version 2 only, where addresses are known.
+    /// The client used TLS. Only version 2 reports this, together with addresses.
     pub tls: bool,
-    /// Length of the header in bytes: what the client sent starts here.
+    /// Length of the header in bytes: the client's data starts here.
     pub bytes: usize,
 }
 
-/// Reads the header, of either version, that `input` starts with. `None`: more bytes needed; call
-/// again with the same bytes and more behind them.
+/// Parses the header, of either version, at the start of `input`. `None`: more bytes needed; call
+/// again with the same bytes followed by more.
 ///
-/// In version 2, addresses of datagrams are taken like those of streams; a family or transport that
-/// is given as unspecified is [`Addresses::Unknown`]. What follows known addresses must be whole,
-/// and its checksum right if it has one, but is not looked at otherwise but for whether TLS was used.
+/// In version 2, addresses of datagrams are accepted like those of streams; an unspecified family
+/// or transport gives [`Addresses::Unknown`]. The fields after known addresses must be well-formed,
+/// and the checksum, if any, must match. Apart from the TLS flag they are ignored.
 ///
 /// # Errors
-/// 400 as soon as the bytes at hand cannot become a header: anything else than one, any deviation
-/// from its grammar, more than [`V1_BYTES_MAX`] or [`V2_BYTES_MAX`], a wrong checksum. The
-/// connection must be closed; what would speak on it is not known, so nothing can be answered.
+/// 400 as soon as no continuation of the bytes can be a header: other data, any deviation from the
+/// grammar, more than [`V1_BYTES_MAX`] or [`V2_BYTES_MAX`], a wrong checksum. The connection must
+/// be closed without a response, since the peer's protocol is unknown.
 pub fn parse(input: &[u8]) -> Result<Option<Header<'_>>, Reject> {
     match input.first() {
         None => Ok(None),
@@ -98,7 +97,7 @@ pub fn parse(input: &[u8]) -> Result<Option<Header<'_>>, Reject> {
     }
 }
 
-/// `input` starts with `start`, or may do so when more of it has come.
+/// Whether `input` starts with `start`, or is a prefix of it.
 fn may_start_with(input: &[u8], start: &[u8]) -> bool {
     start.starts_with(&input[..input.len().min(start.len())])
 }
@@ -128,13 +127,13 @@ fn parse_v1(input: &[u8]) -> Result<Option<Header<'static>>, Reject> {
     }))
 }
 
-/// What follows `PROXY `. Fields are divided by exactly one space.
+/// The rest of the line after `PROXY `. Fields are separated by exactly one space.
 fn line_addresses(line: &[u8]) -> Result<Addresses<'static>, Reject> {
     let mut fields = line.split(|&byte| byte == b' ');
     let mut next = || fields.next().unwrap_or_default();
     let protocol = next();
     if protocol == b"UNKNOWN" {
-        // Whatever follows is to be ignored.
+        // The rest of the line is to be ignored.
         return Ok(Addresses::Unknown);
     }
     let (source, destination) = (next(), next());
@@ -173,7 +172,7 @@ fn port(text: &[u8]) -> Result<u16, Reject> {
     number.ok_or(BAD_LINE)
 }
 
-/// The family in the 14th byte of version 2, if addresses are to be taken from the header.
+/// The family in the 14th byte of version 2, if the header has addresses to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     Inet,
@@ -191,7 +190,7 @@ impl Family {
         }
     }
 
-    /// `None` when either half of the byte says "unspecified".
+    /// `None` if either half of the byte is "unspecified".
     fn of(byte: u8) -> Result<Option<Self>, Reject> {
         let family = match byte >> 4 {
             0 => None,
@@ -212,7 +211,7 @@ fn parse_v2(input: &[u8]) -> Result<Option<Header<'_>>, Reject> {
     if !may_start_with(input, SIGNATURE) {
         return Err(NO_HEADER);
     }
-    // From its 13th byte on, the start is refused as early as it can be.
+    // From the 13th byte on, an invalid start is rejected as early as possible.
     let mut rest = input.iter().skip(SIGNATURE.len()).copied();
     let local = match rest.next() {
         None => return Ok(None),
@@ -225,7 +224,7 @@ fn parse_v2(input: &[u8]) -> Result<Option<Header<'_>>, Reject> {
     };
     let family = match rest.next() {
         None => return Ok(None),
-        // What a proxy says of itself is not looked at, not even whether it makes sense.
+        // The family of a proxy's own connection is ignored, even if it is invalid.
         Some(_) if local => None,
         Some(byte) => Family::of(byte)?,
     };
@@ -288,8 +287,7 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     array
 }
 
-/// Without what fills up the field. A name in the abstract name space starts with NUL and has no
-/// end of its own.
+/// Removes the padding of the field. An abstract name starts with NUL and has no terminator.
 fn unix_path(field: &[u8]) -> &[u8] {
     if field[0] == 0 {
         let end = field.iter().rposition(|&byte| byte != 0);
@@ -298,7 +296,8 @@ fn unix_path(field: &[u8]) -> &[u8] {
     &field[..memchr(0, field).unwrap_or(field.len())]
 }
 
-/// Walks over what follows the addresses: fields of type, length and value. Says whether TLS was used.
+/// Checks the fields after the addresses, each of type, length and value. Returns whether TLS was
+/// used.
 fn read_fields(header: &[u8], start: usize) -> Result<bool, Reject> {
     let (mut at, mut checked, mut tls) = (start, false, false);
     while at < header.len() {
@@ -311,7 +310,7 @@ fn read_fields(header: &[u8], start: usize) -> Result<bool, Reject> {
             return Err(Reject::bad("field of a PROXY header cut off"));
         }
         if *field_type == TYPE_CRC32C {
-            // One is enough: a header full of checksums would be summed up once for each.
+            // Only one checksum is allowed: a header full of them would be summed once for each.
             if checked || bytes != 4 || !checksum_is_right(header, value_at) {
                 return Err(Reject::bad("wrong checksum of a PROXY header"));
             }
@@ -328,7 +327,7 @@ fn read_fields(header: &[u8], start: usize) -> Result<bool, Reject> {
     Ok(tls)
 }
 
-/// The sum is that of the whole header with four zeros in the place of the sum.
+/// The sum covers the whole header, with four zeros in place of the sum itself.
 fn checksum_is_right(header: &[u8], at: usize) -> bool {
     let crc = crc32c(!0, &header[..at]);
     let crc = crc32c(crc, &[0; 4]);
@@ -336,7 +335,7 @@ fn checksum_is_right(header: &[u8], at: usize) -> bool {
     header[at..at + 4] == crc.to_be_bytes()
 }
 
-/// CRC32c (RFC 9260, appendix A) of what is summed up already and `bytes`, not inverted yet.
+/// Continues the CRC32c (RFC 9260, appendix A) `sum` with `bytes`, without the final inversion.
 fn crc32c(sum: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(sum, |sum, &byte| {
         (sum >> 8) ^ CRC32C[usize::from(sum as u8 ^ byte)]
@@ -362,8 +361,8 @@ const fn crc32c_table() -> [u32; 256] {
     table
 }
 
-/// Appends a header of version 1. It knows IP only: everything else is `UNKNOWN`, also what we say
-/// for ourselves.
+/// Appends a version 1 header. It supports IP only: everything else, including connections of our
+/// own, is `UNKNOWN`.
 pub fn write_v1(addresses: &Addresses<'_>, out: &mut Vec<u8>) {
     let line = match one_family(addresses) {
         Some((source, destination)) => {
@@ -377,8 +376,8 @@ pub fn write_v1(addresses: &Addresses<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(line.as_bytes());
 }
 
-/// Appends a header of version 2. A Unix path of more than 108 bytes cannot be one of a socket, and
-/// makes both addresses [`Addresses::Unknown`].
+/// Appends a version 2 header. A Unix path of more than 108 bytes is invalid, and makes both
+/// addresses [`Addresses::Unknown`].
 pub fn write_v2(addresses: &Addresses<'_>, out: &mut Vec<u8>) {
     if let Some((source, destination)) = one_family(addresses) {
         let family = if source.is_ipv4() { 0x11 } else { 0x21 };
@@ -405,8 +404,8 @@ pub fn write_v2(addresses: &Addresses<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Both ends in one family: IPv4 that is written as IPv6 becomes IPv4 again, and where only one end
-/// is IPv4, it is written as IPv6.
+/// Both ends in one family: IPv4-mapped IPv6 becomes IPv4, unless only one end is IPv4, in which
+/// case that end becomes IPv6.
 fn one_family(addresses: &Addresses<'_>) -> Option<(SocketAddr, SocketAddr)> {
     let Addresses::Ip {
         source,

@@ -1,9 +1,9 @@
 //! The Range header of a request for bytes (RFC 9110, 14).
 
-/// What part of a representation is asked for.
+/// The part of a representation that a request selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Range {
-    /// All of it, with status 200: there is no range that we serve, so the header is ignored.
+    /// All of it, with status 200: the header has no supported range and is ignored.
     Whole,
     /// One part, with status 206. `first <= last < size`.
     Part {
@@ -16,24 +16,24 @@ pub enum Range {
     Unsatisfiable,
 }
 
-/// Reads a Range value for a representation of `size` bytes.
+/// Parses a Range value for a representation of `size` bytes.
 ///
-/// Several ranges, a unit other than `bytes` and bad syntax are [`Range::Whole`], as RFC 9110, 14.2
-/// allows. So is a suffix of an empty representation: it is satisfiable, but its positions cannot
-/// be written in a Content-Range.
+/// Several ranges, a unit other than `bytes` and invalid syntax give [`Range::Whole`], as RFC 9110,
+/// 14.2 allows. So does a suffix of an empty representation: it is satisfiable, but Content-Range
+/// cannot express its positions.
 pub fn parse(value: &[u8], size: u64) -> Range {
     bytes_spec(value)
         .and_then(|spec| select(spec, size))
         .unwrap_or(Range::Whole)
 }
 
-/// What follows `bytes=`; units are case-insensitive (RFC 9110, 14.1).
+/// The rest after `bytes=`; units are case-insensitive (RFC 9110, 14.1).
 fn bytes_spec(value: &[u8]) -> Option<&[u8]> {
     let (unit, spec) = value.split_at_checked(b"bytes=".len())?;
     unit.eq_ignore_ascii_case(b"bytes=").then_some(spec)
 }
 
-/// `None` for bad syntax. A list is bad syntax here, since its comma is not a digit.
+/// `None` for invalid syntax, including a list: its comma is not a digit.
 fn select(spec: &[u8], size: u64) -> Option<Range> {
     let dash = spec.iter().position(|&byte| byte == b'-')?;
     match (&spec[..dash], &spec[dash + 1..]) {
@@ -68,7 +68,7 @@ fn suffix(length: u64, size: u64) -> Range {
     }
 }
 
-/// Digits only. A number too large to hold lies behind the end of any file, so it may saturate.
+/// Digits only. Saturates, since a number that overflows is beyond the end of any file.
 fn position(digits: &[u8]) -> Option<u64> {
     let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let add = |number: u64, digit: &u8| {

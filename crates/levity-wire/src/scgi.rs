@@ -1,15 +1,16 @@
-//! SCGI: the variables of a request in one netstring, then its body. The answer is that of CGI
-//! ([`parse_response`](crate::cgi::parse_response)) and ends with the connection, which carries one
-//! request only. There is no record around it: an answer that was cut short looks complete unless it
+//! SCGI: the variables of a request in one netstring, followed by its body. The response is that of
+//! CGI ([`parse_response`](crate::cgi::parse_response)) and ends with the connection, which carries
+//! only one request. There is no framing around it: a truncated response looks complete unless it
 //! has a Content-Length.
 
 use crate::cgi::Environment;
 
-/// Appends what comes before the body: everything but its `body_bytes` bytes.
+/// Appends everything before the body, which has `body_bytes` bytes.
 ///
-/// The protocol demands the length of the body, first and even when it is 0, so a body must have
-/// arrived in full, or have told its length, before this can be written. Variables CONTENT_LENGTH
-/// and SCGI of the environment give way to those of the protocol, for no name may occur twice.
+/// The protocol requires the length of the body, first and even if it is 0. So the body must have
+/// arrived in full, or its length must be known, before this can be written. The protocol's own
+/// CONTENT_LENGTH and SCGI replace variables of these names in the environment, because no name may
+/// be repeated.
 pub fn write_head(environment: &Environment, body_bytes: u64, out: &mut Vec<u8>) {
     let length = body_bytes.to_string();
     let own: [(&[u8], &[u8]); 2] = [(b"CONTENT_LENGTH", length.as_bytes()), (b"SCGI", b"1")];

@@ -1,9 +1,9 @@
-//! The fields by which an application has a file, a path or an address answered in its place:
-//! X-Sendfile, X-Accel-Redirect and kin.
+//! Response headers by which an application delegates its response: X-Sendfile, X-Accel-Redirect
+//! and related ones.
 //!
-//! A value says what the application wants, not what it may have: whether a file lies beneath a root
-//! that the configuration opened to it, and whether an address is on a list, is decided elsewhere.
-//! What an application may not say is its fault: all refusals are 502.
+//! A value states the request of the application, not its permission: other code checks whether a
+//! file is beneath a configured root, and whether an address is allowed. An invalid value is the
+//! application's fault: every rejection is 502.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use std::time::Duration;
 use crate::http1::{decimal, split_host};
 use crate::{Reject, path};
 
-/// Bytes in a path: the kernel takes no longer one.
+/// Maximum bytes in a path: the limit of the kernel.
 pub const PATH_BYTES_MAX: usize = 4095;
 
-/// Parts of files in one answer.
+/// Maximum parts of files in one response.
 pub const PARTS_MAX: usize = 64;
 
-/// Addresses in one answer.
+/// Maximum URLs in one response.
 pub const URLS_MAX: usize = 16;
 
 const NO_PATH: Reject = Reject::bad_gateway("path without a leading slash");
@@ -29,23 +29,23 @@ const BAD_URL: Reject = Reject::bad_gateway("bad URL");
 const UNKNOWN_WORD: Reject = Reject::bad_gateway("neither one ttl= nor one type=");
 const BAD_TIME: Reject = Reject::bad_gateway("ttl= is not from 1 to 3600 seconds");
 
-/// What a field asks for, and so which grammar its value has.
+/// The kind of delegation, which determines the grammar of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     /// A file: [`file_path`].
     File,
     /// A file that is removed afterwards: [`file_path`].
     TemporaryFile,
-    /// Parts of files, one behind the other: [`file_parts`].
+    /// Concatenated parts of files: [`file_parts`].
     FileParts,
     /// Another path of this server: [`internal_uri`].
     InternalUri,
-    /// The answer of one of several other servers: [`urls`].
+    /// The response of one of several other servers: [`urls`].
     Urls,
 }
 
 impl Wish {
-    /// What a response field of this name, in any case, asks for.
+    /// The kind for a response header of this name, in any case.
     pub fn of(name: &[u8]) -> Option<Self> {
         let same = |known: &&(&str, Self)| name.eq_ignore_ascii_case(known.0.as_bytes());
         WISHES.iter().find(same).map(|known| known.1)
@@ -63,12 +63,12 @@ const WISHES: [(&str, Wish); 8] = [
     ("X-Reproxy-URL", Wish::Urls),
 ];
 
-/// Names that start so belong to the talk between a proxy and its application.
+/// Prefixes of headers between a proxy and its application.
 ///
-/// `X-Sendfile-Type` and `X-Accel-Mapping` tell an application which field to answer with and how to
-/// turn a path on disk into one of ours. Libraries believed them from anybody: a client that may send
-/// them has files of its choice sent past the checks of the application (CVE-2025-61780 in Rack,
-/// CVE-2026-7381 in Plack).
+/// `X-Sendfile-Type` and `X-Accel-Mapping` tell an application which header to respond with and how
+/// to map a path on disk to one of the server. Libraries have accepted them from anyone: a client
+/// that can send them can have any file sent, bypassing the checks of the application
+/// (CVE-2025-61780 in Rack, CVE-2026-7381 in Plack).
 const RESERVED: [&[u8]; 5] = [
     b"x-sendfile",
     b"x-accel-",
@@ -77,11 +77,11 @@ const RESERVED: [&[u8]; 5] = [
     b"x-litespeed-",
 ];
 
-/// Whether a field of this name must never get from a client to an application, nor from an
-/// application to a client.
+/// Whether a header of this name must never be forwarded from a client to an application, nor from
+/// an application to a client.
 ///
-/// Gateways write names as variables of an environment, in which `X_Sendfile_Type` and
-/// `X-Sendfile-Type` are one. So any mark counts as a hyphen.
+/// Gateways turn names into environment variables, in which `X_Sendfile_Type` and `X-Sendfile-Type`
+/// are equal. So any punctuation counts as a hyphen.
 pub fn is_reserved(name: &[u8]) -> bool {
     RESERVED.iter().any(|start| starts_with(name, start))
 }
@@ -94,21 +94,21 @@ fn starts_with(name: &[u8], start: &[u8]) -> bool {
     name.len() >= start.len() && name.iter().zip(start).all(same)
 }
 
-/// A path on disk in both readings: applications disagree on whether it is escaped.
+/// A path on disk in both interpretations: applications disagree on whether it is escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePath<'a> {
-    /// As sent. Try it first: Rack, Symfony and Flask send paths so.
+    /// As sent. Try it first: Rack, Symfony and Flask send unescaped paths.
     pub raw: &'a [u8],
-    /// With percent escapes decoded, if that makes a difference and a path: what lighttpd would
-    /// read. Escapes that are none stay as they are.
+    /// With percent escapes decoded as in lighttpd, if the result differs and is a path. Invalid
+    /// escapes stay as they are.
     pub decoded: Option<Vec<u8>>,
 }
 
-/// Reads the value of [`Wish::File`] and [`Wish::TemporaryFile`]. The path is absolute and may have
-/// `.` and `..` in it: open it beneath a root, do not compare it with one.
+/// Parses the value of [`Wish::File`] and [`Wish::TemporaryFile`]. The path is absolute and may
+/// contain `.` and `..`: open it beneath a root, do not compare it with one.
 ///
 /// # Errors
-/// 502 for a path that is not absolute, has a NUL or is longer than [`PATH_BYTES_MAX`].
+/// 502 for a path that is not absolute, contains a NUL or is longer than [`PATH_BYTES_MAX`].
 pub fn file_path(value: &[u8]) -> Result<FilePath<'_>, Reject> {
     check_path(value)?;
     let decoded = match decode(value) {
@@ -121,9 +121,9 @@ pub fn file_path(value: &[u8]) -> Result<FilePath<'_>, Reject> {
     })
 }
 
-/// A path that is not UTF-8, with each byte read as a character of Latin-1 and written in UTF-8; `None` for
-/// others, and for one that gets too long. A WSGI server sends header values so (PEP 3333): the `ü` of
-/// a name in UTF-8 comes as the byte 0xFC. What is read so has the same slashes and dots.
+/// Converts a path that is not UTF-8 from Latin-1 to UTF-8; `None` for other paths, and if the
+/// result is too long. WSGI servers send header values so (PEP 3333): the `ü` of a name in UTF-8
+/// arrives as the byte 0xFC. The conversion keeps slashes and dots.
 pub fn utf8_of_latin1(path: &[u8]) -> Option<Vec<u8>> {
     if str::from_utf8(path).is_ok() {
         return None;
@@ -132,9 +132,9 @@ pub fn utf8_of_latin1(path: &[u8]) -> Option<Vec<u8>> {
     (read.len() <= PATH_BYTES_MAX).then(|| read.into_bytes())
 }
 
-/// Whether escapes stand for bytes of names only. An application that looked for slashes and `..` in the
-/// name that it was given has not seen those that are escaped: decoded, they would lead out of the folder
-/// that it joined the name to.
+/// Whether escapes affect only the bytes of names. An application that checked a name for slashes
+/// and `..` has not seen escaped ones: decoded, they would lead out of the folder to which it
+/// joined the name.
 fn is_same_place(raw: &[u8], decoded: &[u8]) -> bool {
     let slashes = |path: &[u8]| path.iter().filter(|byte| **byte == b'/').count();
     let dots = |path: &[u8]| {
@@ -144,8 +144,8 @@ fn is_same_place(raw: &[u8], decoded: &[u8]) -> bool {
     check_path(decoded).is_ok() && slashes(raw) == slashes(decoded) && dots(raw) == dots(decoded)
 }
 
-/// A path that is always escaped. One without a plain slash was escaped as a whole, behind all that the
-/// application has looked for in it.
+/// A path that is always escaped. One without an unescaped slash was escaped as a whole, after all
+/// checks of the application.
 fn escaped_path(raw: &[u8]) -> Result<Cow<'_, [u8]>, Reject> {
     let path = decode(raw);
     check_path(&path)?;
@@ -168,7 +168,7 @@ fn check_path(path: &[u8]) -> Result<(), Reject> {
     Ok(())
 }
 
-/// Borrowed when there is no escape.
+/// Borrowed if there is no escape.
 fn decode(raw: &[u8]) -> Cow<'_, [u8]> {
     let mut decoded = Vec::new();
     let mut rest = raw;
@@ -197,21 +197,21 @@ fn hex_pair(digits: &[u8]) -> Option<u8> {
     Some((digit(0)? << 4 | digit(1)?) as u8)
 }
 
-/// A path of this server that only applications may ask for.
+/// A path of this server that only applications may request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InternalUri<'a> {
     /// As sent, not decoded.
     pub path: &'a [u8],
-    /// What follows the first `?`, not decoded.
+    /// The part after the first `?`, not decoded.
     pub query: Option<&'a [u8]>,
 }
 
-/// Reads the value of [`Wish::InternalUri`], and decodes its path exactly once into `decoded`, in
-/// the way of [`path::decode`] and in the form of a client's path. A `#` is a byte like others here.
+/// Parses the value of [`Wish::InternalUri`], and decodes its path exactly once into `decoded`, as
+/// [`path::decode`] does and in the form of a client's path. A `#` is an ordinary byte here.
 ///
 /// # Errors
-/// 502 for all that [`path::decode`] refuses, for a path without a leading slash, such as a URL or
-/// the name of a location, and for one longer than [`PATH_BYTES_MAX`]. `decoded` is unspecified then.
+/// 502 for all errors of [`path::decode`], for a path without a leading slash, such as a URL or the
+/// name of a location, and for one longer than [`PATH_BYTES_MAX`]. `decoded` is then unspecified.
 pub fn internal_uri<'a>(value: &'a [u8], decoded: &mut Vec<u8>) -> Result<InternalUri<'a>, Reject> {
     let mut halves = value.splitn(2, |&byte| byte == b'?');
     let path = halves.next().unwrap_or_default();
@@ -226,7 +226,7 @@ pub fn internal_uri<'a>(value: &'a [u8], decoded: &mut Vec<u8>) -> Result<Intern
 /// A part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePart<'a> {
-    /// On disk and absolute, with escapes decoded: in a list there is no other way to have a space
+    /// The absolute path on disk, with escapes decoded: a list has no other way to express a space
     /// in a path.
     pub path: Cow<'a, [u8]>,
     /// Offset of the first byte.
@@ -235,13 +235,13 @@ pub struct FilePart<'a> {
     pub last: Option<u64>,
 }
 
-/// Reads the value of [`Wish::FileParts`]: `path first-[last]`, divided by commas. A path may have
-/// commas, as in lighttpd.
+/// Parses the value of [`Wish::FileParts`]: `path first-[last]`, separated by commas. A path may
+/// contain commas, as in lighttpd.
 ///
 /// # Errors
-/// 502 for anything else, for a bad path as in [`file_path`], for one some of whose slashes or dot segments
-/// are escaped, for numbers that do not fit in 64 bits or run backwards, for no part at all and for more
-/// than [`PARTS_MAX`].
+/// 502 for anything else, for an invalid path as in [`file_path`], for a path in which some slashes
+/// or dot segments are escaped, for numbers that do not fit in 64 bits or run backwards, for no
+/// part at all and for more than [`PARTS_MAX`].
 pub fn file_parts(value: &[u8]) -> Result<Vec<FilePart<'_>>, Reject> {
     let mut parts = Vec::new();
     let mut rest = trim_start(value);
@@ -284,28 +284,29 @@ fn trim_start(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Bounds on how long content that was made ahead is kept.
+/// The longest time for which preloaded content is kept.
 pub const AHEAD_TTL_MAX: Duration = Duration::from_secs(3600);
 
-/// Content that an application has made for a request that will come.
+/// Preloaded content: a file that an application has produced for an expected request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ahead<'a> {
-    /// Path and query of that request, as they will be sent.
+    /// Path and query of that request, as the client will send them.
     pub target: &'a [u8],
-    /// Where it is on disk: absolute, with escapes decoded.
+    /// The absolute path on disk, with escapes decoded.
     pub path: Cow<'a, [u8]>,
-    /// How long it may be used.
+    /// How long the content may be used.
     pub ttl: Duration,
-    /// Its media type; without one the name of the file tells.
+    /// Its media type; if absent, the file name determines it.
     pub media_type: Option<&'a [u8]>,
 }
 
-/// Reads the value of `X-Sendfile-Ahead`: `target path ttl=SECONDS [type=MEDIA-TYPE]`, divided by
-/// spaces. A space in the path is escaped.
+/// Parses the value of `X-Sendfile-Ahead`: `target path ttl=SECONDS [type=MEDIA-TYPE]`, separated
+/// by spaces. A space in the path is escaped.
 ///
 /// # Errors
-/// 502 for anything else, also for what is said twice, for a target that does not begin with `/`, for a
-/// bad path as in [`file_parts`], and for a time that is 0 or longer than [`AHEAD_TTL_MAX`].
+/// 502 for anything else, also for a repeated parameter, for a target that does not begin with `/`,
+/// for an invalid path as in [`file_parts`], and for a time that is 0 or longer than
+/// [`AHEAD_TTL_MAX`].
 pub fn ahead(value: &[u8]) -> Result<Ahead<'_>, Reject> {
     let mut words = value
         .split(|&byte| byte == b' ')
@@ -341,23 +342,23 @@ fn time(seconds: &[u8]) -> Option<Duration> {
         .then_some(time)
 }
 
-/// Where to fetch an answer.
+/// A URL to fetch a response from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Url<'a> {
-    /// Host and port as sent and valid, for a Host field. Compare by
+    /// Host and port as sent and valid, for a Host header. Compare by
     /// [`host_name`](crate::http1::host_name).
     pub host: &'a [u8],
-    /// The port; 80 when none is said.
+    /// The port; 80 by default.
     pub port: u16,
     /// Path and query as sent, for a request line. It starts with `/`.
     pub target: &'a [u8],
 }
 
-/// Reads the value of [`Wish::Urls`]: addresses to try one after the other, divided by spaces.
+/// Parses the value of [`Wish::Urls`]: URLs to try in order, separated by spaces.
 ///
 /// # Errors
-/// 502 for one that is not of `http`, has a user, a fragment, a bad host, a query without a path or a
-/// control character; for none at all and for more than [`URLS_MAX`].
+/// 502 for a URL that is not of `http`, or has a user, a fragment, an invalid host, a query without
+/// a path or a control character; for none at all and for more than [`URLS_MAX`].
 pub fn urls(value: &[u8]) -> Result<Vec<Url<'_>>, Reject> {
     let mut urls = Vec::new();
     let words = value.split(|&byte| byte == b' ');

@@ -1,4 +1,4 @@
-//! What is sent to a container: the head of a request, its body, and pings.
+//! Packets to a container: requests, their bodies, and pings.
 
 use super::{PACKET_BYTES_MAX, PACKET_HEADER_BYTES};
 use crate::Reject;
@@ -8,16 +8,16 @@ const MAGIC: [u8; 2] = [0x12, 0x34];
 
 const FORWARD_REQUEST: u8 = 2;
 
-/// A CPing: asks a container that has no request at hand whether it is alive. It answers CPong.
+/// A CPing: checks whether an idle container is alive. It responds with CPong.
 pub const PING: [u8; 5] = [MAGIC[0], MAGIC[1], 0, 1, 10];
 
-/// Bytes of a request's body in one packet.
+/// Maximum bytes of a request's body in one packet.
 pub const BODY_BYTES_MAX: usize = PACKET_BYTES_MAX - PACKET_HEADER_BYTES - 2;
 
-/// A body packet without data: there is no more.
+/// A body packet without data: the end of the body.
 const END_OF_BODY: [u8; 4] = [MAGIC[0], MAGIC[1], 0, 0];
 
-/// The code of a method is its place in this list, counted from 1.
+/// The code of a method is its index in this list, counted from 1.
 const METHODS: [&[u8]; 27] = [
     b"OPTIONS",
     b"GET",
@@ -48,10 +48,10 @@ const METHODS: [&[u8]; 27] = [
     b"MKACTIVITY",
 ];
 
-/// The code of a method that has none: its name follows as an attribute.
+/// The code for all other methods: the name follows as an attribute.
 const STORED_METHOD: u8 = 0xff;
 
-/// The code of a header name is its place in this list, counted from `0xA001`.
+/// The code of a header name is its index in this list, counted from `0xA001`.
 const HEADER_NAMES: [&[u8]; 14] = [
     b"accept",
     b"accept-charset",
@@ -81,18 +81,17 @@ mod attribute {
 
 const TOO_LARGE: Reject = Reject::new(431, "request head does not fit in an AJP13 packet");
 
-/// A request head for a container, but for its header lines.
+/// A request for a container, without its headers.
 ///
-/// The user is not among it: who asks is found out by the application, from the header lines.
+/// It has no user: the application authenticates the client from the headers.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
     /// As sent, in upper or lower case.
     pub method: &'a [u8],
     /// The version that the client spoke.
     pub version: Version,
-    /// As sent, not decoded, without the query. Tomcat cuts `;x` off each segment before it
-    /// removes `..`, so `/a/..;/b` is `/b` to it: decide what a client may reach by a path that
-    /// has been read in the same way.
+    /// As sent, not decoded, without the query. Tomcat cuts `;x` off each segment before it removes
+    /// `..`, so it reads `/a/..;/b` as `/b`: access checks must interpret the path in the same way.
     pub path: &'a [u8],
     /// As sent, not decoded, without its `?`.
     pub query: Option<&'a [u8]>,
@@ -100,23 +99,23 @@ pub struct Head<'a> {
     pub remote_address: &'a [u8],
     /// The client's port.
     pub remote_port: Option<u16>,
-    /// The host that the client asked for, without its port.
+    /// The requested host, without its port.
     pub server_name: &'a [u8],
-    /// The port that the client asked for.
+    /// The requested port.
     pub server_port: u16,
-    /// Whether the client came over TLS.
+    /// Whether the client used TLS.
     pub secure: bool,
-    /// What the container demands of its peers, if anything.
+    /// The shared secret that the container requires of its peers, if any.
     pub secret: Option<&'a [u8]>,
 }
 
-/// Appends the packet that starts a request. Header names are taken in any case; a
-/// `content-length` among them decides what the container reads next: see [`Upload`].
+/// Appends the packet that starts a request. Header names may be in any case; a `content-length`
+/// among them determines the next packet that the container reads: see [`Upload`].
 ///
 /// # Errors
-/// 431 when it is more than [`PACKET_BYTES_MAX`]: the protocol cannot divide a head. 400 for a
-/// control character other than HTAB, and for a path that neither starts with `/` nor is `*`. `out`
-/// is as before then.
+/// 431 if it exceeds [`PACKET_BYTES_MAX`]: the protocol cannot split it. 400 for a control
+/// character other than HTAB, and for a path that neither starts with `/` nor is `*`. `out` is then
+/// unchanged.
 pub fn write_head<'a>(
     head: &Head<'_>,
     headers: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
@@ -130,7 +129,7 @@ pub fn write_head<'a>(
     written
 }
 
-/// A packet that is being written at the end of `out`.
+/// A packet under construction at the end of `out`.
 struct Packet<'o> {
     out: &'o mut Vec<u8>,
     start: usize,
@@ -155,13 +154,13 @@ impl<'o> Packet<'o> {
             Version::Http10 => b"HTTP/1.0",
             Version::Http11 => b"HTTP/1.1",
         })?;
-        // Tomcat takes anything that begins with "http" for a whole URI, whose host wins over Host.
+        // Tomcat treats a path that begins with "http" as a whole URI, whose host overrides Host.
         if !head.path.starts_with(b"/") && head.path != b"*" {
             return Err(Reject::bad("request for a container without a path"));
         }
         self.string(head.path)?;
         self.string(head.remote_address)?;
-        // The address once more as the name of the client: without one, Tomcat would ask a resolver.
+        // The client's name is its address: without a name, Tomcat would query a resolver.
         self.string(head.remote_address)?;
         self.string(head.server_name)?;
         self.integer(head.server_port);
@@ -177,7 +176,7 @@ impl<'o> Packet<'o> {
     ) -> Result<(), Reject> {
         let count_at = self.out.len();
         self.integer(0);
-        // A line takes five bytes or more of a packet, so the count fits.
+        // A line takes at least five bytes of a packet, so the count fits.
         let mut count = 0u16;
         for (name, value) in headers {
             let place = HEADER_NAMES
@@ -200,7 +199,8 @@ impl<'o> Packet<'o> {
             self.string(query)?;
         }
         if let Some(port) = head.remote_port {
-            // The protocol forgot the port. Tomcat knows this name and refuses those it does not.
+            // The protocol has no field for the port. Tomcat knows this name and rejects unknown
+            // ones.
             self.byte(attribute::NAMED);
             self.string(b"AJP_REMOTE_PORT")?;
             self.string(port.to_string().as_bytes())?;
@@ -235,8 +235,8 @@ impl<'o> Packet<'o> {
         self.out.extend(integer.to_be_bytes());
     }
 
-    /// Length, bytes and a NUL that the length does not count. Only here can a packet grow much,
-    /// so that its bound is looked at before anything is copied.
+    /// Writes length, bytes and a NUL that the length does not count. Only strings can make a
+    /// packet large, so the limit is checked here, before anything is copied.
     fn string(&mut self, string: &[u8]) -> Result<(), Reject> {
         let written = self.out.len() - self.start;
         if written + string.len() > PACKET_BYTES_MAX {
@@ -252,20 +252,20 @@ impl<'o> Packet<'o> {
     }
 }
 
-/// How much of a request's body the container waits for. It takes body packets one at a time: the
-/// first without asking if the head has a Content-Length above 0, each other one after a
-/// [`GetBodyChunk`](super::Message::GetBodyChunk). A packet that it does not wait for would be read
-/// as the next request.
+/// Flow control for a request's body. The container accepts one body packet at a time: the first
+/// without a request for it if there is a Content-Length above 0, each further one after a
+/// [`GetBodyChunk`](super::Message::GetBodyChunk). It would parse any other packet as the next
+/// request.
 ///
-/// Tomcat ends no response before it has the packet that it waits for. A connection on which a
-/// container ended its response all the same must not be used again.
+/// Tomcat ends no response before it has the packet that it waits for. If a container nevertheless
+/// ends its response earlier, the connection must not be reused.
 #[derive(Debug, Clone)]
 pub struct Upload {
     wanted: usize,
 }
 
 impl Upload {
-    /// For a request whose head says this Content-Length, or none.
+    /// For a request with this Content-Length, or none.
     pub fn new(content_length: Option<u64>) -> Self {
         let at_once = content_length.is_some_and(|length| length > 0);
         Self {
@@ -273,15 +273,16 @@ impl Upload {
         }
     }
 
-    /// Bytes that the next packet may hold; 0 while no packet may be sent.
+    /// Bytes that the next packet may contain; 0 while no packet may be sent.
     pub fn wanted(&self) -> usize {
         self.wanted
     }
 
-    /// The container has asked for at most so many bytes.
+    /// Handles a GetBodyChunk, which requests at most this number of bytes.
     ///
     /// # Errors
-    /// 502 when it already waits, or for 0 bytes: the answer would say that the body has ended.
+    /// 502 if it already waits for a packet, or requests 0 bytes: the response to that would end
+    /// the body.
     pub fn ask(&mut self, requested: u16) -> Result<(), Reject> {
         if self.wanted > 0 {
             return Err(Reject::bad_gateway(
@@ -295,8 +296,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Appends a packet with the first bytes of `data`, and says how many. None is written, and 0
-    /// said, while the container waits for none and when there is no data.
+    /// Appends a packet with the first bytes of `data`, and returns their number. Writes nothing
+    /// and returns 0 while the container does not wait for a packet, and without data.
     pub fn write(&mut self, data: &[u8], out: &mut Vec<u8>) -> usize {
         let bytes = data.len().min(self.wanted);
         if bytes > 0 {
@@ -309,8 +310,8 @@ impl Upload {
         bytes
     }
 
-    /// Tells a container that waits for data that there is no more: for a body that was chunked,
-    /// and for a request without a body whose application reads nevertheless. Says whether it
+    /// Signals the end of the body to a container that waits for data: after a chunked body, and
+    /// for a request without a body whose application reads nevertheless. Returns whether it
     /// waited.
     pub fn write_end(&mut self, out: &mut Vec<u8>) -> bool {
         let waits = self.wanted > 0;

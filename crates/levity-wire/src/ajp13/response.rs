@@ -1,4 +1,4 @@
-//! What a container sends: heads, bodies, and wishes for more of the request's body.
+//! Packets from a container: headers, bodies, and requests for more of the request's body.
 
 use super::{PACKET_BYTES_MAX, PACKET_HEADER_BYTES};
 use crate::Reject;
@@ -15,10 +15,10 @@ mod packet {
     pub(super) const CPONG: u8 = 9;
 }
 
-/// Bytes at the start of a packet with a chunk of a body: its type and the length of the chunk.
+/// Bytes at the start of a body chunk packet: its type and the length of the chunk.
 const CHUNK_HEADER_BYTES: usize = 3;
 
-/// The code of a header name is its place in this list, counted from `0xA001`.
+/// The code of a header name is its index in this list, counted from `0xA001`.
 const HEADER_NAMES: [&str; 11] = [
     "Content-Type",
     "Content-Language",
@@ -33,26 +33,26 @@ const HEADER_NAMES: [&str; 11] = [
     "WWW-Authenticate",
 ];
 
-/// The upper byte of a code; no name is as long as a length that begins so.
+/// The upper byte of a code; the length of a name never has this upper byte.
 const CODED: u8 = 0xa0;
 
-/// The length of a string that is not there.
+/// The length of an absent string.
 const NULL: u16 = 0xffff;
 
 const TRUNCATED: Reject = Reject::bad_gateway("string longer than its packet");
 
-/// Reads one answer of a container: a response, or a CPong. Start a new one for the next; do not use
-/// it again after an error.
+/// Decoder of one response of a container, or of a CPong. Create a new one for the next; do not use
+/// it after an error.
 #[derive(Debug, Clone)]
 pub struct Reader {
     state: State,
-    /// Bytes of a chunk that have not come yet.
+    /// Bytes of the current chunk that have not arrived.
     chunk_left: usize,
-    /// A NUL follows the chunk. The reference has none; Tomcat sends one.
+    /// A NUL follows the chunk. The reference does not mention it; Tomcat sends one.
     nul_left: bool,
 }
 
-/// What may come next.
+/// The packets that may come next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Pong,
@@ -61,26 +61,26 @@ enum State {
     End,
 }
 
-/// What one call of [`Reader::decode`] found.
+/// The result of one call of [`Reader::decode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// Bytes of the input that are done with, also when there is no message.
+    /// Bytes of the input that have been processed, even without a message.
     pub consumed: usize,
-    /// `None`: more bytes needed. Call again with what was not consumed and more behind it.
+    /// `None`: more bytes needed. Call again with the rest of the input followed by more.
     pub message: Option<Message<'a>>,
 }
 
-/// What a container says, under the names of the protocol.
+/// A message of a container, under the names of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// The head of the response. It comes once.
+    /// Status and headers of the response, once per response.
     SendHeaders(SendHeaders<'a>),
-    /// Bytes of the response's body, at least one. A chunk that arrives in pieces is several of
+    /// Bytes of the response's body, at least one. A chunk that arrives in pieces gives several of
     /// these.
     SendBodyChunk(&'a [u8]),
-    /// The container wants more of the request's body: see [`Upload::ask`](super::Upload::ask).
+    /// The container requests more of the request's body: see [`Upload::ask`](super::Upload::ask).
     GetBodyChunk {
-        /// At most so many bytes.
+        /// The maximum number of bytes.
         requested: u16,
     },
     /// The response is complete.
@@ -88,29 +88,29 @@ pub enum Message<'a> {
         /// The connection may carry another request.
         reuse: bool,
     },
-    /// The answer to a CPing.
+    /// The response to a CPing.
     CPong,
 }
 
-/// The head of a response.
+/// Status and headers of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendHeaders<'a> {
     /// From 200 to 599.
     pub status: u16,
-    /// The reason phrase, possibly empty; no control characters other than HTAB. Tomcat repeats
-    /// the status here.
+    /// The reason phrase, possibly empty, without control characters other than HTAB. Tomcat
+    /// repeats the status here.
     pub message: &'a [u8],
-    /// Content-Length. The packets say where the body ends; that it has this many bytes is a promise
-    /// to the client, and one that is not kept must end the client's connection.
+    /// Content-Length. The packets frame the body; if its length differs, the client's connection
+    /// must be closed.
     pub content_length: Option<u64>,
     headers: Headers<'a>,
 }
 
 impl<'a> SendHeaders<'a> {
-    /// The header lines in the order they were sent, with coded names resolved. Each is as sound
-    /// as one of [`http1`](crate::http1): the name is a token, the value has no control characters
-    /// other than HTAB and no white space around it. A Transfer-Encoding among them means nothing:
-    /// the packets frame the body.
+    /// The header lines in the order they were sent, with coded names resolved. Each is as valid as
+    /// one of [`http1`](crate::http1): the name is a token, the value has no control characters
+    /// other than HTAB and no surrounding white space. A Transfer-Encoding among them has no
+    /// meaning: the packets frame the body.
     pub fn headers(&self) -> Headers<'a> {
         self.headers
     }
@@ -128,7 +128,7 @@ impl<'a> Iterator for Headers<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
-        // All were read once before they were handed out.
+        // All have been parsed once before.
         self.fields.header().ok()
     }
 }
@@ -139,7 +139,7 @@ impl Reader {
         Self::new(State::Head)
     }
 
-    /// For the answer to a CPing.
+    /// For the response to a CPing.
     pub fn pong() -> Self {
         Self::new(State::Pong)
     }
@@ -152,16 +152,16 @@ impl Reader {
         }
     }
 
-    /// Reads up to the end of the next message, or as far as the input goes. Input may be cut
-    /// anywhere; data of the body is handed over without being copied, and no call leaves
-    /// [`PACKET_BYTES_MAX`] or more of the input unconsumed without a message.
+    /// Decodes up to the end of the next message or of the input, which may be split anywhere. Body
+    /// data is not copied, and no call leaves [`PACKET_BYTES_MAX`] or more of the input unconsumed
+    /// without a message.
     ///
     /// # Errors
-    /// 502 for whatever breaks the protocol: a wrong magic number, a packet longer than
+    /// 502 for a violation of the protocol: a wrong magic number, a packet longer than
     /// [`PACKET_BYTES_MAX`] or empty, an unknown type, messages out of order (a body or an end
-    /// before the head, a second head, a CPong that nobody asked for), anything after the end, a
-    /// string that leaves its packet or lacks its NUL, a packet that is longer than its message.
-    /// And for what must not reach a client: a status below 200 or above 599, a header name that is
+    /// before the headers, repeated headers, an unrequested CPong), anything after the end, a
+    /// string that exceeds its packet or lacks its NUL, a packet longer than its message. Also for
+    /// output that must not reach a client: a status below 200 or above 599, a header name that is
     /// no token, a CR, LF, NUL or other control character than HTAB in a value or in the reason, a
     /// Content-Length that is repeated or no number.
     pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, Reject> {
@@ -199,8 +199,8 @@ impl Reader {
         })
     }
 
-    /// The length and the message of the packet that `input` starts with; the header alone and no
-    /// message when it is a chunk of the body. `None`: more bytes needed.
+    /// The length and the message of the packet at the start of `input`; for a chunk of the body
+    /// only the length of its header. `None`: more bytes needed.
     fn packet<'a>(
         &mut self,
         input: &'a [u8],
@@ -286,7 +286,7 @@ impl Reader {
             }
             packet::END_RESPONSE => {
                 self.state = State::End;
-                // Booleans are 0 and 1. Of anything else, closing the connection is the safe reading.
+                // Booleans are 0 and 1. For any other value it is safe to close the connection.
                 let reuse = fields.byte()? == 1;
                 Message::EndResponse { reuse }
             }
@@ -314,15 +314,16 @@ fn end_chunk(byte: u8) -> Result<(), Reject> {
     }
 }
 
-/// What is left of a packet.
+/// The rest of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// Leaves the first byte behind the last header line.
+    /// Consumes everything up to the last header line.
     fn send_headers(&mut self) -> Result<SendHeaders<'a>, Reject> {
         let status = self.integer()?;
-        // There are no interim responses: with one, the head of the response would be the second.
+        // There are no interim responses: after one, the headers of the response would be repeated
+        // ones.
         if !(200..=599).contains(&status) {
             return Err(Reject::bad_gateway("status out of range"));
         }
@@ -372,8 +373,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A string without control characters other than HTAB and without white space around it; empty
-    /// when there is none.
+    /// A string without control characters other than HTAB and without surrounding white space;
+    /// empty if absent.
     fn text(&mut self) -> Result<&'a [u8], Reject> {
         let text = match self.integer()? {
             NULL => b"",

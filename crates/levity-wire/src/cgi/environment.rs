@@ -8,31 +8,31 @@ use super::Script;
 use crate::Reject;
 use crate::http1::{Span, Version};
 
-/// Bytes of the names and values of one request; more is 431.
+/// Maximum bytes of the names and values of one request; more is 431.
 ///
-/// An application holds all of them in memory, and other servers send no more than 64 KiB. It is a
-/// little less here so that every pair fits in one FastCGI record: php-fpm reads the pairs of each
-/// record by themselves.
+/// An application holds all of them in memory, and other servers send no more than 64 KiB. This is
+/// a little less, so that every pair fits in one FastCGI record: php-fpm parses the pairs of each
+/// record separately.
 pub const ENVIRONMENT_BYTES_MAX: usize = 60 * 1024;
 
 const TOO_LONG: Reject = Reject::new(431, "request too long for CGI variables");
 const HAS_NUL: Reject = Reject::bad("NUL in a CGI variable");
 
-/// Fields of a request that never become a variable `HTTP_*`:
+/// Headers that never become a variable `HTTP_*`:
 ///
-/// - Content-Length and Host: their variables come from [`Request`], which says what they mean;
-/// - Transfer-Encoding: what it names is taken off before an application gets the body;
-/// - Proxy: HTTP_PROXY is where programs look for the proxy of their own requests ("httpoxy").
+/// - Content-Length and Host: their variables come from [`Request`], which has their meaning;
+/// - Transfer-Encoding: the codings are removed before an application gets the body;
+/// - Proxy: programs read the proxy for their own requests from HTTP_PROXY ("httpoxy").
 const NOT_PASSED: [&[u8]; 4] = [b"content-length", b"host", b"proxy", b"transfer-encoding"];
 
-/// What the variables of a request are made from, other than its header fields.
+/// The source of a request's variables, except its headers.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
     /// REQUEST_METHOD.
     pub method: &'a [u8],
     /// The path as sent, not decoded; with the query it is REQUEST_URI.
     pub path: &'a [u8],
-    /// What follows the first `?`, not decoded: QUERY_STRING.
+    /// The part after the first `?`, not decoded: QUERY_STRING.
     pub query: Option<&'a [u8]>,
     /// SERVER_PROTOCOL.
     pub version: Version,
@@ -41,31 +41,31 @@ pub struct Request<'a> {
     pub host: Option<&'a [u8]>,
     /// SERVER_NAME: the host without its port, or the name of the site.
     pub server_name: &'a [u8],
-    /// SERVER_PORT: the port that the request came in by.
+    /// SERVER_PORT: the port that the request came in on.
     pub server_port: u16,
     /// SERVER_SOFTWARE: name and version of the server.
     pub server_software: &'a [u8],
-    /// REMOTE_ADDR, which is empty for a client of a Unix socket.
+    /// REMOTE_ADDR, empty for a client on a Unix socket.
     pub remote_addr: Option<IpAddr>,
     /// REMOTE_PORT.
     pub remote_port: Option<u16>,
-    /// Whether the client used TLS: HTTPS is `on`, else it is not set.
+    /// Whether the client used TLS: HTTPS is `on`, else unset.
     pub https: bool,
-    /// Bytes of the body: CONTENT_LENGTH. `None` when there is no body; of one whose length is not
-    /// known, most applications read nothing.
+    /// Bytes of the body: CONTENT_LENGTH. `None` if there is no body. Most applications ignore a
+    /// body of unknown length.
     pub content_length: Option<u64>,
     /// DOCUMENT_ROOT, an absolute path.
     pub document_root: &'a [u8],
-    /// SCRIPT_NAME, PATH_INFO, SCRIPT_FILENAME and PATH_TRANSLATED, the last two of which are set
-    /// only if the script is a file: PHP runs whatever file either of them names.
+    /// SCRIPT_NAME, PATH_INFO, SCRIPT_FILENAME and PATH_TRANSLATED. The last two are set only if
+    /// the script is a file, because PHP runs any file that either of them names.
     pub script: Script<'a>,
 }
 
-/// Names and values of a request's variables in the order they were set. No name occurs twice, and
-/// no NUL in a name or a value: SCGI ends both with one, and where C reads FastCGI it ends a value.
+/// The variables of a request in the order they were set. No name is repeated, and no name or value
+/// contains a NUL, which terminates both in SCGI, and values in FastCGI applications written in C.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
-    /// Names and values, one behind the other.
+    /// Concatenated names and values.
     bytes: Vec<u8>,
     pairs: Vec<(Span, Span)>,
 }
@@ -78,20 +78,20 @@ impl Environment {
     }
 
     /// Replaces the variables by those of a request. `fields` are the names and values of its
-    /// header fields as sent, without those that belong to the connection (RFC 9110, 7.6.1).
+    /// headers as sent, without hop-by-hop ones (RFC 9110, 7.6.1).
     ///
-    /// A field becomes `HTTP_*` only if its name has nothing but letters, digits and `-`. An
-    /// application sees `_` in place of `-`, and PHP turns `.` into `_` too: `X_Forwarded_For` and
+    /// A header becomes `HTTP_*` only if its name consists of letters, digits and `-`. Applications
+    /// see `_` in place of `-`, and PHP also turns `.` into `_`: `X_Forwarded_For` and
     /// `X.Forwarded.For` would arrive under the name of `X-Forwarded-For`, which a proxy may have
-    /// set or removed. The values of a field that is sent more than once are joined by `, ` (RFC
-    /// 9110, 5.3), cookies by `; ` (RFC 6265, 5.4).
+    /// set or removed. The values of a repeated header are joined by `, ` (RFC 9110, 5.3), cookies
+    /// by `; ` (RFC 6265, 5.4).
     ///
-    /// REDIRECT_STATUS is set for the sake of php-cgi, which else takes the request for one that
-    /// went past the server.
+    /// REDIRECT_STATUS is set for php-cgi, which otherwise assumes that the request bypassed the
+    /// server.
     ///
     /// # Errors
-    /// 431 when there is more than [`ENVIRONMENT_BYTES_MAX`], 400 for a NUL. The variables are
-    /// unspecified then.
+    /// 431 if they exceed [`ENVIRONMENT_BYTES_MAX`], 400 for a NUL. The variables are then
+    /// unspecified.
     pub fn fill<'f>(
         &mut self,
         request: &Request<'_>,
@@ -105,11 +105,11 @@ impl Environment {
         self.fields(fields)
     }
 
-    /// Sets one more variable, or replaces its value. The name must be one that an operator may
-    /// configure: not empty and without `=`, at which C ends the name of a variable.
+    /// Sets a variable, or replaces its value. The name must be one that an operator may configure:
+    /// not empty and without `=`, which terminates the name of a variable in C.
     ///
     /// # Errors
-    /// As those of [`fill`](Environment::fill).
+    /// As [`fill`](Environment::fill).
     pub fn set(&mut self, name: &str, value: &[u8]) -> Result<(), Reject> {
         debug_assert!(!name.is_empty() && !name.contains('='));
         let bytes = &self.bytes;
@@ -118,7 +118,7 @@ impl Environment {
         self.put(name, &[value])
     }
 
-    /// Names and values in their order.
+    /// Names and values in order.
     pub fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         self.pairs
             .iter()
@@ -227,7 +227,8 @@ impl Environment {
         Ok(())
     }
 
-    /// Appends a variable whose value is these pieces, and whose name is not set yet.
+    /// Appends a variable with the concatenation of `pieces` as value. Its name must not be set
+    /// yet.
     fn put(&mut self, name: &str, pieces: &[&[u8]]) -> Result<(), Reject> {
         let start = self.bytes.len();
         self.append(name.as_bytes())?;

@@ -1,5 +1,5 @@
-//! CGI/1.1 (RFC 3875) as [FastCGI](crate::fastcgi) and [SCGI](crate::scgi) carry it: the variables
-//! of a request, the script that a path names, and the head of an application's answer.
+//! CGI/1.1 (RFC 3875) as used by [FastCGI](crate::fastcgi) and [SCGI](crate::scgi): the variables
+//! of a request, the split of a path into script and path info, and the headers of a response.
 
 mod environment;
 mod response;

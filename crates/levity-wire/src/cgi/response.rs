@@ -1,30 +1,30 @@
-//! The head of an application's answer (RFC 3875, 6).
+//! The headers of an application's response (RFC 3875, 6).
 
 use memchr::memchr;
 
 use crate::Reject;
 use crate::http1::{Headers, Limits, Span, decimal, header_line, is_control};
 
-/// The head of an answer: spans into the bytes it was parsed from, and what its fields mean.
+/// The headers of a response: spans into the parsed bytes, and their meaning.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResponseHead {
     /// From Status or a status line; without either 302 with a Location, else 200. Between 200 and
     /// 599.
     pub status: u16,
-    /// What follows the number of the status, often nothing.
+    /// The text after the number of the status, often empty.
     pub reason: Span,
-    /// The fields in the order they were sent, without Status and without those whose value is
-    /// empty, which is the same as not to send them (RFC 3875, 6.3).
+    /// The headers in the order they were sent, without Status and without empty ones, which are
+    /// equivalent to absent ones (RFC 3875, 6.3).
     pub headers: Headers,
-    /// Content-Length. The body has this many bytes; without it, it ends where the answer does. A
-    /// body that ends earlier is cut short, and what comes after that many bytes is not part of it.
-    /// An answer to HEAD, 204 and 304 have none whatever it says (RFC 9110, 8.6).
+    /// Content-Length. The body has this many bytes; without it, the body ends with the response. A
+    /// body that ends earlier is truncated, and further bytes are not part of it. Responses to
+    /// HEAD, 204 and 304 have no body regardless of it (RFC 9110, 8.6).
     pub content_length: Option<u64>,
-    /// The Location of a local redirect, path and query: it begins with one `/`, there is no other
-    /// field and no status (RFC 3875, 6.2.2). The server answers as if the client had asked for it,
-    /// or with `status`, which is 302, and this Location.
+    /// The Location of a local redirect, path and query: it begins with one `/`, and there is no
+    /// other header and no status (RFC 3875, 6.2.2). The server responds either as if the client
+    /// had requested it, or with `status`, which is 302, and this Location.
     pub local_redirect: Option<Span>,
-    /// Length of the head in bytes with the blank line at its end: the body starts here.
+    /// Length in bytes including the blank line: the body starts here.
     pub bytes: usize,
 }
 
@@ -38,29 +38,27 @@ impl ResponseHead {
     }
 }
 
-/// Parses the head of an answer at the start of `bytes`, reusing the allocations of `head`.
+/// Parses the headers at the start of `bytes`, reusing the allocations of `head`.
 ///
-/// `Ok(true)`: complete, and `head.bytes` says where the body starts. `Ok(false)`: more bytes
-/// needed; call again with the same bytes and more behind them.
+/// `Ok(true)`: complete, and the body starts at `head.bytes`. `Ok(false)`: more bytes needed; call
+/// again with the same bytes followed by more.
 ///
 /// Lines end in LF or CRLF (RFC 3875, 6). The first may be a status line (`HTTP/1.1 200 OK`), which
-/// some applications send although it belongs to scripts that speak to the client themselves.
-/// Of `limits`, `header_bytes_max` is for every line, and `headers_max` counts every line.
+/// some applications send although it is reserved for scripts that talk to the client directly. Of
+/// `limits`, `header_bytes_max` applies to every line, and `headers_max` counts every line.
 ///
 /// # Errors
-/// 502 as soon as the bytes at hand cannot become an acceptable head, for the bounds too: it is
-/// never the client's fault. Also for these, where another reader of the answer could see something
-/// else:
+/// 502 as soon as no continuation of the bytes can be accepted, also for exceeded limits: the
+/// client is never at fault. Ambiguous responses are rejected too:
 ///
-/// - Content-Length, Content-Type or Location more than once, or two statuses that differ (RFC
-///   3875, 6.3: none of a script's fields occurs twice);
+/// - Content-Length, Content-Type or Location more than once, or two different statuses (RFC 3875,
+///   6.3: no header of a script may be repeated);
 /// - Transfer-Encoding: it belongs to the connection with the client, so a script must not send it
-///   (RFC 3875, 6.3.4), and nobody can know whether its body is chunked in fact;
+///   (RFC 3875, 6.3.4), and whether its body is really chunked cannot be known;
 /// - a folded line (RFC 3875, 6.3) and control characters;
-/// - a status below 200: this is the answer, and no other follows.
+/// - a status below 200: no other response follows.
 ///
-/// After `Ok(false)` and after an error, `head` holds what was read so far, to log and not to act
-/// upon.
+/// After `Ok(false)` and after an error, `head` holds a partial result, for logging only.
 pub fn parse_response(
     bytes: &[u8],
     head: &mut ResponseHead,
@@ -104,8 +102,8 @@ fn parse_window(bytes: &[u8], head: &mut ResponseHead, limits: &Limits) -> Resul
     Ok(true)
 }
 
-/// The line at `at` without its end, and where the next one starts. `None` when it has not arrived
-/// in full; what has arrived is checked already, so that no endless line is waited for.
+/// The line at `at` without its end, and the start of the next one. `None` if it is incomplete; an
+/// incomplete line is checked too, so that an endless line is not awaited.
 fn next_line(bytes: &[u8], at: usize, bytes_max: usize) -> Result<Option<(Span, usize)>, Reject> {
     let rest = &bytes[at..];
     let window = &rest[..rest.len().min(bytes_max.saturating_add(2))];
@@ -123,10 +121,10 @@ fn next_line(bytes: &[u8], at: usize, bytes_max: usize) -> Result<Option<(Span, 
     Ok(end.map(|end| (Span::new(at, at + text.len()), at + end + 1)))
 }
 
-/// Where the number starts in a status line: behind `HTTP/1.1` and a space.
+/// Offset of the number in a status line: after `HTTP/1.1` and a space.
 const STATUS_START: usize = 9;
 
-/// What the lines read so far say. Any contradiction is refused at the line that makes it.
+/// The meaning of the lines so far. A contradiction is rejected at the line that causes it.
 #[derive(Default)]
 struct Fields {
     status: Option<u16>,
@@ -178,7 +176,7 @@ impl Fields {
             .filter(|location| alone && is_local(location.of(bytes)));
     }
 
-    /// Three digits, and after a space whatever reason.
+    /// Three digits, optionally followed by a space and a reason.
     fn status(&mut self, bytes: &[u8], value: Span) -> Result<(), Reject> {
         let text = value.of(bytes);
         let status =
@@ -224,8 +222,7 @@ impl Fields {
     }
 }
 
-/// Whether a Location names a path of this server. One that begins with `//` names another host to
-/// a browser, and is meant so.
+/// Whether a Location names a path of this server. One that begins with `//` names another host.
 fn is_local(location: &[u8]) -> bool {
     location.starts_with(b"/") && !location.starts_with(b"//")
 }

@@ -1,44 +1,44 @@
-//! Which part of a path names the script, and which part the script is to read.
+//! The split of a path into script name and path info.
 
 use memchr::memchr_iter;
 
-/// A path divided in two. Neither part has a leading slash.
+/// A split path. Neither part has a leading slash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Script<'a> {
-    /// What becomes SCRIPT_NAME. Empty for an application mounted at the root.
+    /// SCRIPT_NAME. Empty for an application mounted at the root.
     pub name: &'a [u8],
-    /// What follows the slash behind the name: PATH_INFO. `None` when there is no such slash.
+    /// PATH_INFO: the part after the slash that follows the name. `None` if there is no such slash.
     pub info: Option<&'a [u8]>,
-    /// Whether the name is that of a file below the document root, which becomes SCRIPT_FILENAME.
+    /// Whether the name is a file beneath the document root, which becomes SCRIPT_FILENAME.
     pub is_file: bool,
 }
 
-/// How a path is divided.
+/// The rule by which a path is split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split<'a> {
-    /// The first segment that ends in these bytes (`.php`) and is longer than they are is the
-    /// script: `a/b.php/c` is `a/b.php` and `c`.
+    /// The script is the first segment that ends in these bytes (`.php`) and is longer than they
+    /// are: `a/b.php/c` is `a/b.php` and `c`.
     Suffix(&'a [u8]),
-    /// Every path is answered by this script (`index.php`), a front controller. It finds the path
-    /// in REQUEST_URI; PATH_INFO is empty, as with other servers.
+    /// This script (`index.php`), a front controller, handles every path. It finds the path in
+    /// REQUEST_URI; PATH_INFO is empty, as with other servers.
     Index(&'a [u8]),
-    /// An application without files, mounted at this path (`app`, or nothing for the root): the
+    /// An application without files, mounted at this path (`app`, or empty for the root): the
     /// script is the mount point and the rest is PATH_INFO. It gets no SCRIPT_FILENAME.
     Mount(&'a [u8]),
 }
 
-/// Divides a path, or finds that it names no script.
+/// Splits a path. `None` if it names no script.
 ///
-/// `path` is as [`path::decode`](crate::path::decode) gives it: decoded, without dot segments and
-/// without a leading slash. It is compared byte by byte, so `.PHP` is not `.php`, and a line feed
-/// in it is a byte like others (CVE-2019-11043 came from a regular expression that stopped there).
+/// `path` is the result of [`path::decode`](crate::path::decode): decoded, without dot segments and
+/// without a leading slash. The comparison is byte by byte, so `.PHP` is not `.php`, and a line
+/// feed is an ordinary byte (CVE-2019-11043 came from a regular expression that stopped there).
 ///
-/// **The caller must check that the script is a regular file below the document root before it asks
-/// an application for it.** Only names are compared here: `upload.jpg/x.php` is a script by its
-/// name, and where `upload.jpg` is a file, PHP with `cgi.fix_pathinfo=1` (its default) looks for a
-/// parent that exists and runs the picture. When the script itself exists, PHP takes it as it is.
-/// What this function promises is that the whole of `name` ends in the suffix, and that nothing of
-/// PATH_INFO is ever in it.
+/// **The caller must check that the script is a regular file beneath the document root before it
+/// passes it to an application.** This function only compares names: `upload.jpg/x.php` is a script
+/// by its name, and if `upload.jpg` is a file, PHP with `cgi.fix_pathinfo=1` (its default) looks
+/// for an existing parent and runs the picture. If the script itself exists, PHP runs it as it is.
+/// This function guarantees that `name` as a whole ends in the suffix, and that no part of
+/// PATH_INFO is in it.
 pub fn split_script<'a>(path: &'a [u8], split: Split<'a>) -> Option<Script<'a>> {
     match split {
         Split::Suffix(suffix) => by_suffix(path, suffix),

@@ -1,50 +1,49 @@
-//! What an application sends back.
+//! Records from an application.
 
 use super::{Decoded, HEADER_BYTES, REQUEST_ID, VERSION, kind};
 use crate::Reject;
 
-/// A piece of an answer.
+/// A piece of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// Bytes of the answer, head and body, never none.
+    /// Bytes of the response, headers and body, at least one.
     Stdout(&'a [u8]),
-    /// Bytes for the log, cut anywhere, never none. They may come at any place between those of the
-    /// answer, and are whatever the application's programmers wrote.
+    /// Bytes for the log, split anywhere, at least one. They may be interleaved with the response
+    /// anywhere, and have arbitrary content.
     Stderr(&'a [u8]),
-    /// The answer is complete, and this is the last event.
+    /// The response is complete. This is the last event.
     End {
-        /// What a CGI program would have returned to the system; 0 by custom when all went well.
+        /// The exit status of a CGI program; by convention 0 on success.
         app_status: u32,
-        /// Whether the application took the request at all.
+        /// Whether the application accepted the request at all.
         protocol_status: ProtocolStatus,
     },
 }
 
-/// Whether an application took a request (section 5.5).
+/// Whether an application accepted a request (section 5.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtocolStatus {
-    /// The request came to its end.
+    /// The request was processed.
     Complete,
-    /// Refused: one request at a time. Not our mistake, since we send no second one.
+    /// Rejected: one request at a time. It cannot be our mistake, since we send no second one.
     CannotMultiplex,
-    /// Refused: no resources at this moment. Another application may take the request.
+    /// Rejected: no resources at present. Another application may accept the request.
     Overloaded,
-    /// Refused: this application is no responder.
+    /// Rejected: this application is no responder.
     UnknownRole,
 }
 
-/// Decoder of the answer to one request. Start a new one for the next; do not use it again after an
+/// Decoder of the response to one request. Create a new one for the next; do not use it after an
 /// error.
 ///
-/// The answer ends with its END_REQUEST record. Whether a record without content has ended the
-/// stream of the answer before that is of no account; a connection that closes without END_REQUEST
-/// has cut the answer short.
+/// The response ends with its END_REQUEST record. An empty record that ends its stream before that
+/// is ignored. A response is truncated if the connection closes without END_REQUEST.
 #[derive(Debug, Clone)]
 pub struct Answer {
     keep_conn: bool,
     part: Part,
     kind: Kind,
-    /// Bytes of the header so far, then those of END_REQUEST.
+    /// Bytes of the header so far, then of END_REQUEST.
     held: [u8; HEADER_BYTES],
     held_len: usize,
     content_left: u16,
@@ -69,7 +68,7 @@ enum Kind {
 }
 
 impl Answer {
-    /// The answer to a request that was sent with this `keep_conn`.
+    /// The response to a request that was sent with this `keep_conn`.
     pub fn new(keep_conn: bool) -> Self {
         Self {
             keep_conn,
@@ -83,15 +82,15 @@ impl Answer {
         }
     }
 
-    /// Decodes what has arrived and hands each piece over without copying it. Input may be cut
-    /// anywhere. After [`Event::End`] the answer is done and nothing more is consumed.
+    /// Decodes the input, which may be split anywhere, and passes each piece to `event` without
+    /// copying it. After [`Event::End`] the response is complete and nothing more is consumed.
     ///
     /// # Errors
-    /// 502 for anything that cannot be an answer to our request: another version, another request's
-    /// id, an END_REQUEST of another length than its 8 bytes or with an unknown status, and a type
-    /// that is neither STDOUT, STDERR nor END_REQUEST. Types of management records may be added
-    /// (section 4.2), but such a record only answers one of the server's, and we send none. What was
-    /// handed over before the error is part of an answer that never became complete.
+    /// 502 for anything that cannot be a response to our request: another version, another
+    /// request's id, an END_REQUEST whose length is not 8 bytes or with an unknown status, and a
+    /// type that is neither STDOUT, STDERR nor END_REQUEST. Future types of management records are
+    /// allowed (section 4.2), but such a record only responds to one of the server, and we send
+    /// none. Data passed on before the error belongs to an incomplete response.
     pub fn decode(
         &mut self,
         input: &[u8],
@@ -111,11 +110,11 @@ impl Answer {
         })
     }
 
-    /// Whether the connection may carry another request: it was asked for, the answer is complete,
-    /// the application did not refuse the request, and nothing that was given to
-    /// [`decode`](Answer::decode) came after the answer, for that would be read as part of the next.
+    /// Whether the connection may carry another request: `keep_conn` was set, the response is
+    /// complete, the application accepted the request, and no input of [`decode`](Answer::decode)
+    /// followed the response, since it would be parsed as part of the next.
     ///
-    /// It is for the caller to know whether the request was sent in full: an application may answer
+    /// The caller must also check that the request was sent in full: an application may respond
     /// before it has read the body.
     pub fn is_reusable(&self) -> bool {
         let complete = matches!(
@@ -128,7 +127,7 @@ impl Answer {
         self.keep_conn && self.part == Part::Done && complete && !self.surplus
     }
 
-    /// Reads within one part of one record, and says how many bytes.
+    /// Decodes within one part of one record, and returns the number of bytes.
     fn step(&mut self, rest: &[u8], event: &mut impl FnMut(Event<'_>)) -> Result<usize, Reject> {
         let len = match self.part {
             Part::Header => return self.header(rest),
@@ -190,7 +189,7 @@ impl Answer {
         len
     }
 
-    /// Keeps as many bytes as belong together, and says how many.
+    /// Buffers the bytes of one unit, and returns their number.
     fn hold(&mut self, rest: &[u8]) -> usize {
         let len = rest.len().min(HEADER_BYTES - self.held_len);
         self.held[self.held_len..self.held_len + len].copy_from_slice(&rest[..len]);
@@ -207,7 +206,7 @@ impl Answer {
         };
     }
 
-    /// What END_REQUEST says (section 5.5).
+    /// The content of END_REQUEST (section 5.5).
     fn end(&self) -> Result<Event<'static>, Reject> {
         let [app3, app2, app1, app0, protocol, ..] = self.held;
         let protocol_status = match protocol {

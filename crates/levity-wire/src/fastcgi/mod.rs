@@ -1,12 +1,12 @@
-//! FastCGI 1.0 between a web server and an application that answers requests (a responder).
+//! FastCGI 1.0 between a web server and an application in the responder role.
 //!
-//! A connection carries one request at a time, always with id 1: hardly any application takes a
-//! second one while it works on the first. Management records, whose id is 0, are not used.
+//! A connection carries one request at a time, always with id 1: hardly any application accepts a
+//! second one meanwhile. Management records, whose id is 0, are not used.
 //!
-//! To send a request: [`write_head`], then the records that [`stdin`] makes of its body, then
-//! [`STDIN_END`]. Its answer is what [`Answer`] reads, inside which is an answer of CGI
-//! ([`parse_response`](crate::cgi::parse_response)). Sections named here are those of the
-//! specification of 29 April 1996.
+//! A request consists of [`write_head`], the records that [`stdin`] makes of its body, and
+//! [`STDIN_END`]. [`Answer`] decodes the records of the response, which contain a CGI response
+//! ([`parse_response`](crate::cgi::parse_response)). Section numbers refer to the specification of
+//! 29 April 1996.
 
 mod answer;
 mod request;
@@ -19,8 +19,8 @@ const VERSION: u8 = 1;
 const REQUEST_ID: u16 = 1;
 const HEADER_BYTES: usize = 8;
 
-/// Content of a record that we send. The length has 16 bits; the largest multiple of 8 in them needs
-/// no padding, and php-fpm closes the connection at variables that exceed 65 535 bytes with theirs.
+/// Maximum content of a sent record. The length has 16 bits; the largest multiple of 8 needs no
+/// padding. php-fpm closes the connection if variables and padding exceed 65 535 bytes.
 const CONTENT_BYTES_MAX: usize = 65_528;
 
 /// The types of records (section 8).

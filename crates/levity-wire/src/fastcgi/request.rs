@@ -1,48 +1,50 @@
-//! What we send to an application.
+//! Records to an application.
 
 use super::{CONTENT_BYTES_MAX, HEADER_BYTES, REQUEST_ID, VERSION, kind};
 use crate::cgi::{ENVIRONMENT_BYTES_MAX, Environment};
 
-/// Section 5.1: the application keeps the connection open after its answer.
+/// Section 5.1: the application keeps the connection open after its response.
 const KEEP_CONN: u8 = 1;
-/// Section 5.1: the role of an application that answers requests.
+/// Section 5.1: the role of an application that responds to requests.
 const RESPONDER: u16 = 1;
-/// Section 3.4: a longer name or value has its length in four bytes, with the top bit set.
+/// Section 3.4: the length of a longer name or value takes four bytes, with the top bit set.
 const SHORT_MAX: usize = 127;
 
-/// Bytes of the two lengths in front of a name and a value, at most.
+/// Maximum bytes of the two lengths before a name and a value.
 const LENGTHS_BYTES_MAX: usize = 8;
 const _: () = assert!(ENVIRONMENT_BYTES_MAX + LENGTHS_BYTES_MAX <= CONTENT_BYTES_MAX);
 
-/// The end of the body; a request without a body has it too (section 6.2). It does not end one that
-/// has fewer bytes than CONTENT_LENGTH says: php-fpm 8.2 waits for the rest until the connection closes.
+/// The end of the body, also for a request without a body (section 6.2). It does not end a body
+/// that has fewer bytes than CONTENT_LENGTH: php-fpm 8.2 waits for the rest until the connection
+/// closes.
 pub const STDIN_END: [u8; HEADER_BYTES] = header(kind::STDIN, 0);
 
-/// Asks for the end of a request whose client is gone (section 5.4). An application may take its
-/// time to answer with the record that ends every answer, and some just close the connection.
+/// Aborts a request whose client has disconnected (section 5.4). An application may delay its
+/// END_REQUEST record, and some just close the connection.
 ///
-/// It takes nothing back. While php-fpm 8.2 reads a body, it takes this for the end, as it does when
-/// the connection closes: the script runs with some of the body or none. Afterwards it closes the
-/// connection, whatever it was asked for.
+/// It undoes nothing. While php-fpm 8.2 reads a body, it treats an abort as the end of the body, as
+/// it does a closed connection: the script runs with part of the body or none. Afterwards it closes
+/// the connection, even with `keep_conn`.
 pub const ABORT: [u8; HEADER_BYTES] = header(kind::ABORT_REQUEST, 0);
 
-/// A record of the body: send the three one after the other.
+/// A record of the body: send the three fields in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StdinRecord<'a> {
     /// The header of the record.
     pub header: [u8; HEADER_BYTES],
     /// Part of the body, not copied.
     pub content: &'a [u8],
-    /// Zeros that bring the record to a multiple of 8 bytes (section 3.3).
+    /// Zeros that pad the record to a multiple of 8 bytes (section 3.3).
     pub padding: &'static [u8],
 }
 
-/// Appends everything that comes before the body.
+/// Appends everything before the body.
 ///
-/// With `keep_conn` the application is asked to leave the connection open for the next request, else
-/// it closes it after its answer; see [`Answer::is_reusable`](super::Answer::is_reusable).
+/// With `keep_conn` the application should keep the connection open for the next request; otherwise
+/// it closes it after its response. See [`Answer::is_reusable`](super::Answer::is_reusable).
 ///
-/// No variable is divided between two records: php-fpm reads those of each record by themselves.
+/// No variable is split between two records: php-fpm parses the variables of each record
+/// separately.
 pub fn write_head(environment: &Environment, keep_conn: bool, out: &mut Vec<u8>) {
     let role = RESPONDER.to_be_bytes();
     let flags = if keep_conn { KEEP_CONN } else { 0 };
@@ -61,14 +63,14 @@ pub fn write_head(environment: &Environment, keep_conn: bool, out: &mut Vec<u8>)
         out.extend_from_slice(value);
     }
     end_record(out, start);
-    // The record without content that ends the stream; there is one already when there was nothing.
+    // An empty record ends the stream; without variables there is one already.
     if out.len() > start {
         out.extend(header(kind::PARAMS, 0));
     }
 }
 
-/// The records of the next part of a body, which may be cut anywhere. None for an empty part, since
-/// a record without content would end the body.
+/// The records of the next part of a body, which may be split anywhere. None for an empty part,
+/// since an empty record would end the body.
 pub fn stdin(part: &[u8]) -> impl Iterator<Item = StdinRecord<'_>> {
     part.chunks(CONTENT_BYTES_MAX).map(|content| StdinRecord {
         header: header(kind::STDIN, content.len()),
@@ -91,7 +93,7 @@ const fn padding(content_len: usize) -> &'static [u8] {
     ZEROS.split_at((8 - content_len % 8) % 8).0
 }
 
-/// Leaves room for the header of a record of variables, and says where its content starts.
+/// Reserves the header of a record of variables, and returns the offset of its content.
 fn begin_record(out: &mut Vec<u8>) -> usize {
     out.extend([0; HEADER_BYTES]);
     out.len()

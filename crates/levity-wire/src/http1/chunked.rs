@@ -3,11 +3,11 @@
 use super::line::{is_control, is_token_byte};
 use super::{Reject, Trailers};
 
-/// Hexadecimal digits in a chunk size: as many as fit in 64 bits, so that no size can overflow.
+/// Hexadecimal digits in a chunk size: 64 bits, so that no size can overflow.
 const SIZE_DIGITS_MAX: u32 = 16;
 
-/// Bytes of chunk extensions in a whole body, each with its CR. They are read and ignored; without
-/// a bound, a body of one-byte chunks could make us read a multiple of what is counted as data.
+/// Bytes of chunk extensions in a whole body, each with its CR. They are parsed and ignored.
+/// Without a limit, a body of one-byte chunks could make the server read many times its size.
 const EXTENSION_BYTES_MAX: u32 = 4 * 1024;
 
 const BAD_EXTENSION: Reject = Reject::bad("bad chunk extension");
@@ -15,10 +15,10 @@ const BAD_EXTENSION: Reject = Reject::bad("bad chunk extension");
 /// Bytes of trailer lines in a body, each with its CR.
 const TRAILER_BYTES_MAX: u32 = 8 * 1024;
 
-/// Decoder of one chunked body. Start a new one for the next body; do not use it again after an
-/// error.
+/// Decoder of one chunked body. Create a new one for the next body; do not use it after an error.
 ///
-/// Extensions and trailers are checked; trailers are kept for whoever asks for them.
+/// Extensions and trailers are checked; [`decode_with_trailers`](Self::decode_with_trailers)
+/// returns the trailers.
 #[derive(Debug, Clone, Default)]
 pub struct Chunked {
     state: State,
@@ -29,12 +29,12 @@ pub struct Chunked {
     trailer_bytes: u32,
 }
 
-/// What one call of [`Chunked::decode`] did.
+/// The result of one call of [`Chunked::decode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decoded {
     /// Bytes of the input that belong to the body: all of them unless `done`.
     pub consumed: usize,
-    /// The body is complete; what follows in the input is the next message.
+    /// The body is complete; the rest of the input is the next message.
     pub done: bool,
 }
 
@@ -56,8 +56,8 @@ enum State {
     Done,
 }
 
-/// The part of a chunk extension (RFC 9112, 7.1.1) that the next byte belongs to. White space may stand
-/// around names and values, but not behind the last one.
+/// The part of a chunk extension (RFC 9112, 7.1.1) that the next byte belongs to. White space is
+/// allowed around names and values, but not after the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extension {
     BeforeName,
@@ -66,7 +66,7 @@ enum Extension {
     BeforeValue,
     Token,
     Quoted,
-    /// Behind a backslash.
+    /// After a backslash.
     QuotedPair,
     QuotedEnd,
     AfterValue,
@@ -97,7 +97,7 @@ impl Extension {
 }
 
 impl State {
-    /// Whether the byte that led here is one of a trailer line, its CR included and its LF not.
+    /// Whether the last byte belongs to a trailer line, including its CR but not its LF.
     fn is_in_trailer(self) -> bool {
         matches!(
             self,
@@ -107,18 +107,18 @@ impl State {
 }
 
 impl Chunked {
-    /// Decodes what has arrived and hands each piece of data over without copying it. Input may be
-    /// cut anywhere.
+    /// Decodes the input, which may be split anywhere, and passes each piece of data to `data`
+    /// without copying it.
     ///
     /// # Errors
-    /// 400 for anything but the exact grammar (bare LF, white space or a sign at the size, more
-    /// than 16 digits, an extension without a name), 431 when extensions or trailers exceed their bounds. Data handed over
-    /// before the error is part of a body that never became complete.
+    /// 400 for any deviation from the grammar (bare LF, white space or a sign at the size, more
+    /// than 16 digits, an extension without a name), 431 when extensions or trailers exceed their
+    /// limits. Data passed on before the error belongs to an incomplete body.
     pub fn decode(&mut self, input: &[u8], data: impl FnMut(&[u8])) -> Result<Decoded, Reject> {
         self.read(input, data, |_| {})
     }
 
-    /// As [`decode`](Self::decode), and adds the trailer fields to `trailers`: 8 KiB at most.
+    /// As [`decode`](Self::decode), and adds the trailers to `trailers`: at most 8 KiB.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).

@@ -1,14 +1,14 @@
-//! The header fields that decide where a message ends and what becomes of its connection, in
-//! requests and responses alike (RFC 9112, 6 and 9; RFC 9110, 7.8).
+//! The headers that frame a message and control its connection, in requests and responses (RFC
+//! 9112, 6 and 9; RFC 9110, 7.8).
 
 use super::line::{is_token, list, trim_end};
 use super::{Framing, HeaderSpan, Reject, Span, Version};
 
-/// Elements of Connection in a head. Each may name a field that a proxy must look for among all
-/// others; a browser sends one.
+/// Elements of Connection in a message. A proxy must look up each among all header names; a browser
+/// sends one.
 const CONNECTION_OPTIONS_MAX: usize = 64;
 
-/// What the header lines read so far say. Any contradiction is refused at the line that makes it.
+/// The meaning of the header lines so far. A contradiction is rejected at the line that causes it.
 #[derive(Default)]
 pub(super) struct Fields {
     length: Option<u64>,
@@ -16,7 +16,7 @@ pub(super) struct Fields {
     /// The last transfer coding so far is `chunked`.
     chunked: bool,
     coding_unknown: bool,
-    /// Elements of Connection so far, and three of them that mean something to us.
+    /// Number of elements of Connection so far, and the three that have a meaning here.
     options: usize,
     close: bool,
     keep_alive: bool,
@@ -39,20 +39,20 @@ impl Fields {
         }
     }
 
-    /// Whether the sender leaves the connection open after this message (RFC 9112, 9.3).
+    /// Whether the sender keeps the connection open after this message (RFC 9112, 9.3).
     pub(super) fn allows_another(&self, version: Version) -> bool {
         !self.close && (self.keep_alive || version == Version::Http11)
     }
 
-    /// The protocols to switch to. Without its connection option the field was meant for another
-    /// hop, and in HTTP/1.0 it is to be ignored (RFC 9110, 7.8).
+    /// The protocols to switch to. Without the connection option the header was meant for another
+    /// hop, and in HTTP/1.0 it must be ignored (RFC 9110, 7.8).
     pub(super) fn protocols(&self, version: Version) -> Option<Span> {
         self.upgrade
             .filter(|_| self.upgrade_listed && version == Version::Http11)
     }
 
-    /// RFC 9112, 6.1 and 6.3. Where both apply, the MUST of 6.3 (last coding is not chunked: 400)
-    /// comes before the SHOULD of 6.1 (unknown coding: 501).
+    /// RFC 9112, 6.1 and 6.3. If both apply, the MUST of 6.3 (last coding is not chunked: 400)
+    /// precedes the SHOULD of 6.1 (unknown coding: 501).
     pub(super) fn framing(&self, version: Version) -> Result<Framing, Reject> {
         if !self.coded {
             return Ok(self.length.map_or(Framing::None, Framing::Length));
@@ -74,9 +74,9 @@ impl Fields {
         Ok(Framing::Chunked)
     }
 
-    /// RFC 9110, 8.6 allows a list of identical values to be read as one. It is refused: a peer
-    /// that forwards such a message may have taken either value, or the first line only, and nobody
-    /// sends one in earnest.
+    /// RFC 9110, 8.6 allows a list of identical values to be read as one. It is rejected, because a
+    /// peer that forwards such a message may use either value, or the first line only. Legitimate
+    /// peers do not send it.
     fn content_length(&mut self, value: &[u8]) -> Result<(), Reject> {
         let length = decimal(value).ok_or(Reject::bad("bad Content-Length"))?;
         match self.length.replace(length) {
@@ -125,15 +125,15 @@ impl Fields {
         Ok(())
     }
 
-    /// Of several lines the first. A proxy writes the field anew with the protocol that it has
-    /// understood, so the others mislead nobody.
+    /// The first of several lines counts. A proxy generates the header anew with the protocol that
+    /// it has understood, so the others mislead nobody.
     fn upgrade(&mut self, value: Span) -> Result<(), Reject> {
         self.upgrade.get_or_insert(value);
         Ok(())
     }
 }
 
-/// One or more digits and nothing else; `None` also when the number does not fit.
+/// One or more digits only; `None` also on overflow.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

@@ -1,13 +1,14 @@
-//! What a parsed head holds.
+//! The parsed start line and header section of a message.
 
 use std::ops::Deref;
 
 use super::Reject;
 
-/// A position inside the bytes that were parsed, so that a head can be kept without borrowing them.
+/// A position in the parsed bytes, so that a [`RequestHead`] or [`ResponseHead`] does not borrow
+/// them.
 ///
-/// It stays valid as long as the same bytes are at the same offset: move the buffer freely, do not
-/// shift its contents.
+/// It is valid as long as the same bytes are at the same offset: the buffer may move, but its
+/// contents must not shift.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
     start: u32,
@@ -15,7 +16,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Both ends must fit in 32 bits; the bound on a head holds that.
+    /// Both ends must fit in 32 bits; the limit on the header size guarantees that.
     pub(crate) fn new(start: usize, end: usize) -> Self {
         debug_assert!(start <= end && u32::try_from(end).is_ok());
         Self {
@@ -27,7 +28,7 @@ impl Span {
     /// The bytes at this position.
     ///
     /// # Panics
-    /// When `bytes` is shorter than the head that the span came from.
+    /// If `bytes` is shorter than the parsed bytes.
     pub fn of(self, bytes: &[u8]) -> &[u8] {
         &bytes[self.start as usize..self.end as usize]
     }
@@ -67,7 +68,7 @@ pub enum Method {
     Patch,
     Connect,
     Trace,
-    /// A well-formed method that none of the above is; a server answers 501.
+    /// Any other well-formed method; a server responds with 501.
     #[default]
     Unknown,
 }
@@ -116,7 +117,7 @@ impl Version {
     }
 }
 
-/// How the length of a request's body is known (RFC 9112, 6.3).
+/// The framing of a request's body (RFC 9112, 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
     /// Neither Content-Length nor Transfer-Encoding: no body.
@@ -128,19 +129,19 @@ pub enum Framing {
     Chunked,
 }
 
-/// How the end of a response's body is known (RFC 9112, 6.3).
+/// The framing of a response's body (RFC 9112, 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ResponseFraming {
-    /// No body, whatever the fields say: the response to HEAD, and the statuses 1xx, 204 and 304.
+    /// No body, regardless of the headers: responses to HEAD, and the statuses 1xx, 204 and 304.
     #[default]
     None,
     /// Content-Length, in bytes.
     Length(u64),
     /// `Transfer-Encoding: chunked`; decode with [`Chunked`](super::Chunked).
     Chunked,
-    /// The body ends where the connection does. Whether all of it came cannot be known.
+    /// The body ends with the connection. Truncation cannot be detected.
     UntilClose,
-    /// What follows is no HTTP, in both directions: 101, and the success of CONNECT.
+    /// Both directions leave HTTP: 101, and a successful CONNECT.
     Tunnel,
 }
 
@@ -158,27 +159,26 @@ pub enum Target {
     Authority,
 }
 
-/// One header line. The value is without the white space around it and may be empty.
+/// One header line. The value has no surrounding white space and may be empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderSpan {
     /// The name as sent, in any case.
     pub name: Span,
-    /// The value as sent; bytes from 0x80 are possible, control characters other than HTAB are
-    /// not.
+    /// The value as sent; it may contain bytes from 0x80, but no control characters except HTAB.
     pub value: Span,
 }
 
-/// The header lines of a head, in the order they were sent.
+/// The header lines of a message, in the order they were sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Headers(Vec<HeaderSpan>);
 
 impl Headers {
-    /// The value of the first line of this name, which must be in lower case.
+    /// The value of the first line with this lower-case name.
     pub fn first<'a>(&self, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
         self.named(bytes, name).next()
     }
 
-    /// The values of all lines of this name, which must be in lower case.
+    /// The values of all lines with this lower-case name.
     pub fn named<'a>(
         &self,
         bytes: &'a [u8],
@@ -194,7 +194,7 @@ impl Headers {
         self.0.push(header);
     }
 
-    /// No lines, in the memory that these had.
+    /// An empty list that reuses the allocation.
     pub(crate) fn emptied(&mut self) -> Self {
         let mut lines = std::mem::take(&mut self.0);
         lines.clear();
@@ -210,7 +210,8 @@ impl Deref for Headers {
     }
 }
 
-/// A request head: spans into the bytes it was parsed from, and what the framing headers mean.
+/// A request line and its header section: spans into the parsed bytes, and the meaning of the
+/// framing headers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestHead {
     /// The method.
@@ -225,25 +226,25 @@ pub struct RequestHead {
     pub target_span: Span,
     /// The path, not decoded. It starts with `/`, or is empty for `*` and for CONNECT.
     pub path: Span,
-    /// What follows the first `?`, not decoded.
+    /// The part after the first `?`, not decoded.
     pub query: Option<Span>,
     /// The host with its port, as sent and valid: from an absolute or authority-form target if
-    /// there is one, else from Host (RFC 9112, 3.2.2). `None` only in HTTP/1.0. Compare by
+    /// there is one, else from Host (RFC 9112, 3.2.2). `None` only in HTTP/1.0. Compare it by
     /// [`host_name`](super::host_name).
     pub host: Option<Span>,
     /// The header lines in the order they were sent.
     pub headers: Headers,
-    /// How long the body is.
+    /// The framing of the body.
     pub framing: Framing,
     /// Whether the client allows another request on this connection (RFC 9112, 9.3).
     pub keep_alive: bool,
     /// The protocols that the client offers to switch to: its first Upgrade line, in HTTP/1.1 and
-    /// when Connection lists it (RFC 9110, 7.8).
+    /// if Connection lists it (RFC 9110, 7.8).
     pub upgrade: Option<Span>,
     /// Whether the client waits for `100 Continue` before its body (RFC 9110, 10.1.1).
     pub expect_continue: bool,
-    /// Length of the head in bytes, with blank lines before it and the blank line after it: the
-    /// body starts here.
+    /// Length in bytes, including blank lines before and the blank line at the end: the body starts
+    /// here.
     pub bytes: usize,
 }
 
@@ -257,8 +258,8 @@ impl RequestHead {
     }
 }
 
-/// A response head: spans into the bytes it was parsed from, and what the framing headers mean for
-/// the request that it answers.
+/// A status line and its header section: spans into the parsed bytes, and the meaning of the
+/// framing headers for the response to this request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResponseHead {
     /// The version.
@@ -269,21 +270,21 @@ pub struct ResponseHead {
     pub reason: Span,
     /// The header lines in the order they were sent.
     pub headers: Headers,
-    /// Where the body ends.
+    /// The framing of the body.
     pub framing: ResponseFraming,
-    /// Whether the connection is good for another request once this response has been read to its
-    /// end (RFC 9112, 9.3). Of an interim response it says nothing.
+    /// Whether the connection can carry another request once this response has been read to its end
+    /// (RFC 9112, 9.3). Undefined for an interim response.
     pub keep_alive: bool,
-    /// The protocols that are switched to (101) or on offer (any other status): the first Upgrade
-    /// line, in HTTP/1.1 and when Connection lists it (RFC 9110, 7.8).
+    /// The protocols that the server switches to (101) or offers (any other status): the first
+    /// Upgrade line, in HTTP/1.1 and if Connection lists it (RFC 9110, 7.8).
     pub upgrade: Option<Span>,
-    /// Length of the head in bytes, with the blank line after it: the body starts here, or after an
-    /// interim response the next head.
+    /// Length in bytes, including the blank line at the end: the body starts here or, after an
+    /// interim response, the next status line.
     pub bytes: usize,
 }
 
 impl ResponseHead {
-    /// Whether the response proper comes after this one: 1xx but for 101 (RFC 9110, 15.2).
+    /// Whether a final response follows: 1xx except 101 (RFC 9110, 15.2).
     pub fn is_interim(&self) -> bool {
         matches!(self.status, 100 | 102..=199)
     }

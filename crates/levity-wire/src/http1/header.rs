@@ -1,4 +1,4 @@
-//! Header lines and the bound on a head, the same for requests and responses (RFC 9112, 5).
+//! Header lines and the limit on the header size, shared by requests and responses (RFC 9112, 5).
 
 use memchr::memchr;
 
@@ -9,7 +9,7 @@ const HEADER_TOO_LONG: Reject = Reject::new(431, "header line too long");
 const HEAD_TOO_LONG: Reject = Reject::new(431, "head too long");
 const HEADERS_TOO_MANY: Reject = Reject::new(431, "too many header lines");
 
-/// Lets `parse` see as much of `bytes` as a head may have, and refuses a head that would need more.
+/// Calls `parse` with at most `head_bytes_max` bytes, and rejects a longer header section.
 pub(super) fn within_bound(
     bytes: &[u8],
     limits: &Limits,
@@ -24,7 +24,7 @@ pub(super) fn within_bound(
     Ok(complete)
 }
 
-/// Reads header lines up to the blank line, and shows each to `read`. `Ok(false)`: the blank line
+/// Parses header lines up to the blank line, and passes each to `read`. `Ok(false)`: the blank line
 /// has not arrived.
 pub(super) fn read_headers(
     bytes: &[u8],
@@ -49,8 +49,8 @@ pub(super) fn read_headers(
     }
 }
 
-/// Inlined by force: it runs for each line of a request, and with more than one caller the compiler
-/// makes it a call, which can be measured.
+/// Always inlined: it runs for each line of a request, and with more than one caller the compiler
+/// emits a measurable call.
 #[inline(always)]
 pub(crate) fn header_line(bytes: &[u8], line: Span) -> Result<HeaderSpan, Reject> {
     let text = line.of(bytes);

@@ -1,11 +1,11 @@
-//! Which fields end at this hop, and which are passed on (RFC 9110, 7.6.1).
+//! Hop-by-hop and end-to-end headers (RFC 9110, 7.6.1).
 
 use super::HeaderSpan;
 use super::line::list;
 
-/// Fields about one connection. RFC 9110, 7.6.1 demands that most of them are removed even when
-/// Connection does not list them. The `proxy-` ones are between a client and its own proxy
-/// (RFC 9110, 11.7), which we are not.
+/// Headers about one connection. RFC 9110, 7.6.1 requires that most of them are removed even if
+/// Connection does not list them. The `proxy-` ones are between a client and its own proxy (RFC
+/// 9110, 11.7), which this server is not.
 const HOP_BY_HOP: &[&str] = &[
     "connection",
     "keep-alive",
@@ -19,16 +19,16 @@ const HOP_BY_HOP: &[&str] = &[
     "upgrade",
 ];
 
-/// Fields that stay although Connection lists them. RFC 9110, 7.6.1 has a proxy remove whatever is
-/// listed. A sender loses only what it has sent itself, which it could have left out: so cookies,
-/// credentials and conditions are removed like the rest. The exceptions are fields by which a hop
-/// before the sender's speaks, or which others than the next hop depend on:
+/// Headers that are forwarded even if Connection lists them. RFC 9110, 7.6.1 requires a proxy to
+/// remove every listed header. A sender can thereby remove only its own headers, which it could
+/// have omitted: so cookies, credentials and conditions are removed like the rest. The exceptions
+/// are headers that belong to an earlier hop, or that other recipients than the next hop depend on:
 ///
-/// - who asks, as proxies tell it: obeying has let clients hide their address (CVE-2022-31813, Apache
-///   httpd 2.4.53);
-/// - Host and `Content-*`: the content goes on, and without them it would be taken for something else;
-/// - Cache-Control, which the RFC names as never to be listed: without `private` or `no-store` a cache
-///   behind us would give one client's answer to others.
+/// - the client's address as reported by proxies: removing it has let clients hide it
+///   (CVE-2022-31813, Apache httpd 2.4.53);
+/// - Host and `Content-*`: the content is forwarded, and would be misinterpreted without them;
+/// - Cache-Control, which must not be listed according to the RFC: without `private` or `no-store`,
+///   a cache behind this server would give one client's response to others.
 const PROTECTED: &[&str] = &[
     "cache-control",
     "forwarded",
@@ -38,10 +38,10 @@ const PROTECTED: &[&str] = &[
     "x-request-id",
 ];
 
-/// Families of such fields.
+/// Prefixes of such headers.
 const PROTECTED_PREFIXES: &[&str] = &["content-", "x-forwarded-"];
 
-/// Whether a field of this name, in any case, never goes further than the next hop.
+/// Whether a header of this name, in any case, is never forwarded.
 pub fn is_hop_by_hop(name: &[u8]) -> bool {
     is_one_of(name, HOP_BY_HOP)
 }
@@ -59,19 +59,19 @@ pub(super) fn starts_with_one_of(name: &[u8], prefixes: &[&str]) -> bool {
     })
 }
 
-/// The part of a head that a proxy passes on. What the proxy itself adds is not to be asked about
-/// here, or the other side could have it removed.
+/// The headers of a message that a proxy forwards. Do not use it for headers that the proxy itself
+/// adds: the other side could have them removed.
 #[derive(Debug, Clone)]
 pub struct EndToEnd<'a> {
     bytes: &'a [u8],
     headers: &'a [HeaderSpan],
-    /// What Connection lists, without what goes or stays in any case: nearly always nothing. The
-    /// parser has bounded the number.
+    /// The headers that Connection lists, except those whose treatment does not depend on it:
+    /// nearly always empty. The parser has limited their number.
     listed: Vec<&'a [u8]>,
 }
 
 impl<'a> EndToEnd<'a> {
-    /// Of a head that was parsed from `bytes`.
+    /// For headers that were parsed from `bytes`.
     pub fn of(bytes: &'a [u8], headers: &'a [HeaderSpan]) -> Self {
         let listed = headers
             .iter()
@@ -86,13 +86,13 @@ impl<'a> EndToEnd<'a> {
         }
     }
 
-    /// The names that Connection lists and that would be passed on without it. Fields of these names are
-    /// removed from the trailers too (RFC 9110, 7.6.1).
+    /// The names that Connection lists and that would be forwarded otherwise. Trailers with these
+    /// names are removed too (RFC 9110, 7.6.1).
     pub fn listed(&self) -> impl Iterator<Item = &'a [u8]> {
         self.listed.iter().copied()
     }
 
-    /// Whether a field of this name is passed on.
+    /// Whether a header of this name is forwarded.
     pub fn has(&self, name: &[u8]) -> bool {
         !is_hop_by_hop(name)
             && !self
@@ -101,7 +101,7 @@ impl<'a> EndToEnd<'a> {
                 .any(|listed| name.eq_ignore_ascii_case(listed))
     }
 
-    /// The header lines to pass on, in the order they were sent.
+    /// The header lines to forward, in the order they were sent.
     pub fn headers(&self) -> impl Iterator<Item = HeaderSpan> {
         self.headers
             .iter()
@@ -110,7 +110,7 @@ impl<'a> EndToEnd<'a> {
     }
 }
 
-/// Whether a connection option has a field removed that would be passed on without it.
+/// Whether a connection option removes a header that would be forwarded otherwise.
 fn names_a_field(option: &[u8]) -> bool {
     !option.is_empty()
         && !option.eq_ignore_ascii_case(b"close")

@@ -11,19 +11,20 @@ const NAME_BYTES_MAX: usize = 255;
 const BAD_HOST: Reject = Reject::bad("bad host");
 
 pub(crate) struct Authority<'a> {
-    /// With brackets when it is an IPv6 address.
+    /// With brackets if it is an IPv6 address.
     pub(crate) name: &'a [u8],
-    /// What follows the colon: at most five digits, possibly none.
+    /// The part after the colon: at most five digits, possibly none.
     pub(crate) port: Option<&'a [u8]>,
 }
 
-/// The name in a Host value, as sites are looked up by it: in lower case, without port, without the
-/// final dot of a fully qualified name, with the brackets of an IPv6 address. Allocates only when
+/// The name in a Host value in the form used to look up sites: in lower case, without port, without
+/// the final dot of a fully qualified name, with the brackets of an IPv6 address. Allocates only if
 /// there is an upper-case letter.
 ///
 /// # Errors
-/// 400 unless it is `name[:port]`, `ipv4[:port]` or `[ipv6][:port]`. Names may hold what RFC 3986,
-/// 3.2.2 allows but for two dots in a row, and percent escapes, which readers take differently.
+/// 400 unless it is `name[:port]`, `ipv4[:port]` or `[ipv6][:port]`. Names may contain the
+/// characters of RFC 3986, 3.2.2, except two consecutive dots, and percent escapes, which parsers
+/// interpret differently.
 pub fn host_name(host: &[u8]) -> Result<Cow<'_, str>, Reject> {
     let name = split(host)?.name;
     let name = str::from_utf8(name.strip_suffix(b".").unwrap_or(name)).map_err(|_| BAD_HOST)?;
@@ -50,8 +51,8 @@ pub(crate) fn split(host: &[u8]) -> Result<Authority<'_>, Reject> {
     }
 }
 
-/// Length of the `[v6]` that `host` starts with. Zone identifiers mean nothing to the other side
-/// and are refused.
+/// Length of the `[v6]` at the start of `host`. Zone identifiers have no meaning for the other side
+/// and are rejected.
 fn address_len(host: &[u8]) -> Option<usize> {
     let end = host.iter().position(|&byte| byte == b']')?;
     str::from_utf8(&host[1..end])
@@ -61,7 +62,7 @@ fn address_len(host: &[u8]) -> Option<usize> {
     Some(end + 1)
 }
 
-/// Length of the name that `host` starts with, when every label of it has at least one byte.
+/// Length of the name at the start of `host`, if each of its labels has at least one byte.
 fn name_len(host: &[u8]) -> Option<usize> {
     let mut label_bytes = 0;
     for (at, &byte) in host.iter().enumerate() {
@@ -77,7 +78,7 @@ fn name_len(host: &[u8]) -> Option<usize> {
         .then_some(host.len())
 }
 
-/// Of a label: `unreserved` and `sub-delims` of RFC 3986, 2.
+/// A byte of a label: `unreserved` and `sub-delims` of RFC 3986, 2.
 fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_~!$&'()*+,;=".contains(&byte)
 }

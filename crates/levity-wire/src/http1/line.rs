@@ -1,11 +1,10 @@
-//! Lines of a message head, each ended by CRLF and nothing else, and the byte classes in them.
+//! Lines of a message, each terminated by CRLF only, and the byte classes in them.
 
 use memchr::memchr;
 
 use super::{Reject, Span};
 
-/// Cuts the start of a message into lines. Never looks further than the bound of the line that it
-/// reads.
+/// Splits the start of a message into lines. Never looks beyond the limit of the current line.
 pub(super) struct Lines<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -21,11 +20,10 @@ impl<'a> Lines<'a> {
         self.at
     }
 
-    /// The next line without its CRLF, or `None` when it has not arrived in full.
+    /// The next line without its CRLF, or `None` if it is incomplete.
     ///
-    /// What has arrived of an unfinished line is checked too: a line that never ends meets its
-    /// bound, and a TLS handshake on a plain port is refused at its first byte instead of
-    /// waiting for a time-out.
+    /// An incomplete line is checked too: an endless line reaches its limit, and a TLS handshake on
+    /// a plain port is rejected at its first byte instead of by a time-out.
     pub(super) fn next(
         &mut self,
         bytes_max: usize,
@@ -51,7 +49,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Refuses control characters other than HTAB: bare CR, NUL, DEL and the rest.
+/// Rejects control characters other than HTAB: bare CR, NUL, DEL and the rest.
 fn text(line: &[u8]) -> Result<(), Reject> {
     match has_control(line) {
         true => Err(Reject::bad("control character in the head")),
@@ -98,7 +96,7 @@ const fn token_table() -> [bool; 256] {
     table
 }
 
-/// Without optional white space at the start: SP and HTAB only (RFC 9110, 5.6.3).
+/// Removes leading optional white space: SP and HTAB only (RFC 9110, 5.6.3).
 pub(super) fn trim_start(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
         bytes = rest;
@@ -106,7 +104,7 @@ pub(super) fn trim_start(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Without optional white space at the end.
+/// Removes trailing optional white space.
 pub(super) fn trim_end(mut bytes: &[u8]) -> &[u8] {
     while let [rest @ .., b' ' | b'\t'] = bytes {
         bytes = rest;
@@ -114,7 +112,7 @@ pub(super) fn trim_end(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Without optional white space around it.
+/// Removes surrounding optional white space.
 pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
     trim_end(trim_start(bytes))
 }

@@ -1,4 +1,4 @@
-//! The request head: request line and header lines (RFC 9112, 3 and 5).
+//! The request line and header section of a request (RFC 9112, 3 and 5).
 
 use memchr::{memchr, memchr2};
 
@@ -8,22 +8,23 @@ use super::{
     HeaderSpan, Limits, Method, Reject, RequestHead, Span, Target, Version, framing, host,
 };
 
-/// Empty lines skipped before a request line. RFC 9112, 2.2 asks for at least one; old clients send
+/// Empty lines skipped before a request line. RFC 9112, 2.2 requires at least one; old clients send
 /// one after a body.
 const BLANK_LINES_MAX: usize = 4;
 
 const LINE_TOO_LONG: Reject = Reject::new(414, "request line too long");
 
-/// Parses a request head at the start of `bytes`, reusing the allocations of `head`.
+/// Parses the request line and header section at the start of `bytes`, reusing the allocations of
+/// `head`.
 ///
-/// `Ok(true)`: complete, and `head.bytes` says where the body starts. `Ok(false)`: more bytes
-/// needed; call again with the same bytes and more behind them.
+/// `Ok(true)`: complete, and the body starts at `head.bytes`. `Ok(false)`: more bytes needed; call
+/// again with the same bytes followed by more.
 ///
 /// # Errors
-/// As soon as the bytes at hand cannot become an acceptable head, whatever follows: 400 for
-/// anything malformed or ambiguous, 414 and 431 for the bounds in `limits`, 501 for an unknown
-/// transfer coding, 505 for a version other than 1.x. After `Ok(false)` and after an error, `head`
-/// holds what was read so far, to log and not to act upon.
+/// Reported as soon as no continuation of the bytes can be accepted: 400 for malformed or ambiguous
+/// input, 414 and 431 for the limits in `limits`, 501 for an unknown transfer coding, 505 for a
+/// version other than 1.x. After `Ok(false)` and after an error, `head` holds a partial result, for
+/// logging only.
 pub fn parse_request(
     bytes: &[u8],
     head: &mut RequestHead,
@@ -50,7 +51,7 @@ fn parse_window(bytes: &[u8], head: &mut RequestHead, limits: &Limits) -> Result
     Ok(true)
 }
 
-/// What the header lines read so far say.
+/// The meaning of the header lines so far.
 #[derive(Default)]
 struct Fields {
     message: framing::Fields,
@@ -131,7 +132,7 @@ fn request_line(bytes: &[u8], line: Span, head: &mut RequestHead) -> Result<(), 
     target(bytes, head)
 }
 
-/// The rest of the line, whose target may have held white space.
+/// Parses the rest of the line, which shows whether the target contained white space.
 fn version(text: &[u8]) -> Result<Version, Reject> {
     match Version::of(text) {
         Err(_) if text.contains(&b' ') => Err(Reject::bad("white space in the request target")),
@@ -139,8 +140,8 @@ fn version(text: &[u8]) -> Result<Version, Reject> {
     }
 }
 
-/// RFC 9112, 3.2. Bytes from 0x80 and the ASCII marks that URIs exclude are let through, since
-/// clients do send them; `#` is not: readers disagree whether the path ends there.
+/// RFC 9112, 3.2. Bytes from 0x80 and the ASCII characters that URIs exclude are accepted, since
+/// clients do send them. `#` is rejected: parsers disagree whether the path ends there.
 fn target(bytes: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
     let text = head.target_span.of(bytes);
     if text.contains(&b'\t') {
@@ -194,8 +195,8 @@ fn absolute_form(text: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
     head.host = Some(head.target_span.part(scheme_len, authority_end));
     path_and_query(text, authority_end, head);
     if head.path.is_empty() {
-        // An empty path means "/" (RFC 9110, 4.2.3). A span can only point: the last byte of the
-        // scheme is one.
+        // An empty path means "/" (RFC 9110, 4.2.3). A span needs such a byte in the input: the
+        // last byte of the scheme.
         head.path = head.target_span.part(scheme_len - 1, scheme_len);
     }
     Ok(())

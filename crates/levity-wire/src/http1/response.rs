@@ -1,4 +1,4 @@
-//! The response head: status line and header lines (RFC 9112, 4 and 5).
+//! The status line and header section of a response (RFC 9112, 4 and 5).
 
 use super::framing::Fields;
 use super::header::{read_headers, within_bound};
@@ -8,26 +8,27 @@ use super::{Framing, Limits, Method, Reject, ResponseFraming, ResponseHead, Span
 const LINE_TOO_LONG: Reject = Reject::bad("status line too long");
 const BAD_STATUS_LINE: Reject = Reject::bad("bad status line");
 
-/// What was asked, as far as it decides how the answer is to be read.
+/// The properties of a request that decide how its response is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked {
     /// The method of the request.
     pub method: Method,
-    /// The request had an Upgrade field, listed in its Connection.
+    /// The request had an Upgrade header, listed in its Connection.
     pub upgrade: bool,
 }
 
-/// Parses a response head at the start of `bytes`, reusing the allocations of `head`.
+/// Parses the status line and header section at the start of `bytes`, reusing the allocations of
+/// `head`.
 ///
-/// `Ok(true)`: complete, and `head.bytes` says where the body starts. `Ok(false)`: more bytes
-/// needed; call again with the same bytes and more behind them. After an
-/// [interim](ResponseHead::is_interim) response the next head follows, for the same `asked`.
+/// `Ok(true)`: complete, and the body starts at `head.bytes`. `Ok(false)`: more bytes needed; call
+/// again with the same bytes followed by more. After an [interim](ResponseHead::is_interim)
+/// response the next response follows, for the same `asked`.
 ///
 /// # Errors
-/// 502 as soon as the bytes at hand cannot become an acceptable head, whatever follows: the grammar
-/// and the bounds are those of requests. No empty line is skipped before the status line, since it
-/// would be the rest of a body that was longer than its length. After `Ok(false)` and after an
-/// error, `head` holds what was read so far, to log and not to act upon.
+/// 502 as soon as no continuation of the bytes can be accepted: grammar and limits are those of
+/// requests. No empty line is skipped before the status line, since it would belong to a body that
+/// was longer than its length. After `Ok(false)` and after an error, `head` holds a partial result,
+/// for logging only.
 pub fn parse_response(
     bytes: &[u8],
     head: &mut ResponseHead,
@@ -63,7 +64,7 @@ fn parse_window(
     Ok(true)
 }
 
-/// Servers leave out an empty reason, and often the space before it, which RFC 9112, 4 wants.
+/// Servers omit an empty reason, and often the space before it, which RFC 9112, 4 requires.
 fn status_line(bytes: &[u8], line: Span, head: &mut ResponseHead) -> Result<(), Reject> {
     let text = line.of(bytes);
     let (version, rest) = text
@@ -90,13 +91,13 @@ fn status(code: [u8; 3]) -> Option<u16> {
 
 /// Needs the status line and every header line.
 fn finish(fields: &Fields, asked: Asked, head: &mut ResponseHead) -> Result<(), Reject> {
-    // What contradicts itself is refused also where no body follows: who sends it may not know that
-    // and send one.
+    // Contradictory framing is rejected even for a response without a body: its sender may send one
+    // anyway.
     let announced = fields.framing(head.version)?;
     head.upgrade = fields.protocols(head.version);
     head.framing = framing(announced, asked, head)?;
-    // RFC 9112, 6.1 and RFC 9110, 8.6 forbid to announce a body with 204. None is read, but one may
-    // be on its way, and must not be taken for the next response.
+    // RFC 9112, 6.1 and RFC 9110, 8.6 forbid framing headers in a 204. Its body is not read, but
+    // one may follow and must not be parsed as the next response.
     let strays = head.status == 204 && has_bytes(announced);
     let ends_itself = !matches!(
         head.framing,
@@ -113,7 +114,7 @@ fn framing(
     head: &ResponseHead,
 ) -> Result<ResponseFraming, Reject> {
     match head.status {
-        // The next head would be looked for where that body may be.
+        // The next status line would be parsed from that body.
         100..=199 if has_bytes(announced) => Err(Reject::bad("1xx response with a body")),
         101 => switch(asked, head),
         200..=299 if asked.method == Method::Connect => Ok(ResponseFraming::Tunnel),
@@ -127,7 +128,7 @@ fn framing(
     }
 }
 
-/// A tunnel that nobody asked for would carry one client's requests past all that looks at them.
+/// An unrequested tunnel would carry a client's requests past all checks.
 fn switch(asked: Asked, head: &ResponseHead) -> Result<ResponseFraming, Reject> {
     if !asked.upgrade {
         return Err(Reject::bad("101 without a request for it"));

@@ -1,11 +1,11 @@
-//! The trailer fields of a chunked body (RFC 9110, 6.5; RFC 9112, 7.1.2).
+//! The trailers of a chunked body (RFC 9110, 6.5; RFC 9112, 7.1.2).
 
 use super::hop::{is_hop_by_hop, is_one_of, starts_with_one_of};
 use super::line::trim;
 
-/// Fields that are acted upon before the body, or instead of it: a reader that merges trailers into
-/// the header section, as many do, would let whoever sends them last choose the length, the host,
-/// the user or the media type anew (RFC 9110, 6.5.1, with the list of RFC 7230, 4.1.2).
+/// Headers that take effect before the body or replace it. Many parsers merge trailers into the
+/// header section; with these, the sender of a trailer could override the length, the host, the
+/// user or the media type (RFC 9110, 6.5.1, with the list of RFC 7230, 4.1.2).
 const FORBIDDEN: &[&str] = &[
     // framing and routing
     "host",
@@ -18,7 +18,7 @@ const FORBIDDEN: &[&str] = &[
     "max-forwards",
     "pragma",
     "range",
-    // who asks
+    // authentication
     "authorization",
     "cookie",
     "origin",
@@ -34,7 +34,7 @@ const FORBIDDEN: &[&str] = &[
     "warning",
 ];
 
-/// Families of such fields.
+/// Prefixes of such headers.
 const FORBIDDEN_PREFIXES: &[&str] = &[
     "access-control-",
     "content-",
@@ -44,10 +44,10 @@ const FORBIDDEN_PREFIXES: &[&str] = &[
     "x-forwarded-",
 ];
 
-/// The one of the `content-` family that is made for trailers (RFC 9530, 2).
+/// The one `content-` header that is meant for trailers (RFC 9530, 2).
 const CONTENT_DIGEST: &str = "content-digest";
 
-/// Whether a field of this name, in any case, must not be taken from trailers or put into them.
+/// Whether a header of this name, in any case, is forbidden in trailers.
 pub fn is_forbidden_in_trailers(name: &[u8]) -> bool {
     is_hop_by_hop(name)
         || is_one_of(name, FORBIDDEN)
@@ -55,17 +55,17 @@ pub fn is_forbidden_in_trailers(name: &[u8]) -> bool {
             && !name.eq_ignore_ascii_case(CONTENT_DIGEST.as_bytes()))
 }
 
-/// The trailer fields of one body, collected by
+/// The trailers of one body, collected by
 /// [`Chunked::decode_with_trailers`](super::Chunked::decode_with_trailers).
 #[derive(Debug, Clone, Default)]
 pub struct Trailers {
-    /// Lines whose grammar has been checked, each ended by its CR.
+    /// Syntactically valid lines, each terminated by its CR.
     lines: Vec<u8>,
 }
 
 impl Trailers {
-    /// Names and values in the order they were sent, once the body is complete. Those that are
-    /// [forbidden](is_forbidden_in_trailers) are left out.
+    /// Names and values in the order they were sent, once the body is complete, without
+    /// [forbidden](is_forbidden_in_trailers) ones.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.lines
             .split_inclusive(|&byte| byte == b'\r')
@@ -73,7 +73,7 @@ impl Trailers {
             .filter(|(name, _)| !is_forbidden_in_trailers(name))
     }
 
-    /// Takes out the fields of these names, in any case.
+    /// Removes the trailers with these names, in any case.
     pub fn leave_out(&mut self, names: &[Vec<u8>]) {
         let is_named = |line: &[u8]| {
             let named = |(name, _): (&[u8], &[u8])| {
@@ -94,7 +94,7 @@ impl Trailers {
     }
 }
 
-/// `None` for a line that has not arrived in full.
+/// `None` for an incomplete line.
 fn field(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = line.strip_suffix(b"\r")?;
     let name_end = line.iter().position(|&byte| byte == b':')?;

@@ -1,18 +1,18 @@
-//! Writing HTTP/1.1: heads, and chunked bodies, for upstreams and for clients.
+//! Writing HTTP/1.1: start lines, headers and chunked bodies, for upstreams and for clients.
 //!
-//! A value that could end its line, and so begin a header line or a message of its own, is an error
-//! and is not written, wherever it came from. After an error `out` is as it was before the call.
+//! A value that could end its line, and so inject a header line or a message, is an error and is
+//! not written, whatever its source. After an error `out` is unchanged.
 
 use std::num::NonZeroUsize;
 use std::{error, fmt};
 
 use super::line::{has_control, is_control, is_token};
 
-/// What ends the data of each chunk.
+/// The terminator of a chunk's data.
 pub const CHUNK_END: &[u8] = b"\r\n";
 
-/// What cannot be written, in a short sentence without a full stop. Whose fault it is depends on
-/// where the value came from.
+/// A value that cannot be written, as a short sentence without a full stop. The source of the value
+/// determines whose fault it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unwritable(pub &'static str);
 
@@ -27,8 +27,8 @@ impl error::Error for Unwritable {}
 /// Writes the first line of a request.
 ///
 /// # Errors
-/// When the method is no token, or the target is empty or holds white space, a control character or
-/// `#`.
+/// If the method is no token, or the target is empty or contains white space, a control character
+/// or `#`.
 pub fn request_line(out: &mut Vec<u8>, method: &[u8], target: &[u8]) -> Result<(), Unwritable> {
     if !is_token(method) {
         return Err(Unwritable("bad method"));
@@ -41,11 +41,10 @@ pub fn request_line(out: &mut Vec<u8>, method: &[u8], target: &[u8]) -> Result<(
     Ok(())
 }
 
-/// Writes the first line of a response. The space before an empty reason is written too (RFC 9112,
-/// 4).
+/// Writes the first line of a response, with the space before an empty reason (RFC 9112, 4).
 ///
 /// # Errors
-/// When the status is not 100 to 599, or the reason holds a control character.
+/// If the status is not 100 to 599, or the reason contains a control character.
 pub fn status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) -> Result<(), Unwritable> {
     if !(100..=599).contains(&status) {
         return Err(Unwritable("bad status"));
@@ -61,7 +60,7 @@ pub fn status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) -> Result<(), 
 /// Writes one header line, or one trailer line.
 ///
 /// # Errors
-/// When the name is no token, or the value holds a control character other than HTAB.
+/// If the name is no token, or the value contains a control character other than HTAB.
 pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), Unwritable> {
     if !is_token(name) {
         return Err(Unwritable("bad field name"));
@@ -73,13 +72,13 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), Unwrita
     Ok(())
 }
 
-/// Writes the blank line after a head.
+/// Writes the blank line after the header section.
 pub fn end_of_head(out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The line before the data of a chunk. It lives on the stack, to be sent in front of data that
-/// stays where it is; [`CHUNK_END`] goes behind.
+/// The size line of a chunk. It is on the stack, to be sent before data that is not copied;
+/// [`CHUNK_END`] follows the data.
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkSize {
     /// Filled from the end.
@@ -87,11 +86,11 @@ pub struct ChunkSize {
     start: usize,
 }
 
-/// As many digits as a length can have, and CRLF.
+/// The digits of the largest length, and CRLF.
 const SIZE_LINE_BYTES_MAX: usize = usize::BITS as usize / 4 + 2;
 
 impl ChunkSize {
-    /// For data of this length in bytes. None of length 0: it would end the body.
+    /// For data of this length in bytes, which is not 0: that would end the body.
     pub fn of(len: NonZeroUsize) -> Self {
         let mut line = [0; SIZE_LINE_BYTES_MAX];
         let mut start = SIZE_LINE_BYTES_MAX - 2;
@@ -111,7 +110,7 @@ impl ChunkSize {
     }
 }
 
-/// Writes the end of a chunked body. Which trailers may go there is the caller's to know
+/// Writes the end of a chunked body. The caller must exclude forbidden trailers
 /// ([`is_forbidden_in_trailers`](super::is_forbidden_in_trailers)).
 ///
 /// # Errors
