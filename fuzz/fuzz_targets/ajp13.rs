@@ -1,4 +1,4 @@
-//! What a servlet container sends; or a request head, that is sent to one.
+//! Packets of a servlet container; or a request that is sent to one.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

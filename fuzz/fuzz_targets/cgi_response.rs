@@ -1,4 +1,4 @@
-//! The head of an answer, as a CGI application behind FastCGI or SCGI sends it.
+//! The headers of a response, as a CGI application behind FastCGI or SCGI sends them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! The answer of a FastCGI application; and a request with these lines as fields and these bytes as body.
+//! The response of a FastCGI application; and a request with these lines as headers and these bytes
+//! as body.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A request head, as a client sends it.
+//! Request line and headers, as a client sends them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

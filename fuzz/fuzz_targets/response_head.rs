@@ -1,4 +1,4 @@
-//! A response head, as an upstream sends it.
+//! Status line and headers of a response, as an upstream sends them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

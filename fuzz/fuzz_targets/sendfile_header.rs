@@ -1,4 +1,4 @@
-//! The name of a field in the first line, its value in the rest.
+//! The name of a header in the first line, its value in the rest.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -268,7 +268,7 @@ fn packet(payload: &[u8]) -> Vec<u8> {
     [&b"AB"[..], &(payload.len() as u16).to_be_bytes(), payload].concat()
 }
 
-/// What one reading of all the input finds: bodies joined, heads written out.
+/// The result of decoding all the input at once: bodies joined, headers formatted.
 fn read(mut reader: Reader, input: &[u8]) -> (Vec<String>, Result<usize, Reject>) {
     let (mut found, mut body, mut at) = (Vec::new(), String::new(), 0);
     loop {
@@ -308,7 +308,7 @@ fn shown(message: Message<'_>) -> String {
     }
 }
 
-/// A head as Tomcat sends it, a body with a flush in between, the end.
+/// Headers as Tomcat sends them, a body with a flush in between, the end.
 const RESPONSE: &[u8] = b"AB\x00\x43\x04\x00\xc8\x00\x03200\x00\x00\x04\
     \xa0\x01\x00\x09text/html\x00\xa0\x07\x00\x03a=b\x00\xa0\x07\x00\x03c=d\x00\
     \x00\x06X-Name\x00\x00\x0e\tvalue \xc3\xa9 two \x00\
@@ -435,7 +435,7 @@ fn a_length_is_read_under_either_form_of_its_name() {
     }
 }
 
-/// The sound start of a head with one header line, up to its name.
+/// The valid start of headers with one header line, up to its name.
 const HEAD: &[u8] = b"\x04\x00\xc8\x00\x02OK\x00\x00\x01";
 
 fn head_with(line: &[u8]) -> Vec<u8> {

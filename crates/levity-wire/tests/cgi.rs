@@ -1,4 +1,4 @@
-//! The variables of a request, and the script that a path names, rule by rule.
+//! The variables of a request, and the split of a path into script and path info, rule by rule.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -45,13 +45,13 @@ fn lines(environment: &Environment) -> Vec<String> {
         .collect()
 }
 
-/// The variables of this request with these fields.
+/// The variables of this request with these headers.
 #[track_caller]
 fn variables(request: &Request<'_>, fields: Fields<'_>) -> Vec<String> {
     lines(&filled(request, fields).expect("acceptable"))
 }
 
-/// The variables that come from these fields.
+/// The variables of these headers.
 #[track_caller]
 fn passed(fields: Fields<'_>) -> Vec<String> {
     let own = variables(&request(), &[]).len();
@@ -171,7 +171,7 @@ fn the_root_directory_as_document_root() {
     assert_eq!(file, Some("/blog/index.php"));
 }
 
-/// PHP runs the file that either variable names, whatever it is.
+/// PHP runs any file that either variable names.
 #[test]
 fn a_mounted_application_is_given_no_file() {
     for (prefix, name) in [(&b"app"[..], "/app"), (&b""[..], "")] {
@@ -331,7 +331,7 @@ fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).expect("tests are UTF-8")
 }
 
-/// The name and what follows it, where the script is a file.
+/// Script name and path info, if the script is a file.
 fn divided<'a>(path: &'a str, split: Split<'a>) -> Option<(&'a str, Option<&'a str>)> {
     let script = split_script(path.as_bytes(), split)?;
     assert_eq!(script.is_file, !matches!(split, Split::Mount(_)));
@@ -353,7 +353,7 @@ fn the_first_segment_with_the_suffix_is_the_script() {
         ),
         ("a.php\n/b\nc", None),
         ("a\n.php/b\nc", Some(("a\n.php", Some("b\nc")))),
-        // A script by its name: whether such a file exists is for the caller to find out.
+        // A script by its name: the caller checks whether such a file exists.
         ("upload.jpg/x.php", Some(("upload.jpg/x.php", None))),
         ("x.php.jpg", None),
         ("x.php.jpg/y", None),

@@ -1,4 +1,4 @@
-//! Heads of answers, rule by rule.
+//! Headers of responses, rule by rule.
 
 use levity_wire::cgi::{ResponseHead, parse_response};
 use levity_wire::http1::{Limits, Reject};

@@ -1,6 +1,6 @@
-//! Replays the seeds of the fuzz targets. The first word of a seed's name is what must come of it:
-//! `ok`, `more` for input that is not complete, a status, the coding chosen, or who is taken for the
-//! client. Names without such a word, as a fuzzer gives them, are checked for their properties only.
+//! Replays the seeds of the fuzz targets. The first word of a seed's name is its required outcome:
+//! `ok`, `more` for incomplete input, a status, the chosen coding, or the resulting client. Names
+//! without such a word, as a fuzzer generates them, are only checked for their properties.
 
 use std::fs;
 use std::path::PathBuf;

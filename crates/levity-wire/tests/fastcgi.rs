@@ -103,8 +103,8 @@ fn lengths_take_one_byte_up_to_127_and_four_beyond() {
     );
 }
 
-/// With their lengths, as many variables as an environment may have need two records; the reader
-/// would stumble over one that is divided between them.
+/// An environment of the maximum size needs two records because of the lengths; the decoder would
+/// fail at a variable that is split between them.
 #[test]
 fn no_variable_is_divided_between_two_records() {
     let mut environment = Environment::default();
@@ -144,7 +144,7 @@ fn a_body_is_not_copied() {
     assert_eq!(at, body.len());
 }
 
-/// Bytes of one stream without another between them.
+/// Contiguous bytes of one stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Stdout(Vec<u8>),
@@ -296,7 +296,7 @@ fn refused_answers() {
     }
 }
 
-/// A management record answers one of the server's, and there is none.
+/// A management record responds to one of the server, and there is none.
 #[test]
 fn management_records_are_refused() {
     for kind in [10, 11] {

@@ -1,4 +1,4 @@
-//! Who a request came from, as proxies tell it.
+//! The client of a request as reported by proxies.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -249,7 +249,7 @@ fn lines_are_joined_but_for_those_that_would_swallow_what_follows() {
     );
 }
 
-/// The client that these hops lead to, when 10.0.0.0/8 is trusted and the peer is 10.0.0.1.
+/// The client for these hops, with 10.0.0.0/8 trusted and 10.0.0.1 as peer.
 fn client(hops: &[&str]) -> String {
     let hops = x_forwarded_for(lines(hops));
     let client = origin(Some(ip("10.0.0.1")), hops, is_trusted).client;
@@ -310,7 +310,7 @@ fn elements_that_trusted_hops_have_written_are_counted() {
     assert_eq!(elements(""), 0);
     assert_eq!(elements("192.0.2.66, 192.0.2.1"), 1);
     assert_eq!(elements("192.0.2.1, 10.0.0.2"), 2);
-    // The second element names nobody, but 10.0.0.2 has written it.
+    // The second element has no address, but 10.0.0.2 has written it.
     assert_eq!(elements("192.0.2.66, unknown, 10.0.0.2"), 2);
 }
 

@@ -1,8 +1,8 @@
-//! Which fields a proxy passes on.
+//! The headers that a proxy forwards.
 
 use levity_wire::http1::{EndToEnd, Limits, RequestHead, is_hop_by_hop, parse_request};
 
-/// The names passed on of a request with these lines.
+/// The names of the headers that are forwarded of a request with these lines.
 fn passed_on(lines: &str) -> Vec<String> {
     let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
     let mut head = RequestHead::default();

@@ -1,4 +1,4 @@
-//! Request heads, rule by rule.
+//! Request lines and headers, rule by rule.
 
 use levity_wire::http1::{
     Framing, Limits, Method, Reject, RequestHead, Target, Version, host_name, parse_request,

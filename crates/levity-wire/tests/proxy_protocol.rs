@@ -15,7 +15,7 @@ fn ip(source: &str, destination: &str) -> Addresses<'static> {
     }
 }
 
-/// It is read so, whatever follows; every prefix of it asks for more.
+/// Asserts this result, whatever follows; every prefix needs more bytes.
 #[track_caller]
 fn accept(input: &[u8], addresses: Addresses<'_>) {
     accept_with(input, addresses, false);
@@ -37,7 +37,7 @@ fn accept_with(input: &[u8], addresses: Addresses<'_>, tls: bool) {
     }
 }
 
-/// It is refused for this reason, and so is all of it from some prefix on. Says from which.
+/// Asserts this rejection, from some prefix on. Returns the length of that prefix.
 #[track_caller]
 fn refuse(input: &[u8], reason: &str) -> usize {
     let shown = input.escape_ascii().to_string();
@@ -222,7 +222,7 @@ fn binary_headers() {
 
 #[test]
 fn what_is_skipped() {
-    // What a proxy says for itself, whatever it may be.
+    // A proxy's own connection, with any family.
     for (family, rest) in [
         (0x11, INET),
         (0x11, &b"x"[..]),
@@ -231,12 +231,12 @@ fn what_is_skipped() {
     ] {
         accept(&v2(0x20, family, rest), Addresses::Local);
     }
-    // An unspecified half, and what belongs to it.
+    // Unspecified family or transport, with any rest.
     for family in [0x00, 0x01, 0x02, 0x10, 0x20, 0x30] {
         accept(&v2(0x21, family, b""), Addresses::Unknown);
         accept(&v2(0x21, family, INET), Addresses::Unknown);
     }
-    // Fields behind the addresses.
+    // Fields after the addresses.
     let fields: [&[u8]; 4] = [
         b"\x04\x00\x00",
         b"\x02\x00\x09b.example\x05\x00\x01u",
@@ -251,7 +251,7 @@ fn what_is_skipped() {
 #[test]
 fn whether_tls_was_used() {
     let with = |fields: &[u8]| v2(0x21, 0x11, &[INET, fields].concat());
-    // Version TLSv1.3; a certificate that was good or not; fields before and behind.
+    // TLSv1.3; a valid certificate or not; fields before and after.
     accept_with(
         &with(b"\x20\x00\x0f\x01\0\0\0\0\x21\x00\x07TLSv1.3"),
         inet(),
@@ -370,7 +370,7 @@ fn fields_that_are_cut_off() {
     }
 }
 
-/// As a network load balancer of Amazon sends it, from the tests of its makers.
+/// As sent by a network load balancer of Amazon, from its vendor's tests.
 const BALANCER: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x54\xac\x1f\x07\x71\xac\x1f\x0a\x1f\
     \xc8\xf2\x00\x50\x03\x00\x04\xe8\xd6\x89\x2d\xea\x00\x17\x01vpce-08d2bf15fac5001c9\
     \x04\x00\x24\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -379,7 +379,7 @@ const BALANCER: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x54\xac\x1f\x07\x71\x
 fn a_checksum_is_checked() {
     accept(BALANCER, ip("172.31.7.113:51442", "172.31.10.31:80"));
     let wrong = "wrong checksum of a PROXY header";
-    // At 28 is the type: without it, there is no checksum.
+    // The type is at 28: without it, there is no checksum.
     for at in (16..BALANCER.len()).filter(|&at| at != 28) {
         let mut header = BALANCER.to_vec();
         header[at] ^= 1;
@@ -399,7 +399,7 @@ fn a_checksum_is_checked() {
     }
 }
 
-/// Bit by bit, as a second reading of the definition.
+/// Computed bit by bit, as a second implementation.
 fn crc32c(bytes: &[u8]) -> u32 {
     let step = |sum: u32| (sum >> 1) ^ (0x82f6_3b78 * (sum & 1));
     let byte = |sum: u32, &byte: &u8| (0..8).fold(sum ^ u32::from(byte), |sum, _| step(sum));

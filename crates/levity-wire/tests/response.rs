@@ -1,4 +1,4 @@
-//! Response heads, rule by rule.
+//! Status lines and headers, rule by rule.
 
 use levity_wire::http1::{
     Asked, Limits, Method, Reject, ResponseFraming, ResponseHead, Version, parse_response,

@@ -1,4 +1,4 @@
-//! X-Sendfile and kin, rule by rule.
+//! X-Sendfile and related headers, rule by rule.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -95,7 +95,7 @@ fn file_paths() {
         (b"/a%20b", Some(b"/a b")),
         (b"/%C3%a9%zz%2", Some(b"/\xc3\xa9%zz%2")),
         (b"/%2541", Some(b"/%41")),
-        // Only the path as it was sent is one.
+        // Only the path as sent is valid.
         (b"/%2e%2e%2fa", None),
         (b"/a%00b", None),
     ];
@@ -411,7 +411,7 @@ fn bad_addresses() {
     assert_eq!(refused(urls(more.as_bytes()), b"more"), "too many URLs");
 }
 
-/// An application that looked for slashes and `..` in a name has not seen those that are escaped.
+/// An application that checked a name for slashes and `..` has not seen escaped ones.
 #[test]
 fn a_path_is_not_read_twice_where_that_leads_elsewhere() {
     for value in [
@@ -434,7 +434,7 @@ fn a_path_is_not_read_twice_where_that_leads_elsewhere() {
     }
 }
 
-/// As PHP's urlencode does it.
+/// As PHP's urlencode.
 #[test]
 fn a_path_may_be_escaped_as_a_whole() {
     let whole = "%2Ffiles%2Fa%20b";

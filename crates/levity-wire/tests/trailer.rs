@@ -1,4 +1,4 @@
-//! Trailer fields of chunked bodies.
+//! Trailers of chunked bodies.
 
 use levity_wire::http1::{Chunked, Trailers, is_forbidden_in_trailers};
 
@@ -12,7 +12,7 @@ fn fields(trailers: &Trailers) -> Vec<Field> {
         .collect()
 }
 
-/// The fields of a body that arrives in these pieces, and whether it is complete.
+/// The trailers of a body that arrives in these pieces, and whether it is complete.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a str>) -> (Vec<Field>, bool) {
     let mut decoder = Chunked::default();
     let mut trailers = Trailers::default();

@@ -1,4 +1,4 @@
-//! What is written is what is read, and nothing in a value can end its line.
+//! The parser reads back the writer's output, and no value can end its line.
 
 use std::num::NonZeroUsize;
 
@@ -8,7 +8,7 @@ use levity_wire::http1::{
     parse_response,
 };
 
-/// What a writing function adds to a buffer that holds something already.
+/// The bytes that a writer appends to a non-empty buffer.
 fn written(
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), Unwritable>,
 ) -> Result<String, Unwritable> {

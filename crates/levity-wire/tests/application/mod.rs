@@ -1,7 +1,7 @@
-//! The application's end of FastCGI, as far as the tests need it. It reads the variables of each
-//! record by themselves, as php-fpm does.
+//! The application's side of FastCGI, as far as the tests need it. It parses the variables of each
+//! record separately, as php-fpm does.
 
-/// A request as it arrived.
+/// A received request.
 pub struct Received {
     pub keep_conn: bool,
     pub variables: Vec<(Vec<u8>, Vec<u8>)>,
@@ -76,7 +76,7 @@ fn take<'a>(bytes: &mut &'a [u8], len: usize) -> &'a [u8] {
     taken
 }
 
-/// A record of an answer, with so much padding that is not zero.
+/// A record of a response, with this number of non-zero padding bytes.
 pub fn answer_record(kind: u8, content: &[u8], padding: u8) -> Vec<u8> {
     let len = u16::try_from(content.len()).expect("fits in a record");
     let [len1, len0] = len.to_be_bytes();

@@ -7,9 +7,9 @@ use levity_wire::http1::{Limits, Reject, RequestHead, host_name, parse_request};
 
 use super::cuts;
 
-/// An answer of a container means the same however it arrives and is safe to pass on. A request
-/// that we accept says the same to a container, or does not fit. Any bytes survive as a body, there
-/// and back.
+/// A response of a container has the same meaning however the input is split, and is safe to
+/// forward. An accepted request has the same meaning to a container, or does not fit. Any bytes
+/// survive as a body, in both directions.
 pub fn ajp13(bytes: &[u8]) {
     for reader in [Reader::response(), Reader::pong()] {
         let whole = ajp13_in_pieces(reader.clone(), [bytes]);
@@ -32,7 +32,7 @@ pub fn ajp13(bytes: &[u8]) {
 
 type Line = (Vec<u8>, Vec<u8>);
 
-/// All that a container said.
+/// Everything that a container sent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Status, reason, header lines.
@@ -41,7 +41,7 @@ pub struct Answer {
     asked: Vec<u16>,
     reuse: bool,
     pong: bool,
-    /// Whether the answer is complete.
+    /// Whether the response is complete.
     pub end: Result<bool, Reject>,
 }
 
@@ -69,7 +69,7 @@ impl Answer {
     }
 }
 
-/// Keeps what was not consumed, as a reader with a buffer does.
+/// Keeps unconsumed input, as a reader with a buffer does.
 pub fn ajp13_in_pieces<'a>(
     mut reader: Reader,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -196,7 +196,7 @@ fn request_survives(bytes: &[u8], parsed: &RequestHead) {
     assert!(packet.0.is_empty());
 }
 
-/// Any data gets through in whatever portions a container asks for it.
+/// Any data arrives, whatever amounts the container requests.
 fn body_survives(data: &[u8]) {
     let mut upload = Upload::new(Some(data.len() as u64));
     let (mut rest, mut out) = (data, Vec::new());
@@ -224,7 +224,7 @@ fn body_survives(data: &[u8]) {
     assert_eq!(found, data);
 }
 
-/// A reader of what we write, as a container has one.
+/// A decoder of our packets, as in a container.
 struct Packet<'a>(&'a [u8]);
 
 impl<'a> Packet<'a> {

@@ -1,4 +1,4 @@
-//! What holds for any bytes between a gateway and an application.
+//! Properties of any bytes between a gateway and an application.
 
 use levity_wire::Reject;
 use levity_wire::cgi::{
@@ -18,8 +18,8 @@ const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
 const END: u8 = 3;
 
-/// The head of an answer means the same however it arrives and whichever line ends it has, and
-/// nothing that a reader of HTTP would contradict when it is passed on.
+/// The headers of a response have the same meaning however the input is split and with either line
+/// end, and an HTTP parser agrees with the forwarded result.
 pub fn cgi_response(bytes: &[u8]) {
     for limits in [&Limits::default(), &SMALL] {
         let mut head = ResponseHead::default();
@@ -78,7 +78,7 @@ fn line_ends_do_not_matter(bytes: &[u8], head: &ResponseHead, limits: &Limits) {
     assert_eq!(short.bytes, text.len());
 }
 
-/// Passed on as HTTP/1.1, the head is read as we read it.
+/// Forwarded as HTTP/1.1, the headers have the same meaning.
 fn httparse_agrees(bytes: &[u8], head: &ResponseHead) {
     let mut passed = format!("HTTP/1.1 {} \r\n", head.status).into_bytes();
     for (name, value) in fields(bytes, head) {
@@ -97,7 +97,7 @@ fn httparse_agrees(bytes: &[u8], head: &ResponseHead) {
     assert!(theirs.eq(fields(bytes, head)));
 }
 
-/// Cut anywhere, a head asks for more until it is complete, and a refusal is final.
+/// A prefix needs more bytes until the headers are complete, and a rejection is final.
 fn prefixes_agree(bytes: &[u8], whole: Result<bool, Reject>, head: &ResponseHead, limits: &Limits) {
     let mut again = ResponseHead::default();
     let mut refused = false;
@@ -113,9 +113,9 @@ fn prefixes_agree(bytes: &[u8], whole: Result<bool, Reject>, head: &ResponseHead
     }
 }
 
-/// An answer gives the same bytes in the same order, the same end and the same refusal however it
-/// arrives; what an application writes comes out; and a request that is made from these bytes is
-/// read by an application as it was meant.
+/// A response gives the same bytes in the same order, the same end and the same rejection however
+/// the input is split; the output of an application arrives; and an application reads back a
+/// request made from these bytes.
 pub fn fastcgi(bytes: &[u8]) {
     let whole = answer_in_pieces([bytes]);
     let data: usize = whole.0.iter().map(|piece| piece.1.len()).sum();
@@ -129,8 +129,8 @@ pub fn fastcgi(bytes: &[u8]) {
     requests_are_read(bytes);
 }
 
-/// Runs of bytes of one stream; the end is a run of a type of its own. With them, the bytes consumed
-/// if the end was found.
+/// Runs of bytes of one stream; the end is a run of a type of its own. Also the bytes consumed, if
+/// the end was found.
 type Runs = (Vec<(u8, Vec<u8>)>, Result<Option<usize>, Reject>);
 
 fn answer_in_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Runs {
@@ -166,7 +166,7 @@ fn add(runs: &mut Vec<(u8, Vec<u8>)>, event: Event<'_>) {
     }
 }
 
-/// The bytes of both streams come out, and the connection can be used again.
+/// The bytes of both streams arrive, and the connection can be reused.
 fn written_answer_is_read(bytes: &[u8]) {
     let mut written = Vec::new();
     for (number, chunk) in bytes.chunks(13).enumerate() {
@@ -191,7 +191,7 @@ fn written_answer_is_read(bytes: &[u8]) {
     assert_eq!(stderr, logged.concat());
 }
 
-/// The lines are header fields of a request, and all of the bytes its body.
+/// The lines are headers of a request, and all of the bytes its body.
 fn requests_are_read(bytes: &[u8]) {
     let fields: Vec<(&[u8], &[u8])> = bytes
         .split(|&byte| byte == b'\n')
@@ -293,7 +293,7 @@ fn scgi_request_is_read(environment: &Environment, body: &[u8]) {
     assert!(read.eq(others));
 }
 
-/// However a path is divided, its parts make it up again, and a script found by its suffix has it.
+/// The parts of a split path make it up again, and a script found by its suffix ends in it.
 pub fn script(path: &[u8]) {
     let suffix = &b".php"[..];
     if let Some(found) = split_script(path, Split::Suffix(suffix)) {

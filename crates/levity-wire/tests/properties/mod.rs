@@ -1,5 +1,5 @@
-//! What holds for any input at all. The fuzz targets look for input where it does not, and
-//! `tests/corpus.rs` replays what is known; each function panics when its property is broken.
+//! Properties of any input. The fuzz targets look for counterexamples, and `tests/corpus.rs`
+//! replays the known ones; each function panics if its property is broken.
 
 use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -32,7 +32,7 @@ const SMALL: Limits = Limits {
     headers_max: 4,
 };
 
-/// What is written may be longer than what was read: a space after each colon.
+/// The output may be longer than the input: it has a space after each colon.
 const UNLIMITED: Limits = Limits {
     line_bytes_max: usize::MAX,
     header_bytes_max: usize::MAX,
@@ -40,8 +40,8 @@ const UNLIMITED: Limits = Limits {
     headers_max: usize::MAX,
 };
 
-/// A request head means the same however it arrives, and nothing that another reader of the same
-/// grammar would contradict.
+/// A request has the same meaning however the input is split, and another parser of the same
+/// grammar agrees.
 pub fn request_head(bytes: &[u8]) {
     for limits in [&Limits::default(), &SMALL] {
         let mut head = RequestHead::default();
@@ -90,8 +90,8 @@ fn framing_has_one_source(bytes: &[u8], head: &RequestHead) {
     assert!(head.headers.named(bytes, "host").count() <= 1);
 }
 
-/// What we accept, httparse accepts and divides in the same way. It knows versions 1.0 and 1.1 only
-/// and takes a target for UTF-8.
+/// httparse accepts every accepted request and splits it in the same way. It knows versions 1.0 and
+/// 1.1 only and requires a target in UTF-8.
 fn httparse_agrees(bytes: &[u8], head: &RequestHead) {
     let mut headers = [httparse::EMPTY_HEADER; 100];
     let mut request = httparse::Request::new(&mut headers);
@@ -126,7 +126,7 @@ fn name_and_value_in<'a>(bytes: &'a [u8]) -> impl Fn(&HeaderSpan) -> (&'a [u8], 
     move |header| (header.name.of(bytes), header.value.of(bytes))
 }
 
-/// Any HTTP/1.1 head can be written, and is then read as it was before.
+/// Any HTTP/1.1 request can be written and parsed again.
 fn request_is_written_as_read(bytes: &[u8], head: &RequestHead) {
     if head.version == Version::Http10 {
         return;
@@ -175,8 +175,8 @@ fn only_end_to_end_fields_are_passed_on(bytes: &[u8], headers: &[HeaderSpan]) {
     }
 }
 
-/// A response head means the same however it arrives, and nothing that another reader of the same
-/// grammar would contradict; whatever it is the answer to.
+/// A response has the same meaning however the input is split, and another parser of the same
+/// grammar agrees, for every kind of request.
 pub fn response_head(bytes: &[u8]) {
     for (limits, asked) in [&Limits::default(), &SMALL]
         .into_iter()
@@ -241,7 +241,7 @@ fn body_has_one_end(bytes: &[u8], head: &ResponseHead, asked: Asked) {
     assert!(!(head.keep_alive && open_ended));
 }
 
-/// httparse knows versions 1.0 and 1.1 only, and shows no reason that has bytes beyond ASCII.
+/// httparse knows versions 1.0 and 1.1 only, and omits a reason with non-ASCII bytes.
 fn httparse_agrees_on_response(bytes: &[u8], head: &ResponseHead) {
     let mut headers = [httparse::EMPTY_HEADER; 100];
     let mut response = httparse::Response::new(&mut headers);
@@ -290,7 +290,7 @@ fn a_value_cannot_end_its_line(value: &[u8]) {
     assert_eq!(values[0], value.trim_ascii());
 }
 
-/// Cut anywhere, a head asks for more until it is complete, and a refusal is final.
+/// A prefix needs more bytes until the header section is complete, and a rejection is final.
 fn prefixes_agree<Head: Debug + Default + PartialEq>(
     bytes: &[u8],
     whole: Result<bool, Reject>,
@@ -312,12 +312,13 @@ fn prefixes_agree<Head: Debug + Default + PartialEq>(
     }
 }
 
-/// Where to cut an input of this length: everywhere, or at some 60 places in a long one.
+/// Offsets at which to split an input of this length: all, or some 60 in a long one.
 fn cuts(len: usize) -> impl Iterator<Item = usize> {
     (0..len).step_by(len / 60 + 1)
 }
 
-/// A chunked body gives the same data, the same end and the same refusal however it arrives.
+/// A chunked body gives the same data, the same end and the same rejection however the input is
+/// split.
 pub fn chunked(bytes: &[u8]) {
     let (data, end) = chunked_in_pieces([bytes]);
     assert!(data.len() <= bytes.len());
@@ -334,7 +335,8 @@ pub fn chunked(bytes: &[u8]) {
     trailers_survive(bytes);
 }
 
-/// Trailers are the same however they arrive, none of them is forbidden, and they can be written.
+/// Trailers are the same however the input is split, none of them is forbidden, and they can be
+/// written.
 fn trailers_survive(bytes: &[u8]) {
     let fields = trailers_in_pieces([bytes]);
     assert_eq!(trailers_in_pieces(bytes.chunks(1)), fields);
@@ -346,7 +348,7 @@ fn trailers_survive(bytes: &[u8]) {
     );
     let mut end = Vec::new();
     write::last_chunk(&mut end, borrowed).expect("what was read can be written");
-    // A space after each colon may make them longer than a body may have them.
+    // A space after each colon may make them longer than the limit.
     if chunked_in_pieces([&end[..]]).1 == Ok(Some(end.len())) {
         assert_eq!(trailers_in_pieces([&end[..]]), fields);
     }
@@ -364,7 +366,7 @@ fn trailers_in_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<(Ve
     trailers.fields().map(owned).collect()
 }
 
-/// The data, and the bytes consumed up to the end if it was found.
+/// The data, and the bytes consumed up to the end, if it was found.
 fn chunked_in_pieces<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> (Vec<u8>, Result<Option<usize>, Reject>) {
@@ -397,7 +399,7 @@ fn to_chunks(data: &[u8]) -> Vec<u8> {
     body
 }
 
-/// What trusted hops have added to a list is read as they wrote it, whatever they added it to.
+/// The elements of trusted hops are parsed as written, whatever the rest of the list is.
 pub fn forwarded(bytes: &[u8]) {
     let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
     let lines = || lines.iter().copied();
@@ -467,8 +469,8 @@ fn hop_is_added(before: Vec<u8>, host: &[u8]) {
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-/// Who is taken for the client when 10.0.0.0/8 is trusted. The first line is the field's name, the
-/// others are its values.
+/// The client with 10.0.0.0/8 trusted. The first line is the header's name, the others are its
+/// values.
 pub fn forwarded_client(bytes: &[u8]) -> &'static str {
     let (name, rest) = first_line(bytes);
     let lines = rest.split(|&byte| byte == b'\n');
@@ -487,7 +489,7 @@ pub fn forwarded_client(bytes: &[u8]) -> &'static str {
     }
 }
 
-/// A range lies inside its representation, and says the same when it is written out.
+/// A range is inside its representation, and survives being written and parsed again.
 pub fn range(bytes: &[u8]) {
     let (size, value) = range_input(bytes);
     if let Range::Part { first, last } = range::parse(value, size) {
@@ -501,8 +503,8 @@ pub fn range(bytes: &[u8]) {
     }
 }
 
-/// What is chosen was offered and is not refused; it is the same in whatever order and lines the
-/// elements come, and whatever else is offered.
+/// The chosen coding was offered and is acceptable; it does not depend on the order and lines of
+/// the elements, nor on the other codings offered.
 pub fn encoding(bytes: &[u8]) {
     let accepted = Accepted::parse(bytes.split(|&byte| byte == b'\n'));
     let choices = accepted.choices(&Coding::ALL);
@@ -533,7 +535,7 @@ pub fn range_input(bytes: &[u8]) -> (u64, &[u8]) {
     )
 }
 
-/// The first line without its LF, and what follows it.
+/// The first line without its LF, and the rest.
 fn first_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     match bytes.iter().position(|&byte| byte == b'\n') {
         Some(end) => (&bytes[..end], &bytes[end + 1..]),
@@ -541,7 +543,7 @@ fn first_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Conditions are safe to act upon whatever they say.
+/// Any conditions are safe to evaluate.
 pub fn condition(bytes: &[u8]) {
     let request = Conditional::read(bytes);
     let verdict = request.verdict();
@@ -592,7 +594,8 @@ fn dates_are_stable(bytes: &[u8]) {
     }
 }
 
-/// A request read from lines `name: value`, where `method`, `etag` and `modified` are not headers.
+/// A request parsed from lines `name: value`, where `method`, `etag` and `modified` are not
+/// headers.
 pub struct Conditional<'a> {
     lines: Vec<(String, &'a [u8])>,
     get_or_head: bool,
@@ -636,7 +639,7 @@ fn name_and_value(line: &[u8]) -> Option<(String, &[u8])> {
     Some((name, line[colon + 1..].trim_ascii()))
 }
 
-/// A decoded path stays below its root, names the same when it is encoded again, and any name
+/// A decoded path stays beneath its root, is the same when it is encoded again, and any name
 /// survives being encoded.
 pub fn path(raw: &[u8]) {
     let mut decoded = Vec::new();
@@ -664,8 +667,8 @@ pub fn path(raw: &[u8]) {
     }
 }
 
-/// What an application is given of a path has the same meaning to us, is a URI's, has no dot segment to
-/// any reader, and no host in front.
+/// The forwarded form of a path has the same meaning, is a valid URI, has no dot segment for any
+/// application, and no host.
 fn passed_on(path: &[u8], sent: &[u8]) {
     let mut again = Vec::new();
     path::decode_keeping_slashes(sent, &mut again).expect("a path that was sent can be decoded");

@@ -8,8 +8,8 @@ use levity_wire::proxy_protocol::{
 
 use super::cuts;
 
-/// A header means the same however it arrives, and a refusal is final. What was read can be written
-/// and is read again, and so is any pair of addresses.
+/// A header has the same meaning however the input is split, and a rejection is final. A parsed
+/// header can be written and parsed again, and so can any pair of addresses.
 pub fn proxy_protocol(bytes: &[u8]) {
     let whole = parse(bytes);
     let mut refused = false;
@@ -97,7 +97,7 @@ fn survives(addresses: &Addresses<'_>) {
     }
 }
 
-/// IPv4 in the form of IPv6 is the same address.
+/// IPv4-mapped IPv6 is the same address.
 fn canonical(addresses: Addresses<'_>) -> Addresses<'_> {
     let same = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     match addresses {

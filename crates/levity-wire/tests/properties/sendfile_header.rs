@@ -1,4 +1,4 @@
-//! X-Sendfile and kin.
+//! X-Sendfile and related headers.
 
 use levity_wire::Reject;
 use levity_wire::http1::host_name;
@@ -10,8 +10,8 @@ use levity_wire::sendfile_header::{
 
 use super::first_line;
 
-/// Whatever an application wishes for is well-formed, means the same when it is written out, and
-/// its name can be neither forged nor passed on.
+/// A parsed value is well-formed and survives being written and parsed again, and its header can be
+/// neither forged nor forwarded.
 pub fn sendfile_header(bytes: &[u8]) {
     let (name, value) = first_line(bytes);
     name_is_reserved(name);
@@ -23,7 +23,7 @@ pub fn sendfile_header(bytes: &[u8]) {
     path_survives(value);
 }
 
-/// Of a field with its name in the first line and its value in the rest: whether we would follow it.
+/// Whether a header is accepted; its name is the first line and its value the rest.
 pub fn sendfile_outcome(bytes: &[u8]) -> Result<bool, Reject> {
     let (name, value) = first_line(bytes);
     if name.eq_ignore_ascii_case(b"x-sendfile-ahead") {
@@ -141,7 +141,7 @@ fn written_ahead(found: &Ahead<'_>) -> Vec<u8> {
     out
 }
 
-/// Any path on disk can be written so that it is read again, in each grammar that has paths.
+/// Any path on disk can be written and parsed again, in each grammar that has paths.
 fn path_survives(bytes: &[u8]) {
     let name: Vec<u8> = bytes.iter().copied().filter(|&byte| byte != 0).collect();
     let name = &name[..name.len().min(PATH_BYTES_MAX / 3 - 1)];
