@@ -8,7 +8,6 @@
 
 pub mod access_log;
 pub mod cells;
-pub mod chunks;
 pub mod diagnostics;
 pub mod escape;
 pub mod mounts;
@@ -17,7 +16,7 @@ pub mod popular;
 pub mod stall;
 pub mod stats;
 pub mod step;
-pub mod steps;
+pub mod trace;
 
 mod channel;
 mod write_all;

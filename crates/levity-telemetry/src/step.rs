@@ -12,8 +12,10 @@ pub enum Step {
     Parse,
     /// Choosing who answers it.
     Route,
-    /// Finding the file or the upstream.
+    /// Finding the file.
     Resolve,
+    /// Waiting for the header of an application's response.
+    Upstream,
     /// Making the head.
     Respond,
     /// Changing the body.
@@ -24,23 +26,25 @@ pub enum Step {
 
 impl Step {
     /// The steps of a request, in their order.
-    pub const TIMED: [Self; 7] = [
+    pub const TIMED: [Self; 8] = [
         Self::Accept,
         Self::Parse,
         Self::Route,
         Self::Resolve,
+        Self::Upstream,
         Self::Respond,
         Self::Filter,
         Self::Send,
     ];
 
     /// Every step, in the order of the discriminants.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Idle,
         Self::Accept,
         Self::Parse,
         Self::Route,
         Self::Resolve,
+        Self::Upstream,
         Self::Respond,
         Self::Filter,
         Self::Send,
@@ -59,6 +63,7 @@ impl Step {
             Self::Parse => "parse",
             Self::Route => "route",
             Self::Resolve => "resolve",
+            Self::Upstream => "upstream",
             Self::Respond => "respond",
             Self::Filter => "filter",
             Self::Send => "send",

@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 
 use levity_net::{Peer, Timer, Transport, Turn};
 use levity_telemetry::stall::Watch;
-use levity_telemetry::steps::Steps;
+use levity_telemetry::trace::Trace;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::absences::Absences;
-use crate::upstream::visit::Visit;
 use crate::worker::Worker;
 
 /// How long a refused client may go on sending before the connection is closed under it. Closing
@@ -41,8 +40,6 @@ pub struct Conn {
     pub input_ended: bool,
     /// Trips to the disk that found nothing.
     pub absences: Absences,
-    /// What the request in hand has met with at an upstream; gone when it has been logged.
-    pub visit: Option<Visit>,
     /// Bounds every wait for the client.
     pub timer: Rc<Timer>,
     /// When the last response ended, or else when the connection was accepted.
@@ -77,7 +74,6 @@ impl Conn {
             inbox: Vec::new(),
             input_ended: false,
             absences: Absences::default(),
-            visit: None,
             timer,
             since: Instant::now(),
             is_new: true,
@@ -85,13 +81,6 @@ impl Conn {
             turn: Turn::default(),
             number,
             _place: place,
-        }
-    }
-
-    /// Notes what the request in hand met with at its upstream.
-    pub fn met(&mut self, note: impl FnOnce(&mut Visit)) {
-        if let Some(visit) = &mut self.visit {
-            note(visit);
         }
     }
 
@@ -160,11 +149,11 @@ impl Conn {
         self.head_since.take().unwrap_or_else(Instant::now)
     }
 
-    /// A stopwatch for the request that has just been parsed.
-    pub fn take_steps(&mut self) -> Steps {
+    /// The trace of the request that has just been parsed.
+    pub fn take_trace(&mut self) -> Trace {
         let arrived = self.take_arrival();
         let is_new = mem::take(&mut self.is_new);
-        Steps::new(arrived, is_new.then(|| arrived - self.since))
+        Trace::new(arrived, is_new.then(|| arrived - self.since))
     }
 
     /// Counts bytes moved for this client, and gives way to the others in time.

@@ -7,8 +7,9 @@
 
 use std::io;
 use std::mem;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use levity_wire::http1::{Framing, Method, Target, Version};
 
@@ -25,12 +26,11 @@ use crate::scripts::{Known, Look, Script};
 use crate::send::{self, Sent};
 use crate::trip::Trips;
 use crate::upstream::handover;
-use crate::upstream::visit::Visit;
 use crate::worker::Worker;
-use levity_telemetry::access_log::{End, Record, Timing};
+use levity_telemetry::access_log::{End, Record};
 use levity_telemetry::diagnostics;
 use levity_telemetry::step::Step;
-use levity_telemetry::steps::Steps;
+use levity_telemetry::trace::Trace;
 
 const NOT_OWN_NAME: &str =
     "`levity serve` answers to `localhost` and IP addresses here; `--host NAME` adds a name";
@@ -45,38 +45,42 @@ pub enum After {
 
 /// Answers one request.
 pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
-    let mut steps = conn.take_steps();
-    steps.enter(Step::Route);
+    let mut trace = conn.take_trace();
+    trace.enter(Step::Route);
     conn.timer.clear();
     let worker = conn.worker.clone();
     worker.stats.request_begun();
     let service = worker.service();
+    if service.config.log.tells_chunks() {
+        trace.keep_chunks();
+    }
     let mut trips = Trips::new(
         &worker,
         &service,
         conn.stream_number(),
         conn.absences,
-        steps.arrived(),
+        &mut trace,
     );
 
     let client = Client::new(&conn.peer, request, &service.config.server.trusted_proxies);
     let (place, response) = match route(&service, request, &client) {
         Ok(place) => {
+            trips.trace.set_server_timing(place.server_timing);
             if let Some(files) = &place.files {
-                files.root.attend(&mut trips, steps.began()).await;
+                let now = trips.trace.step_began();
+                files.root.attend(&mut trips, now).await;
             }
             request.set_key(place.key());
-            let answer = answer(conn, place, request, &client, &mut steps, &mut trips).await;
+            let answer = answer(conn, place, request, &client, &mut trips).await;
             (Some(place), answer)
         }
         Err(refusal) => {
-            let received = receive(conn, request, Some(refusal), &mut steps).await;
+            let received = receive(conn, request, Some(refusal), trips.trace).await;
             (None, received.expect_err("it was refused before"))
         }
     };
     conn.absences = trips.absences;
-    let response = finish(conn, request, place, response, &mut steps);
-    trips.tell_client(place, &steps, conn.visit.as_ref());
+    let response = finish(conn, request, place, response, trips.trace);
     let mut close = response.close;
     let mut sent = send::send(conn, request, response, &mut trips).await;
     let mut afterwards = sent.afterwards.take();
@@ -85,11 +89,11 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
         if let Some(afterwards) = &mut afterwards {
             afterwards.refused();
         }
-        let is_outdated = sent.outdated && conn.visit.is_none();
+        let is_outdated = sent.outdated && trips.trace.upstream().is_none();
         let mut other = match place.filter(|_| is_outdated && mem::take(&mut may_look_again)) {
             Some(place) => {
                 worker.cache.forget(&request.key);
-                let looking = answer(conn, place, request, &client, &mut steps, &mut trips);
+                let looking = answer(conn, place, request, &client, &mut trips);
                 // Boxed: few requests need it, and all would carry it.
                 Box::pin(looking).await
             }
@@ -97,8 +101,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
         };
         // What is unread of the request stays so, whatever the answer: it is not the next request.
         other.close |= close || sent.unread;
-        let other = finish(conn, request, place, other, &mut steps);
-        trips.tell_client(place, &steps, conn.visit.as_ref());
+        let other = finish(conn, request, place, other, trips.trace);
         close = other.close;
         sent = send::send(conn, request, other, &mut trips).await;
         afterwards = sent.afterwards.take().or(afterwards);
@@ -108,14 +111,18 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     }
     close |= sent.unread;
     worker.stats.request_answered();
-    if sent.bytes > 0 && trips.write.is_zero() {
-        // All but a file's body leaves in one go, in the step in hand.
-        trips.wrote(trips.brought(), steps.began(), sent.ended, sent.bytes);
+    if sent.bytes > 0 && !trace.has_written() {
+        // All but a file's body leaves at once, in the current step.
+        let (chunk, from) = (trace.last_read().chunk, trace.step_began());
+        trace.wrote(chunk, from, sent.ended, sent.bytes);
     }
-    steps.end(sent.ended);
+    trace.end(sent.ended);
     conn.response_ended(sent.ended);
-    record(conn, request, &client, &steps, &sent, &trips);
-    conn.visit = None;
+    record(conn, client.ip, Some(request), &sent, &trace);
+    if matches!(sent.status, 200 | 206 | 304) {
+        let mut popular = worker.popular.borrow_mut();
+        popular.count(request.host(), &request.path, sent.bytes);
+    }
     after(conn, &sent, close).await
 }
 
@@ -125,15 +132,15 @@ fn finish(
     request: &Request,
     place: Option<&Place>,
     mut response: Response,
-    steps: &mut Steps,
+    trace: &mut Trace,
 ) -> Response {
-    steps.enter(Step::Filter);
+    trace.enter(Step::Filter);
     if let Some(place) = place {
         filter(&mut response, place);
     }
     let ends_by_closing = response.body.is_open_ended() && request.head.version == Version::Http10;
     response.close |= !request.head.keep_alive || conn.worker.is_draining() || ends_by_closing;
-    steps.enter(Step::Send);
+    trace.enter(Step::Send);
     response
 }
 
@@ -142,13 +149,13 @@ async fn receive(
     conn: &mut Conn,
     request: &Request,
     refusal: Option<Response>,
-    steps: &mut Steps,
+    trace: &mut Trace,
 ) -> Result<(), Response> {
     let bytes_max = conn.worker.service().config.limits.body_bytes as u64;
     let incoming = Incoming::new(&request.head, bytes_max)
         .map_err(|reject| closing(without_body(&reject.into())))?;
     if !incoming.is_complete() {
-        steps.enter(Step::Parse);
+        trace.enter(Step::Parse);
         if request.head.expect_continue {
             // A client that asks first is spared sending what would be refused.
             if let Some(refusal) = refusal {
@@ -227,21 +234,20 @@ async fn answer(
     place: &Place,
     request: &Request,
     client: &Client,
-    steps: &mut Steps,
     trips: &mut Trips<'_>,
 ) -> Response {
     let worker = conn.worker.clone();
     let Some(proxy) = &place.proxy else {
         let files = place.files.as_ref().expect("a place has files or a proxy");
         let refusal = refused_method(request.head.method);
-        return match receive(conn, request, refusal, steps).await {
-            Ok(()) => file(&worker, files, request, steps, trips).await,
+        return match receive(conn, request, refusal, trips.trace).await {
+            Ok(()) => file(&worker, files, request, trips).await,
             Err(refusal) => refusal,
         };
     };
     // Boxed, and what few requests need once more: to move the futures of all steps together onto the
     // heap costs more than parsing.
-    Box::pin(proxied(conn, place, proxy, request, client, steps, trips)).await
+    Box::pin(proxied(conn, place, proxy, request, client, trips)).await
 }
 
 /// The answer of an upstream, or of a file that goes before it.
@@ -251,26 +257,24 @@ async fn proxied(
     proxy: &Arc<Proxy>,
     request: &Request,
     client: &Client,
-    steps: &mut Steps,
     trips: &mut Trips<'_>,
 ) -> Response {
     let worker = conn.worker.clone();
     let mut script = None;
     let has_scripts = |files: &Files| proxy.scripts(files).is_some();
     if proxy.files_first || place.files.as_ref().is_some_and(has_scripts) {
-        let looking = self::script(&worker, place, proxy, request, steps, trips);
+        let looking = self::script(&worker, place, proxy, request, trips);
         script = match Box::pin(looking).await {
             Ok(script) => script,
             Err(response) => {
-                let received = Box::pin(receive(conn, request, Some(response), steps)).await;
+                let received = Box::pin(receive(conn, request, Some(response), trips.trace)).await;
                 return received.expect_err("there is an answer already");
             }
         };
     }
-    steps.enter(Step::Resolve);
     let script = script.as_ref();
     let response = handover::answer(conn, request, proxy, client, script, trips).await;
-    steps.enter(Step::Respond);
+    trips.trace.enter(Step::Respond);
     response
 }
 
@@ -279,7 +283,6 @@ async fn existing(
     worker: &Worker,
     files: &Files,
     request: &Request,
-    steps: &mut Steps,
     trips: &mut Trips<'_>,
 ) -> Result<Known, Response> {
     let asks_for_file = matches!(request.head.method, Method::Get | Method::Head)
@@ -289,10 +292,11 @@ async fn existing(
     if !asks_for_file {
         return Ok(Known::Unknown);
     }
-    steps.enter(Step::Resolve);
+    trips.trace.enter(Step::Resolve);
     trips.are_for(files);
-    let found = resolve::resolve(worker, files, request, steps.began(), trips).await;
-    steps.enter(Step::Respond);
+    let now = trips.trace.step_began();
+    let found = resolve::resolve(worker, files, request, now, trips).await;
+    trips.trace.enter(Step::Respond);
     match found {
         Ok(Found::File(hot, ready)) => Err(respond::file::file(request, hot, ready)),
         Ok(Found::Directory(_)) => Ok(Known::Directory),
@@ -310,7 +314,6 @@ async fn script(
     place: &Place,
     proxy: &Proxy,
     request: &Request,
-    steps: &mut Steps,
     trips: &mut Trips<'_>,
 ) -> Result<Option<Script>, Response> {
     let Some(files) = &place.files else {
@@ -318,19 +321,19 @@ async fn script(
     };
     let Some(scripts) = proxy.scripts(files) else {
         if proxy.files_first {
-            existing(worker, files, request, steps, trips).await?;
+            existing(worker, files, request, trips).await?;
         }
         return Ok(None);
     };
     let failed = |error: io::Error| failed(worker, files, request, &error);
     let mut known = Known::Unknown;
-    steps.enter(Step::Resolve);
+    trips.trace.enter(Step::Resolve);
     trips.are_for(files);
     let mut look = Look {
         worker,
         files,
         place: place.key(),
-        now: steps.began(),
+        now: trips.trace.step_began(),
         trips,
     };
     if proxy.files_first {
@@ -338,8 +341,8 @@ async fn script(
         if let Some(script) = first.map_err(failed)? {
             return Ok(Some(script));
         }
-        known = existing(worker, files, request, steps, look.trips).await?;
-        steps.enter(Step::Resolve);
+        known = existing(worker, files, request, look.trips).await?;
+        look.trips.trace.enter(Step::Resolve);
     }
     if known == Known::Directory && !request.names_directory() {
         let has_index = scripts.has_index(request, &mut look).await;
@@ -357,7 +360,6 @@ async fn file(
     worker: &Worker,
     files: &Files,
     request: &Request,
-    steps: &mut Steps,
     trips: &mut Trips<'_>,
 ) -> Response {
     if request.head.method == Method::Options {
@@ -366,14 +368,15 @@ async fn file(
     if request.keeps_slashes {
         return respond::error(400, "escaped slash in the path");
     }
-    steps.enter(Step::Resolve);
+    trips.trace.enter(Step::Resolve);
     trips.are_for(files);
+    let now = trips.trace.step_began();
     let found = if files.shows(files.beneath(&request.path)) {
-        resolve::resolve(worker, files, request, steps.began(), trips).await
+        resolve::resolve(worker, files, request, now, trips).await
     } else {
         return respond::error(404, "");
     };
-    steps.enter(Step::Respond);
+    trips.trace.enter(Step::Respond);
     match found {
         Ok(Found::File(hot, ready)) => respond::file::file(request, hot, ready),
         Ok(Found::Directory(directory)) if !request.names_directory() => {
@@ -411,77 +414,44 @@ fn failed(worker: &Worker, files: &Files, request: &Request, error: &io::Error) 
     response
 }
 
+/// Counts and logs an answer: to a request, or to something that was none.
 fn record(
     conn: &Conn,
-    request: &Request,
-    client: &Client,
-    steps: &Steps,
+    peer: Option<IpAddr>,
+    request: Option<&Request>,
     sent: &Sent,
-    trips: &Trips<'_>,
+    trace: &Trace,
 ) {
-    let arrived = steps.arrived();
+    let arrived = trace.arrived();
     let duration = sent.ended - arrived;
-    let record = Record {
-        peer: client.ip,
+    let header = |name| request.and_then(|request| request.header(name));
+    conn.worker.finished(&Record {
+        peer,
         via: conn.peer.socket_ip(),
         arrived: conn.worker.wall_time(arrived),
-        host: request.host(),
-        method: request.method(),
-        target: request.target(),
-        version: match request.head.version {
-            Version::Http10 => "HTTP/1.0",
-            Version::Http11 => "HTTP/1.1",
+        host: request.map_or(b"", Request::host),
+        method: request.map_or(b"", Request::method),
+        target: request.map_or(b"", Request::target),
+        version: match request.map(|request| request.head.version) {
+            None => "",
+            Some(Version::Http10) => "HTTP/1.0",
+            Some(Version::Http11) => "HTTP/1.1",
         },
         status: sent.status,
         bytes: sent.bytes,
         duration,
         ttfb: sent.first_byte.map_or(duration, |at| at - arrived),
-        io_wait: trips.waited,
-        timing: Timing {
-            steps: steps.times(),
-            trips: trips.count,
-            queue: trips.queue,
-            read: trips.read,
-            write: trips.write,
-            engine: trips.engine(),
-            chunks: trips.chunks(),
-        },
         source: sent.source,
         end: sent.end,
-        referer: request.header("referer").unwrap_or(b""),
-        user_agent: request.header("user-agent").unwrap_or(b""),
-        visited: conn.visit.as_ref().map(Visit::told),
-    };
-    conn.worker.finished(&record);
-    if matches!(sent.status, 200 | 206 | 304) {
-        let mut popular = conn.worker.popular.borrow_mut();
-        popular.count(request.host(), &request.path, sent.bytes);
-    }
+        referer: header("referer").unwrap_or(b""),
+        user_agent: header("user-agent").unwrap_or(b""),
+        trace,
+    });
 }
 
 /// Counts and logs an answer to something that was no request.
 pub fn record_refused(conn: &Conn, arrived: Instant, sent: &Sent) {
-    let duration = sent.ended - arrived;
-    conn.worker.finished(&Record {
-        peer: conn.peer.ip(),
-        via: conn.peer.socket_ip(),
-        arrived: conn.worker.wall_time(arrived),
-        host: b"",
-        method: b"",
-        target: b"",
-        version: "",
-        status: sent.status,
-        bytes: sent.bytes,
-        duration,
-        ttfb: sent.first_byte.map_or(duration, |at| at - arrived),
-        io_wait: Duration::ZERO,
-        timing: Timing::default(),
-        source: sent.source,
-        end: sent.end,
-        referer: b"",
-        user_agent: b"",
-        visited: None,
-    });
+    record(conn, conn.peer.ip(), None, sent, &Trace::new(arrived, None));
 }
 
 async fn after(conn: &mut Conn, sent: &Sent, close: bool) -> After {

@@ -217,7 +217,7 @@ struct Chosen {
 impl Search<'_> {
     /// Looks for `path`, once more if a file became shorter while it was read, and remembers what is not there.
     async fn run(mut self, path: &[u8], trips: &mut Trips<'_>) -> io::Result<Found> {
-        let trips_before = trips.count;
+        let trips_before = trips.trace.disk_trips();
         self.look_at_watch();
         let mut found = self.find(path, trips).await;
         if found.as_ref().is_err_and(is_torn) {
@@ -227,7 +227,7 @@ impl Search<'_> {
         if found.is_err() {
             self.worker.cache.forget(self.key);
         }
-        if trips.count > trips_before {
+        if trips.trace.disk_trips() > trips_before {
             self.remember_missing(&found, trips);
         }
         found

@@ -14,6 +14,7 @@ use std::time::Instant;
 use levity_net::TURN_BYTES_MAX;
 use levity_telemetry::access_log::{End, Source};
 use levity_telemetry::diagnostics;
+use levity_telemetry::trace::{Trace, UpstreamTrace};
 use levity_wire::decimal;
 use levity_wire::http1::{Method, Version};
 
@@ -27,7 +28,6 @@ use crate::respond::{Body, Response};
 use crate::trip::Trips;
 use crate::upstream::failure::Failure;
 use crate::upstream::sendfile::Afterwards;
-use crate::upstream::visit::Visit;
 use crate::worker::Worker;
 
 /// Head and body of so many bytes are put together before they are sent: to copy them costs less than to
@@ -85,7 +85,7 @@ pub async fn send(
 ) -> Sent {
     let head_only = request.head.method == Method::Head;
     let mut sender = Sender::new(conn, &response, request.head.version);
-    sender.tell_timing(trips);
+    sender.tell_timing(trips.trace);
     let outcome = sender
         .response(conn, &mut response.body, head_only, trips)
         .await;
@@ -98,18 +98,16 @@ pub async fn send(
                 "cannot read {path}: it was rewritten while it was sent"
             ));
         }
-        Err(Cut::Broken(failure)) if sender.untouched() => conn.met(|visit| {
-            visit.failed(failure);
-            visit.pool().complain(failure, None);
-        }),
-        Err(Cut::Broken(failure)) => conn.met(|visit| visit.broke_off(failure)),
+        Err(Cut::Broken(failure)) => {
+            broken(&response.body, failure, sender.untouched(), trips.trace)
+        }
         _ => {}
     }
     let reset = !sender.untouched() && sender.must_reset(&outcome);
     if reset {
         conn.transport.reset_on_close();
     }
-    let source = source(&response.body, trips, conn.visit.as_ref());
+    let source = source(&response.body, trips.trace);
     let mut sent = sender.sent(response.status, source, outcome);
     sent.reset = reset;
     sent.afterwards = response.afterwards.take();
@@ -151,14 +149,29 @@ fn tell(worker: &Worker, request: &Request, error: &io::Error) {
     worker.disk_failed(error, || format!("cannot read {path}: {error}"));
 }
 
-fn source(body: &Body, trips: &Trips<'_>, visit: Option<&Visit>) -> Source {
+/// Notes and reports that a backend did not send all of its response.
+fn broken(body: &Body, failure: &Failure, is_untouched: bool, trace: &mut Trace) {
+    if let Some(upstream) = trace.upstream_mut() {
+        match is_untouched {
+            true => upstream.failed(failure.side, failure.kind),
+            false => upstream.broke_off(failure.side, failure.kind),
+        }
+    }
     match body {
-        Body::Memory(..) | Body::File(_) | Body::Parts(_) if trips.count > 0 => Source::Disk,
+        Body::Upstream { answer, .. } => answer.endpoint().complain(failure, is_untouched),
+        Body::Tunnel(tunnel) => tunnel.endpoint().complain(failure, is_untouched),
+        _ => {}
+    }
+}
+
+fn source(body: &Body, trace: &Trace) -> Source {
+    match body {
+        Body::Memory(..) | Body::File(_) | Body::Parts(_) if trace.disk_trips() > 0 => Source::Disk,
         Body::Memory(..) => Source::Memory,
         Body::File(_) | Body::Parts(_) => Source::Cached,
         Body::Upstream { .. } | Body::Tunnel(_) => Source::Upstream,
         // An answer without a body is an application's too.
-        Body::None if visit.is_some_and(Visit::is_answered) => Source::Upstream,
+        Body::None if trace.upstream().is_some_and(UpstreamTrace::is_answered) => Source::Upstream,
         Body::None | Body::Text(_) | Body::Page(_) => Source::None,
     }
 }
@@ -306,11 +319,11 @@ impl Sender {
     }
 
     /// Adds what is known of the time so far to a head of which nothing has left.
-    fn tell_timing(&mut self, trips: &Trips<'_>) {
+    fn tell_timing(&mut self, trace: &Trace) {
         if !self.untouched() {
             return;
         }
-        let Some(metrics) = trips.server_timing() else {
+        let Some(metrics) = trace.server_timing() else {
             return;
         };
         self.head.truncate(self.fields_end);

@@ -15,13 +15,11 @@ use tokio::{task, time};
 
 use crate::absences::Absences;
 use crate::resolve::WHOLE_BYTES;
-use crate::route::{Files, Place, Service};
-use crate::upstream::visit::Visit;
+use crate::route::{Files, Service};
 use crate::worker::Worker;
-use levity_telemetry::chunks::{Chunks, Trip};
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::{Ahead, WorkerStats};
-use levity_telemetry::steps::{Steps, server_timing_metric};
+use levity_telemetry::trace::{DiskTrip, Trace};
 
 /// How soon a later chunk asks again for a place in a full queue.
 const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(10);
@@ -77,7 +75,7 @@ pub struct Read {
     pub now: Meta,
     /// They were in memory already: an inline probe may work again.
     pub was_cached: bool,
-    /// What [`Trips::wrote`] is told when they have left.
+    /// The index of the chunk in the request's trace.
     pub chunk: Option<usize>,
 }
 
@@ -99,7 +97,7 @@ impl Drop for ReadAhead {
     }
 }
 
-/// Opens and reads on behalf of one request, and adds up where the time went.
+/// Opens and reads on behalf of one request.
 pub struct Trips<'a> {
     worker: &'a Worker,
     service: &'a Arc<Service>,
@@ -108,38 +106,23 @@ pub struct Trips<'a> {
     timeout: Duration,
     /// Bytes per read, when the configuration fixes it.
     pub chunk_bytes: Option<usize>,
-    /// Waiting for the disk so far.
-    pub waited: Duration,
-    /// Trips made.
-    pub count: u32,
     /// Those of the connection that were for nothing.
     pub absences: Absences,
     /// How many of these may be made per second.
     absent_trips_max: u32,
-    /// From the request for a trip to its start in the engine, of those that were answered.
-    pub queue: Duration,
-    /// In the engine: in the kernel, opening and reading.
-    pub read: Duration,
-    /// Giving bytes to the client, which includes waiting for it.
-    pub write: Duration,
-    /// The steps as metrics of a `Server-Timing` field, where the client is told.
-    steps: Option<String>,
-    chunks: Option<Chunks>,
-    /// The last chunk that an engine brought.
-    brought: Option<usize>,
-    /// How long the kernel and the device took for it.
-    pub brought_in: Duration,
+    /// The trace of the request.
+    pub trace: &'a mut Trace,
 }
 
 impl<'a> Trips<'a> {
-    /// No trip yet, for the connection that is `stream` and a request that came at `arrived` and is answered
-    /// with `service`; each may last `limits.io_timeout`.
+    /// No trips, for a request with this trace on the connection `stream`, which is answered with `service`. Each
+    /// may last `limits.io_timeout`.
     pub fn new(
         worker: &'a Worker,
         service: &'a Arc<Service>,
         stream: u64,
         absences: Absences,
-        arrived: Instant,
+        trace: &'a mut Trace,
     ) -> Self {
         let config = &service.config;
         Self {
@@ -149,67 +132,16 @@ impl<'a> Trips<'a> {
             read_options: ReadOptions::default(),
             timeout: config.limits.io_timeout,
             chunk_bytes: None,
-            waited: Duration::ZERO,
-            count: 0,
             absences,
             absent_trips_max: config.limits.absent_trips as u32,
-            queue: Duration::ZERO,
-            read: Duration::ZERO,
-            write: Duration::ZERO,
-            steps: None,
-            chunks: config.log.tells_chunks().then(|| Chunks::new(arrived)),
-            brought: None,
-            brought_in: Duration::ZERO,
+            trace,
         }
     }
 
-    /// The engine that was asked; none when no trip was made.
-    pub fn engine(&self) -> Option<&'a str> {
-        let engine = || {
-            let own = self.worker.disk.engine();
-            self.read_options.engine.map_or(own, EngineId::name)
-        };
-        (self.count > 0).then(engine)
-    }
-
-    /// Has the client told how long the steps before sending took, and the upstream, where the place wants
-    /// that.
-    pub fn tell_client(&mut self, place: Option<&Place>, steps: &Steps, visit: Option<&Visit>) {
-        if place.is_some_and(|place| place.server_timing) {
-            let mut metrics = steps.server_timing();
-            if let Some(time) = visit.and_then(Visit::total) {
-                server_timing_metric(&mut metrics, "upstream", time);
-            }
-            self.steps = Some(metrics);
-        }
-    }
-
-    /// The value of a `Server-Timing` field as of now; `None` where there is none.
-    pub fn server_timing(&self) -> Option<String> {
-        let mut metrics = self.steps.clone()?;
-        if self.count > 0 {
-            server_timing_metric(&mut metrics, "disk-queue", self.queue);
-            server_timing_metric(&mut metrics, "disk-read", self.read);
-        }
-        Some(metrics)
-    }
-
-    /// The chunks, where they are asked for.
-    pub fn chunks(&self) -> Option<&Chunks> {
-        self.chunks.as_ref()
-    }
-
-    /// The chunk that an engine brought last: it came with the open of a file, or is the file.
-    pub fn brought(&self) -> Option<usize> {
-        self.brought
-    }
-
-    /// Notes that `bytes` were given to the client: those of a chunk that an engine brought, or others.
-    pub fn wrote(&mut self, chunk: Option<usize>, from: Instant, to: Instant, bytes: u64) {
-        self.write += to - from;
-        if let Some(chunks) = &mut self.chunks {
-            chunks.wrote(chunk, from, to, bytes);
-        }
+    /// The engine that is asked.
+    fn engine(&self) -> &'static str {
+        let own = self.worker.disk.engine();
+        self.read_options.engine.map_or(own, EngineId::name)
     }
 
     /// From now on for `files`.
@@ -300,7 +232,7 @@ impl<'a> Trips<'a> {
     ) -> io::Result<Read> {
         let file = file.clone();
         let completion = self.make(Op::Read { file, offset, len }, class).await?;
-        read_of(completion, self.brought)
+        read_of(completion, self.trace.last_read().chunk)
     }
 
     /// Asks for a range of a file that will be needed next. Does not wait.
@@ -323,8 +255,7 @@ impl<'a> Trips<'a> {
         };
         let since = Instant::now();
         let completion = time::timeout(self.timeout, answer).await;
-        self.waited += since.elapsed();
-        self.count += 1;
+        self.trace.disk_waited(self.engine(), since.elapsed());
         let completion = completion.map_err(|_| timed_out())?;
         match completion.map_err(|_| io::Error::from(Errno::CANCELED))? {
             refused if refused.result.as_ref().is_err_and(is_full) => {
@@ -334,7 +265,7 @@ impl<'a> Trips<'a> {
             completion => {
                 ahead.stats.read_ahead(Ahead::Used);
                 self.note(ahead.asked, ahead.asked, since, &completion);
-                read_of(completion, self.brought).map(Some)
+                read_of(completion, self.trace.last_read().chunk).map(Some)
             }
         }
     }
@@ -363,15 +294,14 @@ impl<'a> Trips<'a> {
     async fn make(&mut self, op: Op, class: Class) -> io::Result<Completion> {
         let asked = Instant::now();
         let answer = time::timeout(self.timeout, self.ask(op, class)).await;
-        self.waited += asked.elapsed();
-        self.count += 1;
+        self.trace.disk_waited(self.engine(), asked.elapsed());
         let (submitted, completion) = answer.unwrap_or_else(|_| Err(timed_out()))?;
         self.note(asked, submitted, asked, &completion);
         Ok(completion)
     }
 
-    /// Notes a trip that was asked for at `asked`, taken by the disk at `submitted` and waited for from
-    /// `since` on. What passed before that held nobody up.
+    /// Adds a trip to the trace that was asked for at `asked`, taken by the disk at `submitted` and waited for from
+    /// `since` on.
     fn note(
         &mut self,
         asked: Instant,
@@ -380,21 +310,13 @@ impl<'a> Trips<'a> {
         completion: &Completion,
     ) {
         let read_start = submitted + completion.queued;
-        let read_end = read_start + completion.service;
-        self.queue += read_start.saturating_duration_since(since);
-        self.read += read_end.saturating_duration_since(read_start.max(since));
-        let bytes = brought_bytes(completion);
-        let trip = Trip {
+        let trip = DiskTrip {
             asked,
             read_start,
-            read_end,
-            bytes,
+            read_end: read_start + completion.service,
+            bytes: brought_bytes(completion),
         };
-        let chunk = self.chunks.as_mut().and_then(|chunks| chunks.read(&trip));
-        if bytes > 0 {
-            self.brought = chunk;
-            self.brought_in = completion.service;
-        }
+        self.trace.disk_completed(&trip, since);
     }
 
     /// A full queue refuses what no client has seen anything of yet; later chunks ask again. Tells when

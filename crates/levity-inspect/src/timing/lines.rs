@@ -6,8 +6,8 @@ use std::io::{self, BufRead, Read as _};
 use serde_json::Value;
 
 /// The steps of a request in their order, by their keys in `timing_us`.
-pub(super) const STEPS: [&str; 7] = [
-    "accept", "parse", "route", "resolve", "respond", "filter", "send",
+pub(super) const STEPS: [&str; 8] = [
+    "accept", "parse", "route", "resolve", "upstream", "respond", "filter", "send",
 ];
 
 /// The server writes no longer line, in bytes.

@@ -35,7 +35,7 @@ fn rows(run: &Run) -> Vec<Row<'_>> {
         row("hand-over", &run.handover),
         row("write", &run.write),
         row("upst. queue", &run.upstream_queue),
-        row("upstream", &run.upstream),
+        row("upst. ttfb", &run.upstream),
         row("io_wait", &run.io_wait),
         row("ttfb", &run.ttfb),
     ]);

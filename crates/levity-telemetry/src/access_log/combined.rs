@@ -58,31 +58,34 @@ fn timings(out: &mut Vec<u8>, record: &Record) {
     out.extend_from_slice(b" ttfb=");
     number::seconds(out, record.ttfb);
     out.extend_from_slice(b" io_wait=");
-    number::seconds(out, record.io_wait);
+    number::seconds(out, record.trace.disk().waited);
     out.extend_from_slice(b" src=");
     out.extend_from_slice(record.source.label().as_bytes());
     out.extend_from_slice(b" end=");
     out.extend_from_slice(record.end.label().as_bytes());
-    if let Some(visited) = &record.visited {
+    if let Some(upstream) = record.trace.upstream() {
         out.extend_from_slice(b" up=");
-        escape::word(out, visited.upstream.as_bytes());
+        escape::word(out, upstream.name().as_bytes());
         out.push(b'/');
-        escape::word(out, visited.backend.unwrap_or("-").as_bytes());
+        escape::word(out, upstream.backend().unwrap_or("-").as_bytes());
         out.extend_from_slice(b" up_ttfb=");
-        match visited.first_byte {
+        match upstream.first_byte {
             Some(time) => number::seconds(out, time),
             None => out.push(b'-'),
         }
         out.extend_from_slice(b" tries=");
-        decimal::push(out, visited.attempts.into());
+        decimal::push(out, upstream.attempts.into());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::line::{Format, tests::line_in};
-    use super::super::record::samples::{of_upstream, record, visited};
-    use super::super::record::{End, Record, Source, Visited};
+    use super::super::record::samples::{ask_upstream, of_upstream, record, with};
+    use super::super::record::{End, Record, Source};
+    use crate::stats::upstream::Register;
+    use crate::trace::Trace;
+    use std::time::Instant;
 
     fn line(record: &Record) -> String {
         line_in(Format::Combined, record)
@@ -134,28 +137,22 @@ mod tests {
 
     #[test]
     fn line_of_a_request_that_went_to_an_upstream() {
-        let end_of = |visited| {
-            let line = line(&of_upstream(visited));
+        let end_of = |record: Record| {
+            let line = line(&record);
             let (_, end) = line.split_once(" end=complete ").expect("the end");
             end.to_owned()
         };
         assert_eq!(
-            end_of(visited()),
+            end_of(of_upstream(|_| {})),
             "up=app/127.0.0.1:3000 up_ttfb=0.003000 tries=2\n"
         );
-        let nobody = Visited {
-            backend: None,
-            attempts: 0,
-            first_byte: None,
-            ..visited()
-        };
-        assert_eq!(end_of(nobody), "up=app/- up_ttfb=- tries=0\n");
-        let spaced = Visited {
-            backend: Some("unix:/a b"),
-            ..visited()
-        };
+        let mut nobody = Trace::new(Instant::now(), None);
+        nobody.ask_upstream(Register::default().of("app"));
+        assert_eq!(end_of(with(nobody)), "up=app/- up_ttfb=- tries=0\n");
+        let mut spaced = Trace::new(Instant::now(), None);
+        ask_upstream(&mut spaced, "unix:/a b", |_| {});
         assert_eq!(
-            end_of(spaced),
+            end_of(with(spaced)),
             "up=app/unix:/a\\x20b up_ttfb=0.003000 tries=2\n"
         );
     }

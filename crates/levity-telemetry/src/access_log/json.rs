@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::record::{Record, Timing, Visited};
+use super::record::Record;
 use super::{escape, number};
-use crate::chunks::Chunks;
+use crate::trace::{Chunks, Trace, UpstreamTrace};
 use levity_wire::decimal;
 
 /// Appends `record`, which came `micros` after `stamp`.
@@ -34,55 +34,60 @@ pub(super) fn line(
     push_number(out, "bytes", record.bytes);
     push_seconds(out, "dur", record.duration);
     push_seconds(out, "ttfb", record.ttfb);
-    push_seconds(out, "io_wait", record.io_wait);
+    push_seconds(out, "io_wait", record.trace.disk().waited);
     push_text(out, "src", record.source.label().as_bytes());
     push_text(out, "end", record.end.label().as_bytes());
     push_text(out, "referer", record.referer);
     push_text(out, "user_agent", record.user_agent);
-    if let Some(visited) = &record.visited {
-        upstream(out, visited);
+    if let Some(upstream) = record.trace.upstream() {
+        self::upstream(out, upstream);
     }
     if has_timing {
-        timing_us(out, &record.timing);
+        timing_us(out, record.trace);
     }
     out.extend_from_slice(b"}\n");
 }
 
-fn upstream(out: &mut Vec<u8>, visited: &Visited) {
+fn upstream(out: &mut Vec<u8>, upstream: &UpstreamTrace) {
     push_key(out, "upstream");
     out.push(b'{');
     // The first key has no comma before it.
     let start = out.len();
-    push_text(out, "name", visited.upstream.as_bytes());
+    push_text(out, "name", upstream.name().as_bytes());
     out.remove(start);
-    match visited.backend {
+    match upstream.backend() {
         Some(backend) => push_text(out, "backend", backend.as_bytes()),
         None => push_null(out, "backend"),
     }
-    push_number(out, "attempts", visited.attempts.into());
+    push_number(out, "attempts", upstream.attempts.into());
     push_key(out, "reused");
-    out.extend_from_slice(if visited.is_reused { b"true" } else { b"false" });
-    push_seconds(out, "queue", visited.queue);
-    for (key, time) in [("connect", visited.connect), ("ttfb", visited.first_byte)] {
+    out.extend_from_slice(if upstream.is_reused {
+        b"true"
+    } else {
+        b"false"
+    });
+    push_seconds(out, "queue", upstream.queue);
+    for (key, time) in [("connect", upstream.connect), ("ttfb", upstream.first_byte)] {
         match time {
             Some(time) => push_seconds(out, key, time),
             None => push_null(out, key),
         }
     }
-    if let Some((side, error)) = visited.failure {
-        push_text(out, "failed", side.as_bytes());
+    if let Some((side, error)) = upstream.failure {
+        push_text(out, "failed", side.label().as_bytes());
         push_text(out, "error", error.as_bytes());
     }
     out.push(b'}');
 }
 
-fn timing_us(out: &mut Vec<u8>, timing: &Timing) {
+fn timing_us(out: &mut Vec<u8>, trace: &Trace) {
     push_key(out, "timing_us");
-    let steps = timing.steps.iter().map(|(step, time)| (step.label(), time));
+    let (times, disk) = (trace.times(), trace.disk());
+    let steps = times.iter().map(|(step, time)| (step.label(), time));
     let inside = [
-        ("queue", timing.queue),
-        ("read", timing.read),
-        ("write", timing.write),
+        ("queue", disk.queue),
+        ("read", disk.read),
+        ("write", trace.write()),
     ];
     for (place, (name, time)) in steps.chain(inside).enumerate() {
         out.extend_from_slice(if place == 0 { b"{\"" } else { b",\"" });
@@ -91,12 +96,12 @@ fn timing_us(out: &mut Vec<u8>, timing: &Timing) {
         number::microseconds(out, time);
     }
     out.push(b'}');
-    push_number(out, "trips", timing.trips.into());
-    match timing.engine {
+    push_number(out, "trips", disk.trips.into());
+    match disk.engine {
         Some(engine) => push_text(out, "engine", engine.as_bytes()),
         None => push_null(out, "engine"),
     }
-    if let Some(chunks) = timing.chunks {
+    if let Some(chunks) = trace.chunks() {
         chunks_us(out, chunks);
     }
 }
@@ -105,7 +110,7 @@ fn timing_us(out: &mut Vec<u8>, timing: &Timing) {
 fn chunks_us(out: &mut Vec<u8>, chunks: &Chunks) {
     push_key(out, "chunks_us");
     out.push(b'[');
-    for (place, chunk) in chunks.noted().iter().enumerate() {
+    for (place, chunk) in chunks.kept().iter().enumerate() {
         out.extend_from_slice(if place == 0 { b"[" } else { b",[" });
         moments(out, chunk.disk);
         moments(out, chunk.write);
@@ -166,9 +171,12 @@ fn push_text(out: &mut Vec<u8>, key: &str, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::super::line::{Format, tests::line_in};
-    use super::super::record::samples::{of_upstream, record, visited};
+    use super::super::record::samples::{ask_upstream, of_upstream, record, with};
     use super::*;
-    use crate::steps::Times;
+    use crate::stats::upstream::Register;
+    use crate::step::Step;
+    use crate::trace::{DiskTrip, Side};
+    use std::time::Instant;
 
     fn line(record: &Record) -> String {
         line_in(Format::Json { timing: true }, record)
@@ -234,17 +242,14 @@ mod tests {
     #[test]
     fn line_of_a_request_that_went_to_an_upstream() {
         let format = Format::Json { timing: false };
-        let line = line_in(format, &of_upstream(visited()));
+        let line = line_in(format, &of_upstream(|_| {}));
         let end = ",\"upstream\":{\"name\":\"app\",\"backend\":\"127.0.0.1:3000\",\"attempts\":2,\
                    \"reused\":false,\"queue\":0.000007,\"connect\":0.000045,\"ttfb\":0.003000}}\n";
         assert!(line.ends_with(end), "{line}");
-        let failed = of_upstream(Visited {
-            backend: None,
-            connect: None,
-            failure: Some(("own", "connection_limit_reached")),
-            ..visited()
-        });
-        let upstream = &json(&failed)["upstream"];
+        let mut trace = Trace::new(Instant::now(), None);
+        let upstream = trace.ask_upstream(Register::default().of("app"));
+        upstream.failed(Side::Own, "connection_limit_reached");
+        let upstream = &json(&with(trace))["upstream"];
         assert_eq!(upstream["failed"], "own");
         assert_eq!(upstream["error"], "connection_limit_reached");
         assert!(upstream["backend"].is_null() && upstream["connect"].is_null());
@@ -252,46 +257,36 @@ mod tests {
 
     #[test]
     fn line_with_timing() {
-        use crate::chunks::Trip;
-        use crate::step::Step;
-        let arrived = std::time::Instant::now();
+        let arrived = Instant::now();
         let at = |us| arrived + Duration::from_micros(us);
-        let mut chunks = Chunks::new(arrived);
-        let read = chunks.read(&Trip {
+        let mut trace = Trace::new(arrived, None);
+        trace.keep_chunks();
+        trace.disk_waited("threads", Duration::from_micros(2_990));
+        let trip = DiskTrip {
             asked: at(10),
             read_start: at(200),
             read_end: at(3_000),
             bytes: 512,
-        });
-        chunks.wrote(read, at(3_050), at(3_070), 500);
-        chunks.wrote(None, at(3_100), at(3_200), 7);
-        let mut steps = Times::default();
-        steps.add(Step::Parse, Duration::from_nanos(2_045));
-        steps.add(Step::Send, Duration::from_micros(3_200));
-        let timing = Timing {
-            steps,
-            trips: 1,
-            queue: Duration::from_micros(190),
-            read: Duration::from_micros(2_800),
-            write: Duration::from_micros(120),
-            engine: Some("threads"),
-            chunks: Some(&chunks),
         };
-        let of = |timing| {
-            let line = line(&Record { timing, ..record() });
+        trace.disk_completed(&trip, at(10));
+        trace.wrote(trace.last_read().chunk, at(3_050), at(3_070), 500);
+        trace.wrote(None, at(3_100), at(3_200), 7);
+        trace.end(arrived + Duration::from_nanos(2_045));
+        let of = |trace| {
+            let line = line(&with(trace));
             line.split_once("\"user_agent\"")
                 .expect("before")
                 .1
                 .to_owned()
         };
         assert_eq!(
-            of(timing),
-            ":\"curl/8.14.1\",\"timing_us\":{\"parse\":2.045,\"send\":3200.000,\"queue\":190.000,\
+            of(trace),
+            ":\"curl/8.14.1\",\"timing_us\":{\"parse\":2.045,\"queue\":190.000,\
              \"read\":2800.000,\"write\":120.000},\"trips\":1,\"engine\":\"threads\",\
              \"chunks_us\":[[10,200,3000,3050,3070,500],[null,null,null,3100,3200,7]],\"chunks_omitted\":0}\n"
         );
         assert_eq!(
-            of(Timing::default()),
+            of(Trace::new(arrived, None)),
             ":\"curl/8.14.1\",\"timing_us\":{\"queue\":0.000,\"read\":0.000,\"write\":0.000},\
              \"trips\":0,\"engine\":null}\n"
         );
@@ -329,23 +324,16 @@ mod tests {
 
     #[test]
     fn the_documentation_has_every_key_in_order() {
-        let chunks = Chunks::new(std::time::Instant::now());
-        let mut steps = Times::default();
-        for step in crate::step::Step::TIMED {
-            steps.add(step, Duration::from_micros(1));
-        }
-        let timing = Timing {
-            steps,
-            chunks: Some(&chunks),
-            ..Timing::default()
-        };
+        let mut trace = Trace::new(Instant::now(), Some(Duration::from_micros(1)));
+        Step::TIMED.into_iter().for_each(|step| trace.enter(step));
+        trace.end(Instant::now());
+        trace.keep_chunks();
+        ask_upstream(&mut trace, "127.0.0.1:3000", |upstream| {
+            upstream.failed(Side::Backend, "connection_refused");
+        });
         let by_proxy = Record {
-            timing,
             via: None,
-            ..of_upstream(Visited {
-                failure: Some(("backend", "connection_refused")),
-                ..visited()
-            })
+            ..with(trace)
         };
         let line = line(&by_proxy);
         assert_eq!(keys(&line), documented("JSON"));

@@ -15,5 +15,5 @@ mod record;
 mod writer;
 
 pub use line::Format;
-pub use record::{End, Record, Source, Timing, Visited};
+pub use record::{End, Record, Source};
 pub use writer::{Log, Target, Writer};

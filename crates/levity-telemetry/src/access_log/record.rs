@@ -1,10 +1,9 @@
-//! What is known of a finished request, for its line.
+//! A finished request, as its line and the counters need it.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use crate::chunks::Chunks;
-use crate::steps::Times;
+use crate::trace::Trace;
 
 /// Where the bytes of a response came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +75,7 @@ impl End {
     }
 }
 
-/// What is known of a finished request. An empty slice means that the client sent no such thing.
+/// A finished request. A slice is empty where the client sent no such thing.
 #[derive(Debug, Clone)]
 pub struct Record<'a> {
     /// The client; `None` on a Unix socket.
@@ -101,10 +100,6 @@ pub struct Record<'a> {
     pub duration: Duration,
     /// From the first byte of the request to the first of the response.
     pub ttfb: Duration,
-    /// Time in which the request waited for an engine.
-    pub io_wait: Duration,
-    /// Where the time went.
-    pub timing: Timing<'a>,
     /// Where the body came from.
     pub source: Source,
     /// How it ended.
@@ -113,54 +108,16 @@ pub struct Record<'a> {
     pub referer: &'a [u8],
     /// The `User-Agent` field.
     pub user_agent: &'a [u8],
-    /// The upstream that was asked; none when none was.
-    pub visited: Option<Visited<'a>>,
-}
-
-/// What a request has met with at an upstream.
-#[derive(Debug, Clone, Copy)]
-pub struct Visited<'a> {
-    /// The name of the upstream.
-    pub upstream: &'a str,
-    /// The address that was asked last; none when there was no place at any.
-    pub backend: Option<&'a str>,
-    /// How often a backend was asked.
-    pub attempts: u32,
-    /// The connection of the last attempt had carried a request before.
-    pub is_reused: bool,
-    /// Waiting for a place at a backend, of all attempts.
-    pub queue: Duration,
-    /// Making the connection of the last attempt, where one was made.
-    pub connect: Option<Duration>,
-    /// From the beginning of the last attempt to the head of the answer.
-    pub first_byte: Option<Duration>,
-    /// Which side failed, and the error type of RFC 9209.
-    pub failure: Option<(&'a str, &'a str)>,
-}
-
-/// Where the time of a request went.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Timing<'a> {
-    /// Of each step.
-    pub steps: Times,
-    /// Trips made to the disk.
-    pub trips: u32,
-    /// Their time before the engine took them up, where it answered.
-    pub queue: Duration,
-    /// Their time in the engine.
-    pub read: Duration,
-    /// Giving bytes to the client, which includes waiting for it.
-    pub write: Duration,
-    /// The engine that was asked; none when no trip was made.
-    pub engine: Option<&'a str>,
-    /// What became of each chunk, where that is noted.
-    pub chunks: Option<&'a Chunks>,
+    /// Where its time went, and what it met with.
+    pub trace: &'a Trace,
 }
 
 #[cfg(test)]
 pub(super) mod samples {
     use super::*;
-    use std::time::UNIX_EPOCH;
+    use crate::stats::upstream::Register;
+    use crate::trace::UpstreamTrace;
+    use std::time::{Instant, UNIX_EPOCH};
 
     pub fn record() -> Record<'static> {
         Record {
@@ -175,34 +132,43 @@ pub(super) mod samples {
             bytes: 1_048_576,
             duration: Duration::from_micros(12_345_678),
             ttfb: Duration::from_micros(123),
-            io_wait: Duration::ZERO,
-            timing: Timing::default(),
             source: Source::Memory,
             end: End::Complete,
             referer: b"",
             user_agent: b"curl/8.14.1",
-            visited: None,
+            trace: leak(Trace::new(Instant::now(), None)),
         }
     }
 
-    pub fn visited() -> Visited<'static> {
-        Visited {
-            upstream: "app",
-            backend: Some("127.0.0.1:3000"),
-            attempts: 2,
-            is_reused: false,
-            queue: Duration::from_micros(7),
-            connect: Some(Duration::from_micros(45)),
-            first_byte: Some(Duration::from_millis(3)),
-            failure: None,
-        }
+    fn leak(trace: Trace) -> &'static Trace {
+        Box::leak(Box::new(trace))
     }
 
-    pub fn of_upstream(visited: Visited<'static>) -> Record<'static> {
+    pub fn with(trace: Trace) -> Record<'static> {
         Record {
-            source: Source::Upstream,
-            visited: Some(visited),
+            trace: leak(trace),
             ..record()
         }
+    }
+
+    /// A request that went to an upstream, whose trace `change` completes.
+    pub fn of_upstream(change: impl FnOnce(&mut UpstreamTrace)) -> Record<'static> {
+        let mut trace = Trace::new(Instant::now(), None);
+        ask_upstream(&mut trace, "127.0.0.1:3000", change);
+        Record {
+            source: Source::Upstream,
+            ..with(trace)
+        }
+    }
+
+    pub fn ask_upstream(trace: &mut Trace, backend: &str, change: impl FnOnce(&mut UpstreamTrace)) {
+        let cells = Register::default().of("app");
+        let upstream = trace.ask_upstream(cells.clone());
+        upstream.placed(Instant::now(), cells.backend(1, backend));
+        upstream.attempts = 2;
+        upstream.queue = Duration::from_micros(7);
+        upstream.connect = Some(Duration::from_micros(45));
+        upstream.first_byte = Some(Duration::from_millis(3));
+        change(upstream);
     }
 }

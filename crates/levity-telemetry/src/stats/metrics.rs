@@ -265,10 +265,10 @@ pub(super) const METRICS: &[Metric] = &[
         unit: "seconds",
         labels: &["step"],
         help: "Time that a request spent in each step: accept (from the connection to its first request, only once per connection), parse, route, \
-               resolve, respond, filter, send. Waiting for the disk and for the client is included: in resolve and send. The time of an application, to \
-               the head of its answer, is in resolve too.",
-        grows: "`resolve`: files that are not open yet wait for the disk; compare with levity_disk_queue_seconds and levity_disk_service_seconds; or applications are slow: \
-                levity_upstream_time_to_first_byte_seconds. `send`: the same for the content, or slow clients. `accept` and `parse`: clients that are slow to ask, or a busy loop. `respond`: \
+               resolve, upstream (to the header of an application's response), respond, filter, send. Waiting for the disk and for the client is included: in \
+               resolve and send.",
+        grows: "`resolve`: files that are not open yet wait for the disk; compare with levity_disk_queue_seconds and levity_disk_service_seconds. `upstream`: applications are slow, or queues for them are long: \
+                levity_upstream_time_to_first_byte_seconds, levity_upstream_queue. `send`: the same for the content, or slow clients. `accept` and `parse`: clients that are slow to ask, or a busy loop. `respond`: \
                 large listings. `log.timing` and `levity timing` show which requests.",
         samples: steps,
     },

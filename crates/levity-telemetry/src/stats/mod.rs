@@ -162,15 +162,15 @@ impl fmt::Debug for Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access_log::{End, Record, Source, Timing};
+    use crate::access_log::{End, Record, Source};
     use crate::cells::HistogramFigures;
     use crate::step::Step;
-    use crate::steps::Times;
+    use crate::trace::Trace;
     use std::collections::{BTreeMap, BTreeSet};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
     use upstream::BackendState;
 
-    fn record(status: u16, source: Source) -> Record<'static> {
+    fn record(trace: &Trace, status: u16, source: Source) -> Record<'_> {
         Record {
             peer: None,
             via: None,
@@ -183,24 +183,22 @@ mod tests {
             bytes: 10,
             duration: Duration::from_millis(3),
             ttfb: Duration::from_micros(80),
-            io_wait: Duration::ZERO,
-            timing: Timing {
-                steps: steps(),
-                ..Timing::default()
-            },
             source,
             end: End::Complete,
             referer: b"",
             user_agent: b"",
-            visited: None,
+            trace,
         }
     }
 
-    fn steps() -> Times {
-        let mut times = Times::default();
-        times.add(Step::Route, Duration::from_nanos(300));
-        times.add(Step::Send, Duration::from_micros(70));
-        times
+    fn trace() -> Trace {
+        let arrived = Instant::now();
+        let mut trace = Trace::new(arrived, None);
+        trace.enter_at(Step::Route, arrived);
+        let end_of_route = arrived + Duration::from_nanos(300);
+        trace.enter_at(Step::Send, end_of_route);
+        trace.end(end_of_route + Duration::from_micros(70));
+        trace
     }
 
     fn disk() -> DiskFigures {
@@ -266,7 +264,7 @@ mod tests {
         cells.queue_was_full();
         cells.queue_timed_out();
         cells.answered_in(Duration::from_millis(3));
-        let backend = cells.backend(backend);
+        let backend = cells.backend(backend, "127.0.0.1:1");
         backend.answered();
         backend.failed("http_response_timeout");
         backend.broke_off();
@@ -282,6 +280,7 @@ mod tests {
     /// Two workers that have seen a little of everything.
     fn stats() -> Stats {
         let workers = [0, 1].map(|worker| Arc::new(WorkerStats::new(worker)));
+        let trace = trace();
         for worker in &workers {
             worker.connection_opened();
             worker.connection_opened();
@@ -292,11 +291,11 @@ mod tests {
             worker.read_ahead(Ahead::Unused);
             worker.copied(100);
             worker.log_dropped(4);
-            worker.request(&record(200, Source::Memory));
+            worker.request(&record(&trace, 200, Source::Memory));
             worker.polls.run_queue_waited(Duration::from_millis(1_500));
         }
-        workers[1].request(&record(404, Source::None));
-        workers[1].request(&record(7, Source::None));
+        workers[1].request(&record(&trace, 404, Source::None));
+        workers[1].request(&record(&trace, 7, Source::None));
         workers[1].polls.stalled(Duration::from_millis(3));
         workers[1].polls.stalled(Duration::from_millis(2));
         workers[1].polls.hogged(Duration::from_millis(6));

@@ -100,10 +100,15 @@ impl UpstreamCells {
         }
     }
 
-    /// The cells of the backend with this number, made if there are none.
-    pub fn backend(&self, id: u64) -> Arc<BackendCells> {
+    /// The name of the upstream.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The cells of the backend with this number, made under `name` if there are none.
+    pub fn backend(&self, id: u64, name: &str) -> Arc<BackendCells> {
         self.find(id).unwrap_or_else(|| {
-            let new = Arc::new(BackendCells::new(id));
+            let new = Arc::new(BackendCells::new(id, name));
             add(&self.backends, new.clone());
             new
         })
@@ -161,6 +166,7 @@ impl Drop for Queued<'_> {
 #[repr(align(128))]
 pub struct BackendCells {
     id: u64,
+    name: String,
     outcomes: [Counter; OUTCOMES.len()],
     broken: Counter,
     in_use: Gauge,
@@ -172,9 +178,10 @@ pub struct BackendCells {
 }
 
 impl BackendCells {
-    fn new(id: u64) -> Self {
+    fn new(id: u64, name: &str) -> Self {
         Self {
             id,
+            name: name.to_owned(),
             outcomes: Default::default(),
             broken: Counter::default(),
             in_use: Gauge::default(),
@@ -184,6 +191,11 @@ impl BackendCells {
             sent_bytes: Counter::default(),
             received_bytes: Counter::default(),
         }
+    }
+
+    /// The address of the backend, as text.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// A request got the head of an answer.
@@ -375,11 +387,11 @@ mod tests {
         let (ids, workers) = ([11, 12], workers());
         for worker in &workers {
             let cells = worker.of("app");
-            cells.backend(ids[1]).answered();
-            cells.backend(ids[1]).failed("connection_refused");
-            cells.backend(ids[1]).failed("a new kind");
+            cells.backend(ids[1], "a").answered();
+            cells.backend(ids[1], "a").failed("connection_refused");
+            cells.backend(ids[1], "a").failed("a new kind");
             cells.answered_in(Duration::from_millis(2));
-            worker.of("other").backend(ids[0]).answered();
+            worker.of("other").backend(ids[0], "a").answered();
         }
         let figures = app(&ids, &workers);
         let answered = figures.backends.iter().map(BackendFigures::answered);
@@ -424,10 +436,10 @@ mod tests {
         assert_eq!(register.of("old").retries.get(), 0);
 
         let app = register.of("app");
-        app.backend(1).answered();
-        app.backend(2).answered();
+        app.backend(1, "a").answered();
+        app.backend(2, "a").answered();
         app.retain([2, 3].into_iter());
-        assert_eq!(app.backend(1).outcomes[ANSWERED].get(), 0);
-        assert_eq!(app.backend(2).outcomes[ANSWERED].get(), 1);
+        assert_eq!(app.backend(1, "a").outcomes[ANSWERED].get(), 0);
+        assert_eq!(app.backend(2, "a").outcomes[ANSWERED].get(), 1);
     }
 }

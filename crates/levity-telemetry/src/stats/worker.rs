@@ -166,8 +166,9 @@ impl WorkerStats {
         self.sources[record.source as usize].add(1);
         self.duration.observe(record.duration);
         self.ttfb.observe(record.ttfb);
-        self.io_wait.observe(record.io_wait);
-        for (times, nanos) in self.steps.iter().zip(record.timing.steps.as_nanos()) {
+        self.io_wait.observe(record.trace.disk().waited);
+        let times = record.trace.times();
+        for (times, nanos) in self.steps.iter().zip(times.as_nanos()) {
             if *nanos > 0 {
                 times.observe(*nanos);
             }

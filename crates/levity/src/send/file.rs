@@ -119,15 +119,16 @@ impl Sender {
         while file.remaining > 0 {
             let (ready, chunk) = match file.ready.take() {
                 Some(ready) => {
-                    self.pace.read_in = trips.brought_in;
-                    (ready, trips.brought())
+                    let read = trips.trace.last_read();
+                    self.pace.read_in = read.time;
+                    (ready, read.chunk)
                 }
                 None if probe && self.may_probe(conn, file) => {
                     let from = Instant::now();
                     match self.cached(conn, file).await? {
                         Cached::Left(bytes) => {
                             let to = self.last_byte.unwrap_or(from);
-                            trips.wrote(None, from, to, bytes as u64);
+                            trips.trace.wrote(None, from, to, bytes as u64);
                         }
                         Cached::Miss => probe = false,
                     }
@@ -137,7 +138,7 @@ impl Sender {
                     let read = self.chunk(file, ahead.take(), trips).await?;
                     // While the disk is slower than memory another probe would only miss again.
                     probe = may_probe && read.was_cached;
-                    self.tell_timing(trips);
+                    self.tell_timing(trips.trace);
                     (read.ready, read.chunk)
                 }
             };
@@ -198,7 +199,7 @@ impl Sender {
         if let Some(ahead) = ahead.filter(|ahead| ahead.offset == file.offset)
             && let Some(read) = trips.fetch(ahead).await.map_err(Cut::Unreadable)?
         {
-            self.pace.read_in = trips.brought_in;
+            self.pace.read_in = trips.trace.last_read().time;
             return self.checked(read, 1, file, trips).await;
         }
         let bytes = self.next_bytes(trips, file.offset, file.remaining, self.pace.chunk_bytes);
@@ -210,7 +211,7 @@ impl Sender {
             }
         }
         .map_err(Cut::Unreadable)?;
-        self.pace.read_in = trips.brought_in;
+        self.pace.read_in = trips.trace.last_read().time;
         self.checked(read, enough, file, trips).await
     }
 
@@ -314,7 +315,7 @@ impl Sender {
         // A client that did not take all was waited for after its last byte.
         let took_all = matches!(&sent, Ok(bytes) if *bytes as u64 == wanted);
         let to = self.last_byte.filter(|_| took_all).unwrap_or(now);
-        trips.wrote(chunk, from, to, self.body_bytes - before);
+        trips.trace.wrote(chunk, from, to, self.body_bytes - before);
         sent
     }
 

@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::mem;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,12 +13,11 @@ use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 use tokio::{task, time};
 
-use super::Upstream;
 use super::ask::Ask;
 use super::codec::Event;
 use super::failure::Failure;
 use super::head::Head;
-use super::pool::Lease;
+use super::pool::{Endpoint, Lease};
 use super::stderr::Stderr;
 use super::tunnel::Tunnel;
 use super::upload::Upload;
@@ -57,7 +55,7 @@ const FINISH_BYTES_MAX: usize = 1 << 20;
 
 /// An answer on its way, and what is left of its request.
 pub struct Answer {
-    upstream: Arc<Upstream>,
+    endpoint: Endpoint,
     /// Given back as soon as the answer has ended.
     lease: Option<Lease>,
     upload: Upload,
@@ -153,7 +151,7 @@ impl Answer {
             codec.end_of_body(upload.trailers(), &mut outbox);
         }
         Ok(Box::new(Self {
-            upstream: ask.proxy.upstream.clone(),
+            endpoint: lease.endpoint(),
             lease: Some(lease),
             upload,
             outbox,
@@ -171,6 +169,11 @@ impl Answer {
             declined: None,
             stderr: Stderr::default(),
         }))
+    }
+
+    /// The backend that it comes from.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     /// The body of the request, to be sent elsewhere.
@@ -238,7 +241,11 @@ impl Answer {
     /// The connection, when the answer is that the protocol changes (101), and what has come behind.
     pub fn into_tunnel(mut self: Box<Self>) -> Option<Tunnel> {
         let lease = self.lease.take()?;
-        Some(Tunnel::new(lease, self.data, &self.upstream.settings))
+        Some(Tunnel::new(
+            lease,
+            self.data,
+            &self.endpoint.upstream().settings,
+        ))
     }
 
     /// Bytes of the body, where that is known: announced, or all here.
@@ -279,7 +286,7 @@ impl Answer {
     /// Waits for more of the body, or its end. What is left of the request goes on meanwhile.
     pub async fn more(&mut self, conn: &mut Conn) -> Result<(), Failure> {
         let mut waits = false;
-        let idle_timeout = self.upstream.settings.idle_timeout;
+        let idle_timeout = self.endpoint.upstream().settings.idle_timeout;
         let came = poll_fn(|context| {
             let moved = self.poll_both(conn, context)?;
             if !self.data.is_empty() || self.ended.is_some() {
@@ -329,7 +336,7 @@ impl Answer {
 
     /// How long the next step may take before the head, whoever's it is.
     fn patience(&self, conn: &Conn) -> Duration {
-        let settings = &self.upstream.settings;
+        let settings = &self.endpoint.upstream().settings;
         match () {
             () if self.holds => EXPECT_PATIENCE,
             () if self.outbox_sent < self.outbox.len() => settings.idle_timeout,
@@ -473,7 +480,7 @@ impl Answer {
             return Ok(None);
         };
         let Self {
-            upstream,
+            endpoint,
             interim,
             interim_count,
             head,
@@ -495,7 +502,7 @@ impl Answer {
                 }
                 data.extend_from_slice(bytes);
             }
-            Event::Stderr(text) => stderr.tell(upstream, text),
+            Event::Stderr(text) => stderr.tell(endpoint.upstream(), text),
             Event::Declined(reason) => *declined = Some(reason),
             Event::End(trailers) => *ended = Some(trailers),
         };
@@ -544,7 +551,7 @@ impl Answer {
         if self.lease.is_none() || !self.is_asked() {
             return;
         }
-        let patience = match self.upstream.settings.protocol {
+        let patience = match self.endpoint.upstream().settings.protocol {
             Protocol::Http => HTTP_FINISH_PATIENCE,
             _ => FINISH_PATIENCE,
         };

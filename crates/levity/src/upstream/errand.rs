@@ -12,7 +12,7 @@ use super::Upstream;
 use super::ask::{Ask, Length};
 use super::backend::fingerprint;
 use super::codec::Event;
-use super::failure::{Failure, Side};
+use super::failure::Failure;
 use super::pool::{Lease, Wanted};
 use super::stderr::Stderr;
 use super::sticky::Tie;
@@ -23,6 +23,7 @@ use crate::route::{Proxy, Service};
 use crate::scripts::{Known, Look, Script};
 use crate::trip::Trips;
 use crate::worker::Worker;
+use levity_telemetry::trace::{Side, Trace};
 
 /// Bytes of an answer that are read, so that the connection can be used again.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -157,7 +158,8 @@ impl Errand<'_> {
             return Ok(None);
         };
         let now = Instant::now();
-        let mut trips = Trips::new(worker, service, 0, Absences::default(), now);
+        let mut trace = Trace::new(now, None);
+        let mut trips = Trips::new(worker, service, 0, Absences::default(), &mut trace);
         trips.are_for(files);
         let mut look = Look {
             worker,

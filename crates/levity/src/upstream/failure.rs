@@ -13,17 +13,7 @@ use crate::parse::NoRequest;
 use crate::request::Request;
 use crate::respond::{self, Response};
 use levity_telemetry::access_log::End;
-
-/// Which side of the gateway failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// The client, or what it sent.
-    Client,
-    /// The backend, or the way there.
-    Backend,
-    /// Neither: we had no place for the request.
-    Own,
-}
+use levity_telemetry::trace::Side;
 
 /// A request that got no answer, or not all of it.
 #[derive(Debug)]
@@ -46,17 +36,6 @@ pub struct Failure {
     pub request_unread: bool,
     /// The client does not get to know: another attempt follows.
     pub tried_again: bool,
-}
-
-impl Side {
-    /// The word in the log.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Backend => "backend",
-            Self::Own => "own",
-        }
-    }
 }
 
 impl Failure {

@@ -15,20 +15,21 @@ use std::task::Poll;
 use levity_config::upstream::{Balance, Protocol};
 use levity_net::proxy_header;
 use levity_telemetry::stall::Watch;
+use levity_telemetry::step::Step;
+use levity_telemetry::trace::{Side, Trace, UpstreamTrace};
 use levity_wire::http1::{Method, Version};
 
 use super::answer::{Answer, News, watch_client};
 use super::ask::{Ask, Length};
 use super::backend::{Backend, fingerprint};
 use super::errand::Origin;
-use super::failure::{Failure, Side};
+use super::failure::Failure;
 use super::head::Head;
 use super::pool::{Lease, Pool, Wanted};
 use super::rewrite::rewrite;
 use super::sendfile::{InPlace, ahead};
 use super::sticky::{self, Tie};
 use super::upload::Upload;
-use super::visit::Visit;
 use crate::body::Incoming;
 use crate::client::Client;
 use crate::conn::Conn;
@@ -55,25 +56,30 @@ pub async fn answer(
     proxy: &Arc<Proxy>,
     client: &Client,
     script: Option<&Script>,
+    trace: &mut Trace,
 ) -> Answered {
+    trace.enter(Step::Upstream);
     let pool = conn.worker.pools.of(&proxy.upstream);
-    conn.visit = Some(Visit::new(pool.clone()));
+    let trace = trace.ask_upstream(pool.cells().clone());
     let upload = Incoming::new(&request.head, proxy.body_bytes_max)
         .map_err(NoRequest::from)
         .and_then(|incoming| Upload::new(incoming, conn));
     let upload = match upload {
         // Boxed: few bodies are taken in, and the future of every request would have room for it.
         Ok(upload) if is_taken_in(proxy, &upload) => {
-            Box::pin(taken_in(conn, request, upload)).await
+            Box::pin(taken_in(conn, request, upload, &pool)).await
         }
         upload => upload.map_err(Failure::of_client),
     };
     let answered = match upload {
-        Ok(upload) => ask(conn, request, proxy, client, script, &pool, upload).await,
+        Ok(upload) => match prepared(conn, request, proxy, client, script, &upload) {
+            Ok(prepared) => ask(conn, prepared, &pool, upload, trace).await,
+            Err(failure) => Err(failure),
+        },
         Err(failure) => Err(failure),
     };
     if let Err(failure) = &answered {
-        conn.met(|visit| visit.failed(failure));
+        trace.failed(failure.side, failure.kind);
     }
     if let Ok((head, ..)) = &answered {
         ahead::take(head, request, client, proxy, &conn.worker);
@@ -111,30 +117,29 @@ async fn taken_in(
     conn: &mut Conn,
     request: &Request,
     mut upload: Upload,
+    pool: &Pool,
 ) -> Result<Upload, Failure> {
     if request.head.expect_continue && upload.is_untouched() {
         send::go_on(conn).await;
     }
     if let Err(mut failure) = upload.buffer(conn).await {
         failure.request_unread = true;
-        conn.met(|visit| visit.pool().complain(&failure, None));
+        pool.complain(&failure, None);
         return Err(failure);
     }
     Ok(upload)
 }
 
-/// One request, at as many backends as it takes.
-async fn ask(
-    conn: &mut Conn,
-    request: &Request,
-    proxy: &Proxy,
-    client: &Client,
-    script: Option<&Script>,
-    pool: &Rc<Pool>,
-    mut upload: Upload,
-) -> Result<(Head, Box<Answer>, Arc<Backend>), Failure> {
-    let length = upload.length();
-    let mut ask = Ask::new(request, proxy, client, length)
+/// What backends get of a request.
+fn prepared<'a>(
+    conn: &Conn,
+    request: &'a Request,
+    proxy: &'a Proxy,
+    client: &'a Client,
+    script: Option<&'a Script>,
+    upload: &Upload,
+) -> Result<Ask<'a>, Failure> {
+    let mut ask = Ask::new(request, proxy, client, upload.length())
         .map_err(|reject| Failure::of_client(reject.into()))?;
     ask.script = script;
     if let Some(version) = proxy.upstream.settings.proxy_protocol {
@@ -144,6 +149,18 @@ async fn ask(
             .or_else(|| conn.transport.local_address());
         ask.proxy_head = proxy_header::for_client(version, client.address(), destination);
     }
+    Ok(ask)
+}
+
+/// One request, at as many backends as it takes.
+async fn ask(
+    conn: &mut Conn,
+    mut ask: Ask<'_>,
+    pool: &Rc<Pool>,
+    mut upload: Upload,
+    trace: &mut UpstreamTrace,
+) -> Result<(Head, Box<Answer>, Arc<Backend>), Failure> {
+    let (request, proxy, client) = (ask.request, ask.proxy, ask.client);
     let leaving = |mut failure: Failure, upload: &Upload| {
         failure.request_unread = !upload.is_received();
         Err(failure)
@@ -170,11 +187,11 @@ async fn ask(
                 return leaving(failure, &upload);
             }
         };
-        conn.met(|visit| visit.placed(asked, &lease));
+        trace.placed(asked, lease.member().cells.clone());
         let backend = lease.backend().clone();
-        let mut failure = match attempt(conn, &mut ask, lease, upload).await {
+        let mut failure = match attempt(conn, &mut ask, lease, upload, trace).await {
             Ok((mut head, answer)) => {
-                conn.met(Visit::answered);
+                trace.answered();
                 if proxy.upstream.succeeded(&backend, Watch::poll_began()) {
                     pool.hand_on();
                 }
@@ -190,8 +207,7 @@ async fn ask(
         };
         // That a kept connection had ended says nothing of its backend; nor does a backend that would not wait
         // for a client that takes its time.
-        let is_reused = conn.visit.as_ref().is_some_and(Visit::is_reused);
-        let had_ended = is_reused && failure.is_end_of_connection();
+        let had_ended = trace.is_reused() && failure.is_end_of_connection();
         if failure.side == Side::Backend && !had_ended && upload.is_received() {
             let reason = format_args!("{}", failure.reason);
             proxy.upstream.failed(&backend, Watch::poll_began(), reason);
@@ -202,7 +218,8 @@ async fn ask(
         let is_last = tries == settings.retries || !pool.has_left(&wanted);
         let again = !is_last && failure.may_be_tried_again(request) && upload.rewind();
         failure.tried_again = again;
-        conn.met(|visit| visit.attempt_failed(&failure));
+        trace.attempt_failed(failure.kind);
+        pool.complain(&failure, Some(&backend));
         if !again {
             return leaving(failure, &upload);
         }
@@ -316,11 +333,12 @@ async fn attempt(
     ask: &mut Ask<'_>,
     mut lease: Lease,
     upload: Upload,
+    trace: &mut UpstreamTrace,
 ) -> Result<(Head, Box<Answer>), Box<(Failure, Upload)>> {
     if let Err(failure) = attended(conn, &upload, Waits::ForConnection, open(&mut lease)).await {
         return Err(Box::new((failure, upload)));
     }
-    conn.met(|visit| visit.connected(&lease));
+    trace.connected(lease.is_reused);
     let mut answer = Answer::new(ask, lease, upload)?;
     loop {
         match answer.news(conn).await {

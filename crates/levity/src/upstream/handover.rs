@@ -9,10 +9,9 @@ use levity_wire::http1::{Limits, Method};
 use levity_wire::path;
 use levity_wire::sendfile_header::{self, Wish};
 
-use super::failure::{Failure, Side};
+use super::failure::Failure;
 use super::gateway::{self, Answered};
 use super::sendfile::{self, InPlace};
-use super::visit::Visit;
 use crate::client::Client;
 use crate::conn::Conn;
 use crate::request::Request;
@@ -20,6 +19,8 @@ use crate::respond::{Body, Response};
 use crate::route::{Place, Proxy, Service};
 use crate::scripts::{Known, Look, Script};
 use crate::trip::Trips;
+use levity_telemetry::step::Step;
+use levity_telemetry::trace::{Side, Trace, UpstreamTrace};
 
 /// How often a request may be handed on: an application that is sent what it has handed on itself would
 /// do so for ever.
@@ -39,11 +40,12 @@ pub async fn answer(
     trips: &mut Trips<'_>,
 ) -> Response {
     if let Some(response) = conn.worker.ahead.answer(request, client, proxy) {
+        trips.trace.enter(Step::Resolve);
         trips.are_for_any();
         trips.reads_what_was_just_written();
         return response;
     }
-    match gateway::answer(conn, request, proxy, client, script).await {
+    match gateway::answer(conn, request, proxy, client, script, trips.trace).await {
         Answered::Response(response) => response,
         // Boxed: most answers are those of the application.
         Answered::InPlace(in_place) => {
@@ -68,13 +70,15 @@ async fn follow(
             Some(last) => (&*last.request, last.to),
             None => (request, proxy),
         };
+        trips.trace.enter(Step::Resolve);
         match onward(in_place, service, request, proxy, trips).await {
             Onward::Response(response) => break response,
             Onward::Ask(by, _) if handed_on.len() == HANDOVERS_MAX => {
                 break by.refuse(502, "the request was handed on too often");
             }
             Onward::Ask(by, asks) => {
-                let (Asked { request, to, .. }, answered) = first_of_use(conn, asks, client).await;
+                let asking = first_of_use(conn, asks, client, trips.trace);
+                let (Asked { request, to, .. }, answered) = asking.await;
                 handed_on.push(Handed { by, request, to });
                 match answered {
                     Answered::Response(response) => break response,
@@ -124,6 +128,7 @@ async fn first_of_use<'s>(
     conn: &mut Conn,
     asks: Asks<'s>,
     client: &Client,
+    trace: &mut Trace,
 ) -> (Asked<'s>, Answered) {
     let (mut asked, mut others) = (asks.first, asks.others.into_iter());
     loop {
@@ -132,10 +137,11 @@ async fn first_of_use<'s>(
             to,
             script,
         } = &asked;
-        let answered = gateway::answer(conn, request, to, client, script.as_ref()).await;
+        let script = script.as_ref();
+        let answered = gateway::answer(conn, request, to, client, script, trace).await;
         let next = match &answered {
             Answered::Response(response)
-                if !is_of_use(response.status) && !client_is_gone(conn) =>
+                if !is_of_use(response.status) && !client_is_gone(trace) =>
             {
                 others.next()
             }
@@ -145,7 +151,7 @@ async fn first_of_use<'s>(
             return (asked, answered);
         };
         if let Answered::Response(response) = answered {
-            pass_over(conn, &asked, response);
+            pass_over(conn, &asked, response, trace);
         }
         asked = next;
     }
@@ -158,18 +164,18 @@ fn is_of_use(status: u16) -> bool {
 }
 
 /// Whether there is no client any more that could be answered.
-fn client_is_gone(conn: &Conn) -> bool {
-    failed_side(conn) == Some(Side::Client)
+fn client_is_gone(trace: &Trace) -> bool {
+    failed_side(trace) == Some(Side::Client)
 }
 
 /// Who failed at the upstream that was asked last, if anybody did.
-fn failed_side(conn: &Conn) -> Option<Side> {
-    conn.visit.as_ref().and_then(Visit::failed_side)
+fn failed_side(trace: &Trace) -> Option<Side> {
+    trace.upstream().and_then(UpstreamTrace::failed_side)
 }
 
 /// Lets go of an answer that is of no use. That none came has been told already.
-fn pass_over(conn: &Conn, asked: &Asked<'_>, response: Response) {
-    if failed_side(conn).is_none() {
+fn pass_over(conn: &Conn, asked: &Asked<'_>, response: Response, trace: &Trace) {
+    if failed_side(trace).is_none() {
         let reason = format_args!("it answered {} to X-Reproxy-URL", response.status);
         let mut failure = Failure::of_backend(response.status, "other", reason);
         failure.tried_again = true;

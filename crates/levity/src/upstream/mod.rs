@@ -31,7 +31,6 @@ mod stderr;
 pub mod sticky;
 pub mod tunnel;
 pub mod upload;
-pub mod visit;
 
 use std::fmt;
 use std::io;

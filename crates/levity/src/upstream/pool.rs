@@ -19,13 +19,14 @@ use super::backend::{Backend, Begun};
 use super::balance::{self, Balancer, Candidate};
 use super::complaints::Complaints;
 use super::connection::Connection;
-use super::failure::{Failure, Side};
+use super::failure::Failure;
 use super::sticky::Tie;
 use levity_config::upstream::Balance;
 use levity_telemetry::diagnostics;
 use levity_telemetry::stall::Watch;
 use levity_telemetry::stats::WorkerStats;
 use levity_telemetry::stats::upstream::{BackendCells, UpstreamCells};
+use levity_telemetry::trace::Side;
 
 /// Requests that are passed over at a time for one behind them. Where each belongs to a backend, all may
 /// wait for the same one, and to look at each of a queue without end whenever a place becomes free would
@@ -111,6 +112,27 @@ pub struct Lease {
     begun: Begun,
 }
 
+/// The backend that a response comes from; it outlives the lease.
+pub struct Endpoint {
+    pool: Rc<Pool>,
+    member: Rc<Member>,
+}
+
+impl Endpoint {
+    /// The upstream.
+    pub fn upstream(&self) -> &Arc<Upstream> {
+        &self.pool.upstream
+    }
+
+    /// Reports that a response failed: before any of it was sent, or after its beginning was.
+    pub fn complain(&self, failure: &Failure, is_untouched: bool) {
+        match is_untouched {
+            true => self.pool.complain(failure, None),
+            false => self.pool.complain_of_cut(failure, &self.member.backend),
+        }
+    }
+}
+
 impl Bounds {
     fn of_one(settings: &levity_config::Upstream, workers: usize) -> Self {
         Self {
@@ -152,7 +174,7 @@ impl Pool {
     }
 
     /// What is counted of it.
-    pub fn cells(&self) -> &UpstreamCells {
+    pub fn cells(&self) -> &Arc<UpstreamCells> {
         &self.cells
     }
 
@@ -163,7 +185,7 @@ impl Pool {
     }
 
     /// The same of a failure within an answer whose beginning the client has.
-    pub fn complain_of_cut(&self, failure: &Failure, backend: &Backend) {
+    fn complain_of_cut(&self, failure: &Failure, backend: &Backend) {
         let outcome = || "; its answer had begun, and is cut off".to_owned();
         self.complain_with(failure, Some(backend), outcome);
     }
@@ -379,7 +401,7 @@ impl Pool {
             .map(|backend| {
                 let same = |member: &&Rc<Member>| Arc::ptr_eq(&member.backend, backend);
                 let member = known.iter().find(same).cloned();
-                let cells = || self.cells.backend(backend.id);
+                let cells = || self.cells.backend(backend.id, &backend.name);
                 member.unwrap_or_else(|| Rc::new(Member::new(backend.clone(), cells())))
             })
             .collect();
@@ -466,6 +488,14 @@ impl Lease {
     /// The same, as this worker sees it.
     pub fn member(&self) -> &Rc<Member> {
         &self.member
+    }
+
+    /// The backend, for as long as its response takes.
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            pool: self.pool.clone(),
+            member: self.member.clone(),
+        }
     }
 
     /// The connection.
@@ -666,11 +696,11 @@ mod tests {
         pools.retain(std::slice::from_ref(&new));
         let (id, now) = (new.backends()[0].id, pools.of(&new));
         now.look_again();
-        let cells = now.cells().backend(id);
+        let cells = now.cells().backend(id, "a");
         held.look_again();
-        assert!(Arc::ptr_eq(&cells, &now.cells().backend(id)));
+        assert!(Arc::ptr_eq(&cells, &now.cells().backend(id, "a")));
         drop(held);
         pools.of(&old).look_again();
-        assert!(Arc::ptr_eq(&cells, &now.cells().backend(id)));
+        assert!(Arc::ptr_eq(&cells, &now.cells().backend(id, "a")));
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use levity_net::{TURN_BYTES_MAX, Transport};
 
-use super::pool::Lease;
+use super::pool::{Endpoint, Lease};
 use crate::conn::Conn;
 
 /// Two connections that have become one.
@@ -122,6 +122,11 @@ impl Tunnel {
             },
             up: Flow::default(),
         }
+    }
+
+    /// The backend at its other end.
+    pub fn endpoint(&self) -> Endpoint {
+        self.lease.endpoint()
     }
 
     /// Carries bytes until both sides have ended.

@@ -319,7 +319,8 @@ fn answer(conn: &mut Conn) {
 fn what_a_request_met_with_at_an_upstream() {
     let backend = Scripted::tcp(answer);
     let to = backend.address();
-    let server = in_front_of(&format!("to = [\"{to}\"]"), "format = \"json\"");
+    let log = "format = \"json\"\ntiming = \"request\"";
+    let server = in_front_of(&format!("to = [\"{to}\"]"), log);
     let told = server.get("/first");
     let metrics = told.field("server-timing").to_owned();
     assert!(metrics.contains(", upstream;dur="), "{metrics}");
@@ -340,6 +341,8 @@ fn what_a_request_met_with_at_an_upstream() {
             (&1.into(), &reused.into())
         );
         assert_eq!(upstream["connect"].is_null(), reused, "{line}");
+        assert!(seconds(&line["timing_us"], "upstream") > 0.0, "{line}");
+        assert!(line["timing_us"]["resolve"].is_null(), "{line}");
         let (ttfb, all) = (seconds(upstream, "ttfb"), seconds(line, "dur"));
         assert!(
             ttfb > 0.0 && ttfb + seconds(upstream, "queue") <= all,

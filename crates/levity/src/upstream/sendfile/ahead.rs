@@ -39,6 +39,7 @@ use crate::worker::Worker;
 use levity_config::Etag;
 use levity_telemetry::diagnostics;
 use levity_telemetry::stall::Watch;
+use levity_telemetry::trace::Trace;
 
 /// How often contents whose time is over are let go of.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -261,7 +262,8 @@ impl Naming {
     async fn follow(&self, key: Option<Box<[u8]>>, worker: &Rc<Worker>) -> Result<(), String> {
         let ahead = self.read().map_err(|reject| reject.reason)?;
         let service = worker.service();
-        let mut trips = Trips::new(worker, &service, 0, Absences::default(), self.since);
+        let mut trace = Trace::new(self.since, None);
+        let mut trips = Trips::new(worker, &service, 0, Absences::default(), &mut trace);
         let (beneath, opened) = self.open(&ahead, &mut trips).await?;
         if let Some(key) = key {
             let etag = worker.service().config.server.etag;

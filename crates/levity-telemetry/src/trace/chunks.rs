@@ -1,56 +1,55 @@
-//! What became of each chunk of one response: when it was asked for, read and written.
+//! The chunks of one response: when each was requested, read and written.
 
 use std::time::{Duration, Instant};
 
-/// Chunks noted of one request at most; those after them are counted. With 512 KiB each, the first 64
-/// MiB of a file.
-pub const CHUNKS_MAX: usize = 128;
+/// Chunks that are kept of one request; further ones are counted. With 512 KiB each, the first 64 MiB of a file.
+const CHUNKS_MAX: usize = 128;
 
-/// One trip to the disk, and the write of what it brought; or a write alone. Moments are in microseconds
-/// from the arrival of the request.
+/// One disk trip and the write of its bytes, or a write alone. Moments are in microseconds since the arrival of
+/// the request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Chunk {
-    /// Asked for, read from and to; `None` when no engine was asked.
+    /// Request, start and end of the read; `None` when no engine was involved.
     pub disk: Option<[u64; 3]>,
-    /// Given to the client from and to; `None` when nothing was.
+    /// Start and end of the write to the client; `None` when nothing was written.
     pub write: Option<[u64; 2]>,
-    /// Written to the client; before that, read.
+    /// Bytes written to the client; bytes read, as long as nothing was written.
     pub bytes: u64,
 }
 
-/// A trip to the disk that was answered.
+/// A completed disk trip.
 #[derive(Debug, Clone, Copy)]
-pub struct Trip {
-    /// The request asked for it.
+pub struct DiskTrip {
+    /// When the request asked for it.
     pub asked: Instant,
-    /// A thread of the engine, or the kernel, took it up.
+    /// When a thread of the engine, or the kernel, started on it.
     pub read_start: Instant,
-    /// The engine was done with it.
+    /// When the engine was done with it.
     pub read_end: Instant,
-    /// What it brought.
+    /// Bytes read.
     pub bytes: u64,
 }
 
-/// The chunks of one request, in the order in which they were asked for.
+/// The chunks of one request, in the order in which they were requested.
 #[derive(Debug)]
 pub struct Chunks {
     arrived: Instant,
-    noted: Vec<Chunk>,
+    kept: Vec<Chunk>,
     omitted: u64,
 }
 
 impl Chunks {
-    /// None yet, of a request that came at `arrived`.
-    pub fn new(arrived: Instant) -> Self {
+    /// No chunks, of a request that arrived at `arrived`.
+    pub(super) fn new(arrived: Instant) -> Self {
         Self {
             arrived,
-            noted: Vec::new(),
+            kept: Vec::new(),
             omitted: 0,
         }
     }
 
-    /// Notes a trip, and gives its place.
-    pub fn read(&mut self, trip: &Trip) -> Option<usize> {
+    /// Adds a trip; returns the index of its chunk.
+    pub(super) fn read(&mut self, trip: &DiskTrip) -> Option<usize> {
         let moments = [trip.asked, trip.read_start, trip.read_end];
         self.add(Chunk {
             disk: Some(moments.map(|moment| self.us(moment))),
@@ -59,11 +58,10 @@ impl Chunks {
         })
     }
 
-    /// Notes that the chunk at `place`, or one that no engine brought, was written. The bytes are those
-    /// that left.
-    pub fn wrote(&mut self, place: Option<usize>, from: Instant, to: Instant, bytes: u64) {
+    /// Adds the write of the chunk at `index`, or of one that no engine read.
+    pub(super) fn wrote(&mut self, index: Option<usize>, from: Instant, to: Instant, bytes: u64) {
         let write = Some([self.us(from), self.us(to)]);
-        match place.and_then(|place| self.noted.get_mut(place)) {
+        match index.and_then(|index| self.kept.get_mut(index)) {
             Some(chunk) => {
                 chunk.write = write;
                 chunk.bytes = bytes;
@@ -76,20 +74,20 @@ impl Chunks {
     }
 
     fn add(&mut self, chunk: Chunk) -> Option<usize> {
-        if self.noted.len() == CHUNKS_MAX {
+        if self.kept.len() == CHUNKS_MAX {
             self.omitted += 1;
             return None;
         }
-        self.noted.push(chunk);
-        Some(self.noted.len() - 1)
+        self.kept.push(chunk);
+        Some(self.kept.len() - 1)
     }
 
-    /// Those that were noted.
-    pub fn noted(&self) -> &[Chunk] {
-        &self.noted
+    /// The chunks that were kept.
+    pub fn kept(&self) -> &[Chunk] {
+        &self.kept
     }
 
-    /// How many were not.
+    /// The number of those that were not.
     pub fn omitted(&self) -> u64 {
         self.omitted
     }
@@ -104,9 +102,9 @@ impl Chunks {
 mod tests {
     use super::*;
 
-    fn trip(arrived: Instant, ms: [u64; 3]) -> Trip {
+    fn trip(arrived: Instant, ms: [u64; 3]) -> DiskTrip {
         let [asked, read_start, read_end] = ms.map(|ms| arrived + Duration::from_millis(ms));
-        Trip {
+        DiskTrip {
             asked,
             read_start,
             read_end,
@@ -129,8 +127,8 @@ mod tests {
             (Some([5000, 6000, 7000]), Some([9000, 10_000]), 4096),
             (None, Some([10_000, 11_000]), 7),
         ];
-        let noted = chunks.noted().iter().map(|c| (c.disk, c.write, c.bytes));
-        assert_eq!(noted.collect::<Vec<_>>(), expected);
+        let kept = chunks.kept().iter().map(|c| (c.disk, c.write, c.bytes));
+        assert_eq!(kept.collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -140,6 +138,6 @@ mod tests {
         for _ in 0..CHUNKS_MAX + 3 {
             chunks.read(&trip(arrived, [0, 0, 0]));
         }
-        assert_eq!((chunks.noted().len(), chunks.omitted()), (CHUNKS_MAX, 3));
+        assert_eq!((chunks.kept().len(), chunks.omitted()), (CHUNKS_MAX, 3));
     }
 }

@@ -1,0 +1,255 @@
+//! The trace of one request: where its time went, and what it met with. The access log, the counters and the
+//! `Server-Timing` header are made from it.
+
+mod chunks;
+mod steps;
+mod upstream;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use chunks::{Chunks, DiskTrip};
+pub use steps::Times;
+pub use upstream::{Side, UpstreamTrace};
+
+use crate::stats::upstream::UpstreamCells;
+use crate::step::Step;
+use steps::Stopwatch;
+
+/// The trace of one request, from its first byte to the line in the log.
+#[derive(Debug)]
+pub struct Trace {
+    steps: Stopwatch,
+    disk: Disk,
+    write: Duration,
+    chunks: Option<Chunks>,
+    upstream: Option<UpstreamTrace>,
+    has_server_timing: bool,
+}
+
+/// The disk trips of a request, added up.
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    /// Trips, with those that were not completed.
+    pub(crate) trips: u32,
+    /// Time that the request waited for them.
+    pub(crate) waited: Duration,
+    /// The part of that time before the engine started on a trip.
+    pub(crate) queue: Duration,
+    /// The part of that time in the engine.
+    pub(crate) read: Duration,
+    /// The engine of the last trip.
+    pub(crate) engine: Option<&'static str>,
+    /// The last trip that read bytes.
+    last: LastRead,
+}
+
+/// A disk trip that has read bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LastRead {
+    /// The index of its chunk, where chunks are kept.
+    pub chunk: Option<usize>,
+    /// Time in the engine.
+    pub time: Duration,
+}
+
+impl Trace {
+    /// The trace of a request whose first byte came at `arrived`: it is in the parse step. `waited` is the time
+    /// between the connection and its first request.
+    pub fn new(arrived: Instant, waited: Option<Duration>) -> Self {
+        Self {
+            steps: Stopwatch::new(arrived, waited),
+            disk: Disk::default(),
+            write: Duration::ZERO,
+            chunks: None,
+            upstream: None,
+            has_server_timing: false,
+        }
+    }
+
+    /// Keeps each chunk from now on, rather than sums alone.
+    pub fn keep_chunks(&mut self) {
+        self.chunks = Some(Chunks::new(self.arrived()));
+    }
+
+    /// Whether the response has a `Server-Timing` header.
+    pub fn set_server_timing(&mut self, is_wanted: bool) {
+        self.has_server_timing = is_wanted;
+    }
+
+    /// Ends the current step and begins `step`, here and for the watchdog.
+    pub fn enter(&mut self, step: Step) {
+        self.enter_at(step, Instant::now());
+        step.enter();
+    }
+
+    /// Ends the last step at `now`.
+    pub fn end(&mut self, now: Instant) {
+        self.enter_at(Step::Idle, now);
+    }
+
+    pub(crate) fn enter_at(&mut self, step: Step, now: Instant) {
+        self.steps.mark(step, now);
+    }
+
+    /// When the first byte of the request came.
+    pub fn arrived(&self) -> Instant {
+        self.steps.arrived()
+    }
+
+    /// When the current step began, or the last one ended. Saves a look at the clock.
+    pub fn step_began(&self) -> Instant {
+        self.steps.step_began()
+    }
+
+    /// The times of the steps that have ended.
+    pub fn times(&self) -> Times {
+        self.steps.times()
+    }
+
+    /// The request has waited so long for a disk trip, whatever its outcome.
+    pub fn disk_waited(&mut self, engine: &'static str, time: Duration) {
+        self.disk.trips += 1;
+        self.disk.waited += time;
+        self.disk.engine = Some(engine);
+    }
+
+    /// A disk trip was completed for which the request has waited since `since`: time before that is not counted.
+    pub fn disk_completed(&mut self, trip: &DiskTrip, since: Instant) {
+        let DiskTrip {
+            read_start,
+            read_end,
+            bytes,
+            ..
+        } = *trip;
+        self.disk.queue += read_start.saturating_duration_since(since);
+        self.disk.read += read_end.saturating_duration_since(read_start.max(since));
+        let chunk = self.chunks.as_mut().and_then(|chunks| chunks.read(trip));
+        if bytes > 0 {
+            self.disk.last = LastRead {
+                chunk,
+                time: read_end - read_start,
+            };
+        }
+    }
+
+    /// Disk trips so far.
+    pub fn disk_trips(&self) -> u32 {
+        self.disk.trips
+    }
+
+    /// The last disk trip that read bytes: those of an open, or of a chunk.
+    pub fn last_read(&self) -> LastRead {
+        self.disk.last
+    }
+
+    /// `bytes` were written to the client: those of the chunk at this index, or others.
+    pub fn wrote(&mut self, chunk: Option<usize>, from: Instant, to: Instant, bytes: u64) {
+        self.write += to - from;
+        if let Some(chunks) = &mut self.chunks {
+            chunks.wrote(chunk, from, to, bytes);
+        }
+    }
+
+    /// Whether a write was added.
+    pub fn has_written(&self) -> bool {
+        !self.write.is_zero()
+    }
+
+    /// The request goes to an upstream that counts in `cells`. What it met with at another one is forgotten.
+    pub fn ask_upstream(&mut self, cells: Arc<UpstreamCells>) -> &mut UpstreamTrace {
+        self.upstream.insert(UpstreamTrace::new(cells))
+    }
+
+    /// The upstream that was asked last, if any.
+    pub fn upstream(&self) -> Option<&UpstreamTrace> {
+        self.upstream.as_ref()
+    }
+
+    /// The same, to be added to.
+    pub fn upstream_mut(&mut self) -> Option<&mut UpstreamTrace> {
+        self.upstream.as_mut()
+    }
+
+    /// The value of a `Server-Timing` header as of now (W3C Server Timing, 3.1): the steps that have ended, and
+    /// the disk. `None` where it is not wanted.
+    pub fn server_timing(&self) -> Option<String> {
+        if !self.has_server_timing {
+            return None;
+        }
+        let mut metrics = String::new();
+        for (step, time) in self.times().iter() {
+            add_metric(&mut metrics, step.label(), time);
+        }
+        if self.disk.trips > 0 {
+            add_metric(&mut metrics, "disk-queue", self.disk.queue);
+            add_metric(&mut metrics, "disk-read", self.disk.read);
+        }
+        Some(metrics)
+    }
+
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// Time in which bytes were given to the client, which includes waiting for it.
+    pub(crate) fn write(&self) -> Duration {
+        self.write
+    }
+
+    pub(crate) fn chunks(&self) -> Option<&Chunks> {
+        self.chunks.as_ref()
+    }
+}
+
+/// Adds one metric to the value of a `Server-Timing` header, in milliseconds.
+fn add_metric(text: &mut String, name: &str, time: Duration) {
+    let separator = if text.is_empty() { "" } else { ", " };
+    let ms = time.as_secs_f64() * 1e3;
+    // Writing to memory cannot fail.
+    let _ = write!(text, "{separator}{name};dur={ms:.3}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn server_timing_is_a_list_of_tokens_with_milliseconds() {
+        let arrived = Instant::now();
+        let mut trace = Trace::new(arrived, Some(1500 * MS));
+        trace.end(arrived + Duration::from_micros(12));
+        assert_eq!(trace.server_timing(), None);
+        trace.set_server_timing(true);
+        let steps = "accept;dur=1500.000, parse;dur=0.012";
+        assert_eq!(trace.server_timing().as_deref(), Some(steps));
+        trace.disk_waited("threads", 3 * MS);
+        let with_disk = format!("{steps}, disk-queue;dur=0.000, disk-read;dur=0.000");
+        assert_eq!(trace.server_timing(), Some(with_disk));
+    }
+
+    #[test]
+    fn what_a_trip_took_before_it_was_waited_for_is_not_counted() {
+        let arrived = Instant::now();
+        let at = |ms| arrived + MS * ms;
+        let trip = |asked, read_start, read_end, bytes| DiskTrip {
+            asked: at(asked),
+            read_start: at(read_start),
+            read_end: at(read_end),
+            bytes,
+        };
+        let mut trace = Trace::new(arrived, None);
+        trace.disk_completed(&trip(0, 2, 5, 0), at(0));
+        assert_eq!((trace.disk.queue, trace.disk.read), (2 * MS, 3 * MS));
+        assert_eq!(trace.last_read().time, Duration::ZERO);
+        // Read ahead: asked for at 5, waited for from 8 on.
+        trace.keep_chunks();
+        trace.disk_completed(&trip(5, 6, 9, 10), at(8));
+        assert_eq!((trace.disk.queue, trace.disk.read), (2 * MS, 4 * MS));
+        let last = trace.last_read();
+        assert_eq!((last.chunk, last.time), (Some(0), 3 * MS));
+    }
+}
