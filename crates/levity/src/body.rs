@@ -8,7 +8,7 @@ use std::time::Instant;
 use levity_wire::http1::{Chunked, Framing, Reject, RequestHead, Trailers};
 
 use crate::conn::Conn;
-use crate::parse::NoRequest;
+use crate::request::NoRequest;
 
 /// What a client has still to send of a request's body. Its bytes are where the connection is; this
 /// knows where they end.

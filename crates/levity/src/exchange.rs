@@ -17,12 +17,12 @@ use crate::body::Incoming;
 use crate::client::Client;
 use crate::conn::Conn;
 use crate::filter::filter;
-use crate::parse::NoRequest;
-use crate::request::Request;
+use crate::request::{NoRequest, Request};
 use crate::resolve::{self, Found};
 use crate::respond::{self, Response};
 use crate::route::{Files, Place, Proxy, Service};
-use crate::scripts::{Known, Look, Script};
+use crate::script_search::ScriptSearch;
+use crate::scripts::{Known, Script};
 use crate::send::{self, Sent};
 use crate::trip::Trips;
 use crate::upstream::handover;
@@ -68,7 +68,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
             trips.trace.set_server_timing(place.server_timing);
             if let Some(files) = &place.files {
                 let now = trips.trace.step_began();
-                files.root.attend(&mut trips, now).await;
+                trips.attend(&files.root, now).await;
             }
             request.set_key(place.key());
             let answer = answer(conn, place, request, &client, &mut trips).await;
@@ -328,29 +328,23 @@ async fn script(
     let failed = |error: io::Error| failed(worker, files, request, &error);
     let mut known = Known::Unknown;
     trips.trace.enter(Step::Resolve);
-    trips.are_for(files);
-    let mut look = Look {
-        worker,
-        files,
-        place: place.key(),
-        now: trips.trace.step_began(),
-        trips,
-    };
+    let now = trips.trace.step_began();
+    let mut search = ScriptSearch::new(place, files, now, trips);
     if proxy.files_first {
-        let first = scripts.locate_before_files(request, &mut look).await;
+        let first = search.locate_before_files(scripts, request).await;
         if let Some(script) = first.map_err(failed)? {
             return Ok(Some(script));
         }
-        known = existing(worker, files, request, look.trips).await?;
-        look.trips.trace.enter(Step::Resolve);
+        known = existing(worker, files, request, search.trips()).await?;
+        search.trips().trace.enter(Step::Resolve);
     }
     if known == Known::Directory && !request.names_directory() {
-        let has_index = scripts.has_index(request, &mut look).await;
+        let has_index = search.has_index(scripts, request).await;
         if has_index.map_err(failed)? {
             return Err(respond::redirect::to_directory(request));
         }
     }
-    let located = scripts.locate(request, known, &mut look).await;
+    let located = search.locate(scripts, request, known).await;
     let located = located.map_err(failed)?;
     located.map(Some).ok_or_else(|| respond::error(404, ""))
 }

@@ -25,6 +25,7 @@ pub mod resolve;
 pub mod respond;
 pub mod root;
 pub mod route;
+pub mod script_search;
 pub mod scripts;
 pub mod send;
 pub mod serve;

@@ -7,28 +7,9 @@ use std::task::{Poll, ready};
 use levity_wire::http1::{self, Reject};
 
 use crate::conn::Conn;
-use crate::request::Request;
+use crate::request::{NoRequest, Request};
 use crate::route::Service;
 use levity_telemetry::step::Step;
-
-/// Why there is no request to answer.
-#[derive(Debug)]
-pub enum NoRequest {
-    /// The client closed, or was idle for too long, between requests.
-    Finished,
-    /// The client closed or vanished within a request.
-    Gone,
-    /// The client took too long within a request.
-    Timeout,
-    /// What it sent is no request; it deserves an answer.
-    Refused(Reject),
-}
-
-impl From<Reject> for NoRequest {
-    fn from(reject: Reject) -> Self {
-        Self::Refused(reject)
-    }
-}
 
 /// Waits for the next request head. Neither buffer nor request is held while nothing has arrived.
 pub async fn next_request(conn: &mut Conn) -> Result<Box<Request>, NoRequest> {

@@ -168,3 +168,22 @@ impl Request {
         Self::made(method, target, host, fields.filter(is_passed), limits)
     }
 }
+
+/// Why there is no request to answer.
+#[derive(Debug)]
+pub enum NoRequest {
+    /// The client closed, or was idle for too long, between requests.
+    Finished,
+    /// The client closed or vanished within a request.
+    Gone,
+    /// The client took too long within a request.
+    Timeout,
+    /// What it sent is no request; it deserves an answer.
+    Refused(Reject),
+}
+
+impl From<Reject> for NoRequest {
+    fn from(reject: Reject) -> Self {
+        Self::Refused(reject)
+    }
+}

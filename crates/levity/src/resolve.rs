@@ -21,16 +21,8 @@ use crate::codings::Codings;
 use crate::entry::{self, BODY_BYTES_MAX, Content, Entry};
 use crate::request::Request;
 use crate::route::Files;
-use crate::trip::{Opened, Trips};
+use crate::trip::{FIRST_BYTES, Opened, Trips, WHOLE_BYTES};
 use crate::worker::Worker;
-
-/// Bytes that come along with a cold open: all of a small file, the start of a large one.
-pub const FIRST_BYTES: usize = 128 * 1024;
-
-/// In bytes: a file of fewer comes whole with a cold open, while memory is ample. A disk that must move
-/// a head, or a network, takes as long to begin the second read as the first; larger files may be read
-/// past the page cache, but for their start.
-pub const WHOLE_BYTES: usize = 1 << 20;
 
 /// What a path leads to.
 pub enum Found {

@@ -5,17 +5,16 @@
 //! at; the next request then waits for one look.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use levity_disk::{Class, Completion, Disk, Job, Op, Reply, Root};
+use levity_disk::{Class, Completion, Disk, Done, Job, Op, Reply, Root};
 use levity_net::SWEEP_INTERVAL;
 use levity_telemetry::diagnostics;
 use rustix::io::Errno;
-
-use crate::trip::{self, Trips};
 
 /// A root is no longer looked at when nobody has asked for it for so long. Kept files are closed then, too.
 const IDLE_MAX: Duration = Duration::from_secs(30);
@@ -48,6 +47,15 @@ pub struct LiveRoot {
     looked_ms: AtomicU64,
     /// When a request asked for it last, to the second; in milliseconds since `born`, 0 for never.
     used_ms: AtomicU64,
+}
+
+/// A folder whose files an application may have sent.
+#[derive(Clone)]
+pub struct SendfileRoot {
+    /// As the operator wrote it, absolute.
+    pub named: PathBuf,
+    /// Open.
+    pub root: Arc<LiveRoot>,
 }
 
 impl LiveRoot {
@@ -88,25 +96,16 @@ impl LiveRoot {
         self.current.load_full()
     }
 
-    /// Has a request that begins at `now` wait for a look, if there was none for too long.
-    pub async fn attend(&self, trips: &mut Trips<'_>, now: Instant) {
+    /// Notes that a request uses it that begins at `now`. Whether the request has to wait for a look, because
+    /// there was none for too long.
+    pub fn is_overdue(&self, now: Instant, ttl: Duration) -> bool {
         let now_ms = self.ms(now);
         let used_ms = self.used_ms.load(Ordering::Relaxed);
         // The memory is shared with all loops, so it is written to as seldom as possible.
         if used_ms == 0 || now_ms >= used_ms + 1000 {
             self.used_ms.store(now_ms.max(1), Ordering::Relaxed);
         }
-        let age_max = interval(trips.service().config.disk.root_ttl()) + LATE_MAX;
-        if self.age(now_ms) > age_max {
-            Box::pin(self.look(trips)).await;
-        }
-    }
-
-    /// Waits for a look.
-    pub async fn look(&self, trips: &mut Trips<'_>) {
-        let root = self.last();
-        let looked = trips.look(root.clone()).await;
-        self.settle(&root, looked);
+        self.age(now_ms) > interval(ttl) + LATE_MAX
     }
 
     /// Has the disk look at it if it is time for that. Does not wait. To be called every
@@ -134,7 +133,7 @@ impl LiveRoot {
     }
 
     /// Takes in what a look at `root` has found. All who waited for one look come here with the same.
-    fn settle(&self, root: &Arc<Root>, looked: io::Result<Option<Arc<Root>>>) {
+    pub fn settle(&self, root: &Arc<Root>, looked: io::Result<Option<Arc<Root>>>) {
         if !Arc::ptr_eq(root, &self.last()) {
             // Another one has told of a later root.
             return;
@@ -209,6 +208,14 @@ fn leads_nowhere(error: &io::Error) -> bool {
         || matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
+/// What an [`Op::CheckRoot`] has found.
+pub fn looked(completion: Completion) -> io::Result<Option<Arc<Root>>> {
+    match completion.result? {
+        Done::RootChecked(root) => Ok(root),
+        other => unreachable!("a look was answered with {other:?}"),
+    }
+}
+
 /// A look that no request waits for.
 struct Look {
     of: Arc<LiveRoot>,
@@ -222,7 +229,7 @@ impl Reply for Look {
     }
 
     fn send(self: Box<Self>, completion: Completion) {
-        self.of.settle(&self.root, trip::looked(completion));
+        self.of.settle(&self.root, looked(completion));
     }
 }
 

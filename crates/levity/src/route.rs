@@ -12,10 +12,8 @@ use levity_wire::encoding::Coding;
 use levity_wire::{Reject, http1, path};
 
 use crate::request::Request;
-use crate::root::LiveRoot;
+use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::Scripts;
-use crate::upstream::sendfile::root::SendfileRoot;
-use crate::upstream::spooled::SpoolFolder;
 use crate::upstream::{self, Upstream};
 use levity_config::upstream::{AmbiguousPaths, Protocol, Try};
 use levity_config::{Config, Pattern, PlaceDisk, Symlinks};
@@ -163,6 +161,14 @@ pub struct Service {
     /// Suffixes with their leading dot.
     by_suffix: Vec<(String, usize)>,
     default_site: Option<usize>,
+}
+
+/// Where bodies are spooled.
+pub struct SpoolFolder {
+    /// The folder.
+    pub spool: Arc<Spool>,
+    /// By an engine that brings bytes into memory: they go on to a socket in another form.
+    pub read_options: ReadOptions,
 }
 
 /// Roots that are open already, by path and symlink policy.

@@ -1,16 +1,7 @@
 //! Scripts: which file of a place an application is asked to run, and which files are never sent as they
 //! are.
 
-use std::io;
-use std::time::Instant;
-
 use levity_wire::cgi::{Split, split_script};
-
-use crate::request::Request;
-use crate::resolve;
-use crate::route::{Files, is_hidden};
-use crate::trip::Trips;
-use crate::worker::Worker;
 
 /// How a place tells scripts from other files.
 #[derive(Debug)]
@@ -105,7 +96,7 @@ impl Scripts {
     }
 
     /// The scripts that may be asked for `path`, beneath the root, the first that exists.
-    fn candidates(&self, path: &[u8], known: Known) -> Vec<Script> {
+    pub fn candidates(&self, path: &[u8], known: Known) -> Vec<Script> {
         let split = |suffix: &Vec<u8>| {
             let script = split_script(path, Split::Suffix(suffix))?;
             Some(Script {
@@ -125,7 +116,7 @@ impl Scripts {
     }
 
     /// Those that answer for the directory `path`, which ends with a slash or is empty.
-    fn of_directory(&self, path: &[u8]) -> impl Iterator<Item = Script> {
+    pub fn of_directory(&self, path: &[u8]) -> impl Iterator<Item = Script> {
         let names = self.in_directory.iter();
         names.map(move |name| Script {
             name: [path, name].concat(),
@@ -133,81 +124,12 @@ impl Scripts {
         })
     }
 
-    /// The script that answers `request`; none when there is none. Waits for the disk, if at all, in a
-    /// trip.
-    ///
-    /// # Errors
-    /// As [`resolve::is_file`].
-    pub async fn locate(
-        &self,
-        request: &Request,
-        known: Known,
-        look: &mut Look<'_, '_>,
-    ) -> io::Result<Option<Script>> {
-        let path = look.files.beneath(&request.path);
-        look.first(self.candidates(path, known)).await
-    }
-
-    /// The script that answers for the directory that `request` names, if that is one whose name stands
-    /// before those of files.
-    ///
-    /// # Errors
-    /// As [`resolve::is_file`].
-    pub async fn locate_before_files(
-        &self,
-        request: &Request,
-        look: &mut Look<'_, '_>,
-    ) -> io::Result<Option<Script>> {
-        let path = look.files.beneath(&request.path);
-        if self.before_files == 0 || !(path.is_empty() || path.ends_with(b"/")) {
-            return Ok(None);
+    /// Those that may answer for the directory at `path` before a file does.
+    pub fn before_files(&self, path: &[u8]) -> Vec<Script> {
+        match path.is_empty() || path.ends_with(b"/") {
+            true => self.of_directory(path).take(self.before_files).collect(),
+            false => Vec::new(),
         }
-        let candidates = self.of_directory(path).take(self.before_files).collect();
-        look.first(candidates).await
-    }
-
-    /// Whether the directory that `request` names without its slash has a script for its page.
-    ///
-    /// # Errors
-    /// As [`resolve::is_file`].
-    pub async fn has_index(&self, request: &Request, look: &mut Look<'_, '_>) -> io::Result<bool> {
-        let path = [look.files.beneath(&request.path), b"/"].concat();
-        let candidates = self.of_directory(&path).collect();
-        Ok(look.first(candidates).await?.is_some())
-    }
-}
-
-/// What it takes to look for scripts.
-pub struct Look<'a, 't> {
-    /// The loop.
-    pub worker: &'a Worker,
-    /// The place's.
-    pub files: &'a Files,
-    /// The place's key.
-    pub place: [u8; 8],
-    /// As of when.
-    pub now: Instant,
-    /// Of the request.
-    pub trips: &'a mut Trips<'t>,
-}
-
-impl Look<'_, '_> {
-    async fn first(&mut self, candidates: Vec<Script>) -> io::Result<Option<Script>> {
-        for script in candidates {
-            if self.is_there(&script.name).await? {
-                return Ok(Some(script));
-            }
-        }
-        Ok(None)
-    }
-
-    async fn is_there(&mut self, name: &[u8]) -> io::Result<bool> {
-        if name.split(|&byte| byte == b'/').any(is_hidden) {
-            return Ok(false);
-        }
-        // As a request for the file itself would have it.
-        let key = [&self.place[..], &self.files.strip_prefix, b"/", name].concat();
-        resolve::is_file(self.worker, self.files, &key, name, self.now, self.trips).await
     }
 }
 

@@ -16,14 +16,14 @@ use levity_telemetry::access_log::{End, Source};
 use levity_telemetry::diagnostics;
 use levity_telemetry::trace::{Trace, UpstreamTrace};
 use levity_wire::decimal;
-use levity_wire::http1::{Method, Version};
+use levity_wire::http1::{Method, Version, reason};
 
 use self::file::Pace;
 use crate::conn::Conn;
 use crate::entry::Content;
 use crate::fields::Fields;
 use crate::request::Request;
-use crate::respond::error::{error, of_io, reason};
+use crate::respond::error::{error, of_io};
 use crate::respond::{Body, Response};
 use crate::trip::Trips;
 use crate::upstream::failure::Failure;

@@ -2,8 +2,9 @@
 
 use crate::conn::Conn;
 use crate::exchange::{self, After};
-use crate::parse::{self, NoRequest};
+use crate::parse;
 use crate::proxy_header;
+use crate::request::NoRequest;
 use crate::respond::{self, Response};
 use crate::send;
 use levity_telemetry::access_log::End;

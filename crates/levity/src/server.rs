@@ -40,7 +40,7 @@ use crate::introduce::{Introduction, say_some};
 use crate::route::Service;
 use crate::status::{self, Status, Upstreams};
 use crate::upstream::check::{self, Checks};
-use crate::upstream::sendfile::ahead::Store as Ahead;
+use crate::upstream::sendfile::store::Store as Ahead;
 use crate::upstream::{self, Upstream};
 use crate::worker::Given;
 

@@ -14,12 +14,20 @@ use tokio::sync::oneshot;
 use tokio::{task, time};
 
 use crate::absences::Absences;
-use crate::resolve::WHOLE_BYTES;
+use crate::root::{self, LiveRoot};
 use crate::route::{Files, Service};
 use crate::worker::Worker;
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::{Ahead, WorkerStats};
 use levity_telemetry::trace::{DiskTrip, Trace};
+
+/// Bytes that come along with a cold open: all of a small file, the start of a large one.
+pub const FIRST_BYTES: usize = 128 * 1024;
+
+/// In bytes: a file of fewer comes whole with a cold open, while memory is ample. A disk that must move
+/// a head, or a network, takes as long to begin the second read as the first; larger files may be read
+/// past the page cache, but for their start.
+pub const WHOLE_BYTES: usize = 1 << 20;
 
 /// How soon a later chunk asks again for a place in a full queue.
 const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(10);
@@ -286,9 +294,19 @@ impl<'a> Trips<'a> {
         }
     }
 
+    /// Notes that a request uses `root` that begins at `now`. Waits for a look at it if there was none for too
+    /// long.
+    pub async fn attend(&mut self, root: &LiveRoot, now: Instant) {
+        if root.is_overdue(now, self.service.config.disk.root_ttl()) {
+            let last = root.last();
+            let looked = Box::pin(self.look(last.clone())).await;
+            root.settle(&last, looked);
+        }
+    }
+
     /// Finds out whether another root has taken the place of `root`.
-    pub async fn look(&mut self, root: Arc<Root>) -> io::Result<Option<Arc<Root>>> {
-        looked(self.make(Op::CheckRoot { root }, Class::First).await?)
+    async fn look(&mut self, root: Arc<Root>) -> io::Result<Option<Arc<Root>>> {
+        root::looked(self.make(Op::CheckRoot { root }, Class::First).await?)
     }
 
     async fn make(&mut self, op: Op, class: Class) -> io::Result<Completion> {
@@ -347,14 +365,6 @@ impl<'a> Trips<'a> {
             reply,
         });
         receiver
-    }
-}
-
-/// What an [`Op::CheckRoot`] has found.
-pub fn looked(completion: Completion) -> io::Result<Option<Arc<Root>>> {
-    match completion.result? {
-        Done::RootChecked(root) => Ok(root),
-        other => unreachable!("a look was answered with {other:?}"),
     }
 }
 

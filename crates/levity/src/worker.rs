@@ -22,8 +22,7 @@ use crate::request::Request;
 use crate::route::Service;
 use crate::upstream::complaints::Complaints;
 use crate::upstream::pool::Pools;
-use crate::upstream::sendfile::ahead::{self, Store as Ahead};
-use crate::upstream::sendfile::receipt;
+use crate::upstream::sendfile::store::{self, Store as Ahead};
 
 /// Bytes read from a client at once: a request head at its largest.
 const INBOUND_BYTES: usize = 16 * 1024;
@@ -33,6 +32,9 @@ const BULK_BYTES: usize = 64 * 1024;
 
 /// Requests kept for reuse; as many as are in hand at once on a busy loop.
 const REQUESTS_KEPT_MAX: usize = 64;
+
+/// Receipts of one worker that are on their way at once; one more is not sent.
+const RECEIPTS_MAX: usize = 256;
 
 /// What a worker is made of.
 pub struct Given {
@@ -136,8 +138,8 @@ impl Worker {
             pools,
             stats: given.stats,
             ahead: given.ahead,
-            receipts: Arc::new(Semaphore::new(receipt::UNDER_WAY_MAX)),
-            openings: Arc::new(Semaphore::new(ahead::OPENINGS_MAX)),
+            receipts: Arc::new(Semaphore::new(RECEIPTS_MAX)),
+            openings: Arc::new(Semaphore::new(store::OPENINGS_MAX)),
             timers: Timers::default(),
             inbound: RefCell::new(vec![0; INBOUND_BYTES].into_boxed_slice()),
             bulk: RefCell::new(vec![0; BULK_BYTES].into_boxed_slice()),

@@ -14,6 +14,7 @@ mod host;
 mod line;
 mod request;
 mod response;
+mod status;
 mod trailer;
 pub mod write;
 
@@ -27,6 +28,7 @@ pub use hop::{EndToEnd, is_hop_by_hop};
 pub use host::host_name;
 pub use request::parse_request;
 pub use response::{Asked, parse_response};
+pub use status::reason;
 pub use trailer::{Trailers, is_forbidden_in_trailers};
 
 pub(crate) use framing::decimal;

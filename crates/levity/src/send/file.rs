@@ -13,10 +13,9 @@ use tokio::time;
 
 use super::{Cut, Sender, gone, patiently};
 use crate::conn::Conn;
-use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
 use crate::respond::FileBody;
 use crate::respond::version::{EVIDENCE_BYTES_MAX, Verdict, Version};
-use crate::trip::{Read, ReadAhead, Trips, is_refused};
+use crate::trip::{FIRST_BYTES, Read, ReadAhead, Trips, WHOLE_BYTES, is_refused};
 
 /// The smallest read from the page cache, for a client that takes little at a time.
 const WINDOW_BYTES_MIN: usize = 16 * 1024;

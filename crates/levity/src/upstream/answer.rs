@@ -15,14 +15,14 @@ use tokio::{task, time};
 
 use super::ask::Ask;
 use super::codec::Event;
+use super::codec::head::Head;
 use super::failure::Failure;
-use super::head::Head;
 use super::pool::{Endpoint, Lease};
 use super::stderr::Stderr;
 use super::tunnel::Tunnel;
 use super::upload::Upload;
 use crate::conn::Conn;
-use crate::parse::NoRequest;
+use crate::request::NoRequest;
 use crate::worker::Worker;
 
 /// Bytes that a client may send ahead of its next request while it waits for an answer.

@@ -20,7 +20,7 @@ use tokio::time::{self, MissedTickBehavior};
 
 use super::Upstream;
 use super::backend::Backend;
-use super::head::LIMITS;
+use super::codec::head::LIMITS;
 
 /// Bytes of an answer that are read at most; its head must end within. What the gateway takes for a head
 /// is one here too, with room for interim heads and the frames of a protocol.
@@ -248,7 +248,7 @@ fn write_http(path: &str, host: &str, out: &mut Vec<u8>) -> Result<(), http1::wr
 /// does not speak: an application at the root, which finds the path in PATH_INFO.
 fn environment(protocol: Protocol, path: &str, host: &str) -> Result<Environment, Reject> {
     let host = host.as_bytes();
-    let (server_name, port) = super::cgi::server(host);
+    let (server_name, port) = super::codec::cgi::server(host);
     let (path, query) = match path.split_once('?') {
         Some((path, query)) => (path, Some(query.as_bytes())),
         None => (path, None),

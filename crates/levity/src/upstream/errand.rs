@@ -20,7 +20,8 @@ use crate::absences::Absences;
 use crate::client::Client;
 use crate::request::Request;
 use crate::route::{Proxy, Service};
-use crate::scripts::{Known, Look, Script};
+use crate::script_search::ScriptSearch;
+use crate::scripts::{Known, Script};
 use crate::trip::Trips;
 use crate::worker::Worker;
 use levity_telemetry::trace::{Side, Trace};
@@ -160,15 +161,8 @@ impl Errand<'_> {
         let now = Instant::now();
         let mut trace = Trace::new(now, None);
         let mut trips = Trips::new(worker, service, 0, Absences::default(), &mut trace);
-        trips.are_for(files);
-        let mut look = Look {
-            worker,
-            files,
-            place: place.key(),
-            now,
-            trips: &mut trips,
-        };
-        let located = scripts.locate(request, Known::Unknown, &mut look).await;
+        let mut search = ScriptSearch::new(place, files, now, &mut trips);
+        let located = search.locate(scripts, request, Known::Unknown).await;
         match located.map_err(Failure::of_errand)? {
             None => Err(Failure::of_errand("no script answers that path")),
             script => Ok(script),

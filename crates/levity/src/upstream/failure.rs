@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::backend::Backend;
 use super::pool::NoPlace;
-use crate::parse::NoRequest;
+use crate::request::NoRequest;
 use crate::request::Request;
 use crate::respond::{self, Response};
 use levity_telemetry::access_log::End;

@@ -11,13 +11,14 @@ use levity_wire::sendfile_header::{self, Wish};
 
 use super::failure::Failure;
 use super::gateway::{self, Answered};
-use super::sendfile::{self, InPlace};
+use super::sendfile::{self, InPlace, ahead};
 use crate::client::Client;
 use crate::conn::Conn;
 use crate::request::Request;
 use crate::respond::{Body, Response};
 use crate::route::{Place, Proxy, Service};
-use crate::scripts::{Known, Look, Script};
+use crate::script_search::ScriptSearch;
+use crate::scripts::{Known, Script};
 use crate::trip::Trips;
 use levity_telemetry::step::Step;
 use levity_telemetry::trace::{Side, Trace, UpstreamTrace};
@@ -39,7 +40,7 @@ pub async fn answer(
     script: Option<&Script>,
     trips: &mut Trips<'_>,
 ) -> Response {
-    if let Some(response) = conn.worker.ahead.answer(request, client, proxy) {
+    if let Some(response) = ahead::answer(&conn.worker.ahead, request, client, proxy) {
         trips.trace.enter(Step::Resolve);
         trips.are_for_any();
         trips.reads_what_was_just_written();
@@ -280,15 +281,8 @@ async fn inside<'s>(
             return Err(in_place.refuse(502, reason));
         }
         Some((files, scripts)) => {
-            trips.are_for(files);
-            let mut look = Look {
-                worker: trips.worker(),
-                files,
-                place: place.key(),
-                now: Instant::now(),
-                trips,
-            };
-            let located = scripts.locate(&request, Known::Unknown, &mut look).await;
+            let mut search = ScriptSearch::new(place, files, Instant::now(), trips);
+            let located = search.locate(scripts, &request, Known::Unknown).await;
             Some(there(in_place, located)?)
         }
     };

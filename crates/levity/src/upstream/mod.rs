@@ -1,11 +1,9 @@
 //! Upstreams: applications that answer in place of files.
 
-pub mod ajp13;
 pub mod answer;
 pub mod ask;
 pub mod backend;
 pub mod balance;
-pub mod cgi;
 pub mod check;
 pub mod codec;
 pub mod complaints;
@@ -13,18 +11,11 @@ pub mod connection;
 pub mod describe;
 pub mod errand;
 pub mod failure;
-pub mod fastcgi;
 pub mod gateway;
 pub mod handover;
-pub mod head;
-#[cfg(test)]
-mod hearing;
-pub mod http;
 pub mod names;
 pub mod pool;
-pub mod promise;
 pub mod rewrite;
-pub mod scgi;
 pub mod sendfile;
 pub mod spooled;
 mod stderr;

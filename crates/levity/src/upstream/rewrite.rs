@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::backend::Backend;
-use super::head::Head;
+use super::codec::head::Head;
 use crate::route::Proxy;
 use levity_config::Rewrite;
 use levity_config::address::Address;

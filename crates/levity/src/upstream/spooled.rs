@@ -7,22 +7,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use levity_disk::{Class, Done, Op, OpenFile, ReadOptions, Spool};
+use levity_disk::{Class, Done, Op, OpenFile, ReadOptions};
 use tokio::time;
 
+use crate::route::SpoolFolder;
 use crate::trip;
 use crate::worker::Worker;
 
 /// Bytes that are read back at once.
 const READ_BYTES: usize = 128 * 1024;
-
-/// Where bodies are spooled.
-pub struct SpoolFolder {
-    /// The folder.
-    pub spool: Arc<Spool>,
-    /// By an engine that brings bytes into memory: they go on to a socket in another form.
-    pub read_options: ReadOptions,
-}
 
 /// A body in a file.
 pub struct Spooled {

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::spooled::{Reading, Spooled};
 use crate::body::Incoming;
 use crate::conn::Conn;
-use crate::parse::NoRequest;
+use crate::request::NoRequest;
 
 /// Bytes that are handed over at once.
 const PIECE_BYTES_MAX: usize = 64 * 1024;

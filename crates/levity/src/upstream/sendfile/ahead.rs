@@ -12,19 +12,18 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use levity_disk::OpenFile;
 use levity_wire::Reject;
 use levity_wire::http1::{Framing, Method};
 use levity_wire::mime;
 use levity_wire::sendfile_header::{self, Ahead};
-use quick_cache::sync::Cache;
 use tokio::task;
 
 use super::root::{self, Beneath};
 use super::shown;
+use super::store::Store;
 use crate::absences::Absences;
 use crate::cache;
 use crate::client::Client;
@@ -34,92 +33,31 @@ use crate::request::Request;
 use crate::respond::{Response, file};
 use crate::route::Proxy;
 use crate::trip::{Opened, Trips};
-use crate::upstream::head::Head;
+use crate::upstream::codec::head::Head;
 use crate::worker::Worker;
 use levity_config::Etag;
 use levity_telemetry::diagnostics;
 use levity_telemetry::stall::Watch;
 use levity_telemetry::trace::Trace;
 
-/// How often contents whose time is over are let go of.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Files of one worker that are on their way to be opened at once; one more is left where it is.
-pub const OPENINGS_MAX: usize = 256;
-
 /// Bytes that tell a principal and its request from others. What would take more is not kept.
 const KEY_BYTES_MAX: usize = 8 * 1024;
 
-/// What was made ahead, for all workers. Its locks are taken by loops only and held for a look-up.
-pub struct Store {
-    kept: Cache<Box<[u8]>, Arc<Made>>,
-    born: Instant,
-    /// When the last of the times is over, in seconds since `born`: from then on nobody need look.
-    empty_s: AtomicU64,
-    /// When the last sweep was, in seconds since `born`.
-    swept_s: AtomicU64,
-}
-
-/// One content.
-struct Made {
-    entry: Arc<Entry>,
-    until: Instant,
-}
-
-impl Store {
-    /// For so many contents at once, each of which keeps a file open.
-    pub fn new(files_max: usize) -> Self {
-        Self {
-            kept: Cache::new(files_max),
-            born: Instant::now(),
-            empty_s: AtomicU64::new(0),
-            swept_s: AtomicU64::new(0),
-        }
+/// The answer to `request`, if it was made ahead for its client.
+pub fn answer(
+    store: &Store,
+    request: &Request,
+    client: &Client,
+    proxy: &Proxy,
+) -> Option<Response> {
+    let now = Watch::poll_began();
+    let asks = matches!(request.head.method, Method::Get | Method::Head)
+        && request.head.framing == Framing::None;
+    if !asks || store.is_empty(now) || is_of_another_site(request) {
+        return None;
     }
-
-    /// The answer to `request`, if it was made ahead for its client.
-    pub fn answer(&self, request: &Request, client: &Client, proxy: &Proxy) -> Option<Response> {
-        let now = Watch::poll_began();
-        let asks = matches!(request.head.method, Method::Get | Method::Head)
-            && request.head.framing == Framing::None;
-        if !asks || self.seconds(now) >= self.empty_s.load(Ordering::Relaxed) {
-            return None;
-        }
-        if is_of_another_site(request) {
-            return None;
-        }
-        let made = self
-            .kept
-            .get(&*key(request, client, proxy, request.target())?)?;
-        if made.until <= now {
-            return None;
-        }
-        let hot = cache::Cache::uncached(made.entry.clone());
-        Some(file::file(request, hot, None))
-    }
-
-    fn keep(&self, key: Box<[u8]>, made: Made) {
-        // A second more: what is left of one does not count.
-        let over_s = self.seconds(made.until) + 1;
-        self.empty_s.fetch_max(over_s, Ordering::Relaxed);
-        self.kept.insert(key, Arc::new(made));
-    }
-
-    fn seconds(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.born).as_secs()
-    }
-
-    /// Lets go of what is too old. To be called often: it looks at the clock first.
-    pub fn sweep(&self, now: Instant) {
-        let now_s = self.seconds(now);
-        let last_s = self.swept_s.load(Ordering::Relaxed);
-        let is_due = now_s >= last_s + SWEEP_INTERVAL.as_secs() && !self.kept.is_empty();
-        let order = Ordering::Relaxed;
-        let swap = |last_s| self.swept_s.compare_exchange(last_s, now_s, order, order);
-        if is_due && swap(last_s).is_ok() {
-            self.kept.retain(|_, made| made.until > now);
-        }
-    }
+    let entry = store.entry(&key(request, client, proxy, request.target())?, now)?;
+    Some(file::file(request, cache::Cache::uncached(entry), None))
 }
 
 /// Whether a browser asks on behalf of a page that is not of the site it asks, as it says in
@@ -267,11 +205,8 @@ impl Naming {
         let (beneath, opened) = self.open(&ahead, &mut trips).await?;
         if let Some(key) = key {
             let etag = worker.service().config.server.etag;
-            let made = Made {
-                entry: Arc::new(entry(&ahead, &beneath.path, opened.file, etag)),
-                until: self.since + ahead.ttl,
-            };
-            worker.ahead.keep(key, made);
+            let entry = Arc::new(entry(&ahead, &beneath.path, opened.file, etag));
+            worker.ahead.keep(key, entry, self.since + ahead.ttl);
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ pub mod ahead;
 pub mod parts;
 pub mod receipt;
 pub mod root;
+pub mod store;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,20 +24,20 @@ use levity_wire::{Reject, date, mime};
 
 use self::parts::Parts;
 use self::receipt::Receipt;
-use self::root::{Beneath, Name, SendfileRoot};
+use self::root::{Beneath, Name};
 use super::answer::Answer;
 use super::backend::Backend;
+use super::codec::head::{Head, Wished};
 use super::errand::Origin;
-use super::head::{Head, Wished};
 use crate::cache::Cache;
 use crate::entry::{self, Content, Entry};
 use crate::fields::{Fields, OF_CONTENT};
 use crate::request::Request;
-use crate::resolve::{FIRST_BYTES, WHOLE_BYTES};
 use crate::respond::{self, Body, Response, file};
+use crate::root::SendfileRoot;
 use crate::route::{Files, Proxy, Service};
 use crate::send::Sent;
-use crate::trip::{Opened, Trips};
+use crate::trip::{FIRST_BYTES, Opened, Trips, WHOLE_BYTES};
 use crate::worker::Worker;
 use levity_config::Etag;
 use levity_telemetry::access_log::End;
@@ -214,7 +215,7 @@ impl InPlace {
         }
         let name = files.beneath(path);
         let names = [Some(name.to_vec()), sendfile_header::utf8_of_latin1(name)];
-        files.root.attend(trips, Instant::now()).await;
+        trips.attend(&files.root, Instant::now()).await;
         let beneath = |path| Beneath::new(&files.root, path);
         let candidates = names.into_iter().flatten().map(beneath).collect();
         match self.first_of(candidates, wants_body(request), trips).await {
@@ -236,7 +237,7 @@ impl InPlace {
             return None;
         }
         trips.are_for(files);
-        files.root.attend(trips, Instant::now()).await;
+        trips.attend(&files.root, Instant::now()).await;
         let beneath = Beneath::new(&files.root, name.to_vec());
         let opened = beneath.open(wants_body(request), Name::Stays, trips).await;
         match opened {

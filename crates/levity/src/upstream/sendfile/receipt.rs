@@ -20,9 +20,6 @@ use crate::worker::Worker;
 use levity_telemetry::access_log::End;
 use levity_telemetry::diagnostics;
 
-/// Receipts of one worker that are on their way at once; one more is not sent.
-pub const UNDER_WAY_MAX: usize = 256;
-
 /// A receipt that is due when its response has been sent.
 pub struct Receipt {
     proxy: Arc<Proxy>,

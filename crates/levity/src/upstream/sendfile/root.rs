@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,18 +12,9 @@ use levity_wire::sendfile_header;
 use rustix::io::Errno;
 
 use super::first;
-use crate::root::LiveRoot;
+use crate::root::{LiveRoot, SendfileRoot};
 use crate::trip::{self, Opened, Trips};
 use crate::worker::Worker;
-
-/// A folder whose files an application may have sent.
-#[derive(Clone)]
-pub struct SendfileRoot {
-    /// As the operator wrote it, absolute.
-    pub named: PathBuf,
-    /// Open.
-    pub root: Arc<LiveRoot>,
-}
 
 /// A path beneath a root.
 #[derive(Clone)]
@@ -133,7 +124,7 @@ pub fn is_absent(error: &io::Error) -> bool {
 pub async fn attend(roots: &[SendfileRoot], trips: &mut Trips<'_>) {
     let now = Instant::now();
     for root in roots {
-        root.root.attend(trips, now).await;
+        trips.attend(&root.root, now).await;
     }
 }
 

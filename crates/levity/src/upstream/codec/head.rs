@@ -1,10 +1,9 @@
 //! The head of a backend's answer, whatever protocol it came by.
 
-use levity_wire::http1::Limits;
+use levity_wire::http1::{self, Limits};
 use levity_wire::sendfile_header::{self, Wish};
 
 use crate::fields::Fields;
-use crate::respond::error;
 
 /// Bounds on the head of an answer in the words of HTTP or CGI. Applications set long cookies and
 /// policies, so it may be four times as long as that of a request.
@@ -64,7 +63,7 @@ pub struct Wished {
 impl Head {
     /// With nothing but a status.
     pub fn new(status: u16, reason: &[u8]) -> Self {
-        let is_usual = reason == error::reason(status).as_bytes();
+        let is_usual = reason == http1::reason(status).as_bytes();
         Self {
             status,
             // The usual one is written for an empty one, and needs no memory.

@@ -4,9 +4,9 @@ use levity_wire::Reject;
 use levity_wire::cgi::Environment;
 use levity_wire::fastcgi::{self, ProtocolStatus, STDIN_END, stdin, write_head};
 
-use super::ask::Ask;
 use super::cgi;
-use super::codec::{Event, Unsayable};
+use super::{EncodeError, Event};
+use crate::upstream::ask::Ask;
 
 /// One FastCGI connection to an application, which carries one request at a time.
 #[derive(Debug)]
@@ -34,8 +34,8 @@ impl Default for Fastcgi {
 }
 
 impl Fastcgi {
-    /// See [`Codec::begin`](super::codec::Codec::begin).
-    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+    /// See [`Codec::begin`](super::Codec::begin).
+    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let body_bytes = cgi::body_bytes(ask)?;
         cgi::fill(&mut self.environment, ask, body_bytes)?;
         write_head(&self.environment, ask.keep_alive, out);
@@ -45,7 +45,7 @@ impl Fastcgi {
         Ok(())
     }
 
-    /// See [`Codec::body`](super::codec::Codec::body).
+    /// See [`Codec::body`](super::Codec::body).
     pub fn body(&mut self, data: &[u8], out: &mut Vec<u8>) {
         for record in stdin(data) {
             out.extend_from_slice(&record.header);
@@ -54,12 +54,12 @@ impl Fastcgi {
         }
     }
 
-    /// See [`Codec::end_of_body`](super::codec::Codec::end_of_body).
+    /// See [`Codec::end_of_body`](super::Codec::end_of_body).
     pub fn end_of_body(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&STDIN_END);
     }
 
-    /// See [`Codec::decode`](super::codec::Codec::decode).
+    /// See [`Codec::decode`](super::Codec::decode).
     pub fn decode(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         if self.ended {
             self.stray = true;
@@ -79,7 +79,7 @@ impl Fastcgi {
         outcome
     }
 
-    /// See [`Codec::closed`](super::codec::Codec::closed). Some applications leave the last record out
+    /// See [`Codec::closed`](super::Codec::closed). Some applications leave the last record out
     /// when they close; then a Content-Length tells whether all is there.
     pub fn closed(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         self.stray = true;
@@ -91,7 +91,7 @@ impl Fastcgi {
         ))
     }
 
-    /// See [`Codec::is_reusable`](super::codec::Codec::is_reusable).
+    /// See [`Codec::is_reusable`](super::Codec::is_reusable).
     pub fn is_reusable(&self) -> bool {
         self.ended && !self.stray && self.records.is_reusable()
     }
@@ -121,7 +121,7 @@ mod tests {
     use levity_wire::http1::Method;
 
     use super::*;
-    use crate::upstream::hearing::{Heard, heard};
+    use crate::upstream::codec::transcript::{Heard, heard};
 
     fn record(kind: u8, content: &[u8], padding: u8) -> Vec<u8> {
         let len = (content.len() as u16).to_be_bytes();

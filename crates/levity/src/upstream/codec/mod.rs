@@ -1,16 +1,26 @@
 //! What the gateway needs of a protocol: a request in, bytes out; bytes in, events out. No I/O.
 
+mod ajp13;
+pub mod cgi;
+mod fastcgi;
+pub mod head;
+mod http;
+mod length_check;
+mod scgi;
+#[cfg(test)]
+mod transcript;
+
 use std::time::Duration;
 
 use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 
-use super::ajp13::{Ajp13, QUIET_MAX};
-use super::ask::Ask;
-use super::fastcgi::Fastcgi;
-use super::head::Head;
-use super::http::Http;
-use super::scgi::Scgi;
+use self::ajp13::{Ajp13, QUIET_MAX};
+use self::fastcgi::Fastcgi;
+use self::head::Head;
+use self::http::Http;
+use self::scgi::Scgi;
+use crate::upstream::ask::Ask;
 use levity_config::upstream::Protocol;
 
 /// What a backend's bytes turn out to be.
@@ -31,7 +41,7 @@ pub enum Event<'a> {
 }
 
 /// Why a request cannot be put into a protocol's words: the client's fault, or the operator's.
-pub type Unsayable = Reject;
+pub type EncodeError = Reject;
 
 /// One protocol on one connection. Keeps its allocations from request to request.
 #[derive(Debug)]
@@ -61,7 +71,7 @@ impl Codec {
     ///
     /// # Errors
     /// When the protocol has no way to say it. Nothing has begun then, whatever is in `out`.
-    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match self {
             Self::Http(http) => http.begin(ask, out),
             Self::Fastcgi(fastcgi) => fastcgi.begin(ask, out),

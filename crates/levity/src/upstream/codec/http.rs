@@ -9,9 +9,9 @@ use levity_wire::http1::{
     Asked, Chunked, EndToEnd, Framing, ResponseFraming, ResponseHead, Trailers, parse_response,
 };
 
-use super::ask::{Ask, Length, passes};
-use super::codec::{Event, Unsayable};
 use super::head::{Head, LIMITS, may_end};
+use super::{EncodeError, Event};
+use crate::upstream::ask::{Ask, Length, passes};
 
 /// One HTTP/1.1 connection to a backend.
 #[derive(Debug)]
@@ -63,8 +63,8 @@ impl Default for Http {
 }
 
 impl Http {
-    /// See [`Codec::begin`](super::codec::Codec::begin).
-    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+    /// See [`Codec::begin`](super::Codec::begin).
+    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         head(ask, out).map_err(|unwritable| Reject {
             status: 400,
             reason: unwritable.0,
@@ -83,7 +83,7 @@ impl Http {
         Ok(())
     }
 
-    /// See [`Codec::body`](super::codec::Codec::body).
+    /// See [`Codec::body`](super::Codec::body).
     pub fn body(&mut self, data: &[u8], out: &mut Vec<u8>) {
         let Some(len) = NonZeroUsize::new(data.len()) else {
             return;
@@ -97,7 +97,7 @@ impl Http {
         }
     }
 
-    /// See [`Codec::end_of_body`](super::codec::Codec::end_of_body).
+    /// See [`Codec::end_of_body`](super::Codec::end_of_body).
     pub fn end_of_body(&mut self, trailers: &Trailers, out: &mut Vec<u8>) {
         if self.chunks {
             let ruled = || self.ruled.iter().map(String::as_str);
@@ -107,7 +107,7 @@ impl Http {
         }
     }
 
-    /// See [`Codec::decode`](super::codec::Codec::decode).
+    /// See [`Codec::decode`](super::Codec::decode).
     pub fn decode(
         &mut self,
         mut input: &[u8],
@@ -152,7 +152,7 @@ impl Http {
         Ok(())
     }
 
-    /// See [`Codec::closed`](super::codec::Codec::closed).
+    /// See [`Codec::closed`](super::Codec::closed).
     pub fn closed(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         self.reusable = false;
         match self.reading {
@@ -172,7 +172,7 @@ impl Http {
         Ok(())
     }
 
-    /// See [`Codec::is_reusable`](super::codec::Codec::is_reusable).
+    /// See [`Codec::is_reusable`](super::Codec::is_reusable).
     pub fn is_reusable(&self) -> bool {
         self.reusable && matches!(self.reading, Reading::Done)
     }

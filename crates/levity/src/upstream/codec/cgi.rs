@@ -6,16 +6,16 @@ use levity_wire::Reject;
 use levity_wire::cgi::{self, Environment, ResponseHead, Split, parse_response, split_script};
 use levity_wire::http1::{EndToEnd, Method, Trailers};
 
-use super::ask::{Ask, Length};
-use super::codec::{Event, Unsayable};
 use super::head::{Head, LIMITS, may_end};
-use super::promise::Promise;
+use super::length_check::LengthCheck;
+use super::{EncodeError, Event};
+use crate::upstream::ask::{Ask, Length};
 
 /// Bytes of the body of `ask`; `None` when it has none.
 ///
 /// # Errors
 /// 411 when nobody knows: a program reads as much as CONTENT_LENGTH says.
-pub fn body_bytes(ask: &Ask<'_>) -> Result<Option<u64>, Unsayable> {
+pub fn body_bytes(ask: &Ask<'_>) -> Result<Option<u64>, EncodeError> {
     match ask.length {
         Length::None => Ok(None),
         Length::Known(bytes) => Ok(Some(bytes)),
@@ -34,7 +34,7 @@ pub fn fill(
     environment: &mut Environment,
     ask: &Ask<'_>,
     body_bytes: Option<u64>,
-) -> Result<(), Unsayable> {
+) -> Result<(), EncodeError> {
     let (request, proxy) = (ask.request, ask.proxy);
     let host = ask.host();
     let (server_name, port) = server(host);
@@ -119,7 +119,7 @@ pub struct Answer {
 #[derive(Debug)]
 enum Reading {
     Head,
-    Body(Promise),
+    Body(LengthCheck),
     Done,
 }
 
@@ -241,7 +241,7 @@ impl Answer {
             head.field(header.name.of(bytes), header.value.of(bytes));
         }
         head.length = parsed.content_length;
-        self.reading = Reading::Body(Promise::of(&head, self.method));
+        self.reading = Reading::Body(LengthCheck::of(&head, self.method));
         event(Event::Head(head));
     }
 }

@@ -6,11 +6,11 @@ use levity_wire::Reject;
 use levity_wire::ajp13::{self, Message, PING, Reader, SendHeaders, Upload, write_head};
 use levity_wire::http1::{Method, Trailers, is_hop_by_hop};
 
-use super::ask::{Ask, Length};
 use super::cgi;
-use super::codec::{Event, Unsayable};
 use super::head::Head;
-use super::promise::Promise;
+use super::length_check::LengthCheck;
+use super::{EncodeError, Event};
+use crate::upstream::ask::{Ask, Length};
 
 /// A connection that was idle for so long is asked whether the container still listens on it: a pool of
 /// threads that hangs looks like an open connection. Busy ones are spared the round trip.
@@ -26,7 +26,7 @@ pub struct Ajp13 {
     /// The start of a packet whose rest has not come.
     partial: Vec<u8>,
     /// What is still to come of the answer's body; `None` before its head.
-    promise: Option<Promise>,
+    promise: Option<LengthCheck>,
     /// The answer has been handed over in full.
     ended: bool,
     reusable: bool,
@@ -47,8 +47,8 @@ impl Default for Ajp13 {
 }
 
 impl Ajp13 {
-    /// See [`Codec::begin`](super::codec::Codec::begin).
-    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+    /// See [`Codec::begin`](super::Codec::begin).
+    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let length = match ask.length {
             Length::Known(bytes) => Some(bytes),
             Length::None | Length::Unknown => None,
@@ -67,23 +67,23 @@ impl Ajp13 {
         Ok(())
     }
 
-    /// See [`Codec::room`](super::codec::Codec::room).
+    /// See [`Codec::room`](super::Codec::room).
     pub fn room(&self) -> usize {
         self.upload.wanted()
     }
 
-    /// See [`Codec::body`](super::codec::Codec::body).
+    /// See [`Codec::body`](super::Codec::body).
     pub fn body(&mut self, data: &[u8], out: &mut Vec<u8>) {
         let written = self.upload.write(data, out);
         debug_assert_eq!(written, data.len(), "no more than there is room for");
     }
 
-    /// See [`Codec::settle`](super::codec::Codec::settle).
+    /// See [`Codec::settle`](super::Codec::settle).
     pub fn settle(&mut self, out: &mut Vec<u8>) {
         self.upload.write_end(out);
     }
 
-    /// See [`Codec::decode`](super::codec::Codec::decode).
+    /// See [`Codec::decode`](super::Codec::decode).
     pub fn decode(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         if self.partial.is_empty() {
             let consumed = self.packets(input, event)?;
@@ -119,7 +119,7 @@ impl Ajp13 {
         match message {
             Message::SendHeaders(headers) => {
                 let head = answer_head(&headers);
-                self.promise = Some(Promise::of(&head, self.method));
+                self.promise = Some(LengthCheck::of(&head, self.method));
                 event(Event::Head(head));
             }
             Message::SendBodyChunk(data) => self.data(data, event),
@@ -158,7 +158,7 @@ impl Ajp13 {
         }
     }
 
-    /// See [`Codec::closed`](super::codec::Codec::closed).
+    /// See [`Codec::closed`](super::Codec::closed).
     pub fn closed(&mut self) -> Result<(), Reject> {
         self.reusable = false;
         match self.ended {
@@ -169,7 +169,7 @@ impl Ajp13 {
         }
     }
 
-    /// See [`Codec::is_reusable`](super::codec::Codec::is_reusable).
+    /// See [`Codec::is_reusable`](super::Codec::is_reusable).
     pub fn is_reusable(&self) -> bool {
         self.ended && self.reusable && self.partial.is_empty()
     }
@@ -197,7 +197,7 @@ impl Ajp13 {
     }
 }
 
-fn head(ask: &Ask<'_>, length: Option<u64>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+fn head(ask: &Ask<'_>, length: Option<u64>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let (server_name, port) = cgi::server(ask.host());
     let secure = ask.client.scheme == "https";
     let address = ask.client.ip.map(|ip| ip.to_canonical().to_string());
@@ -250,7 +250,7 @@ fn answer_head(headers: &SendHeaders<'_>) -> Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::hearing::{Heard, heard};
+    use crate::upstream::codec::transcript::{Heard, heard};
 
     fn packet(payload: &[u8]) -> Vec<u8> {
         let len = (payload.len() as u16).to_be_bytes();

@@ -2,7 +2,7 @@
 
 use levity_wire::Reject;
 
-use super::codec::Event;
+use super::Event;
 
 /// All that was told of one answer.
 #[derive(Debug, Default, PartialEq, Eq)]

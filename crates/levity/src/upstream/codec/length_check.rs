@@ -7,12 +7,12 @@ use super::head::Head;
 
 /// How much of a body is still to come.
 #[derive(Debug, Clone, Copy)]
-pub struct Promise {
+pub struct LengthCheck {
     /// Bytes; `None` when the end of the answer is that of the body.
     left: Option<u64>,
 }
 
-impl Promise {
+impl LengthCheck {
     /// Of the answer that begins with `head`, to a request of `method`. Where no body follows (RFC 9110,
     /// 6.4.1), whatever comes is handed over as one: the gateway reads it to the end, within bounds, and
     /// drops it. So it is with an answer in whose place a file is to be sent: frameworks announce the

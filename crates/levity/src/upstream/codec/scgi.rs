@@ -4,9 +4,9 @@ use levity_wire::Reject;
 use levity_wire::cgi::Environment;
 use levity_wire::scgi::write_head;
 
-use super::ask::Ask;
 use super::cgi::{self, Answer};
-use super::codec::{Event, Unsayable};
+use super::{EncodeError, Event};
+use crate::upstream::ask::Ask;
 
 /// One SCGI connection to an application.
 #[derive(Debug, Default)]
@@ -16,8 +16,8 @@ pub struct Scgi {
 }
 
 impl Scgi {
-    /// See [`Codec::begin`](super::codec::Codec::begin).
-    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+    /// See [`Codec::begin`](super::Codec::begin).
+    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let body_bytes = cgi::body_bytes(ask)?;
         cgi::fill(&mut self.environment, ask, body_bytes)?;
         write_head(&self.environment, body_bytes.unwrap_or(0), out);
@@ -25,12 +25,12 @@ impl Scgi {
         Ok(())
     }
 
-    /// See [`Codec::body`](super::codec::Codec::body).
+    /// See [`Codec::body`](super::Codec::body).
     pub fn body(&mut self, data: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(data);
     }
 
-    /// See [`Codec::decode`](super::codec::Codec::decode).
+    /// See [`Codec::decode`](super::Codec::decode).
     pub fn decode(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         self.answer.read(input, event)?;
         if self.answer.is_fulfilled() {
@@ -40,7 +40,7 @@ impl Scgi {
         Ok(())
     }
 
-    /// See [`Codec::closed`](super::codec::Codec::closed).
+    /// See [`Codec::closed`](super::Codec::closed).
     pub fn closed(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         self.answer.end(event)
     }
@@ -51,7 +51,7 @@ mod tests {
     use levity_wire::http1::Method;
 
     use super::*;
-    use crate::upstream::hearing::{Heard, heard};
+    use crate::upstream::codec::transcript::{Heard, heard};
 
     #[track_caller]
     fn heard_of(method: Method, output: &[u8]) -> (Heard, Result<(), Reject>, Scgi) {

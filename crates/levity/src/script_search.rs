@@ -1,0 +1,94 @@
+//! Which script of a location answers a request.
+
+use std::io;
+use std::time::Instant;
+
+use crate::request::Request;
+use crate::resolve;
+use crate::route::{Files, Place, is_hidden};
+use crate::scripts::{Known, Script, Scripts};
+use crate::trip::Trips;
+
+/// A search on behalf of one request.
+pub struct ScriptSearch<'a, 't> {
+    files: &'a Files,
+    /// The location's key in caches.
+    key: [u8; 8],
+    now: Instant,
+    trips: &'a mut Trips<'t>,
+}
+
+impl<'a, 't> ScriptSearch<'a, 't> {
+    /// Beneath `files` of `place`, as of `now`.
+    pub fn new(place: &Place, files: &'a Files, now: Instant, trips: &'a mut Trips<'t>) -> Self {
+        trips.are_for(files);
+        Self {
+            files,
+            key: place.key(),
+            now,
+            trips,
+        }
+    }
+
+    /// The trips of the request.
+    pub fn trips(&mut self) -> &mut Trips<'t> {
+        self.trips
+    }
+
+    /// The script that answers `request`; `None` when there is none. Waits for the disk, if at all, in a trip.
+    ///
+    /// # Errors
+    /// As [`resolve::is_file`].
+    pub async fn locate(
+        &mut self,
+        scripts: &Scripts,
+        request: &Request,
+        known: Known,
+    ) -> io::Result<Option<Script>> {
+        let path = self.files.beneath(&request.path);
+        self.first(scripts.candidates(path, known)).await
+    }
+
+    /// The script that answers for the directory that `request` names, if that is one whose name stands
+    /// before those of files.
+    ///
+    /// # Errors
+    /// As [`resolve::is_file`].
+    pub async fn locate_before_files(
+        &mut self,
+        scripts: &Scripts,
+        request: &Request,
+    ) -> io::Result<Option<Script>> {
+        let path = self.files.beneath(&request.path);
+        self.first(scripts.before_files(path)).await
+    }
+
+    /// Whether the directory that `request` names without its slash has a script for its page.
+    ///
+    /// # Errors
+    /// As [`resolve::is_file`].
+    pub async fn has_index(&mut self, scripts: &Scripts, request: &Request) -> io::Result<bool> {
+        let path = [self.files.beneath(&request.path), b"/"].concat();
+        let candidates = scripts.of_directory(&path).collect();
+        Ok(self.first(candidates).await?.is_some())
+    }
+
+    async fn first(&mut self, candidates: Vec<Script>) -> io::Result<Option<Script>> {
+        for script in candidates {
+            if self.is_there(&script.name).await? {
+                return Ok(Some(script));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn is_there(&mut self, name: &[u8]) -> io::Result<bool> {
+        if name.split(|&byte| byte == b'/').any(is_hidden) {
+            return Ok(false);
+        }
+        // As a request for the file itself would have it.
+        let key = [&self.key[..], &self.files.strip_prefix, b"/", name].concat();
+        let worker = self.trips.worker();
+        resolve::is_file(worker, self.files, &key, name, self.now, self.trips).await
+    }
+}
