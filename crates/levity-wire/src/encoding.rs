@@ -47,16 +47,16 @@ impl Accepted {
         for line in lines {
             for element in line.split(|&byte| byte == b',') {
                 if let Some((name, weight)) = element_of(element)
-                    && let Some(place) = accepted.place(name)
+                    && let Some(slot) = accepted.slot(name)
                 {
-                    *place = Some(place.map_or(weight, |other| other.min(weight)));
+                    *slot = Some(slot.map_or(weight, |other| other.min(weight)));
                 }
             }
         }
         accepted
     }
 
-    fn place(&mut self, name: &[u8]) -> Option<&mut Option<u16>> {
+    fn slot(&mut self, name: &[u8]) -> Option<&mut Option<u16>> {
         if name == b"*" {
             return Some(&mut self.any);
         }
@@ -141,9 +141,9 @@ fn weight_of(text: &[u8]) -> Option<u16> {
     if fraction.len() > 3 || !fraction.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let digit = |place: usize| {
+    let digit = |index: usize| {
         fraction
-            .get(place)
+            .get(index)
             .map_or(0, |digit| u16::from(digit - b'0'))
     };
     let thousandths = digit(0) * 100 + digit(1) * 10 + digit(2);

@@ -217,12 +217,12 @@ fn is_escaped(before: &[u8]) -> bool {
 }
 
 /// The value of a parameter in one element (RFC 7239, 4).
-fn parameter<'a>(element: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
+fn parameter<'a>(element: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let mut found = None;
     let mut rest = element;
     while !rest.is_empty() {
         let (name, value, after) = pair(rest)?;
-        if name.eq_ignore_ascii_case(wanted) && found.replace(value).is_some() {
+        if name.eq_ignore_ascii_case(key) && found.replace(value).is_some() {
             return None;
         }
         rest = after;

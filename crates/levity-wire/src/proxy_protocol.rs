@@ -302,23 +302,23 @@ fn read_fields(header: &[u8], start: usize) -> Result<bool, Reject> {
     let (mut at, mut checked, mut tls) = (start, false, false);
     while at < header.len() {
         let [field_type, high, low, rest @ ..] = &header[at..] else {
-            return Err(Reject::bad("field of a PROXY header cut off"));
+            return Err(Reject::bad("truncated field in a PROXY header"));
         };
         let value_at = at + 3;
         let bytes = usize::from(u16::from_be_bytes([*high, *low]));
         if bytes > rest.len() {
-            return Err(Reject::bad("field of a PROXY header cut off"));
+            return Err(Reject::bad("truncated field in a PROXY header"));
         }
         if *field_type == TYPE_CRC32C {
             // Only one checksum is allowed: a header full of them would be summed once for each.
             if checked || bytes != 4 || !checksum_is_right(header, value_at) {
-                return Err(Reject::bad("wrong checksum of a PROXY header"));
+                return Err(Reject::bad("wrong checksum in a PROXY header"));
             }
             checked = true;
         }
         if *field_type == TYPE_SSL {
             if bytes < SSL_BYTES_MIN {
-                return Err(Reject::bad("bad TLS field of a PROXY header"));
+                return Err(Reject::bad("bad TLS field in a PROXY header"));
             }
             tls |= rest[0] & CLIENT_SSL != 0;
         }

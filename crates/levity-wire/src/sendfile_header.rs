@@ -21,17 +21,18 @@ pub const PARTS_MAX: usize = 64;
 pub const URLS_MAX: usize = 16;
 
 const NO_PATH: Reject = Reject::bad_gateway("path without a leading slash");
-const OTHER_PLACE: Reject = Reject::bad_gateway("escaped slashes or dot segments in the path");
+const ESCAPED_STRUCTURE: Reject =
+    Reject::bad_gateway("escaped slashes or dot segments in the path");
 const TOO_LONG: Reject = Reject::bad_gateway("path too long");
 const NUL: Reject = Reject::bad_gateway("NUL in the path");
 const BAD_RANGE: Reject = Reject::bad_gateway("bad range of a file");
 const BAD_URL: Reject = Reject::bad_gateway("bad URL");
-const UNKNOWN_WORD: Reject = Reject::bad_gateway("neither one ttl= nor one type=");
+const BAD_PARAMETER: Reject = Reject::bad_gateway("unknown or repeated parameter");
 const BAD_TIME: Reject = Reject::bad_gateway("ttl= is not from 1 to 3600 seconds");
 
 /// The kind of delegation, which determines the grammar of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum Delegation {
     /// A file: [`file_path`].
     File,
     /// A file that is removed afterwards: [`file_path`].
@@ -44,23 +45,23 @@ pub enum Wish {
     Urls,
 }
 
-impl Wish {
+impl Delegation {
     /// The kind for a response header of this name, in any case.
     pub fn of(name: &[u8]) -> Option<Self> {
         let same = |known: &&(&str, Self)| name.eq_ignore_ascii_case(known.0.as_bytes());
-        WISHES.iter().find(same).map(|known| known.1)
+        DELEGATIONS.iter().find(same).map(|known| known.1)
     }
 }
 
-const WISHES: [(&str, Wish); 8] = [
-    ("X-Sendfile", Wish::File),
-    ("X-LIGHTTPD-send-file", Wish::File),
-    ("X-Sendfile-Temporary", Wish::TemporaryFile),
-    ("X-LIGHTTPD-send-tempfile", Wish::TemporaryFile),
-    ("X-LIGHTTPD-send-temp-file", Wish::TemporaryFile),
-    ("X-Sendfile2", Wish::FileParts),
-    ("X-Accel-Redirect", Wish::InternalUri),
-    ("X-Reproxy-URL", Wish::Urls),
+const DELEGATIONS: [(&str, Delegation); 8] = [
+    ("X-Sendfile", Delegation::File),
+    ("X-LIGHTTPD-send-file", Delegation::File),
+    ("X-Sendfile-Temporary", Delegation::TemporaryFile),
+    ("X-LIGHTTPD-send-tempfile", Delegation::TemporaryFile),
+    ("X-LIGHTTPD-send-temp-file", Delegation::TemporaryFile),
+    ("X-Sendfile2", Delegation::FileParts),
+    ("X-Accel-Redirect", Delegation::InternalUri),
+    ("X-Reproxy-URL", Delegation::Urls),
 ];
 
 /// Prefixes of headers between a proxy and its application.
@@ -87,9 +88,9 @@ pub fn is_reserved(name: &[u8]) -> bool {
 }
 
 fn starts_with(name: &[u8], start: &[u8]) -> bool {
-    let same = |(&byte, &wanted): (&u8, &u8)| match wanted {
+    let same = |(&byte, &known): (&u8, &u8)| match known {
         b'-' => !byte.is_ascii_alphanumeric(),
-        _ => byte.to_ascii_lowercase() == wanted,
+        _ => byte.to_ascii_lowercase() == known,
     };
     name.len() >= start.len() && name.iter().zip(start).all(same)
 }
@@ -104,7 +105,7 @@ pub struct FilePath<'a> {
     pub decoded: Option<Vec<u8>>,
 }
 
-/// Parses the value of [`Wish::File`] and [`Wish::TemporaryFile`]. The path is absolute and may
+/// Parses the value of [`Delegation::File`] and [`Delegation::TemporaryFile`]. The path is absolute and may
 /// contain `.` and `..`: open it beneath a root, do not compare it with one.
 ///
 /// # Errors
@@ -112,7 +113,7 @@ pub struct FilePath<'a> {
 pub fn file_path(value: &[u8]) -> Result<FilePath<'_>, Reject> {
     check_path(value)?;
     let decoded = match decode(value) {
-        Cow::Owned(decoded) => is_same_place(value, &decoded).then_some(decoded),
+        Cow::Owned(decoded) => has_same_structure(value, &decoded).then_some(decoded),
         Cow::Borrowed(_) => None,
     };
     Ok(FilePath {
@@ -135,7 +136,7 @@ pub fn utf8_of_latin1(path: &[u8]) -> Option<Vec<u8>> {
 /// Whether escapes affect only the bytes of names. An application that checked a name for slashes
 /// and `..` has not seen escaped ones: decoded, they would lead out of the folder to which it
 /// joined the name.
-fn is_same_place(raw: &[u8], decoded: &[u8]) -> bool {
+fn has_same_structure(raw: &[u8], decoded: &[u8]) -> bool {
     let slashes = |path: &[u8]| path.iter().filter(|byte| **byte == b'/').count();
     let dots = |path: &[u8]| {
         let names = path.split(|&byte| byte == b'/');
@@ -149,8 +150,8 @@ fn is_same_place(raw: &[u8], decoded: &[u8]) -> bool {
 fn escaped_path(raw: &[u8]) -> Result<Cow<'_, [u8]>, Reject> {
     let path = decode(raw);
     check_path(&path)?;
-    match raw.contains(&b'/') && !is_same_place(raw, &path) {
-        true => Err(OTHER_PLACE),
+    match raw.contains(&b'/') && !has_same_structure(raw, &path) {
+        true => Err(ESCAPED_STRUCTURE),
         false => Ok(path),
     }
 }
@@ -206,7 +207,7 @@ pub struct InternalUri<'a> {
     pub query: Option<&'a [u8]>,
 }
 
-/// Parses the value of [`Wish::InternalUri`], and decodes its path exactly once into `decoded`, as
+/// Parses the value of [`Delegation::InternalUri`], and decodes its path exactly once into `decoded`, as
 /// [`path::decode`] does and in the form of a client's path. A `#` is an ordinary byte here.
 ///
 /// # Errors
@@ -235,7 +236,7 @@ pub struct FilePart<'a> {
     pub last: Option<u64>,
 }
 
-/// Parses the value of [`Wish::FileParts`]: `path first-[last]`, separated by commas. A path may
+/// Parses the value of [`Delegation::FileParts`]: `path first-[last]`, separated by commas. A path may
 /// contain commas, as in lighttpd.
 ///
 /// # Errors
@@ -285,11 +286,11 @@ fn trim_start(mut bytes: &[u8]) -> &[u8] {
 }
 
 /// The longest time for which preloaded content is kept.
-pub const AHEAD_TTL_MAX: Duration = Duration::from_secs(3600);
+pub const PRELOAD_TTL_MAX: Duration = Duration::from_secs(3600);
 
 /// Preloaded content: a file that an application has produced for an expected request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ahead<'a> {
+pub struct Preload<'a> {
     /// Path and query of that request, as the client will send them.
     pub target: &'a [u8],
     /// The absolute path on disk, with escapes decoded.
@@ -306,8 +307,8 @@ pub struct Ahead<'a> {
 /// # Errors
 /// 502 for anything else, also for a repeated parameter, for a target that does not begin with `/`,
 /// for an invalid path as in [`file_parts`], and for a time that is 0 or longer than
-/// [`AHEAD_TTL_MAX`].
-pub fn ahead(value: &[u8]) -> Result<Ahead<'_>, Reject> {
+/// [`PRELOAD_TTL_MAX`].
+pub fn preload(value: &[u8]) -> Result<Preload<'_>, Reject> {
     let mut words = value
         .split(|&byte| byte == b' ')
         .filter(|word| !word.is_empty());
@@ -320,14 +321,14 @@ pub fn ahead(value: &[u8]) -> Result<Ahead<'_>, Reject> {
             Some(value) => (&mut ttl, value),
             None => {
                 let value = word.strip_prefix(b"type=");
-                (&mut media_type, value.ok_or(UNKNOWN_WORD)?)
+                (&mut media_type, value.ok_or(BAD_PARAMETER)?)
             }
         };
         if value.is_empty() || known.replace(value).is_some() {
-            return Err(UNKNOWN_WORD);
+            return Err(BAD_PARAMETER);
         }
     }
-    Ok(Ahead {
+    Ok(Preload {
         target,
         path,
         ttl: ttl.and_then(time).ok_or(BAD_TIME)?,
@@ -337,7 +338,7 @@ pub fn ahead(value: &[u8]) -> Result<Ahead<'_>, Reject> {
 
 fn time(seconds: &[u8]) -> Option<Duration> {
     let time = Duration::from_secs(decimal(seconds)?);
-    (Duration::from_secs(1)..=AHEAD_TTL_MAX)
+    (Duration::from_secs(1)..=PRELOAD_TTL_MAX)
         .contains(&time)
         .then_some(time)
 }
@@ -354,7 +355,7 @@ pub struct Url<'a> {
     pub target: &'a [u8],
 }
 
-/// Parses the value of [`Wish::Urls`]: URLs to try in order, separated by spaces.
+/// Parses the value of [`Delegation::Urls`]: URLs to try in order, separated by spaces.
 ///
 /// # Errors
 /// 502 for a URL that is not of `http`, or has a user, a fragment, an invalid host, a query without
@@ -377,7 +378,7 @@ pub fn urls(value: &[u8]) -> Result<Vec<Url<'_>>, Reject> {
 fn url(word: &[u8]) -> Result<Url<'_>, Reject> {
     let (scheme, rest) = word.split_at_checked(b"http://".len()).ok_or(BAD_URL)?;
     if !scheme.eq_ignore_ascii_case(b"http://") {
-        return Err(Reject::bad_gateway("URL of another scheme than http"));
+        return Err(Reject::bad_gateway("URL scheme is not http"));
     }
     // A control character in a request line could end it.
     let is_bad = |&byte: &u8| byte < b' ' || byte == 0x7f || byte == b'#';

@@ -141,7 +141,7 @@ fn a_head_fills_its_packet_and_no_more() {
         let reject = written(&head, headers).expect_err("more than fits");
         assert_eq!(
             (reject.status, reject.reason),
-            (431, "request head does not fit in an AJP13 packet")
+            (431, "request headers do not fit in an AJP13 packet")
         );
     }
 }
@@ -206,12 +206,12 @@ fn heads_that_are_not_written() {
 #[test]
 fn a_body_with_a_length_starts_without_being_asked_for() {
     let mut upload = Upload::new(Some(3));
-    assert_eq!(upload.wanted(), BODY_BYTES_MAX);
+    assert_eq!(upload.credit(), BODY_BYTES_MAX);
     let mut out = Vec::new();
     assert_eq!(upload.write(b"", &mut out), 0);
     assert_eq!(upload.write(b"abc", &mut out), 3);
     assert_eq!(out, b"\x12\x34\x00\x05\x00\x03abc");
-    assert_eq!(upload.wanted(), 0);
+    assert_eq!(upload.credit(), 0);
     assert_eq!(upload.write(b"d", &mut out), 0);
     assert!(!upload.write_end(&mut out));
     assert_eq!(out.len(), 9);
@@ -222,12 +222,12 @@ fn other_bodies_wait_until_they_are_asked_for() {
     for length in [None, Some(0)] {
         let mut upload = Upload::new(length);
         let mut out = Vec::new();
-        assert_eq!((upload.wanted(), upload.write(b"abc", &mut out)), (0, 0));
-        assert_eq!(upload.ask(2), Ok(()));
+        assert_eq!((upload.credit(), upload.write(b"abc", &mut out)), (0, 0));
+        assert_eq!(upload.grant(2), Ok(()));
         assert_eq!(upload.write(b"abc", &mut out), 2);
-        assert_eq!(upload.ask(8186), Ok(()));
+        assert_eq!(upload.grant(8186), Ok(()));
         assert_eq!(upload.write(b"c", &mut out), 1);
-        assert_eq!(upload.ask(8186), Ok(()));
+        assert_eq!(upload.grant(8186), Ok(()));
         assert!(upload.write_end(&mut out));
         let sent = b"\x12\x34\x00\x04\x00\x02ab\x12\x34\x00\x03\x00\x01c\x12\x34\x00\x00";
         assert_eq!(out, sent);
@@ -238,7 +238,7 @@ fn other_bodies_wait_until_they_are_asked_for() {
 #[test]
 fn a_body_packet_is_never_longer_than_a_packet() {
     let mut upload = Upload::new(None);
-    assert_eq!(upload.ask(u16::MAX), Ok(()));
+    assert_eq!(upload.grant(u16::MAX), Ok(()));
     let mut out = Vec::new();
     assert_eq!(upload.write(&[b'x'; 70_000], &mut out), BODY_BYTES_MAX);
     assert_eq!(out.len(), PACKET_BYTES_MAX);
@@ -246,15 +246,15 @@ fn a_body_packet_is_never_longer_than_a_packet() {
 }
 
 #[test]
-fn wishes_that_nobody_can_fulfil() {
+fn bad_requests_for_body_chunks() {
     let mut upload = Upload::new(Some(1));
-    let reject = upload.ask(1).expect_err("it waits");
+    let reject = upload.grant(1).expect_err("it waits");
     assert_eq!(reject.status, 502);
     let mut upload = Upload::new(None);
-    let reject = upload.ask(0).expect_err("nothing is asked for");
+    let reject = upload.grant(0).expect_err("nothing is asked for");
     assert_eq!(
         (reject.status, reject.reason),
-        (502, "container asks for no bytes")
+        (502, "container requests no bytes")
     );
 }
 
@@ -462,9 +462,12 @@ fn what_a_container_must_not_say() {
         (packet(b"\x02"), "packet of an unknown type"),
         (packet(b"\x07"), "packet of an unknown type"),
         (after_head(&packet(b"\x0a")), "packet of an unknown type"),
-        (packet(b"\x03\x00\x01a\x00"), "body before the head"),
-        (packet(b"\x05\x01"), "end of the response before its head"),
-        (after_head(&head), "second head"),
+        (packet(b"\x03\x00\x01a\x00"), "body before the headers"),
+        (
+            packet(b"\x05\x01"),
+            "end of the response before its headers",
+        ),
+        (after_head(&head), "headers sent twice"),
         (packet(b"\x09"), "CPong without a CPing"),
         (after_head(&packet(b"\x09")), "CPong without a CPing"),
         (after_end(b"A"), "bytes after the end of the response"),
@@ -623,7 +626,7 @@ fn a_status_is_that_of_a_final_response() {
 #[test]
 fn no_response_is_split() {
     for byte in (0..b' ').chain([0x7f]).filter(|&byte| byte != b'\t') {
-        let control = "control character in the head";
+        let control = "control character in the header section";
         let value = [&b"\x00\x01a\x00\x00\x03b"[..], &[byte], b"c\x00"].concat();
         refused(Reader::response(), &head_with(&value), control);
         let coded = [&b"\xa0\x06\x00\x03/"[..], &[byte], b"c\x00"].concat();

@@ -291,12 +291,12 @@ fn a_transfer_coding_is_refused() {
 
 #[test]
 fn malformed_lines() {
-    let control = "control character in a CGI response head";
+    let control = "control character in the headers of a CGI response";
     let name = "bad header name, or white space before its colon";
     let cases: &[(&[u8], &str)] = &[
-        (b"\n", "no field in a CGI response"),
-        (b"\r\n", "no field in a CGI response"),
-        (b"\nX: y\n\n", "no field in a CGI response"),
+        (b"\n", "no headers in a CGI response"),
+        (b"\r\n", "no headers in a CGI response"),
+        (b"\nX: y\n\n", "no headers in a CGI response"),
         (b"<html>\n", "header line without a colon"),
         (b"X: y\n<html>\n", "header line without a colon"),
         (b"X : y\n", name),
@@ -338,7 +338,7 @@ fn bounds_are_inclusive() {
         head_bytes_max: 20,
         headers_max: 2,
     };
-    let line = "line too long in a CGI response head";
+    let line = "header line too long in a CGI response";
     for end in ["\n", "\r\n"] {
         assert_eq!(parse(&format!("X: 45678{end}{end}"), &limits), Ok(true));
         bounded(&format!("X: 456789{end}{end}"), &limits, line);
@@ -349,12 +349,12 @@ fn bounds_are_inclusive() {
     bounded("HTTP/1.1 200 OK", &limits, line);
 
     assert_eq!(parse("X:1\nY:2\n\n", &limits), Ok(true));
-    let lines = "too many lines in a CGI response head";
+    let lines = "too many header lines in a CGI response";
     bounded("X:1\nY:2\nZ:3\n", &limits, lines);
     bounded("X:\nY:\nZ:\n", &limits, lines);
 
     assert_eq!(parse("X:345678\r\nY:3456\r\n\r\n", &limits), Ok(true));
-    let head = "CGI response head too long";
+    let head = "headers of a CGI response too long";
     bounded("X:345678\r\nY:34567\r\n\r\n", &limits, head);
     bounded("X:345678\r\nY:345678\r\n", &limits, head);
 }

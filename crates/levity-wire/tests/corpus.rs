@@ -9,9 +9,9 @@ use levity_wire::ajp13::Reader;
 use levity_wire::cgi;
 use levity_wire::condition::Verdict;
 use levity_wire::encoding::{Accepted, Coding};
-use levity_wire::fastcgi::Answer;
+use levity_wire::fastcgi::ResponseDecoder;
 use levity_wire::http1::{
-    Asked, Chunked, Limits, Method, Reject, RequestHead, ResponseHead, parse_request,
+    Chunked, Limits, Method, Reject, RequestHead, RequestInfo, ResponseHead, parse_request,
     parse_response,
 };
 use levity_wire::path;
@@ -71,7 +71,7 @@ fn request_head() {
 
 #[test]
 fn response_head() {
-    const ASKED: Asked = Asked {
+    const ASKED: RequestInfo = RequestInfo {
         method: Method::Get,
         upgrade: true,
     };
@@ -147,7 +147,7 @@ fn path() {
 #[test]
 fn fastcgi() {
     replay("fastcgi", properties::fastcgi, |bytes| {
-        let decoded = Answer::new(true).decode(bytes, |_| {});
+        let decoded = ResponseDecoder::new(true).decode(bytes, |_| {});
         complete(decoded.map(|decoded| decoded.done))
     });
 }

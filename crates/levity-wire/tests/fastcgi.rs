@@ -3,12 +3,12 @@
 use levity_wire::Reject;
 use levity_wire::cgi::Environment;
 use levity_wire::fastcgi::{
-    ABORT, Answer, Decoded, Event, ProtocolStatus, STDIN_END, stdin, write_head,
+    ABORT, Decoded, Event, ProtocolStatus, ResponseDecoder, STDIN_END, stdin, write_head,
 };
 
 mod application;
 
-use application::{answer_record, receive};
+use application::{receive, response_record};
 
 const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
@@ -169,29 +169,29 @@ fn add(pieces: &mut Vec<Piece>, event: Event<'_>) {
     }
 }
 
-fn decode(answer: &mut Answer, bytes: &[u8]) -> (Vec<Piece>, Result<Decoded, Reject>) {
+fn decode(decoder: &mut ResponseDecoder, bytes: &[u8]) -> (Vec<Piece>, Result<Decoded, Reject>) {
     let mut pieces = Vec::new();
-    let decoded = answer.decode(bytes, |event| add(&mut pieces, event));
+    let decoded = decoder.decode(bytes, |event| add(&mut pieces, event));
     (pieces, decoded)
 }
 
 fn end_record(app_status: u32, protocol_status: u8, padding: u8) -> Vec<u8> {
     let mut content = app_status.to_be_bytes().to_vec();
     content.extend([protocol_status, 9, 9, 9]);
-    answer_record(END, &content, padding)
+    response_record(END, &content, padding)
 }
 
 /// Both streams, with padding and without, interleaved, empty, and ended.
 fn golden() -> Vec<u8> {
     [
-        answer_record(STDOUT, b"Status: 404 Not Found\r\n", 1),
-        answer_record(STDERR, b"PHP Warning: a\n", 0),
-        answer_record(STDERR, b"PHP Warning: b\n", 255),
-        answer_record(STDERR, b"", 8),
-        answer_record(STDOUT, b"\r\nhello", 0),
-        answer_record(STDOUT, b" world", 2),
-        answer_record(STDOUT, b"", 0),
-        answer_record(STDERR, b"", 0),
+        response_record(STDOUT, b"Status: 404 Not Found\r\n", 1),
+        response_record(STDERR, b"PHP Warning: a\n", 0),
+        response_record(STDERR, b"PHP Warning: b\n", 255),
+        response_record(STDERR, b"", 8),
+        response_record(STDOUT, b"\r\nhello", 0),
+        response_record(STDOUT, b" world", 2),
+        response_record(STDOUT, b"", 0),
+        response_record(STDERR, b"", 0),
         end_record(0x0102_0304, 0, 7),
     ]
     .concat()
@@ -207,28 +207,28 @@ fn golden_pieces() -> Vec<Piece> {
 }
 
 #[test]
-fn an_answer_means_the_same_wherever_it_is_cut() {
+fn a_response_means_the_same_however_it_is_split() {
     let bytes = golden();
     for cut in 0..bytes.len() {
         let (start, rest) = bytes.split_at(cut);
-        let mut answer = Answer::new(true);
+        let mut decoder = ResponseDecoder::new(true);
         let mut pieces = Vec::new();
         for (part, done) in [(start, false), (rest, true)] {
-            let decoded = answer.decode(part, |event| add(&mut pieces, event));
+            let decoded = decoder.decode(part, |event| add(&mut pieces, event));
             let consumed = part.len();
             assert_eq!(decoded, Ok(Decoded { consumed, done }), "cut at {cut}");
-            assert_eq!(answer.is_reusable(), done);
+            assert_eq!(decoder.is_reusable(), done);
         }
         assert_eq!(pieces, golden_pieces(), "cut at {cut}");
     }
 }
 
 #[test]
-fn an_answer_byte_by_byte() {
+fn a_response_byte_by_byte() {
     let bytes = golden();
-    let (mut answer, mut pieces) = (Answer::new(true), Vec::new());
+    let (mut decoder, mut pieces) = (ResponseDecoder::new(true), Vec::new());
     for (at, byte) in bytes.iter().enumerate() {
-        let decoded = answer.decode(std::slice::from_ref(byte), |event| add(&mut pieces, event));
+        let decoded = decoder.decode(std::slice::from_ref(byte), |event| add(&mut pieces, event));
         let done = at + 1 == bytes.len();
         assert_eq!(decoded, Ok(Decoded { consumed: 1, done }));
     }
@@ -239,7 +239,7 @@ fn an_answer_byte_by_byte() {
 fn data_is_not_copied() {
     let bytes = golden();
     let mut seen = 0;
-    let decoded = Answer::new(true).decode(&bytes, |event| {
+    let decoded = ResponseDecoder::new(true).decode(&bytes, |event| {
         if let Event::Stdout(data) | Event::Stderr(data) = event {
             assert!(bytes.as_ptr_range().contains(&data.as_ptr()));
             seen += data.len();
@@ -250,14 +250,14 @@ fn data_is_not_copied() {
 }
 
 #[test]
-fn refused_answers() {
-    let stdout = answer_record(STDOUT, b"x", 0);
+fn rejected_responses() {
+    let stdout = response_record(STDOUT, b"x", 0);
     let with = |at: usize, byte: u8| {
         let mut record = stdout.clone();
         record[at] = byte;
         record
     };
-    let end_of = |content: &[u8]| answer_record(END, content, 0);
+    let end_of = |content: &[u8]| response_record(END, content, 0);
     let cases = [
         (with(0, 0), "not FastCGI version 1"),
         (with(0, 2), "not FastCGI version 1"),
@@ -276,22 +276,28 @@ fn refused_answers() {
         (with(1, 10), "FastCGI record of an unexpected type"),
         (with(1, 11), "FastCGI record of an unexpected type"),
         (with(1, 255), "FastCGI record of an unexpected type"),
-        (end_of(b""), "FastCGI end of a wrong length"),
-        (end_of(&[0; 7]), "FastCGI end of a wrong length"),
-        (end_of(&[0; 9]), "FastCGI end of a wrong length"),
-        (end_of(&[0; 16]), "FastCGI end of a wrong length"),
-        (end_record(0, 4, 0), "FastCGI end with an unknown status"),
-        (end_record(0, 255, 3), "FastCGI end with an unknown status"),
+        (end_of(b""), "FastCGI END_REQUEST of a wrong length"),
+        (end_of(&[0; 7]), "FastCGI END_REQUEST of a wrong length"),
+        (end_of(&[0; 9]), "FastCGI END_REQUEST of a wrong length"),
+        (end_of(&[0; 16]), "FastCGI END_REQUEST of a wrong length"),
+        (
+            end_record(0, 4, 0),
+            "FastCGI END_REQUEST with an unknown status",
+        ),
+        (
+            end_record(0, 255, 3),
+            "FastCGI END_REQUEST with an unknown status",
+        ),
     ];
     for (record, reason) in cases {
         for before in [vec![], stdout.clone()] {
             let bytes = [before.clone(), record.clone()].concat();
-            let mut answer = Answer::new(true);
-            let (pieces, decoded) = decode(&mut answer, &bytes);
+            let mut decoder = ResponseDecoder::new(true);
+            let (pieces, decoded) = decode(&mut decoder, &bytes);
             let reject = decoded.expect_err(reason);
             assert_eq!((reject.status, reject.reason), (502, reason));
             assert_eq!(pieces.is_empty(), before.is_empty());
-            assert!(!answer.is_reusable());
+            assert!(!decoder.is_reusable());
         }
     }
 }
@@ -300,17 +306,17 @@ fn refused_answers() {
 #[test]
 fn management_records_are_refused() {
     for kind in [10, 11] {
-        let mut record = answer_record(kind, &[0; 8], 0);
+        let mut record = response_record(kind, &[0; 8], 0);
         record[3] = 0;
-        assert!(Answer::new(true).decode(&record, |_| {}).is_err());
+        assert!(ResponseDecoder::new(true).decode(&record, |_| {}).is_err());
     }
 }
 
 #[test]
 fn the_largest_record_is_passed_on_as_it_comes() {
-    let mut answer = Answer::new(true);
+    let mut decoder = ResponseDecoder::new(true);
     let header = [1, STDOUT, 0, 1, 0xff, 0xff, 0xff, 0];
-    assert!(decode(&mut answer, &header).0.is_empty());
+    assert!(decode(&mut decoder, &header).0.is_empty());
     let more = |consumed| {
         Ok(Decoded {
             consumed,
@@ -319,15 +325,15 @@ fn the_largest_record_is_passed_on_as_it_comes() {
     };
     let data = vec![b'd'; 65_534];
     let piece = Piece::Stdout(data.clone());
-    assert_eq!(decode(&mut answer, &data), (vec![piece], more(65_534)));
+    assert_eq!(decode(&mut decoder, &data), (vec![piece], more(65_534)));
     let last = [&b"d"[..], &[0; 254]].concat();
     let piece = Piece::Stdout(b"d".to_vec());
-    assert_eq!(decode(&mut answer, &last), (vec![piece], more(255)));
+    assert_eq!(decode(&mut decoder, &last), (vec![piece], more(255)));
     let end = [&[0][..], &end_record(0, 0, 0)[..]].concat();
     let piece = Piece::End(0, ProtocolStatus::Complete);
-    assert_eq!(decode(&mut answer, &end).0, [piece]);
-    assert!(answer.is_reusable());
-    assert!(size_of::<Answer>() <= 32, "it holds no data");
+    assert_eq!(decode(&mut decoder, &end).0, [piece]);
+    assert!(decoder.is_reusable());
+    assert!(size_of::<ResponseDecoder>() <= 32, "it holds no data");
 }
 
 #[test]
@@ -339,19 +345,19 @@ fn the_end_says_what_became_of_the_request() {
         (3, ProtocolStatus::UnknownRole),
     ];
     for (code, status) in cases {
-        let mut answer = Answer::new(true);
-        let (pieces, decoded) = decode(&mut answer, &end_record(u32::MAX, code, 0));
+        let mut decoder = ResponseDecoder::new(true);
+        let (pieces, decoded) = decode(&mut decoder, &end_record(u32::MAX, code, 0));
         assert_eq!(pieces, [Piece::End(u32::MAX, status)]);
         assert!(decoded.is_ok_and(|decoded| decoded.done));
-        assert_eq!(answer.is_reusable(), status == ProtocolStatus::Complete);
+        assert_eq!(decoder.is_reusable(), status == ProtocolStatus::Complete);
     }
 }
 
 #[test]
 fn a_connection_that_was_not_to_be_kept_is_not_reusable() {
-    let mut answer = Answer::new(false);
-    assert!(decode(&mut answer, &golden()).1.is_ok());
-    assert!(!answer.is_reusable());
+    let mut decoder = ResponseDecoder::new(false);
+    assert!(decode(&mut decoder, &golden()).1.is_ok());
+    assert!(!decoder.is_reusable());
 }
 
 #[test]
@@ -363,15 +369,15 @@ fn bytes_after_the_end_are_left_and_forbid_reuse() {
             done: true,
         })
     };
-    let mut together = Answer::new(true);
-    let followed = [&bytes[..], &answer_record(STDOUT, b"more", 0)[..]].concat();
+    let mut together = ResponseDecoder::new(true);
+    let followed = [&bytes[..], &response_record(STDOUT, b"more", 0)[..]].concat();
     assert_eq!(
         decode(&mut together, &followed),
         (golden_pieces(), done(bytes.len()))
     );
     assert!(!together.is_reusable());
 
-    let mut later = Answer::new(true);
+    let mut later = ResponseDecoder::new(true);
     assert_eq!(decode(&mut later, &bytes).1, done(bytes.len()));
     assert_eq!(decode(&mut later, b""), (vec![], done(0)));
     assert!(later.is_reusable());

@@ -350,46 +350,49 @@ fn line_ends_and_control_characters() {
             b"\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
             "bare LF as a line end",
         ),
-        (b"\r\rGET / HTTP/1.1\r\n", "control character in the head"),
+        (
+            b"\r\rGET / HTTP/1.1\r\n",
+            "control character in the header section",
+        ),
         (
             b"GET / HTTP/1.1\r\r\nHost: a\r\n\r\n",
-            "control character in the head",
+            "control character in the header section",
         ),
         (
             b"GET /\rx HTTP/1.1\r\nHost: a\r\n\r\n",
-            "control character in the head",
+            "control character in the header section",
         ),
         (
             b"GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n",
-            "control character in the head",
+            "control character in the header section",
         ),
         (
             b"GET / HTTP/1.1\r\nHost: a\r\n\rX: b\r\n\r\n",
-            "control character in the head",
+            "control character in the header section",
         ),
         (
             b"GET / HTTP/1.1\r\nHost: a\r\nX: \0\r\n\r\n",
-            "control character in the head",
+            "control character in the header section",
         ),
         (
             b"GET / HTTP/1.1\r\nHost: a\r\nX: \x01\r\n\r\n",
-            "control character in the head",
+            "control character in the header section",
         ),
         (
             b"GET / HTTP/1.1\r\nHost: a\r\nX: \x0b\r\n\r\n",
-            "control character in the head",
+            "control character in the header section",
         ),
         (
             b"GET / HTTP/1.1\r\nHost: a\r\nX: \x7f\r\n\r\n",
-            "control character in the head",
+            "control character in the header section",
         ),
         (
             b"GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n",
-            "control character in the head",
+            "control character in the header section",
         ),
         (
             b"GET /\x7f HTTP/1.1\r\nHost: a\r\n\r\n",
-            "control character in the head",
+            "control character in the header section",
         ),
     ];
     for (text, reason) in cases {
@@ -402,7 +405,7 @@ fn a_tls_handshake_is_refused_without_waiting_for_a_line_end() {
     refuse(
         b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03",
         400,
-        "control character in the head",
+        "control character in the header section",
     );
 }
 

@@ -264,7 +264,7 @@ fn whether_tls_was_used() {
     );
     accept_with(&with(b"\x20\x00\x05\x06\0\0\0\0"), inet(), false);
     for short in [&b"\x20\x00\x00"[..], b"\x20\x00\x04\x01\0\0\0"] {
-        refuse(&with(short), "bad TLS field of a PROXY header");
+        refuse(&with(short), "bad TLS field in a PROXY header");
     }
     accept(
         &v2(0x20, 0x11, &[INET, b"\x20\x00\x05\x01\0\0\0\0"].concat()),
@@ -365,7 +365,7 @@ fn fields_that_are_cut_off() {
     ];
     for fields in fields {
         let header = v2(0x21, 0x11, &[INET, fields].concat());
-        let first = refuse(&header, "field of a PROXY header cut off");
+        let first = refuse(&header, "truncated field in a PROXY header");
         assert_eq!(first, header.len());
     }
 }
@@ -378,7 +378,7 @@ const BALANCER: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x54\xac\x1f\x07\x71\x
 #[test]
 fn a_checksum_is_checked() {
     accept(BALANCER, ip("172.31.7.113:51442", "172.31.10.31:80"));
-    let wrong = "wrong checksum of a PROXY header";
+    let wrong = "wrong checksum in a PROXY header";
     // The type is at 28: without it, there is no checksum.
     for at in (16..BALANCER.len()).filter(|&at| at != 28) {
         let mut header = BALANCER.to_vec();
@@ -416,7 +416,7 @@ fn one_checksum_is_enough() {
         if right {
             accept(&header, inet());
         } else {
-            refuse(&header, "wrong checksum of a PROXY header");
+            refuse(&header, "wrong checksum in a PROXY header");
         }
     }
 }

@@ -1,34 +1,34 @@
 //! Status lines and headers, rule by rule.
 
 use levity_wire::http1::{
-    Asked, Limits, Method, Reject, ResponseFraming, ResponseHead, Version, parse_response,
+    Limits, Method, Reject, RequestInfo, ResponseFraming, ResponseHead, Version, parse_response,
 };
 
-const GET: Asked = Asked {
+const GET: RequestInfo = RequestInfo {
     method: Method::Get,
     upgrade: false,
 };
-const HEAD: Asked = Asked {
+const HEAD: RequestInfo = RequestInfo {
     method: Method::Head,
     upgrade: false,
 };
-const CONNECT: Asked = Asked {
+const CONNECT: RequestInfo = RequestInfo {
     method: Method::Connect,
     upgrade: false,
 };
-const UPGRADE: Asked = Asked {
+const UPGRADE: RequestInfo = RequestInfo {
     method: Method::Get,
     upgrade: true,
 };
 
-fn parse(text: &[u8], asked: Asked) -> Result<Option<ResponseHead>, Reject> {
+fn parse(text: &[u8], asked: RequestInfo) -> Result<Option<ResponseHead>, Reject> {
     let mut head = ResponseHead::default();
     let complete = parse_response(text, &mut head, asked, &Limits::default())?;
     Ok(complete.then_some(head))
 }
 
 #[track_caller]
-fn accept(text: &str, asked: Asked) -> ResponseHead {
+fn accept(text: &str, asked: RequestInfo) -> ResponseHead {
     match parse(text.as_bytes(), asked) {
         Ok(Some(head)) => head,
         other => panic!("{text:?}: {other:?}"),
@@ -36,7 +36,7 @@ fn accept(text: &str, asked: Asked) -> ResponseHead {
 }
 
 #[track_caller]
-fn refuse(text: &[u8], asked: Asked, reason: &str) {
+fn refuse(text: &[u8], asked: RequestInfo, reason: &str) {
     let reject = parse(text, asked).expect_err(&text.escape_ascii().to_string());
     assert_eq!(
         (reject.status, reject.reason),
@@ -60,7 +60,7 @@ const PAGE: &str = "HTTP/1.1 200 Very OK\r\n\
     set-cookie: b=2\r\n\
     \r\n";
 
-const GOLDEN: &[(&str, Asked)] = &[
+const GOLDEN: &[(&str, RequestInfo)] = &[
     (PAGE, GET),
     ("HTTP/1.1 200\r\n\r\n", GET),
     ("HTTP/1.1 404 \r\nContent-Length: 0\r\n\r\n", GET),
@@ -214,20 +214,23 @@ fn line_ends_control_characters_and_header_lines_are_those_of_requests() {
         (b"HTTP/1.1 200 OK\nX: a\r\n\r\n", "bare LF as a line end"),
         (b"HTTP/1.1 200 OK\r\nX: a\n\r\n", "bare LF as a line end"),
         (b"HTTP/1.1 200 OK\r\nX: a\r\n\n", "bare LF as a line end"),
-        (b"HTTP/1.1 200 O\rK\r\n", "control character in the head"),
+        (
+            b"HTTP/1.1 200 O\rK\r\n",
+            "control character in the header section",
+        ),
         (
             b"HTTP/1.1 200 OK\r\nX: a\rY: b\r\n",
-            "control character in the head",
+            "control character in the header section",
         ),
         (
             b"HTTP/1.1 200 OK\r\nX: \0\r\n",
-            "control character in the head",
+            "control character in the header section",
         ),
         (
             b"HTTP/1.1 200 OK\r\nX: \x7f\r\n",
-            "control character in the head",
+            "control character in the header section",
         ),
-        (b"\x01\x06\0\x01", "control character in the head"),
+        (b"\x01\x06\0\x01", "control character in the header section"),
         (b"HTTP/1.1 200 OK\r\nX: a\r\n b\r\n", "folded header line"),
         (b"HTTP/1.1 200 OK\r\n\tb\r\n", "folded header line"),
         (b"HTTP/1.1 200 OK\r\nX\r\n", "header line without a colon"),
@@ -397,7 +400,7 @@ fn protocols_are_switched_only_for_who_asked() {
     let protocol = head.upgrade.map(|span| span.of(switch.as_bytes()));
     assert_eq!(protocol, Some(&b"websocket"[..]));
     for asked in [GET, HEAD, CONNECT] {
-        refuse(switch.as_bytes(), asked, "101 without a request for it");
+        refuse(switch.as_bytes(), asked, "unrequested 101");
     }
     let without = [
         "",
@@ -458,5 +461,8 @@ fn bounds_are_exact_and_a_full_buffer_never_asks_for_more() {
     assert_eq!(with_small_limits(fits), Ok(true));
     let exceeds = fits.replace("X:\r", "X:1\r");
     assert_eq!(with_small_limits(&exceeds[..59]), Ok(false));
-    assert_eq!(with_small_limits(&exceeds[..60]), Err("head too long"));
+    assert_eq!(
+        with_small_limits(&exceeds[..60]),
+        Err("header section too long")
+    );
 }

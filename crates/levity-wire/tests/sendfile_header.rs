@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use levity_wire::Reject;
 use levity_wire::sendfile_header::{
-    AHEAD_TTL_MAX, Ahead, FilePart, InternalUri, PARTS_MAX, PATH_BYTES_MAX, URLS_MAX, Wish, ahead,
-    file_parts, file_path, internal_uri, is_reserved, urls, utf8_of_latin1,
+    Delegation, FilePart, InternalUri, PARTS_MAX, PATH_BYTES_MAX, PRELOAD_TTL_MAX, Preload,
+    URLS_MAX, file_parts, file_path, internal_uri, is_reserved, preload, urls, utf8_of_latin1,
 };
 
 fn refused<T: std::fmt::Debug>(result: Result<T, Reject>, value: &[u8]) -> &'static str {
@@ -18,15 +18,15 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Reject>, value: &[u8]) -> &'sta
 #[test]
 fn names() {
     let cases = [
-        ("X-Sendfile", Some(Wish::File)),
-        ("x-sendfile", Some(Wish::File)),
-        ("X-LIGHTTPD-send-file", Some(Wish::File)),
-        ("X-Sendfile-Temporary", Some(Wish::TemporaryFile)),
-        ("X-LIGHTTPD-send-tempfile", Some(Wish::TemporaryFile)),
-        ("X-LIGHTTPD-send-temp-file", Some(Wish::TemporaryFile)),
-        ("X-Sendfile2", Some(Wish::FileParts)),
-        ("X-Accel-Redirect", Some(Wish::InternalUri)),
-        ("X-REPROXY-URL", Some(Wish::Urls)),
+        ("X-Sendfile", Some(Delegation::File)),
+        ("x-sendfile", Some(Delegation::File)),
+        ("X-LIGHTTPD-send-file", Some(Delegation::File)),
+        ("X-Sendfile-Temporary", Some(Delegation::TemporaryFile)),
+        ("X-LIGHTTPD-send-tempfile", Some(Delegation::TemporaryFile)),
+        ("X-LIGHTTPD-send-temp-file", Some(Delegation::TemporaryFile)),
+        ("X-Sendfile2", Some(Delegation::FileParts)),
+        ("X-Accel-Redirect", Some(Delegation::InternalUri)),
+        ("X-REPROXY-URL", Some(Delegation::Urls)),
         ("X-Sendfile-Type", None),
         ("X_Sendfile", None),
         ("X-Sendfile3", None),
@@ -34,9 +34,12 @@ fn names() {
         ("Location", None),
         ("", None),
     ];
-    for (name, wish) in cases {
-        assert_eq!(Wish::of(name.as_bytes()), wish, "{name}");
-        assert!(wish.is_none() || is_reserved(name.as_bytes()), "{name}");
+    for (name, delegation) in cases {
+        assert_eq!(Delegation::of(name.as_bytes()), delegation, "{name}");
+        assert!(
+            delegation.is_none() || is_reserved(name.as_bytes()),
+            "{name}"
+        );
     }
 }
 
@@ -286,14 +289,14 @@ fn parts_of_files_are_bounded() {
 }
 
 #[test]
-fn contents_made_ahead() {
-    let content = |target, path: &'static [u8], seconds, media_type| Ahead {
+fn preloads() {
+    let content = |target, path: &'static [u8], seconds, media_type| Preload {
         target,
         path: Cow::Borrowed(path),
         ttl: Duration::from_secs(seconds),
         media_type,
     };
-    let cases: [(&[u8], Ahead<'_>); 5] = [
+    let cases: [(&[u8], Preload<'_>); 5] = [
         (b"/a /f ttl=1", content(b"/a", b"/f", 1, None)),
         (
             b"  /a?b=c%20d  /f%20g,   ttl=3600 ",
@@ -310,16 +313,16 @@ fn contents_made_ahead() {
         ),
     ];
     for (value, expected) in cases {
-        assert_eq!(ahead(value), Ok(expected), "{}", value.escape_ascii());
+        assert_eq!(preload(value), Ok(expected), "{}", value.escape_ascii());
     }
-    assert_eq!(AHEAD_TTL_MAX, Duration::from_secs(3600));
+    assert_eq!(PRELOAD_TTL_MAX, Duration::from_secs(3600));
 }
 
 #[test]
-fn bad_contents_made_ahead() {
+fn bad_preloads() {
     let target = "no target that begins with a slash";
     let path = "path without a leading slash";
-    let word = "neither one ttl= nor one type=";
+    let word = "unknown or repeated parameter";
     let time = "ttl= is not from 1 to 3600 seconds";
     let cases: [(&[u8], &str); 21] = [
         (b"", target),
@@ -346,10 +349,10 @@ fn bad_contents_made_ahead() {
     ];
     for (value, reason) in cases {
         let shown = value.escape_ascii().to_string();
-        assert_eq!(refused(ahead(value), value), reason, "{shown}");
+        assert_eq!(refused(preload(value), value), reason, "{shown}");
     }
     let long = format!("/a /{} ttl=1", "f".repeat(PATH_BYTES_MAX));
-    assert_eq!(refused(ahead(long.as_bytes()), b"long"), "path too long");
+    assert_eq!(refused(preload(long.as_bytes()), b"long"), "path too long");
 }
 
 #[test]
@@ -380,7 +383,7 @@ fn addresses() {
 #[test]
 fn bad_addresses() {
     let bad = "bad URL";
-    let scheme = "URL of another scheme than http";
+    let scheme = "URL scheme is not http";
     let cases: [(&[u8], &str); 18] = [
         (b"", bad),
         (b"   ", bad),
@@ -430,7 +433,7 @@ fn a_path_is_not_read_twice_where_that_leads_elsewhere() {
         let part = format!("/first 0-, {value} 0-");
         assert_eq!(refused(file_parts(part.as_bytes()), b""), elsewhere);
         let content = format!("/target {value} ttl=1");
-        assert_eq!(refused(ahead(content.as_bytes()), b""), elsewhere);
+        assert_eq!(refused(preload(content.as_bytes()), b""), elsewhere);
     }
 }
 
@@ -442,6 +445,6 @@ fn a_path_may_be_escaped_as_a_whole() {
     let parts = file_parts(part.as_bytes()).expect("a part");
     assert_eq!(&*parts[0].path, b"/files/a b");
     let content = format!("/target {whole} ttl=1");
-    let content = ahead(content.as_bytes()).expect("content");
+    let content = preload(content.as_bytes()).expect("content");
     assert_eq!(&*content.path, b"/files/a b");
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use levity_wire::http1::write::{self, ChunkSize, Unwritable};
 use levity_wire::http1::{
-    Asked, Chunked, Limits, Method, RequestHead, ResponseHead, Trailers, parse_request,
+    Chunked, Limits, Method, RequestHead, RequestInfo, ResponseHead, Trailers, parse_request,
     parse_response,
 };
 
@@ -100,7 +100,7 @@ fn a_written_request_is_read_as_meant() {
 
 #[test]
 fn every_status_is_read_as_it_was_written() {
-    let asked = Asked {
+    let asked = RequestInfo {
         method: Method::Get,
         upgrade: false,
     };

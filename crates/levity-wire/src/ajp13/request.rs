@@ -79,7 +79,7 @@ mod attribute {
     pub(super) const END: u8 = 0xff;
 }
 
-const TOO_LARGE: Reject = Reject::new(431, "request head does not fit in an AJP13 packet");
+const TOO_LARGE: Reject = Reject::new(431, "request headers do not fit in an AJP13 packet");
 
 /// A request for a container, without its headers.
 ///
@@ -149,7 +149,7 @@ impl<'o> Packet<'o> {
     ) -> Result<(), Reject> {
         self.byte(FORWARD_REQUEST);
         let method = METHODS.iter().position(|method| *method == head.method);
-        self.byte(method.map_or(STORED_METHOD, |place| place as u8 + 1));
+        self.byte(method.map_or(STORED_METHOD, |index| index as u8 + 1));
         self.string(match head.version {
             Version::Http10 => b"HTTP/1.0",
             Version::Http11 => b"HTTP/1.1",
@@ -179,11 +179,11 @@ impl<'o> Packet<'o> {
         // A line takes at least five bytes of a packet, so the count fits.
         let mut count = 0u16;
         for (name, value) in headers {
-            let place = HEADER_NAMES
+            let index = HEADER_NAMES
                 .iter()
                 .position(|known| name.eq_ignore_ascii_case(known));
-            match place {
-                Some(place) => self.integer(0xa001 + place as u16),
+            match index {
+                Some(index) => self.integer(0xa001 + index as u16),
                 None => self.string(name)?,
             }
             self.string(value)?;
@@ -261,7 +261,7 @@ impl<'o> Packet<'o> {
 /// ends its response earlier, the connection must not be reused.
 #[derive(Debug, Clone)]
 pub struct Upload {
-    wanted: usize,
+    credit: usize,
 }
 
 impl Upload {
@@ -269,13 +269,13 @@ impl Upload {
     pub fn new(content_length: Option<u64>) -> Self {
         let at_once = content_length.is_some_and(|length| length > 0);
         Self {
-            wanted: if at_once { BODY_BYTES_MAX } else { 0 },
+            credit: if at_once { BODY_BYTES_MAX } else { 0 },
         }
     }
 
     /// Bytes that the next packet may contain; 0 while no packet may be sent.
-    pub fn wanted(&self) -> usize {
-        self.wanted
+    pub fn credit(&self) -> usize {
+        self.credit
     }
 
     /// Handles a GetBodyChunk, which requests at most this number of bytes.
@@ -283,29 +283,29 @@ impl Upload {
     /// # Errors
     /// 502 if it already waits for a packet, or requests 0 bytes: the response to that would end
     /// the body.
-    pub fn ask(&mut self, requested: u16) -> Result<(), Reject> {
-        if self.wanted > 0 {
+    pub fn grant(&mut self, requested: u16) -> Result<(), Reject> {
+        if self.credit > 0 {
             return Err(Reject::bad_gateway(
-                "container asks for a body packet while it waits for one",
+                "container requests a body packet while it waits for one",
             ));
         }
         if requested == 0 {
-            return Err(Reject::bad_gateway("container asks for no bytes"));
+            return Err(Reject::bad_gateway("container requests no bytes"));
         }
-        self.wanted = BODY_BYTES_MAX.min(usize::from(requested));
+        self.credit = BODY_BYTES_MAX.min(usize::from(requested));
         Ok(())
     }
 
     /// Appends a packet with the first bytes of `data`, and returns their number. Writes nothing
     /// and returns 0 while the container does not wait for a packet, and without data.
     pub fn write(&mut self, data: &[u8], out: &mut Vec<u8>) -> usize {
-        let bytes = data.len().min(self.wanted);
+        let bytes = data.len().min(self.credit);
         if bytes > 0 {
             out.extend(MAGIC);
             out.extend((bytes as u16 + 2).to_be_bytes());
             out.extend((bytes as u16).to_be_bytes());
             out.extend_from_slice(&data[..bytes]);
-            self.wanted = 0;
+            self.credit = 0;
         }
         bytes
     }
@@ -314,10 +314,10 @@ impl Upload {
     /// for a request without a body whose application reads nevertheless. Returns whether it
     /// waited.
     pub fn write_end(&mut self, out: &mut Vec<u8>) -> bool {
-        let waits = self.wanted > 0;
+        let waits = self.credit > 0;
         if waits {
             out.extend(END_OF_BODY);
-            self.wanted = 0;
+            self.credit = 0;
         }
         waits
     }

@@ -78,7 +78,7 @@ pub enum Message<'a> {
     /// Bytes of the response's body, at least one. A chunk that arrives in pieces gives several of
     /// these.
     SendBodyChunk(&'a [u8]),
-    /// The container requests more of the request's body: see [`Upload::ask`](super::Upload::ask).
+    /// The container requests more of the request's body: see [`Upload::grant`](super::Upload::grant).
     GetBodyChunk {
         /// The maximum number of bytes.
         requested: u16,
@@ -244,9 +244,9 @@ impl Reader {
                 State::Body,
                 packet::SEND_BODY_CHUNK | packet::GET_BODY_CHUNK | packet::END_RESPONSE,
             ) => return Ok(()),
-            (State::Head, packet::SEND_BODY_CHUNK) => "body before the head",
-            (State::Head, packet::END_RESPONSE) => "end of the response before its head",
-            (State::Body, packet::SEND_HEADERS) => "second head",
+            (State::Head, packet::SEND_BODY_CHUNK) => "body before the headers",
+            (State::Head, packet::END_RESPONSE) => "end of the response before its headers",
+            (State::Body, packet::SEND_HEADERS) => "headers sent twice",
             (_, packet::CPONG) => "CPong without a CPing",
             (State::Pong, packet::SEND_BODY_CHUNK..=packet::GET_BODY_CHUNK) => {
                 "no CPong after a CPing"
@@ -359,9 +359,9 @@ impl<'a> Fields<'a> {
         let length = self.integer()?;
         let [upper, lower] = length.to_be_bytes();
         if upper == CODED {
-            let place = usize::from(lower).checked_sub(1);
-            return place
-                .and_then(|place| HEADER_NAMES.get(place))
+            let index = usize::from(lower).checked_sub(1);
+            return index
+                .and_then(|index| HEADER_NAMES.get(index))
                 .map(|name| name.as_bytes())
                 .ok_or(Reject::bad_gateway("unknown code of a header name"));
         }
@@ -381,7 +381,9 @@ impl<'a> Fields<'a> {
             length => self.string(length)?,
         };
         if text.iter().any(|&byte| is_control(byte)) {
-            return Err(Reject::bad_gateway("control character in the head"));
+            return Err(Reject::bad_gateway(
+                "control character in the header section",
+            ));
         }
         Ok(text.trim_ascii())
     }

@@ -69,7 +69,7 @@ pub fn parse_response(
     let window = &bytes[..bytes.len().min(head_bytes_max)];
     let complete = parse_window(window, head, limits)?;
     if !complete && window.len() == head_bytes_max {
-        return Err(Reject::bad_gateway("CGI response head too long"));
+        return Err(Reject::bad_gateway("headers of a CGI response too long"));
     }
     Ok(complete)
 }
@@ -83,13 +83,15 @@ fn parse_window(bytes: &[u8], head: &mut ResponseHead, limits: &Limits) -> Resul
         };
         at = next;
         if line.is_empty() && number == 0 {
-            return Err(Reject::bad_gateway("no field in a CGI response"));
+            return Err(Reject::bad_gateway("no headers in a CGI response"));
         }
         if line.is_empty() {
             break;
         }
         if number == limits.headers_max {
-            return Err(Reject::bad_gateway("too many lines in a CGI response head"));
+            return Err(Reject::bad_gateway(
+                "too many header lines in a CGI response",
+            ));
         }
         if number == 0 && line.of(bytes).starts_with(b"HTTP/") {
             fields.status_line(bytes, line)?;
@@ -111,11 +113,13 @@ fn next_line(bytes: &[u8], at: usize, bytes_max: usize) -> Result<Option<(Span, 
     let text = &window[..end.unwrap_or(window.len())];
     let text = text.strip_suffix(b"\r").unwrap_or(text);
     if text.len() > bytes_max {
-        return Err(Reject::bad_gateway("line too long in a CGI response head"));
+        return Err(Reject::bad_gateway(
+            "header line too long in a CGI response",
+        ));
     }
     if text.iter().any(|&byte| is_control(byte)) {
         return Err(Reject::bad_gateway(
-            "control character in a CGI response head",
+            "control character in the headers of a CGI response",
         ));
     }
     Ok(end.map(|end| (Span::new(at, at + text.len()), at + end + 1)))

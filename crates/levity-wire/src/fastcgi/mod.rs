@@ -4,16 +4,16 @@
 //! second one meanwhile. Management records, whose id is 0, are not used.
 //!
 //! A request consists of [`write_head`], the records that [`stdin`] makes of its body, and
-//! [`STDIN_END`]. [`Answer`] decodes the records of the response, which contain a CGI response
+//! [`STDIN_END`]. [`ResponseDecoder`] decodes the records of the response, which contain a CGI response
 //! ([`parse_response`](crate::cgi::parse_response)). Section numbers refer to the specification of
 //! 29 April 1996.
 
-mod answer;
 mod request;
+mod response;
 
 pub use crate::http1::Decoded;
-pub use answer::{Answer, Event, ProtocolStatus};
 pub use request::{ABORT, STDIN_END, StdinRecord, stdin, write_head};
+pub use response::{Event, ProtocolStatus, ResponseDecoder};
 
 const VERSION: u8 = 1;
 const REQUEST_ID: u16 = 1;

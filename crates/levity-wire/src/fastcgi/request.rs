@@ -41,7 +41,7 @@ pub struct StdinRecord<'a> {
 /// Appends everything before the body.
 ///
 /// With `keep_conn` the application should keep the connection open for the next request; otherwise
-/// it closes it after its response. See [`Answer::is_reusable`](super::Answer::is_reusable).
+/// it closes it after its response. See [`ResponseDecoder::is_reusable`](super::ResponseDecoder::is_reusable).
 ///
 /// No variable is split between two records: php-fpm parses the variables of each record
 /// separately.

@@ -6,7 +6,7 @@ use super::line::{Lines, is_token, trim_end, trim_start};
 use super::{HeaderSpan, Headers, Limits, Reject, Span};
 
 const HEADER_TOO_LONG: Reject = Reject::new(431, "header line too long");
-const HEAD_TOO_LONG: Reject = Reject::new(431, "head too long");
+const HEAD_TOO_LONG: Reject = Reject::new(431, "header section too long");
 const HEADERS_TOO_MANY: Reject = Reject::new(431, "too many header lines");
 
 /// Calls `parse` with at most `head_bytes_max` bytes, and rejects a longer header section.

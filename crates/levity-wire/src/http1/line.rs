@@ -52,7 +52,7 @@ impl<'a> Lines<'a> {
 /// Rejects control characters other than HTAB: bare CR, NUL, DEL and the rest.
 fn text(line: &[u8]) -> Result<(), Reject> {
     match has_control(line) {
-        true => Err(Reject::bad("control character in the head")),
+        true => Err(Reject::bad("control character in the header section")),
         false => Ok(()),
     }
 }

@@ -27,7 +27,7 @@ pub use head::{
 pub use hop::{EndToEnd, is_hop_by_hop};
 pub use host::host_name;
 pub use request::parse_request;
-pub use response::{Asked, parse_response};
+pub use response::{RequestInfo, parse_response};
 pub use status::reason;
 pub use trailer::{Trailers, is_forbidden_in_trailers};
 

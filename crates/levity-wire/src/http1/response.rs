@@ -10,7 +10,7 @@ const BAD_STATUS_LINE: Reject = Reject::bad("bad status line");
 
 /// The properties of a request that decide how its response is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestInfo {
     /// The method of the request.
     pub method: Method,
     /// The request had an Upgrade header, listed in its Connection.
@@ -22,7 +22,7 @@ pub struct Asked {
 ///
 /// `Ok(true)`: complete, and the body starts at `head.bytes`. `Ok(false)`: more bytes needed; call
 /// again with the same bytes followed by more. After an [interim](ResponseHead::is_interim)
-/// response the next response follows, for the same `asked`.
+/// response the next response follows, for the same `request`.
 ///
 /// # Errors
 /// 502 as soon as no continuation of the bytes can be accepted: grammar and limits are those of
@@ -32,12 +32,12 @@ pub struct Asked {
 pub fn parse_response(
     bytes: &[u8],
     head: &mut ResponseHead,
-    asked: Asked,
+    request: RequestInfo,
     limits: &Limits,
 ) -> Result<bool, Reject> {
     head.clear();
     within_bound(bytes, limits, |window| {
-        parse_window(window, head, asked, limits)
+        parse_window(window, head, request, limits)
     })
     .map_err(Reject::by_upstream)
 }
@@ -45,7 +45,7 @@ pub fn parse_response(
 fn parse_window(
     bytes: &[u8],
     head: &mut ResponseHead,
-    asked: Asked,
+    request: RequestInfo,
     limits: &Limits,
 ) -> Result<bool, Reject> {
     let mut lines = Lines::new(bytes);
@@ -59,7 +59,7 @@ fn parse_window(
     })? {
         return Ok(false);
     }
-    finish(&fields, asked, head)?;
+    finish(&fields, request, head)?;
     head.bytes = lines.at();
     Ok(true)
 }
@@ -90,36 +90,36 @@ fn status(code: [u8; 3]) -> Option<u16> {
 }
 
 /// Needs the status line and every header line.
-fn finish(fields: &Fields, asked: Asked, head: &mut ResponseHead) -> Result<(), Reject> {
+fn finish(fields: &Fields, request: RequestInfo, head: &mut ResponseHead) -> Result<(), Reject> {
     // Contradictory framing is rejected even for a response without a body: its sender may send one
     // anyway.
     let announced = fields.framing(head.version)?;
     head.upgrade = fields.protocols(head.version);
-    head.framing = framing(announced, asked, head)?;
+    head.framing = framing(announced, request, head)?;
     // RFC 9112, 6.1 and RFC 9110, 8.6 forbid framing headers in a 204. Its body is not read, but
     // one may follow and must not be parsed as the next response.
-    let strays = head.status == 204 && has_bytes(announced);
+    let may_have_body = head.status == 204 && has_bytes(announced);
     let ends_itself = !matches!(
         head.framing,
         ResponseFraming::UntilClose | ResponseFraming::Tunnel
     );
-    head.keep_alive = ends_itself && !strays && fields.allows_another(head.version);
+    head.keep_alive = ends_itself && !may_have_body && fields.allows_another(head.version);
     Ok(())
 }
 
 /// RFC 9112, 6.3.
 fn framing(
     announced: Framing,
-    asked: Asked,
+    request: RequestInfo,
     head: &ResponseHead,
 ) -> Result<ResponseFraming, Reject> {
     match head.status {
         // The next status line would be parsed from that body.
         100..=199 if has_bytes(announced) => Err(Reject::bad("1xx response with a body")),
-        101 => switch(asked, head),
-        200..=299 if asked.method == Method::Connect => Ok(ResponseFraming::Tunnel),
+        101 => switch(request, head),
+        200..=299 if request.method == Method::Connect => Ok(ResponseFraming::Tunnel),
         100..=199 | 204 | 304 => Ok(ResponseFraming::None),
-        _ if asked.method == Method::Head => Ok(ResponseFraming::None),
+        _ if request.method == Method::Head => Ok(ResponseFraming::None),
         _ => Ok(match announced {
             Framing::None => ResponseFraming::UntilClose,
             Framing::Length(length) => ResponseFraming::Length(length),
@@ -129,9 +129,9 @@ fn framing(
 }
 
 /// An unrequested tunnel would carry a client's requests past all checks.
-fn switch(asked: Asked, head: &ResponseHead) -> Result<ResponseFraming, Reject> {
-    if !asked.upgrade {
-        return Err(Reject::bad("101 without a request for it"));
+fn switch(request: RequestInfo, head: &ResponseHead) -> Result<ResponseFraming, Reject> {
+    if !request.upgrade {
+        return Err(Reject::bad("unrequested 101"));
     }
     if head.upgrade.is_none() {
         return Err(Reject::bad("101 without a protocol in Upgrade"));

@@ -63,10 +63,10 @@ pub fn status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) -> Result<(), 
 /// If the name is no token, or the value contains a control character other than HTAB.
 pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), Unwritable> {
     if !is_token(name) {
-        return Err(Unwritable("bad field name"));
+        return Err(Unwritable("bad header name"));
     }
     if has_control(value) {
-        return Err(Unwritable("control character in a field value"));
+        return Err(Unwritable("control character in a header value"));
     }
     push(out, &[name, b": ", value, b"\r\n"]);
     Ok(())

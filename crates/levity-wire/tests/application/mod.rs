@@ -77,7 +77,7 @@ fn take<'a>(bytes: &mut &'a [u8], len: usize) -> &'a [u8] {
 }
 
 /// A record of a response, with this number of non-zero padding bytes.
-pub fn answer_record(kind: u8, content: &[u8], padding: u8) -> Vec<u8> {
+pub fn response_record(kind: u8, content: &[u8], padding: u8) -> Vec<u8> {
     let len = u16::try_from(content.len()).expect("fits in a record");
     let [len1, len0] = len.to_be_bytes();
     let mut bytes = vec![1, kind, 0, 1, len1, len0, padding, 0xff];

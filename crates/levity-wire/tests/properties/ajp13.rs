@@ -34,7 +34,7 @@ type Line = (Vec<u8>, Vec<u8>);
 
 /// Everything that a container sent.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     /// Status, reason, header lines.
     head: Option<(u16, Vec<u8>, Vec<Line>)>,
     body: Vec<u8>,
@@ -45,7 +45,7 @@ pub struct Answer {
     pub end: Result<bool, Reject>,
 }
 
-impl Answer {
+impl Response {
     fn is_sound(&self, input: &[u8]) {
         assert!(self.body.len() <= input.len());
         assert!(self.head.is_some() || self.body.is_empty() && !self.reuse);
@@ -73,8 +73,8 @@ impl Answer {
 pub fn ajp13_in_pieces<'a>(
     mut reader: Reader,
     pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> Answer {
-    let mut answer = Answer {
+) -> Response {
+    let mut response = Response {
         head: None,
         body: Vec::new(),
         asked: Vec::new(),
@@ -85,19 +85,19 @@ pub fn ajp13_in_pieces<'a>(
     let mut kept = Vec::new();
     for piece in pieces {
         kept.extend_from_slice(piece);
-        match read_all(&mut reader, &kept, &mut answer) {
+        match read_all(&mut reader, &kept, &mut response) {
             Ok(consumed) => drop(kept.drain(..consumed)),
             Err(reject) => {
-                answer.end = Err(reject);
-                return answer;
+                response.end = Err(reject);
+                return response;
             }
         }
         assert!(kept.len() < PACKET_BYTES_MAX);
     }
-    answer
+    response
 }
 
-fn read_all(reader: &mut Reader, input: &[u8], answer: &mut Answer) -> Result<usize, Reject> {
+fn read_all(reader: &mut Reader, input: &[u8], response: &mut Response) -> Result<usize, Reject> {
     let mut at = 0;
     loop {
         let decoded = reader.decode(&input[at..])?;
@@ -106,16 +106,16 @@ fn read_all(reader: &mut Reader, input: &[u8], answer: &mut Answer) -> Result<us
         match decoded.message {
             None => return Ok(at),
             Some(Message::SendHeaders(head)) => {
-                assert_eq!(answer.head, None);
+                assert_eq!(response.head, None);
                 let lines = head.headers().map(owned).collect();
-                answer.head = Some((head.status, head.message.to_vec(), lines));
+                response.head = Some((head.status, head.message.to_vec(), lines));
             }
-            Some(Message::SendBodyChunk(data)) => answer.body.extend_from_slice(data),
-            Some(Message::GetBodyChunk { requested }) => answer.asked.push(requested),
+            Some(Message::SendBodyChunk(data)) => response.body.extend_from_slice(data),
+            Some(Message::GetBodyChunk { requested }) => response.asked.push(requested),
             Some(Message::EndResponse { reuse }) => {
-                (answer.reuse, answer.end) = (reuse, Ok(true));
+                (response.reuse, response.end) = (reuse, Ok(true));
             }
-            Some(Message::CPong) => (answer.pong, answer.end) = (true, Ok(true)),
+            Some(Message::CPong) => (response.pong, response.end) = (true, Ok(true)),
         }
     }
 }
@@ -202,11 +202,11 @@ fn body_survives(data: &[u8]) {
     let (mut rest, mut out) = (data, Vec::new());
     let mut requested = 1u16;
     while !rest.is_empty() {
-        let most = upload.wanted();
+        let most = upload.credit();
         let sent = upload.write(rest, &mut out);
         assert!(sent <= most && most <= BODY_BYTES_MAX);
         rest = &rest[sent..];
-        assert_eq!(upload.ask(requested), Ok(()));
+        assert_eq!(upload.grant(requested), Ok(()));
         requested = requested.saturating_mul(3);
     }
     assert_eq!(upload.write_end(&mut out), !data.is_empty());

@@ -5,7 +5,7 @@ use levity_wire::cgi::{
     ENVIRONMENT_BYTES_MAX, Environment, Request, ResponseHead, Script, Split, parse_response,
     split_script,
 };
-use levity_wire::fastcgi::{Answer, Event, ProtocolStatus, STDIN_END, stdin, write_head};
+use levity_wire::fastcgi::{Event, ProtocolStatus, ResponseDecoder, STDIN_END, stdin, write_head};
 use levity_wire::http1::{Limits, Version};
 use levity_wire::scgi;
 
@@ -117,15 +117,15 @@ fn prefixes_agree(bytes: &[u8], whole: Result<bool, Reject>, head: &ResponseHead
 /// the input is split; the output of an application arrives; and an application reads back a
 /// request made from these bytes.
 pub fn fastcgi(bytes: &[u8]) {
-    let whole = answer_in_pieces([bytes]);
+    let whole = response_in_pieces([bytes]);
     let data: usize = whole.0.iter().map(|piece| piece.1.len()).sum();
     assert!(data <= bytes.len());
-    assert_eq!(answer_in_pieces(bytes.chunks(1)), whole);
+    assert_eq!(response_in_pieces(bytes.chunks(1)), whole);
     for cut in cuts(bytes.len()) {
         let (start, rest) = bytes.split_at(cut);
-        assert_eq!(answer_in_pieces([start, rest]), whole, "cut at {cut}");
+        assert_eq!(response_in_pieces([start, rest]), whole, "cut at {cut}");
     }
-    written_answer_is_read(bytes);
+    written_response_is_decoded(bytes);
     requests_are_read(bytes);
 }
 
@@ -133,11 +133,11 @@ pub fn fastcgi(bytes: &[u8]) {
 /// the end was found.
 type Runs = (Vec<(u8, Vec<u8>)>, Result<Option<usize>, Reject>);
 
-fn answer_in_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Runs {
-    let mut answer = Answer::new(true);
+fn response_in_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Runs {
+    let mut decoder = ResponseDecoder::new(true);
     let (mut runs, mut consumed) = (Vec::new(), 0);
     for piece in pieces {
-        match answer.decode(piece, |event| add(&mut runs, event)) {
+        match decoder.decode(piece, |event| add(&mut runs, event)) {
             Err(reject) => return (runs, Err(reject)),
             Ok(decoded) => {
                 consumed += decoded.consumed;
@@ -146,7 +146,7 @@ fn answer_in_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Runs {
                     return (runs, Ok(Some(consumed)));
                 }
                 assert_eq!(decoded.consumed, piece.len());
-                assert!(!answer.is_reusable());
+                assert!(!decoder.is_reusable());
             }
         }
     }
@@ -167,16 +167,16 @@ fn add(runs: &mut Vec<(u8, Vec<u8>)>, event: Event<'_>) {
 }
 
 /// The bytes of both streams arrive, and the connection can be reused.
-fn written_answer_is_read(bytes: &[u8]) {
+fn written_response_is_decoded(bytes: &[u8]) {
     let mut written = Vec::new();
     for (number, chunk) in bytes.chunks(13).enumerate() {
-        written.extend(application::answer_record(STDOUT, chunk, number as u8));
-        written.extend(application::answer_record(STDERR, &chunk[1..], 0));
+        written.extend(application::response_record(STDOUT, chunk, number as u8));
+        written.extend(application::response_record(STDERR, &chunk[1..], 0));
     }
-    written.extend(application::answer_record(END, &[0; 8], 5));
+    written.extend(application::response_record(END, &[0; 8], 5));
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let mut answer = Answer::new(true);
-    let decoded = answer.decode(&written, |event| match event {
+    let mut decoder = ResponseDecoder::new(true);
+    let decoded = decoder.decode(&written, |event| match event {
         Event::Stdout(bytes) => stdout.extend_from_slice(bytes),
         Event::Stderr(bytes) => stderr.extend_from_slice(bytes),
         Event::End {
@@ -185,7 +185,7 @@ fn written_answer_is_read(bytes: &[u8]) {
         } => assert_eq!((app_status, protocol_status), (0, ProtocolStatus::Complete)),
     });
     assert_eq!(decoded.map(|decoded| decoded.consumed), Ok(written.len()));
-    assert!(answer.is_reusable());
+    assert!(decoder.is_reusable());
     assert_eq!(stdout, bytes);
     let logged: Vec<&[u8]> = bytes.chunks(13).map(|chunk| &chunk[1..]).collect();
     assert_eq!(stderr, logged.concat());

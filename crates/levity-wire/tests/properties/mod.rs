@@ -8,7 +8,7 @@ use levity_wire::condition::{self, Validators, Verdict};
 use levity_wire::encoding::{Accepted, Coding};
 use levity_wire::forwarded::{self, Element, Node};
 use levity_wire::http1::{
-    Asked, Chunked, EndToEnd, Framing, HeaderSpan, Limits, Method, Reject, RequestHead,
+    Chunked, EndToEnd, Framing, HeaderSpan, Limits, Method, Reject, RequestHead, RequestInfo,
     ResponseFraming, ResponseHead, Target, Trailers, Version, host_name, is_forbidden_in_trailers,
     is_hop_by_hop, parse_request, parse_response, write,
 };
@@ -199,15 +199,15 @@ pub fn response_head(bytes: &[u8]) {
     a_value_cannot_end_its_line(bytes);
 }
 
-const ASKED: [Asked; 4] = [
+const ASKED: [RequestInfo; 4] = [
     asked(Method::Get, false),
     asked(Method::Get, true),
     asked(Method::Head, false),
     asked(Method::Connect, false),
 ];
 
-const fn asked(method: Method, upgrade: bool) -> Asked {
-    Asked { method, upgrade }
+const fn asked(method: Method, upgrade: bool) -> RequestInfo {
+    RequestInfo { method, upgrade }
 }
 
 fn response_is_sound(bytes: &[u8], head: &ResponseHead, limits: &Limits) {
@@ -219,7 +219,7 @@ fn response_is_sound(bytes: &[u8], head: &ResponseHead, limits: &Limits) {
     assert!((100..=599).contains(&head.status));
 }
 
-fn body_has_one_end(bytes: &[u8], head: &ResponseHead, asked: Asked) {
+fn body_has_one_end(bytes: &[u8], head: &ResponseHead, asked: RequestInfo) {
     let lengths = head.headers.named(bytes, "content-length").count();
     let codings = head.headers.named(bytes, "transfer-encoding").count();
     assert!(lengths <= 1 && (lengths == 0 || codings == 0));
@@ -258,7 +258,7 @@ fn httparse_agrees_on_response(bytes: &[u8], head: &ResponseHead) {
     same_headers(response.headers, bytes, &head.headers);
 }
 
-fn response_is_written_as_read(bytes: &[u8], head: &ResponseHead, asked: Asked) {
+fn response_is_written_as_read(bytes: &[u8], head: &ResponseHead, asked: RequestInfo) {
     if head.version == Version::Http10 {
         return;
     }

@@ -4,8 +4,8 @@ use levity_wire::Reject;
 use levity_wire::http1::host_name;
 use levity_wire::path;
 use levity_wire::sendfile_header::{
-    AHEAD_TTL_MAX, Ahead, FilePart, PARTS_MAX, PATH_BYTES_MAX, URLS_MAX, Wish, ahead, file_parts,
-    file_path, internal_uri, is_reserved, urls,
+    Delegation, FilePart, PARTS_MAX, PATH_BYTES_MAX, PRELOAD_TTL_MAX, Preload, URLS_MAX,
+    file_parts, file_path, internal_uri, is_reserved, preload, urls,
 };
 
 use super::first_line;
@@ -19,7 +19,7 @@ pub fn sendfile_header(bytes: &[u8]) {
     internal_uri_is_sound(value);
     parts_are_sound(value);
     urls_are_sound(value);
-    ahead_is_sound(value);
+    preload_is_valid(value);
     path_survives(value);
 }
 
@@ -27,20 +27,20 @@ pub fn sendfile_header(bytes: &[u8]) {
 pub fn sendfile_outcome(bytes: &[u8]) -> Result<bool, Reject> {
     let (name, value) = first_line(bytes);
     if name.eq_ignore_ascii_case(b"x-sendfile-ahead") {
-        return ahead(value).map(|_| true);
+        return preload(value).map(|_| true);
     }
-    let read = match Wish::of(name) {
+    let read = match Delegation::of(name) {
         None => return Ok(false),
-        Some(Wish::File | Wish::TemporaryFile) => file_path(value).map(drop),
-        Some(Wish::FileParts) => file_parts(value).map(drop),
-        Some(Wish::InternalUri) => internal_uri(value, &mut Vec::new()).map(drop),
-        Some(Wish::Urls) => urls(value).map(drop),
+        Some(Delegation::File | Delegation::TemporaryFile) => file_path(value).map(drop),
+        Some(Delegation::FileParts) => file_parts(value).map(drop),
+        Some(Delegation::InternalUri) => internal_uri(value, &mut Vec::new()).map(drop),
+        Some(Delegation::Urls) => urls(value).map(drop),
     };
     read.map(|()| true)
 }
 
 fn name_is_reserved(name: &[u8]) {
-    assert!(Wish::of(name).is_none() || is_reserved(name));
+    assert!(Delegation::of(name).is_none() || is_reserved(name));
     let variable: Vec<u8> = name
         .iter()
         .map(|byte| match byte {
@@ -121,17 +121,17 @@ fn urls_are_sound(value: &[u8]) {
     assert_eq!(urls(&again.join(&b' ')), Ok(found));
 }
 
-fn ahead_is_sound(value: &[u8]) {
-    let Ok(found) = ahead(value) else {
+fn preload_is_valid(value: &[u8]) {
+    let Ok(found) = preload(value) else {
         return;
     };
     assert!(found.target.starts_with(b"/") && is_path(&found.path));
     assert!(!found.target.contains(&b' '));
-    assert!(found.ttl <= AHEAD_TTL_MAX && found.ttl.as_secs() > 0);
-    assert_eq!(ahead(&written_ahead(&found)), Ok(found));
+    assert!(found.ttl <= PRELOAD_TTL_MAX && found.ttl.as_secs() > 0);
+    assert_eq!(preload(&written_preload(&found)), Ok(found));
 }
 
-fn written_ahead(found: &Ahead<'_>) -> Vec<u8> {
+fn written_preload(found: &Preload<'_>) -> Vec<u8> {
     let mut out = [found.target, b" "].concat();
     path::encode(&found.path, &mut out);
     out.extend(format!(" ttl={}", found.ttl.as_secs()).bytes());
@@ -155,5 +155,5 @@ fn path_survives(bytes: &[u8]) {
     assert_eq!(parts[0].path, path);
     encoded.truncate(encoded.len() - b" 0-".len());
     let value = [b"/ ", &encoded[..], b" ttl=1"].concat();
-    assert_eq!(ahead(&value).expect("a content").path, path);
+    assert_eq!(preload(&value).expect("a content").path, path);
 }

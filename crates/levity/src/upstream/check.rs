@@ -13,7 +13,7 @@ use levity_telemetry::diagnostics;
 use levity_wire::ajp13;
 use levity_wire::cgi::{self, Environment, Script};
 use levity_wire::fastcgi;
-use levity_wire::http1::{self, Asked, Method, Version};
+use levity_wire::http1::{self, Method, RequestInfo, Version};
 use levity_wire::{Reject, scgi};
 use tokio::task::JoinHandle;
 use tokio::time::{self, MissedTickBehavior};
@@ -304,7 +304,7 @@ fn status(protocol: Protocol, bytes: &[u8]) -> Result<Option<u16>, Reject> {
 
 fn http_status(mut bytes: &[u8]) -> Result<Option<u16>, Reject> {
     let mut head = http1::ResponseHead::default();
-    let asked = Asked {
+    let asked = RequestInfo {
         method: Method::Get,
         upgrade: false,
     };
@@ -325,7 +325,7 @@ fn cgi_status(bytes: &[u8]) -> Result<Option<u16>, Reject> {
 
 fn fastcgi_status(bytes: &[u8]) -> Result<Option<u16>, Reject> {
     let mut stdout = Vec::new();
-    let decoded = fastcgi::Answer::new(false).decode(bytes, |event| {
+    let decoded = fastcgi::ResponseDecoder::new(false).decode(bytes, |event| {
         if let fastcgi::Event::Stdout(part) = event {
             stdout.extend_from_slice(part);
         }

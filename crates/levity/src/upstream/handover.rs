@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use levity_wire::http1::{Limits, Method};
 use levity_wire::path;
-use levity_wire::sendfile_header::{self, Wish};
+use levity_wire::sendfile_header::{self, Delegation};
 
 use super::failure::Failure;
 use super::gateway::{self, Answered};
@@ -200,9 +200,9 @@ async fn onward<'s>(
             let reason = "the answer names something else to send, too";
             Onward::Response(in_place.refuse(502, reason))
         }
-        Wish::InternalUri => internal(in_place, service, request, trips).await,
-        Wish::Urls => elsewhere(in_place, &service.wire_limits, request, proxy),
-        Wish::File | Wish::TemporaryFile | Wish::FileParts => {
+        Delegation::InternalUri => internal(in_place, service, request, trips).await,
+        Delegation::Urls => elsewhere(in_place, &service.wire_limits, request, proxy),
+        Delegation::File | Delegation::TemporaryFile | Delegation::FileParts => {
             Onward::Response(in_place.file(request, trips).await)
         }
     }

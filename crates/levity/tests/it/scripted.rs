@@ -205,7 +205,7 @@ fn fastcgi_requests_may_be_aborted_or_refused() {
     client.send(head);
     client.send(levity_wire::fastcgi::ABORT);
     let mut said = None;
-    let mut answer = levity_wire::fastcgi::Answer::new(true);
+    let mut answer = levity_wire::fastcgi::ResponseDecoder::new(true);
     let decoded = answer.decode(&client.read_to_end().body(), |event| {
         said = matches!(
             event,

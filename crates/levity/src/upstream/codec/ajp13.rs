@@ -69,7 +69,7 @@ impl Ajp13 {
 
     /// See [`Codec::room`](super::Codec::room).
     pub fn room(&self) -> usize {
-        self.upload.wanted()
+        self.upload.credit()
     }
 
     /// See [`Codec::body`](super::Codec::body).
@@ -123,14 +123,14 @@ impl Ajp13 {
                 event(Event::Head(head));
             }
             Message::SendBodyChunk(data) => self.data(data, event),
-            Message::GetBodyChunk { requested } => self.upload.ask(requested)?,
+            Message::GetBodyChunk { requested } => self.upload.grant(requested)?,
             Message::EndResponse { reuse } => {
                 if !self.promise.is_some_and(|promise| promise.is_kept()) && !self.ended {
                     return Err(Reject::bad_gateway(
                         "the answer's body is shorter than its Content-Length",
                     ));
                 }
-                self.reusable = reuse && self.upload.wanted() == 0;
+                self.reusable = reuse && self.upload.credit() == 0;
                 self.finish(event);
             }
             Message::CPong => {}

@@ -13,7 +13,7 @@ use crate::upstream::ask::Ask;
 pub struct Fastcgi {
     /// Kept for its allocations.
     environment: Environment,
-    records: fastcgi::Answer,
+    records: fastcgi::ResponseDecoder,
     answer: cgi::Answer,
     /// The record that ends an answer has come.
     ended: bool,
@@ -25,7 +25,7 @@ impl Default for Fastcgi {
     fn default() -> Self {
         Self {
             environment: Environment::default(),
-            records: fastcgi::Answer::new(false),
+            records: fastcgi::ResponseDecoder::new(false),
             answer: cgi::Answer::default(),
             ended: true,
             stray: false,
@@ -39,7 +39,7 @@ impl Fastcgi {
         let body_bytes = cgi::body_bytes(ask)?;
         cgi::fill(&mut self.environment, ask, body_bytes)?;
         write_head(&self.environment, ask.keep_alive, out);
-        self.records = fastcgi::Answer::new(ask.keep_alive);
+        self.records = fastcgi::ResponseDecoder::new(ask.keep_alive);
         self.answer.begin(ask.request.head.method);
         self.ended = false;
         Ok(())
@@ -136,7 +136,7 @@ mod tests {
     fn begun(method: Method) -> impl Fn() -> Fastcgi {
         move || {
             let mut fastcgi = Fastcgi {
-                records: fastcgi::Answer::new(true),
+                records: fastcgi::ResponseDecoder::new(true),
                 ended: false,
                 ..Fastcgi::default()
             };

@@ -1,7 +1,7 @@
 //! The head of a backend's answer, whatever protocol it came by.
 
 use levity_wire::http1::{self, Limits};
-use levity_wire::sendfile_header::{self, Wish};
+use levity_wire::sendfile_header::{self, Delegation};
 
 use crate::fields::Fields;
 
@@ -53,7 +53,7 @@ pub struct Head {
 #[derive(Debug)]
 pub struct Wished {
     /// What it asks for.
-    pub wish: Wish,
+    pub wish: Delegation,
     /// Its name as sent.
     pub name: Vec<u8>,
     /// Its value as sent.
@@ -90,7 +90,7 @@ impl Head {
             14 if name.eq_ignore_ascii_case(b"content-length") => return,
             _ => {}
         }
-        if let Some(wish) = Wish::of(name) {
+        if let Some(wish) = Delegation::of(name) {
             self.wishes.push(Wished {
                 wish,
                 name: name.to_vec(),

@@ -6,7 +6,8 @@ use std::num::NonZeroUsize;
 use levity_wire::Reject;
 use levity_wire::http1::write::{self, CHUNK_END, ChunkSize};
 use levity_wire::http1::{
-    Asked, Chunked, EndToEnd, Framing, ResponseFraming, ResponseHead, Trailers, parse_response,
+    Chunked, EndToEnd, Framing, RequestInfo, ResponseFraming, ResponseHead, Trailers,
+    parse_response,
 };
 
 use super::head::{Head, LIMITS, may_end};
@@ -16,7 +17,7 @@ use crate::upstream::ask::{Ask, Length, passes};
 /// One HTTP/1.1 connection to a backend.
 #[derive(Debug)]
 pub struct Http {
-    asked: Asked,
+    asked: RequestInfo,
     /// The request's body is sent in chunks.
     chunks: bool,
     /// Names that the client may not write, behind the body either.
@@ -46,7 +47,7 @@ enum Reading {
 impl Default for Http {
     fn default() -> Self {
         Self {
-            asked: Asked {
+            asked: RequestInfo {
                 method: Default::default(),
                 upgrade: false,
             },
@@ -69,7 +70,7 @@ impl Http {
             status: 400,
             reason: unwritable.0,
         })?;
-        self.asked = Asked {
+        self.asked = RequestInfo {
             method: ask.request.head.method,
             upgrade: ask.upgrade.is_some(),
         };

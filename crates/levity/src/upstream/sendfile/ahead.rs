@@ -18,7 +18,7 @@ use levity_disk::OpenFile;
 use levity_wire::Reject;
 use levity_wire::http1::{Framing, Method};
 use levity_wire::mime;
-use levity_wire::sendfile_header::{self, Ahead};
+use levity_wire::sendfile_header::{self, Preload};
 use tokio::task;
 
 use super::root::{self, Beneath};
@@ -184,8 +184,8 @@ struct Naming {
 }
 
 impl Naming {
-    fn read(&self) -> Result<Ahead<'_>, Reject> {
-        sendfile_header::ahead(&self.value)
+    fn read(&self) -> Result<Preload<'_>, Reject> {
+        sendfile_header::preload(&self.value)
     }
 
     fn tell(&self, reason: &str) {
@@ -214,7 +214,7 @@ impl Naming {
     /// The first that exists beneath one of the roots.
     async fn open(
         &self,
-        ahead: &Ahead<'_>,
+        ahead: &Preload<'_>,
         trips: &mut Trips<'_>,
     ) -> Result<(Beneath, Opened), String> {
         let mut reason = "not beneath any of `temporary_roots`".to_owned();
@@ -236,7 +236,7 @@ impl Naming {
 
 /// What is said of `file`. Not when it was modified: that may lie in the same second as what the
 /// application itself has answered to the same target before.
-fn entry(ahead: &Ahead<'_>, path: &[u8], file: Arc<OpenFile>, etag: Etag) -> Entry {
+fn entry(ahead: &Preload<'_>, path: &[u8], file: Arc<OpenFile>, etag: Etag) -> Entry {
     let form = entry::Form {
         name: path,
         coding: None,

@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use levity_disk::{First, Kind, OpenFile};
 use levity_wire::http1::Method;
-use levity_wire::sendfile_header::{self, Wish};
+use levity_wire::sendfile_header::{self, Delegation};
 use levity_wire::{Reject, date, mime};
 
 use self::parts::Parts;
@@ -127,7 +127,7 @@ impl InPlace {
     }
 
     /// What is to be sent.
-    pub fn wish(&self) -> Wish {
+    pub fn wish(&self) -> Delegation {
         self.wished.wish
     }
 
@@ -254,13 +254,13 @@ impl InPlace {
     pub async fn file(self, request: &Request, trips: &mut Trips<'_>) -> Response {
         trips.are_for_any();
         let roots = match self.wished.wish {
-            Wish::TemporaryFile => &self.proxy.temporary_roots,
+            Delegation::TemporaryFile => &self.proxy.temporary_roots,
             _ => &self.proxy.sendfile_roots,
         };
         root::attend(roots, trips).await;
         let answered = match self.wished.wish {
-            Wish::FileParts => self.parts(trips).await,
-            Wish::TemporaryFile => self.temporary(request, trips).await,
+            Delegation::FileParts => self.parts(trips).await,
+            Delegation::TemporaryFile => self.temporary(request, trips).await,
             _ => self.lasting(request, trips).await,
         };
         answered.unwrap_or_else(|refusal| refusal)
@@ -331,8 +331,10 @@ impl InPlace {
     /// What becomes of its name.
     fn name(&self) -> Name {
         match self.wished.wish {
-            Wish::TemporaryFile if self.proxy.upstream.settings.keep_until_sent => Name::GoesLater,
-            Wish::TemporaryFile => Name::Goes,
+            Delegation::TemporaryFile if self.proxy.upstream.settings.keep_until_sent => {
+                Name::GoesLater
+            }
+            Delegation::TemporaryFile => Name::Goes,
             _ => Name::Stays,
         }
     }

@@ -256,7 +256,7 @@ fn what_cannot_be_taken_in_is_told() {
         (format!("a {root}/absent ttl=1"), "no target"),
         (
             format!("/a {root}/absent ttl=1 etag=2"),
-            "neither one ttl= nor one type=",
+            "unknown or repeated parameter",
         ),
     ] {
         let line = format!("X-Sendfile-Ahead: {value}");

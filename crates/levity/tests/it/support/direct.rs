@@ -86,7 +86,7 @@ pub fn fastcgi(client: &mut Client, environment: &Environment, body: &[u8]) -> A
 
 #[track_caller]
 pub fn fastcgi_answer(client: &mut Client) -> Answered {
-    let mut answer = fastcgi::Answer::new(true);
+    let mut answer = fastcgi::ResponseDecoder::new(true);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     loop {
         let arrived = client.read_some();
@@ -182,7 +182,7 @@ impl Ajp {
             Message::SendHeaders(head) => contained.head(&head),
             Message::SendBodyChunk(bytes) => contained.body.extend_from_slice(bytes),
             Message::GetBodyChunk { requested } => {
-                upload.ask(requested).expect("it waits for nothing else");
+                upload.grant(requested).expect("it waits for nothing else");
                 let mut out = Vec::new();
                 left = &left[upload.write(left, &mut out)..];
                 upload.write_end(&mut out);

@@ -39,7 +39,7 @@ pub enum ProtocolStatus {
 /// The response ends with its END_REQUEST record. An empty record that ends its stream before that
 /// is ignored. A response is truncated if the connection closes without END_REQUEST.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct ResponseDecoder {
     keep_conn: bool,
     part: Part,
     kind: Kind,
@@ -67,7 +67,7 @@ enum Kind {
     End,
 }
 
-impl Answer {
+impl ResponseDecoder {
     /// The response to a request that was sent with this `keep_conn`.
     pub fn new(keep_conn: bool) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Answer {
     }
 
     /// Whether the connection may carry another request: `keep_conn` was set, the response is
-    /// complete, the application accepted the request, and no input of [`decode`](Answer::decode)
+    /// complete, the application accepted the request, and no input of [`decode`](ResponseDecoder::decode)
     /// followed the response, since it would be parsed as part of the next.
     ///
     /// The caller must also check that the request was sent in full: an application may respond
@@ -171,7 +171,7 @@ impl Answer {
         self.content_left = u16::from_be_bytes([len1, len0]);
         self.padding_left = padding;
         if self.kind == Kind::End && usize::from(self.content_left) != HEADER_BYTES {
-            return Err(Reject::bad_gateway("FastCGI end of a wrong length"));
+            return Err(Reject::bad_gateway("FastCGI END_REQUEST of a wrong length"));
         }
         Ok(())
     }
@@ -214,7 +214,11 @@ impl Answer {
             1 => ProtocolStatus::CannotMultiplex,
             2 => ProtocolStatus::Overloaded,
             3 => ProtocolStatus::UnknownRole,
-            _ => return Err(Reject::bad_gateway("FastCGI end with an unknown status")),
+            _ => {
+                return Err(Reject::bad_gateway(
+                    "FastCGI END_REQUEST with an unknown status",
+                ));
+            }
         };
         Ok(Event::End {
             app_status: u32::from_be_bytes([app3, app2, app1, app0]),
