@@ -13,7 +13,7 @@ pub const BOUNDS_US: &[u64] = &[
 const BUCKETS: usize = BOUNDS_US.len() + 1;
 
 /// A snapshot of a disk's counters, all since its start.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stats {
     /// The engines that were started, in the order of [`ENGINES`](crate::engine::ENGINES).
     pub engines: Vec<EngineStats>,
@@ -36,7 +36,7 @@ pub struct Stats {
 }
 
 /// Counters of one engine.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct EngineStats {
     /// The name in `disk.engine`.
     pub name: &'static str,
@@ -68,7 +68,7 @@ impl Stats {
 }
 
 /// Present load of one device, and its counters since its first job.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceStats {
     /// `st_dev`.
     pub device: u64,
@@ -92,7 +92,7 @@ pub struct DeviceStats {
 }
 
 /// A histogram of times.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Histogram {
     /// For each of [`BOUNDS_US`] the number of times up to it and above the one before; then the number of
     /// longer times.

@@ -2,10 +2,10 @@
 //! them while a mount is dead.
 
 use levity_disk::{Outage, Stage};
-use rustix::fs::{major, minor};
 
 use crate::diagnostics;
 use crate::mounts::Mounts;
+use crate::stats::device_number;
 
 /// Tells the operator of an outage. Reads the kernel's table of mounts: not for event loops.
 pub fn report(outage: Outage) {
@@ -25,7 +25,7 @@ pub fn report(outage: Outage) {
 }
 
 fn name(device: u64) -> String {
-    let number = format!("{}:{}", major(device), minor(device));
+    let number = device_number(device);
     let mounts = Mounts::read().unwrap_or_default();
     match mounts.of(device, std::iter::empty()) {
         Some(mount) => format!(

@@ -20,12 +20,10 @@ use levity_config::{AccessLog, Config, Errors, LogFormat, LogTiming, OwnNames};
 use levity_disk::{Disk, Root, Watcher};
 use levity_net::{Bound, Listener, ListeningSocket};
 use levity_telemetry::access_log::{self, Writer};
-use levity_telemetry::cells::HistogramFigures;
 use levity_telemetry::diagnostics;
 use levity_telemetry::outage;
 use levity_telemetry::stall::Watchdog;
-use levity_telemetry::stats::{DeviceFigures, DiskFigures, EngineFigures, Stats, WorkerStats};
-use rustix::fs::{major, minor};
+use levity_telemetry::stats::{DiskFigures, Stats, WorkerStats};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -580,54 +578,9 @@ fn gather(
     };
     Stats::new(workers.to_vec())
         .with_watch(move || watcher.as_ref().map(|watcher| watcher.stats()))
-        .with_disk(move || disk_figures(&disk))
+        .with_disk(move || DiskFigures::of(&disk))
         .with_upstreams(states)
         .with_log_unwritten(unwritten.clone())
-}
-
-fn disk_figures(disk: &Disk) -> DiskFigures {
-    let stats = disk.stats();
-    let histogram = |histogram: &levity_disk::stats::Histogram| HistogramFigures {
-        bounds_us: levity_disk::stats::BOUNDS_US,
-        counts: histogram.counts.to_vec(),
-        sum: histogram.sum,
-    };
-    let device = |device: &levity_disk::stats::DeviceStats| DeviceFigures {
-        device: format!("{}:{}", major(device.device), minor(device.device)),
-        queued: device.queued as u64,
-        in_flight: device.in_flight as u64,
-        depth: device.depth as u64,
-        dead: device.dead,
-        number: device.device,
-        oldest: device.oldest,
-        bytes_read: device.bytes_read,
-        queue: histogram(&device.queue_time),
-        service: histogram(&device.service_time),
-    };
-    let engine = |engine: &levity_disk::stats::EngineStats| EngineFigures {
-        name: engine.name,
-        reads_async: engine.reads_async,
-        reads_sync: engine.reads_sync,
-        reads_direct: engine.reads_direct,
-        bytes_read: engine.bytes_read,
-        opens: engine.opens,
-        writes: engine.writes,
-        bytes_written: engine.bytes_written,
-        queue: histogram(&engine.queue_time),
-        service: histogram(&engine.service_time),
-    };
-    DiskFigures {
-        own_engine: disk.engine(),
-        reason: disk.reason().to_owned(),
-        threads: stats.threads as u64,
-        arriving: stats.arriving as u64,
-        errors: stats.errors,
-        canceled: stats.canceled,
-        full: stats.full,
-        engines: stats.engines.iter().map(engine).collect(),
-        coalesced: stats.coalesced,
-        devices: stats.devices.iter().map(device).collect(),
-    }
 }
 
 fn log_writer(log: &levity_config::Log, unwritten: &Arc<AtomicU64>) -> io::Result<Option<Writer>> {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use levity_disk::WatchStats;
+use levity_disk::stats::{DeviceStats, EngineStats};
 
-use super::disk::{DeviceFigures, DiskFigures, EngineFigures};
+use super::disk::{DiskFigures, device_number};
 use super::text::{Kind, Samples};
 use super::upstream::{BackendFigures, BackendState, OUTCOMES, UpstreamFigures, UpstreamState};
 use super::worker::{Ahead, WorkerStats};
@@ -65,8 +66,8 @@ impl Scrape<'_> {
     }
 
     /// Calls `give` with each engine and its label.
-    fn each_engine(&self, mut give: impl FnMut(&EngineFigures, &[(&str, &str)])) {
-        for engine in self.disk.iter().flat_map(|disk| &disk.engines) {
+    fn each_engine(&self, mut give: impl FnMut(&EngineStats, &[(&str, &str)])) {
+        for engine in self.disk.iter().flat_map(|disk| &disk.stats.engines) {
             give(engine, &[("engine", engine.name)]);
         }
     }
@@ -98,9 +99,9 @@ impl Scrape<'_> {
         self.each_backend(|_, backend, labels| samples.value(&labels, value(backend)));
     }
 
-    fn each_device(&self, samples: &mut Samples, value: impl Fn(&DeviceFigures) -> u64) {
-        for device in self.disk.iter().flat_map(|disk| &disk.devices) {
-            samples.value(&[("device", &device.device)], value(device));
+    fn each_device(&self, samples: &mut Samples, value: impl Fn(&DeviceStats) -> u64) {
+        for device in self.disk.iter().flat_map(|disk| &disk.stats.devices) {
+            samples.value(&[("device", &device_number(device.device))], value(device));
         }
     }
 }
@@ -148,7 +149,7 @@ fn reads(scrape: &Scrape, samples: &mut Samples) {
     let Some(disk) = &scrape.disk else { return };
     let cached = scrape.sum(|worker| worker.reads_cached.get());
     samples.value(&[("engine", disk.own_engine), ("how", "cached")], cached);
-    for engine in &disk.engines {
+    for engine in &disk.stats.engines {
         for (how, count) in [("async", engine.reads_async), ("sync", engine.reads_sync)] {
             samples.value(&[("engine", engine.name), ("how", how)], count);
         }
@@ -408,7 +409,7 @@ pub(super) const METRICS: &[Metric] = &[
         labels: &["device"],
         help: "Operations that wait for a place on the device.",
         grows: "The device has more to do than it can: at its bound, new requests get 503. Add memory or disks, or spread the content.",
-        samples: |scrape, samples| scrape.each_device(samples, |device| device.queued),
+        samples: |scrape, samples| scrape.each_device(samples, |device| device.queued as u64),
     },
     Metric {
         name: "levity_disk_in_flight",
@@ -417,7 +418,7 @@ pub(super) const METRICS: &[Metric] = &[
         labels: &["device"],
         help: "Operations that the device works on now.",
         grows: "It stays at levity_disk_depth while the disk is the limit. When levity_disk_queue_depth grows too, the disk is slower than what is asked of it.",
-        samples: |scrape, samples| scrape.each_device(samples, |device| device.in_flight),
+        samples: |scrape, samples| scrape.each_device(samples, |device| device.in_flight as u64),
     },
     Metric {
         name: "levity_disk_depth",
@@ -427,7 +428,7 @@ pub(super) const METRICS: &[Metric] = &[
         help: "Operations that the device may work on at a time: `disk.depth`, or what was found to make it do most.",
         grows: "With `disk.depth = \"auto\"` the device does more when it has more to choose from: a disk with many heads, or a network. \
                 At 4 nothing has ever waited for the device.",
-        samples: |scrape, samples| scrape.each_device(samples, |device| device.depth),
+        samples: |scrape, samples| scrape.each_device(samples, |device| device.depth as u64),
     },
     Metric {
         name: "levity_disk_dead",
@@ -448,7 +449,7 @@ pub(super) const METRICS: &[Metric] = &[
         grows: "Many ask for the same cold file at once, and the disk reads it once. Nothing to do.",
         samples: |scrape, samples| {
             if let Some(disk) = &scrape.disk {
-                samples.value(&[], disk.coalesced);
+                samples.value(&[], disk.stats.coalesced);
             }
         },
     },
@@ -461,7 +462,9 @@ pub(super) const METRICS: &[Metric] = &[
         grows: "As levity_disk_queue_depth. Much more of it than of levity_disk_service_seconds means too few readers (`disk.depth`) or more \
                 requests than the device can serve; `levity timing` tells which.",
         samples: |scrape, samples| {
-            scrape.each_engine(|engine, labels| samples.histogram(labels, &engine.queue));
+            scrape.each_engine(|engine, labels| {
+                samples.histogram(labels, &(&engine.queue_time).into())
+            });
         },
     },
     Metric {
@@ -472,7 +475,9 @@ pub(super) const METRICS: &[Metric] = &[
         help: "Time that an operation took in the kernel and on the device.",
         grows: "The device is slower: a failing disk, another program that uses it, a throttled cloud volume, a network mount. Compare with `iostat -x`.",
         samples: |scrape, samples| {
-            scrape.each_engine(|engine, labels| samples.histogram(labels, &engine.service));
+            scrape.each_engine(|engine, labels| {
+                samples.histogram(labels, &(&engine.service_time).into())
+            });
         },
     },
     Metric {

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use levity_disk::WatchStats;
 
-pub use disk::{DeviceFigures, DiskFigures, EngineFigures};
+pub use disk::{DiskFigures, device_number};
 pub use docs::markdown;
 pub use worker::{Ahead, WorkerFigures, WorkerStats};
 
@@ -163,9 +163,9 @@ impl fmt::Debug for Stats {
 mod tests {
     use super::*;
     use crate::access_log::{End, Record, Source};
-    use crate::cells::HistogramFigures;
     use crate::step::Step;
     use crate::trace::Trace;
+    use levity_disk::stats::{DeviceStats, EngineStats, Histogram};
     use std::collections::{BTreeMap, BTreeSet};
     use std::time::{Duration, Instant};
     use upstream::BackendState;
@@ -202,44 +202,31 @@ mod tests {
     }
 
     fn disk() -> DiskFigures {
-        let histogram = HistogramFigures {
-            bounds_us: &[100],
-            counts: vec![4, 1],
-            sum: Duration::from_millis(1),
-        };
+        let mut times = Histogram::default();
+        (times.counts[0], times.counts[1]) = (4, 1);
         DiskFigures {
             own_engine: "threads",
-            engines: vec![EngineFigures {
-                name: "threads",
-                reads_async: 5,
-                reads_sync: 0,
-                reads_direct: 1,
-                bytes_read: 0,
-                opens: 0,
-                writes: 7,
-                bytes_written: 4321,
-                queue: histogram.clone(),
-                service: histogram.clone(),
-            }],
-            coalesced: 6,
-            devices: vec![DeviceFigures {
-                device: "259:0".into(),
-                number: 0x10300,
-                queued: 2,
-                in_flight: 3,
-                depth: 4,
-                dead: false,
-                oldest: None,
-                bytes_read: 0,
-                queue: histogram.clone(),
-                service: histogram,
-            }],
             reason: "chosen by name".into(),
-            threads: 4,
-            errors: 0,
-            canceled: 0,
-            full: 0,
-            arriving: 0,
+            stats: levity_disk::Stats {
+                engines: vec![EngineStats {
+                    name: "threads",
+                    reads_async: 5,
+                    reads_direct: 1,
+                    writes: 7,
+                    bytes_written: 4321,
+                    queue_time: times,
+                    ..EngineStats::default()
+                }],
+                coalesced: 6,
+                devices: vec![DeviceStats {
+                    device: rustix::fs::makedev(259, 0),
+                    queued: 2,
+                    in_flight: 3,
+                    depth: 4,
+                    ..DeviceStats::default()
+                }],
+                ..levity_disk::Stats::default()
+            },
         }
     }
 

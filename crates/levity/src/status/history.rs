@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use levity_telemetry::stats::DeviceFigures;
+use levity_disk::stats::DeviceStats;
 
 /// Between two samples.
 pub const INTERVAL: Duration = Duration::from_secs(1);
@@ -18,7 +18,7 @@ const RECENT_MAX: usize = 10;
 #[derive(Debug, Default)]
 pub struct History {
     levels: VecDeque<Level>,
-    recent: VecDeque<(Instant, Vec<DeviceFigures>)>,
+    recent: VecDeque<(Instant, Vec<DeviceStats>)>,
     /// Stall of all workers up to the last sample.
     stall: Duration,
 }
@@ -38,12 +38,15 @@ impl History {
         now: Instant,
         connections: u64,
         stall: Duration,
-        devices: Vec<DeviceFigures>,
+        devices: Vec<DeviceStats>,
     ) {
         self.levels.push_back(Level {
             connections,
             stall: stall.saturating_sub(self.stall),
-            jobs: devices.iter().map(|d| d.queued + d.in_flight).collect(),
+            jobs: devices
+                .iter()
+                .map(|d| (d.queued + d.in_flight) as u64)
+                .collect(),
         });
         self.stall = stall;
         self.recent.push_back((now, devices));
@@ -68,7 +71,7 @@ impl History {
     }
 
     /// About ten seconds ago, and what was known of the devices then.
-    pub fn before(&self) -> (Option<Instant>, &[DeviceFigures]) {
+    pub fn before(&self) -> (Option<Instant>, &[DeviceStats]) {
         match self.recent.front() {
             Some((at, devices)) => (Some(*at), devices),
             None => (None, &[]),
@@ -85,25 +88,12 @@ fn drop_front<T>(samples: &mut VecDeque<T>, count_max: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use levity_telemetry::cells::HistogramFigures;
 
-    fn device(queued: u64) -> DeviceFigures {
-        let histogram = HistogramFigures {
-            bounds_us: &[],
-            counts: Vec::new(),
-            sum: Duration::ZERO,
-        };
-        DeviceFigures {
-            device: "8:1".to_owned(),
-            number: 0x801,
+    fn device(queued: usize) -> DeviceStats {
+        DeviceStats {
             queued,
-            dead: false,
             in_flight: 1,
-            depth: 16,
-            oldest: None,
-            bytes_read: 0,
-            queue: histogram.clone(),
-            service: histogram,
+            ..DeviceStats::default()
         }
     }
 
@@ -113,7 +103,11 @@ mod tests {
         let start = Instant::now();
         for n in 0..300 {
             let stall = Duration::from_millis(10 * n);
-            let devices = if n < 250 { vec![] } else { vec![device(n)] };
+            let devices = if n < 250 {
+                vec![]
+            } else {
+                vec![device(n as usize)]
+            };
             history.add(start + INTERVAL * n as u32, n, stall, devices);
         }
         let connections: Vec<_> = history.connections().collect();

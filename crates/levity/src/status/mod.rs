@@ -19,12 +19,13 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::event_loop::Message;
 use crate::upstream::Upstream;
+use levity_disk::stats::{DeviceStats, EngineStats};
 use levity_telemetry::access_log::{End, Source};
 use levity_telemetry::cells::HistogramFigures;
 use levity_telemetry::diagnostics;
 use levity_telemetry::escape::escaped;
 use levity_telemetry::mounts::Mounts;
-use levity_telemetry::stats::{DeviceFigures, DiskFigures, EngineFigures, Stats, WorkerFigures};
+use levity_telemetry::stats::{DiskFigures, Stats, WorkerFigures, device_number};
 
 pub use history::INTERVAL;
 pub use page::page;
@@ -86,7 +87,7 @@ impl Status {
         let workers = self.workers();
         let connections = workers.iter().map(|worker| worker.open).sum();
         let stall = workers.iter().map(|worker| worker.polls.stall.sum).sum();
-        let devices = self.stats.disk().map(|disk| disk.devices);
+        let devices = self.stats.disk().map(|disk| disk.stats.devices);
         let devices = devices.unwrap_or_default();
         lock(&self.history).add(Instant::now(), connections, stall, devices);
     }
@@ -109,7 +110,7 @@ impl Status {
             "sent_bytes": sum(&workers, |worker| worker.sent_bytes),
             "io": disk.as_ref().map(|disk| io(disk, &workers)),
             "upstreams": self.upstreams(),
-            "devices": disk.map(|disk| self.devices(&disk.devices, &history)),
+            "devices": disk.map(|disk| self.devices(&disk.stats.devices, &history)),
             "workers": workers.iter().map(worker).collect::<Vec<_>>(),
             "files": files,
             "log": {
@@ -152,7 +153,7 @@ impl Status {
     }
 
     /// Each device, the slowest first.
-    fn devices(&self, devices: &[DeviceFigures], history: &History) -> Vec<Value> {
+    fn devices(&self, devices: &[DeviceStats], history: &History) -> Vec<Value> {
         let roots = lock(&self.roots);
         // Without /proc the names are missing, and nothing else.
         let mounts = Mounts::read().unwrap_or_default();
@@ -166,11 +167,11 @@ impl Status {
             let pain = b.pain(two).cmp(&a.pain(one));
             pain.then_with(|| two.queued.cmp(&one.queued))
         });
-        let told = |(recent, place, device): (Recent, usize, &DeviceFigures)| {
+        let told = |(recent, place, device): (Recent, usize, &DeviceStats)| {
             let roots = roots.iter().map(|(device, path)| (*device, path.as_path()));
-            let mount = mounts.of(device.number, roots);
+            let mount = mounts.of(device.device, roots);
             json!({
-                "device": device.device,
+                "device": device_number(device.device),
                 "mount": mount.map(|mount| escaped(mount.path.as_os_str().as_encoded_bytes())),
                 "file_system": mount.map(|mount| escaped(mount.file_system.as_bytes())),
                 "pain_seconds": seconds(recent.pain(device)),
@@ -179,7 +180,7 @@ impl Status {
                 "depth": device.depth,
                 "dead": device.dead,
                 "oldest_seconds": device.oldest.map(seconds),
-                "jobs": device.service.count(),
+                "jobs": device.service_time.count(),
                 "read_bytes": device.bytes_read,
                 "recent": recent.json(),
                 "history": history.jobs(place).collect::<Vec<_>>(),
@@ -199,26 +200,27 @@ struct Recent {
 
 impl Recent {
     /// Since `since`, when the device had done what `before` says; nothing if it was not known.
-    fn of(now: &DeviceFigures, since: Option<Instant>, before: Option<&DeviceFigures>) -> Self {
+    fn of(now: &DeviceStats, since: Option<Instant>, before: Option<&DeviceStats>) -> Self {
         let time = since.map(|since| since.elapsed()).unwrap_or_default();
+        let [queue, service] = [&now.queue_time, &now.service_time].map(HistogramFigures::from);
         match before {
             Some(before) => Self {
                 time,
                 read_bytes: now.bytes_read.saturating_sub(before.bytes_read),
-                queue: now.queue.since(&before.queue),
-                service: now.service.since(&before.service),
+                queue: queue.since(&(&before.queue_time).into()),
+                service: service.since(&(&before.service_time).into()),
             },
             None => Self {
                 time,
                 read_bytes: now.bytes_read,
-                queue: now.queue.clone(),
-                service: now.service.clone(),
+                queue,
+                service,
             },
         }
     }
 
     /// How long a client has to wait for this device if it is unlucky.
-    fn pain(&self, now: &DeviceFigures) -> Duration {
+    fn pain(&self, now: &DeviceStats) -> Duration {
         let unlucky = |times: &HistogramFigures| times.quantile(0.99).unwrap_or_default();
         let oldest = now.oldest.unwrap_or_default();
         oldest.max(unlucky(&self.queue) + unlucky(&self.service))
@@ -259,7 +261,7 @@ fn requests(workers: &[WorkerFigures]) -> Value {
 
 fn io(disk: &DiskFigures, workers: &[WorkerFigures]) -> Value {
     let cached = sum(workers, |worker| worker.reads_cached);
-    let engine = |engine: &EngineFigures| {
+    let engine = |engine: &EngineStats| {
         json!({
             "engine": engine.name,
             "async_read": engine.reads_async,
@@ -276,12 +278,12 @@ fn io(disk: &DiskFigures, workers: &[WorkerFigures]) -> Value {
     json!({
         "engine": disk.own_engine,
         "reason": disk.reason,
-        "pool_threads": disk.threads,
-        "arriving": disk.arriving,
-        "errors": disk.errors,
-        "canceled": disk.canceled,
-        "full": disk.full,
-        "engines": disk.engines.iter().map(engine).collect::<Vec<_>>(),
+        "pool_threads": disk.stats.threads,
+        "arriving": disk.stats.arriving,
+        "errors": disk.stats.errors,
+        "canceled": disk.stats.canceled,
+        "full": disk.stats.full,
+        "engines": disk.stats.engines.iter().map(engine).collect::<Vec<_>>(),
     })
 }
 
