@@ -1,5 +1,5 @@
-//! A read by a thread that has many under way at once: what to ask of the kernel next, until all of it
-//! is there. For engines that are told of completions.
+//! A read by a thread that has many in progress: what to request from the kernel next, until it is complete. For
+//! engines that are notified of completions.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,26 +14,26 @@ use crate::files::{OpenFile, read};
 use crate::job::Op;
 use crate::memory::{ALIGNMENT, Buffer};
 
-/// A read that has begun. Whoever has it keeps it until the kernel is done with its file and memory.
+/// A read that has started. Its owner must keep it until the kernel is done with its file and memory.
 pub(super) struct AsyncRead {
     file: Target,
     buffer: Buffer,
-    /// Where the buffer begins in the file.
+    /// The offset of the buffer in the file.
     offset: u64,
-    /// How much of the whole blocks has been read, past the page cache; `None`: through it.
+    /// Bytes of the whole blocks that have been read, past the page cache; `None` if it reads through it.
     filled: Option<usize>,
     ticket: Ticket,
 }
 
-/// Whose bytes are read.
+/// The file to read.
 enum Target {
-    /// Of [`Op::Read`].
+    /// The file of an [`Op::Read`].
     Shared(Arc<OpenFile>),
-    /// Of [`Op::Open`]: nobody else has it yet.
+    /// The file of an [`Op::Open`], which nobody else has yet.
     Opening(Box<Opening>),
 }
 
-/// What to ask of the kernel.
+/// A request to the kernel.
 pub(super) struct Request<'a> {
     pub(super) fd: RawFd,
     /// In bytes from the start of the file.
@@ -41,22 +41,21 @@ pub(super) struct Request<'a> {
     pub(super) room: &'a mut [MaybeUninit<u8>],
 }
 
-/// A buffer for whole blocks around the bytes from an offset, of a length.
+/// Makes a buffer for the whole blocks around the bytes at an offset and of a length.
 pub(super) trait Blocks: FnOnce(&mut Ticket, u64, usize) -> Buffer {}
 
 impl<F: FnOnce(&mut Ticket, u64, usize) -> Buffer> Blocks for F {}
 
-/// What there is to do after a completion.
+/// The next step after a completion.
 pub(super) enum Next {
-    /// Ask for the rest.
+    /// Request the rest.
     ReadOn,
-    /// The rest, if there is any, in the pool.
+    /// Read the rest, if any, in the pool.
     Fill,
     Finish,
 }
 
-/// In a thread of the pool: all of an operation but the read that may come of it, which goes to
-/// `pass_on`.
+/// On a thread of the pool: performs `work`, except for the read of an open, which goes to `pass_on`.
 pub(super) fn begin(work: Work, pass_on: impl FnOnce(AsyncRead)) {
     let Some((op, mut ticket)) = work.begin() else {
         return;
@@ -86,12 +85,12 @@ pub(super) fn begin(work: Work, pass_on: impl FnOnce(AsyncRead)) {
 }
 
 impl AsyncRead {
-    /// Of an [`Op::Read`]. `None` when nobody waits for it any more.
+    /// Starts an [`Op::Read`]. `None` if nobody waits for it any more.
     pub(super) fn begin(work: Work) -> Option<AsyncRead> {
         AsyncRead::begin_in(work, Ticket::blocks)
     }
 
-    /// The same; what is read past the page cache goes where `blocks` says.
+    /// As [`AsyncRead::begin`]; `blocks` makes the buffer of a read past the page cache.
     pub(super) fn begin_in(work: Work, blocks: impl Blocks) -> Option<AsyncRead> {
         let (op, ticket) = work.begin()?;
         let Op::Read { file, offset, len } = op else {
@@ -126,7 +125,7 @@ impl AsyncRead {
         }
     }
 
-    /// Past the page cache.
+    /// Whether it reads past the page cache.
     pub(super) fn is_direct(&self) -> bool {
         self.filled.is_some()
     }
@@ -135,14 +134,14 @@ impl AsyncRead {
         self.file.get()
     }
 
-    /// Into memory that is registered with a ring.
+    /// Whether it reads into memory that is registered with a ring.
     pub(super) fn is_registered(&self) -> bool {
         self.buffer.is_registered()
     }
 
-    /// The request for what is still missing.
+    /// The request for the bytes that are missing.
     pub(super) fn request(&mut self) -> Request<'_> {
-        // Asked for once: another read of the file may be refused at any moment.
+        // Called once: another read of the file may disable direct reads at any moment.
         let direct = self.filled.and_then(|filled| {
             let fd = self.file.get().direct()?;
             Some((fd.as_raw_fd(), filled))
@@ -164,10 +163,10 @@ impl AsyncRead {
         }
     }
 
-    /// The kernel has written `count` bytes where [`AsyncRead::request`] told it to. What there is to do next.
+    /// Records that the kernel has written `count` bytes for [`AsyncRead::request`]. Returns the next step.
     ///
     /// # Safety
-    /// It must have.
+    /// The kernel must have written them.
     pub(super) unsafe fn written(&mut self, count: usize) -> Next {
         let Some(filled) = self.filled else {
             // SAFETY: `count` bytes at the start of the spare part, by the contract of this function.
@@ -178,7 +177,7 @@ impl AsyncRead {
             };
         };
         let filled = filled + count;
-        // SAFETY: `count` bytes behind those that were there, by the contract of this function.
+        // SAFETY: `count` bytes after the first `filled`, by the contract of this function.
         unsafe { self.buffer.filled_blocks(filled) };
         self.filled = Some(filled);
         if self.buffer.room() == 0 {
@@ -190,7 +189,7 @@ impl AsyncRead {
         }
     }
 
-    /// The kernel has answered with an error: what there is to do next, if there is anything.
+    /// The next step after the kernel has returned an error, if there is one.
     pub(super) fn failed(&mut self, errno: Errno) -> Result<Next, Errno> {
         match errno {
             Errno::INVAL if self.is_direct() => {
@@ -202,14 +201,14 @@ impl AsyncRead {
         }
     }
 
-    /// The page cache it is, then.
+    /// Continues through the page cache.
     fn refused(&mut self) {
         self.file.get().refuse_direct();
         self.ticket.not_direct();
         self.filled = None;
     }
 
-    /// Waits for what is still missing: in a thread of the pool.
+    /// Reads the missing bytes, blocking: on a thread of the pool.
     pub(super) fn fill(mut self) {
         let result = self.fill_in_place();
         self.finish(result);
@@ -225,11 +224,11 @@ impl AsyncRead {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        // Nothing is left to read, unless that was refused or came back short.
+        // Reads the rest if that was refused or ended short.
         read::fill(self.file.get(), &mut self.buffer, self.offset)
     }
 
-    /// Answers.
+    /// Finishes the ticket.
     pub(super) fn finish(self, result: io::Result<()>) {
         let AsyncRead {
             file,

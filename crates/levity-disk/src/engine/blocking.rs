@@ -1,4 +1,4 @@
-//! The operations themselves, as plain blocking calls.
+//! The operations as plain blocking calls.
 
 use std::ffi::CStr;
 use std::io;
@@ -11,7 +11,7 @@ use crate::files::{Kind, KnownDevices, OpenFile, Root, accept_variant, listing, 
 use crate::job::{Done, First, Lookup, Op, Ready, Variants};
 use crate::memory::Buffer;
 
-/// Does all of `op` on the calling thread.
+/// Performs `op` on the calling thread.
 pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
     match op {
         Op::Open {
@@ -56,9 +56,9 @@ fn write(file: &OpenFile, bytes: &[u8], offset: u64) -> io::Result<Done> {
     while written < bytes.len() {
         let at = offset.saturating_add(written as u64);
         match rustix::io::pwrite(file.as_fd(), &bytes[written..], at) {
-            // No file system does; but it would be asked for ever.
+            // No file system returns 0, but the loop would not end.
             Ok(0) => return Err(Errno::IO.into()),
-            // Short when the device or the limit on sizes is reached: the next call says which.
+            // Short if the device is full or the limit on sizes is reached: the next call fails with the reason.
             Ok(count) => written += count,
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -67,17 +67,17 @@ fn write(file: &OpenFile, bytes: &[u8], offset: u64) -> io::Result<Done> {
     Ok(Done::Written(written))
 }
 
-/// An open on its way: everything is open, and nothing read yet.
+/// An open in progress: the files are open, and nothing has been read yet.
 pub(super) struct Opening {
     file: OpenFile,
     variants: Vec<Option<OpenFile>>,
-    /// Which of the variants is read from; `None` is the file itself.
+    /// The variant to read from; `None` for the file itself.
     choice: Option<usize>,
     not_removed: Option<io::Error>,
 }
 
 impl Opening {
-    /// Opens the file and those of its variants that may stand in for it.
+    /// Opens the file and those of its variants that may be sent in its place.
     pub(super) fn open(
         root: &Arc<Root>,
         path: &CStr,
@@ -92,7 +92,7 @@ impl Opening {
         let mut not_removed = None;
         if lookup == Lookup::Taken {
             not_removed = unlink::unlink(root, path, &file).err();
-            // To lose a name is a change of the file, but not of what it holds.
+            // The removal changes the metadata of the file, but not its content.
             file.meta = file.refresh()?;
         }
         file.read_ahead_ourselves();
@@ -125,7 +125,8 @@ impl Opening {
         variant.unwrap_or(&mut self.file)
     }
 
-    /// What to read of it, as offset and bytes: `first`, cut at its end, with memory in `ticket`.
+    /// Offset and length of the bytes to read: `first`, cut at the end of the file. Reserves more memory in
+    /// `ticket` if all of the file is read.
     pub(super) fn within(&self, first: Option<First>, ticket: &mut Ticket) -> Option<(u64, usize)> {
         let meta = self.chosen().meta;
         let First {
@@ -139,17 +140,17 @@ impl Opening {
         Some((offset, if all { left } else { left.min(len) }))
     }
 
-    /// The outcome when nothing was read.
+    /// The outcome if nothing is read.
     pub(super) fn unread(self) -> Done {
         self.done(|_| None, true)
     }
 
-    /// The outcome when the file itself is handed over instead of its bytes.
+    /// The outcome if the file itself is handed over instead of its bytes.
     pub(super) fn handed_over(self, first: impl FnOnce(&Arc<OpenFile>) -> Ready) -> Done {
         self.done(|file| Some(first(file)), true)
     }
 
-    /// The outcome when `buffer` was read from `offset`: asks once more what the file is now.
+    /// The outcome after `buffer` was read from `offset`. Updates the metadata.
     pub(super) fn read(mut self, mut buffer: Buffer, offset: u64) -> io::Result<Done> {
         let file = self.chosen_mut();
         file.was_read();
@@ -190,7 +191,7 @@ fn look_up(
     }
 }
 
-/// The file at `path`, if it may stand in for `file`.
+/// The file at `path`, if it may be sent in place of `file`.
 fn variant(
     root: &Arc<Root>,
     path: &CStr,
@@ -233,7 +234,7 @@ pub(super) fn read_through(
     Ok(buffer)
 }
 
-/// Reads past the page cache, if that is how it is to be done and if it can be. Call it once.
+/// Reads past the page cache, if the job is to be done so and the file allows it. Call it once.
 pub(super) fn read_directly(
     file: &OpenFile,
     offset: u64,
@@ -252,7 +253,7 @@ pub(super) fn read_directly(
         }
         Err(errno) => return Err(errno.into()),
     }
-    // Nothing is left to read, unless that was refused or came back short.
+    // Reads the rest if that was refused or ended short.
     read::fill(file, &mut buffer, offset)?;
     Ok(Some(buffer))
 }

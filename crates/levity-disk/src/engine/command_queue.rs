@@ -1,5 +1,5 @@
-//! How work gets to a thread that has many reads under way at once, and sleeps until one of them, or a
-//! descriptor, tells it to wake up.
+//! The queue of commands to a thread that has many reads in progress, and sleeps until one of them completes or
+//! a descriptor becomes readable.
 
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,23 +14,23 @@ use crate::thread::lock;
 
 pub(super) struct CommandQueue {
     queue: Mutex<Vec<Command>>,
-    /// What the owner of the commands waits for: an eventfd, or the end of a pipe that is written to.
+    /// Written to in order to wake the owner: an eventfd, or the write end of a pipe.
     wake: OwnedFd,
-    /// Which files the owner reads. The others are read in the pool.
+    /// Whether the owner reads a file. Other files are read in the pool.
     takes: fn(&OpenFile) -> bool,
 }
 
 pub(super) enum Command {
     /// An [`Op::Read`] that has not begun.
     Work(Work),
-    /// The first bytes of a file that the pool has opened.
+    /// A read of the first bytes of a file that the pool has opened.
     Read(AsyncRead),
-    /// No other command will come.
+    /// The last command.
     Stop,
 }
 
 impl CommandQueue {
-    /// `wake` must be open with `O_NONBLOCK`.
+    /// `wake` must be `O_NONBLOCK`.
     pub(super) fn new(wake: OwnedFd, takes: fn(&OpenFile) -> bool) -> Arc<CommandQueue> {
         Arc::new(CommandQueue {
             queue: Mutex::default(),
@@ -39,8 +39,8 @@ impl CommandQueue {
         })
     }
 
-    /// Sends `work` to the owner, or to the pool if it is more than a read; the read that comes of an
-    /// open goes on to the owner, so the caller sees one trip.
+    /// Sends `work` to the owner if it is a read, else to the pool. The pool passes the read of an open on to the
+    /// owner.
     pub(super) fn submit(self: &Arc<Self>, work: Work, pool: &Pool) {
         match work.op() {
             Op::Read { file, .. } if (self.takes)(file) => self.push(Command::Work(work)),
@@ -53,7 +53,7 @@ impl CommandQueue {
         }
     }
 
-    /// In a thread of the pool.
+    /// On a thread of the pool.
     fn pass(&self, read: AsyncRead) {
         match (self.takes)(read.file()) {
             true => self.push(Command::Read(read)),
@@ -67,7 +67,7 @@ impl CommandQueue {
         let first = queue.len() == 1;
         drop(queue);
         if first {
-            // Fails only when it is full of such, and then the owner is awake already.
+            // Fails only if the pipe or the counter is full: then the owner is awake.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         }
     }

@@ -1,18 +1,19 @@
 //! `io_uring`: reads on one ring, owned by one thread.
 //!
-//! The kernel copies a buffered read out of the page cache in the context of the ring's owner, and
-//! submitting it allocates pages and starts readahead; so the owner is a thread of its own and not an
-//! event loop. Opens stay with a pool: on a ring they and `statx` go to kernel worker threads anyway.
-//! The pool passes an open file on to the ring for its first bytes, so the caller sees one trip.
+//! The kernel copies a buffered read from the page cache on the thread that owns the ring, and the submission
+//! allocates pages and starts readahead. So the owner is a separate thread and not an event loop. Opens are
+//! made by the pool: on a ring they and `statx` go to kernel worker threads anyway. The pool passes the read
+//! of an open on to the ring.
 //!
-//! Files on which `RWF_NOWAIT` does not work (overlayfs, tmpfs, FUSE, another mount beneath the root)
-//! are read by the pool too. A ring would hand each such read to a kernel worker thread, of which
-//! there are few for all devices together: one frozen device could take them all.
+//! Files on which `RWF_NOWAIT` does not work (overlayfs, tmpfs, FUSE, another mount beneath the root) are read
+//! by the pool too. A ring would pass each such read to a kernel worker thread, of which there are few for all
+//! devices together: one frozen device could take them all.
 //!
-//! What comes past the page cache goes into memory that the kernel knows beforehand, as far as there is
-//! some ([`registered`](crate::memory::registered) says why); without the right to have it, reads are ordinary ones.
+//! Reads past the page cache go into registered memory while there is some, see
+//! [`registered`](crate::memory::registered). If the process may not register memory, they are ordinary reads.
 //!
-//! Never SQPOLL (it burns a processor), never `IOSQE_ASYNC` (it has started hundreds of threads).
+//! SQPOLL is not used, because it takes a whole processor, nor `IOSQE_ASYNC`, because it has started hundreds of
+//! threads.
 
 use std::collections::VecDeque;
 use std::io;
@@ -36,44 +37,45 @@ use crate::memory::registered::{self, RegisteredMemory, STEP_BYTES};
 use crate::thread::lock;
 use crate::thread::priority;
 
-/// Submitted on the ring at least. The completion queue has twice as many, so it cannot overflow.
-const PLACES_MIN: u32 = 128;
+/// Lower bound on the entries of the submission queue. The completion queue has twice as many, so it cannot
+/// overflow.
+const ENTRIES_MIN: u32 = 128;
 
-/// Kernel worker threads for the ring, bounded and unbounded; the default for the latter is in the
-/// tens of thousands.
+/// Bound on the kernel worker threads of the ring, both bounded and unbounded ones. The default for the latter
+/// is tens of thousands.
 const KERNEL_WORKERS_MAX: u32 = 8;
 
-/// Before asking again when the kernel has no memory for a request.
+/// Delay before the next attempt when the kernel has no memory for a request.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
-/// Which of the registered buffers: there is one.
+/// The index of the only registered buffer.
 const REGISTERED: u16 = 0;
 
 /// `user_data` of the poll on the wake-up descriptor.
 const WAKE: u64 = u64::MAX;
 
 pub(super) fn probe() -> Result<(), Unavailable> {
-    ring(PLACES_MIN)
+    ring(ENTRIES_MIN)
         .map(drop)
         .map_err(|error| Unavailable::from_error(&error))
 }
 
 pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError> {
-    start_with(context, places(context.jobs_max))
+    start_with(context, entries(context.jobs_max))
 }
 
 pub(super) fn start_with(
     context: &StartContext<'_>,
-    places: u32,
+    entries: u32,
 ) -> Result<Box<dyn Engine>, StartError> {
-    Ring::start(context, places)
+    Ring::start(context, entries)
         .map(|ring| Box::new(ring) as Box<dyn Engine>)
         .map_err(|error| context.unavailable(&error))
 }
 
-/// A ring with all that this file needs, for the calling thread.
-fn ring(places: u32) -> io::Result<IoUring> {
-    let ring = with_most_flags(places)?;
+/// Makes a ring for the calling thread, and checks that it supports the operations used here.
+fn ring(entries: u32) -> io::Result<IoUring> {
+    let ring = with_most_flags(entries)?;
     let mut known = Probe::new();
     ring.submitter().register_probe(&mut known)?;
     if !known.is_supported(opcode::Read::CODE) || !known.is_supported(opcode::PollAdd::CODE) {
@@ -84,20 +86,20 @@ fn ring(places: u32) -> io::Result<IoUring> {
     Ok(ring)
 }
 
-/// A ring with as many of the three flags as this kernel knows.
-fn with_most_flags(places: u32) -> io::Result<IoUring> {
+/// Makes a ring with as many of the three flags as the kernel supports.
+fn with_most_flags(entries: u32) -> io::Result<IoUring> {
     for flags in (1..=3).rev() {
-        match with_flags(flags, places) {
+        match with_flags(flags, entries) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
             result => return result,
         }
     }
-    with_flags(0, places)
+    with_flags(0, entries)
 }
 
-/// A ring with the oldest `flags` flags: COOP_TASKRUN came with Linux 5.19, SINGLE_ISSUER with 6.0,
-/// DEFER_TASKRUN with 6.1.
-fn with_flags(flags: usize, places: u32) -> io::Result<IoUring> {
+/// Makes a ring with the oldest `flags` flags: COOP_TASKRUN is from Linux 5.19, SINGLE_ISSUER from 6.0,
+/// DEFER_TASKRUN from 6.1.
+fn with_flags(flags: usize, entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     builder.dontfork();
     if flags >= 1 {
@@ -109,13 +111,13 @@ fn with_flags(flags: usize, places: u32) -> io::Result<IoUring> {
     if flags >= 3 {
         builder.setup_defer_taskrun();
     }
-    builder.build(places)
+    builder.build(entries)
 }
 
-/// Registers memory: `bytes` bytes, or as much of it as the limit on locked memory allows.
+/// Registers `bytes` bytes of memory, or as many as the limit on locked memory allows.
 fn register(ring: &IoUring, bytes: usize) -> io::Result<Arc<RegisteredMemory>> {
     let registered = RegisteredMemory::new(bytes)?;
-    // SAFETY: all of it is mapped, and the kernel holds on to the pages itself.
+    // SAFETY: all of it is mapped, and the kernel holds references to the pages.
     match unsafe { ring.submitter().register_buffers(&[registered.as_iovec()]) } {
         Ok(()) => Ok(registered),
         Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && bytes > STEP_BYTES => {
@@ -125,16 +127,16 @@ fn register(ring: &IoUring, bytes: usize) -> io::Result<Arc<RegisteredMemory>> {
     }
 }
 
-/// One for each job, and for the wake-up.
-fn places(jobs_max: usize) -> u32 {
+/// Entries of the submission queue: one for each job, and one for the wake-up.
+fn entries(jobs_max: usize) -> u32 {
     u32::try_from(jobs_max)
-        .unwrap_or(PLACES_MIN)
+        .unwrap_or(ENTRIES_MIN)
         .saturating_add(1)
-        .max(PLACES_MIN)
+        .max(ENTRIES_MIN)
         .next_power_of_two()
 }
 
-/// The engine, as the scheduler sees it.
+/// The engine.
 struct Ring {
     commands: Arc<CommandQueue>,
     pool: Arc<Pool>,
@@ -143,11 +145,11 @@ struct Ring {
 }
 
 impl Ring {
-    fn start(context: &StartContext<'_>, places: u32) -> io::Result<Ring> {
+    fn start(context: &StartContext<'_>, entries: u32) -> io::Result<Ring> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let commands = CommandQueue::new(rustix::event::eventfd(0, flags)?, OpenFile::reads_inline);
         let registered_bytes = registered::bytes_for(context.budget);
-        let (owner, note) = Owner::spawn(&commands, context.pool, places, registered_bytes)?;
+        let (owner, note) = Owner::spawn(&commands, context.pool, entries, registered_bytes)?;
         Ok(Ring {
             commands,
             note,
@@ -174,7 +176,7 @@ impl Engine for Ring {
     }
 }
 
-/// Takes up a read, into registered memory if it comes past the page cache and there is a slot for it.
+/// Starts a read: into registered memory if it goes past the page cache and a slot is free.
 fn begin(work: Work, registered: Option<&Arc<RegisteredMemory>>) -> Option<AsyncRead> {
     AsyncRead::begin_in(work, |ticket: &mut Ticket, offset, len| match registered {
         Some(registered) => ticket.registered(registered, offset, len),
@@ -182,7 +184,7 @@ fn begin(work: Work, registered: Option<&Arc<RegisteredMemory>>) -> Option<Async
     })
 }
 
-/// The request for what is still missing.
+/// The request for the missing bytes.
 fn entry(read: &mut AsyncRead) -> squeue::Entry {
     let is_registered = read.is_registered();
     let Request { fd, offset, room } = read.request();
@@ -195,17 +197,17 @@ fn entry(read: &mut AsyncRead) -> squeue::Entry {
     opcode::Read::new(fd, start, len).offset(offset).build()
 }
 
-/// The thread that has the ring.
+/// The state of the thread that owns the ring.
 struct Owner {
     ring: IoUring,
     commands: Arc<CommandQueue>,
     pool: Arc<Pool>,
-    /// What the ring has registered, if anything.
+    /// The registered memory, if any.
     registered: Option<Arc<RegisteredMemory>>,
-    /// Waiting for a place on the ring: new ones, and those that came back short.
+    /// Reads to submit: new ones, and those that completed short.
     waiting: VecDeque<AsyncRead>,
     on_ring: Submitted<AsyncRead>,
-    /// All places but that of the wake-up.
+    /// Bound on `on_ring`: one entry is for the wake-up.
     reads_max: usize,
     /// The wake-up descriptor is being polled.
     armed: bool,
@@ -213,11 +215,11 @@ struct Owner {
 }
 
 impl Owner {
-    /// Starts the thread. With it comes what there is to say about registered memory.
+    /// Starts the thread. Also returns a note about registered memory.
     fn spawn(
         commands: &Arc<CommandQueue>,
         pool: &Arc<Pool>,
-        places: u32,
+        entries: u32,
         registered_bytes: usize,
     ) -> io::Result<(JoinHandle<()>, Option<String>)> {
         let (commands, pool) = (Arc::clone(commands), Arc::clone(pool));
@@ -225,10 +227,10 @@ impl Owner {
         let builder = thread::Builder::new().name("disk-ring".to_owned());
         let thread = builder.spawn(move || {
             priority::set_for_disk();
-            // Here, because the kernel ties a ring and its worker threads to the thread that asks.
-            let mut owner = match ring(places) {
+            // On this thread, because a ring and its worker threads belong to the thread that makes it.
+            let mut owner = match ring(entries) {
                 Ok(ring) => Owner::new(ring, commands, pool),
-                // Whoever started the thread waits for this.
+                // The starting thread waits for this.
                 Err(error) => return drop(started.send(Err(error))),
             };
             let note = (registered_bytes > 0).then(|| owner.register(registered_bytes));
@@ -255,7 +257,7 @@ impl Owner {
         }
     }
 
-    /// Gets registered memory, if that is allowed, and tells.
+    /// Registers memory, if that is allowed. Returns a note about it.
     fn register(&mut self, bytes: usize) -> String {
         match register(&self.ring, bytes) {
             Ok(registered) => {
@@ -297,7 +299,7 @@ impl Owner {
         if !self.armed {
             let fd = types::Fd(self.commands.wake().as_raw_fd());
             let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).build();
-            // SAFETY: the descriptor lives as long as the ring, and there is no memory.
+            // SAFETY: the descriptor lives as long as the ring, and the request has no memory.
             self.armed = unsafe { push(&mut self.ring, poll.user_data(WAKE)) };
         }
         while self.on_ring.len() < self.reads_max
@@ -313,20 +315,20 @@ impl Owner {
         }
         let entry = entry(&mut read);
         let slot = self.on_ring.insert(read);
-        // SAFETY: the file and the buffer stay in their slot until the completion has been seen, and
-        // the buffer's memory does not move with it.
+        // SAFETY: the file and the buffer stay in `on_ring` until the completion has been seen, and the
+        // memory of the buffer does not move with it.
         let pushed = unsafe { push(&mut self.ring, entry.user_data(slot)) };
         if !pushed {
             self.waiting.extend(self.on_ring.remove(slot));
         }
     }
 
-    /// Submits, and sleeps until something has completed or someone has written.
+    /// Submits, and sleeps until a read completes or a command arrives.
     fn wait(&mut self) {
         match self.ring.submit_and_wait(1) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // EAGAIN, EBUSY: no memory for requests, or completions to be fetched first.
+            // EAGAIN, EBUSY: no memory for requests, or completions have to be fetched first.
             Err(_) if self.ring.completion().is_empty() => thread::sleep(RETRY_AFTER),
             Err(_) => {}
         }
@@ -346,18 +348,18 @@ impl Owner {
 
     fn woken(&mut self) {
         self.armed = false;
-        // Nothing to read is fine: the commands are looked at on every turn.
+        // Fails if there is nothing to read: the commands are looked at on every turn anyway.
         let _ = rustix::io::read(self.commands.wake(), &mut [0; 8]);
     }
 
     fn completed(&mut self, mut read: AsyncRead, result: i32) {
         let next = match usize::try_from(result) {
-            // SAFETY: the completion of the request says so.
+            // SAFETY: the completion of the request reports `count` bytes.
             Ok(count) => Ok(unsafe { read.written(count) }),
             Err(_) => read.failed(Errno::from_raw_os_error(-result)),
         };
         match next {
-            // Short, perhaps where the cached part ended: before the others, as it has waited longest.
+            // Short, for example at the end of the cached part: before the others, as it has waited longest.
             Ok(Next::ReadOn) => self.waiting.push_front(read),
             Ok(Next::Fill) => self.pool.submit(Queue::Read, || read.fill()),
             Ok(Next::Finish) => read.finish(Ok(())),
@@ -366,10 +368,10 @@ impl Owner {
     }
 }
 
-/// Puts an entry on the submission queue; whether there was room.
+/// Puts an entry on the submission queue. Returns whether there was room.
 ///
 /// # Safety
-/// What the entry points to must stay valid until its completion has been seen.
+/// The memory of the request must stay valid until its completion has been seen.
 unsafe fn push(ring: &mut IoUring, entry: squeue::Entry) -> bool {
     // SAFETY: by the contract of this function.
     unsafe { ring.submission().push(&entry) }.is_ok()
@@ -394,7 +396,7 @@ mod tests {
         }
     }
 
-    /// As many reads as there are slots, again and again; those beyond are ordinary ones.
+    /// More reads than there are slots: the surplus are ordinary reads.
     #[test]
     fn reads_have_registered_memory() {
         const LEN: usize = 512 << 10;
@@ -435,14 +437,14 @@ mod tests {
         }
     }
 
-    /// Old kernels have fewer flags; a ring of this one works with any number of them.
+    /// Old kernels support fewer flags: a ring works with any number of them.
     #[test]
     fn a_ring_needs_no_flags() {
         if probe().is_err() {
             return;
         }
         for flags in 0..=3 {
-            let mut ring = with_flags(flags, PLACES_MIN).unwrap();
+            let mut ring = with_flags(flags, ENTRIES_MIN).unwrap();
             let nop = opcode::Nop::new().build().user_data(7);
             // SAFETY: a nop points to nothing.
             assert!(unsafe { push(&mut ring, nop) });

@@ -1,18 +1,17 @@
 //! `linux-aio`: reads past the page cache by `io_submit`, into memory that `sendfile` sends from.
 //!
-//! The kernel's own asynchronous reads work with `O_DIRECT` only (a buffered one would be made while it
-//! is submitted), so this engine does what [`Direct`](crate::Direct) says is to come past the page
-//! cache: large files that only one stream has asked for, or everything under `always`. Such a read
-//! goes from the device into a slot of a memory file, and from there to the socket: no processor
-//! touches its bytes on the way. All else is left to the pool, as `threads` does it: opens with their
-//! first bytes, first chunks, small files, what many ask for, and file systems that cannot say whether a
-//! read would wait or know no `O_DIRECT`.
+//! The kernel's asynchronous reads work with `O_DIRECT` only (a buffered read would be made during the
+//! submission). So this engine makes the reads that go past the page cache, see [`Direct`](crate::Direct):
+//! large files that only one stream has asked for, or everything under `always`. Such a read goes from the
+//! device into a slot of a memory file, and from there to the socket: no processor touches the bytes. All
+//! other operations are left to the pool, as in `threads`: opens with their first bytes, first chunks, small
+//! files, files that many ask for, and file systems that cannot tell whether a read would block or do not
+//! support `O_DIRECT`.
 //!
-//! One thread submits, because that may allocate memory and look up blocks, and reaps, told by an
-//! eventfd. It also gives new pages to the slots that come back ([`arena`](crate::memory::arena) says why). It
-//! never waits for the disk: `RWF_NOWAIT` makes the kernel refuse what would, and the pool does that in
-//! its place, into the same slot. Heads and tails that are no whole blocks are read with the blocks
-//! around them.
+//! One thread submits, because a submission may allocate memory and look up blocks, and reaps, notified by an
+//! eventfd. It also gives new pages to returned slots, see [`arena`](crate::memory::arena). It never waits
+//! for the disk: with `RWF_NOWAIT` the kernel refuses a read that would block, and the pool makes it instead,
+//! into the same slot. Bytes before and after whole blocks are read with the blocks that contain them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,8 +36,8 @@ use crate::syscall::aio::{Completed, Context, Request};
 use crate::thread::lock;
 use crate::thread::priority;
 
-/// Requests that the kernel is given at once, at least.
-const PLACES_MIN: usize = 128;
+/// Lower bound on the requests in the kernel at once.
+const REQUESTS_MIN: usize = 128;
 
 pub(super) fn probe() -> Result<(), Unavailable> {
     Context::new(1).map_err(|error| unavailable(&error))?;
@@ -46,14 +45,14 @@ pub(super) fn probe() -> Result<(), Unavailable> {
 }
 
 pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError> {
-    start_with(context, context.jobs_max.max(PLACES_MIN))
+    start_with(context, context.jobs_max.max(REQUESTS_MIN))
 }
 
 pub(super) fn start_with(
     context: &StartContext<'_>,
-    places: usize,
+    requests_max: usize,
 ) -> Result<Box<dyn Engine>, StartError> {
-    match Aio::start(context, places) {
+    match Aio::start(context, requests_max) {
         Ok(aio) => Ok(Box::new(aio)),
         Err(error) => Err(StartError::Unavailable {
             engine: context.name,
@@ -62,7 +61,7 @@ pub(super) fn start_with(
     }
 }
 
-/// What to do about an error from `io_setup`, or from making the memory file.
+/// Why the engine cannot run, for an error from `io_setup` or from making the memory file.
 fn unavailable(error: &io::Error) -> Unavailable {
     let general = Unavailable::from_error(error);
     let hint = match Errno::from_raw_os_error(general.errno) {
@@ -76,7 +75,7 @@ fn unavailable(error: &io::Error) -> Unavailable {
     Unavailable { hint, ..general }
 }
 
-/// The engine, as the scheduler sees it.
+/// The engine.
 struct Aio {
     commands: Arc<CommandQueue>,
     pool: Arc<Pool>,
@@ -84,19 +83,19 @@ struct Aio {
 }
 
 impl Aio {
-    fn start(context: &StartContext<'_>, places: usize) -> io::Result<Aio> {
+    fn start(context: &StartContext<'_>, requests_max: usize) -> io::Result<Aio> {
         let commands = Arc::new(CommandQueue::new()?);
         let to_owner = Arc::clone(&commands);
-        let arena = Arena::new(context.budget, Box::new(move || to_owner.ring()))?;
+        let arena = Arena::new(context.budget, Box::new(move || to_owner.wake()))?;
         let owner = Owner {
-            context: Context::new(u32::try_from(places).unwrap_or(u32::MAX))?,
+            context: Context::new(u32::try_from(requests_max).unwrap_or(u32::MAX))?,
             allocator: SlotAllocator::new(Arc::clone(&arena)),
             arena,
             commands: Arc::clone(&commands),
             pool: Arc::clone(context.pool),
             waiting: VecDeque::new(),
             submitted: Submitted::new(),
-            places,
+            requests_max,
             stop: false,
         };
         let thread = thread::Builder::new()
@@ -130,8 +129,8 @@ impl Engine for Aio {
     }
 }
 
-/// Reads that may turn out to be past the page cache, of files whose second descriptor can be opened
-/// without a wait.
+/// Whether the owner makes a read: it goes past the page cache, and the second descriptor of the file can be
+/// opened without blocking.
 fn is_for_the_owner(work: &Work) -> bool {
     work.reads_directly() && matches!(work.op(), Op::Read { file, .. } if file.reads_inline())
 }
@@ -143,13 +142,13 @@ fn in_pool(work: Work) {
     }
 }
 
-/// How other threads reach the owner: without a lock, because event loops give slots back, and with a
-/// system call only if it sleeps. See [`Parker`](crate::Parker) for why no wake-up is lost; this one sleeps in
-/// a descriptor, which the kernel writes to as well.
+/// The queue to the owner. Lock-free, because event loops return slots, and with a system call only if the owner
+/// sleeps. [`Parker`](crate::Parker) says why no wake-up is lost; here the owner sleeps in a read of a
+/// descriptor that the kernel writes to as well.
 struct CommandQueue {
     queue: SegQueue<Command>,
     asleep: AtomicBool,
-    /// An eventfd. Reads of it block.
+    /// An eventfd. Reads block.
     wake: OwnedFd,
 }
 
@@ -169,41 +168,41 @@ impl CommandQueue {
 
     fn push(&self, command: Command) {
         self.queue.push(command);
-        self.ring();
+        self.wake();
     }
 
-    fn ring(&self) {
+    fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
-            // Would wait only if the counter were at its end, which is 2^64 away.
+            // Would block only if the counter were at its maximum of 2^64.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Until someone has rung or a read is over, unless there is work. May return early.
+    /// Sleeps until woken or until a read completes, unless `has_work`. May return early.
     fn sleep_unless(&self, has_work: impl FnOnce() -> bool) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if !has_work() {
-            // EINTR is an early return.
+            // EINTR: an early return.
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         }
         self.asleep.store(false, Ordering::Relaxed);
     }
 }
 
-/// The thread that submits and reaps.
+/// The state of the thread that submits and reaps.
 struct Owner {
     context: Context,
     allocator: SlotAllocator,
     arena: Arc<Arena>,
     commands: Arc<CommandQueue>,
     pool: Arc<Pool>,
-    /// Waiting for a place in the kernel.
+    /// Reads to submit.
     waiting: VecDeque<AsyncRead>,
     submitted: Submitted<AsyncRead>,
-    /// How many it may have at most.
-    places: usize,
+    /// Bound on `submitted`.
+    requests_max: usize,
     stop: bool,
 }
 
@@ -241,9 +240,9 @@ impl Owner {
         self.waiting.extend(AsyncRead::begin_in(work, slot));
     }
 
-    /// Gives the kernel what waits, as far as there are places.
+    /// Submits the waiting reads, up to the bound.
     fn submit(&mut self) {
-        while self.submitted.len() < self.places
+        while self.submitted.len() < self.requests_max
             && let Some(read) = self.waiting.pop_front()
         {
             if let Some(read) = self.submit_one(read) {
@@ -253,15 +252,15 @@ impl Owner {
         }
     }
 
-    /// Gives the read back when the kernel has no place for it, and will have one.
+    /// Returns the read if the kernel cannot take it now, but will after a completion.
     fn submit_one(&mut self, mut read: AsyncRead) -> Option<AsyncRead> {
         let Some(request) = self.request(&mut read) else {
             self.to_pool(read);
             return None;
         };
         let number = self.submitted.insert(read);
-        // SAFETY: the file and the buffer stay in their place until the completion has been seen, and
-        // the buffer's memory does not move with it.
+        // SAFETY: the file and the buffer stay in `submitted` until the completion has been seen, and the
+        // memory of the buffer does not move with it.
         let refused = unsafe { self.context.submit(request.numbered(number)) }.err()?;
         let read = self.submitted.remove(number)?;
         if refused == Errno::AGAIN && !self.submitted.is_empty() {
@@ -271,14 +270,14 @@ impl Owner {
         None
     }
 
-    /// `None` when it is to be read in another way.
+    /// `None` if the pool has to make the read.
     fn request(&self, read: &mut AsyncRead) -> Option<Request> {
         let async_read::Request { fd, offset, room } = read.request();
         let request = Request::read(fd, offset, room, self.commands.wake.as_fd())?;
         read.is_direct().then_some(request)
     }
 
-    /// Waiting is for others.
+    /// Leaves a blocking read to the pool.
     fn to_pool(&self, read: AsyncRead) {
         self.pool.submit(Queue::Read, || read.fill());
     }
@@ -288,14 +287,14 @@ impl Owner {
             return;
         };
         let next = match result {
-            // SAFETY: the completion of the request that `request` made says so.
+            // SAFETY: the completion of the request reports `count` bytes.
             Ok(count) => Ok(unsafe { read.written(count) }),
             Err(errno) => read.failed(errno),
         };
         match next {
             // Before the others, as it has waited longest.
             Ok(Next::ReadOn) => self.waiting.push_front(read),
-            // It would have to wait, or the kernel does not know whether, or the file ends.
+            // It would block, or the kernel cannot tell whether it would, or the file ends.
             Ok(Next::Fill) => self.to_pool(read),
             Ok(Next::Finish) => read.finish(Ok(())),
             Err(errno) => read.finish(Err(errno.into())),

@@ -1,6 +1,5 @@
-//! Threads that may wait, for all engines of a disk: started as they are needed, ended when they have
-//! been idle. They take from two queues: short opens, and reads and writes, which may not take every
-//! thread.
+//! Threads that may block, for all engines of a disk: started when needed, ended when idle. They serve two
+//! queues: one of opens, and one of reads and writes, which may not take every thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,10 +12,10 @@ use crate::job::Op;
 use crate::thread::lock;
 use crate::thread::priority;
 
-/// In bytes: the deepest call is a directory listing.
+/// In bytes: a directory listing has the deepest stack.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// A thread that has had nothing to do for so long ends.
+/// A thread that has been idle for this long ends.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// The threads of a disk.
@@ -29,12 +28,12 @@ pub struct Threads {
     pub stat: usize,
 }
 
-/// Which threads may take it.
+/// The queue of a task, which determines the threads that may run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queue {
-    /// Opens and listings, and what else is about names: any thread.
+    /// Opens, listings and other operations on names: any thread.
     Stat,
-    /// Reads and writes: all but the reserved threads.
+    /// Reads and writes: all threads except the reserved ones.
     Read,
 }
 
@@ -52,10 +51,10 @@ impl Queue {
     }
 }
 
-/// What a thread does, once.
+/// A task for one thread.
 type Task = Box<dyn FnOnce() + Send>;
 
-/// Up to a fixed number of threads. Its queues are bounded by whoever fills them.
+/// Up to a fixed number of threads. The scheduler bounds the queues.
 pub(crate) struct Pool(Arc<Shared>);
 
 struct Shared {
@@ -71,16 +70,16 @@ struct State {
     read: VecDeque<Task>,
     /// Threads that may still start a read.
     readers_free: usize,
-    /// Threads that there are.
+    /// Number of threads.
     alive: usize,
-    /// Of these, how many wait for a task.
+    /// Threads that wait for a task.
     idle: usize,
     stop: bool,
 }
 
 impl Pool {
-    /// No thread yet, but the certainty that there can be one. Call it before a guard is installed on
-    /// the calling thread: threads inherit it, from whoever starts them. Blocks.
+    /// Starts the first thread. Call it before a guard is installed on the calling thread, because threads
+    /// inherit it. Blocks.
     pub(crate) fn start(threads: Threads) -> io::Result<Arc<Pool>> {
         Pool::start_with(threads, IDLE_MAX)
     }
@@ -104,8 +103,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Leaves `task` for a thread, and starts one if all are busy and there may be more. Does not wait
-    /// for a disk; starting a thread takes some 50 us. Not for event loops.
+    /// Queues `task`, and starts a thread if all are busy and more are allowed. Does not wait for a disk;
+    /// starting a thread takes about 50 us. Not for event loops.
     pub(crate) fn submit(&self, queue: Queue, task: impl FnOnce() + Send + 'static) {
         let mut state = lock(&self.0.state);
         match queue {
@@ -118,13 +117,13 @@ impl Pool {
         if !grows {
             self.0.filled.notify_one();
         } else if Shared::spawn(&self.0).is_err() {
-            // The limit on threads is reached: those that there are come round to it.
+            // The limit on threads is reached: an existing thread will run the task.
             lock(&self.0.state).alive -= 1;
             self.0.filled.notify_one();
         }
     }
 
-    /// Threads that there are now.
+    /// Present number of threads.
     pub(crate) fn threads(&self) -> usize {
         lock(&self.0.state).alive
     }
@@ -161,8 +160,8 @@ impl Shared {
 
     fn serve(&self) {
         while let Some((queue, task)) = self.next() {
-            // A thread that a panic ended would still be counted, as alive and as reading: others would
-            // wait for it for ever. Whoever waits for the job is answered when its ticket is dropped.
+            // A thread ended by a panic would still be counted as alive and as reading, and the shutdown would
+            // wait for it forever. The client is answered when the ticket is dropped.
             let _ = panic::catch_unwind(AssertUnwindSafe(task));
             if queue == Queue::Read {
                 lock(&self.state).readers_free += 1;
@@ -171,7 +170,7 @@ impl Shared {
         self.ended.notify_all();
     }
 
-    /// `None` when the thread is to end: it is not counted any more.
+    /// The next task. `None` if the thread is to end: it is no longer counted.
     fn next(&self) -> Option<(Queue, Task)> {
         let mut state = lock(&self.state);
         loop {
@@ -187,7 +186,7 @@ impl Shared {
             let timeout;
             (state, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;
-            // One stays: where the limit on threads is reached meanwhile, it does all the work.
+            // One thread stays: if the limit on threads is reached meanwhile, it does all the work.
             if timeout.timed_out() && state.ready() == 0 && state.alive > 1 {
                 state.alive -= 1;
                 return None;
@@ -209,7 +208,7 @@ impl State {
         Some((Queue::Read, task))
     }
 
-    /// Tasks that a thread could begin now.
+    /// Number of tasks that could start now.
     fn ready(&self) -> usize {
         self.stat.len() + self.read.len().min(self.readers_free)
     }
@@ -262,7 +261,7 @@ mod tests {
         assert_eq!(all, (0..1000).collect::<Vec<_>>());
     }
 
-    /// Or reads would wait for ever, and so would the end.
+    /// Else reads and the shutdown would wait forever.
     #[test]
     fn a_panic_takes_nothing_from_the_pool() {
         let (send, received) = mpsc::channel();

@@ -1,19 +1,19 @@
 //! `posix-aio`: `aio_read` of the C library, driven by one thread.
 //!
-//! The C library makes the calls in threads of its own, one per descriptor: a second request for the
-//! same one would only wait behind the first. So one request per file is under way, and the others
-//! stand in a line of ours, where a client that goes away takes its request along. The owner sleeps in
-//! `aio_suspend`, which knows requests only; what wakes it for new work is a request too: a read from
-//! a pipe. No signals: their queue overflows.
+//! The C library makes the calls on its own threads, one per descriptor: a second request for the same
+//! descriptor waits behind the first. So there is one request per file in progress, and the others wait in a
+//! queue here, from which the requests of clients that have gone away are dropped. The owner sleeps in
+//! `aio_suspend`, which waits for requests only. So a wake-up is a request too: a read from a pipe. Signals
+//! are not used, because their queue overflows.
 //!
-//! A request under way owns its file, its memory and its control block until it has been reaped;
+//! A request in progress owns its file, its memory and its control block until it has been reaped.
 //! `aio_cancel` is never called, as it cannot stop a thread that waits for the disk.
 //!
-//! glibc starts a helper thread whenever none is idle, up to a number for the whole process that is
-//! 16 unless told otherwise before the first request: a frozen device would take them all. We tell it
-//! one that is never reached ([`HELPERS_MAX`]); the bound on requests is ours. What remains: if a
-//! thread cannot be started (`ulimit -u`), requests wait for those that there are, frozen or not; and
-//! another user of `aio_read` in this process that came first has set the number.
+//! glibc starts a helper thread whenever none is idle, up to a bound for the whole process that is 16 unless
+//! set before the first request: a frozen device would take them all. It is set to a number that is never
+//! reached ([`HELPERS_MAX`]), and requests are bounded here. Two limitations remain: if a thread cannot be
+//! started (`ulimit -u`), requests wait for existing threads, frozen or not; and another user of `aio_read` in
+//! this process may have set the bound first.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -36,21 +36,21 @@ use crate::job::Op;
 use crate::thread::lock;
 use crate::thread::priority;
 
-/// Threads of the C library at most: more than the disks of one process have jobs.
+/// Bound on the threads of the C library: more than the disks of one process have jobs.
 #[cfg(target_env = "gnu")]
 const HELPERS_MAX: libc::c_int = 16_384;
 
-/// Before asking again when there is no memory for the request that wakes the owner.
+/// Delay before the next attempt when there is no memory for the request that wakes the owner.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
-/// Wake-ups that are read at once, in bytes; each is 8.
+/// Size of one read from the pipe, in bytes; a wake-up is 8 bytes.
 const WAKE_BYTES: usize = 512;
 
 pub(super) fn probe() -> Result<(), Unavailable> {
     tried().map_err(|error| Unavailable::from_error(&error))
 }
 
-/// One byte through a pipe.
+/// Reads one byte from a pipe.
 fn tried() -> io::Result<()> {
     raise_helpers_max();
     let (read, write) = pipe()?;
@@ -75,7 +75,7 @@ pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, Start
         .map_err(|error| context.unavailable(&error))
 }
 
-/// Its read end waits, its write end does not.
+/// A pipe whose read end blocks and whose write end does not.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let flags = rustix::fs::fcntl_getfl(&write)?;
@@ -83,7 +83,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((read, write))
 }
 
-/// Heard only before the first request of the process, so at every start.
+/// Has an effect only before the first request of the process.
 #[cfg(target_env = "gnu")]
 fn raise_helpers_max() {
     /// `struct aioinit` of glibc's `aio.h`.
@@ -114,7 +114,7 @@ fn raise_helpers_max() {
 #[cfg(not(target_env = "gnu"))]
 fn raise_helpers_max() {}
 
-/// The engine, as the scheduler sees it.
+/// The engine.
 struct Aio {
     commands: Arc<CommandQueue>,
     pool: Arc<Pool>,
@@ -132,13 +132,13 @@ impl Aio {
             wake: Wake::new(wake),
             waiting: VecDeque::new(),
             lines: HashMap::new(),
-            under_way: Vec::new(),
+            in_progress: Vec::new(),
             reads_max: context.jobs_max,
             stop: false,
         };
         let builder = thread::Builder::new().name("disk-aio".to_owned());
         let owner = builder.spawn(move || {
-            // The threads of the C library inherit it.
+            // The threads of the C library inherit the priority.
             priority::set_for_disk();
             owner.serve();
         })?;
@@ -163,35 +163,34 @@ impl Engine for Aio {
     }
 }
 
-/// A control block of the C library, which reads and writes it until the request is reaped. Leaks
-/// unless freed.
+/// A control block, which the C library reads and writes until the request is reaped. Leaks unless freed.
 #[derive(Clone, Copy)]
 struct Control(*mut libc::aiocb);
 
-// SAFETY: it is memory of no thread in particular; the C library itself writes to it from others.
+// SAFETY: the memory belongs to no particular thread; the C library writes to it from others.
 unsafe impl Send for Control {}
 
 impl Control {
     fn new() -> Control {
-        // SAFETY: all zeroes is a valid `aiocb`: it has fields that differ from one library to the next.
+        // SAFETY: all zeroes is a valid `aiocb`. Its fields differ between C libraries.
         Control(Box::into_raw(Box::new(unsafe { mem::zeroed() })))
     }
 
-    /// Begins to read.
+    /// Starts a read.
     ///
     /// # Safety
-    /// No request of this block is under way. `fd` and `len` bytes at `to` must be there until this
-    /// one has been reaped.
+    /// No request of this block may be in progress. `fd` and `len` bytes at `to` must stay valid until this
+    /// request has been reaped.
     unsafe fn read(self, fd: RawFd, offset: u64, to: *mut u8, len: usize) -> Result<(), Errno> {
         let offset = libc::off_t::try_from(offset).map_err(|_| Errno::INVAL)?;
-        // SAFETY: nobody else looks at the block, by the contract of this function.
+        // SAFETY: nobody else accesses the block, by the contract of this function.
         let control = unsafe { &mut *self.0 };
         control.aio_fildes = fd;
         control.aio_offset = offset;
         control.aio_buf = to.cast();
         control.aio_nbytes = len;
         control.aio_sigevent.sigev_notify = libc::SIGEV_NONE;
-        // SAFETY: the block is complete, and what it names stays, by the contract of this function.
+        // SAFETY: the block is complete, and its file and memory stay valid, by the contract of this function.
         match unsafe { libc::aio_read(self.0) } {
             0 => Ok(()),
             _ => Err(last_errno()),
@@ -203,7 +202,7 @@ impl Control {
         unsafe { libc::aio_error(self.0) != libc::EINPROGRESS }
     }
 
-    /// Of a request that is done; call it once, and free the block or use it again.
+    /// The result of a request that is done. Call it once; then free or reuse the block.
     fn result(self) -> Result<usize, Errno> {
         // SAFETY: a block that has been submitted and is done, and has not been asked before.
         let (errno, count) = unsafe { (libc::aio_error(self.0), libc::aio_return(self.0)) };
@@ -211,14 +210,14 @@ impl Control {
     }
 
     /// # Safety
-    /// No request of this block is under way, and nobody has a copy.
+    /// No request of this block may be in progress, and no copy may be used afterwards.
     unsafe fn free(self) {
-        // SAFETY: made by `new`, and nobody else's by the contract of this function.
+        // SAFETY: made by `new`, and not used elsewhere by the contract of this function.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
 
-/// Sleeps until one of the requests is done; at most for `timeout`. May return early.
+/// Sleeps until one of the requests is done, at most for `timeout`. May return early.
 fn suspend(requests: &[*mut libc::aiocb], timeout: Option<Duration>) {
     let timeout = timeout.map(|time| libc::timespec {
         tv_sec: time.as_secs().cast_signed(),
@@ -234,16 +233,16 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// The request that is done when a command is waiting.
+/// The request that completes when a command is waiting.
 struct Wake {
     pipe: OwnedFd,
     control: Control,
-    /// Where the library puts what it read: never freed while it may.
+    /// The memory that it reads into: not freed while the request is in progress.
     bytes: *mut [u8; WAKE_BYTES],
     armed: bool,
 }
 
-// SAFETY: the memory is of no thread in particular, like that of a control block.
+// SAFETY: the memory belongs to no particular thread, like that of a control block.
 unsafe impl Send for Wake {}
 
 impl Wake {
@@ -256,11 +255,11 @@ impl Wake {
         }
     }
 
-    /// Whether it is under way now.
+    /// Starts the request unless it is in progress. Returns whether it is in progress now.
     fn arm(&mut self) -> bool {
         if !self.armed {
             let fd = self.pipe.as_raw_fd();
-            // SAFETY: not armed, so nothing is under way; pipe and memory stay until it has been reaped.
+            // SAFETY: not armed, so no request is in progress; pipe and memory stay until it has been reaped.
             let begun = unsafe { self.control.read(fd, 0, self.bytes.cast(), WAKE_BYTES) };
             self.armed = begun.is_ok();
         }
@@ -269,13 +268,13 @@ impl Wake {
 
     fn reap(&mut self) {
         if self.armed && self.control.is_done() {
-            // What it has read does not matter: the commands are looked at on every turn.
+            // The bytes do not matter: the commands are looked at on every turn.
             let _ = self.control.result();
             self.armed = false;
         }
     }
 
-    /// Ends the request, for which something has been written.
+    /// Waits for the end of the request, after the pipe has been written to.
     fn finish(mut self) {
         while self.armed {
             suspend(&[self.control.0], None);
@@ -289,22 +288,21 @@ impl Wake {
     }
 }
 
-/// A request of the C library, and what it must not lose. Leaks when dropped: after a panic the
-/// library may still be writing.
-struct UnderWay {
+/// A request in progress, and its read. Leaks if dropped: after a panic the C library may still be writing.
+struct InProgress {
     control: Control,
     read: ManuallyDrop<AsyncRead>,
 }
 
-/// A read that waits for its file to be free, or for a place.
+/// A read that waits for its file, or for the bound on requests.
 enum Waiting {
-    /// Not begun: dropped when nobody wants it any more.
+    /// Not started: dropped if nobody waits for it any more.
     Work(Work),
     Read(AsyncRead),
 }
 
 impl Waiting {
-    /// Which line it stands in: the descriptor of its file.
+    /// The key of its line: the descriptor of its file.
     fn fd(&self) -> RawFd {
         match self {
             Waiting::Work(work) => match work.op() {
@@ -323,17 +321,17 @@ impl Waiting {
     }
 }
 
-/// The thread that has the requests.
+/// The state of the thread that owns the requests.
 struct Owner {
     commands: Arc<CommandQueue>,
     pool: Arc<Pool>,
     wake: Wake,
-    /// For a place, as they came.
+    /// Reads that wait for the bound on requests, in order.
     waiting: VecDeque<Waiting>,
-    /// For their file: by its descriptor, which has a line, perhaps an empty one, while a request of it
-    /// is under way. Whatever stands there holds the file, so the number stays its own.
+    /// Reads that wait for their file, by its descriptor. There is a line, possibly empty, while a request of the
+    /// file is in progress. The reads hold the file, so its descriptor is not reused.
     lines: HashMap<RawFd, VecDeque<Waiting>>,
-    under_way: Vec<UnderWay>,
+    in_progress: Vec<InProgress>,
     reads_max: usize,
     stop: bool,
 }
@@ -343,14 +341,14 @@ impl Owner {
         loop {
             self.collect();
             self.begin();
-            if self.stop && self.under_way.is_empty() {
+            if self.stop && self.in_progress.is_empty() {
                 break;
             }
             self.wait();
             self.wake.reap();
             self.reap();
         }
-        // The last command has been taken: nobody else writes for it.
+        // The last command has been taken: nobody else writes to the pipe.
         let _ = rustix::io::write(self.commands.wake(), &[0; 8]);
         self.wake.finish();
     }
@@ -365,9 +363,9 @@ impl Owner {
         }
     }
 
-    /// Begins what has a place and a free file.
+    /// Starts the reads whose file is free, up to the bound.
     fn begin(&mut self) {
-        while self.under_way.len() < self.reads_max
+        while self.in_progress.len() < self.reads_max
             && let Some(waiting) = self.waiting.pop_front()
         {
             let fd = waiting.fd();
@@ -386,10 +384,10 @@ impl Owner {
         }
         let Request { fd, offset, room } = read.request();
         let (to, len) = (room.as_mut_ptr().cast(), room.len());
-        // SAFETY: a block that is new or was reaped. The read owns the file and the memory, which does
-        // not move with it, and is kept until the request has been reaped.
+        // SAFETY: the block is new or was reaped. The read owns the file and the memory, which does not move
+        // with it, and is kept until the request has been reaped.
         match unsafe { control.read(fd, offset, to, len) } {
-            Ok(()) => self.under_way.push(UnderWay {
+            Ok(()) => self.in_progress.push(InProgress {
                 control,
                 read: ManuallyDrop::new(read),
             }),
@@ -397,15 +395,15 @@ impl Owner {
         }
     }
 
-    /// Sleeps until a request is done or someone has written.
+    /// Sleeps until a request is done or a command arrives.
     fn wait(&mut self) {
         let timeout = match self.wake.arm() {
             true => None,
             false => Some(RETRY_AFTER),
         };
-        let under_way = self.under_way.iter().map(|one| one.control.0);
+        let in_progress = self.in_progress.iter().map(|one| one.control.0);
         let wake = self.wake.armed.then_some(self.wake.control.0);
-        let requests: Vec<_> = under_way.chain(wake).collect();
+        let requests: Vec<_> = in_progress.chain(wake).collect();
         match (requests.is_empty(), timeout) {
             (true, _) => thread::sleep(RETRY_AFTER),
             (false, timeout) => suspend(&requests, timeout),
@@ -414,9 +412,9 @@ impl Owner {
 
     fn reap(&mut self) {
         let mut at = 0;
-        while at < self.under_way.len() {
-            if self.under_way[at].control.is_done() {
-                let UnderWay { control, read } = self.under_way.swap_remove(at);
+        while at < self.in_progress.len() {
+            if self.in_progress[at].control.is_done() {
+                let InProgress { control, read } = self.in_progress.swap_remove(at);
                 self.completed(ManuallyDrop::into_inner(read), control);
             } else {
                 at += 1;
@@ -426,7 +424,7 @@ impl Owner {
 
     fn completed(&mut self, mut read: AsyncRead, control: Control) {
         match control.result() {
-            // SAFETY: the library says that it has written them where it was told to.
+            // SAFETY: the library reports that it has written `count` bytes.
             Ok(count) => match unsafe { read.written(count) } {
                 Next::ReadOn => self.submit(read, control),
                 Next::Fill => self.fill(read, control),
@@ -451,12 +449,12 @@ impl Owner {
         });
     }
 
-    /// The requests of a read are over: the next in line for its file has its turn.
+    /// Ends the requests of a read: the next read in line for its file gets its turn.
     fn end(&mut self, read: AsyncRead, control: Control, last: impl FnOnce(&Pool, AsyncRead)) {
-        // SAFETY: never submitted, or reaped; the copy among those under way is gone.
+        // SAFETY: never submitted, or reaped; the copy in `in_progress` is gone.
         unsafe { control.free() };
         let line = self.lines.remove(&read.file().as_fd().as_raw_fd());
-        // As they stood: whoever comes first begins, and the others stand in line again.
+        // In their order: the first starts, and the others form a line again.
         for waiting in line.into_iter().flatten().rev() {
             self.waiting.push_front(waiting);
         }

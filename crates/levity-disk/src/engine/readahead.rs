@@ -1,23 +1,21 @@
-//! `readahead`: a thread brings the range into the page cache, the loop sends it from there.
+//! `readahead`: a thread reads the range into the page cache, and the loop sends it from there.
 //!
-//! The bytes never pass through our memory: they are spliced into a pipe, which waits until they are
-//! there and says so when they cannot be read, and from the pipe to `/dev/null`, which lets go of them.
-//! That is the cheapest of the ways that do both. Per 128 KiB, cached and not, in us of processor time
-//! on an AMD EPYC with Linux 6.18 and ext4:
+//! The bytes are not copied to user space: they are spliced into a pipe, which waits for them and reports
+//! errors, and from the pipe to `/dev/null`. That is the cheapest way to do both. Per 128 KiB, cached and not
+//! cached, in us of processor time on an AMD EPYC with Linux 6.18 and ext4:
 //!
 //! - `splice` to `/dev/null`: 2.7 and 58
 //! - `pread` into 128 KiB of scratch: 10 and 69; into 32 KiB after `readahead`: 14 and 68
 //! - `fadvise(WILLNEED)`, then `pread` of one byte of each page: 21 and 76
-//! - `mmap` and `madvise(POPULATE_AsyncRead)`: 13 and 47, but it takes a lock that a page fault on a loop
-//!   waits for, and has no errno for what could not be read
+//! - `mmap` and `madvise(POPULATE_READ)`: 13 and 47, but it takes a lock that a page fault on a loop waits for,
+//!   and does not report the errno of a failed read
 //!
-//! What leaks: nothing holds the pages until they are sent. Where the kernel has let go of one in the
-//! meantime, the `sendfile` on the loop waits for the disk. Callers count it, see
+//! Limitation: nothing holds the pages until they are sent. If the kernel evicts one in between, the `sendfile`
+//! on the loop waits for the disk. Callers count that, see
 //! [`usage::slept_during`](crate::thread::usage::slept_during).
 //!
-//! Files on which `RWF_NOWAIT` does not work (overlayfs, tmpfs, FUSE, another mount beneath the root)
-//! are read into memory instead, as `threads` does: of what these do at a second read nothing is known.
-//! So are bytes that are to go past the page cache.
+//! Files on which `RWF_NOWAIT` does not work (overlayfs, tmpfs, FUSE, another mount beneath the root) are read
+//! into memory instead, as in `threads`: a second read of them may block. So are reads past the page cache.
 
 use std::fs::File;
 use std::io;
@@ -36,8 +34,8 @@ use crate::job::{COPIED_BYTES, Done, Op, Ready};
 use crate::memory::Buffer;
 use crate::thread::lock;
 
-/// What one system call brings in, in bytes. A pipe larger than `/proc/sys/fs/pipe-max-size` is for
-/// root only; that is 1 MiB unless someone changed it.
+/// Bytes per system call, and the size of a pipe. Only root may exceed `/proc/sys/fs/pipe-max-size`, by default
+/// 1 MiB.
 const STEP_BYTES: usize = 128 * 1024;
 
 pub(super) fn probe() -> Result<(), Unavailable> {
@@ -109,10 +107,10 @@ fn perform(op: Op, ticket: &mut Ticket, drain: &Drain) -> io::Result<Done> {
     }
 }
 
-/// Where bytes are once they have been read.
+/// Where the bytes are after the read.
 enum Brought {
     Bytes(Buffer),
-    /// So many in the page cache.
+    /// In the page cache: their number.
     Cached(usize),
 }
 
@@ -130,22 +128,22 @@ fn bring(
         && file.reads_inline()
         && let Some(pipe) = drain.take()
     {
-        // `sendfile`, the engine of another place, may have given it back to the kernel.
+        // The engine `sendfile` of another location may have turned on the kernel's readahead.
         file.read_ahead_ourselves();
         return drain.bring_in(pipe, file, offset, len).map(Brought::Cached);
     }
     blocking::read_through(file, offset, len, ticket).map(Brought::Bytes)
 }
 
-/// Where the bytes go that only had to be in the page cache.
+/// Discards bytes that only have to be in the page cache.
 struct Drain {
     /// `/dev/null`.
     nothing: OwnedFd,
-    /// Empty ones that no thread uses. As many as there were threads at once.
+    /// Empty pipes that no thread uses. At most as many as threads that have used one at once.
     idle: Mutex<Vec<Pipe>>,
 }
 
-/// Holds [`STEP_BYTES`].
+/// A pipe of [`STEP_BYTES`].
 struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
@@ -159,14 +157,14 @@ impl Drain {
         })
     }
 
-    /// `None` when there cannot be another: for want of descriptors, or because the pipes of this user
-    /// are too large already (`/proc/sys/fs/pipe-user-pages-soft`). Bytes then go through our memory.
+    /// A pipe. `None` if no more can be made: descriptors are exhausted, or the pipes of this user are too large
+    /// in total (`/proc/sys/fs/pipe-user-pages-soft`). The bytes are then read into memory.
     fn take(&self) -> Option<Pipe> {
         let idle = lock(&self.idle).pop();
         idle.or_else(|| Pipe::new().ok())
     }
 
-    /// Reads `len` bytes from `offset` and drops them; how many the file has.
+    /// Reads up to `len` bytes from `offset` into the page cache. Returns how many the file has.
     fn bring_in(&self, pipe: Pipe, file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
         let mut brought = 0;
         while brought < len {
@@ -177,7 +175,7 @@ impl Drain {
             }
         }
         file.was_read();
-        // Only here: a pipe in which an error left bytes is closed.
+        // Not after an error, which leaves bytes in the pipe: then it is closed.
         lock(&self.idle).push(pipe);
         Ok(brought)
     }
@@ -209,8 +207,8 @@ mod tests {
     use super::*;
     use crate::files::{KnownDevices, Root, Symlinks};
 
-    /// A range that begins and ends within pages takes more than one splice per step: the pipe is
-    /// empty after each all the same.
+    /// A range that begins and ends within pages takes more than one splice per step. The pipe is empty after
+    /// each step nevertheless.
     #[test]
     fn a_pipe_is_empty_afterwards() {
         let tree = tempfile::tempdir().unwrap();

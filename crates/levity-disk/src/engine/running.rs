@@ -1,4 +1,4 @@
-//! The engines that a disk has started: one when it starts, others when a place asks for them.
+//! The engines that a disk has started: one when it starts, others when a location names them.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -10,27 +10,27 @@ use crate::memory::Budget;
 use crate::stats::{self, EngineCounters, EngineStats};
 use crate::thread::lock;
 
-/// Each is started once and stays until the disk ends.
+/// An engine is started once and runs until the disk is shut down.
 pub(crate) struct Engines {
     /// In the order of [`ENGINES`].
-    started: Vec<OnceLock<AtWork>>,
+    started: Vec<OnceLock<Running>>,
     own: EngineId,
-    /// The one for reads past the page cache of jobs that name none, where that is another.
+    /// The engine for reads past the page cache of jobs that name none, if that is another one.
     for_direct: OnceLock<EngineId>,
     pool: Arc<Pool>,
     budget: Budget,
     jobs_max: usize,
-    /// Held while an engine is started. Only who starts a disk or loads a configuration takes it.
+    /// Held while an engine is started: when a disk starts or a configuration is loaded.
     starting: Mutex<()>,
 }
 
-struct AtWork {
+struct Running {
     engine: Box<dyn Engine>,
     counters: EngineCounters,
 }
 
 impl Engines {
-    /// Starts the first engine, the one for jobs that name none. Blocks.
+    /// Starts the engine for jobs that name none. Blocks.
     pub(crate) fn start(
         own: &'static Description,
         options: Option<&str>,
@@ -55,7 +55,7 @@ impl Engines {
         }
     }
 
-    /// Starts `description` unless it is at work. Blocks.
+    /// Starts an engine unless it runs. Blocks.
     pub(crate) fn add(
         &self,
         description: &'static Description,
@@ -63,8 +63,8 @@ impl Engines {
     ) -> Result<EngineId, StartError> {
         let _one_at_a_time = lock(&self.starting);
         let id = EngineId::of(description);
-        let place = &self.started[usize::from(id.0)];
-        if place.get().is_none() {
+        let entry = &self.started[usize::from(id.0)];
+        if entry.get().is_none() {
             let engine = (description.start)(&StartContext {
                 name: description.name,
                 pool: &self.pool,
@@ -73,12 +73,12 @@ impl Engines {
                 options,
             })?;
             let counters = EngineCounters::default();
-            place.get_or_init(|| AtWork { engine, counters });
+            entry.get_or_init(|| Running { engine, counters });
         }
         Ok(id)
     }
 
-    /// Lets `description` do the reads past the page cache of jobs that name no engine. Blocks.
+    /// Starts the engine for reads past the page cache of jobs that name none. Blocks.
     pub(crate) fn add_for_direct(
         &self,
         description: &'static Description,
@@ -88,22 +88,22 @@ impl Engines {
         Ok(())
     }
 
-    /// The one that [`Engines::add_for_direct`] has started.
+    /// The engine that [`Engines::add_for_direct`] has started.
     pub(crate) fn for_direct(&self) -> Option<EngineId> {
         self.for_direct.get().copied()
     }
 
-    /// The one for jobs that name none.
+    /// The engine for jobs that name none.
     pub(crate) fn own(&self) -> EngineId {
         self.own
     }
 
     /// See [`Engine::note`].
     pub(crate) fn notes(&self) -> impl Iterator<Item = &str> {
-        self.all().filter_map(|(_, at_work)| at_work.engine.note())
+        self.all().filter_map(|(_, running)| running.engine.note())
     }
 
-    /// See [`Engine::note`]; of the engine called `name`, if it is at work.
+    /// See [`Engine::note`]; `None` if the engine called `name` does not run.
     pub(crate) fn note(&self, name: &str) -> Option<&str> {
         let mut all = self.all();
         all.find(|(id, _)| id.name() == name)?.1.engine.note()
@@ -111,18 +111,18 @@ impl Engines {
 
     /// The engine `id`, which has been started.
     pub(crate) fn get(&self, id: EngineId) -> &dyn Engine {
-        &*self.at_work(id).engine
+        &*self.running(id).engine
     }
 
-    fn at_work(&self, id: EngineId) -> &AtWork {
-        let place = self.started[usize::from(id.0)].get();
-        place.expect("only `add` hands out numbers, once it has started the engine")
+    fn running(&self, id: EngineId) -> &Running {
+        let entry = self.started[usize::from(id.0)].get();
+        entry.expect("only `add` returns an index, after it has started the engine")
     }
 
-    fn all(&self) -> impl Iterator<Item = (EngineId, &AtWork)> {
+    fn all(&self) -> impl Iterator<Item = (EngineId, &Running)> {
         let ids = (0..).map(EngineId);
         ids.zip(&self.started)
-            .filter_map(|(id, place)| Some((id, place.get()?)))
+            .filter_map(|(id, entry)| Some((id, entry.get()?)))
     }
 
     pub(crate) fn any_blocks_on_loop(&self) -> bool {
@@ -133,9 +133,9 @@ impl Engines {
         self.all().any(|(id, _)| id.description().needs_sendfile)
     }
 
-    /// What an engine has answered.
+    /// Counts a completion of an engine.
     pub(crate) fn count(&self, id: EngineId, completion: &Completion) {
-        let counters = &self.at_work(id).counters;
+        let counters = &self.running(id).counters;
         counters.queue_time.add(completion.queued);
         counters.service_time.add(completion.service);
         let count_read = |ready: &Ready| {
@@ -159,18 +159,18 @@ impl Engines {
     }
 
     pub(crate) fn stats(&self) -> Vec<EngineStats> {
-        let one = |(id, at_work): (EngineId, &AtWork)| {
+        let one = |(id, running): (EngineId, &Running)| {
             let Description {
                 name,
                 blocks_on_loop,
                 ..
             } = *id.description();
-            at_work.counters.snapshot(name, blocks_on_loop)
+            running.counters.snapshot(name, blocks_on_loop)
         };
         self.all().map(one).collect()
     }
 
-    /// Threads of the pool at this moment.
+    /// Present number of threads in the pool.
     pub(crate) fn threads(&self) -> usize {
         self.pool.threads()
     }
@@ -178,13 +178,13 @@ impl Engines {
     /// See [`Engine::interrupt`].
     pub(crate) fn interrupt(&self) {
         self.all()
-            .for_each(|(_, at_work)| at_work.engine.interrupt());
+            .for_each(|(_, running)| running.engine.interrupt());
     }
 
     /// Ends all threads. Called once, when all work is finished.
     pub(crate) fn shutdown(&self) {
         self.all()
-            .for_each(|(_, at_work)| at_work.engine.shutdown());
+            .for_each(|(_, running)| running.engine.shutdown());
         self.pool.shutdown();
     }
 }

@@ -1,7 +1,7 @@
-//! `sendfile`: everything on the thread that asks. The honest baseline: what most servers do.
+//! `sendfile`: everything on the submitting thread. The baseline: what most servers do.
 //!
-//! Opens block, and a read is not made at all: the file itself is handed over, for a `sendfile` that
-//! blocks on the disk. It uses no threads, no queue and no memory.
+//! Opens block. A read is not made: the file itself is handed over, for a `sendfile` that blocks on the disk.
+//! Uses no threads, no queue and no memory.
 
 use std::io;
 use std::sync::Arc;

@@ -1,16 +1,15 @@
-//! `simulated`: for tests. Blocking calls in a pool, made to behave badly.
+//! `simulated`: for tests. Blocking calls in a pool, with delays and faults.
 //!
-//! Answers come late and out of order, reads are handed over as bytes, as a pipe and as shared memory
-//! in turn, and faults are injected. What goes wrong is set after a colon in the engine's name or, if
-//! there is none, by `LEVITY_SIMULATED`; a list separated by commas:
+//! Completions are late and out of order, reads are handed over as bytes, as a pipe and as shared memory in
+//! turn, and faults are injected. The faults are given after a colon in the name of the engine or, without
+//! one, in `LEVITY_SIMULATED`, as a list separated by commas:
 //!
 //! - `seed=N`: another order and other delays; 0 by default
-//! - `delay_ms=N`: each answer is held back for up to that long; 1 by default
-//! - `seek_ms=N`: the disk has one head, which takes that long for each answer, one after the other; 0 by
-//!   default
-//! - `eio_at=BYTES`: the byte there in every file can be neither read nor written
-//! - `enospc_at=BYTES`: no file that is written can have that byte, for want of room
-//! - `freeze=NAME`: what has NAME in its path does not answer until [`thaw`]; may be given repeatedly
+//! - `delay_ms=N`: each completion is delayed by up to N ms; 1 by default
+//! - `seek_ms=N`: the disk has one head, which takes N ms for each operation, one after the other; 0 by default
+//! - `eio_at=BYTES`: the byte at this offset of every file can be neither read nor written (EIO)
+//! - `enospc_at=BYTES`: a write at or beyond this offset fails with ENOSPC
+//! - `freeze=NAME`: operations on paths that contain NAME block until [`thaw`]; may be repeated
 
 use std::collections::HashSet;
 use std::env;
@@ -37,7 +36,7 @@ use crate::job::{Done, Op, Ready};
 use crate::memory::{Buffer, Lease};
 use crate::thread::lock;
 
-/// Read when the name says nothing.
+/// Used if the name has no options.
 const VARIABLE: &str = "LEVITY_SIMULATED";
 
 pub(super) fn probe() -> Result<(), Unavailable> {
@@ -60,7 +59,7 @@ pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, Start
     Ok(Box::new(Simulated { pool, simulation }))
 }
 
-/// What goes wrong.
+/// The delays and faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Faults {
     seed: u64,
@@ -116,7 +115,7 @@ impl Faults {
     }
 }
 
-/// Lets everything answer that `freeze=name` holds, in all disks of this process, now and later.
+/// Ends `freeze=name` in all disks of this process, now and later.
 pub fn thaw(name: &str) {
     lock(&THAWED)
         .get_or_insert_default()
@@ -151,7 +150,7 @@ struct Simulation {
     faults: Faults,
     interrupted: AtomicBool,
     jobs: AtomicU64,
-    /// Held by whoever moves the disk's only head.
+    /// Held by the operation that uses the only head of the disk.
     head: Mutex<()>,
 }
 
@@ -199,7 +198,7 @@ impl Simulation {
         })
     }
 
-    /// Fails when the bad byte is among those to write, or one for which there is no room.
+    /// Fails if the range contains the bad byte, or exceeds the room.
     fn refuse_write(&self, offset: u64, len: usize) -> Result<(), Errno> {
         let end = offset.saturating_add(len as u64);
         if self.faults.enospc_at.is_some_and(|at| at < end) {
@@ -217,7 +216,7 @@ impl Simulation {
         }
     }
 
-    /// Fails when the bad byte is among those read; else hands them over in another form.
+    /// Fails if the range contains the bad byte; else converts the bytes to another form.
     fn tamper(&self, ready: Ready, offset: u64, job: u64) -> io::Result<Ready> {
         self.refuse_bad_byte(offset, ready.len())?;
         match ready {
@@ -249,11 +248,11 @@ impl Simulation {
     }
 }
 
-/// The path that an operation is about.
+/// The path of the file of an operation.
 fn path(op: &Op) -> Vec<u8> {
     match op {
         Op::Open { path, .. } | Op::Unlink { path, .. } => path.to_bytes().to_vec(),
-        // What has no name has that of its folder in its path all the same.
+        // The path of a file without a name contains that of its directory.
         Op::Read { file, .. } | Op::Write { file, .. } => path_of(file),
         Op::Create { spool } => spool.path().as_os_str().as_bytes().to_vec(),
         Op::List { directory, .. } => path_of(directory),
@@ -267,7 +266,7 @@ fn path_of(file: &OpenFile) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-/// The same bytes as themselves, in a pipe, or in shared memory.
+/// The bytes as they are, in a pipe, or in shared memory.
 fn disguise(buffer: Buffer, turn: u64) -> io::Result<Ready> {
     match turn % 3 {
         1 => Ok(match in_pipe(&buffer) {
@@ -282,7 +281,7 @@ fn disguise(buffer: Buffer, turn: u64) -> io::Result<Ready> {
     }
 }
 
-/// `None` when no pipe may be so large (`/proc/sys/fs/pipe-max-size`).
+/// `None` if no pipe may be that large (`/proc/sys/fs/pipe-max-size`).
 fn in_pipe(bytes: &[u8]) -> Option<OwnedFd> {
     let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
     let (read, write) = rustix::pipe::pipe_with(flags).ok()?;
@@ -291,7 +290,7 @@ fn in_pipe(bytes: &[u8]) -> Option<OwnedFd> {
     (written == bytes.len()).then_some(read)
 }
 
-/// At an offset that is neither 0 nor a multiple of a page, which a careless reader would get wrong.
+/// At an offset that is neither 0 nor a multiple of a page, to reveal errors of readers.
 fn in_shared_memory(bytes: &[u8]) -> io::Result<Ready> {
     const OFFSET: u64 = 70_001;
     let memory = rustix::fs::memfd_create(c"levity-simulated", MemfdFlags::CLOEXEC)?;
@@ -304,7 +303,7 @@ fn in_shared_memory(bytes: &[u8]) -> io::Result<Ready> {
     })
 }
 
-/// `splitmix64`: a number that looks random, from one that does not.
+/// `splitmix64`: a pseudorandom number from any number.
 fn mix(number: u64) -> u64 {
     let a = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let b = (a ^ (a >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

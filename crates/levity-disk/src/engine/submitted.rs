@@ -1,23 +1,24 @@
-//! Operations that the kernel has, by the number that comes back with their completion.
+//! The operations that the kernel has, by the number that their completion carries.
 
 use std::mem;
 
-/// What the kernel may still write to stays here until its completion has been seen.
+/// Keeps operations, and the memory that the kernel writes to, until their completion has been seen. Numbers
+/// are reused.
 pub(super) struct Submitted<T> {
-    taken: Vec<Option<T>>,
+    operations: Vec<Option<T>>,
     free: Vec<usize>,
 }
 
 impl<T> Submitted<T> {
     pub(super) const fn new() -> Submitted<T> {
         Submitted {
-            taken: Vec::new(),
+            operations: Vec::new(),
             free: Vec::new(),
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.taken.len() - self.free.len()
+        self.operations.len() - self.free.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -25,26 +26,28 @@ impl<T> Submitted<T> {
     }
 
     pub(super) fn insert(&mut self, operation: T) -> u64 {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.taken.push(None);
-            self.taken.len() - 1
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.operations.push(None);
+            self.operations.len() - 1
         });
-        self.taken[place] = Some(operation);
-        place as u64
+        self.operations[number] = Some(operation);
+        number as u64
     }
 
-    pub(super) fn remove(&mut self, place: u64) -> Option<T> {
-        let place = usize::try_from(place).ok()?;
-        let operation = self.taken.get_mut(place)?.take()?;
-        self.free.push(place);
+    pub(super) fn remove(&mut self, number: u64) -> Option<T> {
+        let number = usize::try_from(number).ok()?;
+        let operation = self.operations.get_mut(number)?.take()?;
+        self.free.push(number);
         Some(operation)
     }
 }
 
 impl<T> Drop for Submitted<T> {
-    /// After a panic the kernel may still be writing: better to lose the memory than to free it.
+    /// After a panic the kernel may still be writing, so the memory is leaked instead of freed.
     fn drop(&mut self) {
-        mem::take(&mut self.taken).into_iter().for_each(mem::forget);
+        mem::take(&mut self.operations)
+            .into_iter()
+            .for_each(mem::forget);
     }
 }
 
@@ -53,13 +56,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_used_again() {
-        let mut places = Submitted::new();
-        assert_eq!([places.insert('a'), places.insert('b')], [0, 1]);
-        assert_eq!((places.remove(0), places.remove(0)), (Some('a'), None));
-        assert_eq!((places.len(), places.insert('c')), (1, 0));
-        assert_eq!(places.remove(7), None);
-        assert_eq!((places.remove(0), places.remove(1)), (Some('c'), Some('b')));
-        assert!(places.is_empty());
+    fn numbers_are_reused() {
+        let mut submitted = Submitted::new();
+        assert_eq!([submitted.insert('a'), submitted.insert('b')], [0, 1]);
+        assert_eq!(
+            (submitted.remove(0), submitted.remove(0)),
+            (Some('a'), None)
+        );
+        assert_eq!((submitted.len(), submitted.insert('c')), (1, 0));
+        assert_eq!(submitted.remove(7), None);
+        assert_eq!(
+            (submitted.remove(0), submitted.remove(1)),
+            (Some('c'), Some('b'))
+        );
+        assert!(submitted.is_empty());
     }
 }

@@ -1,7 +1,7 @@
-//! `threads`: blocking calls, in threads that may block.
+//! `threads`: blocking calls in a pool of threads.
 //!
-//! One trip opens, asks and reads. The copy out of the page cache is made by the thread that reads,
-//! in parallel with the others.
+//! A thread opens, calls `fstat` and reads on one trip. It also copies from the page cache, in parallel with
+//! other threads.
 
 use std::sync::Arc;
 
