@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_formatted_can_be_read() {
+    fn formatted_dates_can_be_parsed() {
         for day in 0..UNIX_SECONDS_MAX / 86_400 {
             let seconds = day * 86_400 + day % 86_400;
             assert_eq!(parse(&format(seconds)), Some(seconds));

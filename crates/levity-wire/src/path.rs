@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_application_is_given() {
+    fn forwarded_paths() {
         let as_sent = [
             "/",
             "/a%2Fb",
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_dot_segments_are_refused() {
+    fn hidden_dot_segments_are_rejected() {
         for path in [
             "/x/..%2Fa",
             "/a%2f..",
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn how_others_read_a_path() {
+    fn other_interpretations_of_a_path() {
         for (path, readings) in [
             ("/a%252Fb/%20c%25", &[][..]),
             ("/admin%2Fusers", &["/admin/users"]),

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_byte_range_is_ignored() {
+    fn other_ranges_are_ignored() {
         let cases = [
             "",
             "bytes",

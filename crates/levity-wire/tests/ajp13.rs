@@ -443,7 +443,7 @@ fn head_with(line: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_container_must_not_say() {
+fn forbidden_container_output() {
     let head = packet(b"\x04\x00\xc8\x00\x00\x00\x00\x00");
     let after_head = |more: &[u8]| [&head[..], more].concat();
     let after_end = |more: &[u8]| [&head[..], b"AB\x00\x02\x05\x01", more].concat();

@@ -103,7 +103,7 @@ fn all_variables_in_order() {
 }
 
 #[test]
-fn what_is_not_there_is_not_set_or_empty() {
+fn absent_values_are_unset_or_empty() {
     let bare = Request {
         query: None,
         version: Version::Http10,
@@ -318,7 +318,7 @@ fn a_used_environment_is_as_good_as_a_new_one() {
 }
 
 #[test]
-fn what_is_set_replaces_what_was() {
+fn set_replaces_a_value() {
     let mut environment = filled(&request(), &[(b"X", b"1")]).expect("acceptable");
     for (name, text) in [("HTTP_X", "2"), ("APP_ENV", "test"), ("APP_ENV", "live")] {
         assert_eq!(environment.set(name, text.as_bytes()), Ok(()));

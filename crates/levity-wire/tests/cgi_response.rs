@@ -87,7 +87,7 @@ fn every_prefix_of_a_good_head_asks_for_more() {
 }
 
 #[test]
-fn what_follows_the_head_does_not_change_it() {
+fn following_bytes_do_not_change_the_result() {
     for text in GOLDEN {
         let followed = [text.as_bytes(), b"\0\nStatus: 500\n\n"].concat();
         assert_eq!(parse(&followed), Ok(Some(accept(text))), "{text:?}");
@@ -252,7 +252,7 @@ fn lengths() {
 }
 
 #[test]
-fn what_occurs_twice_is_refused() {
+fn repeated_headers_are_rejected() {
     let cases = [
         (
             "Content-Length: 1\ncontent-length: 1\n",

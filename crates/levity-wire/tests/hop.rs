@@ -42,7 +42,7 @@ fn fields_about_the_connection_end_here_listed_or_not() {
 }
 
 #[test]
-fn what_connection_lists_ends_here() {
+fn headers_listed_in_connection_are_removed() {
     let lines = "X-A: 1\r\nx-b: 2\r\nX-C: 3\r\nX-A: 4\r\nClose: 5\r\nX-D: 6\r\n\
         Connection: x-a , X-B,,close\r\nConnection: keep-alive, X-D\r\n";
     assert_eq!(passed_on(lines), ["Host", "X-C", "Close"]);
@@ -55,7 +55,7 @@ fn order_and_repetition_stay() {
 }
 
 #[test]
-fn what_a_sender_has_of_its_own_ends_here_when_it_is_listed() {
+fn listed_credentials_and_conditions_are_removed() {
     for name in [
         "Accept-Encoding",
         "Authorization",

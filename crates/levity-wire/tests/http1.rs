@@ -106,7 +106,7 @@ fn every_prefix_of_a_good_head_asks_for_more() {
 }
 
 #[test]
-fn what_follows_the_head_does_not_change_it() {
+fn following_bytes_do_not_change_the_result() {
     for text in GOLDEN {
         let followed = [text.as_bytes(), b"\0\nGET / HTTP/1.1\r\n"].concat();
         assert_eq!(parse(&followed), Ok(Some(accept(text))), "{text:?}");

@@ -145,7 +145,7 @@ fn bad_lines() {
 }
 
 #[test]
-fn what_is_no_header_is_refused_at_its_first_wrong_byte() {
+fn other_data_is_rejected_at_its_first_wrong_byte() {
     let cases: [(&[u8], usize); 10] = [
         (b"GET / HTTP/1.1\r\n", 1),
         (b"\x16\x03\x01", 1),
@@ -221,7 +221,7 @@ fn binary_headers() {
 }
 
 #[test]
-fn what_is_skipped() {
+fn ignored_fields() {
     // A proxy's own connection, with any family.
     for (family, rest) in [
         (0x11, INET),
@@ -429,7 +429,7 @@ fn written(addresses: &Addresses<'_>) -> (String, Vec<u8>) {
 }
 
 #[test]
-fn what_is_written() {
+fn written_headers() {
     let unix = Addresses::Unix {
         source: b"",
         destination: b"/run/b",

@@ -81,7 +81,7 @@ fn the_bound_is_that_of_the_decoder() {
 }
 
 #[test]
-fn what_decides_before_the_body_is_forbidden_after_it() {
+fn headers_that_act_before_the_body_are_forbidden_trailers() {
     let forbidden = [
         "Transfer-Encoding",
         "CONTENT-LENGTH",

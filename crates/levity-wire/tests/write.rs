@@ -49,7 +49,7 @@ fn lines() {
 }
 
 #[test]
-fn what_could_end_a_line_is_refused() {
+fn values_that_could_end_a_line_are_rejected() {
     for bad in [
         "\r",
         "\n",

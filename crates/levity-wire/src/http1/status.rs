@@ -1,6 +1,6 @@
 //! The reason phrases of status codes.
 
-/// The standard name of a status (RFC 9110, 15, and the registry that it begins).
+/// The reason phrase of a status (RFC 9110, 15, and the IANA registry).
 pub fn reason(status: u16) -> &'static str {
     match status {
         100 => "Continue",
