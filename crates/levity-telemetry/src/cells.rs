@@ -1,8 +1,8 @@
-//! Numbers that one thread writes and any thread reads.
+//! Counters, gauges and histograms that one thread writes and any thread reads.
 //!
-//! A counter has one writer, so that counting is a load and a store, without the bus lock of a
-//! read-modify-write; each worker has its own and a scrape adds them up. A scrape sees every number
-//! whole, but not all of them at one instant.
+//! A counter has one writer, so that counting is a load and a store, without the bus lock of a read-modify-write.
+//! Each worker has its own; a scrape adds them up. A scrape sees no torn value, but it does not see all values at
+//! one instant.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl Counter {
     }
 }
 
-/// A number that goes up and down. It is kept as what went up and what came down, so that both only grow.
+/// A number that rises and falls. It is stored as two counters, of rises and of falls.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge {
     ups: Counter,
@@ -41,7 +41,7 @@ impl Gauge {
         self.downs.add(by);
     }
 
-    /// Of several. What came down is read first, so that what comes and goes in between cannot make the
+    /// The sum of several gauges. Falls are read first: a rise and its fall between the two reads cannot make the
     /// difference negative.
     pub(crate) fn sum<'g>(gauges: impl Iterator<Item = &'g Self>) -> u64 {
         let now = gauges.map(|gauge| {
@@ -52,7 +52,7 @@ impl Gauge {
     }
 }
 
-/// Durations counted in buckets.
+/// A histogram of durations.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     bounds_us: &'static [u64],
@@ -89,8 +89,8 @@ impl Histogram {
     }
 }
 
-/// Durations counted in buckets each four times as wide as the one before, from 1 us to 67 s. Finding the
-/// bucket takes no search: made for what every request counts several times.
+/// A histogram of durations whose buckets are each four times as wide as the one before, from 1 us to 67 s. The
+/// bucket is found without a search, because every request counts several times.
 #[derive(Debug, Default)]
 pub(crate) struct Fourfold {
     counts: [Counter; FOURFOLD_BOUNDS_US.len() + 1],
@@ -120,24 +120,24 @@ impl Fourfold {
     }
 }
 
-/// What a histogram held at one moment.
+/// The values of a histogram at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistogramFigures {
     /// Upper bounds in microseconds, inclusive and ascending.
     pub bounds_us: &'static [u64],
-    /// Values per bucket, not added up; one more than the bounds, for what exceeds the last.
+    /// Number of values per bucket, not cumulative; one bucket more than bounds, for values above the last.
     pub counts: Vec<u64>,
     /// Sum of the values.
     pub sum: Duration,
 }
 
 impl HistogramFigures {
-    /// How many values there are.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// What has come since `earlier`, which was taken from the same histogram.
+    /// The values since `earlier`, which was taken from the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let counts = self.counts.iter().zip(&earlier.counts);
@@ -150,8 +150,8 @@ impl HistogramFigures {
         }
     }
 
-    /// What a `share` (0 to 1) of the values do not exceed, rounded up to a bound; the last bound stands
-    /// for everything above it. `None` without values.
+    /// The quantile at `share` (0 to 1), rounded up to a bound; values above the last bound count as that bound.
+    /// `None` without values.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let rank = (self.count() as f64 * share).ceil().max(1.0) as u64;
         let mut below = 0;

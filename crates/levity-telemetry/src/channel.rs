@@ -1,4 +1,4 @@
-//! A bounded channel from threads that must not wait to one thread that may.
+//! A bounded channel from threads that must not block to one thread that may.
 //!
 //! The standard library's `SyncSender::try_send` takes a mutex to wake the receiver. If the receiver
 //! loses the processor while it holds that mutex, an event loop sleeps for as long: 1 to 3 ms were seen.

@@ -1,8 +1,7 @@
-//! Lines for the operator on standard error, said without waiting.
+//! Messages for the operator on standard error, logged without blocking.
 //!
-//! Standard error may be a pipe that nobody reads. A loop thread therefore hands its line to one
-//! thread over a bounded queue; when that is full, the line is dropped and counted, and the count is
-//! written once there is room again.
+//! Standard error may be a pipe that nobody reads. A loop therefore hands its line to one thread over a bounded
+//! queue. When the queue is full, the line is dropped and counted; the count is written once there is room again.
 
 use std::fmt;
 use std::fs::File;
@@ -17,50 +16,53 @@ use crate::channel::{self, Receiver, Sender};
 use crate::escape::is_plain;
 use crate::write_all::write_all;
 
-/// Lines that wait at most.
+/// Lines in the queue at most.
 const LINES_MAX: usize = 256;
-/// Bytes of one line at most; the rest is cut.
+/// Bytes of one line at most; longer lines are cut.
 const LINE_BYTES_MAX: usize = 2048;
 
-/// What each line begins with.
+/// Every line begins with this.
 const PREFIX: &str = "levity: ";
 
-/// Bytes that one [say] may have without being cut, if all of it is [plain](is_plain).
+/// Bytes of one message that are not cut, if all of it is [plain](is_plain).
 pub const TEXT_BYTES_MAX: usize = LINE_BYTES_MAX - PREFIX.len();
 
-static SPEAKER: OnceLock<Speaker> = OnceLock::new();
+static LOGGER: OnceLock<Logger> = OnceLock::new();
 
-/// Starts the thread that writes to standard error; once, from the control thread. A second call
-/// changes nothing. Fails when no thread can be started.
+/// Starts the thread that writes to standard error. To be called once, from the control thread; a second call
+/// changes nothing.
+///
+/// # Errors
+/// When no thread can be started.
 pub fn start() -> io::Result<()> {
-    if SPEAKER.get().is_none() {
-        let _ = SPEAKER.set(Speaker::start(standard()?)?);
+    if LOGGER.get().is_none() {
+        let _ = LOGGER.set(Logger::start(standard()?)?);
     }
     Ok(())
 }
 
-/// Says one line, such as `format_args!("worker {n}: {error}")`. Never blocks once [`start`] was
-/// called; before, while there are no loop threads, the line is written at once. Characters that are not
-/// [plain](is_plain) are escaped, so that what a client sent cannot forge lines or drive a terminal.
-pub fn say(line: fmt::Arguments) {
-    match SPEAKER.get() {
-        Some(speaker) => speaker.say(line),
-        None => eprint!("{}", tidy(line)),
+/// Logs one line, such as `format_args!("worker {n}: {error}")`. Never blocks once [`start`] was called; before
+/// that, while there are no loops, the line is written at once. Characters that are not [plain](is_plain) are
+/// escaped, so that bytes of a client can neither forge lines nor control a terminal.
+pub fn log(line: fmt::Arguments) {
+    match LOGGER.get() {
+        Some(logger) => logger.log(line),
+        None => eprint!("{}", formatted(line)),
     }
 }
 
 /// Lines dropped since the start because standard error was not read.
 pub fn dropped() -> u64 {
-    SPEAKER
+    LOGGER
         .get()
-        .map_or(0, |speaker| speaker.shared.dropped.load(Ordering::Relaxed))
+        .map_or(0, |logger| logger.shared.dropped.load(Ordering::Relaxed))
 }
 
-/// Waits, for `wait_max` at most, until every line said so far is written. For the control thread,
-/// before the process ends.
+/// Blocks until every line logged so far is written, for `wait_max` at most. For the control thread, before the
+/// process ends.
 pub fn flush(wait_max: Duration) {
-    if let Some(speaker) = SPEAKER.get() {
-        speaker.flush(wait_max);
+    if let Some(logger) = LOGGER.get() {
+        logger.flush(wait_max);
     }
 }
 
@@ -69,7 +71,7 @@ fn standard() -> io::Result<File> {
     Ok(io::stderr().as_fd().try_clone_to_owned()?.into())
 }
 
-fn tidy(line: fmt::Arguments) -> String {
+fn formatted(line: fmt::Arguments) -> String {
     let mut out = String::from(PREFIX);
     for character in line.to_string().chars() {
         if out.len() >= LINE_BYTES_MAX {
@@ -85,47 +87,47 @@ fn tidy(line: fmt::Arguments) -> String {
     out
 }
 
-struct Speaker {
+struct Logger {
     queue: Sender<String>,
     /// Lines that entered the queue.
-    said: AtomicU64,
+    queued: AtomicU64,
     shared: Arc<Shared>,
 }
 
-/// What the thread tells, and is told.
+/// State that the thread shares with those who log.
 #[derive(Default)]
 struct Shared {
     dropped: AtomicU64,
-    /// Lines that left the queue, and the parker of the thread that waits for them.
+    /// Lines that were written.
     written: Mutex<u64>,
     grew: Condvar,
 }
 
-impl Speaker {
+impl Logger {
     fn start(file: File) -> io::Result<Self> {
         let (queue, lines) = channel::bounded(LINES_MAX);
         let shared = Arc::<Shared>::default();
-        let speaker = Self {
+        let logger = Self {
             queue,
-            said: AtomicU64::new(0),
+            queued: AtomicU64::new(0),
             shared: shared.clone(),
         };
         thread::Builder::new()
             .name("diagnostics".into())
             .spawn(move || write_lines(&file, &lines, &shared))?;
-        Ok(speaker)
+        Ok(logger)
     }
 
-    fn say(&self, line: fmt::Arguments) {
-        let counter = match self.queue.try_send(tidy(line)) {
-            Ok(()) => &self.said,
+    fn log(&self, line: fmt::Arguments) {
+        let counter = match self.queue.try_send(formatted(line)) {
+            Ok(()) => &self.queued,
             Err(_) => &self.shared.dropped,
         };
         counter.fetch_add(1, Ordering::AcqRel);
     }
 
     fn flush(&self, wait_max: Duration) {
-        let said = self.said.load(Ordering::Acquire);
+        let queued = self.queued.load(Ordering::Acquire);
         let written = self
             .shared
             .written
@@ -134,13 +136,13 @@ impl Speaker {
         let _ = self
             .shared
             .grew
-            .wait_timeout_while(written, wait_max, |lines| *lines < said);
+            .wait_timeout_while(written, wait_max, |lines| *lines < queued);
     }
 }
 
 // There is nowhere left to report a failing standard error, so its errors are ignored.
 fn write_lines(file: &File, lines: &Receiver<String>, shared: &Shared) {
-    let mut dropped_told = 0;
+    let mut dropped_reported = 0;
     while let Some(line) = lines.recv() {
         let _ = write_all(file, line.as_bytes());
         *shared
@@ -149,13 +151,13 @@ fn write_lines(file: &File, lines: &Receiver<String>, shared: &Shared) {
             .unwrap_or_else(PoisonError::into_inner) += 1;
         shared.grew.notify_all();
         let dropped = shared.dropped.load(Ordering::Relaxed);
-        if dropped > dropped_told {
-            let lost = dropped - dropped_told;
+        if dropped > dropped_reported {
+            let lost = dropped - dropped_reported;
             let _ = write_all(
                 file,
-                tidy(format_args!("{lost} messages lost here")).as_bytes(),
+                formatted(format_args!("{lost} messages lost here")).as_bytes(),
             );
-            dropped_told = dropped;
+            dropped_reported = dropped;
         }
     }
 }
@@ -167,18 +169,18 @@ mod tests {
 
     const WAIT_MAX: Duration = Duration::from_secs(20);
 
-    fn speaker() -> (Speaker, BufReader<File>) {
+    fn logger() -> (Logger, BufReader<File>) {
         let (reader, writer) = rustix::pipe::pipe().expect("pipe");
         (
-            Speaker::start(writer.into()).expect("start"),
+            Logger::start(writer.into()).expect("start"),
             BufReader::new(reader.into()),
         )
     }
 
     #[test]
     fn a_line_is_written_with_its_control_characters_escaped() {
-        let (speaker, mut pipe) = speaker();
-        speaker.say(format_args!(
+        let (logger, mut pipe) = logger();
+        logger.log(format_args!(
             "bad target {}",
             "a\r\n\u{1b}[2Jb\u{e9}\u{202e}"
         ));
@@ -192,29 +194,29 @@ mod tests {
 
     #[test]
     fn a_pipe_that_nobody_reads_drops_and_counts() {
-        let (speaker, pipe) = speaker();
+        let (logger, pipe) = logger();
         let long = "x".repeat(2 * LINE_BYTES_MAX);
-        let mut said = 0;
-        while speaker.shared.dropped.load(Ordering::Relaxed) == 0 {
-            speaker.say(format_args!("{long}"));
-            said += 1;
+        let mut logged = 0;
+        while logger.shared.dropped.load(Ordering::Relaxed) == 0 {
+            logger.log(format_args!("{long}"));
+            logged += 1;
         }
-        assert!(said > LINES_MAX);
-        speaker.flush(Duration::ZERO);
-        drop(speaker);
-        let told = pipe
+        assert!(logged > LINES_MAX);
+        logger.flush(Duration::ZERO);
+        drop(logger);
+        let reported = pipe
             .lines()
             .map_while(Result::ok)
             .find(|line| line.ends_with("lost here"));
-        assert_eq!(told.as_deref(), Some("levity: 1 messages lost here"));
+        assert_eq!(reported.as_deref(), Some("levity: 1 messages lost here"));
     }
 
     #[test]
     fn flush_waits_for_every_line() {
-        let (speaker, mut pipe) = speaker();
-        (0..100).for_each(|n| speaker.say(format_args!("line {n}")));
-        speaker.flush(WAIT_MAX);
-        assert_eq!(*speaker.shared.written.lock().expect("lock"), 100);
+        let (logger, mut pipe) = logger();
+        (0..100).for_each(|n| logger.log(format_args!("line {n}")));
+        logger.flush(WAIT_MAX);
+        assert_eq!(*logger.shared.written.lock().expect("lock"), 100);
         let mut line = String::new();
         (0..100).for_each(|_| {
             line.clear();
@@ -225,9 +227,12 @@ mod tests {
 
     #[test]
     fn long_lines_are_cut() {
-        let line = tidy(format_args!("{}", "y".repeat(100_000)));
+        let line = formatted(format_args!("{}", "y".repeat(100_000)));
         assert_eq!(line.len(), LINE_BYTES_MAX + 1);
         let whole = "y".repeat(TEXT_BYTES_MAX);
-        assert_eq!(tidy(format_args!("{whole}")), format!("levity: {whole}\n"));
+        assert_eq!(
+            formatted(format_args!("{whole}")),
+            format!("levity: {whole}\n")
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Which mount a device number belongs to: from what the kernel lists, without asking the file systems,
-//! which may not answer.
+//! The mount that a device number belongs to, from the kernel's list: file systems are not asked, because they may
+//! not answer.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,7 +12,7 @@ use rustix::fs::{Dev, makedev};
 /// See proc_pid_mountinfo(5). Reading it waits for no device.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
-/// Bytes of it that are read; a machine with more mounts is not told of those at its end.
+/// Bytes of the list that are read. Mounts beyond them are unknown.
 const MOUNTINFO_BYTES_MAX: u64 = 4 << 20;
 
 /// A file system where it is mounted.

@@ -1,4 +1,4 @@
-//! Lines about devices that do not answer. A failed request adds none of its own: there may be thousands of
+//! Messages about devices that do not answer. A failed request adds none of its own: there may be thousands of
 //! them while a mount is dead.
 
 use levity_disk::{Outage, Stage};
@@ -7,18 +7,18 @@ use crate::diagnostics;
 use crate::mounts::Mounts;
 use crate::stats::device_number;
 
-/// Tells the operator of an outage. Reads the kernel's table of mounts: not for event loops.
+/// Logs an outage. Reads the kernel's table of mounts, so that event loops must not call it.
 pub fn report(outage: Outage) {
     let name = name(outage.device);
     let (silent, refused) = (outage.silent, outage.refused);
     match outage.stage {
-        Stage::Began => diagnostics::say(format_args!(
+        Stage::Began => diagnostics::log(format_args!(
             "{name} does not answer: nothing has come back for {silent:.1?}. Until it does, requests that need it get 503"
         )),
-        Stage::GoesOn => diagnostics::say(format_args!(
+        Stage::GoesOn => diagnostics::log(format_args!(
             "{name} has not answered for {silent:.0?}: {refused} requests refused so far"
         )),
-        Stage::Ended => diagnostics::say(format_args!(
+        Stage::Ended => diagnostics::log(format_args!(
             "{name} answers again after {silent:.1?}: {refused} requests were refused"
         )),
     }

@@ -1,13 +1,13 @@
-//! Which files are asked for most lately, in memory of fixed size and without a lock.
+//! The most requested files of the last minutes, in memory of fixed size and without a lock.
 //!
 //! Each worker keeps `Sketch`es of its own, after the Space-Saving algorithm (Metwally, Agrawal, El
-//! Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005): a file that
-//! is not listed takes the place of the one with the lowest count, and inherits that count as the most
-//! that it may have had before. So a file with more than 1 / `FILES_MAX` of all requests is always
-//! listed, and what is known of it is a range that holds the truth.
+//! Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005): a file that is not listed
+//! replaces the one with the lowest count, and inherits that count as an upper bound of its own earlier count. So a
+//! file with more than 1 / `FILES_MAX` of all requests is always listed, with a lower and an upper bound of its
+//! count.
 //!
-//! A busy worker samples: per sweep the first `EXACT_MAX` requests count as they are, of those after
-//! them one in `SAMPLE` at random counts for that many. Two windows of `WINDOW` make "lately" one
+//! A busy worker samples: per sweep the first `EXACT_MAX` requests are counted, and of those after them one in
+//! `SAMPLE` at random, which counts for that many. Two windows of `WINDOW` are kept, so that a snapshot covers one
 //! to two minutes.
 
 use std::collections::HashMap;
@@ -30,18 +30,18 @@ const SAMPLE: u64 = 16;
 /// How long a window is filled before it gives way to the next.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// What one worker was asked for. Only its own thread has it.
+/// The requested files of one worker. Only its own thread has it.
 pub struct Popular {
     now: Window,
     before: Window,
     hasher: RandomState,
     random: u64,
     exact_left: u32,
-    /// Host and path of the request at hand.
+    /// Host and path of the current request.
     name: Vec<u8>,
 }
 
-/// What was asked for during one span of time.
+/// The requests in one span of time.
 struct Window {
     began: Instant,
     requests: Sketch,
@@ -53,41 +53,41 @@ struct Window {
 struct Sketch {
     /// Beside the files, because a look-up reads all of them.
     hashes: Vec<u64>,
-    files: Vec<Counted>,
+    files: Vec<FileCount>,
 }
 
-/// A file and what was counted for it.
+/// A file and its count.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counted {
-    /// Host and path, as bytes that a client sent.
+pub struct FileCount {
+    /// Host and path, as a client sent them.
     pub name: Vec<u8>,
-    /// At most this.
+    /// Upper bound of the count.
     pub most: u64,
-    /// At least this.
+    /// Lower bound of the count.
     pub least: u64,
 }
 
-/// What one worker tells, for [`merge`].
+/// The counts of one worker at one moment, for [`merge`].
 #[derive(Debug)]
-pub struct Lately {
-    /// How long it has been counted.
+pub struct Snapshot {
+    /// The time that the counts cover.
     pub time: Duration,
     /// By requests.
-    pub requests: Vec<Listed>,
+    pub requests: Vec<SketchCounts>,
     /// By bytes of body.
-    pub bytes: Vec<Listed>,
+    pub bytes: Vec<SketchCounts>,
 }
 
-/// One sketch, as it was.
+/// The counts of one sketch.
 #[derive(Debug)]
-pub struct Listed {
-    files: Vec<Counted>,
-    /// What a file that is not listed may have been counted at most.
+pub struct SketchCounts {
+    files: Vec<FileCount>,
+    /// Upper bound of the count of a file that is not listed.
     unlisted_most: u64,
 }
 
 impl Popular {
-    /// Nothing has been asked for yet.
+    /// No requests.
     pub fn new(now: Instant) -> Self {
         let hasher = RandomState::new();
         // Never 0, where the generator would stay.
@@ -102,7 +102,7 @@ impl Popular {
         }
     }
 
-    /// A file was asked for, and `bytes` of it were sent.
+    /// Counts a request for a file, of which `bytes` were sent.
     pub fn count(&mut self, host: &[u8], path: &[u8], bytes: u64) {
         let Some(weight) = self.weight() else { return };
         self.name.clear();
@@ -118,20 +118,20 @@ impl Popular {
         }
     }
 
-    /// For how many requests this one counts; `None` for one that is left out.
+    /// The number of requests that this one counts for; `None` when it is not counted.
     fn weight(&mut self) -> Option<u64> {
         if let Some(left) = self.exact_left.checked_sub(1) {
             self.exact_left = left;
             return Some(1);
         }
-        // Xorshift (Marsaglia, 2003): chance, because requests come in patterns.
+        // Xorshift (Marsaglia, 2003). Random, because requests come in patterns.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         (self.random >> 32).is_multiple_of(SAMPLE).then_some(SAMPLE)
     }
 
-    /// Call it with each sweep.
+    /// To be called in each sweep.
     pub fn sweep(&mut self, now: Instant) {
         self.exact_left = EXACT_MAX;
         if now.duration_since(self.now.began) >= WINDOW {
@@ -139,10 +139,10 @@ impl Popular {
         }
     }
 
-    /// What has been counted in this window and the one before.
-    pub fn lately(&self, now: Instant) -> Lately {
+    /// The counts of this window and the one before.
+    pub fn snapshot(&self, now: Instant) -> Snapshot {
         let windows = [&self.before, &self.now];
-        Lately {
+        Snapshot {
             time: now.duration_since(self.before.began),
             requests: windows.map(|window| window.requests.listed()).into(),
             bytes: windows.map(|window| window.bytes.listed()).into(),
@@ -172,7 +172,7 @@ impl Sketch {
 
     fn list(&mut self, hash: u64, name: &[u8], weight: u64) {
         self.hashes.push(hash);
-        self.files.push(Counted {
+        self.files.push(FileCount {
             name: name.to_owned(),
             most: weight,
             least: weight,
@@ -184,32 +184,35 @@ impl Sketch {
         let Some(at) = lowest else { return };
         self.hashes[at] = hash;
         let file = &mut self.files[at];
-        // Into the memory of the one that goes.
+        // The memory of the old name is used again.
         file.name.clear();
         file.name.extend_from_slice(name);
         file.most = file.most.saturating_add(weight);
         file.least = weight;
     }
 
-    fn listed(&self) -> Listed {
+    fn listed(&self) -> SketchCounts {
         let lowest = self.files.iter().map(|file| file.most).min();
         let is_full = self.files.len() == FILES_MAX;
-        Listed {
+        SketchCounts {
             files: self.files.clone(),
             unlisted_most: lowest.filter(|_| is_full).unwrap_or(0),
         }
     }
 }
 
-impl Counted {
+impl FileCount {
     fn add(&mut self, weight: u64) {
         self.most = self.most.saturating_add(weight);
         self.least = self.least.saturating_add(weight);
     }
 }
 
-/// The `count` files that were surely counted most in all of these, the first one first.
-pub fn merge<'l>(lists: impl Iterator<Item = &'l Listed> + Clone, count: usize) -> Vec<Counted> {
+/// The `count` files with the highest lower bounds over all of these, in descending order.
+pub fn merge<'l>(
+    lists: impl Iterator<Item = &'l SketchCounts> + Clone,
+    count: usize,
+) -> Vec<FileCount> {
     let anywhere: u64 = lists.clone().map(|list| list.unlisted_most).sum();
     let mut sums = HashMap::<&[u8], (u64, u64)>::new();
     for list in lists {
@@ -219,7 +222,7 @@ pub fn merge<'l>(lists: impl Iterator<Item = &'l Listed> + Clone, count: usize) 
             *least = least.saturating_add(file.least);
         }
     }
-    let counted = |(name, (most, least)): (&[u8], (u64, u64))| Counted {
+    let counted = |(name, (most, least)): (&[u8], (u64, u64))| FileCount {
         name: name.to_owned(),
         most,
         least,
@@ -235,8 +238,8 @@ mod tests {
     use super::*;
 
     fn top(popular: &Popular, now: Instant) -> Vec<(String, u64, u64)> {
-        let lately = popular.lately(now);
-        let files = merge(lately.requests.iter(), 3).into_iter();
+        let snapshot = popular.snapshot(now);
+        let files = merge(snapshot.requests.iter(), 3).into_iter();
         files
             .map(|file| (String::from_utf8(file.name).unwrap(), file.least, file.most))
             .collect()
@@ -249,15 +252,15 @@ mod tests {
         for (path, bytes) in [("/a", 1), ("/b", 70), ("/a", 2), ("/c", 0)] {
             popular.count(b"Example.ORG", path.as_bytes(), bytes);
         }
-        let lately = popular.lately(now);
-        let named = |files: Vec<Counted>| {
-            let shown = |file: Counted| (String::from_utf8(file.name).unwrap(), file.least);
-            files.into_iter().map(shown).collect::<Vec<_>>()
+        let snapshot = popular.snapshot(now);
+        let named = |files: Vec<FileCount>| {
+            let count = |file: FileCount| (String::from_utf8(file.name).unwrap(), file.least);
+            files.into_iter().map(count).collect::<Vec<_>>()
         };
-        let by_requests = named(merge(lately.requests.iter(), 9));
+        let by_requests = named(merge(snapshot.requests.iter(), 9));
         assert_eq!(by_requests[0], ("example.org/a".to_owned(), 2));
         assert_eq!(by_requests.len(), 3);
-        let by_bytes = named(merge(lately.bytes.iter(), 9));
+        let by_bytes = named(merge(snapshot.bytes.iter(), 9));
         assert_eq!(by_bytes[0], ("example.org/b".to_owned(), 70));
         assert_eq!(by_bytes.len(), 2);
     }
@@ -320,7 +323,7 @@ mod tests {
         popular.sweep(start + 2 * WINDOW);
         let found = top(&popular, start + 2 * WINDOW);
         assert_eq!(found, [("/new".to_owned(), 1, 1)]);
-        let time = popular.lately(start + 2 * WINDOW).time;
+        let time = popular.snapshot(start + 2 * WINDOW).time;
         assert_eq!(time, WINDOW);
     }
 
@@ -342,16 +345,16 @@ mod tests {
     /// A file that one worker has forgotten may have been counted there.
     #[test]
     fn workers_are_added_up() {
-        let file = |name: &str, least, most| Counted {
+        let file = |name: &str, least, most| FileCount {
             name: name.into(),
             least,
             most,
         };
-        let one = Listed {
+        let one = SketchCounts {
             files: vec![file("a", 5, 7), file("b", 3, 3)],
             unlisted_most: 3,
         };
-        let two = Listed {
+        let two = SketchCounts {
             files: vec![file("a", 1, 1)],
             unlisted_most: 0,
         };

@@ -1,16 +1,15 @@
 //! Loop stall: the time that a worker slept inside one poll of one task.
 //!
 //! A worker's thread may sleep in one place only, where it waits for events. [`Watched`] times each
-//! poll of a task; one that took 1 ms or longer is judged by what the kernel says of the thread:
+//! poll of a task; one that took 1 ms or longer is judged by the kernel's usage figures of the thread:
 //!
-//! - it slept (a voluntary context switch): what was not processor time is a *stall*;
+//! - it slept (a voluntary context switch): the time without the processor is a *stall*;
 //! - it did not, and others had the processor: it was *preempted*;
 //! - more than 5 ms of processor time in one poll: it *hogged* the loop.
 //!
 //! Asking the kernel is a system call, so it is done once per turn of the loop
 //! ([`Watch::turn_begins`]) and after each long poll, never per poll. The price is that up to one turn
-//! of short polls lies between the two samples; what is blamed on a poll is therefore never more than
-//! the poll took.
+//! of short polls lies between the two samples. A poll is therefore never charged with more time than it took.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -49,7 +48,7 @@ impl Step {
     }
 }
 
-/// What a worker does at this moment, for the watchdog to read.
+/// The poll that a worker is in, for the watchdog to read.
 #[derive(Debug)]
 pub struct Pulse {
     worker: usize,
@@ -118,7 +117,7 @@ const POLL_BOUNDS_US: &[u64] = &[
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct PollStats {
-    /// What the worker does at this moment.
+    /// The poll that it is in.
     pub pulse: Pulse,
     pub(crate) stall: Histogram,
     pub(crate) stall_max_ns: Counter,
@@ -195,14 +194,14 @@ struct CurrentPoll {
     step: Step,
 }
 
-/// Nanoseconds since the process first asked, plus one: never 0.
+/// Nanoseconds since the first call in this process, plus one: never 0.
 fn clock_ns(at: Instant) -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let start = *START.get_or_init(Instant::now);
     at.saturating_duration_since(start).as_nanos() as u64 + 1
 }
 
-/// What the kernel says of this thread at one moment.
+/// The kernel's usage figures of this thread at one moment.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -358,7 +357,7 @@ impl Drop for Polling<'_> {
 pub struct Watched<F> {
     task: u64,
     step: Step,
-    // Boxed because the house forbids `unsafe` here, and pinning a field in place needs it.
+    // Boxed, because to pin a field in place takes `unsafe`, which this crate forbids.
     future: Pin<Box<F>>,
 }
 

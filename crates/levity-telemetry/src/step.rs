@@ -4,21 +4,21 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Step {
-    /// Nothing that has a name.
+    /// None of the others.
     Idle,
     /// Taking a connection.
     Accept,
     /// Reading a request.
     Parse,
-    /// Choosing who answers it.
+    /// Choosing its route.
     Route,
     /// Finding the file.
     Resolve,
     /// Waiting for the header of an application's response.
     Upstream,
-    /// Making the head.
+    /// Making the response.
     Respond,
-    /// Changing the body.
+    /// Applying the header rules of the route.
     Filter,
     /// Writing to the socket.
     Send,
@@ -51,7 +51,7 @@ impl Step {
     ];
 
     /// Its index in [`Self::TIMED`]; `None` for [`Self::Idle`].
-    pub fn place(self) -> Option<usize> {
+    pub fn index(self) -> Option<usize> {
         (self as usize).checked_sub(Self::Accept as usize)
     }
 

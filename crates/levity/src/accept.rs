@@ -38,7 +38,7 @@ impl Listeners {
                     self.open
                         .push((address, close, task::spawn_local(accepting)));
                 }
-                Err(error) => diagnostics::say(format_args!("cannot listen on {address}: {error}")),
+                Err(error) => diagnostics::log(format_args!("cannot listen on {address}: {error}")),
             }
         }
     }
@@ -112,7 +112,7 @@ async fn take(
         }
         Err(error) if is_shortage(&error) => {
             worker.stats.accept_paused();
-            diagnostics::say(format_args!("cannot accept, will try again: {error}"));
+            diagnostics::log(format_args!("cannot accept, will try again: {error}"));
             time::sleep(PAUSE).await;
         }
         // The client left before it was accepted.

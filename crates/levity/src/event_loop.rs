@@ -10,7 +10,7 @@ use levity_config::address::Address;
 use levity_disk::{guard, priority};
 use levity_net::ListeningSocket;
 use levity_telemetry::access_log::Log;
-use levity_telemetry::popular::Lately;
+use levity_telemetry::popular::Snapshot;
 use levity_telemetry::stall::Watch;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, oneshot};
@@ -34,7 +34,7 @@ pub enum Message {
     /// Write access log lines here from now on.
     Log(Option<Log>),
     /// Tell which files are asked for.
-    Popular(oneshot::Sender<Lately>),
+    Popular(oneshot::Sender<Snapshot>),
     /// Take no more connections, finish what is in hand, then end.
     Drain,
 }
@@ -98,9 +98,9 @@ async fn live(parts: Parts) {
                 worker.set_log(log);
             }
             Message::Popular(reply) => {
-                let lately = worker.popular.borrow().lately(Instant::now());
+                let snapshot = worker.popular.borrow().snapshot(Instant::now());
                 // Whoever asked may have given up.
-                let _ = reply.send(lately);
+                let _ = reply.send(snapshot);
             }
             Message::Drain => {
                 listeners.close_all().await;

@@ -396,7 +396,7 @@ fn failed(worker: &Worker, files: &Files, request: &Request, error: &io::Error) 
     let root = files.root.last();
     let root = root.path().display();
     if levity_disk::left_root(error) {
-        diagnostics::say(format_args!(
+        diagnostics::log(format_args!(
             "refused {path}: a symbolic link leaves {root}; \
              `symlinks = \"follow\"` on its site or route in a configuration file allows that"
         ));

@@ -72,16 +72,16 @@ impl Introduction<'_> {
             ""
         };
         let what = what_is_served(&self.service.config.sites);
-        diagnostics::say(format_args!("serving {what}{end}"));
+        diagnostics::log(format_args!("serving {what}{end}"));
     }
 
     fn say_how_files_are_read(&self) {
         let engine = self.disk.engine();
-        diagnostics::say(format_args!("disk engine {engine}: {}", self.disk.reason()));
+        diagnostics::log(format_args!("disk engine {engine}: {}", self.disk.reason()));
         for engine in self.service.config.place_engines() {
             let note = self.disk.note(engine);
             let note = note.map(|note| format!("; {note}")).unwrap_or_default();
-            diagnostics::say(format_args!(
+            diagnostics::log(format_args!(
                 "disk engine {engine}: for the sites and routes that name it{note}"
             ));
         }
@@ -93,11 +93,11 @@ impl Introduction<'_> {
 pub fn say_some(lines: impl IntoIterator<Item = impl Display>, others: &str) {
     let mut lines = lines.into_iter();
     for line in lines.by_ref().take(LINES_MAX) {
-        diagnostics::say(format_args!("{line}"));
+        diagnostics::log(format_args!("{line}"));
     }
     let more = lines.count();
     if more > 0 {
-        diagnostics::say(format_args!("and {more} more {others}"));
+        diagnostics::log(format_args!("and {more} more {others}"));
     }
 }
 

@@ -56,7 +56,7 @@ fn cut_off(conn: &Conn, error: Option<&io::Error>) -> End {
 
 fn tell(conn: &Conn, reason: &str) {
     match conn.peer.socket_ip() {
-        Some(ip) => diagnostics::say(format_args!("connection of {ip} closed: {reason}")),
-        None => diagnostics::say(format_args!("connection on a Unix socket closed: {reason}")),
+        Some(ip) => diagnostics::log(format_args!("connection of {ip} closed: {reason}")),
+        None => diagnostics::log(format_args!("connection on a Unix socket closed: {reason}")),
     }
 }

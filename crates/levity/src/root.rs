@@ -156,7 +156,7 @@ impl LiveRoot {
 
     fn switch_to(&self, root: Arc<Root>) {
         let path = root.path().display();
-        diagnostics::say(format_args!(
+        diagnostics::log(format_args!(
             "{} leads to {path} now",
             root.named().display()
         ));
@@ -180,7 +180,7 @@ impl LiveRoot {
             self.generation.fetch_add(1, Ordering::Release);
             let last = self.last();
             let named = last.named().display();
-            diagnostics::say(format_args!(
+            diagnostics::log(format_args!(
                 "{named} leads nowhere now, its files are absent: {error}"
             ));
         }

@@ -305,7 +305,7 @@ impl Service {
             || "its site".to_owned(),
             |(pattern, _)| format!("its route `{pattern}`"),
         );
-        diagnostics::say(format_args!(
+        diagnostics::log(format_args!(
             "refused {path} of {host}: applications may read the path as one of another route; \
              `ambiguous_paths = \"pass\"` of {here} allows that (said once)"
         ));

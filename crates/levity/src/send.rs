@@ -94,7 +94,7 @@ pub async fn send(
         // Nothing is wrong with one that can be looked up again.
         Err(Cut::Rewritten) if !sender.untouched() => {
             let path = String::from_utf8_lossy(&request.path);
-            diagnostics::say(format_args!(
+            diagnostics::log(format_args!(
                 "cannot read {path}: it was rewritten while it was sent"
             ));
         }

@@ -288,7 +288,7 @@ impl Server {
             &unwritten,
         ));
         let polls = worker_stats.iter().map(|stats| stats.polls.clone());
-        let watchdog = Watchdog::start(polls.collect(), diagnostics::say)?;
+        let watchdog = Watchdog::start(polls.collect(), diagnostics::log)?;
         let (workers, told): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let connections_max = descriptors.connections_max.div_ceil(count);
@@ -520,7 +520,7 @@ impl Server {
 
 /// A line of the server's own on standard error.
 fn say(line: fmt::Arguments<'_>) {
-    diagnostics::say(line);
+    diagnostics::log(line);
 }
 
 fn cores() -> usize {

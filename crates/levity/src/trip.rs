@@ -418,7 +418,7 @@ pub fn remove(worker: &Worker, root: Arc<Root>, path: CString, file: Arc<OpenFil
 /// Tells the operator why a name is still there. One that somebody else has removed is as good.
 pub fn tell_not_removed(path: &str, error: &io::Error) {
     if error.kind() != io::ErrorKind::NotFound {
-        diagnostics::say(format_args!("cannot remove {path}: {error}"));
+        diagnostics::log(format_args!("cannot remove {path}: {error}"));
     }
 }
 

@@ -292,5 +292,5 @@ impl Worker {
 }
 
 fn say(line: &str) {
-    diagnostics::say(format_args!("{line}"));
+    diagnostics::log(format_args!("{line}"));
 }

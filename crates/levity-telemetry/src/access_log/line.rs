@@ -10,7 +10,7 @@ use super::{combined, json};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Apache's combined format, then `bytes= dur= ttfb= io_wait= src= end=`; and behind these, where
-    /// an upstream was asked, `up= up_ttfb= tries=`.
+    /// the request went to an upstream, `up= up_ttfb= tries=`.
     Combined,
     /// One JSON object per line.
     Json {

@@ -1,4 +1,4 @@
-//! One line per finished request, written without ever making a loop thread wait.
+//! The access log: one line per finished request, which never makes a loop wait.
 //!
 //! Each worker formats into a block of its own ([`Log`]) and hands full blocks over a bounded queue
 //! to one thread ([`Writer`]), which alone touches the file. When the queue is full, lines are

@@ -84,7 +84,7 @@ pub struct Record<'a> {
     pub via: Option<IpAddr>,
     /// When the first byte of the request came.
     pub arrived: SystemTime,
-    /// The host asked for.
+    /// The host of the request.
     pub host: &'a [u8],
     /// The method; empty when the request line could not be read.
     pub method: &'a [u8],

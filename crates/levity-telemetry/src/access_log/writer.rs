@@ -71,8 +71,8 @@ impl Log {
         self.formatter.line(&mut self.block, record);
     }
 
-    /// Hands over what there is; what finds no room stays for the next time. Call it about every
-    /// second and before the worker ends.
+    /// Hands over the lines so far; lines that find no room stay for the next time. To be called about every
+    /// second, and before the worker ends.
     pub fn flush(&mut self) {
         if !self.block.is_empty() {
             self.hand_over();
@@ -103,7 +103,7 @@ impl Drop for Log {
     }
 }
 
-/// What the control thread asks of the writer.
+/// Orders of the control thread to the writer.
 #[derive(Debug, Default)]
 struct Orders {
     reopen: AtomicBool,
@@ -121,9 +121,11 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Opens the target and starts the thread. May block; call it from the control thread, before
-    /// any thread is guarded. Lines that cannot be written are added to `unwritten`. Fails when the
-    /// target cannot be opened or no thread can be started.
+    /// Opens the target and starts the thread. May block; to be called from the control thread, before any
+    /// thread is guarded. Lines that cannot be written are added to `unwritten`.
+    ///
+    /// # Errors
+    /// When the target cannot be opened or no thread can be started.
     pub fn start(target: Target, format: Format, unwritten: Arc<AtomicU64>) -> io::Result<Self> {
         let (queue, blocks) = channel::bounded(BLOCKS_MAX);
         let (running, ended) = sync_channel(0);
@@ -160,14 +162,15 @@ impl Writer {
         }
     }
 
-    /// Has the file opened anew, for log rotation; a path that cannot be opened keeps the old file
-    /// and is reported. Does not wait for it.
+    /// Reopens the file, for log rotation. A path that cannot be opened is logged, and the old file stays. Does not
+    /// wait for the thread.
     pub fn reopen(&self) {
         self.orders.reopen.store(true, Ordering::Release);
         self.wake();
     }
-    /// Writes what was handed over and ends; says whether that was done within `wait_max`. A thread
-    /// that still waits for its file is left behind. Drop or flush every [`Log`] first.
+
+    /// Writes all lines that were handed over, and ends the thread. Returns whether that was done within
+    /// `wait_max`; a thread that still waits for its file is left behind. Drop or flush every [`Log`] first.
     pub fn shutdown(self, wait_max: Duration) -> bool {
         self.orders.stop.store(true, Ordering::Release);
         self.wake();
@@ -226,7 +229,7 @@ impl Writing {
     fn failed(&mut self, lines: u64, error: &io::Error) {
         self.unwritten.fetch_add(lines, Ordering::Relaxed);
         if !self.failing {
-            diagnostics::say(format_args!("access log: lines are lost: {error}"));
+            diagnostics::log(format_args!("access log: lines are lost: {error}"));
         }
         self.failing = true;
     }
@@ -234,7 +237,7 @@ impl Writing {
     fn reopen(&mut self) {
         match self.target.open() {
             Ok(output) => self.output = output,
-            Err(error) => diagnostics::say(format_args!(
+            Err(error) => diagnostics::log(format_args!(
                 "access log: {} cannot be reopened, the old file stays: {error}",
                 self.target
             )),

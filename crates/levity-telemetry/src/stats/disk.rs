@@ -9,16 +9,16 @@ use crate::cells::HistogramFigures;
 /// The counters of a disk, and its engine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiskFigures {
-    /// The engine of locations that name none.
+    /// The engine of `disk.engine`.
     pub own_engine: &'static str,
-    /// Why it is this one.
+    /// Why `auto` chose it.
     pub reason: String,
     /// The counters.
     pub stats: Stats,
 }
 
 impl DiskFigures {
-    /// The figures of `disk` as of now. Takes a lock: not for event loops.
+    /// The figures of `disk` at this moment. Takes a lock, so that event loops must not call it.
     pub fn of(disk: &Disk) -> Self {
         Self {
             own_engine: disk.engine(),

@@ -166,7 +166,7 @@ fn watch(scrape: &Scrape, samples: &mut Samples, value: impl Fn(&WatchStats) -> 
 fn outcomes(scrape: &Scrape, samples: &mut Samples) {
     scrape.each_backend(|_, backend, [upstream, name]| {
         for (outcome, count) in OUTCOMES.iter().zip(backend.outcomes) {
-            // What has never happened needs no series; but a rate of answers is always asked for.
+            // An outcome that never occurred needs no series, except for the one that rates are made of.
             if count > 0 || *outcome == OUTCOMES[0] {
                 samples.value(&[upstream, name, ("outcome", outcome)], count);
             }
@@ -219,7 +219,7 @@ pub(super) const METRICS: &[Metric] = &[
         labels: &["code"],
         help: "Requests finished, by status code; codes outside 100-599 count as \"other\".",
         grows: "Load, when it is 2xx and 3xx. When 5xx grows, read the access log's `end` and `io_wait` of those requests: 503 \
-                is a full disk queue or a disk that does not answer. A jump of 400 or 408 is a broken or hostile client.",
+                means a full disk queue or a disk that does not answer. A sudden rise of 400 or 408 means a broken or hostile client.",
         samples: requests,
     },
     Metric {
@@ -227,9 +227,9 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "responses",
         labels: &["source"],
-        help: "Responses by where their bytes came from: memory (own cache), cached (page cache, read by the loop), disk (an engine), upstream (an application), - (none of these).",
-        grows: "When `disk` grows faster than `cached`, the content that is in demand no longer fits in RAM: add memory, spread the \
-                content over machines, or check that a scan is not passing through.",
+        help: "Responses by the source of their bytes: memory (own cache), cached (page cache, read by the loop), disk (an engine), upstream (an application), - (none of these).",
+        grows: "When `disk` grows faster than `cached`, the requested content no longer fits in RAM: add memory, spread the \
+                content over machines, or check for a crawler.",
         samples: sources,
     },
     Metric {
@@ -238,7 +238,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: "seconds",
         labels: &[],
         help: "From the first byte of a request to the last byte of its response.",
-        grows: "Long downloads and slow clients belong here. Compare with levity_time_to_first_byte_seconds before suspecting the server.",
+        grows: "It includes long downloads and slow clients. Compare with levity_time_to_first_byte_seconds before you suspect the server.",
         samples: |scrape, samples| scrape.histogram(samples, |worker| &worker.duration),
     },
     Metric {
@@ -309,7 +309,7 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "pauses",
         labels: &[],
-        help: "Times that a worker stopped accepting for want of descriptors or memory.",
+        help: "Times that a worker stopped accepting connections because descriptors or memory were exhausted.",
         grows: "Raise the descriptor limit (LimitNOFILE=), or lower `limits.idle_timeout`. It should stay 0.",
         samples: |scrape, samples| {
             samples.value(&[], scrape.sum(|worker| worker.accept_pauses.get()))
@@ -320,7 +320,7 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "bytes",
         labels: &[],
-        help: "Bytes that client sockets took, heads included.",
+        help: "Bytes written to client sockets, headers included.",
         grows: "Throughput. Near the speed of the network card, the network is the limit, not the disk.",
         samples: |scrape, samples| samples.value(&[], scrape.sum(|worker| worker.sent_bytes.get())),
     },
@@ -338,8 +338,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "reads",
         labels: &["outcome"],
-        help: "Chunks asked for while the one before was on its way to the client: used, refused for want of room, or unused because the client went away or became slow.",
-        grows: "Many `unused` are reads for nothing: clients that break off downloads. Many `refused`: the device or the memory (`disk.buffer_bytes`) is full.",
+        help: "Chunks read ahead while the previous one was sent to the client: used, refused because a queue or the memory was full, or unused because the client left or became slow.",
+        grows: "Many `unused`: clients cancel downloads, and the reads are wasted. Many `refused`: the device or the memory (`disk.buffer_bytes`) is exhausted.",
         samples: |scrape, samples| {
             for outcome in Ahead::ALL {
                 let count = scrape.sum(|worker| worker.reads_ahead[outcome as usize].get());
@@ -352,8 +352,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "bytes",
         labels: &[],
-        help: "Bytes of bodies that were copied from one place in memory to another: a small file's into the cache, once. Chunks of large files never are: they go from the buffer that they were read into to the socket.",
-        grows: "Small files enter the cache. With every request for the same files: `disk.cache_bytes` is too small for them.",
+        help: "Body bytes copied within memory: those of a small file into the cache, once. Chunks of large files are not copied: they go to the socket from the buffer that they were read into.",
+        grows: "Small files enter the cache. When it grows with every request for the same files, `disk.cache_bytes` is too small for them.",
         samples: |scrape, samples| {
             samples.value(&[], scrape.sum(|worker| worker.copied_bytes.get()));
         },
@@ -363,8 +363,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "reads",
         labels: &["engine"],
-        help: "Reads past the page cache, of large files that only one client has asked for, or where `direct = \"always\"`. They are among the reads of levity_disk_reads_total.",
-        grows: "Large files that are wanted once. When the same files come again and again from one connection each, `direct = \"never\"` lets them fill the page cache.",
+        help: "Reads past the page cache: of large files that only one client has requested, or where `direct = \"always\"`. levity_disk_reads_total includes them.",
+        grows: "Large files are requested once. When the same files are requested repeatedly by one connection each, `direct = \"never\"` lets them use the page cache.",
         samples: |scrape, samples| {
             scrape.each_engine(|engine, labels| samples.value(labels, engine.reads_direct));
         },
@@ -374,8 +374,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "writes",
         labels: &["engine"],
-        help: "Writes of what does not fit into memory, to files of `disk.spool` that have no name, are read back and then gone.",
-        grows: "Bodies of requests are larger than `limits.body_memory`. Each is written and read once more: where memory is ample, raise it.",
+        help: "Writes to unnamed temporary files in `disk.spool`, which hold data that does not fit into memory.",
+        grows: "Request bodies are larger than `limits.body_memory`. Each is written and read back: where memory is ample, raise the limit.",
         samples: |scrape, samples| {
             scrape.each_engine(|engine, labels| samples.value(labels, engine.writes));
         },
@@ -385,8 +385,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "bytes",
         labels: &["engine"],
-        help: "Bytes of these writes.",
-        grows: "As for levity_disk_writes_total. They go to the page cache first, and compete there with what is read.",
+        help: "Bytes of the writes of levity_disk_writes_total.",
+        grows: "As for levity_disk_writes_total. They go to the page cache first, and compete with cached files.",
         samples: |scrape, samples| {
             scrape.each_engine(|engine, labels| samples.value(labels, engine.bytes_written));
         },
@@ -396,8 +396,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "calls",
         labels: &[],
-        help: "Calls of `sendfile` from a file in which a loop slept, under the engines readahead and sendfile. Under readahead the kernel had let go of pages between the read and the call. Told by the thread's voluntary switches: a wait for memory counts too, a wait for a processor does not.",
-        grows: "Each is a loop stall. Under readahead memory is short, or `disk.chunk` is large: use threads or io_uring, which hold what they have read. Under sendfile it is the cost of that engine.",
+        help: "Calls of `sendfile` in which a loop slept, with the engines readahead and sendfile. With readahead the kernel had evicted pages between the read and the call. Detected by voluntary context switches: a wait for memory counts too, a wait for a processor does not.",
+        grows: "Each is a loop stall. With readahead, memory is short or `disk.chunk` is large: use threads or io_uring, which keep what they have read. With sendfile it is the cost of that engine.",
         samples: |scrape, samples| {
             samples.value(&[], scrape.sum(|worker| worker.sendfile_waits.get()));
         },
@@ -407,8 +407,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Gauge,
         unit: "operations",
         labels: &["device"],
-        help: "Operations that wait for a place on the device.",
-        grows: "The device has more to do than it can: at its bound, new requests get 503. Add memory or disks, or spread the content.",
+        help: "Operations that wait for a slot of the device.",
+        grows: "The device is overloaded: when the queue is full, new requests get 503. Add memory or disks, or spread the content.",
         samples: |scrape, samples| scrape.each_device(samples, |device| device.queued as u64),
     },
     Metric {
@@ -416,8 +416,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Gauge,
         unit: "operations",
         labels: &["device"],
-        help: "Operations that the device works on now.",
-        grows: "It stays at levity_disk_depth while the disk is the limit. When levity_disk_queue_depth grows too, the disk is slower than what is asked of it.",
+        help: "Operations in flight on the device.",
+        grows: "It stays at levity_disk_depth while the disk is the limit. When levity_disk_queue_depth grows too, the disk is overloaded.",
         samples: |scrape, samples| scrape.each_device(samples, |device| device.in_flight as u64),
     },
     Metric {
@@ -425,9 +425,9 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Gauge,
         unit: "operations",
         labels: &["device"],
-        help: "Operations that the device may work on at a time: `disk.depth`, or what was found to make it do most.",
-        grows: "With `disk.depth = \"auto\"` the device does more when it has more to choose from: a disk with many heads, or a network. \
-                At 4 nothing has ever waited for the device.",
+        help: "Operations that may be in flight on the device: `disk.depth`, or the number that was found to give the highest throughput.",
+        grows: "With `disk.depth = \"auto\"` the throughput of the device rises with the number of operations in flight: a RAID, an SSD, or a network. \
+                At 4, no operation has ever waited for the device.",
         samples: |scrape, samples| scrape.each_device(samples, |device| device.depth as u64),
     },
     Metric {
@@ -435,9 +435,9 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Gauge,
         unit: "0 or 1",
         labels: &["device"],
-        help: "Whether the device has finished nothing for `disk.dead_after`, though it has work.",
-        grows: "New requests that need the device are answered 503, all others are served. See the kernel's log: a disk that fails, or a \
-                network mount whose server is gone. A disk that spins up for longer than `disk.dead_after` needs a larger one.",
+        help: "1 while the device has completed nothing for `disk.dead_after`, although operations are in flight.",
+        grows: "New requests that need the device get 503; all others are served. See the kernel's log for a failing disk or a \
+                network mount whose server is gone. A disk that takes longer than `disk.dead_after` to spin up needs a larger value.",
         samples: |scrape, samples| scrape.each_device(samples, |device| device.dead.into()),
     },
     Metric {
@@ -445,8 +445,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "operations",
         labels: &[],
-        help: "Operations that were not made because one under way brought the same.",
-        grows: "Many ask for the same cold file at once, and the disk reads it once. Nothing to do.",
+        help: "Operations that shared the result of one already in progress.",
+        grows: "Many clients request the same cold file at the same time, and the disk reads it once. Nothing to do.",
         samples: |scrape, samples| {
             if let Some(disk) = &scrape.disk {
                 samples.value(&[], disk.stats.coalesced);
@@ -458,9 +458,9 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Histogram,
         unit: "seconds",
         labels: &["engine"],
-        help: "Time that an operation waited before the device got it.",
-        grows: "As levity_disk_queue_depth. Much more of it than of levity_disk_service_seconds means too few readers (`disk.depth`) or more \
-                requests than the device can serve; `levity timing` tells which.",
+        help: "Time that an operation waited before it was submitted to the device.",
+        grows: "As levity_disk_queue_depth. When it is much larger than levity_disk_service_seconds, there are too few readers (`disk.depth`) or more \
+                requests than the device can serve; `levity timing` shows which.",
         samples: |scrape, samples| {
             scrape.each_engine(|engine, labels| {
                 samples.histogram(labels, &(&engine.queue_time).into())
@@ -487,7 +487,7 @@ pub(super) const METRICS: &[Metric] = &[
         labels: &["worker"],
         help: "Time that a worker slept inside one poll of one task, where it should never sleep; only stalls of at least 1 ms are recorded.",
         grows: "Something blocked the loop. Standard error names worker, step and connection of each poll over 50 ms. With the sendfile engine this is \
-                what the disk costs; choose another. With any other engine it is a bug, or memory that was swapped out (see `pgmajfault`).",
+                the cost of the disk; choose another engine. With any other engine it is a bug, or memory was swapped out (see `pgmajfault`).",
         samples: |scrape, samples| {
             scrape.each_worker(|worker, label| {
                 samples.histogram(label, &worker.polls.stall.figures())
@@ -513,7 +513,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: "seconds",
         labels: &["worker"],
         help: "Processor time of one poll of one task; only polls that used more than 5 ms are recorded.",
-        grows: "One task keeps every other connection of its worker waiting. Look at the step named on standard error; huge listings are the first suspect.",
+        grows: "One task keeps every other connection of its worker waiting. Standard error names the step; large listings are the first suspect.",
         samples: |scrape, samples| {
             scrape
                 .each_worker(|worker, label| samples.histogram(label, &worker.polls.hog.figures()));
@@ -551,7 +551,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: "directories",
         labels: &[],
         help: "Directories that are watched, under `disk.watch`.",
-        grows: "More directories are in demand. At 8192, or at the sysctl fs.inotify.max_user_watches, further ones stay on `disk.entry_ttl`.",
+        grows: "Files of more directories are requested. At 8192, or at the sysctl fs.inotify.max_user_watches, further directories use `disk.entry_ttl`.",
         samples: |scrape, samples| watch(scrape, samples, |watch| watch.watches),
     },
     Metric {
@@ -559,8 +559,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "events",
         labels: &[],
-        help: "Changes in watched directories that the kernel told of.",
-        grows: "Something writes beneath a root. Each event makes the files of one directory be looked at again; keep logs and uploads out of the directories that are served.",
+        help: "Changes in watched directories that the kernel reported.",
+        grows: "Something writes beneath a root. After each event the files of one directory are checked again; keep logs and uploads out of the served directories.",
         samples: |scrape, samples| watch(scrape, samples, |watch| watch.events),
     },
     Metric {
@@ -568,7 +568,7 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "overflows",
         labels: &[],
-        help: "Times that the kernel had more events than it keeps, and every watch was begun anew.",
+        help: "Times that the kernel's event queue overflowed, and every watch was set up again.",
         grows: "Too many changes at once. Raise the sysctl fs.inotify.max_queued_events, or set `disk.watch` to off.",
         samples: |scrape, samples| watch(scrape, samples, |watch| watch.overflows),
     },
@@ -577,8 +577,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "requests",
         labels: &[],
-        help: "Requests to watch a directory that were refused: no watch left, no right to read it, a symbolic link or a mount on the way.",
-        grows: "Standard error says when no watch was left: raise the sysctl fs.inotify.max_user_watches. Links and mounts are no fault; their files stay on `disk.entry_ttl`.",
+        help: "Directories that could not be watched: no watch was left, no permission to read, a symbolic link or a mount in the path.",
+        grows: "Standard error says when no watch was left: raise the sysctl fs.inotify.max_user_watches. Links and mounts are not errors; their files use `disk.entry_ttl`.",
         samples: |scrape, samples| watch(scrape, samples, |watch| watch.refused),
     },
     Metric {
@@ -586,8 +586,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "requests",
         labels: &[],
-        help: "Requests that waited because their connection had the disk look for more names that do not exist than `limits.absent_trips` allows.",
-        grows: "Somebody tries names at random: the access log's 404s say who. A proxy in front whose connections carry many clients needs a higher limit.",
+        help: "Requests that were delayed because their connection caused more disk lookups of absent names than `limits.absent_trips` allows.",
+        grows: "A client tries random names: the 404s in the access log show which. A proxy in front whose connections carry many clients needs a higher limit.",
         samples: |scrape, samples| {
             samples.value(&[], scrape.sum(|worker| worker.absence_waits.get()));
         },
@@ -597,8 +597,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "requests",
         labels: &["upstream", "backend", "outcome"],
-        help: "Requests that a backend was asked, by what came of it: answered (the head of an answer came), or the error type of RFC 9209. A request that is tried again counts each time; an idle connection that turns out to be closed counts as connection_terminated or http_response_incomplete.",
-        grows: "Load, when it is `answered`. `connection_refused`: nothing listens there. `connection_timeout` and `http_response_timeout`: the backend is overloaded or hangs; compare with levity_upstream_time_to_first_byte_seconds. `connection_terminated` without errors for clients: the backend closes idle connections sooner than `keep_alive_timeout`. `http_request_error`: clients that left or sent what is no body.",
+        help: "Requests sent to a backend, by outcome: answered (a response header came), or the error type of RFC 9209. Each retry counts; an idle connection that turns out to be closed counts as connection_terminated or http_response_incomplete.",
+        grows: "Load, when it is `answered`. `connection_refused`: nothing listens there. `connection_timeout` and `http_response_timeout`: the backend is overloaded or hangs; compare with levity_upstream_time_to_first_byte_seconds. `connection_terminated` without errors for clients: the backend closes idle connections sooner than `keep_alive_timeout`. `http_request_error`: clients that left or sent an invalid body.",
         samples: outcomes,
     },
     Metric {
@@ -606,8 +606,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "answers",
         labels: &["upstream", "backend"],
-        help: "Answers that a backend began and did not complete; the client saw its connection end early.",
-        grows: "The application crashes or is restarted while it answers, or sends nothing for `idle_timeout`. Its own log says why.",
+        help: "Responses that a backend began and did not complete; the client's connection was closed early.",
+        grows: "The application crashes or is restarted during a response, or sends nothing for `idle_timeout`. Its own log says why.",
         samples: |scrape, samples| scrape.backend_values(samples, |backend| backend.broken),
     },
     Metric {
@@ -615,8 +615,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "attempts",
         labels: &["upstream"],
-        help: "Attempts to have a request answered beyond its first.",
-        grows: "Backends fail, and clients do not see it yet: levity_upstream_requests_total tells which and how.",
+        help: "Retries: attempts after the first one of a request.",
+        grows: "Backends fail, and clients do not notice yet: levity_upstream_requests_total shows which and how.",
         samples: |scrape, samples| {
             scrape.each_upstream(|upstream, labels| samples.value(labels, upstream.retries));
         },
@@ -627,7 +627,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: "connections",
         labels: &["upstream", "backend", "state"],
         help: "Connections to a backend now, of all workers: in_use (with a request, or being made) and idle.",
-        grows: "`in_use` near `connections`: the backend is the bottleneck, or too few connections are allowed. It does not say which: compare the processor time of the backend.",
+        grows: "`in_use` near `connections`: the backend is the bottleneck, or too few connections are allowed. The processor time of the backend shows which.",
         samples: |scrape, samples| {
             scrape.each_backend(|_, backend, [upstream, name]| {
                 for (state, count) in [("in_use", backend.in_use), ("idle", backend.idle)] {
@@ -642,7 +642,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: "connections",
         labels: &["upstream", "backend"],
         help: "Connections made to a backend.",
-        grows: "As fast as requests: nothing is reused. Raise `keep_alive`, and let the backend keep connections open.",
+        grows: "When it grows as fast as requests, no connection is reused. Raise `keep_alive`, and let the backend keep connections open.",
         samples: |scrape, samples| scrape.backend_values(samples, |backend| backend.made),
     },
     Metric {
@@ -650,8 +650,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "requests",
         labels: &["upstream", "backend"],
-        help: "Requests that were given a connection which had carried one before.",
-        grows: "Load, well served: each of them has saved the time to connect.",
+        help: "Requests that reused a connection.",
+        grows: "Load. Each of them has saved the time to connect.",
         samples: |scrape, samples| scrape.backend_values(samples, |backend| backend.reused),
     },
     Metric {
@@ -659,8 +659,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Gauge,
         unit: "requests",
         labels: &["upstream"],
-        help: "Requests that wait for a connection now, of all workers.",
-        grows: "Backends have as many requests as `connections` allows and do not keep up: add backends, or raise `connections` if they could do more at once.",
+        help: "Requests in the queue for a connection now, of all workers.",
+        grows: "Backends have as many requests as `connections` allows and cannot keep up: add backends, or raise `connections` if they can process more at a time.",
         samples: |scrape, samples| {
             scrape.each_upstream(|upstream, labels| samples.value(labels, upstream.queue));
         },
@@ -670,7 +670,7 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "requests",
         labels: &["upstream", "reason"],
-        help: "Requests answered 503 because no connection was to be had: full (as many waited as `queue` allows) or timeout (none became free within `queue_timeout`).",
+        help: "Requests that got 503 because no connection was available: full (the queue was full) or timeout (none became free within `queue_timeout`).",
         grows: "The upstream is overloaded. A longer queue only makes more clients wait longer: add backends.",
         samples: |scrape, samples| {
             scrape.each_upstream(|figures, labels| {
@@ -689,8 +689,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Histogram,
         unit: "seconds",
         labels: &["upstream"],
-        help: "From the moment that a request has its place at a backend to the head of the answer; connecting is included, waiting in the queue is not.",
-        grows: "The application is slow. With levity_upstream_connections_made_total growing as fast, connecting may be what is slow: the access log tells them apart.",
+        help: "From the moment that a request has a connection slot to the response header; connecting is included, waiting in the queue is not.",
+        grows: "The application is slow. When levity_upstream_connections_made_total grows as fast, connecting may be slow: the access log distinguishes the two.",
         samples: |scrape, samples| {
             scrape
                 .each_upstream(|upstream, labels| samples.histogram(labels, &upstream.first_byte));
@@ -701,8 +701,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Gauge,
         unit: "1 or 0",
         labels: &["upstream", "backend", "by"],
-        help: "Whether a backend may get requests, by witness: requests (0 while it is left alone after failures, and until a request has shown that it is back) and checks (0 while they find it down; 1 without checks). Both must say so. For a name that has not been looked up so far both are 0, and the label is the name as the configuration writes it.",
-        grows: "It falls, rather: standard error says why, and so does /status.",
+        help: "Whether a backend may get requests, by source: requests (0 while it is taken out after failures, until a request succeeds) and checks (0 while they fail; 1 without checks). Both must be 1. For a host name that does not resolve both are 0, and the label is the name in the configuration.",
+        grows: "It falls rather than grows: standard error and /status say why.",
         samples: backends_up,
     },
     Metric {
@@ -710,7 +710,7 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "bytes",
         labels: &["upstream", "backend"],
-        help: "Bytes that a backend took, heads and frames of the protocol included.",
+        help: "Bytes sent to a backend, headers and protocol framing included.",
         grows: "Uploads.",
         samples: |scrape, samples| scrape.backend_values(samples, |backend| backend.sent_bytes),
     },
@@ -719,8 +719,8 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "bytes",
         labels: &["upstream", "backend"],
-        help: "Bytes that came from a backend, heads and frames of the protocol included.",
-        grows: "Downloads through the application. Large files cost less when it names them with X-Sendfile.",
+        help: "Bytes received from a backend, headers and protocol framing included.",
+        grows: "Downloads through the application. Large files cost less with X-Sendfile.",
         samples: |scrape, samples| scrape.backend_values(samples, |backend| backend.received_bytes),
     },
     Metric {
@@ -728,7 +728,7 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "lines",
         labels: &["log"],
-        help: "Lines lost because the access log or standard error was not written fast enough, or not at all.",
+        help: "Lines lost because the access log or standard error was not written fast enough, or could not be written.",
         grows: "The log's disk is full or slow, or nobody reads the pipe. Requests are not delayed by it.",
         samples: log_dropped,
     },

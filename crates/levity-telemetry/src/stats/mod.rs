@@ -22,10 +22,10 @@ use crate::diagnostics;
 use metrics::{METRICS, Scrape};
 use upstream::{UpstreamFigures, UpstreamState};
 
-/// Takes the disk figures; called once per scrape, from the control thread.
+/// Reads the values of the disk; called once per scrape, from the control thread.
 type DiskSource = Box<dyn Fn() -> DiskFigures + Send + Sync>;
 
-/// Takes what the watcher has done; `None` without one.
+/// Reads the values of the watcher; `None` without one.
 type WatchSource = Box<dyn Fn() -> Option<WatchStats> + Send + Sync>;
 
 /// Lists the upstreams; called once per scrape, must not block.
@@ -42,7 +42,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Of these workers. Call it once, at the start: it notes the time.
+    /// The metrics of these workers. To be called once, at the start of the process, whose time it keeps.
     pub fn new(workers: Vec<Arc<WorkerStats>>) -> Self {
         Self {
             workers,
@@ -89,7 +89,7 @@ impl Stats {
         self
     }
 
-    /// Adds the lines that the access log's writers lost.
+    /// Adds the number of lines that the writers of the access log lost.
     #[must_use]
     pub fn with_log_unwritten(mut self, lines: Arc<AtomicU64>) -> Self {
         self.log_unwritten = Some(lines);
@@ -106,12 +106,12 @@ impl Stats {
         self.started
     }
 
-    /// What the disk has counted; `None` without one. Blocks as the disk source does.
+    /// The values of the disk; `None` without one. Blocks as the disk source does.
     pub fn disk(&self) -> Option<DiskFigures> {
         self.disk.as_ref().map(|disk| disk())
     }
 
-    /// Lines of the access log that are lost: dropped by workers, or not written.
+    /// Lines of the access log that were dropped by workers or not written.
     pub fn access_log_dropped(&self) -> u64 {
         let dropped = self.workers.iter().map(|worker| worker.log_dropped.get());
         dropped.sum::<u64>() + self.log_unwritten()
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    fn asked(cells: &upstream::UpstreamCells, backend: u64) {
+    fn count(cells: &upstream::UpstreamCells, backend: u64) {
         cells.retried();
         cells.queue_was_full();
         cells.queue_timed_out();
@@ -288,7 +288,7 @@ mod tests {
         workers[1].polls.hogged(Duration::from_millis(6));
         workers[1].polls.preempted(Duration::from_millis(1));
         for worker in &workers {
-            asked(&worker.upstreams.of("app"), BACKEND);
+            count(&worker.upstreams.of("app"), BACKEND);
         }
         Stats::new(workers.into())
             .with_upstreams(|| vec![upstream_state()])

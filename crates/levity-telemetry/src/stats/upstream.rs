@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 
 use crate::cells::{Counter, Fourfold, Gauge, HistogramFigures};
 
-/// What may come of asking a backend: an answer, or an error type of `Proxy-Status` (RFC 9209, 2.3).
+/// Outcomes of a request to a backend: a response, or an error type of `Proxy-Status` (RFC 9209, 2.3).
 pub const OUTCOMES: [&str; 14] = [
     "answered",
     "connection_refused",
@@ -47,7 +47,7 @@ impl Register {
         })
     }
 
-    /// Lets go of the cells of other upstreams. For the worker's own thread.
+    /// Drops the cells of upstreams whose names are not kept. For the worker's own thread.
     pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
         retain(&self.0, |cells| is_kept(&cells.name));
     }
@@ -73,7 +73,7 @@ fn retain<T>(list: &ArcSwap<Vec<Arc<T>>>, is_kept: impl Fn(&T) -> bool) {
     }
 }
 
-/// What one worker counts of one upstream. Its methods are for that worker's thread, and do not block.
+/// One worker's counters of one upstream. Its methods are for that worker's thread, and do not block.
 // Aligned, so that two workers never write to one cache line.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -114,7 +114,7 @@ impl UpstreamCells {
         })
     }
 
-    /// Lets go of the cells of all backends but those with these numbers.
+    /// Drops the cells of backends whose numbers are not among these.
     pub fn retain(&self, ids: impl Iterator<Item = u64> + Clone) {
         retain(&self.backends, |cells| ids.clone().any(|id| id == cells.id));
     }
@@ -124,35 +124,35 @@ impl UpstreamCells {
         cells.iter().find(|cells| cells.id == id).cloned()
     }
 
-    /// A request is tried once more.
+    /// A request is retried.
     pub fn retried(&self) {
         self.retries.add(1);
     }
 
-    /// The head of an answer came so long after its attempt began.
+    /// The header of a response arrived this long after the attempt began.
     pub fn answered_in(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.first_byte.observe(nanos);
     }
 
-    /// A request waits for a connection until what is returned is dropped.
+    /// A request is in the queue for a connection until the guard is dropped.
     pub fn queued(&self) -> Queued<'_> {
         self.queue.up(1);
         Queued(self)
     }
 
-    /// A request could not wait: too many do.
+    /// A request found the queue full.
     pub fn queue_was_full(&self) {
         self.queue_full.add(1);
     }
 
-    /// A request has waited for too long.
+    /// A request was in the queue for too long.
     pub fn queue_timed_out(&self) {
         self.queue_timeouts.add(1);
     }
 }
 
-/// A request that waits.
+/// A request in the queue.
 pub struct Queued<'c>(&'c UpstreamCells);
 
 impl Drop for Queued<'_> {
@@ -161,7 +161,7 @@ impl Drop for Queued<'_> {
     }
 }
 
-/// What one worker counts of one backend. As [`UpstreamCells`].
+/// One worker's counters of one backend. As [`UpstreamCells`].
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct BackendCells {
@@ -198,38 +198,38 @@ impl BackendCells {
         &self.name
     }
 
-    /// A request got the head of an answer.
+    /// The header of a response arrived.
     pub fn answered(&self) {
         self.outcomes[ANSWERED].add(1);
     }
 
-    /// A request got none, for this reason.
+    /// A request failed with this error type.
     pub fn failed(&self, kind: &str) {
-        let place = OUTCOMES.iter().position(|outcome| *outcome == kind);
-        self.outcomes[place.unwrap_or(OUTCOMES.len() - 1)].add(1);
+        let index = OUTCOMES.iter().position(|outcome| *outcome == kind);
+        self.outcomes[index.unwrap_or(OUTCOMES.len() - 1)].add(1);
     }
 
-    /// An answer was begun and not completed.
+    /// A response was begun and not completed.
     pub fn broke_off(&self) {
         self.broken.add(1);
     }
 
-    /// A connection is taken, or about to be made.
+    /// A connection slot is taken.
     pub fn taken(&self) {
         self.in_use.up(1);
     }
 
-    /// It is given back or closed; once for each that was taken.
+    /// The slot is given back; once for each that was taken.
     pub fn given_back(&self) {
         self.in_use.down(1);
     }
 
-    /// So many connections have become idle.
+    /// This many connections have become idle.
     pub fn idle_more(&self, count: usize) {
         self.idle.up(count as u64);
     }
 
-    /// So many are idle no more.
+    /// This many connections are no longer idle.
     pub fn idle_less(&self, count: usize) {
         self.idle.down(count as u64);
     }
@@ -239,7 +239,7 @@ impl BackendCells {
         self.made.add(1);
     }
 
-    /// One was used once more.
+    /// A connection was reused.
     pub fn reused(&self) {
         self.reused.add(1);
     }
@@ -249,7 +249,7 @@ impl BackendCells {
         self.sent_bytes.add(bytes);
     }
 
-    /// This many came from it.
+    /// This many bytes came from the backend.
     pub fn received(&self, bytes: u64) {
         self.received_bytes.add(bytes);
     }
@@ -279,29 +279,29 @@ pub struct BackendState {
     pub is_well: bool,
 }
 
-/// What all workers have counted of an upstream, at one moment.
+/// The values of an upstream, added up over all workers, at one moment.
 #[derive(Debug)]
 pub struct UpstreamFigures {
-    /// Attempts beyond the first of a request.
+    /// Retries.
     pub retries: u64,
-    /// Requests that wait for a connection.
+    /// Requests in the queue.
     pub queue: u64,
-    /// Requests that could not, because too many did.
+    /// Requests that found the queue full.
     pub queue_full: u64,
-    /// Requests that have waited for too long.
+    /// Requests that were in the queue for too long.
     pub queue_timeouts: u64,
-    /// From the beginning of an attempt to the head of its answer.
+    /// From the start of an attempt to the header of its response.
     pub first_byte: HistogramFigures,
-    /// The backends that were asked for, in the same order.
+    /// The requested backends, in the same order.
     pub backends: Vec<BackendFigures>,
 }
 
-/// What all workers have counted of a backend, at one moment.
+/// The values of a backend, added up over all workers, at one moment.
 #[derive(Debug)]
 pub struct BackendFigures {
-    /// What came of asking it, in the order of [`OUTCOMES`].
+    /// Requests by outcome, in the order of [`OUTCOMES`].
     pub outcomes: [u64; OUTCOMES.len()],
-    /// Answers that were begun and not completed.
+    /// Responses that were begun and not completed.
     pub broken: u64,
     /// Connections that carry a request or are being made.
     pub in_use: u64,
@@ -309,7 +309,7 @@ pub struct BackendFigures {
     pub idle: u64,
     /// Connections made.
     pub made: u64,
-    /// Times that one was used once more.
+    /// Times that a connection was reused.
     pub reused: u64,
     /// Bytes that it took.
     pub sent_bytes: u64,
@@ -323,7 +323,7 @@ impl BackendFigures {
         self.outcomes[ANSWERED]
     }
 
-    /// Requests that it was asked and that came to nothing.
+    /// Requests that failed.
     pub fn failed(&self) -> u64 {
         self.outcomes.iter().sum::<u64>() - self.answered()
     }
@@ -339,7 +339,7 @@ impl UpstreamFigures {
         let cells: Vec<_> = cells.collect();
         let sum = |value: fn(&UpstreamCells) -> u64| cells.iter().map(|one| value(one)).sum();
         let times = cells.iter().map(|one| one.first_byte.figures());
-        // Nothing has been asked yet: an empty histogram, and not none.
+        // Without cells there is an empty histogram, rather than none.
         let times = times.chain([Fourfold::default().figures()]);
         Self {
             retries: sum(|one| one.retries.get()),

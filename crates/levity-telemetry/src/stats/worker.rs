@@ -1,4 +1,4 @@
-//! What one worker counts.
+//! The counters of one worker.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::cells::{Counter, Fourfold, Histogram};
 use crate::stall::{PollFigures, PollStats};
 use crate::step::Step;
 
-/// Of requests, in microseconds: 50 us to 60 s.
+/// Upper bounds for times of requests, in microseconds: 50 us to 60 s.
 pub(super) const REQUEST_BOUNDS_US: &[u64] = &[
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
@@ -17,22 +17,22 @@ const STATUS_MIN: u16 = 100;
 const STATUS_MAX: u16 = 599;
 const STATUSES: usize = (STATUS_MAX - STATUS_MIN) as usize + 1;
 
-/// What became of a chunk that was asked for before it was needed.
+/// The outcome of a chunk that was read ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ahead {
     /// It was sent.
     Used,
-    /// There was no room for it.
+    /// It was refused: a queue or the memory was full.
     Refused,
     /// The client went away, or was too slow for it to be kept.
     Unused,
 }
 
 impl Ahead {
-    /// All of them, in the order of their numbers.
+    /// All outcomes, in the order of the discriminants.
     pub const ALL: [Self; 3] = [Self::Used, Self::Refused, Self::Unused];
 
-    /// As on metrics.
+    /// The label on metrics.
     pub fn label(self) -> &'static str {
         match self {
             Self::Used => "used",
@@ -42,12 +42,12 @@ impl Ahead {
     }
 }
 
-/// What one worker counts. Only that worker's thread may call the methods that count; none of them blocks.
+/// The counters of one worker. Only that worker's thread may call the methods that count; none of them blocks.
 // Aligned, so that two workers never write to one cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct WorkerStats {
-    /// Its long polls, and what it does at this moment.
+    /// Its long polls, and the poll that it is in.
     pub polls: Arc<PollStats>,
     statuses: [Counter; STATUSES],
     status_other: Counter,
@@ -68,7 +68,7 @@ pub struct WorkerStats {
     pub(super) absence_waits: Counter,
     pub(super) sendfile_waits: Counter,
     pub(super) log_dropped: Counter,
-    /// The upstreams that it asks.
+    /// The upstreams that it sends requests to.
     pub upstreams: Register,
 }
 
@@ -110,7 +110,7 @@ impl WorkerStats {
         self.accepted.add(1);
     }
 
-    /// A connection has a request in hand.
+    /// A connection has a request.
     pub fn request_begun(&self) {
         self.begun.add(1);
     }
@@ -120,17 +120,17 @@ impl WorkerStats {
         self.answered.add(1);
     }
 
-    /// A connection is gone; once for each that was opened.
+    /// A connection has ended; once for each that was opened.
     pub fn connection_ended(&self, end: End) {
         self.ends[end as usize].add(1);
     }
 
-    /// The worker stopped accepting for a while, for want of descriptors or memory.
+    /// The worker stopped accepting for a while, because descriptors or memory were exhausted.
     pub fn accept_paused(&self) {
         self.accept_pauses.add(1);
     }
 
-    /// A socket took this many bytes, heads included.
+    /// A socket took this many bytes, headers included.
     pub fn sent(&self, bytes: u64) {
         self.sent_bytes.add(bytes);
     }
@@ -140,7 +140,7 @@ impl WorkerStats {
         self.reads_cached.add(1);
     }
 
-    /// What became of a chunk that was asked for ahead.
+    /// A chunk was read ahead, with this outcome.
     pub fn read_ahead(&self, what: Ahead) {
         self.reads_ahead[what as usize].add(1);
     }
@@ -150,12 +150,12 @@ impl WorkerStats {
         self.copied_bytes.add(bytes as u64);
     }
 
-    /// A request had to wait because its connection asks for too many names that do not exist.
+    /// A request was delayed because of `limits.absent_trips`: its connection looks up too many absent names.
     pub fn absences_waited(&self) {
         self.absence_waits.add(1);
     }
 
-    /// A `sendfile` on the loop slept: the kernel no longer had, or never had, what it was to send.
+    /// A `sendfile` on the loop slept, because pages were not in memory.
     pub fn sendfile_waited(&self) {
         self.sendfile_waits.add(1);
     }
@@ -187,9 +187,9 @@ impl WorkerStats {
             .unwrap_or(&self.status_other)
     }
 
-    /// The times of a step; `None` for what is none of a request's.
+    /// The times of a step; `None` for [`Step::Idle`].
     pub(super) fn step(&self, step: Step) -> Option<&Fourfold> {
-        self.steps.get(step.place()?)
+        self.steps.get(step.index()?)
     }
 
     /// Requests by status, and those with a status that HTTP does not know.
@@ -215,7 +215,7 @@ impl WorkerStats {
         self.accepted.get().saturating_sub(ended)
     }
 
-    /// What it has counted, at this moment.
+    /// The values at this moment.
     pub fn figures(&self) -> WorkerFigures {
         let mut requests = [0; 6];
         for (status, count) in self.requests() {
@@ -240,14 +240,14 @@ impl WorkerStats {
     }
 }
 
-/// What a worker had counted at one moment.
+/// The values of a [`WorkerStats`] at one moment.
 #[derive(Debug, Clone)]
 pub struct WorkerFigures {
     /// Its number, counted from 0.
     pub worker: usize,
     /// Connections open.
     pub open: u64,
-    /// Connections with a request in hand.
+    /// Connections with a request.
     pub busy: u64,
     /// Connections accepted.
     pub accepted: u64,

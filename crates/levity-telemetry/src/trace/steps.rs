@@ -26,8 +26,8 @@ impl Times {
     /// Adds `time` to a step of [`Step::TIMED`]; 1 ns at least, where the clock is too coarse.
     pub(super) fn add(&mut self, step: Step, time: Duration) {
         let ns = time.as_secs() * 1_000_000_000 + u64::from(time.subsec_nanos());
-        if let Some(place) = step.place() {
-            self.0[place] += ns.max(1);
+        if let Some(index) = step.index() {
+            self.0[index] += ns.max(1);
         }
     }
 }

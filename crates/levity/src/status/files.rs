@@ -9,7 +9,7 @@ use tokio::time;
 
 use crate::event_loop::Message;
 use levity_telemetry::escape::escaped;
-use levity_telemetry::popular::{Counted, Lately, Listed, merge};
+use levity_telemetry::popular::{FileCount, SketchCounts, Snapshot, merge};
 
 /// Files that are told of.
 const FILES_MAX: usize = 20;
@@ -23,8 +23,8 @@ pub struct Files(Mutex<Vec<Line>>);
 
 struct Line {
     worker: UnboundedSender<Message>,
-    asked: Option<oneshot::Receiver<Lately>>,
-    latest: Option<Lately>,
+    asked: Option<oneshot::Receiver<Snapshot>>,
+    latest: Option<Snapshot>,
 }
 
 impl Files {
@@ -66,12 +66,12 @@ impl Line {
     }
 
     /// `None` from a worker that has ended.
-    async fn answer(&mut self) -> Option<Lately> {
+    async fn answer(&mut self) -> Option<Snapshot> {
         self.asked.as_mut()?.await.ok()
     }
 
     /// What came of waiting; nothing when that took too long.
-    fn take(&mut self, answer: Option<Option<Lately>>) {
+    fn take(&mut self, answer: Option<Option<Snapshot>>) {
         if let Some(answer) = answer {
             self.asked = None;
             self.latest = answer;
@@ -79,10 +79,10 @@ impl Line {
     }
 }
 
-fn told(all: &[&Lately]) -> Value {
-    let time = all.iter().map(|lately| lately.time).max();
-    let requests = all.iter().flat_map(|lately| &lately.requests);
-    let bytes = all.iter().flat_map(|lately| &lately.bytes);
+fn told(all: &[&Snapshot]) -> Value {
+    let time = all.iter().map(|snapshot| snapshot.time).max();
+    let requests = all.iter().flat_map(|snapshot| &snapshot.requests);
+    let bytes = all.iter().flat_map(|snapshot| &snapshot.bytes);
     json!({
         "seconds": super::seconds(time.unwrap_or_default()),
         "by_requests": list(requests, |file| json!({
@@ -99,8 +99,8 @@ fn told(all: &[&Lately]) -> Value {
 }
 
 fn list<'l>(
-    lists: impl Iterator<Item = &'l Listed> + Clone,
-    json: impl Fn(&Counted) -> Value,
+    lists: impl Iterator<Item = &'l SketchCounts> + Clone,
+    json: impl Fn(&FileCount) -> Value,
 ) -> Vec<Value> {
     merge(lists, FILES_MAX).iter().map(json).collect()
 }
@@ -112,16 +112,16 @@ mod tests {
     use super::*;
     use levity_telemetry::popular::Popular;
 
-    fn lately(path: &str) -> Lately {
+    fn snapshot(path: &str) -> Snapshot {
         let now = Instant::now();
         let mut popular = Popular::new(now);
         popular.count(b"h", path.as_bytes(), 5);
-        popular.lately(now)
+        popular.snapshot(now)
     }
 
     fn reply(told: &mut mpsc::UnboundedReceiver<Message>, path: &str) {
         match told.try_recv() {
-            Ok(Message::Popular(reply)) => reply.send(lately(path)).expect("somebody waits"),
+            Ok(Message::Popular(reply)) => reply.send(snapshot(path)).expect("somebody waits"),
             _ => panic!("nothing was asked"),
         }
     }

@@ -97,7 +97,7 @@ fn tell(upstream: &Upstream, backend: &Backend, found: Result<(), String>) {
         Err(reason) => {
             backend.begin_outage(now);
             let (upstream, name) = (&upstream.settings.name, &backend.name);
-            diagnostics::say(format_args!(
+            diagnostics::log(format_args!(
                 "upstream {upstream}: backend {name} is down: {reason}"
             ));
             backend.set_trouble(reason);

@@ -166,7 +166,7 @@ impl Upstream {
         if backend.failed(now, after, period) {
             backend.set_trouble(reason.to_string());
             let (name, backend) = (&self.settings.name, &backend.name);
-            diagnostics::say(format_args!(
+            diagnostics::log(format_args!(
                 "upstream {name}: backend {backend} is left alone for {period:?}: {reason}"
             ));
         }
@@ -186,10 +186,10 @@ impl Upstream {
     fn say_back(&self, backend: &Backend, outage: Option<(Duration, u64)>) {
         let (name, backend) = (&self.settings.name, &backend.name);
         match outage {
-            Some((lasted, failures)) => diagnostics::say(format_args!(
+            Some((lasted, failures)) => diagnostics::log(format_args!(
                 "upstream {name}: backend {backend} is back after {lasted:.1?}: {failures} requests failed there"
             )),
-            None => diagnostics::say(format_args!("upstream {name}: backend {backend} is back")),
+            None => diagnostics::log(format_args!("upstream {name}: backend {backend} is back")),
         }
     }
 }

@@ -235,7 +235,7 @@ impl Entry {
 }
 
 fn say(upstream: &str, what: &str) {
-    diagnostics::say(format_args!("upstream {upstream}: {what}"));
+    diagnostics::log(format_args!("upstream {upstream}: {what}"));
 }
 
 /// Ends the thread when it is dropped; does not wait for it.

@@ -423,7 +423,7 @@ impl Pool {
 }
 
 fn say(line: &str) {
-    diagnostics::say(format_args!("{line}"));
+    diagnostics::log(format_args!("{line}"));
 }
 
 impl Member {

@@ -38,7 +38,7 @@ impl Stderr {
         let beginning = beginning(&said.upstream);
         let room = diagnostics::TEXT_BYTES_MAX.saturating_sub(beginning.len());
         said.left.share(text, room.max(PIECE_BYTES_MIN), |piece| {
-            diagnostics::say(format_args!("{beginning}{}", piece.escape_ascii()));
+            diagnostics::log(format_args!("{beginning}{}", piece.escape_ascii()));
         });
     }
 }
@@ -61,7 +61,7 @@ impl Drop for Said {
     fn drop(&mut self) {
         let (name, bytes) = (&self.upstream.settings.name, self.left.out_bytes);
         if bytes > 0 {
-            diagnostics::say(format_args!(
+            diagnostics::log(format_args!(
                 "upstream {name} says more for one request than is passed on: {bytes} bytes are left out"
             ));
         }

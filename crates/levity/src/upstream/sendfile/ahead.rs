@@ -190,7 +190,7 @@ impl Naming {
 
     fn tell(&self, reason: &str) {
         let (name, value) = (&self.proxy.upstream.settings.name, shown(&self.value));
-        diagnostics::say(format_args!(
+        diagnostics::log(format_args!(
             "upstream {name}: X-Sendfile-Ahead: {value}: {reason}"
         ));
     }

@@ -144,7 +144,7 @@ impl InPlace {
     /// What went wrong, for the operator; the client learns no more than the status.
     pub fn refuse(&self, status: u16, reason: impl fmt::Display) -> Response {
         let Wished { name, value, .. } = &self.wished;
-        diagnostics::say(format_args!(
+        diagnostics::log(format_args!(
             "upstream {}, backend {}: {}: {}: {reason} ({status})",
             self.proxy.upstream.settings.name,
             self.backend.name,

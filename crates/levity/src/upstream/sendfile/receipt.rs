@@ -131,7 +131,7 @@ impl Receipt {
     fn tell(&self, text: &str, reason: &str) {
         let (name, path) = (&self.proxy.upstream.settings.name, shown(&self.path));
         let text = text.trim_end();
-        diagnostics::say(format_args!(
+        diagnostics::log(format_args!(
             "upstream {name}: no receipt for {path}: {reason}: {text}"
         ));
     }
