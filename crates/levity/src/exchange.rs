@@ -83,12 +83,10 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     let response = finish(conn, request, place, response, trips.trace);
     let mut close = response.close;
     let mut sent = send::send(conn, request, response, &mut trips).await;
-    let mut afterwards = sent.afterwards.take();
+    let mut hooks = mem::take(&mut sent.hooks);
     let mut may_look_again = request.head.framing == Framing::None;
     while let Some(failure) = sent.instead.take() {
-        if let Some(afterwards) = &mut afterwards {
-            afterwards.refused();
-        }
+        hooks.iter_mut().for_each(|hook| hook.replaced());
         let is_outdated = sent.outdated && trips.trace.upstream().is_none();
         let mut other = match place.filter(|_| is_outdated && mem::take(&mut may_look_again)) {
             Some(place) => {
@@ -104,10 +102,12 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
         let other = finish(conn, request, place, other, trips.trace);
         close = other.close;
         sent = send::send(conn, request, other, &mut trips).await;
-        afterwards = sent.afterwards.take().or(afterwards);
+        if !sent.hooks.is_empty() {
+            hooks = mem::take(&mut sent.hooks);
+        }
     }
-    if let Some(afterwards) = afterwards {
-        afterwards.settle(&worker, &service, &sent);
+    for hook in hooks {
+        hook.completed(&worker, &service, sent.completion());
     }
     close |= sent.unread;
     worker.stats.request_answered();

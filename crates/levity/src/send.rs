@@ -23,11 +23,11 @@ use crate::conn::Conn;
 use crate::entry::Content;
 use crate::fields::Fields;
 use crate::request::Request;
-use crate::respond::error::{error, of_io};
+use crate::respond::completion::{Completion, CompletionHook};
+use crate::respond::error::{error, of_io, of_upstream};
 use crate::respond::{Body, Response};
 use crate::trip::Trips;
 use crate::upstream::failure::Failure;
-use crate::upstream::sendfile::Afterwards;
 use crate::worker::Worker;
 
 /// Head and body of so many bytes are put together before they are sent: to copy them costs less than to
@@ -38,8 +38,8 @@ const JOINED_BYTES_MAX: usize = 2048;
 pub struct Sent {
     /// Part of the request has not been read: nothing can follow on the connection.
     pub unread: bool,
-    /// What is to be done now.
-    pub afterwards: Option<Box<Afterwards>>,
+    /// Are to be told now.
+    pub hooks: Vec<Box<dyn CompletionHook>>,
     /// The status that left, or would have.
     pub status: u16,
     /// Bytes of the body that left.
@@ -58,6 +58,18 @@ pub struct Sent {
     pub outdated: bool,
     /// Closing the connection resets it, so that the client notices the cut.
     pub reset: bool,
+}
+
+impl Sent {
+    /// What those are told who made the response.
+    pub fn completion(&self) -> Completion {
+        Completion {
+            status: self.status,
+            bytes: self.bytes,
+            end: self.end,
+            ended: self.ended,
+        }
+    }
 }
 
 /// Why a response stopped.
@@ -110,7 +122,7 @@ pub async fn send(
     let source = source(&response.body, trips.trace);
     let mut sent = sender.sent(response.status, source, outcome);
     sent.reset = reset;
-    sent.afterwards = response.afterwards.take();
+    sent.hooks = response.hooks;
     if let Body::Upstream { answer, .. } = &response.body {
         sent.unread = !answer.is_request_received();
     }
@@ -285,12 +297,12 @@ impl Sender {
         let instead = match outcome {
             Err(Cut::Rewritten) if outdated => Some(error(503, "the file is being rewritten")),
             Err(Cut::Unreadable(error)) if self.untouched() => Some(of_io(&error)),
-            Err(Cut::Broken(failure)) if self.untouched() => Some(failure.response()),
+            Err(Cut::Broken(failure)) if self.untouched() => Some(of_upstream(&failure)),
             _ => None,
         };
         Sent {
             unread: false,
-            afterwards: None,
+            hooks: Vec::new(),
             status,
             bytes: self.body_bytes - self.framing_bytes,
             first_byte: self.first_byte,

@@ -1,23 +1,27 @@
 //! Respond: from what was found to status, headers and body. No system calls.
 
+pub mod completion;
 pub mod error;
 pub mod file;
 pub mod listing;
 pub mod redirect;
 pub mod version;
 
+use std::fmt;
+use std::io;
 use std::ops::Range;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use levity_disk::{OpenFile, Ready};
 
+use self::completion::CompletionHook;
 use self::version::Version;
 use crate::cache::Hot;
 use crate::fields::Fields;
+use crate::trip::Trips;
 use crate::upstream::answer::Answer;
-use crate::upstream::sendfile::Afterwards;
-use crate::upstream::sendfile::parts::Parts;
 use crate::upstream::tunnel::Tunnel;
 
 pub use error::error;
@@ -36,7 +40,7 @@ pub enum Body {
     /// A part of a file that is read while it is sent.
     File(Box<FileBody>),
     /// Parts of files, one behind the other.
-    Parts(Box<Parts>),
+    Parts(Box<dyn FileParts>),
     /// What a backend sends while it is sent on.
     Upstream {
         /// Where it comes from.
@@ -46,6 +50,21 @@ pub enum Body {
     },
     /// Whatever is said after a change of protocol.
     Tunnel(Box<Tunnel>),
+}
+
+/// The next part, once it is open; `None` behind the last.
+pub type NextPart<'a> = Pin<Box<dyn Future<Output = io::Result<Option<Box<FileBody>>>> + 'a>>;
+
+/// Parts of files, of which one is open at a time.
+pub trait FileParts: fmt::Debug {
+    /// In bytes, of what is left.
+    fn length(&self) -> u64;
+
+    /// The next part, open; `None` behind the last. Drop the one before first.
+    ///
+    /// # Errors
+    /// Those of open, and one for a file that is not the same any more.
+    fn next<'a>(&'a mut self, trips: &'a mut Trips<'_>) -> NextPart<'a>;
 }
 
 /// A part of a file on its way.
@@ -102,8 +121,8 @@ pub struct Response {
     pub body: Body,
     /// The connection cannot go on after this.
     pub close: bool,
-    /// What is to be done when it has been sent.
-    pub afterwards: Option<Box<Afterwards>>,
+    /// Are told when it has been sent.
+    pub hooks: Vec<Box<dyn CompletionHook>>,
 }
 
 impl Response {
@@ -117,13 +136,8 @@ impl Response {
             fields: Fields::default(),
             body: Body::None,
             close: false,
-            afterwards: None,
+            hooks: Vec::new(),
         }
-    }
-
-    /// What is to be done when it has been sent.
-    pub fn afterwards_mut(&mut self) -> &mut Afterwards {
-        self.afterwards.get_or_insert_default()
     }
 }
 

@@ -8,12 +8,22 @@ use levity_wire::http1::Method;
 use rustix::io::Errno;
 
 use super::backend::Backend;
-use super::pool::NoPlace;
-use crate::request::NoRequest;
-use crate::request::Request;
-use crate::respond::{self, Response};
+use crate::request::{NoRequest, Request};
 use levity_telemetry::access_log::End;
 use levity_telemetry::trace::Side;
+
+/// Why there is no connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoPlace {
+    /// As many requests wait as may.
+    QueueFull,
+    /// None was free within `queue_timeout`.
+    QueueTimeout,
+    /// Every backend has been tried.
+    Exhausted,
+    /// There is no backend: names that cannot be looked up have no addresses.
+    NoAddress,
+}
 
 /// A request that got no answer, or not all of it.
 #[derive(Debug)]
@@ -225,18 +235,6 @@ impl Failure {
             }
             None => format!("upstream {upstream}: {reason}{outcome}"),
         }
-    }
-
-    /// What the client gets.
-    pub fn response(&self) -> Response {
-        let mut response = respond::error(self.status, "");
-        if self.side == Side::Client {
-            response = respond::error(self.status, &self.reason);
-        }
-        let status = format!("levity; error={}", self.kind);
-        response.fields.add("Proxy-Status", status.as_bytes());
-        response.close = self.request_unread || self.side == Side::Client;
-        response
     }
 }
 

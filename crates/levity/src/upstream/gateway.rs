@@ -34,6 +34,7 @@ use crate::body::Incoming;
 use crate::client::Client;
 use crate::conn::Conn;
 use crate::request::{NoRequest, Request};
+use crate::respond::error::of_upstream;
 use crate::respond::{Body, Response};
 use crate::route::Proxy;
 use crate::scripts::Script;
@@ -100,7 +101,7 @@ pub async fn answer(
             }
             Answered::Response(respond(&conn.worker, request, head, answer))
         }
-        Err(failure) => Answered::Response(failure.response()),
+        Err(failure) => Answered::Response(of_upstream(&failure)),
     }
 }
 

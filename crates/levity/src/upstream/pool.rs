@@ -19,7 +19,7 @@ use super::backend::{Backend, Begun};
 use super::balance::{self, Balancer, Candidate};
 use super::complaints::Complaints;
 use super::connection::Connection;
-use super::failure::Failure;
+use super::failure::{Failure, NoPlace};
 use super::sticky::Tie;
 use levity_config::upstream::Balance;
 use levity_telemetry::diagnostics;
@@ -86,19 +86,6 @@ pub struct Member {
     idle: RefCell<VecDeque<Connection>>,
     /// Connections that are in use or are being made.
     busy: Cell<u32>,
-}
-
-/// Why there is no connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoPlace {
-    /// As many requests wait as may.
-    QueueFull,
-    /// None was free within `queue_timeout`.
-    QueueTimeout,
-    /// Every backend has been tried.
-    Exhausted,
-    /// There is no backend: names that cannot be looked up have no addresses.
-    NoAddress,
 }
 
 /// The right to one connection to a backend, and that connection once there is one. Given back when it

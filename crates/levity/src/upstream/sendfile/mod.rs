@@ -33,10 +33,10 @@ use crate::cache::Cache;
 use crate::entry::{self, Content, Entry};
 use crate::fields::{Fields, OF_CONTENT};
 use crate::request::Request;
+use crate::respond::completion::{Completion, CompletionHook};
 use crate::respond::{self, Body, Response, file};
 use crate::root::SendfileRoot;
 use crate::route::{Files, Proxy, Service};
-use crate::send::Sent;
 use crate::trip::{FIRST_BYTES, Opened, Trips, WHOLE_BYTES};
 use crate::worker::Worker;
 use levity_config::Etag;
@@ -65,37 +65,29 @@ pub struct InPlace {
     etag: Etag,
 }
 
-/// What is to be done when a response has been sent.
-#[derive(Default)]
-pub struct Afterwards {
-    /// A file that is removed once all of it has arrived.
-    remove: Option<(Beneath, Arc<OpenFile>)>,
-    receipts: Vec<Receipt>,
+/// Removes a file once all of it has arrived.
+struct RemoveWhenSent {
+    beneath: Beneath,
+    file: Arc<OpenFile>,
+    /// An error was sent in its place.
+    is_replaced: bool,
 }
 
-impl fmt::Debug for Afterwards {
+impl fmt::Debug for RemoveWhenSent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Afterwards").finish_non_exhaustive()
+        f.debug_struct("RemoveWhenSent").finish_non_exhaustive()
     }
 }
 
-impl Afterwards {
-    /// An error goes out in place of what was to be sent.
-    pub fn refused(&mut self) {
-        self.remove = None;
-        self.receipts.iter_mut().for_each(Receipt::refused);
+impl CompletionHook for RemoveWhenSent {
+    fn replaced(&mut self) {
+        self.is_replaced = true;
     }
 
-    /// The response has been sent, or has not, to a request that was answered with `service`.
-    pub fn settle(self, worker: &Rc<Worker>, service: &Rc<Arc<Service>>, sent: &Sent) {
-        if let Some((beneath, file)) = self.remove
-            && sent.end == End::Complete
-            && sent.bytes >= file.meta().size
-        {
-            beneath.remove(worker, file);
-        }
-        for receipt in self.receipts {
-            receipt.post(worker, service, sent);
+    fn completed(self: Box<Self>, worker: &Rc<Worker>, _: &Rc<Arc<Service>>, how: Completion) {
+        let is_whole = how.end == End::Complete && how.bytes >= self.file.meta().size;
+        if is_whole && !self.is_replaced {
+            self.beneath.remove(worker, self.file);
         }
     }
 }
@@ -188,7 +180,7 @@ impl InPlace {
         if let Some(path) = &self.head.receipt {
             let (proxy, origin) = (self.proxy.clone(), &self.origin);
             let receipt = Receipt::new(proxy, &self.backend, origin, path, of, self.since);
-            response.afterwards_mut().receipts.push(receipt);
+            response.hooks.push(Box::new(receipt));
         }
     }
 
@@ -290,10 +282,14 @@ impl InPlace {
             .first_of(candidates, wants_body(request), trips)
             .await?;
         let is_kept = self.proxy.upstream.settings.keep_until_sent;
-        let kept = is_kept.then(|| (found.beneath.clone(), found.opened.file.clone()));
+        let (beneath, file) = (found.beneath.clone(), found.opened.file.clone());
         let mut response = self.whole(found, request);
         if is_kept {
-            response.afterwards_mut().remove = kept;
+            response.hooks.push(Box::new(RemoveWhenSent {
+                beneath,
+                file,
+                is_replaced: false,
+            }));
         }
         Ok(response)
     }

@@ -18,7 +18,7 @@ use super::root::{Beneath, Name};
 use crate::cache::Cache;
 use crate::entry::{Content, Entry};
 use crate::fields::Fields;
-use crate::respond::{FileBody, file};
+use crate::respond::{FileBody, FileParts, NextPart, file};
 use crate::trip::Trips;
 
 /// Files on their way to be closed, of which the next file is looked at only when there are fewer: looks are
@@ -82,9 +82,10 @@ impl Parts {
     fn is_empty(&self) -> bool {
         self.open.is_none() && self.closed.is_empty()
     }
+}
 
-    /// In bytes.
-    pub fn length(&self) -> u64 {
+impl FileParts for Parts {
+    fn length(&self) -> u64 {
         let open = self.open.as_ref().map_or(0, |part| part.remaining);
         let closed = self
             .closed
@@ -93,18 +94,16 @@ impl Parts {
         open + closed.sum::<u64>()
     }
 
-    /// The next part, open; `None` behind the last. Drop the one before first.
-    ///
-    /// # Errors
-    /// Those of open, and one for a file that is not the same any more.
-    pub async fn next(&mut self, trips: &mut Trips<'_>) -> io::Result<Option<Box<FileBody>>> {
-        if let Some(part) = self.open.take() {
-            return Ok(Some(part));
-        }
-        match self.closed.pop_front() {
-            Some(part) => part.open(trips).await.map(Some),
-            None => Ok(None),
-        }
+    fn next<'a>(&'a mut self, trips: &'a mut Trips<'_>) -> NextPart<'a> {
+        Box::pin(async move {
+            if let Some(part) = self.open.take() {
+                return Ok(Some(part));
+            }
+            match self.closed.pop_front() {
+                Some(part) => part.open(trips).await.map(Some),
+                None => Ok(None),
+            }
+        })
     }
 }
 

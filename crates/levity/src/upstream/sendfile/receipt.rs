@@ -4,6 +4,7 @@
 //! upstream, when the transfer is over: for locks, quotas, counters of downloads. It is tried once. Its own
 //! field `X-Sendfile-Receipt` tells it from what clients send: theirs never get to an application.
 
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,8 +12,8 @@ use std::time::Instant;
 use tokio::{task, time};
 
 use super::shown;
+use crate::respond::completion::{Completion, CompletionHook};
 use crate::route::{Proxy, Service};
-use crate::send::Sent;
 use crate::upstream::backend::Backend;
 use crate::upstream::errand::{Errand, Origin};
 use crate::upstream::sticky::Tie;
@@ -40,6 +41,40 @@ pub enum Of {
     Refusal,
 }
 
+impl fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receipt").finish_non_exhaustive()
+    }
+}
+
+impl CompletionHook for Receipt {
+    fn replaced(&mut self) {
+        self.of = Of::Refusal;
+    }
+
+    /// Posts it, beside everything else.
+    fn completed(
+        self: Box<Self>,
+        worker: &Rc<Worker>,
+        service: &Rc<Arc<Service>>,
+        how: Completion,
+    ) {
+        let result = self.result(how);
+        let text = self.text(result, how);
+        let Ok(permit) = worker.receipts.clone().try_acquire_owned() else {
+            return self.tell(&text, "too many are on their way");
+        };
+        let (worker, service) = (worker.clone(), service.clone());
+        task::spawn_local(async move {
+            let delivered = self.deliver(&worker, &service, result, &text).await;
+            if let Err(reason) = delivered {
+                self.tell(&text, &reason);
+            }
+            drop(permit);
+        });
+    }
+}
+
 impl Receipt {
     /// For a response that is about to be sent, to `path` of `origin`; `backend` is the one that wants it, as
     /// it said at `since`.
@@ -64,39 +99,17 @@ impl Receipt {
         }
     }
 
-    /// It is of an error after all.
-    pub fn refused(&mut self) {
-        self.of = Of::Refusal;
-    }
-
-    /// Posts it, beside everything else; `service` is what the request was answered with. Does not wait.
-    pub fn post(self, worker: &Rc<Worker>, service: &Rc<Arc<Service>>, sent: &Sent) {
-        let result = self.result(sent);
-        let text = self.text(result, sent);
-        let Ok(place) = worker.receipts.clone().try_acquire_owned() else {
-            return self.tell(&text, "too many are on their way");
-        };
-        let (worker, service) = (worker.clone(), service.clone());
-        task::spawn_local(async move {
-            let delivered = self.deliver(&worker, &service, result, &text).await;
-            if let Err(reason) = delivered {
-                self.tell(&text, &reason);
-            }
-            drop(place);
-        });
-    }
-
-    fn result(&self, sent: &Sent) -> &'static str {
-        match (self.of, sent.end) {
+    fn result(&self, how: Completion) -> &'static str {
+        match (self.of, how.end) {
             (Of::Refusal, _) => "refused",
             (Of::Content, End::Complete) => "complete",
             (Of::Content, End::ClientAbort | End::Timeout | End::Error) => "aborted",
         }
     }
 
-    fn text(&self, result: &str, sent: &Sent) -> String {
-        let (status, bytes) = (sent.status, sent.bytes);
-        let ms = sent.ended.saturating_duration_since(self.since).as_millis();
+    fn text(&self, result: &str, how: Completion) -> String {
+        let (status, bytes) = (how.status, how.bytes);
+        let ms = how.ended.saturating_duration_since(self.since).as_millis();
         format!(
             "{{\"result\":\"{result}\",\"status\":{status},\"bytes\":{bytes},\"duration_ms\":{ms}}}\n"
         )
