@@ -16,20 +16,20 @@ use crate::stats::Stats;
 use crate::syscall;
 use crate::thread::lock;
 
-/// The one that takes jobs. Dropping it shuts it down, and waits for that.
+/// A disk: accepts jobs. The drop shuts it down, and blocks until that is done.
 pub struct Disk {
     scheduler: Arc<Scheduler>,
     reason: String,
-    /// Those that end with a shutdown; only who starts and ends a disk takes this lock.
+    /// The threads that end with a shutdown. Locked only to start and to shut down.
     threads: Mutex<Option<(JoinHandle<()>, Closer)>>,
 }
 
 impl Disk {
-    /// Starts an engine and its threads. Blocks. Call it before any guard is installed on the calling
-    /// thread: new threads inherit it.
+    /// Starts an engine and the threads. Blocks. Call it before a guard is installed on the calling thread,
+    /// because threads inherit it.
     ///
-    /// From then on the process ignores SIGXFSZ, unless it has a handler: a file that may not become
-    /// larger (`ulimit -f`, LimitFSIZE=) is an error, EFBIG, and not the end.
+    /// From then on the process ignores SIGXFSZ, unless it has a handler: a write beyond the limit on the size
+    /// of files (`ulimit -f`, LimitFSIZE=) fails with EFBIG instead of ending the process.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -39,7 +39,7 @@ impl Disk {
         Disk::start_engine(&settings, chosen)
     }
 
-    /// Whatever `settings.engine` says.
+    /// As [`Disk::start`], with `chosen` in place of `settings.engine`.
     pub(crate) fn start_engine(
         settings: &Settings,
         chosen: Chosen<'_>,
@@ -54,7 +54,7 @@ impl Disk {
         } = chosen;
         let engines = Engines::start(engine, options, threads, &budget)?;
         if let Some(Err(error)) = for_direct.map(|engine| engines.add_for_direct(engine)) {
-            // Tried a moment ago; but what it needs may be all in use by now.
+            // The probe succeeded, but its resources may be exhausted by now.
             reason = format!("{reason}; but now {error}");
         }
         for note in engines.notes() {
@@ -75,34 +75,33 @@ impl Disk {
         }
     }
 
-    /// Takes a job. Never blocks and takes no lock, except where [`Disk::blocks_on_loop`].
+    /// Submits a job. Does not block and takes no lock, unless [`Disk::blocks_on_loop`].
     ///
-    /// The answer comes through the job's reply, once, unless nobody wants it when its turn comes:
-    /// then the job is dropped. Besides what the operation itself may answer, there are
+    /// The job's reply receives one completion, unless nobody waits when the job would start: then it is
+    /// dropped. In addition to the errors of the operation there are:
     ///
-    /// - an error that [`is_full`](crate::is_full) knows, when as many jobs wait for its device as may, or when
-    ///   it is of class `First`, nobody waits before it and there is no memory: better a quick refusal
-    ///   than a client kept waiting before its first byte. A job of class `Next` waits for memory in
-    ///   the queue;
-    /// - an error that [`is_dead`](crate::is_dead) knows, when its device has not answered anything for
-    ///   [`Settings::dead_after`] and it is not of class `Next`, which may also come while it is in flight;
-    /// - `InvalidInput`, when it needs more memory than there will ever be;
-    /// - ECANCELED, when it comes after [`Disk::shutdown`] or has not started by then.
+    /// - an error that [`is_full`](crate::is_full) recognises, if the queue of the device is full; or if the job
+    ///   is of class `First`, no job waits before it and there is no memory, as a quick refusal is better
+    ///   than a wait before the first byte. A job of class `Next` waits for memory in the queue;
+    /// - an error that [`is_dead`](crate::is_dead) recognises, if the device has not answered for
+    ///   [`Settings::dead_after`] and the job is not of class `Next`; also while the job is in flight;
+    /// - `InvalidInput`, if it needs more memory than the budget has;
+    /// - ECANCELED, if it is submitted after [`Disk::shutdown`], or has not started by then.
     ///
-    /// An answer of these kinds may come before this call returns.
+    /// The reply may receive such an error before this call returns.
     pub fn submit(&self, job: Job) {
         self.scheduler.submit(job);
     }
 
-    /// Lets an open go along with one of the same name that began up to `age` before it: what it is told
-    /// is then as old as that. Zero at first.
+    /// Lets an open join one of the same path that started up to `age` before it: its outcome may then be that
+    /// old. Initially zero.
     pub fn set_open_age_max(&self, age: Duration) {
         self.scheduler.set_open_age_max(age);
     }
 
-    /// Has `report` called when a device stops answering, while that lasts, and when it answers again. On
-    /// the thread of the scheduler, which may wait a little but holds up jobs meanwhile. The first call
-    /// counts.
+    /// Sets the function that is called when a device stops answering, while that lasts, and when it answers
+    /// again. It is called on the scheduler's thread: while it blocks, jobs are delayed. Only the first call
+    /// has an effect.
     pub fn on_outage(&self, report: impl Fn(Outage) + Send + Sync + 'static) {
         self.scheduler.set_report(Box::new(report));
     }
@@ -112,9 +111,9 @@ impl Disk {
         self.scheduler.engines().own().name()
     }
 
-    /// The engine that `setting` stands for, one of [`engine::NAMES`] or an alias: started, if it is
-    /// not at work yet. `auto` is `None`, as in [`ReadOptions`](crate::ReadOptions): what the disk has chosen, or
-    /// was told. Blocks, and must not be called on a thread that has a guard.
+    /// The engine for `setting`, one of [`engine::NAMES`] or an alias. Starts it unless it runs. For `auto` it is
+    /// `None`, which in [`ReadOptions`](crate::ReadOptions) is the disk's own engine. Blocks, and must not be
+    /// called on a thread with a guard.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -128,12 +127,12 @@ impl Disk {
         self.scheduler.engines().add(engine, options).map(Some)
     }
 
-    /// Why it is this one, and what there is to know of how it was started.
+    /// Why [`Disk::engine`] was chosen, and notes on how it was started.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// What there is to know of how an engine of [`Disk::engine_for`] was started, by its own name.
+    /// A note on how an engine of [`Disk::engine_for`] was started, by the name of the engine.
     pub fn note(&self, engine: &str) -> Option<&str> {
         self.scheduler.engines().note(engine)
     }
@@ -143,35 +142,33 @@ impl Disk {
         self.scheduler.budget()
     }
 
-    /// Whether the device has a slot to spare and no queue, even if all jobs that the scheduler has not
-    /// seen yet were for it. From Linux 6.12 on a `preadv2(RWF_NOWAIT)` that misses starts a read
-    /// behind the scheduler's back: try one only when this is true. Takes no lock. Always false for a
-    /// device that came after 64 others.
+    /// Whether the device has a free slot and no queue, even if all jobs in transit to the scheduler were for it.
+    /// From Linux 6.12 on a `preadv2(RWF_NOWAIT)` that misses starts a read of which the scheduler does not
+    /// know: try one only if this is true. Takes no lock. False for all devices after the first 64.
     pub fn has_room(&self, device: u64) -> bool {
         self.scheduler.has_room(device)
     }
 
-    /// [`Disk::submit`] does the work of some jobs before it returns, and so may wait for the disk: one
-    /// of the engines is `sendfile`. No guard can be installed where this is true.
+    /// Whether [`Disk::submit`] does the work of some jobs before it returns, and so may block on the disk: one
+    /// of the engines is `sendfile`. Then no guard can be installed.
     pub fn blocks_on_loop(&self) -> bool {
         self.scheduler.engines().any_blocks_on_loop()
     }
 
-    /// Whether a [`guard`](crate::thread::guard) must let `sendfile` through: one of the engines hands over what
-    /// leaves by it.
+    /// Whether a [`guard`](crate::guard) must allow `sendfile`: one of the engines hands over bytes that leave by
+    /// that call.
     pub fn needs_sendfile(&self) -> bool {
         self.scheduler.engines().any_needs_sendfile()
     }
 
-    /// What has been done so far. Takes a lock that threads of the pool take, for a moment: not for
-    /// event loops.
+    /// The counters. Takes a lock that threads of the pool take for a moment: not for event loops.
     pub fn stats(&self) -> Stats {
         self.scheduler.stats()
     }
 
-    /// Answers all jobs that have not started with ECANCELED, waits for those that have, and ends the
-    /// threads. Blocks for as long as the slowest of them, which on a frozen device is forever. Jobs
-    /// that come later are answered with ECANCELED. A second call does nothing.
+    /// Answers all jobs that have not started with ECANCELED, waits for the others, and ends the threads. Blocks
+    /// until the slowest job is done, which on a frozen device is forever. Jobs submitted later are answered
+    /// with ECANCELED. A second call does nothing.
     pub fn shutdown(&self) {
         let Some((owner, closer)) = lock(&self.threads).take() else {
             return;
@@ -200,13 +197,13 @@ fn start_threads(scheduler: &Arc<Scheduler>) -> io::Result<(JoinHandle<()>, Clos
     Ok((scheduler.start_thread()?, closer))
 }
 
-/// What a setting stands for.
+/// The engine for a setting.
 pub(crate) struct Chosen<'a> {
     pub(crate) engine: &'static Description,
-    /// Another one, for reads past the page cache.
+    /// The engine for reads past the page cache, if that is another one.
     pub(crate) for_direct: Option<&'static Description>,
     pub(crate) reason: String,
-    /// What followed a colon.
+    /// The text after a colon.
     pub(crate) options: Option<&'a str>,
 }
 

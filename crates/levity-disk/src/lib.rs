@@ -1,11 +1,12 @@
 //! Every file system call that Levity makes, and all of its `unsafe` code.
 //!
-//! The crate knows files and devices; it knows no HTTP, no sockets beyond "write this to that
-//! descriptor", and no async runtime. A caller builds a [`Job`], hands it to [`Disk::submit`], which
-//! never blocks (except under the `sendfile` engine, whose point that is), and gets one
-//! [`Completion`] through the job's [`Reply`].
+//! The crate knows files and devices, but neither HTTP nor an async runtime, and of sockets only that
+//! descriptors can be written to. A caller makes a [`Job`] and passes it to [`Disk::submit`], which does not
+//! block (except under the `sendfile` engine, which is there to measure that). The job's [`Reply`] receives one
+//! [`Completion`].
 //!
-//! Read [`engine`] first: it holds the contract that every engine keeps, and the table of engines.
+//! Read [`engine`] first: it has the contract of engines and the table of those that exist. A job waits in the
+//! scheduler until its device has room; files, memory and system calls are below both.
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(

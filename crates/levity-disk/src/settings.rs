@@ -1,39 +1,39 @@
-//! What a disk may use.
+//! Settings of a disk.
 
 use std::time::Duration;
 
 use crate::engine::{self, StartError, Threads};
 use crate::scheduler::{Bounds, DEPTH_MAX, DepthBound};
 
-/// More threads than this are a mistake.
+/// Upper bound on threads: more are a mistake.
 const THREADS_MAX: usize = 1024;
 
-/// Less time than this is a mistake: a disk that spins up takes seconds.
+/// Lower bound: less is a mistake, as a disk takes seconds to spin up.
 const DEAD_AFTER_MIN: Duration = Duration::from_millis(10);
 
-/// In bytes: less memory than this is a mistake.
+/// Lower bound, in bytes: less is a mistake.
 const BUFFER_BYTES_MIN: usize = 1 << 20;
 
-/// What a disk may use.
+/// The settings of a [`Disk`](crate::Disk).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// One of [`engine::NAMES`].
+    /// One of [`engine::NAMES`], or an alias.
     pub engine: String,
-    /// Threads in the pool at most; at least 2. They are started as they are needed. By
-    /// default twice `depth`, or twice the most that it can become, and `stat_threads` more.
+    /// Bound on the threads in the pool; at least 2. They are started when needed. By default twice `depth`, or
+    /// twice its upper bound, plus `stat_threads`.
     pub threads: Option<usize>,
-    /// How many of them only open and list. By default a quarter of `depth`, or an eighth of `threads`.
+    /// Threads that only open and list. By default a quarter of `depth`, or an eighth of `threads`.
     pub stat_threads: Option<usize>,
-    /// Jobs in flight per device. By default what makes the device do most, found out by trying: up to
-    /// 32, or half of the threads that read.
+    /// Bound on the jobs in flight per device. By default adapted to the device, up to 32, or half of the threads
+    /// that read.
     pub depth: Option<usize>,
-    /// Jobs that wait, per device.
+    /// Bound on the queued jobs per device.
     pub queue_max: usize,
-    /// Bytes of all buffers together, at least 1 MiB. It should be more than `depth` times the largest
-    /// chunk, or a frozen device can hold all of it.
+    /// Bound on the bytes of all buffers, at least 1 MiB. Should be more than `depth` times the largest chunk, or
+    /// a frozen device can hold all of it.
     pub buffer_bytes_max: usize,
-    /// A device that has jobs in flight and finishes none of them for so long is taken for dead: jobs
-    /// for it that no client has seen anything of are refused until it answers. At least 10 ms.
+    /// A device that has jobs in flight and completes none for this long is considered dead: until it answers,
+    /// jobs of class `First` for it are refused. At least 10 ms.
     pub dead_after: Duration,
 }
 
@@ -52,7 +52,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Says whether a disk could start with these values. Does not try the engine.
+    /// Checks whether a disk could start with these values. Does not try the engine.
     ///
     /// # Errors
     /// [`StartError::Setting`], which names the values that do not fit together.
@@ -60,7 +60,7 @@ impl Settings {
         self.bounds().map(drop)
     }
 
-    /// Fills in what is not set, and refuses what cannot work.
+    /// Applies the defaults, and refuses values that cannot work.
     pub(crate) fn bounds(&self) -> Result<(Bounds, Threads), StartError> {
         let (depth, threads) = self.sizes();
         let readers = threads.total.saturating_sub(threads.stat);

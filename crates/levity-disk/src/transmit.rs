@@ -17,7 +17,7 @@ use crate::memory::Lease;
 /// [`Ready::PageCache`](crate::Ready::PageCache).
 ///
 /// # Errors
-/// Those of `sendfile`. `Ok(0)` means that the file has shrunk and ends before `offset`.
+/// The errors of `sendfile`. `Ok(0)` means that the file has shrunk and ends before `offset`.
 pub fn sendfile(
     socket: BorrowedFd<'_>,
     file: &OpenFile,
@@ -33,7 +33,7 @@ pub fn sendfile(
 /// them again.
 ///
 /// # Errors
-/// Those of `sendfile`.
+/// The errors of `sendfile`.
 pub fn send_shared(
     socket: BorrowedFd<'_>,
     memory: &Lease,
@@ -57,7 +57,7 @@ fn send_from(
 /// socket's `O_NONBLOCK` the rest.
 ///
 /// # Errors
-/// Those of `splice`. `WouldBlock` means that the socket is full, if the pipe holds `len` bytes; `Ok(0)` that the
+/// The errors of `splice`. `WouldBlock` means that the socket is full, if the pipe holds `len` bytes; `Ok(0)` that the
 /// pipe is empty.
 pub fn splice(pipe: BorrowedFd<'_>, socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
     let flags = SpliceFlags::NONBLOCK;

@@ -1,4 +1,4 @@
-//! Files of other owners, where a read may have to set the time of last access.
+//! Files of other owners, where a read may update the access time.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -10,10 +10,10 @@ use levity_disk::{
 };
 use tempfile::TempDir;
 
-/// Of `nobody`, on most systems; any but 0 will do.
+/// The ID of `nobody` on most systems; any ID but 0 works.
 const OTHER: u32 = 65_534;
 
-/// A root with a file of ours and one of someone else, both just written.
+/// A root with a file of this user and one of another user, both just written.
 fn tree() -> (TempDir, Arc<Root>) {
     let tree = tempfile::tempdir().unwrap();
     fs::set_permissions(tree.path(), Permissions::from_mode(0o755)).unwrap();
@@ -24,12 +24,12 @@ fn tree() -> (TempDir, Arc<Root>) {
     }
     chown(tree.path().join("ours"), Some(OTHER), None).unwrap();
     let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
-    // The root's trial reads a file: what is written after that is unread.
+    // The probe of the root reads a file: files written afterwards are unread.
     fs::write(tree.path().join("theirs"), [7; 100]).unwrap();
     (tree, root)
 }
 
-/// Turns the calling thread, and no other, into someone without rights.
+/// Drops the privileges of the calling thread only.
 fn drop_rights() {
     // SAFETY: takes three numbers and touches no memory; past the C library, which would change all
     // threads of the process.
@@ -69,7 +69,7 @@ fn read_by(disk: &Disk, file: &Arc<OpenFile>) -> Ready {
     }
 }
 
-/// Whether this machine can show it; prints why not.
+/// Whether the test can run on this machine; prints why not.
 fn can_be_shown(root: &Root) -> bool {
     let flags = rustix::fs::statvfs(root.path()).unwrap().f_flag;
     let why = if !root.file_system().nowait {
@@ -106,17 +106,17 @@ fn first_read_is_the_engines(engine: &str) {
             let error = read_cached(&theirs).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::WouldBlock);
         }
-        // That one was refused `O_NOATIME` says nothing about the next.
+        // A refused `O_NOATIME` says nothing about the next file.
         let ours = root.open_cached(c"ours").unwrap();
         assert_eq!(read_cached(&ours).unwrap(), 100);
-        // In the second of the last change, a read does not count as later.
+        // A read in the second of the last change does not count as later.
         let changed_s = theirs.meta().ctime_s;
         while now_s() <= changed_s {
             std::thread::yield_now();
         }
         assert_eq!(read_by(&disk, &theirs).len(), 100);
         assert_eq!(read_cached(&theirs).unwrap(), 100);
-        // Nor does the time that an engine has set concern those opened later.
+        // An access time that an engine has set does not concern files opened later.
         let again = root.open_cached(c"theirs").unwrap();
         assert_eq!(read_cached(&again).unwrap(), 100);
     };

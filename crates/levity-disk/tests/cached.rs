@@ -1,4 +1,4 @@
-//! What an event loop may ask of a root without waiting.
+//! Calls that an event loop may make on a root without blocking.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -52,7 +52,7 @@ fn flags_of_open(path: &Path) -> Vec<rustix::fs::OFlags> {
 #[test]
 fn absence_is_remembered() {
     let (tree, root) = tree();
-    // The first lookup of a name may have to read the directory.
+    // The first look-up of a name may have to read the directory.
     assert!(File::open(tree.path().join("absent")).is_err());
     let error = root.open_cached(c"absent").unwrap_err();
     let remembered = match &*root.file_system().name {
@@ -75,7 +75,7 @@ fn what_leaves_the_root_is_left_to_the_pool() {
     }
 }
 
-/// With a descriptor that holds neither a pipe's nor a driver's end open.
+/// Pipes and devices get a descriptor that does not hold them open.
 #[test]
 fn what_is_no_file_is_known_at_once() {
     let (tree, root) = tree();
@@ -93,7 +93,7 @@ fn what_is_no_file_is_known_at_once() {
     }
 }
 
-/// Another mount may be a remote one, where even an open of what was just used waits.
+/// Another mount may be remote, where even an open of a cached file blocks.
 #[test]
 fn mounts_are_not_crossed() {
     let root = Root::open(Path::new("/"), Symlinks::Beneath).unwrap();
@@ -129,7 +129,7 @@ fn cached_bytes_are_appended() {
     );
 }
 
-/// Linux 5.9 and 5.10 may say "end of file" too early, so an early end is never believed.
+/// Linux 5.9 and 5.10 may report the end of the file too early, so an early end is not trusted.
 #[test]
 fn an_early_end_is_for_the_pool_to_judge() {
     let (tree, root) = tree();
@@ -141,7 +141,7 @@ fn an_early_end_is_for_the_pool_to_judge() {
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
 }
 
-/// What is cut off while it is read is never handed over as zeroes.
+/// Bytes that are cut off during a read are never returned as zeroes.
 #[test]
 fn cached_bytes_are_those_of_the_file() {
     const FULL: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! Containers that deny system calls: each test puts such a filter on its own thread.
+//! Containers that deny system calls: each test installs such a filter on its own thread.
 
 use std::io::ErrorKind;
 
@@ -11,12 +11,12 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-/// From now on, on this thread and those that it starts, the call fails.
+/// Makes the call fail on this thread and those that it starts.
 fn deny(call: i64, errno: i32) {
     deny_if(call, Vec::new(), errno);
 }
 
-/// The same, if one of the rules says so.
+/// As [`deny`], for calls that match a rule.
 fn deny_if(call: i64, rules: Vec<SeccompRule>, errno: i32) {
     let filter = SeccompFilter::new(
         [(call, rules)].into(),
@@ -83,7 +83,7 @@ fn no_linux_aio() {
     }
 }
 
-/// What the kernel will not take, the pool reads: into the same memory.
+/// The pool makes reads that the kernel refuses, into the same memory.
 #[test]
 fn no_io_submit() {
     for errno in [libc::EAGAIN, libc::EOPNOTSUPP, libc::EINVAL] {
@@ -106,7 +106,7 @@ fn no_io_submit() {
 /// The operation that registers buffers: `IORING_REGISTER_BUFFERS`.
 const REGISTER_BUFFERS: u64 = 0;
 
-/// Reads are ordinary ones then, and the disk says so.
+/// Without registered buffers reads are ordinary, and the disk reports that.
 #[test]
 fn no_registered_buffers() {
     for (errno, hint) in [(libc::ENOMEM, "locked memory"), (libc::EPERM, "seccomp")] {
@@ -169,7 +169,7 @@ impl Reply for Channel {
     }
 }
 
-/// Fewer flags are tried only where the kernel does not know them.
+/// Fewer flags are tried only if the kernel does not support them.
 #[test]
 fn no_flags_are_known() {
     deny(libc::SYS_io_uring_setup, libc::EINVAL);

@@ -1,4 +1,4 @@
-//! The guard, each time in a process of its own, because what trips it ends the process.
+//! The guard, in child processes, because tripping it ends the process.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use rustix::fs::{Advice, AtFlags};
 use rustix::io::ReadWriteFlags;
 use tempfile::TempDir;
 
-/// Tells the process below what to do.
+/// Selects the task of the child process.
 const CALL: &str = "LEVITY_GUARDED_CALL";
 
 fn guarded(call: &str) -> Output {
@@ -89,14 +89,14 @@ fn in_a_process_of_its_own() {
         });
         on_loop.join().unwrap();
     });
-    // Threads that have no guard are as they were.
+    // Threads without a guard are not affected.
     assert_eq!(
         fs::read(stage.tree.path().join("file")).unwrap().len(),
         100_000
     );
 }
 
-/// What an event loop has at hand.
+/// The objects that an event loop uses.
 struct Stage {
     tree: TempDir,
     file: File,
@@ -171,8 +171,8 @@ impl Stage {
         panic!("{call} came through: {result:?}");
     }
 
-    /// All that a request needs: open, look, probe, ask the engine, convert, send, close; and to put a
-    /// body aside, or remove what was sent.
+    /// Everything that a request does: open, check, probe, submit, convert, send, close; spool a body, and remove
+    /// a file that was sent.
     fn allowed(&self) {
         let file = self.root.open_cached(c"file").unwrap();
         let inline = file.inline().expect("it was opened without waiting");
@@ -182,7 +182,7 @@ impl Stage {
             Ok((count, _)) => assert_eq!(count, 100),
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
         }
-        // One in each form.
+        // One payload of each form.
         for _ in 0..3 {
             let Done::Opened {
                 first: Some(ready), ..
@@ -195,7 +195,7 @@ impl Stage {
         self.put_aside();
         self.remove();
         drop(file);
-        // Giving memory back makes glibc open a file, the first time.
+        // The first release of memory makes glibc open a file.
         let blocks: Vec<_> = (0..500).map(|_| vec![1_u8; 60_000]).collect();
         drop(std::hint::black_box(blocks));
     }

@@ -86,11 +86,11 @@ impl Opening {
         known: KnownDevices<'_>,
     ) -> io::Result<Opening> {
         let mut file = look_up(root, path, lookup, known)?;
-        if matches!(lookup, Lookup::Straight | Lookup::Taken) {
+        if matches!(lookup, Lookup::NoSymlinks | Lookup::Consume) {
             unlink::check_kind(&file)?;
         }
         let mut not_removed = None;
-        if lookup == Lookup::Taken {
+        if lookup == Lookup::Consume {
             not_removed = unlink::unlink(root, path, &file).err();
             // The removal changes the metadata of the file, but not its content.
             file.meta = file.refresh()?;
@@ -187,7 +187,7 @@ fn look_up(
 ) -> io::Result<OpenFile> {
     match lookup {
         Lookup::Shared | Lookup::Fresh => root.open_waiting(path, known),
-        Lookup::Straight | Lookup::Taken => root.open_straight(path, known),
+        Lookup::NoSymlinks | Lookup::Consume => root.open_no_symlinks(path, known),
     }
 }
 

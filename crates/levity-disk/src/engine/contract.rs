@@ -1,4 +1,4 @@
-//! What every engine keeps, and how it is started.
+//! The contract that every engine keeps, and how engines are started.
 
 use std::fmt;
 use std::io;
@@ -32,7 +32,7 @@ pub trait Engine: Send + Sync {
     /// another read.
     fn submit(&self, work: Work);
 
-    /// What the operator may want to know about how the engine was started.
+    /// A note for the operator on how the engine was started.
     fn note(&self) -> Option<&str> {
         None
     }
@@ -66,7 +66,7 @@ pub struct Description {
     pub start: fn(&StartContext<'_>) -> Result<Box<dyn Engine>, StartError>,
 }
 
-/// What an engine is started with.
+/// The arguments for starting an engine.
 pub struct StartContext<'a> {
     /// The name in its [`Description`].
     pub(super) name: &'static str,
@@ -76,7 +76,7 @@ pub struct StartContext<'a> {
     pub(super) budget: &'a Budget,
     /// Bound on the jobs in the engine at once: one device may be frozen while another one is busy.
     pub(super) jobs_max: usize,
-    /// What followed a colon in the setting, for `simulated`.
+    /// The text after a colon in the setting, for `simulated`.
     pub(super) options: Option<&'a str>,
 }
 
@@ -135,7 +135,7 @@ impl std::error::Error for StartError {}
 pub struct Unavailable {
     /// The errno of the call that failed.
     pub errno: i32,
-    /// What to do about it.
+    /// The remedy.
     pub hint: &'static str,
 }
 

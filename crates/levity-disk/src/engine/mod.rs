@@ -68,8 +68,8 @@ mod tests {
         (at ^ (at >> 8) ^ (at >> 16)) as u8
     }
 
-    /// All are answered, with their own bytes: those that find no place wait for one.
-    fn more_reads_than_places(description: &'static Description, direct: Direct) {
+    /// More reads than the engine can have at once are all answered, each with its own bytes.
+    fn more_reads_than_fit(description: &'static Description, direct: Direct) {
         const JOBS: usize = 200;
         const LEN: usize = 70_001;
         if (description.probe)().is_err() {
@@ -112,22 +112,22 @@ mod tests {
             };
             let bytes = ready.into_bytes(disk.budget()).unwrap();
             assert_eq!(bytes.len(), LEN);
-            let mut places = (offset(number)..).zip(&*bytes);
-            assert!(places.all(|(at, found)| *found == byte(at)), "{number}");
+            let mut bytes_at = (offset(number)..).zip(&*bytes);
+            assert!(bytes_at.all(|(at, found)| *found == byte(at)), "{number}");
             answered += 1;
         }
         assert_eq!(answered, JOBS);
     }
 
     #[test]
-    fn more_reads_than_places_on_a_ring() {
+    fn more_reads_than_fit_on_a_ring() {
         for direct in [Direct::Always, Direct::Never] {
-            more_reads_than_places(&SMALL_RING, direct);
+            more_reads_than_fit(&SMALL_RING, direct);
         }
     }
 
     #[test]
-    fn more_reads_than_places_in_linux_aio() {
-        more_reads_than_places(&SMALL_AIO, Direct::Always);
+    fn more_reads_than_fit_in_linux_aio() {
+        more_reads_than_fit(&SMALL_AIO, Direct::Always);
     }
 }

@@ -134,7 +134,7 @@ impl EngineId {
     }
 }
 
-/// What `auto` stands for.
+/// The engines that `auto` stands for.
 pub struct Choice {
     /// Opens, lists, and reads through the page cache.
     pub engine: &'static Description,

@@ -15,7 +15,7 @@ use crate::memory::arena::SlotAllocator;
 use crate::memory::registered::RegisteredMemory;
 use crate::memory::{Buffer, Reservation, span};
 
-/// Who waits for a job, as its ticket sees it: the scheduler's side. Dropping it frees the device's slot.
+/// The scheduler's side of a [`Ticket`]. Dropping it frees the device's slot.
 pub(crate) trait Completions: Send {
     /// Whether anyone still waits.
     fn is_awaited(&self) -> bool;

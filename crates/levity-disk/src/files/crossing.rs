@@ -174,8 +174,8 @@ impl Walk<'_> {
     fn stays(&self) -> Result<bool, Errno> {
         let names: Vec<_> = self.rest.iter().map(|name| name.to_bytes()).collect();
         let rest = CString::new(names.join(&b'/')).map_err(|_| Errno::INVAL)?;
-        let straight = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
-        match openat2(self.fd(), &rest, HANDLE, straight) {
+        let no_symlinks = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+        match openat2(self.fd(), &rest, HANDLE, no_symlinks) {
             Ok(_) => Ok(true),
             Err(Errno::XDEV | Errno::LOOP) => Ok(false),
             Err(errno) => Err(errno),

@@ -28,7 +28,7 @@ impl Inline<'_> {
     /// The metadata as of now (`fstat`). Does not block.
     ///
     /// # Errors
-    /// Those of `fstat`.
+    /// The errors of `fstat`.
     pub fn refresh(self) -> io::Result<Meta> {
         Ok(self.0.refresh()?)
     }
@@ -46,7 +46,7 @@ impl Inline<'_> {
     /// `WouldBlock` if the first byte is not in memory, if the file system cannot tell, or if the read would
     /// update the access time, which may wait for the journal: an engine's read updates it. That applies to
     /// files of other owners whose access time is due (once a day and after a change; always on a
-    /// `strictatime` mount). Else those of `preadv2` and `fstat`.
+    /// `strictatime` mount). Else the errors of `preadv2` and `fstat`.
     pub fn read_cached(
         self,
         buffer: &mut Vec<u8>,

@@ -70,7 +70,7 @@ impl Listing {
 /// but the directory's.
 ///
 /// # Errors
-/// ENOTDIR for anything but a directory; else those of `openat` and `getdents64`. A name that is removed
+/// ENOTDIR for anything but a directory; else the errors of `openat` and `getdents64`. A name that is removed
 /// while the directory is read is left out.
 pub(crate) fn list(directory: &OpenFile, entries_max: usize) -> io::Result<Listing> {
     let location = directory.location().ok_or(Errno::NOTDIR)?;

@@ -29,7 +29,7 @@ pub struct OpenFile {
     fd: ManuallyDrop<OwnedFd>,
     location: Option<Location>,
     answers: Answers,
-    straight: bool,
+    no_symlinks: bool,
     access: atime::Access,
     nonblocking: AtomicBool,
     random: AtomicBool,
@@ -39,7 +39,7 @@ pub struct OpenFile {
     spooled: bool,
 }
 
-/// What the file system of an open file answers without blocking.
+/// The calls that the file system of an open file answers without blocking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answers {
     /// Nothing for certain: the file is on another mount than its root, or any call may block.
@@ -65,7 +65,7 @@ pub(super) struct Opened {
     pub(super) location: Option<Location>,
     pub(super) answers: Answers,
     /// No symbolic link was on the way.
-    pub(super) straight: bool,
+    pub(super) no_symlinks: bool,
     pub(super) atime: atime::Policy,
 }
 
@@ -77,7 +77,7 @@ impl OpenFile {
             fd: ManuallyDrop::new(opened.fd),
             location: opened.location,
             answers: opened.answers,
-            straight: opened.straight,
+            no_symlinks: opened.no_symlinks,
             access: atime::Access::new(opened.atime),
             nonblocking: AtomicBool::new(true),
             random: AtomicBool::new(false),
@@ -95,7 +95,7 @@ impl OpenFile {
             fd,
             location: None,
             answers: Answers::Nothing,
-            straight: false,
+            no_symlinks: false,
             atime,
         });
         file.nonblocking = AtomicBool::new(false);
@@ -126,7 +126,7 @@ impl OpenFile {
     /// The metadata as of now (`fstat`). May block.
     ///
     /// # Errors
-    /// Those of `fstat`.
+    /// The errors of `fstat`.
     pub(crate) fn refresh(&self) -> Result<Meta, Errno> {
         Ok(Meta::from(rustix::fs::fstat(self.as_fd())?))
     }
@@ -143,7 +143,7 @@ impl OpenFile {
     /// Whether a watch on its directory reports every change of its content and of its path: the file has no
     /// other name, and no symbolic link was on the way.
     pub fn can_be_watched(&self) -> bool {
-        self.straight && self.meta.links == 1
+        self.no_symlinks && self.meta.links == 1
     }
 
     /// A descriptor for reading whole blocks past the page cache; opened by the first call. `None` if that

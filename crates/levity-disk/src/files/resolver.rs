@@ -112,7 +112,7 @@ impl Resolver {
             return Err(Errno::ISDIR.into());
         }
         let flags = HANDLE | OFlags::DIRECTORY;
-        let parent = settled(|| self.openat2(&directory, flags, STRAIGHT))?;
+        let parent = settled(|| self.openat2(&directory, flags, NO_LINKS))?;
         let leaf = CStr::from_bytes_with_nul(&name.to_bytes_with_nul()[leaf..]);
         Ok((parent, leaf.expect("the end of a name with its zero")))
     }
@@ -151,7 +151,7 @@ fn settled<T>(open: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
 pub(super) const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// Beneath the root and without following any link, whatever the root allows.
-pub(super) const STRAIGHT: ResolveFlags = ResolveFlags::BENEATH
+pub(super) const NO_LINKS: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
 

@@ -22,7 +22,7 @@ use super::meta::{Kind, Meta};
 use super::mounts::Beneath;
 use super::open_file::{Answers, Location, OpenFile, Opened};
 use super::probe::{self, FileSystem};
-use super::resolver::{HANDLE, Resolver, STRAIGHT, Symlinks};
+use super::resolver::{HANDLE, NO_LINKS, Resolver, Symlinks};
 use crate::syscall;
 
 /// A directory whose files may be opened, or a single file.
@@ -46,18 +46,18 @@ pub struct Root {
 impl Root {
     /// Opens `path`, a directory or a single regular file, and probes its file system.
     ///
-    /// Blocks, and reads a few pages of one file (see [`probe`]). `path` is resolved once, and the directory
+    /// Blocks, and reads a few pages of one file (see [`FileSystem`]). `path` is resolved once, and the directory
     /// is kept open: [`Op::CheckRoot`](crate::Op::CheckRoot) resolves the path again. A single file is looked
     /// up by name at each open, under its own name or `.`; every other name is absent.
     ///
     /// # Errors
-    /// Those of `open`; `InvalidInput` for anything but a directory or a regular file; `Unsupported`
+    /// The errors of `open`; `InvalidInput` for anything but a directory or a regular file; `Unsupported`
     /// where `openat2` is missing (Linux before 5.6, or a seccomp filter that hides it).
     pub fn open(path: &Path, symlinks: Symlinks) -> io::Result<Arc<Root>> {
         let resolved = fs::canonicalize(path)?;
-        let (place, single) = split(&resolved)?;
+        let (folder, single) = split(&resolved)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(place, flags, Mode::empty())?;
+        let directory = rustix::fs::open(folder, flags, Mode::empty())?;
         let identity = identity(&rustix::fs::fstat(&directory)?);
         let cached = knows_cached(&directory)?;
         let named = single.as_deref().unwrap_or(c".");
@@ -109,7 +109,7 @@ impl Root {
     /// outside the root. Returns it with that name. Blocks.
     ///
     /// # Errors
-    /// EISDIR if the last name can only be a directory; else as [`Root::open_straight`].
+    /// EISDIR if the last name can only be a directory; else as [`Root::open_no_symlinks`].
     pub(super) fn parent<'a>(&'a self, path: &'a CStr) -> io::Result<(OwnedFd, &'a CStr)> {
         self.resolver.parent(path)
     }
@@ -121,18 +121,18 @@ impl Root {
     /// changed path counts as a change too, because applications see it.
     ///
     /// # Errors
-    /// Those of [`Root::open`]; ENOTDIR if a single file has replaced a directory; [`OtherDevice`] if the
+    /// The errors of [`Root::open`]; ENOTDIR if a single file has replaced a directory; [`OtherDevice`] if the
     /// path leads to a device that is not among `known`. That device is not accessed.
     pub(crate) fn check(&self, known: KnownDevices<'_>) -> io::Result<Option<Arc<Root>>> {
         if let Some(device) = crossing::first_new_from_top(&path::absolute(&self.named)?, known)? {
             return Err(OtherDevice(device).into());
         }
         let resolved = fs::canonicalize(&self.named)?;
-        let (place, single) = split(&resolved)?;
+        let (folder, single) = split(&resolved)?;
         if single.is_some() != self.resolver.single.is_some() {
             return Err(Errno::NOTDIR.into());
         }
-        if resolved == self.path && identity(&rustix::fs::stat(place)?) == self.identity {
+        if resolved == self.path && identity(&rustix::fs::stat(folder)?) == self.identity {
             return Ok(None);
         }
         Root::open(&self.named, self.resolver.symlinks).map(Some)
@@ -248,17 +248,17 @@ impl Root {
     /// # Errors
     /// ELOOP if a link is on the way, EXDEV if the path leaves the root; [`OtherDevice`] as
     /// [`Root::open_waiting`].
-    pub(crate) fn open_straight(
+    pub(crate) fn open_no_symlinks(
         &self,
         path: &CStr,
         known: KnownDevices<'_>,
     ) -> io::Result<OpenFile> {
         let name = self.resolver.name(path)?;
         let open = |resolve| self.open_as_owner(name, resolve);
-        let (fd, atime) = self.resolver.within(name, known, STRAIGHT, open)??;
+        let (fd, atime) = self.resolver.within(name, known, NO_LINKS, open)??;
         let meta = Meta::from(rustix::fs::fstat(&fd)?);
-        let straight = true;
-        Ok(self.file(fd, meta, name, How { atime, straight }))
+        let no_symlinks = true;
+        Ok(self.file(fd, meta, name, How { atime, no_symlinks }))
     }
 
     /// Opens a pipe, a socket or a device with `O_PATH`: the descriptor gives its metadata, and holding it
@@ -281,7 +281,7 @@ impl Root {
         };
         let how = How {
             atime: atime::Policy::Never,
-            straight: false,
+            no_symlinks: false,
         };
         Ok(self.file(fd, meta, name, how))
     }
@@ -296,7 +296,7 @@ impl Root {
             meta,
             location,
             answers: self.answers(&meta),
-            straight: how.straight,
+            no_symlinks: how.no_symlinks,
             atime: how.atime,
         })
     }
@@ -315,12 +315,12 @@ impl Root {
     fn open_to_read(&self, name: &CStr, resolve: ResolveFlags) -> Result<(OwnedFd, How), Errno> {
         match self.open_as_owner(name, resolve | ResolveFlags::NO_SYMLINKS) {
             Err(Errno::LOOP) => self.open_as_owner(name, resolve).map(|(fd, atime)| {
-                let straight = false;
-                (fd, How { atime, straight })
+                let no_symlinks = false;
+                (fd, How { atime, no_symlinks })
             }),
             result => result.map(|(fd, atime)| {
-                let straight = true;
-                (fd, How { atime, straight })
+                let no_symlinks = true;
+                (fd, How { atime, no_symlinks })
             }),
         }
     }
@@ -343,7 +343,7 @@ impl Root {
 struct How {
     atime: atime::Policy,
     /// No symbolic link was on the way.
-    straight: bool,
+    no_symlinks: bool,
 }
 
 /// With `O_NONBLOCK`, because opening a named pipe without a writer would block.

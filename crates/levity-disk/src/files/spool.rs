@@ -40,7 +40,7 @@ impl Spool {
     /// for each file while it is open.
     ///
     /// # Errors
-    /// Those of `open` for a directory and for a new file in it: ENOENT, ENOTDIR, EACCES, EROFS, ENOSPC.
+    /// The errors of `open` for a directory and for a new file in it: ENOENT, ENOTDIR, EACCES, EROFS, ENOSPC.
     pub fn open(path: &Path) -> io::Result<Arc<Spool>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;

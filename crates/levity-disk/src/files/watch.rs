@@ -130,7 +130,7 @@ impl Watcher {
     /// installed, because threads inherit it.
     ///
     /// # Errors
-    /// Those of `inotify_init1`: EMFILE if the user has too many instances
+    /// The errors of `inotify_init1`: EMFILE if the user has too many instances
     /// (`fs.inotify.max_user_instances`); and those of starting a thread.
     pub fn start(report: impl Fn(&str) + Send + 'static) -> io::Result<Watcher> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
@@ -223,7 +223,7 @@ struct Tree {
 struct Node {
     watch: i32,
     /// Its parent and its name there; `None` for a root.
-    place: Option<(usize, Vec<u8>)>,
+    parent: Option<(usize, Vec<u8>)>,
     children: HashMap<Vec<u8>, usize>,
     generation: Arc<AtomicU64>,
 }
@@ -378,7 +378,7 @@ impl Tree {
         &mut self,
         root: &Root,
         path: &[u8],
-        place: Option<(usize, Vec<u8>)>,
+        parent: Option<(usize, Vec<u8>)>,
     ) -> Result<usize, Errno> {
         if self.nodes.len() >= WATCHES_MAX {
             return Err(Errno::NOSPC);
@@ -390,8 +390,8 @@ impl Tree {
         let watch = inotify::add_watch(&*self.inotify, link, EVENTS)?;
         let id = self.next_node;
         self.next_node += 1;
-        if let Some((parent, name)) = &place {
-            let parent = self.nodes.get_mut(parent).expect("it was just walked");
+        if let Some((parent_id, name)) = &parent {
+            let parent = self.nodes.get_mut(parent_id).expect("it was just walked");
             parent.children.insert(name.clone(), id);
         }
         self.by_watch.entry(watch).or_default().push(id);
@@ -399,7 +399,7 @@ impl Tree {
             id,
             Node {
                 watch,
-                place,
+                parent,
                 children: HashMap::new(),
                 generation: Arc::new(AtomicU64::new(0)),
             },
@@ -416,7 +416,7 @@ impl Tree {
         for child in node.children.into_values() {
             self.end(child);
         }
-        match node.place {
+        match node.parent {
             None => self.roots.retain(|(_, root)| *root != id),
             Some((parent, name)) => {
                 if let Some(parent) = self.nodes.get_mut(&parent) {

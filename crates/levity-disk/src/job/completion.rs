@@ -41,7 +41,7 @@ impl Completion {
     }
 }
 
-/// What an [`Op`](crate::Op) has done.
+/// The outcome of an [`Op`](crate::Op).
 #[derive(Debug)]
 pub enum Done {
     /// Outcome of [`Op::Open`](crate::Op::Open).
@@ -59,7 +59,7 @@ pub enum Done {
         /// resolution of the file system's clock can tell. Also true when nothing has been read:
         /// `first` is `None` or [`Ready::PageCache`].
         stable: bool,
-        /// After [`Lookup::Taken`](crate::Lookup::Taken): why the name could not be removed, if it could
+        /// After [`Lookup::Consume`](crate::Lookup::Consume): why the name could not be removed, if it could
         /// not. The errors are those of [`Op::Unlink`](crate::Op::Unlink).
         not_removed: Option<io::Error>,
     },

@@ -101,10 +101,10 @@ pub enum Lookup {
     /// one (EISDIR, EINVAL). For files that are to be removed by [`Op::Unlink`]. Such files were mostly
     /// written a moment ago: read them with [`Direct::Never`](crate::Direct::Never), as a read past the
     /// page cache would wait for the write-back.
-    Straight,
-    /// As `Straight`, and the name is removed as soon as the file is open, on the same trip, as
+    NoSymlinks,
+    /// As `NoSymlinks`, and the name is removed as soon as the file is open, on the same trip, as
     /// [`Op::Unlink`] does. If a later step fails, the file is gone.
-    Taken,
+    Consume,
 }
 
 /// The bytes that an open reads, cut at the end of the file.

@@ -1,5 +1,5 @@
-//! Bytes that can be sent without waiting for the disk, and their conversion to bytes in memory for
-//! transports that cannot send the other forms.
+//! Bytes that can be sent without waiting for the disk, and their conversion to bytes in memory for transports
+//! that cannot send the other forms.
 
 use std::io;
 use std::ops::Range;
@@ -12,41 +12,41 @@ use rustix::io::Errno;
 use crate::files::{OpenFile, read};
 use crate::memory::{Budget, Buffer, Lease};
 
-/// Bytes of a file that are ready to leave without waiting for the disk.
+/// Bytes of a file that can be sent without waiting for the disk.
 #[derive(Debug)]
 pub enum Ready {
-    /// In our memory: any transport can send it.
+    /// In memory: any transport can send them.
     Bytes(Buffer),
     /// In a pipe: `splice` moves it to a plain socket.
     Pipe {
-        /// The pipe's read end; holds exactly `len` bytes.
+        /// The read end; the pipe holds exactly `len` bytes.
         pipe: OwnedFd,
         /// In bytes.
         len: usize,
     },
-    /// In a memory file, which `sendfile` may read without waiting.
+    /// In a memory file, from which `sendfile` does not block.
     Shared {
-        /// The memory file; to let go of it is to give the memory back.
+        /// The memory file; its drop frees the memory.
         memory: Arc<Lease>,
         /// In bytes from the start of the memory file.
         offset: u64,
         /// In bytes.
         len: usize,
     },
-    /// Still in the file. Only an engine that may block on the loop, or that has just brought the
-    /// range into the page cache, says so.
+    /// In the file. Only from an engine that may block on the loop, or that has just read the range into the page
+    /// cache.
     PageCache {
         /// The file to send from.
         file: Arc<OpenFile>,
         /// In bytes from the start of the file.
         offset: u64,
-        /// In bytes, never beyond the size that `fstat` told.
+        /// In bytes, not beyond the size that `fstat` has reported.
         len: usize,
     },
 }
 
-/// In bytes: an engine that leaves bytes in the page cache copies fewer than these all the same, while
-/// there is memory, as a copy costs less than to send them from there. A page on most machines.
+/// In bytes: an engine that leaves bytes in the page cache nevertheless copies fewer than these, while there is
+/// memory, because a copy costs less than sending them from there. A page on most machines.
 pub const COPIED_BYTES: usize = 4096;
 
 impl From<Buffer> for Ready {
@@ -64,7 +64,7 @@ impl From<Buffer> for Ready {
 }
 
 impl Ready {
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         match self {
             Ready::Bytes(buffer) => buffer.len(),
@@ -74,16 +74,16 @@ impl Ready {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// These of the bytes, where they lie in our memory. `None` for a pipe, a file and memory that is not
-    /// mapped.
+    /// The bytes in `range`, if they are in mapped memory. `None` for a pipe, a file, and a memory file that is
+    /// not mapped.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// If `range` is out of bounds.
     pub fn peek(&self, range: Range<usize>) -> Option<&[u8]> {
         match self {
             Ready::Bytes(buffer) => Some(&buffer[range]),
@@ -94,8 +94,8 @@ impl Ready {
         }
     }
 
-    /// Up to `len` of these bytes, after `skipped` of them, without a copy. `None` for a pipe: what is
-    /// read from it is gone.
+    /// Up to `len` bytes after the first `skipped`, without a copy. `None` for a pipe, which can be read only
+    /// once.
     pub(crate) fn part(&mut self, skipped: usize, len: usize) -> Option<Ready> {
         let skipped = skipped.min(self.len());
         let part = len.min(self.len() - skipped);
@@ -115,12 +115,12 @@ impl Ready {
         }
     }
 
-    /// The same bytes in memory. Does not wait, except that a [`Ready::PageCache`] is read from the
-    /// disk where the kernel has let go of it.
+    /// Copies the bytes to memory, unless they are there. Does not block, except that a [`Ready::PageCache`] is
+    /// read from the disk if the kernel has evicted it.
     ///
     /// # Errors
-    /// `OutOfMemory` when `budget` has no room: only [`Ready::Bytes`] needs none. `UnexpectedEof` when
-    /// the file has become shorter than it was. Those of `read`.
+    /// `OutOfMemory` if `budget` has no room; [`Ready::Bytes`] needs none. `UnexpectedEof` if the file has
+    /// shrunk. Those of `read`.
     pub fn into_bytes(self, budget: &Budget) -> io::Result<Buffer> {
         if let Ready::Bytes(buffer) = self {
             return Ok(buffer);
@@ -143,7 +143,7 @@ impl Ready {
     }
 }
 
-/// Empties a pipe into the buffer's room; it holds that much, so nothing waits.
+/// Reads the pipe until the buffer is full. Does not block: the pipe holds that many bytes.
 fn drain(pipe: &OwnedFd, buffer: &mut Buffer) -> io::Result<()> {
     while buffer.room() > 0 {
         match rustix::io::read(pipe, buffer.spare()) {
@@ -160,8 +160,8 @@ fn drain(pipe: &OwnedFd, buffer: &mut Buffer) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies out of a memory file through a mapping, a new one if there is none: a `pread`, however harmless on such a file, is what
-/// the guard stops.
+/// Copies from a memory file through a mapping; makes one if there is none. Not by `pread`, which the guard stops
+/// also where it cannot block.
 fn copy_shared(memory: &Lease, offset: u64, buffer: &mut Buffer) -> io::Result<()> {
     if buffer.room() == 0 {
         return Ok(());
@@ -180,14 +180,14 @@ fn copy_shared(memory: &Lease, offset: u64, buffer: &mut Buffer) -> io::Result<(
     Ok(())
 }
 
-/// The largest page of any Linux, in bytes: a mapping begins at a multiple of it.
+/// The largest page size of Linux, in bytes: the alignment of a mapping.
 const PAGE_BYTES_MAX: u64 = 64 * 1024;
 
-/// A part of a memory file, to be read.
+/// A readable mapping of a part of a memory file.
 struct Mapping {
-    /// At the start of a page.
+    /// Aligned to a page.
     start: *mut libc::c_void,
-    /// From `start` to what was asked for.
+    /// Bytes from `start` to the wanted ones.
     skipped: usize,
     len: usize,
 }

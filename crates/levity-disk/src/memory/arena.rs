@@ -61,7 +61,7 @@ impl Arena {
     /// An arena with slots for all of `budget`. Allocates no pages yet.
     ///
     /// # Errors
-    /// Those of `memfd_create`, `ftruncate` and `mmap`; EFBIG if the limit on the size of files is too low for
+    /// The errors of `memfd_create`, `ftruncate` and `mmap`; EFBIG if the limit on the size of files is too low for
     /// the memory file.
     pub(crate) fn new(budget: &Budget, on_return: OnReturn) -> io::Result<Arc<Arena>> {
         let slots_max = std::array::from_fn(|class| budget.bytes_max() / (ALIGNMENT << class));

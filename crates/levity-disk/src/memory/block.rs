@@ -29,7 +29,7 @@ impl Block {
     /// a bound on the bytes in use would not bound the memory of the process.
     ///
     /// # Errors
-    /// Those of `mmap`.
+    /// The errors of `mmap`.
     pub(crate) fn map(bytes: usize) -> io::Result<Block> {
         assert!(bytes > 0);
         let (access, private) = (

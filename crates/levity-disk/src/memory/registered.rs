@@ -58,7 +58,7 @@ impl RegisteredMemory {
     /// Maps `bytes` bytes, at least one slot. Does not register them.
     ///
     /// # Errors
-    /// Those of `mmap`.
+    /// The errors of `mmap`.
     pub(crate) fn new(bytes: usize) -> io::Result<Arc<RegisteredMemory>> {
         let block = Block::map(bytes + STEP_BYTES)?;
         block.ask_for_huge_pages();

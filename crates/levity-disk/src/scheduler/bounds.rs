@@ -1,4 +1,4 @@
-//! What the settings of a disk mean for the scheduler.
+//! The bounds that the scheduler keeps.
 
 use std::time::Duration;
 

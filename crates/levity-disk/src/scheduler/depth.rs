@@ -1,69 +1,67 @@
-//! How many jobs a device gets at a time: found out by trying, or fixed.
+//! The bound on the jobs in flight per device: fixed, or adapted by trial.
 //!
-//! Too few leave the disk idle between two reads, and its elevator without a choice. Too many help
-//! nobody and make urgent jobs wait inside the device, where no class goes before another. What is
-//! right differs by a factor of ten between disks, and `rotational` and the like are often wrong.
-//! So the bound is doubled, and kept if the device then does more; it goes back if the device only
-//! takes longer.
+//! Too few jobs leave the disk idle between two reads, and give its elevator no choice. Too many do not raise
+//! the throughput and make urgent jobs wait inside the device, which knows no classes. The right number
+//! differs by a factor of ten between disks, and attributes such as `rotational` are often wrong. So the bound
+//! is doubled on trial. It is kept if the throughput rises, and restored if only the latency does.
 //!
-//! Latency alone is no reason to lower it: with every job in flight each waits for the others,
-//! also where the disk gets faster by having more to choose from. So a lower bound is a trial too, and
-//! it is kept only if the device does as much as before. Both trials are made again from time to time,
-//! because disks and what is asked of them change.
+//! Latency alone is no reason to lower the bound: jobs in flight wait for each other, also where the disk gets
+//! faster with more to choose from. So a lower bound is a trial too, kept only if the throughput stays the
+//! same. Both trials are repeated from time to time, because disks and workloads change.
 //!
-//! No clock here: whoever calls says what time it is.
+//! The time is passed by the caller.
 
 use std::array;
 use std::time::{Duration, Instant};
 
-/// Jobs in flight on a device of which nothing is known.
+/// The first bound.
 pub(super) const DEPTH_START: usize = 4;
 
-/// The largest bound that is tried. Beyond it even a disk with many heads gains little.
+/// The largest bound. Beyond it even a disk with many heads gains little.
 pub(crate) const DEPTH_MAX: usize = 32;
 
-/// The smallest: one job would leave the device idle while the next is prepared.
+/// The smallest bound: with one job the device would be idle while the next is prepared.
 const DEPTH_MIN: usize = 2;
 
-/// Bytes in flight, unless it is a single job. What opens bring beyond their first bytes is not among
-/// them, because it is not known before: they do so while memory is ample.
+/// Bound on the bytes in flight, except for a single job. The bytes that opens read beyond their first ones are
+/// not included, because their number is not known before.
 const BYTES_MAX: usize = 16 << 20;
 
-/// A window is judged after this time at least...
+/// A window lasts at least this long...
 const WINDOW_MIN: Duration = Duration::from_millis(100);
 
-/// ...when this many jobs have come back, or else...
+/// ...until this many jobs have completed...
 const WINDOW_JOBS: usize = 96;
 
-/// ...this many while nothing is known of the device, or else...
+/// ...or this many during the first climb...
 const WINDOW_JOBS_AT_START: usize = 40;
 
-/// ...after this time, which a slow device takes.
+/// ...but at most this long, for slow devices.
 const WINDOW_MAX: Duration = Duration::from_secs(1);
 
-/// Fewer jobs than this say nothing.
+/// Fewer jobs than this are not significant.
 const WINDOW_JOBS_MIN: usize = 16;
 
-/// A job counts as much as this many bytes besides its own: small reads are bounded by their number,
-/// large ones by their bytes.
+/// Each job counts as this many bytes in addition to its own: small reads are limited by their number, large
+/// ones by their bytes.
 const JOB_BYTES: f64 = 65_536.0;
 
-/// So much more work in the same time is a gain, more than chance.
+/// A rate higher by this factor is a gain and not chance.
 const GAIN: f64 = 1.04;
 
-/// So much is the same.
+/// A rate down to this factor counts as unchanged.
 const LOSS: f64 = 0.98;
 
-/// A median latency of so many times the best is long.
+/// A median latency of this many times the best one is long.
 const LONG: u32 = 3;
 
-/// The best latency rises by this part with each window: a disk may have become slower for good.
+/// The best latency rises by this part with each window, because a disk may have become slower.
 const BEST_FADES: u32 = 4096;
 
 /// Windows between two trials.
 const REST: u32 = 8;
 
-/// Sizes whose latencies are compared with each other: up to these bytes, and all above.
+/// Classes of sizes within which latencies are compared: up to these bytes, and above.
 const SIZES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
 
 /// The bound of one device.
@@ -71,28 +69,28 @@ const SIZES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
 pub(super) struct Depth {
     limit: usize,
     max: usize,
-    /// `None` when the bound is fixed.
+    /// `None` if the bound is fixed.
     search: Option<Search>,
 }
 
 #[derive(Debug)]
 struct Search {
     step: Step,
-    /// The first climb, in shorter windows: a disk with many heads would idle for a second or two
-    /// otherwise, and a step that was right by chance is tried again.
+    /// The first climb, in shorter windows: a disk with many heads would else be idle for a second or two. A step
+    /// that was kept by chance is tried again later.
     starting: bool,
     /// Windows until the next trial.
     rest: u32,
-    /// Work per second at the bound that is not on trial.
+    /// Work per second at the bound before the trial.
     usual: f64,
     lower_next: bool,
-    /// Jobs that were started under another bound and have not come back.
+    /// Jobs that were started under another bound and have not completed.
     settling: usize,
     window: Window,
     best: [Option<Duration>; SIZES.len() + 1],
 }
 
-/// What the window under way tries.
+/// The trial in the current window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Nothing,
@@ -100,30 +98,30 @@ enum Step {
     Lowered { from: usize },
 }
 
-/// What has come back since a moment.
+/// The jobs completed since a point in time.
 #[derive(Debug)]
 struct Window {
     since: Option<Instant>,
     jobs: usize,
-    /// Of these, with others waiting behind them.
+    /// Jobs that completed while others were queued.
     limited: usize,
     bytes: u64,
     latencies: [Latencies; SIZES.len() + 1],
 }
 
-/// A job that has come back.
+/// A completed job.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
-    /// Since the engine got it.
+    /// Time in the engine.
     pub(super) latency: Duration,
-    /// Handed over.
+    /// Bytes read or written.
     pub(super) bytes: usize,
-    /// Others wait for a slot: the bound is what holds them.
+    /// Whether other jobs waited for a slot.
     pub(super) limited: bool,
 }
 
 impl Depth {
-    /// Always `limit`.
+    /// A fixed bound.
     pub(super) fn fixed(limit: usize) -> Depth {
         Depth {
             limit,
@@ -132,7 +130,7 @@ impl Depth {
         }
     }
 
-    /// At most `max`.
+    /// An adaptive bound of at most `max`.
     pub(super) fn adaptive(max: usize) -> Depth {
         Depth {
             limit: DEPTH_START.min(max),
@@ -141,17 +139,17 @@ impl Depth {
         }
     }
 
-    /// Jobs that may be in flight now.
+    /// The present bound.
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Whether a job of `len` bytes may start besides `jobs` that read `bytes`.
+    /// Whether a job of `len` bytes may start in addition to `jobs` jobs of `bytes` bytes.
     pub(super) fn admits(&self, jobs: usize, bytes: usize, len: usize) -> bool {
         jobs == 0 || jobs < self.limit && bytes.saturating_add(len) <= BYTES_MAX
     }
 
-    /// A job has come back.
+    /// Records a completed job.
     pub(super) fn completed(&mut self, now: Instant, sample: Sample) {
         let Some(search) = &mut self.search else {
             return;
@@ -194,7 +192,7 @@ impl Search {
         }
     }
 
-    /// The next bound, after a window at `limit` in which the device did `rate` work per second.
+    /// The next bound, after a window at `limit` with `rate` work per second.
     fn judge(&mut self, limit: usize, max: usize, rate: f64, long: bool) -> usize {
         match self.step {
             Step::Nothing => {
@@ -251,7 +249,7 @@ impl Search {
         limit
     }
 
-    /// Whether the device took much longer than it can. Remembers the best of each size.
+    /// Whether the latency was much longer than the best one. Updates the best of each size.
     fn took_long(&mut self, window: &Window) -> bool {
         let mut long = false;
         for (best, latencies) in self.best.iter_mut().zip(&window.latencies) {
@@ -278,7 +276,7 @@ impl Window {
     }
 
     fn add(&mut self, now: Instant, sample: Sample) {
-        // The one that opens a window is not in it: its time was not.
+        // The job that opens a window is not counted: most of its time was before the window.
         if self.since.is_none() {
             self.since = Some(now);
             return;
@@ -290,14 +288,14 @@ impl Window {
         self.latencies[size].add(sample.latency);
     }
 
-    /// How long it lasted, in seconds, if it says something by now, as it does with `jobs` jobs.
+    /// The duration in seconds, if the window is over, as it is after `jobs` jobs.
     fn is_over(&self, now: Instant, jobs: usize) -> Option<f64> {
         let lasted = now.saturating_duration_since(self.since?);
         let over = lasted >= WINDOW_MAX || (lasted >= WINDOW_MIN && self.jobs >= jobs);
         over.then_some(lasted.as_secs_f64())
     }
 
-    /// The bound was what held jobs back nearly all the time: only then it can be judged.
+    /// Whether the bound held jobs back nearly all the time. Only then it can be judged.
     fn is_limited(&self) -> bool {
         self.jobs >= WINDOW_JOBS_MIN && self.limited >= self.jobs - self.jobs / 8
     }
@@ -307,7 +305,7 @@ impl Window {
     }
 }
 
-/// How often a latency was between two powers of two, in microseconds: enough for "three times".
+/// A histogram of latencies with powers of two as bounds, in microseconds. Precise enough for [`LONG`].
 #[derive(Debug, Default)]
 struct Latencies {
     counts: [u32; Latencies::STEPS],
@@ -324,7 +322,7 @@ impl Latencies {
         self.sums[step] += latency;
     }
 
-    /// The mean of the step in which the median is. `None` when there are too few to tell.
+    /// The mean of the bucket that contains the median. `None` if there are too few values.
     fn median(&self) -> Option<Duration> {
         let all: u32 = self.counts.iter().sum();
         if (all as usize) < WINDOW_JOBS_MIN {
@@ -346,16 +344,16 @@ mod tests {
 
     use super::*;
 
-    /// A device with places that work side by side, always with enough to do.
+    /// A device with units that work in parallel, and always enough jobs.
     #[derive(Debug, Clone, Copy)]
     struct Device {
         /// Heads, or channels of flash.
-        places: usize,
-        /// Each file lies behind one of them, as on striped disks; else whichever is free takes it.
+        units: usize,
+        /// Each file belongs to one unit, as on striped disks; else any free unit takes a job.
         striped: bool,
         access_us: u64,
         bytes_per_us: u64,
-        /// What an elevator saves of the access when it has many jobs to choose from.
+        /// An elevator shortens the access time when many jobs are queued.
         elevator: bool,
     }
 
@@ -376,35 +374,35 @@ mod tests {
     }
 
     impl Device {
-        /// A device under `depth` for `seconds`; what it did after the first two of them.
+        /// Runs the device under `depth` for `seconds`. The result is from after the first two seconds.
         fn run(self, depth: &mut Depth, bytes: usize, seconds: u64, seed: u64) -> Run {
             let mut random = Random(seed * 0x9E37_79B9 + 1);
-            // A run with a greater seed comes later.
+            // A run with a greater seed is later.
             let start = Instant::now() + Duration::from_secs(1000 * seed);
-            let mut free_at = vec![0_u64; self.places];
-            let mut queued = vec![0_usize; self.places];
+            let mut free_at = vec![0_u64; self.units];
+            let mut queued = vec![0_usize; self.units];
             let mut ends: BinaryHeap<Reverse<(u64, u64, usize)>> = BinaryHeap::new();
             let (mut now, mut done) = (0, 0);
             while now < seconds * 1_000_000 {
                 while depth.admits(ends.len(), ends.len() * bytes, bytes) {
-                    let place = match self.striped {
-                        true => random.below(self.places as u64) as usize,
-                        false => (0..self.places).min_by_key(|at| free_at[*at]).unwrap(),
+                    let unit = match self.striped {
+                        true => random.below(self.units as u64) as usize,
+                        false => (0..self.units).min_by_key(|at| free_at[*at]).unwrap(),
                     };
-                    // Half to one and a half times: no two accesses are alike.
+                    // Half to one and a half times the access time.
                     let mut access = self.access_us / 2 + random.below(self.access_us + 1);
                     if self.elevator {
-                        let choice = (queued[place] as f64 + 1.0).log2();
+                        let choice = (queued[unit] as f64 + 1.0).log2();
                         access = (access as f64 / (1.0 + choice / 4.0)) as u64;
                     }
-                    queued[place] += 1;
-                    let end = free_at[place].max(now) + access + bytes as u64 / self.bytes_per_us;
-                    free_at[place] = end;
-                    ends.push(Reverse((end, now, place)));
+                    queued[unit] += 1;
+                    let end = free_at[unit].max(now) + access + bytes as u64 / self.bytes_per_us;
+                    free_at[unit] = end;
+                    ends.push(Reverse((end, now, unit)));
                 }
-                let Reverse((end, began, place)) = ends.pop().unwrap();
+                let Reverse((end, began, unit)) = ends.pop().unwrap();
                 now = end;
-                queued[place] -= 1;
+                queued[unit] -= 1;
                 done += u64::from(now > 2_000_000);
                 depth.completed(
                     start + Duration::from_micros(now),
@@ -429,7 +427,7 @@ mod tests {
             (1..=DEPTH_MAX).map(run).fold(0.0, f64::max)
         }
 
-        /// What the search reaches, as a share of what the best fixed depth does, at its worst.
+        /// The worst result of the search, as a share of that of the best fixed depth.
         fn share(self, bytes: usize) -> (f64, Vec<usize>) {
             let best = self.best(bytes);
             let runs =
@@ -442,7 +440,7 @@ mod tests {
     }
 
     const SPINDLE: Device = Device {
-        places: 2,
+        units: 2,
         striped: false,
         access_us: 6_000,
         bytes_per_us: 100,
@@ -450,7 +448,7 @@ mod tests {
     };
 
     const FLASH: Device = Device {
-        places: 2,
+        units: 2,
         striped: false,
         access_us: 80,
         bytes_per_us: 800,
@@ -458,11 +456,11 @@ mod tests {
     };
 
     fn every_kind_of(device: Device) -> impl Iterator<Item = Device> {
-        let kinds = [1, 2, 4].into_iter().flat_map(|places| {
-            [(false, false), (false, true), (true, false), (true, true)].map(|kind| (places, kind))
+        let kinds = [1, 2, 4].into_iter().flat_map(|units| {
+            [(false, false), (false, true), (true, false), (true, true)].map(|kind| (units, kind))
         });
-        kinds.map(move |(places, (striped, elevator))| Device {
-            places,
+        kinds.map(move |(units, (striped, elevator))| Device {
+            units,
             striped,
             elevator,
             ..device
@@ -483,21 +481,21 @@ mod tests {
 
     #[test]
     fn flash_is_kept_busy_with_little() {
-        for places in [1, 2, 4] {
+        for units in [1, 2, 4] {
             for bytes in [4096, 100_000, 512_000] {
-                let (share, depths) = Device { places, ..FLASH }.share(bytes);
-                let what = format!("{places} places reading {bytes}: {share} at {depths:?}");
+                let (share, depths) = Device { units, ..FLASH }.share(bytes);
+                let what = format!("{units} units reading {bytes}: {share} at {depths:?}");
                 assert!(share > 0.98, "{what}");
                 assert!(depths.iter().all(|depth| *depth <= 16), "{what}");
             }
         }
     }
 
-    /// What a device did in its first seconds counts as well.
+    /// The first seconds count as well.
     #[test]
     fn the_first_climb_is_quick() {
         let device = Device {
-            places: 4,
+            units: 4,
             striped: true,
             ..SPINDLE
         };
@@ -508,11 +506,11 @@ mod tests {
         }
     }
 
-    /// Each job waits for those before it: that must not lower the bound step by step.
+    /// Jobs wait for those before them: that must not lower the bound step by step.
     #[test]
     fn latency_of_its_own_making_does_not_wear_it_down() {
         let device = Device {
-            places: 4,
+            units: 4,
             striped: true,
             ..SPINDLE
         };
@@ -526,7 +524,7 @@ mod tests {
     fn it_follows_a_device_that_changes() {
         let mut depth = Depth::adaptive(DEPTH_MAX);
         let wide = Device {
-            places: 16,
+            units: 16,
             ..SPINDLE
         };
         FLASH.run(&mut depth, 100_000, 4, 1);
@@ -536,7 +534,7 @@ mod tests {
         assert!(shrunk.depth <= 16, "at {}", shrunk.depth);
     }
 
-    /// Ten clients are not fewer for a bound of sixteen.
+    /// A bound that holds no job back says nothing.
     #[test]
     fn it_is_judged_only_where_it_was_the_limit() {
         let mut depth = Depth::adaptive(DEPTH_MAX);

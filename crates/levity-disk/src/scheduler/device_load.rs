@@ -43,8 +43,8 @@ impl DeviceLoads {
             dead: AtomicBool::new(false),
             timing: Arc::new(DeviceTiming::new()),
         });
-        if let Some(place) = self.0.iter().find(|place| place.get().is_none()) {
-            place.get_or_init(|| Arc::clone(&load));
+        if let Some(entry) = self.0.iter().find(|entry| entry.get().is_none()) {
+            entry.get_or_init(|| Arc::clone(&load));
         }
         load
     }
@@ -73,7 +73,7 @@ impl DeviceLoads {
     }
 
     fn listed(&self) -> impl Iterator<Item = &DeviceLoad> {
-        self.0.iter().map_while(|place| Some(&**place.get()?))
+        self.0.iter().map_while(|entry| Some(&**entry.get()?))
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) struct DeviceQueues {
     loads: Arc<DeviceLoads>,
 }
 
-/// What has become of a new job.
+/// The outcome of offering a job.
 pub(super) enum Admission {
     Start(Arc<SharedJob>, Reservation),
     Queued,

@@ -1,28 +1,28 @@
 //! A queue that is fair in bytes between connections.
 //!
-//! First come, first served would give a connection that asks for large chunks many times the disk of
-//! one that asks for small ones. Turns with a deficit in bytes, the usual answer, forget a
-//! connection whenever it has nothing queued, and most connections have one job at a time. So this is
-//! start-time fair queueing (Goyal, Vin and Cheng, 1996): each connection has a clock that moves on by
-//! the cost of each of its jobs, and the job with the earliest start goes first. A connection that has
-//! had much is still behind when it comes back; one that was away gains nothing by it.
+//! First come, first served would give a connection that reads large chunks many times the throughput of one
+//! that reads small ones. Deficit round robin, the usual answer, forgets a connection that has nothing queued,
+//! and most connections have one job at a time. So this is start-time fair queueing (Goyal, Vin and Cheng,
+//! 1996): each connection has a virtual clock that advances by the cost of each of its jobs, and the job with
+//! the earliest start goes first. A connection that has had much is still behind when it returns; one that was
+//! idle gains nothing by it.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// What a job costs at least, in bytes: one that reads nothing is work too.
+/// Lower bound on the cost of a job, in bytes: a job that reads nothing is work too.
 const COST_MIN: u64 = 4096;
 
-/// Clocks that are kept besides those of waiting jobs, before those that tell nothing are dropped.
+/// Clocks that are kept in addition to those of queued jobs before obsolete ones are dropped.
 const CLOCKS_SPARE: usize = 64;
 
-/// Jobs in the order of their turns.
+/// The queue.
 #[derive(Debug)]
 pub(super) struct FairQueue<T> {
-    /// By start, then by arrival.
+    /// By virtual start time, then by arrival.
     jobs: BTreeMap<(u64, u64), Costly<T>>,
-    /// When the next job of each connection starts, unless that has passed.
+    /// The virtual start time of the next job of each connection, unless it has passed.
     clocks: HashMap<u64, u64>,
-    /// Where a connection starts that has had nothing lately.
+    /// The virtual time: where an idle connection starts.
     now: u64,
     arrivals: u64,
 }
@@ -58,18 +58,18 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// A job of `stream` has cost so many bytes more than was known when it came.
+    /// Charges `stream` for `bytes` more than were known when its job was pushed.
     pub(super) fn charge(&mut self, stream: u64, bytes: usize) {
         if self.jobs.is_empty() {
             return;
         }
         let clock = self.clocks.entry(stream).or_insert(0);
         *clock = self.now.max(*clock) + bytes as u64;
-        // As in `pop`: a stream that comes once never pays, and those that stay must not fall behind it.
+        // As in `pop`: a stream with a single job never pays, and others must not fall behind it.
         self.now += bytes as u64 / (2 * self.jobs.len() as u64);
     }
 
-    /// Whose turn it is.
+    /// The job whose turn it is.
     pub(super) fn front(&self) -> Option<&T> {
         self.jobs.first_key_value().map(|(_, costly)| &costly.job)
     }
@@ -77,8 +77,8 @@ impl<T> FairQueue<T> {
     pub(super) fn pop(&mut self) -> Option<T> {
         let sharing = self.jobs.len() as u64;
         let ((start, _), Costly { job, cost }) = self.jobs.pop_first()?;
-        // Half of what each would have had of it: a little late rather than early, or those with small
-        // jobs would lose what they are behind.
+        // Half of each stream's share: rather late than early, or streams with small jobs would lose their
+        // claim.
         let worked = self.now + cost / (2 * sharing);
         self.now = start.max(worked);
         if self.jobs.is_empty() {
@@ -92,7 +92,7 @@ impl<T> FairQueue<T> {
         self.jobs.len()
     }
 
-    /// All of them, in order.
+    /// Takes all jobs, in order.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
         let jobs = std::mem::take(&mut self.jobs);
         jobs.into_values().map(|costly| costly.job)
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(order(&mut queue), (0..10).collect::<Vec<_>>());
     }
 
-    /// Each has one job at a time, and comes back when it has been served.
+    /// Each stream has one job at a time, and pushes the next when it is served.
     #[test]
     fn bytes_are_shared_and_not_turns() {
         let mut queue = FairQueue::default();
@@ -140,7 +140,7 @@ mod tests {
         assert!(*least * 10 > *most * 9, "{bytes:?}");
     }
 
-    /// As before, but most of what one of them costs is known only afterwards.
+    /// As above, but most of the cost of one stream is known only afterwards.
     #[test]
     fn what_a_job_costs_may_be_known_late() {
         let mut queue = FairQueue::default();
@@ -159,10 +159,10 @@ mod tests {
         assert!(*least * 10 > *most * 9, "{bytes:?}");
         order(&mut queue);
         queue.charge(1, 1 << 20);
-        assert!(queue.clocks.is_empty(), "there is nobody to be fair to");
+        assert!(queue.clocks.is_empty(), "there is no other stream");
     }
 
-    /// As many new connections as the disk can serve, each with one job: the others go on.
+    /// As many new connections as the disk can serve, each with one job, do not stop the others.
     #[test]
     fn newcomers_do_not_starve_anyone() {
         let mut queue = FairQueue::default();
@@ -177,8 +177,8 @@ mod tests {
         assert!(queue.clocks.len() < 200);
     }
 
-    /// The same where most of what each costs is known only when it has been served: the one that stays
-    /// has about what it has if all is known beforehand.
+    /// The same if most of the cost is known only afterwards: the long-lived stream gets about as much as if it
+    /// were known before.
     #[test]
     fn newcomers_that_cost_more_than_they_said_do_not_starve_anyone() {
         let turns = |said: usize, surplus: usize| {
@@ -198,7 +198,7 @@ mod tests {
         assert!(late * 3 > known * 2, "{late} turns instead of {known}");
     }
 
-    /// What a connection did not use in its absence is not owed to it.
+    /// An idle connection accumulates no claim.
     #[test]
     fn absence_earns_nothing() {
         let mut queue = FairQueue::default();

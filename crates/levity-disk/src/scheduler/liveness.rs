@@ -1,21 +1,21 @@
 //! Whether a device still answers.
 //!
-//! A disk that is slow finishes something now and then, however long its queue is. One that is dead (a
-//! network server that is gone, a driver that hangs) finishes nothing. So what counts is not how long
-//! a job takes, but how long nothing at all has come back.
+//! A slow disk completes a job now and then, however long its queue is. A dead one (a network server that is
+//! gone, a driver that hangs) completes none. So the criterion is not how long a job takes, but how long no
+//! job has completed.
 
 use std::time::{Duration, Instant};
 
-/// A device that is taken for dead gets one job to try. As long as that may still come back soon, others
-/// wait behind it: one job that hangs for reasons of its own must not turn away those that would not.
+/// A dead device gets one job as a trial. As long as that may complete soon, others wait behind it: a single job
+/// that hangs for a reason of its own must not cause others to be refused.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The signs of life of one device.
+/// The liveness of one device.
 #[derive(Debug, Default)]
 pub(super) struct Liveness {
-    /// When a job last came back, or the first of those in flight was started. `None` when none is.
+    /// When a job last completed, or the first of those in flight was started. `None` if none is in flight.
     since: Option<Instant>,
-    /// When the one job of a dead device was started.
+    /// When the trial job of a dead device was started.
     trial: Option<Instant>,
     dead: bool,
 }
@@ -25,12 +25,12 @@ impl Liveness {
         self.dead
     }
 
-    /// When the device last gave a sign of life, if it is dead.
+    /// When a job last completed, if the device is dead.
     pub(super) fn silent_since(&self) -> Option<Instant> {
         self.since.filter(|_| self.dead)
     }
 
-    /// A job was given to the engine.
+    /// Records that the engine gets a job.
     pub(super) fn started(&mut self, now: Instant) {
         self.since.get_or_insert(now);
         if self.dead {
@@ -38,7 +38,7 @@ impl Liveness {
         }
     }
 
-    /// A job has come back; `idle` when it was the last.
+    /// Records that a job has completed; `idle` if none is in flight now.
     pub(super) fn completed(&mut self, now: Instant, idle: bool) {
         *self = Liveness {
             since: (!idle).then_some(now),
@@ -46,19 +46,19 @@ impl Liveness {
         };
     }
 
-    /// Looks at the clock. Whether the device is dead.
+    /// Determines whether the device is dead at `now`.
     pub(super) fn check(&mut self, now: Instant, dead_after: Duration) -> bool {
         let silence = self.since.map(|since| now.saturating_duration_since(since));
         self.dead = silence.is_some_and(|silence| silence >= dead_after);
         self.dead
     }
 
-    /// Whether a job may start, as far as life is concerned.
+    /// Whether a job may start: the device is alive, or has no trial job yet.
     pub(super) fn may_start(&self) -> bool {
         !self.dead || self.trial.is_none()
     }
 
-    /// Whether there is no hope that a job would start soon; `room` when there is a slot for it.
+    /// Whether a job would not start soon; `room` if there is a slot for it.
     pub(super) fn is_hopeless(&self, now: Instant, room: bool) -> bool {
         let hangs = |trial: Instant| now.saturating_duration_since(trial) >= PATIENCE;
         self.dead && self.trial.map_or(!room, hangs)
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_that_comes_back_is_a_sign_of_life() {
+    fn any_completion_is_a_sign_of_life() {
         let (mut liveness, start) = (Liveness::default(), Instant::now());
         liveness.started(start);
         liveness.started(start + LIMIT / 2);

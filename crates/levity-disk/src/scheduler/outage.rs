@@ -1,5 +1,5 @@
-//! What is told of a device that does not answer: that it has stopped, from time to time that it still does
-//! not, and that it answers again. Each with how many jobs were refused because of it.
+//! Reports about a device that does not answer: when it stops answering, at intervals while that lasts, and when
+//! it answers again, each with the number of jobs refused because of it.
 
 use std::time::{Duration, Instant};
 
@@ -11,32 +11,32 @@ const INTERVAL: Duration = Duration::from_secs(60);
 pub struct Outage {
     /// `st_dev`.
     pub device: u64,
-    /// What there is to report.
+    /// The stage of the outage.
     pub stage: Stage,
-    /// How long nothing has come back, or had come back until it answered again.
+    /// Time without a completed job, up to now or until the device answered again.
     pub silent: Duration,
-    /// Jobs that were refused or given up because of it since it began.
+    /// Jobs refused or given up because of the outage since it began.
     pub refused: u64,
 }
 
-/// Where in an outage a report is made.
+/// The stage of an outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// The device is taken for dead.
+    /// The device is considered dead.
     Began,
-    /// It still is. Once per minute.
+    /// The device is still dead. Reported once per minute.
     GoesOn,
-    /// It has answered.
+    /// The device has answered.
     Ended,
 }
 
-/// The outage of one device, if it has one.
+/// The present outage of one device, if any.
 #[derive(Debug, Default)]
 pub(super) struct OutageLog(Option<Open>);
 
 #[derive(Debug)]
 struct Open {
-    /// The last sign of life.
+    /// When a job last completed.
     since: Instant,
     reported: Instant,
     refused: u64,
@@ -53,8 +53,7 @@ impl OutageLog {
         }
     }
 
-    /// Looks at `device` at `now`, which has been silent since `silent_since` if it is dead. What is to be
-    /// reported, if anything is.
+    /// The report that is due at `now` for `device`, which has been silent since `silent_since` if it is dead.
     pub(super) fn check(
         &mut self,
         device: u64,

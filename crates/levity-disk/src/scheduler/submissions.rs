@@ -54,7 +54,7 @@ pub(super) enum Refused {
     Dead(PendingJob),
 }
 
-/// What the scheduler has to do.
+/// An event for the scheduler.
 pub(super) enum Event {
     /// Handle a new job.
     Submitted(PendingJob),

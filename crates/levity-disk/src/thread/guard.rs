@@ -23,7 +23,7 @@ use seccompiler::{
 /// backtrace opens files and trips the guard too: its own message comes first.
 ///
 /// # Errors
-/// Those of `sigaction`, `prctl` and `seccomp`; `Unsupported` on other processors than x86-64 and
+/// The errors of `sigaction`, `prctl` and `seccomp`; `Unsupported` on other processors than x86-64 and
 /// ARM64.
 pub fn install(allow_sendfile: bool) -> io::Result<()> {
     let program = program(allow_sendfile)?;

@@ -1,4 +1,4 @@
-//! Which threads get a processor first: event loops, then disk threads.
+//! Thread priorities: event loops get a processor before disk threads.
 //!
 //! A loop that never waits for a disk may still wait for a processor. There are many disk threads, they
 //! copy, and with the kernel's default time slice (1 to 3 ms) each runs for a whole slice before the loop

@@ -1,4 +1,4 @@
-//! Clients that go away.
+//! Canceled jobs.
 
 use crate::harness::for_every_engine;
 
@@ -18,7 +18,7 @@ mod cases {
 
     use crate::harness::*;
 
-    /// Nobody wants it when its turn comes: it is dropped.
+    /// A job that nobody waits for when its turn comes is dropped.
     pub fn queued(rig: &Rig) {
         let disk = rig.narrow_disk();
         rig.write("file", 100);
@@ -45,7 +45,7 @@ mod cases {
         assert_eq!(disk.stats().engines[0].reads_async, 2);
     }
 
-    /// Unwanted when its turn comes, and wanted ever after: as when somebody joins at that moment.
+    /// Not awaited when its turn comes and awaited afterwards, as if a job joined at that moment.
     struct Wavering {
         asked: AtomicBool,
         to: Sender<Completion>,
@@ -61,8 +61,8 @@ mod cases {
         }
     }
 
-    /// What was found unwanted is dropped: it is not told that it was canceled, as that would go to
-    /// those who have come aboard in the meantime, too.
+    /// An abandoned job is dropped and not answered ECANCELED, which would also go to jobs that have joined in
+    /// the meantime.
     pub fn wanted_again_too_late(rig: &Rig) {
         let disk = rig.disk();
         rig.write("file", 100);
@@ -80,8 +80,8 @@ mod cases {
         assert_eq!(disk.stats().canceled, 1);
     }
 
-    /// Before it starts, while it is under way, when it is done: it is answered or counted, and what
-    /// it held comes back.
+    /// A job abandoned before it starts, in progress, or when it is done: it is answered or counted, and its memory
+    /// is freed.
     pub fn at_any_moment(rig: &Rig) {
         const JOBS: usize = 300;
         let disk = rig.disk();

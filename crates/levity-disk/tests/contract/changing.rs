@@ -37,8 +37,8 @@ mod cases {
         assert!(!stat(&disk, &file).same_version(&file.meta()));
     }
 
-    /// Whatever the moment, what comes back is what the file held, only less of it: never a zero that
-    /// the kernel puts in the place of what is cut off.
+    /// At any moment a read returns content of the file, possibly less of it, and never the zeroes that the kernel
+    /// puts in place of bytes that are cut off.
     pub fn truncated_during_reads(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
         for _ in 0..4 {
@@ -46,7 +46,7 @@ mod cases {
             let file = open(&disk, &root, "file");
             while_truncated(&path, || match try_read(&disk, &file, 0, FULL) {
                 Ok(bytes) => assert!(!bytes.contains(&0)),
-                // Handed over as a place in the file, and shorter by now.
+                // Handed over as a range of the file, which may have shrunk.
                 Err(error) => assert!(is_shorter_by_now(&disk, &error)),
             });
         }
@@ -74,8 +74,8 @@ mod cases {
         path
     }
 
-    /// Calls `read` again and again while the file is cut, never at the end of a page: the kernel then
-    /// clears what is left of it.
+    /// Calls `read` repeatedly while the file is truncated, never at the end of a page: the kernel then clears the
+    /// rest of the page.
     fn while_truncated(path: &Path, mut read: impl FnMut()) {
         let writer = File::options().write(true).open(path).unwrap();
         std::thread::scope(|scope| {
@@ -121,7 +121,7 @@ mod cases {
         let path = rig.write("file", 5000);
         let file = open(&disk, &root, "file");
         assert_eq!(read(&disk, &file, 0, 5000), pattern(0, 5000));
-        // The clock of a file system may step as rarely as every 10 ms.
+        // The clock of a file system may have ticks of 10 ms.
         until("the time of change differs", || {
             overwrite(&path, 0, &[9; 5000]);
             !stat(&disk, &file).same_version(&file.meta())
@@ -129,7 +129,7 @@ mod cases {
         assert_eq!(read(&disk, &file, 0, 5000), [9; 5000]);
     }
 
-    /// A file that grows without pause is seen to have changed during some read.
+    /// Some read of a growing file detects the change.
     pub fn first_is_unstable_while_written(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
         let path = rig.write("file", 4 << 20);

@@ -1,4 +1,4 @@
-//! What goes past the page cache, and what fills it.
+//! Reads past the page cache, and reads that fill it.
 
 use crate::harness::for_every_engine;
 
@@ -24,7 +24,7 @@ mod cases {
     const LARGE: usize = 3 << 20;
     const CHUNK: usize = 256 << 10;
 
-    /// Reads it all as the chunks of one answer: the first as a first one. Whether any came directly.
+    /// Reads a file as the chunks of one response. Returns whether any read was direct.
     fn stream(disk: &Disk, file: &Arc<OpenFile>, stream: u64, direct: Direct) -> bool {
         let mut any = false;
         for offset in (0..file.meta().size).step_by(CHUNK) {
@@ -47,7 +47,7 @@ mod cases {
         any
     }
 
-    /// A file of which nothing is in the page cache, unless it cannot be asked without waiting.
+    /// A file that is not in the page cache, unless that cannot be checked without blocking.
     fn cold(rig: &Rig, disk: &Disk, len: usize) -> Option<Arc<OpenFile>> {
         rig.write("large", len);
         rig.evict("large");
@@ -56,7 +56,7 @@ mod cases {
         (local && engine_reads(disk)).then_some(file)
     }
 
-    /// Under `sendfile` it is the kernel that reads, when the file is sent.
+    /// Under `sendfile` the kernel reads when the file is sent.
     fn engine_reads(disk: &Disk) -> bool {
         disk.engine() != "sendfile"
     }
@@ -104,7 +104,7 @@ mod cases {
         assert!(is_cached(&file, 900_000));
     }
 
-    /// procfs knows no `O_DIRECT`: its files are read all the same.
+    /// procfs does not support `O_DIRECT`: its files are read through the page cache.
     pub fn refused_by_the_file_system(rig: &Rig) {
         let disk = rig.disk();
         let root = levity_disk::Root::open("/proc".as_ref(), levity_disk::Symlinks::Beneath);
@@ -122,7 +122,7 @@ mod cases {
         }
     }
 
-    /// What was pushed out of the page cache is read again, and into it: it was wanted twice.
+    /// A file that was evicted is read again through the page cache: it was accessed twice.
     pub fn after_eviction(rig: &Rig) {
         let disk = rig.disk();
         let Some(file) = cold(rig, &disk, LARGE) else {
@@ -146,7 +146,7 @@ mod cases {
         }
     }
 
-    /// Memory is used again while others still hold theirs, more of it than any engine keeps ready.
+    /// Memory is reused while other buffers are held, more than any engine keeps in reserve.
     pub fn late_readers_keep_their_bytes(rig: &Rig) {
         const LATE: usize = 12;
         let disk = rig.disk();
@@ -164,7 +164,7 @@ mod cases {
             );
             late.push_back((offset, len, read_past(&disk, &file, offset, len)));
             if late.len() > LATE {
-                // Neither the first nor the last: memory does not come back in turn.
+                // Neither the first nor the last: memory is not freed in order.
                 let place = round as usize * 5 % LATE;
                 check(late.remove(place).unwrap());
             }
@@ -173,7 +173,7 @@ mod cases {
         all_memory_is_back(&disk);
     }
 
-    /// A client may still be taking them when the engine has ended.
+    /// Bytes can be sent after the engine has ended.
     pub fn bytes_outlive_the_disk(rig: &Rig) {
         let disk = rig.disk();
         rig.write("large", LARGE);

@@ -1,4 +1,4 @@
-//! Files with known contents, disks, and jobs whose answers can be waited for.
+//! Test files with known content, disks, and jobs whose completion can be awaited.
 
 use std::cell::Cell;
 use std::ffi::CString;
@@ -53,7 +53,7 @@ macro_rules! for_every_engine {
             fn simulated() {
                 crate::harness::run("simulated:seed=5", super::cases::$case);
             }
-            /// Past the page cache, wherever an engine can.
+            /// Reads past the page cache where the engine can.
             #[test]
             fn threads_direct() {
                 crate::harness::run_direct("threads", super::cases::$case);
@@ -79,7 +79,7 @@ macro_rules! for_every_engine {
 }
 pub(crate) use for_every_engine;
 
-/// Runs a case, unless the engine says that it cannot run here: then that is what is checked.
+/// Runs a case. If the engine cannot run here, checks its error instead.
 pub fn run(engine: &'static str, case: fn(&Rig)) {
     let name = engine.split(':').next().unwrap();
     let description = engine::find(name).unwrap();
@@ -93,17 +93,17 @@ pub fn run(engine: &'static str, case: fn(&Rig)) {
 }
 
 thread_local! {
-    /// How the jobs of this test are to be done.
+    /// The read option of this test.
     static DIRECT: Cell<Direct> = const { Cell::new(Direct::Auto) };
 }
 
-/// The same, with all reads past the page cache.
+/// As [`run`], with all reads past the page cache.
 pub fn run_direct(engine: &'static str, case: fn(&Rig)) {
     DIRECT.set(Direct::Always);
     run(engine, case);
 }
 
-/// An engine to try, and a tree to try it on.
+/// An engine to test, and a directory for its files.
 pub struct Rig {
     pub engine: &'static str,
     pub tree: TempDir,
@@ -121,7 +121,7 @@ impl Rig {
         self.tree.path().join(name)
     }
 
-    /// A file with [`pattern`] in it.
+    /// Writes a file with [`pattern`] in it.
     pub fn write(&self, name: &str, len: usize) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, pattern(0, len)).unwrap();
@@ -162,7 +162,7 @@ impl Rig {
     }
 }
 
-/// What every test file holds: neighbouring pages differ, and so do neighbouring bytes.
+/// The content of test files: neighbouring pages differ, and so do neighbouring bytes.
 pub fn pattern(offset: u64, len: usize) -> Vec<u8> {
     let byte = |at: u64| (at ^ (at >> 8) ^ (at >> 16) ^ (at >> 24)) as u8;
     (offset..offset + len as u64).map(byte).collect()
@@ -172,7 +172,7 @@ pub fn is_pattern(bytes: &[u8], offset: u64) -> bool {
     *bytes == *pattern(offset, bytes.len())
 }
 
-/// A reply that sends its completion to a channel, and can be given up.
+/// A reply that sends its completion to a channel, and can be abandoned.
 pub struct Sending {
     to: Sender<Completion>,
     wanted: Arc<AtomicBool>,
@@ -184,7 +184,7 @@ impl Reply for Sending {
     }
 
     fn send(self: Box<Self>, completion: Completion) {
-        // A test that has seen enough may have gone.
+        // The test may have ended.
         let _ = self.to.send(completion);
     }
 }
@@ -208,7 +208,7 @@ impl Waiting {
         self.wanted.store(false, Ordering::Relaxed);
     }
 
-    /// Waits until the job is gone, and says whether it was answered.
+    /// Waits until the job is answered or dropped. Returns whether it was answered.
     pub fn is_answered(&self) -> bool {
         match self.from.recv_timeout(DEADLINE) {
             Ok(_) => true,
@@ -217,7 +217,7 @@ impl Waiting {
         }
     }
 
-    /// Whether nothing has come yet.
+    /// Whether there is no completion yet.
     pub fn is_silent(&self) -> bool {
         matches!(self.from.try_recv(), Err(mpsc::TryRecvError::Empty))
     }
@@ -233,7 +233,7 @@ pub fn job(op: Op, class: Class) -> (Job, Waiting) {
     (job_for(op, class, reply), Waiting { from, wanted })
 }
 
-/// With the read options of this test.
+/// A job with the read options of this test.
 pub fn job_for(op: Op, class: Class, reply: Box<dyn Reply>) -> Job {
     let mut job = Job::new(op, class, reply);
     job.options.direct = DIRECT.get();
@@ -260,7 +260,7 @@ pub fn open_op(root: &Arc<Root>, path: &str, first: Option<(u64, usize)>) -> Op 
     }
 }
 
-/// So many bytes from an offset, no more if there are more.
+/// Exactly `len` bytes, also if memory is ample.
 pub fn exactly((offset, len): (u64, usize)) -> First {
     First {
         offset,
@@ -277,7 +277,7 @@ pub fn read_op(file: &Arc<OpenFile>, offset: u64, len: usize) -> Op {
     }
 }
 
-/// An open's outcome.
+/// The outcome of an open.
 pub struct Opened {
     pub file: Arc<OpenFile>,
     pub first: Option<Ready>,
@@ -324,7 +324,7 @@ pub fn read(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> Vec<u
     try_read(disk, file, offset, len).unwrap()
 }
 
-/// What `fstat` says of `file` now.
+/// The metadata of `file` as of now.
 pub fn stat(disk: &Disk, file: &Arc<OpenFile>) -> Meta {
     match ask(disk, read_op(file, 0, 1)).unwrap() {
         Done::Read(_, now) => now,
@@ -384,17 +384,17 @@ pub fn bytes_within(budget: &Budget, ready: Ready) -> io::Result<Vec<u8>> {
     Ok(buffer.to_vec())
 }
 
-/// Whether the bytes of a read are still to be read, by whoever sends them.
+/// Whether reads hand over files instead of bytes.
 pub fn hands_over_files(disk: &Disk) -> bool {
     matches!(disk.engine(), "sendfile" | "readahead")
 }
 
-/// Whether a reply that blocks, as [`Held`] does, keeps the others from their answers.
+/// Whether all completions come from one thread, which a reply such as [`Held`] blocks.
 pub fn answers_from_one_thread(disk: &Disk) -> bool {
     matches!(disk.engine(), "io_uring" | "posix-aio" | "linux-aio")
 }
 
-/// Waits for something that other threads are about to do.
+/// Waits until a condition holds.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !is_so() {
@@ -403,7 +403,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Until nothing is on its way, queued or in flight on any device.
+/// Waits until no job is in transit, queued or in flight.
 pub fn settle(disk: &Disk) {
     until("no job is left", || {
         let stats = disk.stats();
@@ -412,17 +412,17 @@ pub fn settle(disk: &Disk) {
     });
 }
 
-/// Until no buffer is left: an engine may have something to do before it gives one back.
+/// Waits until no buffer is in use: an engine may free one late.
 pub fn all_memory_is_back(disk: &Disk) {
     until("all memory is back", || disk.budget().in_use() == 0);
 }
 
-/// Until every job submitted so far has its place.
+/// Waits until every submitted job is in the queue of its device, or beyond.
 pub fn arrive(disk: &Disk) {
     until("every job has arrived", || disk.stats().arriving == 0);
 }
 
-/// A job that keeps its slot until it is let go: its reply does what a reply must not, and blocks.
+/// A job that keeps its slot until it is released: its reply blocks, which a reply must not do.
 pub struct Held {
     reached: Arc<Barrier>,
     release: Arc<Barrier>,

@@ -91,7 +91,7 @@ mod cases {
         }
     }
 
-    /// The position in a directory belongs to its descriptor, which both have in common.
+    /// The read position belongs to the open file description, which both share.
     pub fn twice_at_once(rig: &Rig) {
         let disk = rig.disk();
         for number in 0..1000 {

@@ -1,4 +1,4 @@
-//! The contract of `engine`, checked for every engine: `reading::sizes::threads` and so on.
+//! The contract of engines, checked for every engine: `reading::sizes::threads` and so on.
 
 mod canceling;
 mod changing;

@@ -1,4 +1,4 @@
-//! What may be opened, and what is told about it.
+//! Opening files, and the metadata of what was opened.
 
 use crate::harness::for_every_engine;
 
@@ -139,7 +139,7 @@ mod cases {
         is_other(&disk, &root, "zero");
     }
 
-    /// A file that may not be read, for root neither.
+    /// A file that not even root may read.
     pub fn permission_denied(rig: &Rig) {
         let disk = rig.disk();
         let path = rig.write("file", 10);
@@ -169,7 +169,7 @@ mod cases {
         assert_eq!(errno(&disk, &root, "other"), Some(libc::ENOENT));
     }
 
-    /// A writer that must be asked to give way would make even an open wait, for up to 45 s.
+    /// A write lease makes an open wait for its holder, for up to 45 s.
     pub fn write_lease(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
         let path = rig.write("leased", 10);
@@ -199,7 +199,7 @@ mod cases {
         }
     }
 
-    /// What came of an open with variants: the file, which of them are there, and the first bytes.
+    /// The outcome of an open with variants: the file, the variants that exist, and the first bytes.
     struct WithVariants {
         file: Arc<OpenFile>,
         variants: Vec<Option<Arc<OpenFile>>>,
@@ -244,7 +244,7 @@ mod cases {
         }
     }
 
-    /// A file last written so many seconds after 2001.
+    /// A file last modified this many seconds after 2001.
     fn dated(rig: &Rig, name: &str, content: &str, seconds: u64) {
         let path = rig.path(name);
         fs::write(&path, content).unwrap();
@@ -281,7 +281,7 @@ mod cases {
         assert_eq!(opens, 6, "a variant is no open of its own");
     }
 
-    /// Variants alone are nothing, and a directory has none.
+    /// Variants without the file are not found, and a directory has none.
     pub fn variants_of_nothing(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
         dated(rig, "file.gz", "alone", 100);
@@ -295,7 +295,7 @@ mod cases {
         assert!(got.first.is_none() && got.variants[0].is_none());
     }
 
-    /// What is no file, leaves the root or has too long a name does not stand in for anything.
+    /// Anything but a file, a path that leaves the root, and a name that is too long are not accepted as variants.
     pub fn variants_out_of_reach(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
         dated(rig, "file", "itself", 100);

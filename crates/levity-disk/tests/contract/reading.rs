@@ -1,4 +1,4 @@
-//! The right bytes, and as many as were asked for.
+//! Reading: the right bytes, and as many as were asked for.
 
 use crate::harness::for_every_engine;
 
@@ -73,8 +73,7 @@ mod cases {
         rig.write("file", 10);
         let file = open(&disk, &rig.root(), "file");
         assert_eq!(read(&disk, &file, 1 << 41, 4096), []);
-        // No file is so long: whether that is its end or a mistake differs from one file system to
-        // the next, but an answer there is.
+        // Beyond any file: whether that is the end of the file or an error depends on the file system.
         if let Ok(bytes) = try_read(&disk, &file, u64::MAX - 5, 4096) {
             assert_eq!(bytes, []);
         }
@@ -164,7 +163,7 @@ mod cases {
         bytes(disk, ready).unwrap()
     }
 
-    /// Half of the file is in the page cache: a single read of a ring may stop there.
+    /// Half of the file is in the page cache: one read of a ring may end there.
     pub fn short_read(rig: &Rig) {
         let disk = rig.disk();
         let path = rig.write("file", 1 << 20);
@@ -195,7 +194,7 @@ mod cases {
         assert!(is_pattern(written, SIZE - 4097));
     }
 
-    /// Puts its number into the account book.
+    /// A reply that records its number.
     struct Numbered {
         number: usize,
         answers: mpsc::Sender<(usize, Completion)>,
@@ -218,7 +217,7 @@ mod cases {
         }
     }
 
-    /// All are answered, each once, with the bytes that it asked for.
+    /// Every job is answered once, with the bytes that it asked for.
     pub fn ten_thousand(rig: &Rig) {
         const JOBS: usize = 10_000;
         let disk = rig.disk_with(|settings| settings.queue_max = JOBS);
@@ -263,13 +262,13 @@ mod cases {
         all_memory_is_back(&disk);
     }
 
-    /// Those that refuse `RWF_NOWAIT`: on a ring `O_NONBLOCK` would make them say EAGAIN.
+    /// File systems without `RWF_NOWAIT`: on a ring `O_NONBLOCK` would make reads fail with EAGAIN.
     pub fn other_file_systems(rig: &Rig) {
         let disk = rig.disk();
         let proc = Root::open(Path::new("/proc"), Symlinks::Beneath).unwrap();
         let file = open(&disk, &proc, "version");
         assert_eq!((file.meta().kind, file.meta().size), (Kind::Regular, 0));
-        // A file of procfs has no size, and `sendfile` goes by that.
+        // A file of procfs has size 0, which `sendfile` honours.
         if !disk.blocks_on_loop() {
             assert!(read(&disk, &file, 0, 4096).starts_with(b"Linux"));
         }

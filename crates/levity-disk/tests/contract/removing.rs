@@ -1,4 +1,4 @@
-//! Files that an application leaves to be sent and removed.
+//! Files that are removed after they were sent.
 
 use crate::harness::for_every_engine;
 
@@ -37,12 +37,12 @@ mod cases {
         op
     }
 
-    fn straight(
+    fn open_no_symlinks(
         disk: &Disk,
         root: &Arc<Root>,
         path: &str,
     ) -> io::Result<(Arc<OpenFile>, Option<Ready>)> {
-        match ask(disk, look_up_op(root, path, Lookup::Straight))? {
+        match ask(disk, look_up_op(root, path, Lookup::NoSymlinks))? {
             Done::Opened { file, first, .. } => Ok((file, first)),
             other => panic!("an open was answered with {other:?}"),
         }
@@ -67,13 +67,13 @@ mod cases {
         result.err().and_then(|error| error.raw_os_error())
     }
 
-    /// What it held can be read as long as it is open.
+    /// The content can be read as long as the file is open.
     pub fn once_it_is_open(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
         fs::create_dir_all(rig.path("a/b")).unwrap();
         for path in ["file", "a/b/file"] {
             rig.write(path, 300_000);
-            let (file, first) = straight(&disk, &root, path).unwrap();
+            let (file, first) = open_no_symlinks(&disk, &root, path).unwrap();
             unlink(&disk, &root, path, &file).unwrap();
             assert!(!rig.path(path).exists());
             assert_eq!(stat(&disk, &file).links, 0);
@@ -85,10 +85,10 @@ mod cases {
         assert!(rig.path("a/b").exists());
     }
 
-    /// In one job: the bytes are there, the name is not, and nobody takes that for another version.
+    /// One job reads the bytes and removes the name, and that does not look like another version.
     pub fn as_it_is_opened(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
-        let take = |path| ask(&disk, look_up_op(&root, path, Lookup::Taken));
+        let take = |path| ask(&disk, look_up_op(&root, path, Lookup::Consume));
         fs::create_dir_all(rig.path("a/b")).unwrap();
         for path in ["file", "a/b/file"] {
             rig.write(path, 300_000);
@@ -122,13 +122,13 @@ mod cases {
     pub fn only_the_same_file(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
         rig.write("file", 100);
-        let (file, _) = straight(&disk, &root, "file").unwrap();
+        let (file, _) = open_no_symlinks(&disk, &root, "file").unwrap();
         rig.write("other", 200);
         fs::rename(rig.path("other"), rig.path("file")).unwrap();
         let refused = unlink(&disk, &root, "file", &file);
         assert_eq!(errno(refused), Some(libc::ESTALE));
         assert_eq!(fs::read(rig.path("file")).unwrap(), pattern(0, 200));
-        // Made anew: while the old one is open, none has its number.
+        // A new file: while the old one is open, its inode number is not reused.
         fs::remove_file(rig.path("file")).unwrap();
         rig.write("file", 300);
         let refused = unlink(&disk, &root, "file", &file);
@@ -137,14 +137,14 @@ mod cases {
         assert_eq!(read(&disk, &file, 0, 1000), pattern(0, 100));
     }
 
-    /// Not even to the same file.
+    /// A link is not followed, not even to the same file.
     pub fn not_through_links(rig: &Rig) {
         let disk = rig.disk();
         fs::create_dir(rig.path("folder")).unwrap();
         rig.write("folder/file", 100);
         for symlinks in [Symlinks::Beneath, Symlinks::Follow] {
             let root = Root::open(rig.tree.path(), symlinks).unwrap();
-            let (file, _) = straight(&disk, &root, "folder/file").unwrap();
+            let (file, _) = open_no_symlinks(&disk, &root, "folder/file").unwrap();
             symlink("folder/file", rig.path("to-file")).unwrap();
             symlink("folder", rig.path("to-folder")).unwrap();
             symlink(rig.path("folder"), rig.path("absolute")).unwrap();
@@ -155,7 +155,7 @@ mod cases {
             for link in ["to-file", "to-folder", "absolute"] {
                 fs::remove_file(rig.path(link)).unwrap();
             }
-            // The folder on the way has become a link since the file was opened.
+            // The directory was replaced by a link after the file was opened.
             fs::rename(rig.path("folder"), rig.path("moved")).unwrap();
             symlink("moved", rig.path("folder")).unwrap();
             assert_eq!(refused("folder/file"), Some(libc::ELOOP));
@@ -170,14 +170,14 @@ mod cases {
         fs::create_dir(rig.path("root")).unwrap();
         let outside = rig.write("outside", 100);
         let whole = rig.root();
-        let (file, _) = straight(&disk, &whole, "outside").unwrap();
+        let (file, _) = open_no_symlinks(&disk, &whole, "outside").unwrap();
         for symlinks in [Symlinks::Beneath, Symlinks::Follow] {
             let root = Root::open(&rig.path("root"), symlinks).unwrap();
             let absolute = outside.to_str().unwrap();
             for path in ["../outside", "../root/../outside", absolute] {
                 let refused = unlink(&disk, &root, path, &file).unwrap_err();
                 assert!(left_root(&refused), "{path}: {refused}");
-                let refused = straight(&disk, &root, path).err().unwrap();
+                let refused = open_no_symlinks(&disk, &root, path).err().unwrap();
                 assert!(left_root(&refused), "{path}: {refused}");
             }
         }
@@ -210,7 +210,7 @@ mod cases {
         let (disk, root) = (rig.disk(), rig.root());
         rig.write("file", 10);
         fs::hard_link(rig.path("file"), rig.path("other")).unwrap();
-        let (file, _) = straight(&disk, &root, "file").unwrap();
+        let (file, _) = open_no_symlinks(&disk, &root, "file").unwrap();
         unlink(&disk, &root, "file", &file).unwrap();
         assert!(!rig.path("file").exists() && rig.path("other").exists());
     }
@@ -220,7 +220,7 @@ mod cases {
         let path = rig.write("only", 10);
         rig.write("other", 10);
         let root = Root::open(&path, Symlinks::Beneath).unwrap();
-        let (file, _) = straight(&disk, &root, "only").unwrap();
+        let (file, _) = open_no_symlinks(&disk, &root, "only").unwrap();
         assert_eq!(
             errno(unlink(&disk, &root, "other", &file)),
             Some(libc::ENOENT)
@@ -240,23 +240,26 @@ mod cases {
         rustix::fs::mknodat(rustix::fs::CWD, rig.path("pipe"), pipe, mode, 0).unwrap();
         for symlinks in [Symlinks::Beneath, Symlinks::Follow] {
             let root = Root::open(rig.tree.path(), symlinks).unwrap();
-            let refused = |path| errno(straight(&disk, &root, path));
+            let refused = |path| errno(open_no_symlinks(&disk, &root, path));
             assert_eq!(refused("to-file"), Some(libc::ELOOP));
             assert_eq!(refused("to-folder/file"), Some(libc::ELOOP));
             assert_eq!(refused("folder"), Some(libc::EISDIR));
             assert_eq!(refused("pipe"), Some(libc::EINVAL));
             assert_eq!(refused("absent"), Some(libc::ENOENT));
-            let (_, first) = straight(&disk, &root, "folder/file").unwrap();
+            let (_, first) = open_no_symlinks(&disk, &root, "folder/file").unwrap();
             assert_eq!(bytes(&disk, first.unwrap()).unwrap(), pattern(0, 100));
-            // `Fresh` is about who goes along, not about links.
+            // `Fresh` prevents sharing, not links.
             let fresh = ask(&disk, look_up_op(&root, "to-folder/file", Lookup::Fresh));
             assert!(matches!(fresh, Ok(Done::Opened { .. })));
         }
         let null = Root::open(Path::new("/dev"), Symlinks::Beneath).unwrap();
-        assert_eq!(errno(straight(&disk, &null, "null")), Some(libc::EINVAL));
+        assert_eq!(
+            errno(open_no_symlinks(&disk, &null, "null")),
+            Some(libc::EINVAL)
+        );
     }
 
-    /// Two requests for one path have an open each, and neither goes along with one of another kind.
+    /// Two requests for one path have an open each, and neither joins an open of another kind.
     pub fn opened_by_each(rig: &Rig) {
         let disk = rig.narrow_disk();
         disk.set_open_age_max(DEADLINE);
@@ -268,8 +271,8 @@ mod cases {
         let held =
             (!disk.blocks_on_loop()).then(|| Held::new(&disk, read_op(&other, 0, 1), Class::First));
         let kinds = [
-            Lookup::Straight,
-            Lookup::Straight,
+            Lookup::NoSymlinks,
+            Lookup::NoSymlinks,
             Lookup::Fresh,
             Lookup::Fresh,
             Lookup::Shared,
@@ -291,14 +294,14 @@ mod cases {
         assert_eq!(disk.stats().coalesced, 0);
     }
 
-    /// One that nobody waits for any more when it starts is not done; it is never half done.
+    /// A job that nobody waits for when it starts is not done, never half.
     pub fn given_up(rig: &Rig) {
         let disk = rig.disk();
         let root = rig.root();
         let mut answered = 0;
         for number in 0..100 {
             rig.write("file", 10);
-            let (file, _) = straight(&disk, &root, "file").unwrap();
+            let (file, _) = open_no_symlinks(&disk, &root, "file").unwrap();
             let waiting = submit(&disk, unlink_op(&root, "file", &file), Class::Next);
             for _ in 0..number * 40 {
                 std::hint::spin_loop();

@@ -54,11 +54,11 @@ mod cases {
         settle(&disk);
         let device = &disk.stats().devices[0];
         assert_eq!((device.oldest, device.bytes_read), (None, 100 + 3 * 50 + 5));
-        // Opening it was one more.
+        // The open was one more.
         assert_eq!(device.service_time.count(), 6);
     }
 
-    /// Writes down its name.
+    /// A reply that records its name.
     struct Named(&'static str, Arc<Mutex<Vec<&'static str>>>);
 
     impl Reply for Named {
@@ -90,7 +90,7 @@ mod cases {
             assert_eq!(*order.lock().unwrap(), ["first", "next"]);
             return;
         }
-        // The turn begins anew after a later chunk.
+        // The count restarts after a later chunk.
         let held = Held::new(&disk, read_op(&file, 0, 100), Class::Next);
         (0..3).for_each(|_| add("next", Class::Next));
         (0..7).for_each(|_| add("first", Class::First));
@@ -130,8 +130,8 @@ mod cases {
         all_memory_is_back(&disk);
     }
 
-    /// Small reads on another device do not take what a large one waits for. What needs no memory
-    /// does not wait for it, unless it stands behind such a job on its own device.
+    /// Small reads on another device do not take the memory that a large one waits for. A job that needs no memory
+    /// does not wait for it, unless it is queued behind such a job on its own device.
     pub fn memory_goes_to_the_first_in_line(rig: &Rig) {
         let disk = rig.disk_with(|settings| settings.buffer_bytes_max = 1 << 20);
         rig.write("file", 100_000);
@@ -193,7 +193,7 @@ mod cases {
 
         use super::*;
 
-        /// A device that freezes keeps its own slots and no more.
+        /// A frozen device keeps only its own slots.
         #[test]
         fn a_frozen_device_leaves_threads_to_others() {
             let rig = Rig::new("simulated:freeze=iceberg");
@@ -241,7 +241,7 @@ mod cases {
             }
         }
 
-        /// One that has started is not interrupted: its answer goes to nobody.
+        /// A started job is not interrupted: its completion goes to nobody.
         #[test]
         fn giving_up_a_read_under_way_frees_what_it_holds() {
             let rig = Rig::new("simulated:freeze=floe");

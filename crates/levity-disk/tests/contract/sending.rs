@@ -1,4 +1,4 @@
-//! From what an engine hands over to a socket.
+//! Sending the bytes that an engine hands over.
 
 use crate::harness::for_every_engine;
 
@@ -24,7 +24,7 @@ mod cases {
         (ours, theirs)
     }
 
-    /// Sends what is left after the first `sent` bytes.
+    /// Sends the bytes after the first `sent`.
     fn send(fd: BorrowedFd<'_>, ready: &Ready, sent: usize) -> io::Result<usize> {
         let left = ready.len() - sent;
         match ready {
@@ -100,7 +100,7 @@ mod cases {
         ready
     }
 
-    /// A receiver that reads late gets what was sent to it, whatever has been read into the same memory
+    /// A receiver that reads late gets the bytes that were sent, whatever was read into the same memory
     /// meanwhile.
     pub fn what_is_on_its_way_stays(rig: &Rig) {
         let disk = rig.disk_with(|settings| settings.buffer_bytes_max = 1 << 20);

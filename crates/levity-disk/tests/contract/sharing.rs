@@ -1,4 +1,4 @@
-//! Jobs that ask for the same, and what is fair between those that do not.
+//! Jobs that share an operation, and fairness between those that do not.
 
 use crate::harness::for_every_engine;
 
@@ -27,7 +27,7 @@ mod cases {
 
     use crate::harness::*;
 
-    /// The simulated engine hands a third of the bytes over in pipes, which cannot be shared.
+    /// The simulated engine hands over a third of the bytes in pipes, which cannot be shared.
     fn shares_all(disk: &Disk) -> bool {
         !disk.blocks_on_loop() && disk.engine() != "simulated"
     }
@@ -75,7 +75,7 @@ mod cases {
         all_memory_is_back(&disk);
     }
 
-    /// Inode numbers are trusted where the file system passed the trial.
+    /// Inode numbers are trusted on file systems that passed the probe.
     fn local(file: &levity_disk::OpenFile, root: &Root) -> bool {
         file.meta().device == root.device() && root.file_system().nowait
     }
@@ -175,7 +175,7 @@ mod cases {
         assert_eq!(read(&disk, &file, 10, 100), pattern(10, 100));
     }
 
-    /// A read that began before a file was rewritten is nothing for who has seen the new version.
+    /// A read of an old version is not shared with a job that has seen the new one.
     pub fn other_versions_are_read_themselves(rig: &Rig) {
         let disk = rig.narrow_disk();
         let path = rig.write("file", 1000);
@@ -193,7 +193,7 @@ mod cases {
         assert!(both.iter().all(|reader| reader.is_answered()));
     }
 
-    /// Adds up the bytes of one stream, and stops all of them when enough have come.
+    /// A reply that adds up the bytes of one stream, and stops all streams when enough have been read.
     struct Adding {
         stream: usize,
         bytes: Arc<Mutex<[usize; 2]>>,
@@ -249,7 +249,7 @@ mod cases {
         rig.write("file", 1000);
         let file = open(&disk, &rig.root(), "file");
         settle(&disk);
-        // Several are held at once.
+        // Several slots are held at once.
         if disk.blocks_on_loop() || answers_from_one_thread(&disk) {
             return;
         }
@@ -258,7 +258,7 @@ mod cases {
             offset += 10;
             Held::new(&disk, read_op(&file, offset, 10), class)
         };
-        // Nobody else wants them: later chunks have all slots.
+        // Without other jobs, later chunks get all slots.
         let mut all: Vec<_> = (0..4).map(|_| hold(Class::Next)).collect();
         let order = Arc::new(Mutex::new(Vec::new()));
         for n in 0..6 {
@@ -272,7 +272,7 @@ mod cases {
             }
         }
         arrive(&disk);
-        // As long as the other three keep theirs, each slot that comes free is for a first chunk.
+        // While the other three are held, each free slot goes to a first chunk.
         all.pop().unwrap().release();
         until("first chunks are done", || order.lock().unwrap().len() >= 6);
         assert_eq!(order.lock().unwrap()[..6], ["first"; 6]);
@@ -356,7 +356,7 @@ mod cases {
             disk.stats().devices.iter().map(|d| d.in_flight).sum()
         }
 
-        /// An answer is never older than whoever asked allows.
+        /// An outcome is never older than the job allows.
         #[test]
         fn an_open_under_way_is_joined_if_it_is_young_enough() {
             let rig = Rig::new("simulated:freeze=pack");
@@ -376,7 +376,7 @@ mod cases {
             assert!([one, two, three].iter().all(|asking| asking.is_answered()));
         }
 
-        /// What was a prefetch is now waited for, and is not asked for a second time.
+        /// A job joins a prefetch of the same bytes.
         #[test]
         fn a_prefetch_under_way_is_joined() {
             let rig = Rig::new("simulated:freeze=drift");
@@ -397,7 +397,7 @@ mod cases {
             assert_eq!(bytes(&disk, ready).unwrap(), pattern(100, 900));
         }
 
-        /// However often somebody wants to know, a root that does not answer is asked once.
+        /// A root that does not answer is checked once, however many jobs ask.
         #[test]
         fn a_look_under_way_is_joined() {
             let rig = Rig::new("simulated:freeze=pancake");
@@ -471,7 +471,7 @@ mod cases {
             assert!(ask(0).result().is_ok());
         }
 
-        /// That goes for those who went along with a job that is turned away, too.
+        /// Jobs that joined a refused job are refused too.
         #[test]
         fn who_goes_along_is_turned_away_by_its_own_class() {
             let rig = Rig::new("simulated:freeze=attic");
@@ -498,7 +498,7 @@ mod cases {
             assert!(later.result().is_ok());
         }
 
-        /// One job that hangs for reasons of its own costs the others nothing.
+        /// A single job that hangs does not affect others.
         #[test]
         fn one_job_at_a_time_tries_a_dead_device() {
             let rig = Rig::new("simulated:freeze=growler");

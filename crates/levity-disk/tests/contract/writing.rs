@@ -1,4 +1,4 @@
-//! Files without a name: made, written to and read back.
+//! Files without a name: created, written and read back.
 
 use crate::harness::for_every_engine;
 
@@ -27,7 +27,7 @@ mod cases {
 
     use crate::harness::*;
 
-    /// Links to what the process has open beneath `folder`.
+    /// The descriptors of this process for files beneath `folder`.
     fn open_beneath(folder: &Path) -> Vec<PathBuf> {
         let links = fs::read_dir("/proc/self/fd").unwrap();
         let is_beneath =
@@ -85,7 +85,7 @@ mod cases {
         nothing_is_left(rig);
     }
 
-    /// Several files, and several pieces of each, under way at once.
+    /// Several files, and several pieces of each, at the same time.
     pub fn in_any_order(rig: &Rig) {
         const FILES: usize = 6;
         const PIECES: u64 = 20;
@@ -121,7 +121,7 @@ mod cases {
         pattern((file as u64) << 32 | piece << 20, len)
     }
 
-    /// One that began before a write would bring less than another may expect that came after it.
+    /// A read that began before a write would return fewer bytes than a read after it has to.
     pub fn every_read_is_made(rig: &Rig) {
         let disk = rig.narrow_disk();
         let file = create(&disk, &rig.spool());
@@ -145,7 +145,7 @@ mod cases {
         assert_eq!(disk.stats().coalesced, 0);
     }
 
-    /// What is written has its memory already.
+    /// A write needs no memory of the budget.
     pub fn without_memory(rig: &Rig) {
         let disk = rig.disk_with(|settings| settings.buffer_bytes_max = 1 << 20);
         let file = create(&disk, &rig.spool());
@@ -159,7 +159,7 @@ mod cases {
         assert!(found.len() == 5000 && is_pattern(&found, (1 << 20) + 1));
     }
 
-    /// Writes down how much it was for whom.
+    /// A reply that records the bytes of each stream.
     struct Tally(usize, usize, Arc<Mutex<Vec<(usize, usize)>>>);
 
     impl Reply for Tally {
@@ -173,7 +173,7 @@ mod cases {
         }
     }
 
-    /// A stream that writes in large pieces and one that reads in small ones have as much of the disk.
+    /// A stream that writes large pieces and one that reads small ones get the same share of the disk.
     pub fn shared_by_bytes(rig: &Rig) {
         const WRITTEN: usize = 256 << 10;
         const READ: usize = 64 << 10;
@@ -215,7 +215,7 @@ mod cases {
         assert!(apart <= 2 * WRITTEN, "{bytes:?}: {done:?}");
     }
 
-    /// A tmpfs of 1 MiB that is mounted nowhere; gone when it is closed. `None` without the right to.
+    /// A detached tmpfs of 1 MiB, freed when it is closed. `None` without the permission to make one.
     fn small_file_system() -> Option<OwnedFd> {
         const SET_STRING: libc::c_long = 1;
         const CREATE: libc::c_long = 6;
@@ -227,7 +227,7 @@ mod cases {
         };
         let text = |text: &'static std::ffi::CStr| text.as_ptr() as libc::c_long;
         let owned = |fd: libc::c_long| {
-            // SAFETY: the kernel has just made it, and nobody else knows it.
+            // SAFETY: the kernel has just made the descriptor, and nobody else uses it.
             (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
         };
         let context = owned(call(libc::SYS_fsopen, [text(c"tmpfs"), CLOEXEC, 0, 0, 0]))?;
@@ -255,7 +255,7 @@ mod cases {
             try_write(&disk, &file, 0, 600_000).unwrap();
             let full = try_write(&disk, &file, 600_000, 600_000);
             assert_eq!(errno(full), Some(libc::ENOSPC));
-            // What was written before is as it was, and room comes back with the file.
+            // Bytes written before are unchanged, and closing the file frees the room.
             let found = read(&disk, &file, 0, 600_000);
             assert!(found.len() == 600_000 && is_pattern(&found, 0));
             drop(file);
@@ -276,7 +276,7 @@ mod cases {
         assert_eq!(fs::read(rig.path("file")).unwrap(), pattern(0, 100));
     }
 
-    /// It is answered or counted, and what it held is let go: bytes, file, place.
+    /// A job is answered or counted, and its bytes, file and slot are freed.
     pub fn given_up_at_any_moment(rig: &Rig) {
         const JOBS: usize = 200;
         let disk = rig.disk();
@@ -369,7 +369,7 @@ mod simulation {
 
     use crate::harness::*;
 
-    /// Neither those who make files there nor those who write to them keep threads from other devices.
+    /// Neither creations nor writes on a frozen device take threads from other devices.
     #[test]
     fn a_frozen_device_leaves_threads_to_others() {
         let rig = Rig::new("simulated:freeze=avalanche");
@@ -410,7 +410,7 @@ mod simulation {
         assert!(stuck.iter().all(|waiting| waiting.is_answered()));
     }
 
-    /// The bytes of a write that nobody waits for any more are kept until the disk is done with them.
+    /// The bytes of an abandoned write are kept until the disk is done with them.
     #[test]
     fn giving_up_a_write_under_way_frees_what_it_holds() {
         let rig = Rig::new("simulated:freeze=serac");
@@ -432,7 +432,7 @@ mod simulation {
         waiting.give_up();
         let held = kept.strong_count() > 0;
         thaw("serac");
-        // Not, if no thread had taken it up by then.
+        // None if no thread had started it.
         let done = waiting.is_answered();
         assert!(held || !done);
         assert_eq!(stat(&disk, &file).size, if done { 1000 } else { 0 });
@@ -460,7 +460,7 @@ mod simulation {
     }
 }
 
-/// What is done to a process as a whole, in one of its own.
+/// Tests that affect the whole process, in a process of their own.
 mod alone {
     use std::fs;
     use std::os::unix::process::ExitStatusExt;
@@ -472,7 +472,7 @@ mod alone {
 
     use crate::harness::*;
 
-    /// Tells the process below what to do.
+    /// Selects the task of the child process.
     const TASK: &str = "LEVITY_CONTRACT_TASK";
 
     fn in_another_process(task: &str, folder: &Path) -> Output {
@@ -536,7 +536,7 @@ mod alone {
         assert!(left.is_empty(), "{left:?}");
     }
 
-    /// With pages of a file that are not on the disk yet.
+    /// Kills the process while pages are not written back.
     fn killed(rig: &Rig) {
         let disk = rig.disk();
         let spool = rig.spool();

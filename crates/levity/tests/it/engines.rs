@@ -52,7 +52,7 @@ fn linux_aio_sends_from_shared_memory() {
     let tree = Tree::new();
     let content = tree.filled("large", LARGE);
     let config = format!(
-        "[disk]\nengine = \"linux-aio-sendfile\"\ndirect = \"always\"\nbuffer_bytes = \"8MiB\"\n\
+        "[disk]\nengine = \"linux-aio-sendfile\"\ndirect = \"always\"\nbuffer_bytes = \"32MiB\"\n\
          [admin]\nlisten = \"unix:admin.sock\"\n[[listen]]\naddress = \"127.0.0.1:0\"\n\
          [[site]]\nroot = \"{}\"\n",
         tree.path().display()

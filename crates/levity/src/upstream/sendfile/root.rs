@@ -71,8 +71,8 @@ impl Beneath {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Lookup::Fresh,
                 file => return file.map(Opened::unread),
             },
-            Name::Goes if self.root.file_system().is_memory() => Lookup::Taken,
-            Name::Goes | Name::GoesLater => Lookup::Straight,
+            Name::Goes if self.root.file_system().is_memory() => Lookup::Consume,
+            Name::Goes | Name::GoesLater => Lookup::NoSymlinks,
         };
         if name != Name::Stays {
             trips.reads_what_was_just_written();
@@ -80,7 +80,7 @@ impl Beneath {
         let none = Variants::default();
         let first = first(wants_body);
         let opened = trips.open(&self.root, path, none, first, lookup).await?;
-        if name == Name::Goes && lookup == Lookup::Straight {
+        if name == Name::Goes && lookup == Lookup::NoSymlinks {
             self.remove(trips.worker(), opened.file.clone());
         }
         if let Some(error) = &opened.not_removed {
