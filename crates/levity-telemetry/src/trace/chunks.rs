@@ -8,7 +8,7 @@ const CHUNKS_MAX: usize = 128;
 /// One disk trip and the write of its bytes, or a write alone. Moments are in microseconds since the arrival of
 /// the request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Chunk {
+pub(crate) struct Chunk {
     /// Request, start and end of the read; `None` when no engine was involved.
     pub disk: Option<[u64; 3]>,
     /// Start and end of the write to the client; `None` when nothing was written.
@@ -32,7 +32,7 @@ pub struct DiskTrip {
 
 /// The chunks of one request, in the order in which they were requested.
 #[derive(Debug)]
-pub struct Chunks {
+pub(crate) struct Chunks {
     arrived: Instant,
     kept: Vec<Chunk>,
     omitted: u64,

@@ -9,13 +9,13 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use chunks::{Chunks, DiskTrip};
-pub use steps::Times;
+pub use chunks::DiskTrip;
 pub use upstream::{Side, UpstreamTrace};
 
 use crate::stats::upstream::UpstreamCells;
 use crate::step::Step;
-use steps::Stopwatch;
+pub(crate) use chunks::Chunks;
+use steps::{Stopwatch, Times};
 
 /// The trace of one request, from its first byte to the line in the log.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Trace {
     }
 
     /// The times of the steps that have ended.
-    pub fn times(&self) -> Times {
+    pub(crate) fn times(&self) -> Times {
         self.steps.times()
     }
 

@@ -9,7 +9,7 @@ use crate::step::Step;
 /// The time of each step. A step that was taken twice has the sum.
 // In nanoseconds, 0 for a step that was not taken: every request counts these several times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Times([u64; Step::TIMED.len()]);
+pub(crate) struct Times([u64; Step::TIMED.len()]);
 
 impl Times {
     /// The steps that were taken, with their times, in the order of the steps.

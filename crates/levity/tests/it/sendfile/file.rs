@@ -77,6 +77,25 @@ per_engine! {
 }
 
 #[test]
+fn application_and_file_are_steps_of_their_own() {
+    let tree = Tree::new();
+    tree.filled("file", 100);
+    let file = format!("X-Sendfile: {}/file", tree.path().display());
+    let app = App::http();
+    let roots = roots("sendfile_roots", tree.path());
+    let server = app.launch(&roots, "server_timing = true\n").start();
+    let mut client = server.client();
+    let steps_of = |answer: &str| {
+        let steps = ["resolve;dur=", "upstream;dur="];
+        steps.map(|step| answer.contains(step))
+    };
+    let named = ask(&mut client, &[&file, "Content-Length: 0"]);
+    assert_eq!(steps_of(named.field("server-timing")), [true, true]);
+    let own = ask(&mut client, &[]);
+    assert_eq!(steps_of(own.field("server-timing")), [false, true]);
+}
+
+#[test]
 fn both_names_of_it() {
     let tree = Tree::new();
     tree.file("file.txt", "content");
