@@ -1,4 +1,4 @@
-//! Where to listen: a TCP address and port, or the path of a Unix socket.
+//! Addresses of sockets: a TCP address and port, or the path of a Unix socket.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,10 +8,10 @@ use std::str::FromStr;
 /// Longest path of a Unix socket in bytes: `sun_path` holds 108 with the closing zero (unix(7)).
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
-/// The port where nothing else is said.
+/// The default port.
 pub const PORT_USUAL: u16 = 8080;
 
-/// A place to listen on.
+/// The address of a socket to listen on or to connect to.
 ///
 /// `8080` and `:8080` are read as `[::]:8080`. The unspecified IPv6 address stands for every address
 /// of the machine, IPv4 included: the socket is opened with `IPV6_V6ONLY` off, and a kernel without
@@ -24,7 +24,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// Why a text is no [`Address`]: a phrase that follows the text in a message.
+/// Why a text is not an [`Address`]: a phrase that follows the text in a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressError(String);
 
@@ -161,7 +161,8 @@ impl Address {
         }
     }
 
-    /// Port 0: each listener gets a port of its own, so that two of these never clash.
+    /// Whether the port is 0: the kernel then chooses another port for each listener, so that two of them never
+    /// clash.
     #[must_use]
     pub fn is_ephemeral(&self) -> bool {
         matches!(self, Address::Tcp(address) if address.port() == 0)
@@ -176,8 +177,8 @@ impl Address {
         }
     }
 
-    /// Whether the kernel refuses one of two different addresses because the other has its port: `[::]` is every
-    /// address of the machine, and `0.0.0.0` every one of IPv4.
+    /// Whether the kernel refuses to bind both of two different addresses because one contains the other: `[::]`
+    /// is every address of the machine, and `0.0.0.0` every IPv4 address.
     #[must_use]
     pub fn overlaps(&self, other: &Address) -> bool {
         let (Address::Tcp(one), Address::Tcp(other)) = (self, other) else {
@@ -190,9 +191,9 @@ impl Address {
         one != other && is_same_port && (has(one, other) || has(other, one))
     }
 
-    /// What to type into a browser, such as `http://127.0.0.1:8080/`. Where every address of the machine is
-    /// meant, the first is for this machine, and one follows for each of `own`, the addresses by which
-    /// others know it. For a Unix socket its address as text.
+    /// URLs for a browser, such as `http://127.0.0.1:8080/`. For the unspecified address the first URL is for
+    /// this machine, and one follows for each of `own`, the addresses of its network interfaces. For a Unix
+    /// socket its address as text.
     #[must_use]
     pub fn urls(&self, own: &[IpAddr]) -> Vec<String> {
         let Address::Tcp(address) = self else {
@@ -202,7 +203,7 @@ impl Address {
         if !address.ip().is_unspecified() {
             return vec![url(&host(address.ip()), port)];
         }
-        // A socket of IPv4 has none of IPv6.
+        // An IPv4 socket cannot be reached over IPv6.
         let reached = own.iter().filter(|ip| address.is_ipv6() || ip.is_ipv4());
         let reached = reached.map(|ip| url(&host(*ip), port));
         std::iter::once(url("localhost", port))
@@ -225,8 +226,8 @@ fn url(host: &str, port: u16) -> String {
     }
 }
 
-/// The address that `text` names without a port: `localhost`, or an IP address, in brackets when it is of IPv6.
-/// Without them the end of `::1:8080` may be meant as a port.
+/// Parses an address without a port: `localhost`, or an IP address, in brackets if it is IPv6. Without brackets
+/// the end of `::1:8080` could be meant as a port.
 pub fn without_port(text: &str) -> Option<IpAddr> {
     let bare = text
         .strip_prefix('[')

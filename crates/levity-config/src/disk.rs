@@ -2,57 +2,57 @@
 
 use levity_disk::{Direct, engine};
 
-use crate::fields::Fields;
 use crate::keys::{SPOOL, engine_named};
-use crate::model::{CHUNK_STEP_BYTES, Disk, PlaceDisk, Watch};
+use crate::model::{CHUNK_STEP_BYTES, Disk, LocationDisk, Watch};
+use crate::section::Section;
 
-pub(crate) fn disk(fields: &Fields<'_>) -> Disk {
-    fields.less_than("stat_threads", "threads");
-    fields.at_most("chunk", "buffer_bytes");
-    let PlaceDisk {
+pub(crate) fn disk(section: &Section<'_>) -> Disk {
+    section.less_than("stat_threads", "threads");
+    section.at_most("chunk", "buffer_bytes");
+    let LocationDisk {
         engine,
         chunk_bytes,
         direct,
-    } = place_disk(fields);
+    } = location_disk(section);
     let disk = Disk {
         engine: engine.unwrap_or_else(|| engine::AUTO.to_owned()),
-        threads: fields.auto_count("threads"),
-        stat_threads: fields.auto_count("stat_threads"),
-        depth: fields.auto_count("depth"),
+        threads: section.auto_count("threads"),
+        stat_threads: section.auto_count("stat_threads"),
+        depth: section.auto_count("depth"),
         chunk_bytes,
         direct: direct.unwrap_or_default(),
-        cache_bytes: fields.size("cache_bytes"),
-        buffer_bytes: fields.size("buffer_bytes"),
-        queue: fields.count("queue"),
-        dead_after: fields.duration("dead_after"),
-        entry_ttl: fields.duration("entry_ttl"),
-        watch: match fields.word("watch") {
+        cache_bytes: section.size("cache_bytes"),
+        buffer_bytes: section.size("buffer_bytes"),
+        queue: section.count("queue"),
+        dead_after: section.duration("dead_after"),
+        entry_ttl: section.duration("entry_ttl"),
+        watch: match section.word("watch") {
             Some("inotify") => Watch::Inotify,
             _ => Watch::Off,
         },
-        spool: fields.folder("spool").unwrap_or_else(|| SPOOL.into()),
+        spool: section.folder("spool").unwrap_or_else(|| SPOOL.into()),
     };
     let fits = disk.threads > disk.stat_threads || disk.stat_threads.is_none();
     if fits && let Err(error) = disk.settings().check() {
-        let key = if fields.has("threads") {
+        let key = if section.has("threads") {
             "threads"
         } else {
             "depth"
         };
-        let is_derived = fields.has("threads") && !fields.has("stat_threads");
+        let is_derived = section.has("threads") && !section.has("stat_threads");
         let help = is_derived
             .then(|| "`stat_threads` is an eighth of `threads` unless it is given".to_owned());
-        fields.report(key, error, help);
+        section.report(key, error, help);
     }
     disk
 }
 
-/// What `[disk]`, `[site.disk]` and `[site.route.disk]` have in common.
-pub(crate) fn place_disk(fields: &Fields<'_>) -> PlaceDisk {
-    PlaceDisk {
-        engine: fields.word_or("engine", engine_named).map(str::to_owned),
-        chunk_bytes: chunk_bytes(fields),
-        direct: fields.word("direct").map(|word| match word {
+/// Reads the keys that `[disk]`, `[site.disk]` and `[site.route.disk]` have in common.
+pub(crate) fn location_disk(section: &Section<'_>) -> LocationDisk {
+    LocationDisk {
+        engine: section.word_or("engine", engine_named).map(str::to_owned),
+        chunk_bytes: chunk_bytes(section),
+        direct: section.word("direct").map(|word| match word {
             "always" => Direct::Always,
             "never" => Direct::Never,
             _ => Direct::Auto,
@@ -60,10 +60,10 @@ pub(crate) fn place_disk(fields: &Fields<'_>) -> PlaceDisk {
     }
 }
 
-fn chunk_bytes(fields: &Fields<'_>) -> Option<usize> {
-    let bytes = fields.auto_size("chunk")?;
+fn chunk_bytes(section: &Section<'_>) -> Option<usize> {
+    let bytes = section.auto_size("chunk")?;
     if !bytes.is_multiple_of(CHUNK_STEP_BYTES) {
-        fields.report(
+        section.report(
             "chunk",
             format_args!("{bytes} bytes are no multiple of {CHUNK_STEP_BYTES}"),
             None,

@@ -1,17 +1,17 @@
-//! What other servers and likely guesses call things here, where one cannot stand for the other: what to write
-//! instead. Names whose values fit are in [`Key::also`](crate::schema::Key::also).
+//! Hints for other servers' keys and words, and for likely guesses, whose values cannot be taken over. Names
+//! whose values fit are in [`Key::also`](crate::schema::Key::also).
 
 use crate::suggest::plain;
 
-/// A key that is none of ours.
+/// A key that does not exist here.
 struct Foreign {
     /// As [`is_called`] compares them.
     theirs: &'static [&'static str],
-    /// The tables in which it is looked for.
-    places: &'static [&'static str],
+    /// The tables to which the hint applies.
+    tables: &'static [&'static str],
     /// Our key in those tables; empty when there is none.
     ours: &'static str,
-    /// What to do.
+    /// What to write instead.
     help: &'static str,
 }
 
@@ -24,13 +24,13 @@ const SITE: &[&str] = &["site"];
 const ROUTE: &[&str] = &["site.route"];
 const UPSTREAM: &[&str] = &["upstream"];
 const CHECK: &[&str] = &["upstream.check"];
-const PLACES: &[&str] = &["site", "site.route"];
-const PLACES_AND_SERVER: &[&str] = &["server", "site", "site.route"];
-const PLACES_AND_TOP: &[&str] = &["", "site", "site.route"];
+const LOCATIONS: &[&str] = &["site", "site.route"];
+const LOCATIONS_AND_SERVER: &[&str] = &["server", "site", "site.route"];
+const LOCATIONS_AND_TOP: &[&str] = &["", "site", "site.route"];
 const TOP_AND_SITE: &[&str] = &["", "site"];
 /// Tables that are about the whole server.
 const WHOLE: &[&str] = &["", "server"];
-const WHOLE_AND_PLACES: &[&str] = &["", "server", "site", "site.route"];
+const WHOLE_AND_LOCATIONS: &[&str] = &["", "server", "site", "site.route"];
 const ANYWHERE_BUT_UPSTREAM: &[&str] = &["", "server", "limits", "listen", "site", "site.route"];
 const ANYWHERE_BUT_DISK: &[&str] = &[
     "",
@@ -56,13 +56,13 @@ const ANYWHERE: &[&str] = &[
 
 const fn foreign(
     theirs: &'static [&'static str],
-    places: &'static [&'static str],
+    tables: &'static [&'static str],
     ours: &'static str,
     help: &'static str,
 ) -> Foreign {
     Foreign {
         theirs,
-        places,
+        tables,
         ours,
         help,
     }
@@ -70,15 +70,15 @@ const fn foreign(
 
 #[rustfmt::skip]
 const KEYS: &[Foreign] = &[
-    foreign(&["proxy_pass", "reverse_proxy", "upstream", "backend"], PLACES, "proxy",
+    foreign(&["proxy_pass", "reverse_proxy", "upstream", "backend"], LOCATIONS, "proxy",
         "`proxy` takes the name of an `[[upstream]]`, whose `to` has the address"),
-    foreign(&["fastcgi_pass", "scgi_pass"], PLACES, "proxy",
+    foreign(&["fastcgi_pass", "scgi_pass"], LOCATIONS, "proxy",
         "`proxy` takes the name of an `[[upstream]]` with `protocol = \"fastcgi\"` or `\"scgi\"`, whose `to` has the address"),
-    foreign(&["uwsgi_pass"], PLACES, "proxy",
+    foreign(&["uwsgi_pass"], LOCATIONS, "proxy",
         "`proxy` takes the name of an `[[upstream]]` with `protocol = \"scgi\"`; uwsgi is started with --scgi-socket"),
-    foreign(&["php", "php_fastcgi", "fastcgi", "fastcgi_*"], PLACES, "",
+    foreign(&["php", "php_fastcgi", "fastcgi", "fastcgi_*"], LOCATIONS, "",
         "`proxy` names an `[[upstream]]` with `protocol = \"fastcgi\"`, and `script_suffix` says which files are scripts"),
-    foreign(&["client_max_body_size", "max_body_size"], PLACES, "body_bytes",
+    foreign(&["client_max_body_size", "max_body_size"], LOCATIONS, "body_bytes",
         "`body_bytes`, a size such as \"100MiB\"; 0 takes no body at all"),
     foreign(&["client_max_body_size", "max_body_size"], WHOLE, "",
         "`body_bytes` of `[limits]`, or of a site or route"),
@@ -96,7 +96,7 @@ const KEYS: &[Foreign] = &[
         "`connect_timeout`, `first_byte_timeout` and `idle_timeout`"),
     foreign(&["proxy_read_timeout", "read_timeout"], UPSTREAM, "first_byte_timeout",
         "`first_byte_timeout` until the answer begins, then `idle_timeout` between its parts"),
-    foreign(&["timeout"], PLACES, "",
+    foreign(&["timeout"], LOCATIONS, "",
         "`first_byte_timeout` and `idle_timeout` of the `[[upstream]]`; waits for clients are bounded in `[limits]`"),
     foreign(&["read_timeout"], ANYWHERE, "",
         "for clients `header_timeout` and `body_timeout` of `[limits]`; for applications `first_byte_timeout` and `idle_timeout` of the `[[upstream]]`"),
@@ -140,7 +140,7 @@ const KEYS: &[Foreign] = &[
         "`path`, such as \"/health\""),
     foreign(&["port", "bind", "ip", "host", "listen"], LISTEN, "address",
         "`address` has the port too: \"127.0.0.1:8080\", or \"8080\" for every address of the machine"),
-    foreign(&["listen", "port", "bind", "address", "addresses"], PLACES_AND_SERVER, "",
+    foreign(&["listen", "port", "bind", "address", "addresses"], LOCATIONS_AND_SERVER, "",
         "`address` of `[[listen]]`, which stands beside the sites: each site answers at every address, and `hosts` tells them apart"),
     foreign(&["location", "locations"], TOP_AND_SITE, "",
         "it is `[[site.route]]`, with a `path`, beneath its `[[site]]`"),
@@ -148,7 +148,7 @@ const KEYS: &[Foreign] = &[
         "`address` of `[[listen]]`, which has the port too: \"127.0.0.1:8080\", or \"8080\" for every address of the machine"),
     foreign(&["reuseport", "reuse_port"], ANYWHERE, "",
         "sockets are shared among the workers as they should be: there is nothing to set"),
-    foreign(&["handle", "handle_path"], PLACES_AND_TOP, "",
+    foreign(&["handle", "handle_path"], LOCATIONS_AND_TOP, "",
         "it is `[[site.route]]`, with a `path`, beneath its `[[site]]`; `strip_prefix` takes off what `path` begins with"),
     foreign(&["servers"], TOP, "",
         "what nginx calls a server is a `[[site]]` here; the addresses of applications are `to` of an `[[upstream]]`"),
@@ -162,7 +162,7 @@ const KEYS: &[Foreign] = &[
         "`hosts`, an array such as [\"example.org\"]"),
     foreign(&["server_name", "server_names"], ANYWHERE, "",
         "`hosts` of a `[[site]]`, an array such as [\"example.org\"]"),
-    foreign(&["document_root", "docroot", "webroot", "public", "directory", "dir", "folder", "file_server"], PLACES, "root",
+    foreign(&["document_root", "docroot", "webroot", "public", "directory", "dir", "folder", "file_server"], LOCATIONS, "root",
         "`root`, the path of a folder"),
     foreign(&["document_root", "docroot", "webroot"], ANYWHERE, "",
         "`root` of a `[[site]]`, the path of a folder"),
@@ -174,15 +174,15 @@ const KEYS: &[Foreign] = &[
         "nothing is replaced in files and answers"),
     foreign(&["templates", "template"], ANYWHERE, "",
         "there are no templates: files are sent as they are"),
-    foreign(&["try_files"], PLACES, "try",
+    foreign(&["try_files"], LOCATIONS, "try",
         "`try = [\"file\", \"proxy\"]`: the file if there is one, else the upstream"),
-    foreign(&["spa", "single_page", "fallback", "not_found"], PLACES, "",
+    foreign(&["spa", "single_page", "fallback", "not_found"], LOCATIONS, "",
         "no page stands for every name without a file yet; an application can answer with it: `try = [\"file\", \"proxy\"]`"),
-    foreign(&["autoindex", "autoindex_*", "browse", "directory_listing", "dirlisting", "dir_listing", "list"], PLACES, "listing",
+    foreign(&["autoindex", "autoindex_*", "browse", "directory_listing", "dirlisting", "dir_listing", "list"], LOCATIONS, "listing",
         "`listing`, which is `true` or `false`"),
-    foreign(&["follow_symlinks", "disable_symlinks"], PLACES, "symlinks",
+    foreign(&["follow_symlinks", "disable_symlinks"], LOCATIONS, "symlinks",
         "`symlinks`, which is \"beneath\" or \"follow\""),
-    foreign(&["hide", "hidden", "dotfiles"], PLACES, "",
+    foreign(&["hide", "hidden", "dotfiles"], LOCATIONS, "",
         "names with a leading dot are never served, but for `.well-known`"),
     foreign(&["mime", "mimes", "mime_types", "mimetype", "types", "default_type", "charset", "content_type"], ANYWHERE, "",
         "there are no types of one's own; the name's ending tells the type, and `headers = { set = { Content-Type = \"TYPE\" } }` of a `[[site.route]]` another"),
@@ -206,9 +206,9 @@ const KEYS: &[Foreign] = &[
         "`Server` never tells the version; `headers = { remove = [\"Server\"] }` of a `[[site.route]]` leaves it out"),
     foreign(&["gzip", "gzip_*", "brotli", "brotli_*", "deflate", "zstd", "compress", "compression", "encode"], ANYWHERE, "",
         "nothing is compressed on the fly; `precompressed` of a site sends files that were compressed before"),
-    foreign(&["redirect", "redirects", "redir", "return", "rewrites", "respond"], PLACES, "",
+    foreign(&["redirect", "redirects", "redir", "return", "rewrites", "respond"], LOCATIONS, "",
         "there are no redirects and fixed answers yet"),
-    foreign(&["error_page", "error_pages", "handle_errors"], PLACES, "",
+    foreign(&["error_page", "error_pages", "handle_errors"], LOCATIONS, "",
         "there are no error pages of one's own yet"),
     foreign(&["allow", "deny"], ANYWHERE, "",
         "nobody is allowed or denied by address yet"),
@@ -238,7 +238,7 @@ const KEYS: &[Foreign] = &[
         "`connections` of `[limits]`, for the whole process"),
     foreign(&["worker_rlimit_nofile"], ANYWHERE, "",
         "the server raises its limit on open files as far as it may: `LimitNOFILE=` of its systemd unit"),
-    foreign(&["sendfile", "aio"], WHOLE_AND_PLACES, "",
+    foreign(&["sendfile", "aio"], WHOLE_AND_LOCATIONS, "",
         "`engine` of `[disk]`, `[site.disk]` or `[site.route.disk]` says what reads files"),
     foreign(&["tcp_nopush", "tcp_nodelay"], ANYWHERE, "",
         "sockets are set as they should be: there is nothing to set"),
@@ -270,7 +270,7 @@ const KEYS: &[Foreign] = &[
         "`access`: \"off\", \"stdout\" or the path of a file"),
     foreign(&["access_log", "accesslog", "log_file"], ANYWHERE, "",
         "`access` of `[log]`: \"off\", \"stdout\" or the path of a file, for all sites"),
-    foreign(&["log"], PLACES_AND_SERVER, "",
+    foreign(&["log"], LOCATIONS_AND_SERVER, "",
         "`[log]` stands at the top of the file, and is for all sites"),
     foreign(&["error_log", "errorlog", "log_level", "loglevel"], ANYWHERE, "",
         "messages go to standard error, for the service manager to keep; there are no levels"),
@@ -282,7 +282,7 @@ const KEYS: &[Foreign] = &[
         "`listen` of `[admin]`: `/metrics` and `/status` are served there"),
 ];
 
-/// Values that are none of ours, each with the key that they are given to and what to do.
+/// Values that do not exist here: the key, the value, and what to write instead.
 const WORDS: &[(&str, &str, &str)] = &[
     (
         "protocol",
@@ -319,17 +319,17 @@ const WORDS: &[(&str, &str, &str)] = &[
 const NO_FALLBACK: &str = "no page stands for every name without a file yet; an application can answer with it: \
                            `try = [\"file\", \"proxy\"]`";
 
-/// Tables that are arrays elsewhere, and what to write.
+/// Tables that are arrays in other servers, and what to write instead.
 const ARRAYS: &[(&str, &str)] = &[(
     "server",
     "`[server]` is the process; what nginx calls a server is a `[[site]]` here",
 )];
 
-/// Our key for what others call `name` in the table `path`, empty when there is none, and what to do.
+/// Our key for the foreign key `name` in the table `path`, empty when there is none, and what to write instead.
 pub(crate) fn key(path: &str, name: &str) -> Option<(&'static str, &'static str)> {
     let is_meant = |one: &&Foreign| {
         let mut theirs = one.theirs.iter();
-        one.places.contains(&path) && theirs.any(|theirs| is_called(name, theirs))
+        one.tables.contains(&path) && theirs.any(|theirs| is_called(name, theirs))
     };
     let found = KEYS.iter().find(is_meant)?;
     Some((found.ours, found.help))
@@ -344,7 +344,7 @@ fn is_called(name: &str, theirs: &str) -> bool {
     }
 }
 
-/// What to do about `word`, given to the key `name`.
+/// What to write in place of `word` as the value of `name`.
 pub(crate) fn word(name: &str, word: &str) -> Option<&'static str> {
     let mut words = WORDS.iter();
     let (.., help) = words.find(|(key, theirs, _)| *key == name && is_called(word, theirs))?;
@@ -367,17 +367,17 @@ mod tests {
     fn hints_are_about_what_is_there() {
         for Foreign {
             theirs,
-            places,
+            tables,
             ours,
             ..
         } in KEYS
         {
-            for place in *places {
-                let names: Vec<&str> = SCHEMA.names(SCHEMA.table(place)).collect();
-                assert!(ours.is_empty() || names.contains(ours), "{place} {ours}");
+            for table in *tables {
+                let names: Vec<&str> = SCHEMA.names(SCHEMA.table(table)).collect();
+                assert!(ours.is_empty() || names.contains(ours), "{table} {ours}");
                 for theirs in *theirs {
                     let shadowed = names.iter().find(|name| is_called(name, theirs));
-                    assert_eq!(shadowed, None, "{place} {theirs}");
+                    assert_eq!(shadowed, None, "{table} {theirs}");
                 }
             }
         }

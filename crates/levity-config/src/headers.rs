@@ -1,14 +1,14 @@
-//! Changes to header fields, and what may stand in them.
+//! Reads changes to header fields, and checks names and values.
 
 use std::collections::HashSet;
 
-use crate::fields::{Fields, Text};
 use crate::host::is_host_name;
 use crate::model::Headers;
+use crate::section::{Section, Text};
 use crate::upstream::Rewrite;
 
-/// Fields of responses that frame a message or that only the server can know: a changed one would break
-/// the connection or lie about the time (RFC 9112 section 6, RFC 9110 section 6.6.1).
+/// Response fields that frame a message or that only the server can know. A change would break the connection or
+/// falsify the time (RFC 9112 section 6, RFC 9110 section 6.6.1).
 const OF_RESPONSES: &[&str] = &[
     "connection",
     "content-length",
@@ -22,8 +22,8 @@ const OF_RESPONSES: &[&str] = &[
     "upgrade",
 ];
 
-/// Fields of requests that frame a message, and those in which the server tells a backend who asks and
-/// what it may answer: a changed one would break the connection or let a client pass for another.
+/// Request fields that frame a message, and fields in which the server names the client to a backend. A change
+/// would break the connection or let one client pass for another.
 const OF_REQUESTS: &[&str] = &[
     "connection",
     "content-length",
@@ -43,13 +43,13 @@ const OF_REQUESTS: &[&str] = &[
 ];
 
 /// `[site.route.headers]`
-pub(crate) fn of_responses(fields: &Fields<'_>) -> Headers {
-    read(fields, OF_RESPONSES)
+pub(crate) fn of_responses(section: &Section<'_>) -> Headers {
+    read(section, OF_RESPONSES)
 }
 
 /// `[site.route.request_headers]`
-pub(crate) fn of_requests(fields: &Fields<'_>) -> Headers {
-    let headers = read(fields, OF_REQUESTS);
+pub(crate) fn of_requests(section: &Section<'_>) -> Headers {
+    let headers = read(section, OF_REQUESTS);
     let added = headers.add.iter().map(|(name, _)| name);
     for (key, mut names) in [
         ("add", added.collect::<Vec<_>>()),
@@ -58,13 +58,13 @@ pub(crate) fn of_requests(fields: &Fields<'_>) -> Headers {
         names.retain(|name| name.eq_ignore_ascii_case("host"));
         // A request has exactly one (RFC 9112 section 3.2).
         if !names.is_empty() {
-            fields.report(key, "`Host` can only be `set`", None);
+            section.report(key, "`Host` can only be `set`", None);
         }
     }
     headers
 }
 
-fn read(fields: &Fields<'_>, reserved: &[&str]) -> Headers {
+fn read(section: &Section<'_>, reserved: &[&str]) -> Headers {
     let mut seen: HashSet<String> = HashSet::new();
     let mut field = |name: &Text<'_>| {
         let lower = name.text.to_ascii_lowercase();
@@ -77,13 +77,13 @@ fn read(fields: &Fields<'_>, reserved: &[&str]) -> Headers {
         } else {
             return;
         };
-        fields
+        section
             .reader
             .report(&name.span, format!("`{}` {reason}", name.text), None);
     };
-    let set = fields.pairs("set");
-    let add = fields.pairs("add");
-    let removed = fields.names("remove").unwrap_or_default();
+    let set = section.pairs("set");
+    let add = section.pairs("add");
+    let removed = section.names("remove").unwrap_or_default();
     let written = set.iter().chain(&add);
     written
         .clone()
@@ -96,7 +96,7 @@ fn read(fields: &Fields<'_>, reserved: &[&str]) -> Headers {
                 "the value of `{}` cannot stand in a header field",
                 name.text
             );
-            fields
+            section
                 .reader
                 .report(&value.span, message, Some(FIELD_VALUE.to_owned()));
         }
@@ -109,7 +109,7 @@ fn read(fields: &Fields<'_>, reserved: &[&str]) -> Headers {
 }
 
 /// `[site.route.rewrite]`
-pub(crate) fn rewrite(fields: &Fields<'_>) -> Rewrite {
+pub(crate) fn rewrite(section: &Section<'_>) -> Rewrite {
     const LOCATION: &str = "no space, no control character, and something to look for";
     const PATH: &str = "a path starts with `/` and has no `;`";
     const DOMAIN: &str = "a host name, which may have a dot before it";
@@ -118,25 +118,25 @@ pub(crate) fn rewrite(fields: &Fields<'_>) -> Rewrite {
     let path = |text: &str| text.starts_with('/') && location(text) && !text.contains(';');
     let domain = |text: &str| is_host_name(text.strip_prefix('.').unwrap_or(text));
     Rewrite {
-        location: replacements(fields, "location", replaced, location, LOCATION),
-        cookie_path: replacements(fields, "cookie_path", path, path, PATH),
-        cookie_domain: replacements(fields, "cookie_domain", domain, domain, DOMAIN),
+        location: replacements(section, "location", replaced, location, LOCATION),
+        cookie_path: replacements(section, "cookie_path", path, path, PATH),
+        cookie_domain: replacements(section, "cookie_domain", domain, domain, DOMAIN),
     }
 }
 
 fn replacements(
-    fields: &Fields<'_>,
+    section: &Section<'_>,
     name: &str,
     is_found: impl Fn(&str) -> bool,
     is_put: impl Fn(&str) -> bool,
     help: &str,
 ) -> Vec<(String, String)> {
-    let pairs = fields.pairs(name);
+    let pairs = section.pairs(name);
     for (found, put) in &pairs {
         let sound = [(found, is_found(found.text)), (put, is_put(put.text))];
         for (text, _) in sound.iter().filter(|(_, sound)| !sound) {
             let message = format!("`{}` cannot stand in `{name}`", text.text);
-            fields
+            section
                 .reader
                 .report(&text.span, message, Some(help.to_owned()));
         }

@@ -2,23 +2,23 @@
 
 use std::net::Ipv6Addr;
 
-use crate::fields::{Fields, Text};
+use crate::section::{Section, Text};
 
-/// The name in the form in which hosts are compared; `None` when it is none, which is reported.
-pub(crate) fn host_or_report(fields: &Fields<'_>, given: &Text<'_>) -> Option<String> {
+/// The name in the form in which hosts are compared. Reports a name that is not valid.
+pub(crate) fn host_or_report(section: &Section<'_>, given: &Text<'_>) -> Option<String> {
     let Text { text, span } = given;
     let refuse = |help| {
         let message = format!("`{text}` is not a host name");
-        fields.reader.report(span, message, Some(help));
+        section.reader.report(span, message, Some(help));
     };
     host(text).map_err(refuse).ok()
 }
 
-/// The form in which a host is compared: lower case, without the dot of the root.
+/// The form in which hosts are compared: lower case, without the final dot.
 pub fn host(text: &str) -> Result<String, String> {
     let host = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     let name = host.strip_prefix("*.").unwrap_or(&host);
-    // `_` is nginx's name for it, and none that a client asks for.
+    // `_` is nginx's way to match any host.
     if matches!(&*host, "*" | "_") {
         return Err("leave `hosts` out to answer any host".to_owned());
     }
@@ -46,13 +46,14 @@ pub fn host(text: &str) -> Result<String, String> {
     Ok(host)
 }
 
-/// Labels with dots between (RFC 1123 section 2.1); underscores are common, if not allowed.
+/// Whether `name` consists of labels with dots between (RFC 1123 section 2.1). Underscores are common, though
+/// not allowed.
 pub(crate) fn is_host_name(name: &str) -> bool {
     has_labels(name, b"-_")
 }
 
-/// A name of a site may have more marks than that of a machine (RFC 3986 section 3.2.2), but for those that
-/// stand for something else here: `*`, and `,` and `;` between names.
+/// A site's name may have more marks than a machine's (RFC 3986 section 3.2.2). `*`, `,` and `;` are excluded:
+/// they have a meaning in the configuration or separate names.
 fn has_labels(name: &str, marks: &[u8]) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())

@@ -6,7 +6,6 @@
 
 pub mod address;
 mod disk;
-mod fields;
 mod foreign;
 mod headers;
 mod host;
@@ -25,6 +24,7 @@ mod reader;
 mod recognise;
 mod reference;
 mod schema;
+mod section;
 mod site;
 mod suggest;
 mod syntax;
@@ -39,7 +39,7 @@ pub use keys::{engine, workers};
 pub use limits::Limits;
 pub use load::{load, parse};
 pub use model::{
-    AccessLog, Admin, Config, Disk, Etag, Headers, Listen, Log, LogFormat, LogTiming, PlaceDisk,
+    AccessLog, Admin, Config, Disk, Etag, Headers, Listen, LocationDisk, Log, LogFormat, LogTiming,
     Route, Server, Site, Symlinks, Watch,
 };
 pub use network::{Network, TrustedProxies};

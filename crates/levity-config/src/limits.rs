@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::fields::Fields;
 use crate::schema::{Bounds, Key, Kind};
+use crate::section::Section;
 
 /// One list from which come the struct, its defaults, the keys of `[limits]` and their reference.
 macro_rules! limits {
@@ -24,8 +24,8 @@ macro_rules! limits {
         },)+];
 
         impl Limits {
-            fn take(fields: &Fields<'_>) -> Self {
-                Limits { $($name: fields.$read(stringify!($name)),)+ }
+            fn take(section: &Section<'_>) -> Self {
+                Limits { $($name: section.$read(stringify!($name)),)+ }
             }
         }
     };
@@ -71,8 +71,8 @@ limits! {
     listing_entries: usize = count(Count, "10000", "1".."1000000"),
 }
 
-pub(crate) fn read(fields: &Fields<'_>) -> Limits {
-    fields.at_most("request_line_bytes", "head_bytes");
-    fields.at_most("header_bytes", "head_bytes");
-    Limits::take(fields)
+pub(crate) fn read(section: &Section<'_>) -> Limits {
+    section.at_most("request_line_bytes", "head_bytes");
+    section.at_most("header_bytes", "head_bytes");
+    Limits::take(section)
 }

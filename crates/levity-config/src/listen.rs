@@ -3,17 +3,17 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::address::{Address, AddressError, PORT_USUAL};
-use crate::fields::{Fields, Text};
 use crate::host::host_or_report;
 use crate::model::{Admin, Listen};
 use crate::own_names::OwnNames;
+use crate::section::{Section, Text};
 
-pub(crate) fn listen(root: &Fields<'_>) -> Vec<Listen> {
+pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
     let mut seen: Vec<(Listen, usize)> = Vec::new();
-    for fields in root.children("listen") {
-        fields.require("address");
-        let proxy_protocol = fields.boolean("proxy_protocol").unwrap_or(false);
-        let Some(address) = address(&fields, "address") else {
+    for section in root.children("listen") {
+        section.require("address");
+        let proxy_protocol = section.boolean("proxy_protocol").unwrap_or(false);
+        let Some(address) = address(&section, "address") else {
             continue;
         };
         let listen = Listen {
@@ -22,15 +22,15 @@ pub(crate) fn listen(root: &Fields<'_>) -> Vec<Listen> {
         };
         let same = |(other, _): &&(Listen, usize)| other.address == listen.address;
         if let Some((first, line)) = seen.iter().find(same) {
-            repeated(&fields, &listen, first, *line);
+            repeated(&section, &listen, first, *line);
         }
         let taken = |(other, _): &&(Listen, usize)| other.address.overlaps(&listen.address);
         if let Some((first, line)) = seen.iter().find(taken) {
             let help = format!("that is on line {line}");
             let message = overlap(&first.address, &listen.address);
-            fields.report("address", message, Some(help));
+            section.report("address", message, Some(help));
         }
-        seen.push((listen, fields.reader.line(&fields.span_of("address"))));
+        seen.push((listen, section.reader.line(&section.span_of("address"))));
     }
     if seen.is_empty() {
         let address = Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT_USUAL)));
@@ -39,33 +39,33 @@ pub(crate) fn listen(root: &Fields<'_>) -> Vec<Listen> {
     seen.into_iter().map(|(listen, _)| listen).collect()
 }
 
-/// Port 0 may be asked for often, but who accepts there is told by address what to expect.
-fn repeated(fields: &Fields<'_>, listen: &Listen, first: &Listen, line: usize) {
+/// Port 0 may be given several times. `proxy_protocol` is looked up by address, so all of them must agree on it.
+fn repeated(section: &Section<'_>, listen: &Listen, first: &Listen, line: usize) {
     let address = &listen.address;
     let help = Some(format!("the first is on line {line}"));
     if !address.is_ephemeral() {
-        fields.report("address", format_args!("{address} is given twice"), help);
+        section.report("address", format_args!("{address} is given twice"), help);
     } else if listen.proxy_protocol != first.proxy_protocol {
         let message = format_args!("the other {address} has it the other way");
-        fields.report("proxy_protocol", message, help);
+        section.report("proxy_protocol", message, help);
     }
 }
 
-/// What to say of two addresses of which one has the other's port already.
+/// The message for two addresses that overlap.
 fn overlap(first: &Address, second: &Address) -> String {
     format!("{second} cannot be had beside {first}: one of them is every address of the machine")
 }
 
-fn address(fields: &Fields<'_>, name: &str) -> Option<Address> {
-    let Text { text, span } = fields.text(name)?;
+fn address(section: &Section<'_>, name: &str) -> Option<Address> {
+    let Text { text, span } = section.text(name)?;
     let address = text
         .parse()
-        .and_then(|address: Address| match fields.reader.base() {
+        .and_then(|address: Address| match section.reader.base() {
             Some(base) => address.beneath(base),
             None => Ok(address),
         });
     let refuse = |reason: AddressError| {
-        fields.reader.report(
+        section.reader.report(
             &span,
             format!("`{text}` is not an address"),
             Some(reason.to_string()),
@@ -73,19 +73,19 @@ fn address(fields: &Fields<'_>, name: &str) -> Option<Address> {
     };
     let address = address.map_err(refuse).ok()?;
     if let Address::Unix(path) = &address {
-        fields.must_have_folder(name, path);
+        section.must_have_folder(name, path);
     }
     Some(address)
 }
 
-pub(crate) fn admin(fields: &Fields<'_>, listen: &[Listen]) -> Option<Admin> {
-    let added = fields.names("hosts").unwrap_or_default();
+pub(crate) fn admin(section: &Section<'_>, listen: &[Listen]) -> Option<Admin> {
+    let added = section.names("hosts").unwrap_or_default();
     let added = added.iter().filter_map(|name| {
         if !matches!(name.text, "*" | "_") {
-            return host_or_report(fields, name);
+            return host_or_report(section, name);
         }
         let help = "write the names out; `*.example.org` is every name beneath".to_owned();
-        fields
+        section
             .reader
             .report(&name.span, "any name would let any web page in", Some(help));
         None
@@ -93,13 +93,13 @@ pub(crate) fn admin(fields: &Fields<'_>, listen: &[Listen]) -> Option<Admin> {
     let names = OwnNames {
         added: added.collect(),
     };
-    let listen = admin_address(fields, listen)?;
+    let listen = admin_address(section, listen)?;
     Some(Admin { listen, names })
 }
 
-fn admin_address(fields: &Fields<'_>, listen: &[Listen]) -> Option<Address> {
-    let address = address(fields, "listen")?;
-    let short = fields.text("listen").is_some_and(|given| {
+fn admin_address(section: &Section<'_>, listen: &[Listen]) -> Option<Address> {
+    let address = address(section, "listen")?;
+    let short = section.text("listen").is_some_and(|given| {
         given
             .text
             .trim_start_matches(':')
@@ -108,14 +108,14 @@ fn admin_address(fields: &Fields<'_>, listen: &[Listen]) -> Option<Address> {
     });
     if short {
         let help = "write 127.0.0.1:PORT, or [::]:PORT for everyone".to_owned();
-        fields.report("listen", "a port alone would let everyone in", Some(help));
+        section.report("listen", "a port alone would let everyone in", Some(help));
     } else if listen.iter().any(|listen| listen.address == address) && !address.is_ephemeral() {
-        fields.report("listen", format_args!("clients connect to {address}"), None);
+        section.report("listen", format_args!("clients connect to {address}"), None);
     } else if let Some(other) = listen
         .iter()
         .find(|listen| listen.address.overlaps(&address))
     {
-        fields.report("listen", overlap(&other.address, &address), None);
+        section.report("listen", overlap(&other.address, &address), None);
     }
     Some(address)
 }

@@ -5,48 +5,47 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use crate::fields::{Fields, Text};
 use crate::keys::SCHEMA;
 use crate::model::{Config, Etag, Server};
 use crate::network::TrustedProxies;
 use crate::problem::{Errors, Problem, Source};
 use crate::reader::Reader;
+use crate::section::{Section, Text};
 use crate::upstream::read::Upstreams;
 use crate::{disk, limits, listen, log, recognise, site};
 
-/// A configuration file with more bytes is refused: it is most likely another file.
+/// Maximum length of a configuration file. A longer one is most likely another file.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
 impl Default for Config {
     fn default() -> Self {
         let reader = Reader::new("", None, SCHEMA);
-        config(&Fields::empty(&reader, ""))
+        config(&Section::empty(&reader, ""))
     }
 }
 
-/// Reads the text of a configuration file. Touches no disk: relative paths stay relative and folders
-/// need not exist.
+/// Parses the text of a configuration file. Makes no system call: relative paths stay relative, and folders need
+/// not exist.
 ///
 /// # Errors
 ///
-/// Everything that is wrong, in the order of the text.
+/// All problems, in the order of the text.
 pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
     read(text, None)
 }
 
-/// Reads a configuration file. Relative paths are taken from its folder, and every root must exist.
+/// Reads and parses a configuration file. Relative paths are relative to its folder, and every root must exist.
 /// May block.
 ///
 /// # Errors
 ///
-/// Everything that is wrong, in the order of the file; also when it cannot be read, is not UTF-8 or
-/// has more than [`FILE_BYTES_MAX`] bytes.
+/// All problems, in the order of the file; also when it cannot be read, is not UTF-8 or has more than 1 MiB.
 pub fn load(path: &Path) -> Result<Config, Errors> {
     let errors = |problems| Errors {
         file: path.to_owned(),
         problems,
     };
-    let unread = |message: String| errors(vec![Problem::without_place(message)]);
+    let unread = |message: String| errors(vec![Problem::without_position(message)]);
     let text = text(path).map_err(unread)?;
     let file =
         std::path::absolute(path).map_err(|error| unread(format!("no such path: {error}")))?;
@@ -72,7 +71,7 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader::new(text, base, SCHEMA);
     reader.syntax(document.get_ref(), errors);
-    let root = Fields::root(&reader, document.get_ref());
+    let root = Section::root(&reader, document.get_ref());
     let upstreams = Upstreams::read(&root);
     let sites = site::sites(&root, &upstreams);
     upstreams.note_unused(&reader);
@@ -89,19 +88,19 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     Err(of_another_server(text).map_or(problems, |problem| vec![problem]))
 }
 
-/// What to say of the configuration of another server, in place of everything that is wrong with it here.
+/// The one problem to report for a configuration of another server.
 fn of_another_server(text: &str) -> Option<Problem> {
     let (server, line) = recognise::recognise(text)?;
     let help = "a file for Levity is TOML, and as little as `[[site]]` with `root = \"/srv/www\"` beneath it will do";
     Some(Problem {
         message: format!("this is a configuration of {server}, not one for Levity"),
-        place: Some(Source::new(text).place(&line)),
+        position: Some(Source::new(text).position(&line)),
         help: Some(help.to_owned()),
     })
 }
 
-/// Without sites and upstreams.
-fn config(root: &Fields<'_>) -> Config {
+/// Reads everything except sites and upstreams.
+fn config(root: &Section<'_>) -> Config {
     let listen = listen::listen(root);
     Config {
         server: server(&root.child("server")),
@@ -117,20 +116,20 @@ fn config(root: &Fields<'_>) -> Config {
     }
 }
 
-fn server(fields: &Fields<'_>) -> Server {
+fn server(section: &Section<'_>) -> Server {
     Server {
-        workers: fields.auto_count("workers"),
-        trusted_proxies: trusted_proxies(fields),
-        etag: match fields.word("etag") {
+        workers: section.auto_count("workers"),
+        trusted_proxies: trusted_proxies(section),
+        etag: match section.word("etag") {
             Some("mtime-size") => Etag::MtimeSize,
             _ => Etag::File,
         },
     }
 }
 
-fn trusted_proxies(fields: &Fields<'_>) -> TrustedProxies {
+fn trusted_proxies(section: &Section<'_>) -> TrustedProxies {
     let mut trusted = TrustedProxies::default();
-    for Text { text, span } in fields.names("trusted_proxies").unwrap_or_default() {
+    for Text { text, span } in section.names("trusted_proxies").unwrap_or_default() {
         if text == "unix" {
             trusted.unix = true;
             continue;
@@ -140,11 +139,11 @@ fn trusted_proxies(fields: &Fields<'_>) -> TrustedProxies {
             Err(_) if text.starts_with("unix:") => {
                 let message = format!("`{text}` is not a network");
                 let help = "\"unix\" trusts whoever connects over a Unix socket".to_owned();
-                fields.reader.report(&span, message, Some(help));
+                section.reader.report(&span, message, Some(help));
             }
             Err(help) => {
                 let message = format!("`{text}` is not a network");
-                fields.reader.report(&span, message, Some(help));
+                section.reader.report(&span, message, Some(help));
             }
         }
     }

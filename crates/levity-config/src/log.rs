@@ -1,43 +1,43 @@
 //! `[log]`.
 
-use crate::fields::Fields;
 use crate::model::{AccessLog, Log, LogFormat, LogTiming};
+use crate::section::Section;
 
-pub(crate) fn log(fields: &Fields<'_>) -> Log {
-    let format = fields.word("format");
+pub(crate) fn log(section: &Section<'_>) -> Log {
+    let format = section.word("format");
     Log {
-        access: access(fields),
+        access: access(section),
         format: match format {
             Some("json") => LogFormat::Json,
             _ => LogFormat::Combined,
         },
-        timing: timing(fields, format),
+        timing: timing(section, format),
     }
 }
 
-fn timing(fields: &Fields<'_>, format: Option<&str>) -> LogTiming {
-    let timing = match fields.word("timing") {
+fn timing(section: &Section<'_>, format: Option<&str>) -> LogTiming {
+    let timing = match section.word("timing") {
         Some("request") => LogTiming::Request,
         Some("chunk") => LogTiming::Chunk,
         _ => LogTiming::Off,
     };
-    let is_combined = format == Some("combined") || !fields.has("format");
+    let is_combined = format == Some("combined") || !section.has("format");
     if timing != LogTiming::Off && is_combined {
         let help = "write `format = \"json\"` beside it".to_owned();
-        fields.report("timing", "only lines in JSON have room for it", Some(help));
+        section.report("timing", "only lines in JSON have room for it", Some(help));
     }
     timing
 }
 
-fn access(fields: &Fields<'_>) -> AccessLog {
-    match fields.text("access").map(|given| given.text) {
+fn access(section: &Section<'_>) -> AccessLog {
+    match section.text("access").map(|given| given.text) {
         None | Some("stdout") => AccessLog::Stdout,
         Some("off") => AccessLog::Off,
         Some(path) if path.contains('/') && !path.ends_with('/') => {
-            let Some(file) = fields.path("access") else {
+            let Some(file) = section.path("access") else {
                 return AccessLog::Off;
             };
-            fields.must_have_folder("access", &file);
+            section.must_have_folder("access", &file);
             AccessLog::File(file)
         }
         Some(word) => {
@@ -47,7 +47,7 @@ fn access(fields: &Fields<'_>) -> AccessLog {
             } else {
                 Some(help)
             };
-            fields.report(
+            section.report(
                 "access",
                 "expected \"off\", \"stdout\" or the path of a file",
                 help,

@@ -14,8 +14,7 @@ use crate::own_names::OwnNames;
 use crate::pattern::Pattern;
 use crate::upstream::{Proxying, Rewrite, Upstream};
 
-/// Everything that a configuration file says. [`Config::default`] is what an empty file means: no
-/// site, and `127.0.0.1:8080`.
+/// A configuration. [`Config::default`] is that of an empty file: no site, listening on `127.0.0.1:8080`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// `[server]`
@@ -24,20 +23,20 @@ pub struct Config {
     pub disk: Disk,
     /// `[log]`
     pub log: Log,
-    /// `[admin]`; `None` is nowhere.
+    /// `[admin]`; `None` without an admin listener.
     pub admin: Option<Admin>,
     /// `[limits]`
     pub limits: Limits,
     /// Where clients connect; never empty.
     pub listen: Vec<Listen>,
-    /// The host names to which requests over TCP are answered, whatever the sites say; `None` is any. No key
-    /// of the file sets it; `levity serve` does.
+    /// Host names that requests over TCP must have, whatever the sites say; `None` allows any. Set by `levity
+    /// serve` only.
     pub own_names: Option<OwnNames>,
     /// In the order of the file.
     pub sites: Vec<Site>,
     /// In the order of the file.
     pub upstreams: Vec<Upstream>,
-    /// What is no mistake but worth a line, such as a key by another server's name.
+    /// Remarks for the operator that are not errors, such as a key under another server's name.
     pub notes: Vec<String>,
 }
 
@@ -46,20 +45,19 @@ pub struct Config {
 pub struct Server {
     /// Event loops; `None` is one per core.
     pub workers: Option<usize>,
-    /// Whose word on who the client is counts.
+    /// Proxies whose statements about the client are believed.
     pub trusted_proxies: TrustedProxies,
-    /// What the ETag of a file is made from.
+    /// Source of a file's ETag.
     pub etag: Etag,
 }
 
-/// What the ETag of a file is made from.
+/// Source of a file's ETag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Etag {
-    /// The identity of the file on this machine and all its times: another version always has another
-    /// tag.
+    /// Device, inode, size and all times: every version has another tag.
     File,
-    /// Modification time and size: copies on several machines have the same tag, and so have two
-    /// versions of equal time and size.
+    /// Modification time and size: copies on several machines have the same tag, and so do two versions of equal
+    /// time and size.
     MtimeSize,
 }
 
@@ -75,9 +73,9 @@ pub struct Admin {
 /// `[[listen]]`: where clients connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listen {
-    /// The address, each once, but for port 0.
+    /// The address; unique, except with port 0.
     pub address: Address,
-    /// Whether connections begin with a head of the PROXY protocol.
+    /// Whether connections begin with a PROXY header.
     pub proxy_protocol: bool,
 }
 
@@ -116,7 +114,7 @@ pub struct Disk {
     pub dead_after: Duration,
     /// How long an open file and its metadata are trusted.
     pub entry_ttl: Duration,
-    /// What tells of changes before that.
+    /// Notifications that end it earlier.
     pub watch: Watch,
     /// The folder for request bodies that do not fit into memory.
     pub spool: PathBuf,
@@ -159,7 +157,7 @@ impl Disk {
 
 /// `[site.disk]` and `[site.route.disk]`: how files are read there. `None` is what is said above it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PlaceDisk {
+pub struct LocationDisk {
     /// The name of an engine of [`levity_disk`], or `auto`.
     pub engine: Option<String>,
     /// Bytes per read, a multiple of [`CHUNK_STEP_BYTES`].
@@ -181,12 +179,12 @@ pub struct Log {
     pub access: AccessLog,
     /// What a line looks like.
     pub format: LogFormat,
-    /// What a line says of where the time went; more than the totals only in JSON.
+    /// Timings in a line; more than the totals only in JSON.
     pub timing: LogTiming,
 }
 
 impl Log {
-    /// Whether lines tell of each chunk.
+    /// Whether lines have the times of each chunk.
     #[must_use]
     pub fn tells_chunks(&self) -> bool {
         self.timing == LogTiming::Chunk && self.access != AccessLog::Off
@@ -213,14 +211,14 @@ pub enum LogFormat {
     Json,
 }
 
-/// What a line of the access log says of where the time went.
+/// Timings in a line of the access log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogTiming {
     /// The totals that every line has.
     Off,
     /// The time of each step.
     Request,
-    /// That, and what became of each chunk.
+    /// The time of each step, and the times of each chunk.
     Chunk,
 }
 
@@ -239,7 +237,7 @@ pub struct Site {
     pub listing: bool,
     /// Names of index files, the first that exists is served.
     pub index: Vec<String>,
-    /// The codings in which files may be kept beside themselves, the best first, each once.
+    /// Codings in which a variant may lie beside a file, in order of preference, each once.
     pub precompressed: Vec<Coding>,
     /// Which symbolic links are followed.
     pub symlinks: Symlinks,
@@ -249,7 +247,7 @@ pub struct Site {
     /// file sets it; `levity serve FILE` does.
     pub only: Option<std::ffi::OsString>,
     /// How files are read.
-    pub disk: PlaceDisk,
+    pub disk: LocationDisk,
     /// In the order of the file: the first that matches wins.
     pub routes: Vec<Route>,
 }
@@ -263,10 +261,10 @@ pub enum Symlinks {
     Follow,
 }
 
-/// `[[site.route]]`: other rules for some paths. `None` is what the site says.
+/// `[[site.route]]`: other rules for some paths. `None` means the value of the site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// Which paths it takes.
+    /// The paths that it matches.
     pub path: Pattern,
     /// The folder that is served; absolute when it comes from [`load`](crate::load()).
     pub root: Option<PathBuf>,
@@ -277,42 +275,42 @@ pub struct Route {
     pub listing: Option<bool>,
     /// Names of index files.
     pub index: Option<Vec<String>>,
-    /// The codings in which files may be kept beside themselves.
+    /// Codings in which a variant may lie beside a file.
     pub precompressed: Option<Vec<Coding>>,
     /// Which symbolic links are followed.
     pub symlinks: Option<Symlinks>,
     /// Whether responses have a `Server-Timing` field.
     pub server_timing: Option<bool>,
     /// How files are read.
-    pub disk: PlaceDisk,
+    pub disk: LocationDisk,
     /// How requests are handed to an upstream.
     pub proxying: Proxying,
-    /// Whether clients get 404 here: only what an upstream's answer names comes from it.
+    /// Whether the route is reachable only through X-Accel-Redirect; clients get 404.
     pub internal: bool,
     /// Changes to the header fields of responses.
     pub headers: Headers,
     /// Changes to the header fields of requests on their way to an upstream.
     pub request_headers: Headers,
-    /// Changes to what an upstream's answers say of its own place.
+    /// Changes to URLs and cookies in an upstream's responses.
     pub rewrite: Rewrite,
 }
 
 impl Route {
-    /// Whether it is there for files alone, whatever its site does: it has a folder of its own, or only an
-    /// upstream may name what is there, and it names nobody to ask.
+    /// Whether the route serves files only, whatever its site does: it has a folder of its own or is internal,
+    /// and has neither `proxy` nor `try`.
     pub fn is_for_files_of_its_own(&self) -> bool {
         let asks_somebody = self.proxying.proxy.is_some() || self.proxying.tries.is_some();
         (self.root.is_some() || self.internal) && !asks_somebody
     }
 }
 
-/// Changes to header fields. Names are valid tokens and each occurs once, whatever
-/// its case; none of them frames the message.
+/// Changes to header fields. Names are valid tokens and unique, without regard to case; none of them frames the
+/// message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers {
-    /// Names and values to write, in the order of the file; whatever has that name is replaced.
+    /// Names and values to write, in the order of the file. Fields of the same name are replaced.
     pub set: Vec<(String, String)>,
-    /// Names and values to write besides what there is.
+    /// Names and values to write in addition to fields of the same name.
     pub add: Vec<(String, String)>,
     /// Names to leave out.
     pub remove: Vec<String>,
@@ -325,7 +323,7 @@ impl Config {
         self.listen.iter().any(|listen| listen.address == *address)
     }
 
-    /// Whether connections to `address`, as it is written, begin with a head of the PROXY protocol.
+    /// Whether connections to `address`, as configured, begin with a PROXY header.
     #[must_use]
     pub fn has_proxy_head(&self, address: &Address) -> bool {
         let mut listen = self.listen.iter();
@@ -333,7 +331,7 @@ impl Config {
     }
 
     /// The engines that sites and routes name, each once.
-    pub fn place_engines(&self) -> BTreeSet<&str> {
+    pub fn location_engines(&self) -> BTreeSet<&str> {
         fn of_site(site: &Site) -> Vec<&str> {
             let routes = site.routes.iter().map(|route| &route.disk);
             let named = routes.chain([&site.disk]);

@@ -1,20 +1,20 @@
-//! Blocks of IP addresses, and who is trusted by them.
+//! Blocks of IP addresses, and the proxies that are trusted by address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Whose word on who the client is counts.
+/// Proxies whose statements about the client are believed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
-    /// By address.
+    /// Networks of trusted peers.
     pub networks: Vec<Network>,
-    /// Whoever connects over a Unix socket.
+    /// Whether every peer on a Unix socket is trusted.
     pub unix: bool,
 }
 
 impl TrustedProxies {
-    /// Whether `peer` is among them; `None` is one on a Unix socket.
+    /// Whether `peer` is trusted; `None` stands for a peer on a Unix socket.
     #[must_use]
     pub fn contains(&self, peer: Option<IpAddr>) -> bool {
         match peer {
@@ -57,7 +57,7 @@ fn first(ip: IpAddr, prefix: u32) -> IpAddr {
 }
 
 impl FromStr for Network {
-    /// What is wrong, or what to write.
+    /// A phrase that says what is wrong, or what to write.
     type Err = String;
 
     /// Reads `IP` or `IP/PREFIX`.

@@ -4,12 +4,12 @@ use std::net::Ipv4Addr;
 
 use levity_wire::http1;
 
-/// Host names that only this machine answers to, and those that the operator adds.
+/// Host names that can only mean this machine, and the names that the operator adds.
 ///
-/// They keep DNS rebinding out: a web page can have its own name resolve to an address of this machine, and
-/// its script then reads the answers as those of its own server. The browser still sends the page's name
-/// as the host. An IP address cannot be made to mean another machine, and `localhost` is resolved by the
-/// browser itself (RFC 6761, 6.3).
+/// They prevent DNS rebinding: a web page can make its own name resolve to an address of this machine, and its
+/// script can then read the responses as if they came from its own server. The browser still sends the page's
+/// name as the host. An IP address cannot be made to mean another machine, and the browser resolves `localhost`
+/// itself (RFC 6761 section 6.3).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnNames {
     /// Lower case, without port and final dot; `*.example.org` stands for every name beneath.

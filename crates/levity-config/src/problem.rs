@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, and where.
+//! Problems of a configuration file with their positions, and how they are shown.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -6,34 +6,34 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// Characters of a line that are shown around the place of a problem.
+/// Characters of a line that are shown around the position of a problem.
 const EXCERPT_CHARS_MAX: usize = 160;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What is wrong, without a full stop.
+    /// The message, without a full stop.
     pub message: String,
-    /// Where; `None` when it is not about one place, such as a file that cannot be read.
-    pub place: Option<Place>,
-    /// What to do about it.
+    /// The position; `None` when the problem has none, such as a file that cannot be read.
+    pub position: Option<Position>,
+    /// How to correct it.
     pub help: Option<String>,
 }
 
-/// A place in a configuration file.
+/// A position in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// Counted from 1.
     pub line: usize,
     /// In characters, counted from 1.
     pub column: usize,
-    /// The line, or the part around the place when it is long.
+    /// The line, or the part around the position when the line is long.
     excerpt: String,
     /// In characters of the excerpt; may be empty.
     marked: Range<usize>,
 }
 
-/// Everything that is wrong with one file.
+/// All problems of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Errors {
     /// The file, as it was named.
@@ -72,11 +72,11 @@ impl std::fmt::Display for Errors {
 impl std::error::Error for Errors {}
 
 impl Problem {
-    /// A problem that is not about one place.
-    pub(crate) fn without_place(message: String) -> Self {
+    /// A problem without a position.
+    pub(crate) fn without_position(message: String) -> Self {
         Problem {
             message,
-            place: None,
+            position: None,
             help: None,
         }
     }
@@ -84,8 +84,8 @@ impl Problem {
     fn to_json(&self) -> Value {
         json!({
             "message": self.message,
-            "line": self.place.as_ref().map(|place| place.line),
-            "column": self.place.as_ref().map(|place| place.column),
+            "line": self.position.as_ref().map(|position| position.line),
+            "column": self.position.as_ref().map(|position| position.column),
             "help": self.help,
         })
     }
@@ -96,8 +96,8 @@ impl Problem {
         let file = printable(&file.to_string_lossy());
         let mut out = format!("{}: {}\n", paint.red("error"), printable(&self.message));
         let help = self.help.as_deref().map(printable).unwrap_or_default();
-        match &self.place {
-            Some(place) => place.render(&file, &help, paint, &mut out),
+        match &self.position {
+            Some(position) => position.render(&file, &help, paint, &mut out),
             None => {
                 let _ = writeln!(out, " {} {file}", paint.blue("-->"));
                 if !help.is_empty() {
@@ -109,9 +109,9 @@ impl Problem {
     }
 }
 
-impl Place {
+impl Position {
     fn render(&self, file: &str, help: &str, paint: Paint, out: &mut String) {
-        let Place { line, column, .. } = self;
+        let Position { line, column, .. } = self;
         let number = line.to_string();
         let margin = " ".repeat(number.len());
         let bar = paint.blue("|");
@@ -244,7 +244,7 @@ impl<'t> Source<'t> {
     }
 
     /// Where `span`, in bytes, begins; a mark that goes on over several lines ends with the first.
-    pub(crate) fn place(&self, span: &Range<usize>) -> Place {
+    pub(crate) fn position(&self, span: &Range<usize>) -> Position {
         let line = self.line(span.start);
         let (start, text) = self.line_text(line);
         let within = |at: usize| at.saturating_sub(start).min(text.len());
@@ -254,7 +254,7 @@ impl<'t> Source<'t> {
         let last = excerpt.chars().count();
         let marked = chars(text, shown..from).min(last)..chars(text, shown..to).min(last);
         let column = chars(text, 0..from) + 1;
-        Place {
+        Position {
             line: line + 1,
             column,
             excerpt,
@@ -299,10 +299,10 @@ mod tests {
 
     fn problem(text: &str, marked: &str, help: Option<&str>) -> Problem {
         let start = text.find(marked).unwrap();
-        let place = Source::new(text).place(&(start..start + marked.len()));
+        let position = Source::new(text).position(&(start..start + marked.len()));
         Problem {
             message: "bad".to_owned(),
-            place: Some(place),
+            position: Some(position),
             help: help.map(str::to_owned),
         }
     }
@@ -368,16 +368,16 @@ error: bad
     fn the_end_of_the_file_and_of_a_line_can_be_marked() {
         let text = "a =\r\nb";
         let source = Source::new(text);
-        let end = source.place(&(text.len()..text.len()));
+        let end = source.position(&(text.len()..text.len()));
         assert_eq!((end.line, end.column, end.marked.clone()), (2, 2, 1..1));
-        let after = source.place(&(3..3));
+        let after = source.position(&(3..3));
         assert_eq!(
             (after.line, after.column, after.excerpt.as_str()),
             (1, 4, "a =")
         );
-        let both = source.place(&(2..6));
+        let both = source.position(&(2..6));
         assert_eq!((both.column, both.marked), (3, 2..3));
-        assert_eq!(Source::new("").place(&(0..0)).line, 1);
+        assert_eq!(Source::new("").position(&(0..0)).line, 1);
     }
 
     #[test]
@@ -393,9 +393,9 @@ error: bad
     fn long_lines_are_cut_around_the_mark() {
         let text = format!("{}bad{}", "a".repeat(5000), "b".repeat(5000));
         let problem = problem(&text, "bad", None);
-        let place = problem.place.clone().unwrap();
-        assert_eq!(place.column, 5001);
-        assert_eq!(place.marked().collect::<String>(), "bad");
+        let position = problem.position.clone().unwrap();
+        assert_eq!(position.column, 5001);
+        assert_eq!(position.marked().collect::<String>(), "bad");
         assert!(render(&problem).lines().all(|line| line.len() < 200));
     }
 
@@ -405,8 +405,8 @@ error: bad
     }
 
     #[test]
-    fn without_a_place() {
-        let mut problem = Problem::without_place("no site".to_owned());
+    fn without_a_position() {
+        let mut problem = Problem::without_position("no site".to_owned());
         problem.help = Some("add one".to_owned());
         assert_eq!(
             render(&problem),
@@ -431,7 +431,7 @@ error: bad
             file: PathBuf::from("f"),
             problems: vec![
                 problem("\nbad", "bad", Some("h")),
-                Problem::without_place("m".to_owned()),
+                Problem::without_position("m".to_owned()),
             ],
         };
         let expected = r#"{"file":"f","ok":false,"problems":[{"column":1,"help":"h","line":2,"message":"bad"},{"column":null,"help":null,"line":null,"message":"m"}]}"#;

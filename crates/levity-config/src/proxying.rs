@@ -1,61 +1,67 @@
-//! What sites and routes say of the upstream that answers for them.
+//! Reads how sites and routes use an upstream.
 
-use crate::fields::{Fields, Text};
 use crate::foreign;
+use crate::section::{Section, Text};
 use crate::suggest::nearest;
 use crate::upstream::read::Upstreams;
 use crate::upstream::{AmbiguousPaths, Protocol, Proxying, Try};
 
 const PROXY_HELP: &str = "add proxy = \"NAME\", the name of an [[upstream]]";
 
-/// What a site or route has, of its own or from above.
+/// Which handlers a site or route has, of its own or inherited.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Reach {
     pub(crate) has_root: bool,
     pub(crate) has_proxy: bool,
-    /// `try` leaves the upstream out.
+    /// `try` does not name the upstream.
     pub(crate) is_files_only: bool,
-    /// What the upstream speaks; `None` without one, and when that is wrong.
+    /// The protocol of the upstream; `None` without an upstream, and when it is not known because of an error.
     protocol: Option<Protocol>,
-    /// `try` has files, then the upstream.
+    /// `try` names files, then the upstream.
     is_file_first: bool,
-    /// What scripts are is said.
+    /// `script_suffix` or `script_index` is given.
     has_scripts: bool,
 }
 
 /// Reads the keys of one table; `above` is the reach of the site around a route.
-pub(crate) fn read(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> (Proxying, Reach) {
-    let proxy = fields.text("proxy");
+pub(crate) fn read(
+    section: &Section<'_>,
+    upstreams: &Upstreams,
+    above: Reach,
+) -> (Proxying, Reach) {
+    let proxy = section.text("proxy");
     let known = proxy
         .as_ref()
-        .and_then(|name| upstreams.find(fields.reader, name, "proxy"));
-    let own = fields.has("proxy");
+        .and_then(|name| upstreams.find(section.reader, name, "proxy"));
+    let own = section.has("proxy");
     let mut reach = Reach {
         is_files_only: above.is_files_only,
-        has_root: above.has_root || fields.has("root"),
+        has_root: above.has_root || section.has("root"),
         has_proxy: above.has_proxy || own,
         protocol: match known {
             Some(known) => known.protocol,
             None => above.protocol.filter(|_| !own),
         },
         is_file_first: above.is_file_first,
-        has_scripts: above.has_scripts || fields.has("script_suffix") || fields.has("script_index"),
+        has_scripts: above.has_scripts
+            || section.has("script_suffix")
+            || section.has("script_index"),
     };
-    let tries = tries(fields, reach);
+    let tries = tries(section, reach);
     if let Some(tries) = tries.as_ref().filter(|tries| !tries.is_empty()) {
         reach.is_files_only = !tries.contains(&Try::Proxy);
         reach.is_file_first = tries.as_slice() == [Try::File, Try::Proxy];
     }
     if own || tries.is_some() {
-        note_unsent_scripts(fields, reach);
+        note_unsent_scripts(section, reach);
     }
     let proxying = Proxying {
         proxy: proxy.map(|name| name.text.to_owned()),
         tries,
-        script_suffix: script_suffix(fields, reach),
-        script_index: script_index(fields, reach),
-        body_bytes: fields.auto_size("body_bytes"),
-        ambiguous_paths: fields.word("ambiguous_paths").map(|word| match word {
+        script_suffix: script_suffix(section, reach),
+        script_index: script_index(section, reach),
+        body_bytes: section.auto_size("body_bytes"),
+        ambiguous_paths: section.word("ambiguous_paths").map(|word| match word {
             "pass" => AmbiguousPaths::Pass,
             _ => AmbiguousPaths::Refuse,
         }),
@@ -63,14 +69,14 @@ pub(crate) fn read(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> 
     (proxying, reach)
 }
 
-fn tries(fields: &Fields<'_>, reach: Reach) -> Option<Vec<Try>> {
-    let given = fields.names("try")?;
+fn tries(section: &Section<'_>, reach: Reach) -> Option<Vec<Try>> {
+    let given = section.names("try")?;
     if given.is_empty() {
-        fields.report("try", "nobody would answer", None);
+        section.report("try", "nobody would answer", None);
     }
     let mut tries = Vec::new();
     for Text { text, span } in given {
-        let refuse = |message: String, help| fields.reader.report(&span, message, help);
+        let refuse = |message: String, help| section.reader.report(&span, message, help);
         let (one, reached) = match text {
             "file" => (Try::File, reach.has_root),
             "proxy" => (Try::Proxy, reach.has_proxy),
@@ -103,26 +109,26 @@ fn tries(fields: &Fields<'_>, reach: Reach) -> Option<Vec<Try>> {
     Some(tries)
 }
 
-/// Where PHP is behind files and nothing says which of them are scripts.
-fn note_unsent_scripts(fields: &Fields<'_>, reach: Reach) {
+/// Notes that PHP comes after files and no key says which of them are scripts.
+fn note_unsent_scripts(section: &Section<'_>, reach: Reach) {
     let is_fastcgi = reach.protocol == Some(Protocol::Fastcgi);
     if is_fastcgi && reach.is_file_first && reach.has_root && !reach.has_scripts {
-        let at = if fields.has("try") { "try" } else { "proxy" };
+        let at = if section.has("try") { "try" } else { "proxy" };
         let note = "`.php` files are left to the application and never sent; `script_suffix = \".php\"` has scripts found \
                     beneath the `root`";
-        fields.reader.note(&fields.span_of(at), note.to_owned());
+        section.reader.note(&section.span_of(at), note.to_owned());
     }
 }
 
-/// Tells of what is said of files where the upstream answers everything. `is_used` says whether a route has
-/// use for a key.
+/// Notes keys about files that have no effect because the upstream answers everything. `is_used` says whether a
+/// route uses a key.
 pub(crate) fn note_unasked_files(
-    fields: &Fields<'_>,
+    section: &Section<'_>,
     reach: Reach,
     is_used: impl Fn(&str) -> bool,
 ) {
     let asks_files = reach.is_files_only || reach.is_file_first || reach.has_scripts;
-    let is_dead = |key: &&str| fields.has(key) && !is_used(key);
+    let is_dead = |key: &&str| section.has(key) && !is_used(key);
     let Some(key) = ["root", "listing", "index"].into_iter().find(is_dead) else {
         return;
     };
@@ -139,33 +145,33 @@ pub(crate) fn note_unasked_files(
              `root` sends what is a file there"
         )
     };
-    fields.reader.note(&fields.span_of(key), note);
+    section.reader.note(&section.span_of(key), note);
 }
 
-fn script_suffix(fields: &Fields<'_>, reach: Reach) -> Option<String> {
-    let Text { text, span } = fields.text("script_suffix")?;
+fn script_suffix(section: &Section<'_>, reach: Reach) -> Option<String> {
+    let Text { text, span } = section.text("script_suffix")?;
     if !text.starts_with('.') || text.len() == 1 || text.contains(['/', '\0']) {
         let message = format!("`{text}` is not how the name of a script ends");
         let help = "a dot and what follows it, such as \".php\"".to_owned();
-        fields.reader.report(&span, message, Some(help));
+        section.reader.report(&span, message, Some(help));
     }
-    must_reach_scripts(fields, "script_suffix", reach);
+    must_reach_scripts(section, "script_suffix", reach);
     Some(text.to_owned())
 }
 
-fn script_index(fields: &Fields<'_>, reach: Reach) -> Option<String> {
-    let Text { text, span } = fields.text("script_index")?;
+fn script_index(section: &Section<'_>, reach: Reach) -> Option<String> {
+    let Text { text, span } = section.text("script_index")?;
     let is_wrong = |segment: &str| matches!(segment, "" | "." | "..") || segment.contains('\0');
     if text.split('/').any(is_wrong) {
         let message = format!("`{text}` is not the name of a script");
         let help = "a file beneath `root`, such as \"index.php\"".to_owned();
-        fields.reader.report(&span, message, Some(help));
+        section.reader.report(&span, message, Some(help));
     }
-    must_reach_scripts(fields, "script_index", reach);
+    must_reach_scripts(section, "script_index", reach);
     Some(text.to_owned())
 }
 
-fn must_reach_scripts(fields: &Fields<'_>, name: &str, reach: Reach) {
+fn must_reach_scripts(section: &Section<'_>, name: &str, reach: Reach) {
     let missing = if !reach.has_root {
         "there is no `root` for scripts"
     } else if !reach.has_proxy {
@@ -175,5 +181,5 @@ fn must_reach_scripts(fields: &Fields<'_>, name: &str, reach: Reach) {
     } else {
         return;
     };
-    fields.report(name, missing, None);
+    section.report(name, missing, None);
 }

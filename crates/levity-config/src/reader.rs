@@ -12,16 +12,16 @@ use crate::problem::{Problem, Source};
 use crate::schema::Schema;
 use crate::syntax;
 
-/// What is known of the text of a file, besides its values, and what has been reported so far.
+/// The text of a file, and what has been reported about it so far.
 pub(crate) struct Reader<'t> {
     source: Source<'t>,
     schema: Schema,
-    /// Where relative paths start and `root` must exist; `None` leaves the disk alone.
+    /// The folder of relative paths. `None` means that paths are not checked on the disk.
     base: Option<&'t Path>,
-    /// Lines with a syntax error: what else is found there is only its echo.
+    /// Lines with a syntax error. Further errors there are only its consequences.
     broken: BTreeSet<usize>,
     problems: RefCell<Vec<Problem>>,
-    /// What is no mistake but worth a line, with the line that it is about.
+    /// Remarks that are not errors, each with its line.
     notes: RefCell<Vec<(usize, String)>>,
 }
 
@@ -37,7 +37,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Takes over the parser's errors, the first of each line.
+    /// Reports the errors of the TOML parser, the first of each line.
     pub(crate) fn syntax(&mut self, document: &DeTable<'_>, mut errors: Vec<toml::de::Error>) {
         errors.sort_by_key(|error| error.span().map(|span| span.start));
         if let Some(opening) = syntax::opening(document, &errors) {
@@ -72,9 +72,9 @@ impl<'t> Reader<'t> {
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|problem| {
             problem
-                .place
+                .position
                 .as_ref()
-                .map(|place| (place.line, place.column))
+                .map(|position| (position.line, position.column))
         });
         problems
     }
@@ -85,17 +85,16 @@ impl<'t> Reader<'t> {
         message: impl Into<String>,
         help: Option<String>,
     ) {
-        let place = Some(self.source.place(span));
+        let position = Some(self.source.position(span));
         let message = message.into();
         self.problems.borrow_mut().push(Problem {
             message,
-            place,
+            position,
             help,
         });
     }
 
-    /// Reports that something is absent. A syntax error may have swallowed it, so that only a file
-    /// without one is told.
+    /// Reports that something is absent, unless the file has a syntax error, which may have hidden it.
     pub(crate) fn report_absent(
         &self,
         span: Option<&Range<usize>>,
@@ -103,10 +102,10 @@ impl<'t> Reader<'t> {
         help: Option<String>,
     ) {
         if self.broken.is_empty() {
-            let place = span.map(|span| self.source.place(span));
+            let position = span.map(|span| self.source.position(span));
             self.problems.borrow_mut().push(Problem {
                 message,
-                place,
+                position,
                 help,
             });
         }

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-/// A server, and how many lines of its files look like no other's.
+/// A server, and the test for lines that only its files have.
 struct Server {
     name: &'static str,
     looks_like: fn(&str) -> bool,
@@ -33,8 +33,8 @@ const SERVERS: &[Server] = &[
     },
 ];
 
-/// The server that `text` is a configuration of, and the bytes of the first line that looks like it; `None`
-/// where nothing does, and where there is the heading of a table, as in every configuration of ours.
+/// The server whose configuration `text` is, and the bytes of the first line that shows it; `None` when there is
+/// none, and for a text with the heading of a table, as in every configuration of Levity.
 pub(crate) fn recognise(text: &str) -> Option<(&'static str, Range<usize>)> {
     let lines = || lines(text).filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     if lines().any(|(_, line)| line.starts_with('[')) {

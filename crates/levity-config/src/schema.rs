@@ -1,4 +1,4 @@
-//! What describes the tables and keys of a file.
+//! Types that describe the tables and keys of a file.
 
 use crate::value;
 
@@ -9,9 +9,9 @@ pub(crate) struct Table {
     pub(crate) path: &'static str,
     /// Whether it is an array of tables, `[[...]]`.
     pub(crate) repeated: bool,
-    /// What it is about.
+    /// Its documentation.
     pub(crate) doc: &'static str,
-    /// What may stand in it, besides the tables beneath it.
+    /// The keys that it may have, in addition to the tables beneath it.
     pub(crate) keys: &'static [Key],
 }
 
@@ -20,18 +20,18 @@ pub(crate) struct Table {
 pub(crate) struct Key {
     /// As written in the file.
     pub(crate) name: &'static str,
-    /// What other servers call it: taken too, with a note that names ours, and what differs.
+    /// Other servers' names for it. They are accepted with a note that gives this name, and the difference.
     pub(crate) also: &'static [(&'static str, &'static str)],
-    /// What its value looks like.
+    /// The form of its value.
     pub(crate) kind: Kind,
-    /// The value when the key is absent, unquoted; `None` when there is nothing to write down.
-    /// A key whose default is `auto` also takes `"auto"`.
+    /// The value when the key is absent, unquoted; `None` without a default. A key whose default is `auto` also
+    /// takes `"auto"`.
     pub(crate) default: Option<&'static str>,
-    /// What it means, in one paragraph.
+    /// Its documentation, one paragraph.
     pub(crate) doc: &'static str,
 }
 
-/// What the value of a [`Key`] looks like.
+/// The form of the value of a [`Key`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     /// A string such as `"30s"`.
@@ -123,7 +123,7 @@ impl Table {
             .expect("a key of this table")
     }
 
-    /// As in a heading of the file: `[disk]`, `[[site]]`.
+    /// The heading in a file: `[disk]`, `[[site]]`.
     pub(crate) fn heading(&self) -> String {
         if self.repeated {
             format!("[[{}]]", self.path)

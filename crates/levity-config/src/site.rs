@@ -5,18 +5,18 @@ use std::ops::Range;
 
 use levity_wire::encoding::Coding;
 
-use crate::disk::place_disk;
-use crate::fields::{Fields, Text};
+use crate::disk::location_disk;
 use crate::headers;
 use crate::host::host_or_report;
 use crate::model::{Route, Site, Symlinks};
 use crate::pattern::Pattern;
 use crate::proxying::{self, Reach};
 use crate::reader::Reader;
+use crate::section::{Section, Text};
 use crate::upstream::Try;
 use crate::upstream::read::Upstreams;
 
-pub(crate) fn sites(root: &Fields<'_>, upstreams: &Upstreams) -> Vec<Site> {
+pub(crate) fn sites(root: &Section<'_>, upstreams: &Upstreams) -> Vec<Site> {
     let mut names = Names::default();
     let tables = root.children("site");
     if tables.is_empty() && !root.has("site") {
@@ -26,32 +26,32 @@ pub(crate) fn sites(root: &Fields<'_>, upstreams: &Upstreams) -> Vec<Site> {
     }
     tables
         .iter()
-        .map(|fields| site(fields, &mut names, upstreams))
+        .map(|section| site(section, &mut names, upstreams))
         .collect()
 }
 
-fn site(fields: &Fields<'_>, names: &mut Names, upstreams: &Upstreams) -> Site {
-    let (proxying, reach) = proxying::read(fields, upstreams, Reach::default());
-    if !reach.has_proxy && !fields.has_misspelt("proxy") {
-        fields.require("root");
+fn site(section: &Section<'_>, names: &mut Names, upstreams: &Upstreams) -> Site {
+    let (proxying, reach) = proxying::read(section, upstreams, Reach::default());
+    if !reach.has_proxy && !section.has_misspelt("proxy") {
+        section.require("root");
     }
-    let routes = routes(fields, upstreams, reach);
+    let routes = routes(section, upstreams, reach);
     let of_files = routes.iter().filter(|route| has_files(route));
-    proxying::note_unasked_files(fields, reach, |key| match key {
+    proxying::note_unasked_files(section, reach, |key| match key {
         "root" => of_files.clone().any(|route| route.root.is_none()),
         _ => of_files.clone().next().is_some(),
     });
     Site {
-        hosts: hosts(fields, names),
-        root: fields.folder("root"),
+        hosts: hosts(section, names),
+        root: section.folder("root"),
         proxying,
-        listing: fields.boolean("listing").unwrap_or(false),
-        index: index(fields).unwrap_or_else(|| vec!["index.html".to_owned()]),
-        precompressed: precompressed(fields).unwrap_or_default(),
-        symlinks: symlinks(fields).unwrap_or(Symlinks::Beneath),
-        server_timing: fields.boolean("server_timing").unwrap_or(false),
+        listing: section.boolean("listing").unwrap_or(false),
+        index: index(section).unwrap_or_else(|| vec!["index.html".to_owned()]),
+        precompressed: precompressed(section).unwrap_or_default(),
+        symlinks: symlinks(section).unwrap_or(Symlinks::Beneath),
+        server_timing: section.boolean("server_timing").unwrap_or(false),
         only: None,
-        disk: place_disk(&fields.child("disk")),
+        disk: location_disk(&section.child("disk")),
         routes,
     }
 }
@@ -80,18 +80,18 @@ impl Names {
     }
 }
 
-fn hosts(fields: &Fields<'_>, names: &mut Names) -> Vec<String> {
-    let given = fields.names("hosts");
-    // A wrong value has been reported, and is no wish to answer any host.
-    let wrong = given.is_none() && (fields.has("hosts") || fields.has_misspelt("hosts"));
+fn hosts(section: &Section<'_>, names: &mut Names) -> Vec<String> {
+    let given = section.names("hosts");
+    // A wrong value has been reported, and does not mean any host.
+    let wrong = given.is_none() && (section.has("hosts") || section.has_misspelt("hosts"));
     let given = given.unwrap_or_default();
     if given.is_empty() && !wrong {
-        names.take(fields.reader, "", &fields.span_of("hosts"));
+        names.take(section.reader, "", &section.span_of("hosts"));
     }
     let mut hosts = Vec::new();
     for given in given {
-        if let Some(host) = host_or_report(fields, &given) {
-            names.take(fields.reader, &host, &given.span);
+        if let Some(host) = host_or_report(section, &given) {
+            names.take(section.reader, &host, &given.span);
             hosts.push(host);
         }
     }
@@ -100,11 +100,11 @@ fn hosts(fields: &Fields<'_>, names: &mut Names) -> Vec<String> {
 
 // ---- what sites and routes share ----
 
-fn index(fields: &Fields<'_>) -> Option<Vec<String>> {
+fn index(section: &Section<'_>) -> Option<Vec<String>> {
     let mut files = Vec::new();
-    for Text { text, span } in fields.names("index")? {
+    for Text { text, span } in section.names("index")? {
         if matches!(text, "" | "." | "..") || text.contains(['/', '\0']) {
-            fields
+            section
                 .reader
                 .report(&span, format!("`{text}` is not the name of a file"), None);
         }
@@ -113,19 +113,19 @@ fn index(fields: &Fields<'_>) -> Option<Vec<String>> {
     Some(files)
 }
 
-fn precompressed(fields: &Fields<'_>) -> Option<Vec<Coding>> {
+fn precompressed(section: &Section<'_>) -> Option<Vec<Coding>> {
     let mut codings = Vec::new();
-    for Text { text, span } in fields.names("precompressed")? {
+    for Text { text, span } in section.names("precompressed")? {
         let Some(coding) = Coding::ALL.into_iter().find(|coding| coding.name() == text) else {
             let names = Coding::ALL.map(|coding| format!("\"{}\"", coding.name()));
             let help = format!("one of {}", names.join(", "));
-            fields
+            section
                 .reader
                 .report(&span, format!("`{text}` is not a coding"), Some(help));
             continue;
         };
         if codings.contains(&coding) {
-            fields
+            section
                 .reader
                 .report(&span, format!("`{text}` is given twice"), None);
         }
@@ -134,8 +134,8 @@ fn precompressed(fields: &Fields<'_>) -> Option<Vec<Coding>> {
     Some(codings)
 }
 
-fn symlinks(fields: &Fields<'_>) -> Option<Symlinks> {
-    fields.word("symlinks").map(|word| match word {
+fn symlinks(section: &Section<'_>) -> Option<Symlinks> {
+    section.word("symlinks").map(|word| match word {
         "follow" => Symlinks::Follow,
         _ => Symlinks::Beneath,
     })
@@ -143,28 +143,28 @@ fn symlinks(fields: &Fields<'_>) -> Option<Symlinks> {
 
 // ---- routes ----
 
-fn routes(site: &Fields<'_>, upstreams: &Upstreams, reach: Reach) -> Vec<Route> {
+fn routes(site: &Section<'_>, upstreams: &Upstreams, reach: Reach) -> Vec<Route> {
     let mut seen: Vec<(Pattern, usize)> = Vec::new();
     let mut routes = Vec::new();
-    for fields in site.children("route") {
-        let Some(route) = route(&fields, upstreams, reach) else {
+    for section in site.children("route") {
+        let Some(route) = route(&section, upstreams, reach) else {
             continue;
         };
         if let Some((earlier, line)) = seen.iter().find(|(earlier, _)| earlier.covers(&route.path))
         {
             let help = format!("`{earlier}` on line {line} matches first");
-            fields.report("path", "this route can never match", Some(help));
+            section.report("path", "this route can never match", Some(help));
         }
         seen.push((
             route.path.clone(),
-            fields.reader.line(&fields.span_of("path")),
+            section.reader.line(&section.span_of("path")),
         ));
         routes.push(route);
     }
     routes
 }
 
-/// Whether it says itself that files answer, or scripts.
+/// Whether the route's own keys make files or scripts answer.
 fn has_files(route: &Route) -> bool {
     let said = &route.proxying;
     let tries = said.tries.as_ref();
@@ -174,30 +174,30 @@ fn has_files(route: &Route) -> bool {
         || said.script_index.is_some()
 }
 
-/// Reads every key also when the path is wrong, so that what is wrong with them shows too.
-fn route(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> Option<Route> {
-    fields.require("path");
-    let path = pattern(fields);
-    let strip_prefix = strip_prefix(fields, path.as_ref());
-    let root = fields.folder("root");
-    let (proxying, reach) = proxying::read(fields, upstreams, above);
-    let internal = fields.boolean("internal").unwrap_or(false);
-    let listing = fields.boolean("listing");
-    let index = index(fields);
-    let precompressed = precompressed(fields);
-    let symlinks = symlinks(fields);
-    let disk = place_disk(&fields.child("disk"));
-    let server_timing = fields.boolean("server_timing");
-    let headers = headers::of_responses(&fields.child("headers"));
-    let request_headers = headers::of_requests(&fields.child("request_headers"));
-    let rewrite = headers::rewrite(&fields.child("rewrite"));
-    // In a site it may be meant for routes.
-    if fields.has("proxy") && reach.is_files_only {
-        fields.report("proxy", "`try` leaves it out", None);
+/// Reads every key even if the path is wrong, so that their problems are reported too.
+fn route(section: &Section<'_>, upstreams: &Upstreams, above: Reach) -> Option<Route> {
+    section.require("path");
+    let path = pattern(section);
+    let strip_prefix = strip_prefix(section, path.as_ref());
+    let root = section.folder("root");
+    let (proxying, reach) = proxying::read(section, upstreams, above);
+    let internal = section.boolean("internal").unwrap_or(false);
+    let listing = section.boolean("listing");
+    let index = index(section);
+    let precompressed = precompressed(section);
+    let symlinks = symlinks(section);
+    let disk = location_disk(&section.child("disk"));
+    let server_timing = section.boolean("server_timing");
+    let headers = headers::of_responses(&section.child("headers"));
+    let request_headers = headers::of_requests(&section.child("request_headers"));
+    let rewrite = headers::rewrite(&section.child("rewrite"));
+    // In a site it may be meant for its routes.
+    if section.has("proxy") && reach.is_files_only {
+        section.report("proxy", "`try` leaves it out", None);
     }
     for table in ["request_headers", "rewrite", "ambiguous_paths"] {
-        if fields.has(table) && !reach.has_proxy {
-            fields.report(table, "there is no `proxy` here", None);
+        if section.has(table) && !reach.has_proxy {
+            section.report(table, "there is no `proxy` here", None);
         }
     }
     let route = Route {
@@ -216,30 +216,30 @@ fn route(fields: &Fields<'_>, upstreams: &Upstreams, above: Reach) -> Option<Rou
         request_headers,
         rewrite,
     };
-    proxying::note_unasked_files(fields, reach, |_| has_files(&route));
+    proxying::note_unasked_files(section, reach, |_| has_files(&route));
     Some(route)
 }
 
-fn pattern(fields: &Fields<'_>) -> Option<Pattern> {
-    let Text { text, span } = fields.text("path")?;
+fn pattern(section: &Section<'_>) -> Option<Pattern> {
+    let Text { text, span } = section.text("path")?;
     let refuse = |help| {
-        fields.reader.report(
+        section.reader.report(
             &span,
             format!("`{text}` is not the path of a route"),
             Some(help),
         )
     };
     let path = Pattern::parse(text).map_err(refuse).ok()?;
-    // `/` is as often meant as it stands.
+    // `/` alone is often meant literally.
     if matches!(path, Pattern::Exact(_)) && text.ends_with('/') && text != "/" {
         let note = format!("`{text}` is that path alone; everything beneath it is `{text}*`");
-        fields.reader.note(&span, note);
+        section.reader.note(&span, note);
     }
     Some(path)
 }
 
-fn strip_prefix(fields: &Fields<'_>, path: Option<&Pattern>) -> Option<String> {
-    let Text { text, span } = fields.text("strip_prefix")?;
+fn strip_prefix(section: &Section<'_>, path: Option<&Pattern>) -> Option<String> {
+    let Text { text, span } = section.text("strip_prefix")?;
     let prefix = text.strip_suffix('/').unwrap_or(text);
     if !prefix.starts_with('/') {
         let help = if text == "/" {
@@ -247,7 +247,7 @@ fn strip_prefix(fields: &Fields<'_>, path: Option<&Pattern>) -> Option<String> {
         } else {
             "a path starts with `/`"
         };
-        fields.reader.report(
+        section.reader.report(
             &span,
             format!("`{text}` takes no segment off a path"),
             Some(help.to_owned()),
@@ -255,7 +255,7 @@ fn strip_prefix(fields: &Fields<'_>, path: Option<&Pattern>) -> Option<String> {
         return None;
     }
     if path.is_some_and(|path| !starts_with_segments(path, prefix)) {
-        fields.report(
+        section.report(
             "strip_prefix",
             "the route's `path` does not start with it",
             None,

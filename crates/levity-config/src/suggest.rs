@@ -1,4 +1,4 @@
-//! The name that a misspelt one was most likely meant to be.
+//! The nearest name to a misspelt one.
 
 use std::cmp::Reverse;
 

@@ -1,10 +1,10 @@
-//! What the TOML parser says, told so that it helps.
+//! Messages for the errors of the TOML parser.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error};
 
-/// Where the bracket stands that an error calls unclosed. The parser names the end of the file, and
-/// has read everything in between as values.
+/// The position of the bracket that an error calls unclosed. The parser gives the end of the file as the
+/// position, and has read everything in between as values.
 pub(crate) fn opening(document: &DeTable<'_>, errors: &[Error]) -> Option<usize> {
     let unclosed = |error: &&Error| {
         matches!(
@@ -38,7 +38,7 @@ fn outermost(value: &Spanned<DeValue<'_>>, end: usize) -> Option<usize> {
     }
 }
 
-/// A message, and help where the parser's own words do not say what to write.
+/// A message, and a hint where the parser's message does not say what to write.
 pub(crate) fn explain(error: &Error, marked: &str) -> (String, Option<String>) {
     if error.message().starts_with("string values must be quoted") {
         return if marked.is_empty() {

@@ -25,31 +25,31 @@ fn messages(text: &str) -> Vec<String> {
 }
 
 /// Every problem as `line:column message [help]`.
-fn told(text: &str) -> Vec<String> {
+fn reports(text: &str) -> Vec<String> {
     let problems = parse(text).expect_err(text);
-    let told = problems.iter().map(|p| {
-        let place = p
-            .place
+    let reports = problems.iter().map(|p| {
+        let position = p
+            .position
             .as_ref()
             .map_or("-".to_owned(), |at| format!("{}:{}", at.line, at.column));
         let help = p
             .help
             .as_ref()
             .map_or(String::new(), |help| format!(" [{help}]"));
-        format!("{place} {}{help}", p.message)
+        format!("{position} {}{help}", p.message)
     });
-    told.collect()
+    reports.collect()
 }
 
 #[track_caller]
-fn assert_told(text: &str, expected: &[&str]) {
-    assert_eq!(told(text), expected, "{text}");
+fn assert_problems(text: &str, expected: &[&str]) {
+    assert_eq!(reports(text), expected, "{text}");
 }
 
 /// With a valid site behind it.
 #[track_caller]
-fn assert_told_in(text: &str, expected: &[&str]) {
-    assert_told(&format!("{text}\n{SITE}"), expected);
+fn assert_problems_beside(text: &str, expected: &[&str]) {
+    assert_problems(&format!("{text}\n{SITE}"), expected);
 }
 
 fn listen_at(text: &str) -> Listen {
@@ -319,7 +319,7 @@ root = \"/srv/b\"
         index: Some(vec!["a.htm".to_owned(), "b.htm".to_owned()]),
         precompressed: Some(vec![Coding::Brotli]),
         symlinks: Some(Symlinks::Beneath),
-        disk: PlaceDisk {
+        disk: LocationDisk {
             engine: Some("threads".to_owned()),
             chunk_bytes: Some(1 << 20),
             direct: Some(Direct::Never),
@@ -371,7 +371,7 @@ fn names_of_other_servers_are_taken_with_a_note() {
 
 #[test]
 fn names_of_other_servers_in_the_wrong_table() {
-    assert_told_in(
+    assert_problems_beside(
         "[server]\nmax-read-threads = 4",
         &["2:1 unknown key `max-read-threads` [it is `threads` of `[disk]`]"],
     );
@@ -379,7 +379,7 @@ fn names_of_other_servers_in_the_wrong_table() {
 
 #[test]
 fn a_key_by_two_names_is_given_twice() {
-    assert_told_in(
+    assert_problems_beside(
         "[disk]\nthreads = 50\nmax-read-threads = 40\ndirectio = \"4m\"",
         &[
             "3:1 `max-read-threads` is `threads`, which is given too",
@@ -390,7 +390,7 @@ fn a_key_by_two_names_is_given_twice() {
 
 #[test]
 fn unknown_keys_name_the_nearest() {
-    assert_told(
+    assert_problems(
         "enigne = 1\n[disk]\nthread = 8\nzz = 1\nworkers = 1\n[[site]]\nroot = \"/\"\n[site.rout]\n[zzz]\n",
         &[
             "1:1 unknown key `enigne` [did you mean `engine` of `[disk]`, `[site.disk]`, `[site.route.disk]`?]",
@@ -406,7 +406,7 @@ fn unknown_keys_name_the_nearest() {
 
 #[test]
 fn wrong_types() {
-    assert_told_in(
+    assert_problems_beside(
         "[server]\nworkers = \"2\"\n[disk]\nchunk = true\nengine = 1\nqueue = 1.5\n[limits]\nidle_timeout = 30\n\
          headers = \"100\"\nbody_bytes = \"100\"\n[[listen]]\naddress = 8080",
         &[
@@ -424,7 +424,7 @@ fn wrong_types() {
 
 #[test]
 fn wrong_forms_and_bounds() {
-    assert_told_in(
+    assert_problems_beside(
         "[server]\nworkers = 0\n[disk]\nqueue = 99999999999999999999\ncache_bytes = -1\nchunk = \"1GiB\"\ndepth = \"many\"\n\
          dead_after = \"0s\"\n[limits]\nidle_timeout = \"30\"\nsend_timeout = \"1.5s\"\nio_timeout = \"2d\"\nheaders = 0xf\nhead_bytes = \"\"",
         &[
@@ -444,7 +444,7 @@ fn wrong_forms_and_bounds() {
 
 #[test]
 fn words() {
-    assert_told(
+    assert_problems(
         "[disk]\nengine = \"iouring\"\n[log]\naccess = \"stdot\"\nformat = \"xml\"\n[[site]]\nroot = \"/\"\nsymlinks = \"Follow\"\n",
         &[
             "2:10 `iouring` is no value of `engine` [did you mean \"io_uring\"?]",
@@ -457,19 +457,22 @@ fn words() {
 
 #[test]
 fn timing_needs_json() {
-    let told = [
+    let reports = [
         "2:10 `timing`: only lines in JSON have room for it [write `format = \"json\"` beside it]",
     ];
-    assert_told_in("[log]\ntiming = \"chunk\"", &told);
-    assert_told_in("[log]\ntiming = \"request\"\nformat = \"combined\"", &told);
-    assert_told_in(
+    assert_problems_beside("[log]\ntiming = \"chunk\"", &reports);
+    assert_problems_beside(
+        "[log]\ntiming = \"request\"\nformat = \"combined\"",
+        &reports,
+    );
+    assert_problems_beside(
         "[log]\ntiming = \"chunks\"\nformat = \"jsn\"",
         &[
             "2:10 `chunks` is no value of `timing` [did you mean \"chunk\"?]",
             "3:10 `jsn` is no value of `format` [did you mean \"json\"?]",
         ],
     );
-    assert_told_in(
+    assert_problems_beside(
         "[log]\ntiming = \"chunk\"\nformat = \"jsn\"",
         &["3:10 `jsn` is no value of `format` [did you mean \"json\"?]"],
     );
@@ -478,7 +481,7 @@ fn timing_needs_json() {
 
 #[test]
 fn bounds_that_contradict_each_other() {
-    assert_told_in(
+    assert_problems_beside(
         "[disk]\nthreads = 4\nstat_threads = 4\nchunk = \"16MiB\"\nbuffer_bytes = \"1MiB\"\n\
          [limits]\nrequest_line_bytes = \"32KiB\"\nheader_bytes = 17000",
         &[
@@ -488,24 +491,24 @@ fn bounds_that_contradict_each_other() {
             "8:16 `header_bytes` (17000) is larger than `head_bytes` (16KiB) [`head_bytes` has its default here]",
         ],
     );
-    assert_told_in(
+    assert_problems_beside(
         "[limits]\nhead_bytes = \"4KiB\"\nheader_bytes = \"1KiB\"",
         &[
             "2:14 `request_line_bytes` (8KiB) is larger than `head_bytes` (4KiB) [`request_line_bytes` has its default here]",
         ],
     );
-    assert_told_in(
+    assert_problems_beside(
         "[disk]\nchunk = 5000",
         &["2:9 `chunk`: 5000 bytes are no multiple of 4096"],
     );
-    assert_told_in(
+    assert_problems_beside(
         "[disk]\nthreads = 4\nstat_threads = 3",
         &[
             "2:11 `threads`: threads (4) less stat_threads (3) must be more than depth (1), or one disk that freezes \
              stops all the others",
         ],
     );
-    assert_told_in(
+    assert_problems_beside(
         "[disk]\nthreads = 4\ndepth = 8",
         &[
             "2:11 `threads`: threads (4) less stat_threads (0) must be more than depth (8), or one disk that freezes \
@@ -528,7 +531,7 @@ fn bounds_that_contradict_each_other() {
 
 #[test]
 fn addresses() {
-    assert_told_in(
+    assert_problems_beside(
         "[admin]\nlisten = \"[::]:8080\"\n[[listen]]\naddress = \"8080\"\n[[listen]]\naddress = \":8080\"\n\
          [[listen]]\naddress = \"a:80\"\n[[listen]]\n[[listen]]\naddres = 1",
         &[
@@ -540,13 +543,13 @@ fn addresses() {
             "11:1 unknown key `addres` [did you mean `address`?]",
         ],
     );
-    assert_told_in(
+    assert_problems_beside(
         "[admin]\nlisten = \":9000\"",
         &[
             "2:10 `listen`: a port alone would let everyone in [write 127.0.0.1:PORT, or [::]:PORT for everyone]",
         ],
     );
-    assert_told_in(
+    assert_problems_beside(
         "[admin]\nlisten = \"[::]:9000\"\nhosts = [\"a:80\", \"*\"]",
         &[
             "3:10 `a:80` is not a host name [leave scheme and port out]",
@@ -555,7 +558,7 @@ fn addresses() {
     );
     let twice = "[[listen]]\naddress = \"127.0.0.1:0\"\n";
     assert_eq!(all(&format!("{twice}{twice}")).listen.len(), 2);
-    assert_told_in(
+    assert_problems_beside(
         &format!("{twice}{twice}proxy_protocol = true"),
         &[
             "5:18 `proxy_protocol`: the other 127.0.0.1:0 has it the other way [the first is on line 2]",
@@ -565,7 +568,7 @@ fn addresses() {
 
 #[test]
 fn tables_of_the_wrong_shape() {
-    assert_told(
+    assert_problems(
         "disk = 1\nlisten = [\"8080\"]\n[[server]]\n[site]\nroot = \"/\"\n",
         &[
             "1:8 expected a table, found integer [write `[disk]`]",
@@ -579,7 +582,7 @@ fn tables_of_the_wrong_shape() {
 #[test]
 fn trips_for_nothing_are_limited() {
     assert_eq!(all("").limits.absent_trips, 100);
-    assert_told_in(
+    assert_problems_beside(
         "[limits]\nabsent_trips = 0",
         &["2:16 `absent_trips` must be from 1 to 1000000"],
     );
@@ -592,7 +595,7 @@ fn watching() {
         all("[disk]\nwatch = \"inotify\"").disk.watch,
         Watch::Inotify
     );
-    assert_told_in(
+    assert_problems_beside(
         "[disk]\nwatch = \"inotifi\"",
         &["2:9 `inotifi` is no value of `watch` [did you mean \"inotify\"?]"],
     );
@@ -600,7 +603,7 @@ fn watching() {
 
 #[test]
 fn what_is_trusted() {
-    assert_told_in(
+    assert_problems_beside(
         "[server]\ntrusted_proxies = [\"10.0.0.1/8\", \"proxy\", 1, \"unix:/run/x\", \"Unix\"]",
         &[
             "2:20 `10.0.0.1/8` is not a network [bits beyond the prefix are set: the network is 10.0.0.0/8]",
@@ -615,7 +618,7 @@ fn what_is_trusted() {
 #[test]
 fn the_memory_of_bodies() {
     assert_eq!(all("[limits]\nbody_memory = 0").limits.body_memory, 0);
-    assert_told_in(
+    assert_problems_beside(
         "[limits]\nbody_memory = \"2GiB\"",
         &["2:15 `body_memory` must be from 0B to 1GiB"],
     );
@@ -627,7 +630,7 @@ fn which_listeners_have_a_proxy_head() {
         all("[[listen]]\naddress = \"1\"\nproxy_protocol = true\n[[listen]]\naddress = \"2\"");
     let has = |text: &str| config.has_proxy_head(&text.parse().unwrap());
     assert_eq!((has("1"), has("2"), has("3")), (true, false, false));
-    assert_told_in(
+    assert_problems_beside(
         "[[listen]]\naddress = \"1\"\nproxy_protocol = \"v1\"",
         &["3:18 expected `true` or `false`, found string"],
     );

@@ -1,4 +1,4 @@
-//! Durations and sizes, as people write them.
+//! Durations and sizes as people write them.
 
 /// Units of a duration and their length in milliseconds.
 const DURATIONS: &[(&str, u64)] = &[
@@ -58,8 +58,7 @@ fn quantity(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
         .ok_or_else(|| "this is too large".to_owned())
 }
 
-/// The unit that is meant by one in other letters, or by `k`, `m`, `g` and `t`, which are powers of 1024 to other
-/// servers.
+/// The unit for one in the wrong case, and for `k`, `m`, `g` and `t`, which are powers of 1024 in other servers.
 fn near<'u>(unit: &str, units: &[(&'u str, u64)]) -> Option<&'u str> {
     let is = |name: &str| name.eq_ignore_ascii_case(unit);
     let is_short = |name: &str| name.strip_suffix("iB").is_some_and(is);

@@ -13,39 +13,36 @@ use socket2::{Domain, SockAddr, Type};
 
 use crate::listener::ListeningSocket;
 
-/// Connections that the kernel keeps for us until they are accepted; it may cut this down to
-/// `net.core.somaxconn`.
+/// Connections that wait in the kernel until they are accepted; limited by `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// Bytes that the kernel takes from us before the network takes them from it. Without the bound a
-/// client that reads slowly but steadily holds megabytes, and its socket is writable so seldom that
-/// it looks stalled.
+/// Unsent bytes that the kernel buffers for one connection (`TCP_NOTSENT_LOWAT`). Without the limit a client
+/// that reads slowly but steadily holds megabytes, and its socket is writable so seldom that it looks stalled.
 const UNSENT_BYTES_MAX: u32 = 256 * 1024;
 
-/// One address and a socket on it for each worker. The file of a Unix socket is removed when this is
-/// dropped, unless another process has put its own in that place: whoever listens keeps it, without its
-/// sockets.
+/// An address and a socket on it for each event loop. Dropping it removes the file of a Unix socket, unless
+/// another process has put its own file there: keep it as long as the sockets are in use.
 pub struct Bound {
     /// As configured.
     pub configured: Address,
     /// As bound: a port in place of 0.
     pub actual: Address,
-    /// One per worker.
+    /// One per event loop.
     pub sockets: Vec<ListeningSocket>,
     _file: Option<SocketFile>,
 }
 
-/// The file of a Unix socket of ours; dropping it removes the file, if the path still names this one.
+/// The file of a Unix socket. Dropping it removes the file, if the path still names this one.
 struct SocketFile(NamedFile);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // What cannot be removed is taken over at the next start.
+        // A file that cannot be removed is replaced at the next start.
         let _ = self.0.remove();
     }
 }
 
-/// A file and the path that named it.
+/// A file and the path under which it was opened.
 struct NamedFile {
     path: PathBuf,
     /// Opened with `O_PATH`. As long as it is open the file system gives the inode's number to no other
@@ -54,7 +51,7 @@ struct NamedFile {
 }
 
 impl NamedFile {
-    /// What is at `path` now; a link is not followed.
+    /// Opens the file at `path`; a symbolic link is not followed.
     fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = open(path, flags, Mode::empty())?;
@@ -67,8 +64,8 @@ impl NamedFile {
         Ok(FileType::from_raw_mode(mode) == FileType::Socket)
     }
 
-    /// Removes the file, unless the path names another one by now. No call compares and removes at once: a
-    /// file that is put there between the two calls is removed in its place.
+    /// Removes the file, unless the path names another one by now. The comparison and the removal are two system
+    /// calls: a file that is put there between them is removed in its place.
     fn remove(&self) -> io::Result<()> {
         let own = fstat(&self.file)?;
         let named = match statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW) {
@@ -140,7 +137,7 @@ fn bind_tcp(address: SocketAddr, workers: usize) -> io::Result<Bound> {
     })
 }
 
-/// `[::]` takes IPv4 clients too, and stands for `0.0.0.0` on a machine without IPv6.
+/// A listening socket. `[::]` accepts IPv4 clients too, and falls back to `0.0.0.0` on a machine without IPv6.
 fn socket(address: SocketAddr, share: bool) -> io::Result<std::net::TcpListener> {
     let made = socket2::Socket::new(Domain::for_address(address), Type::STREAM, None);
     let socket = match made {
@@ -155,8 +152,8 @@ fn socket(address: SocketAddr, share: bool) -> io::Result<std::net::TcpListener>
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(share)?;
     socket.set_nonblocking(true)?;
-    // Connections inherit both. A response is written whole or in large pieces: waiting for more
-    // only delays it.
+    // Connections inherit both. A response is written whole or in large pieces, so Nagle's algorithm would only
+    // delay it.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.bind(&SockAddr::from(address))?;
@@ -182,7 +179,7 @@ fn bind_unix(path: &Path, workers: usize) -> io::Result<Bound> {
     })
 }
 
-/// Removes a socket file that nobody listens on any more.
+/// Removes a socket file without a listener.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let found = match NamedFile::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -194,9 +191,9 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether nobody listens on the Unix socket at `path`. Other errors than a refused connection come from a
-/// socket in use: one that we may not connect to, one of datagrams, or one whose backlog is full, for which
-/// a blocking call would wait.
+/// Whether the Unix socket at `path` has no listener. Other errors than a refused connection come from a socket
+/// in use: one without permission to connect, a datagram socket, or one whose backlog is full, where a blocking
+/// call would wait.
 fn is_left_behind(path: &Path) -> io::Result<bool> {
     let probe = socket2::Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     let connected = probe.connect(&SockAddr::unix(path)?);

@@ -1,9 +1,8 @@
 //! Deadlines of connections, kept by one sweep per worker.
 //!
-//! A timer of the runtime per connection would be set and unset on every request. Here that is one
-//! store; the sweep looks at all connections a few times per second instead, some at a time, because
-//! each may be a miss of the processor's cache. A deadline is therefore met up to [`SWEEP_INTERVAL`]
-//! late.
+//! A timer of the runtime per connection would have to be set and cleared on every request. Here that is one
+//! store. The sweep checks all connections a few times per second instead, in parts, because each may be a cache
+//! miss of the processor. A deadline therefore expires up to [`SWEEP_INTERVAL`] late.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,7 +14,7 @@ use slab::Slab;
 /// How often the sweep runs.
 pub const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Connections looked at before the others get their turn.
+/// Connections that one part of the sweep checks before other tasks run.
 const SWEEP_TURN: usize = 1024;
 
 /// One connection's deadline.
@@ -23,20 +22,20 @@ const SWEEP_TURN: usize = 1024;
 pub struct Timer {
     deadline: Cell<Option<Instant>>,
     expired: Cell<bool>,
-    /// Waiting for a request: such a connection may be closed without loss.
+    /// The connection waits for a request, and can be closed without loss.
     idle: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Timer {
-    /// Starts over: the connection's next step must come before `deadline`.
+    /// Sets the deadline; the timer has not expired.
     pub fn set(&self, deadline: Instant) {
         self.expired.set(false);
         self.deadline.set(Some(deadline));
         self.idle.set(false);
     }
 
-    /// Like [`Timer::set`], between requests.
+    /// Like [`Timer::set`], for a connection that waits for a request.
     pub fn set_idle(&self, deadline: Instant) {
         self.expired.set(false);
         self.deadline.set(Some(deadline));
@@ -48,14 +47,14 @@ impl Timer {
         self.deadline.get().is_some()
     }
 
-    /// No deadline: something else bounds the wait.
+    /// Removes the deadline; something else limits the wait.
     pub fn clear(&self) {
         self.expired.set(false);
         self.deadline.set(None);
         self.idle.set(false);
     }
 
-    /// Whether the deadline has passed; if not, the task is woken when it does.
+    /// Whether the timer has expired. If not, the task is woken when it does.
     pub fn poll_expired(&self, context: &mut Context<'_>) -> bool {
         if self.expired.get() {
             return true;
@@ -78,24 +77,24 @@ impl Timer {
     }
 }
 
-/// All timers of a worker.
+/// All timers of an event loop.
 #[derive(Debug, Default)]
 pub struct Timers {
     timers: RefCell<Slab<Rc<Timer>>>,
 }
 
 impl Timers {
-    /// Adds a connection's timer; the number takes it out again.
+    /// Adds the timer of a connection; returns the number by which it is removed.
     pub fn insert(&self, timer: Rc<Timer>) -> usize {
         self.timers.borrow_mut().insert(timer)
     }
 
-    /// Takes a timer out.
+    /// Removes a timer.
     pub fn remove(&self, number: usize) {
         self.timers.borrow_mut().remove(number);
     }
 
-    /// Connections that have a timer: all that are open.
+    /// The number of open connections: each has a timer.
     pub fn len(&self) -> usize {
         self.timers.borrow().len()
     }
@@ -105,8 +104,8 @@ impl Timers {
         self.len() == 0
     }
 
-    /// Expires those whose deadline is before `now`, of `SWEEP_TURN` connections from number `first`
-    /// on; tells where to go on.
+    /// Expires timers whose deadline has passed at `now`, among `SWEEP_TURN` connections from number `first` on.
+    /// Returns the number from which to continue, `None` at the end.
     pub fn sweep(&self, now: Instant, first: usize) -> Option<usize> {
         let timers = self.timers.borrow();
         let end = first + SWEEP_TURN;
@@ -118,7 +117,7 @@ impl Timers {
         (end < timers.capacity()).then_some(end)
     }
 
-    /// Expires those that wait between requests.
+    /// Expires the timers of connections that wait for a request.
     pub fn expire_idle(&self) {
         for (_, timer) in self.timers.borrow().iter() {
             if timer.idle.get() {

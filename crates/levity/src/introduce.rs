@@ -78,7 +78,7 @@ impl Introduction<'_> {
     fn say_how_files_are_read(&self) {
         let engine = self.disk.engine();
         diagnostics::log(format_args!("disk engine {engine}: {}", self.disk.reason()));
-        for engine in self.service.config.place_engines() {
+        for engine in self.service.config.location_engines() {
             let note = self.disk.note(engine);
             let note = note.map(|note| format!("; {note}")).unwrap_or_default();
             diagnostics::log(format_args!(

@@ -16,7 +16,7 @@ use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::Scripts;
 use crate::upstream::{self, Upstream};
 use levity_config::upstream::{AmbiguousPaths, Protocol, Try};
-use levity_config::{Config, Pattern, PlaceDisk, Symlinks};
+use levity_config::{Config, LocationDisk, Pattern, Symlinks};
 use levity_telemetry::diagnostics;
 
 /// Where a request's answer comes from, and how it is dressed.
@@ -401,14 +401,14 @@ impl Resources<'_> {
         &self,
         site: &levity_config::Site,
         route: Option<&levity_config::Route>,
-    ) -> PlaceDisk {
+    ) -> LocationDisk {
         let of_route = route.map(|route| route.disk.clone()).unwrap_or_default();
-        let PlaceDisk {
+        let LocationDisk {
             engine,
             chunk_bytes,
             direct,
         } = of_route;
-        PlaceDisk {
+        LocationDisk {
             engine: engine.or_else(|| site.disk.engine.clone()),
             chunk_bytes: chunk_bytes
                 .or(site.disk.chunk_bytes)
@@ -464,7 +464,7 @@ impl Resources<'_> {
         folders.iter().map(open).collect()
     }
 
-    fn read_options(&self, reading: &PlaceDisk) -> io::Result<ReadOptions> {
+    fn read_options(&self, reading: &LocationDisk) -> io::Result<ReadOptions> {
         let engine = reading.engine.as_deref();
         let started = engine.map(|name| self.disk.engine_for(name)).transpose();
         Ok(ReadOptions {

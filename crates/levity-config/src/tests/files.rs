@@ -11,8 +11,8 @@ fn a_tilde_is_no_home() {
         let problems = load(&file).expect_err(root).problems;
         problems.into_iter().next().unwrap().help
     };
-    let told = help("~/www").expect("a hint");
-    assert!(told.contains("is not expanded"), "{told}");
+    let reports = help("~/www").expect("a hint");
+    assert!(reports.contains("is not expanded"), "{reports}");
     assert_eq!(help("absent"), None);
     std::fs::create_dir_all(folder.path().join("~/www")).unwrap();
     std::fs::write(&file, "[[site]]\nroot = \"~/www\"\n").unwrap();
@@ -95,7 +95,7 @@ fn folders_of_logs_and_sockets_must_exist() {
 
 #[test]
 fn addresses_that_cannot_be_had_together() {
-    assert_told_in(
+    assert_problems_beside(
         "[[listen]]\naddress = \"8080\"\n[[listen]]\naddress = \"0.0.0.0:8080\"\n[[listen]]\naddress = \"[::1]:81\"\n\
          [admin]\nlisten = \"[::]:81\"",
         &[

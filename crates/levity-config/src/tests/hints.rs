@@ -31,9 +31,9 @@ fn keys_of_other_servers() {
         ),
         (UPSTREAM, "check = { uri = \"/\" }", "`path`, such as"),
     ] {
-        let (message, told) = only(&format!("{table}{line}\n{SITE}"));
+        let (message, reports) = only(&format!("{table}{line}\n{SITE}"));
         assert!(message.starts_with("unknown key"), "{line}: {message}");
-        assert!(told.contains(help), "{line}: {told}");
+        assert!(reports.contains(help), "{line}: {reports}");
     }
 }
 
@@ -85,9 +85,9 @@ fn keys_that_sent_people_astray() {
         ("templates = true", "no templates"),
     ] {
         for before in [SITE, route] {
-            let (message, told) = only(&format!("{before}{line}"));
+            let (message, reports) = only(&format!("{before}{line}"));
             assert!(message.starts_with("unknown key"), "{line}: {message}");
-            assert!(told.contains(help), "{line}: {told}");
+            assert!(reports.contains(help), "{line}: {reports}");
         }
     }
     for (table, line, help) in [
@@ -154,19 +154,19 @@ fn keys_that_sent_people_astray() {
         ),
         (UPSTREAM, "timeout = \"1s\"", "`first_byte_timeout`"),
     ] {
-        let (message, told) = only(&format!("{table}{line}\n{SITE}"));
+        let (message, reports) = only(&format!("{table}{line}\n{SITE}"));
         assert!(message.starts_with("unknown key"), "{line}: {message}");
-        assert!(told.contains(help), "{line}: {told}");
+        assert!(reports.contains(help), "{line}: {reports}");
     }
 }
 
 #[test]
 fn a_server_of_nginx_is_a_site() {
-    let (message, told) = only(&format!("[[server]]\nworkers = 1\n{SITE}"));
+    let (message, reports) = only(&format!("[[server]]\nworkers = 1\n{SITE}"));
     assert_eq!(message, "expected a table, found array");
-    assert!(told.contains("is a `[[site]]` here"), "{told}");
-    let (_, told) = only(&format!("[[log]]\n{SITE}"));
-    assert_eq!(told, "write `[log]`");
+    assert!(reports.contains("is a `[[site]]` here"), "{reports}");
+    let (_, reports) = only(&format!("[[log]]\n{SITE}"));
+    assert_eq!(reports, "write `[log]`");
 }
 
 #[test]
@@ -181,9 +181,9 @@ fn ways_to_try() {
         ("files", "did you mean \"file\"?"),
         ("nothing", "one of `file`, `proxy`"),
     ] {
-        let (message, told) = only(&format!("{SITE}try = [\"file\", \"{word}\"]"));
+        let (message, reports) = only(&format!("{SITE}try = [\"file\", \"{word}\"]"));
         assert_eq!(message, format!("`{word}` is no value of `try`"));
-        assert!(told.contains(help), "{word}: {told}");
+        assert!(reports.contains(help), "{word}: {reports}");
     }
 }
 
@@ -204,9 +204,9 @@ fn guesses_are_close() {
         ("lifting_the_site = 1", "known here: `hosts`"),
         ("moat = 1", "known here: `hosts`"),
     ] {
-        let (message, told) = only(&format!("{SITE}{line}"));
+        let (message, reports) = only(&format!("{SITE}{line}"));
         assert!(message.starts_with("unknown key"), "{line}: {message}");
-        assert!(told.starts_with(help), "{line}: {told}");
+        assert!(reports.starts_with(help), "{line}: {reports}");
     }
 }
 
@@ -231,9 +231,9 @@ fn keys_of_other_servers_in_sites_and_routes() {
         ("error_page = \"/a\"", "no error pages"),
     ] {
         for before in both {
-            let (message, told) = only(&format!("{before}{line}"));
+            let (message, reports) = only(&format!("{before}{line}"));
             assert!(message.starts_with("unknown key"), "{line}: {message}");
-            assert!(told.contains(help), "{line}: {told}");
+            assert!(reports.contains(help), "{line}: {reports}");
         }
     }
     let of_site = [
@@ -241,11 +241,11 @@ fn keys_of_other_servers_in_sites_and_routes() {
         ("location = {}", "`[[site.route]]`"),
     ];
     for (line, help) in of_site {
-        let (_, told) = only(&format!("{SITE}{line}"));
-        assert!(told.contains(help), "{line}: {told}");
+        let (_, reports) = only(&format!("{SITE}{line}"));
+        assert!(reports.contains(help), "{line}: {reports}");
     }
-    let (_, told) = only(&format!("{}alias = \"/b\"", both[1]));
-    assert!(told.contains("`strip_prefix`"), "{told}");
+    let (_, reports) = only(&format!("{}alias = \"/b\"", both[1]));
+    assert!(reports.contains("`strip_prefix`"), "{reports}");
 }
 
 #[test]
@@ -282,8 +282,8 @@ fn values_that_are_nearly_right() {
             "leave `hosts` out to answer any host",
         ),
     ] {
-        let (said, told) = only(&format!("{SITE}{line}"));
-        assert_eq!((said.as_str(), told.as_str()), (message, help), "{line}");
+        let (said, reports) = only(&format!("{SITE}{line}"));
+        assert_eq!((said.as_str(), reports.as_str()), (message, help), "{line}");
     }
 }
 
@@ -306,8 +306,8 @@ fn words_of_other_servers() {
         ("balance", "least_conn", "\"least-connections\""),
         ("balance", "ip_hash", "`sticky"),
     ] {
-        let (message, told) = only(&format!("{UPSTREAM}{key} = \"{word}\"\n{SITE}"));
+        let (message, reports) = only(&format!("{UPSTREAM}{key} = \"{word}\"\n{SITE}"));
         assert_eq!(message, format!("`{word}` is no value of `{key}`"));
-        assert!(told.contains(help), "{word}: {told}");
+        assert!(reports.contains(help), "{word}: {reports}");
     }
 }

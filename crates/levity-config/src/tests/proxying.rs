@@ -1,4 +1,4 @@
-//! What sites and routes say of the upstream that answers for them.
+//! Reads how sites and routes use an upstream.
 
 use super::upstream::{PHP, UPSTREAM};
 use super::*;
@@ -11,7 +11,7 @@ fn site_text(lines: &str) -> String {
 
 #[track_caller]
 fn assert_told_of_site(lines: &str, expected: &[&str]) {
-    assert_told(&site_text(lines), expected);
+    assert_problems(&site_text(lines), expected);
 }
 
 fn site(lines: &str) -> Site {
@@ -94,7 +94,7 @@ fn upstreams_that_are_not_there() {
             "15:9 expected a string, found integer [write \"1\"]",
         ],
     );
-    assert_told(
+    assert_problems(
         "[[site]]\nproxy = \"a\"",
         &["2:9 no upstream has the name `a` [add `[[upstream]]` with that `name`]"],
     );
@@ -104,17 +104,17 @@ fn upstreams_that_are_not_there() {
         "unix:/run/a.sock",
         "app/",
     ] {
-        let told = format!(
+        let reports = format!(
             "9:9 no upstream has the name `{address}` [`proxy` takes the name of an `[[upstream]]`; put the address into its `to`]"
         );
-        assert_told_of_site(&format!("proxy = \"{address}\""), &[&told]);
+        assert_told_of_site(&format!("proxy = \"{address}\""), &[&reports]);
     }
     // It may be the one whose name is wrong.
-    assert_told(
+    assert_problems(
         "[[site]]\nproxy = \"a\"\n[[upstream]]\nto = [\"a:1\"]",
         &["3:1 `name` is missing"],
     );
-    assert_told(
+    assert_problems(
         "[[site]]\nproxy = \"a\"\n[[upstream]]\nname =\nto = [\"a:1\"]",
         &["4:7 the value is missing"],
     );
@@ -276,10 +276,10 @@ fn files_without_try() {
 #[test]
 fn php_without_scripts_and_without_try() {
     let notes = |lines: &str| parse(&site_text(lines)).unwrap().notes.join("\n");
-    let told = notes("root = \"/\"\nproxy = \"php\"");
+    let reports = notes("root = \"/\"\nproxy = \"php\"");
     assert!(
-        told.contains("line 9: the application is given the whole path"),
-        "{told}"
+        reports.contains("line 9: the application is given the whole path"),
+        "{reports}"
     );
     assert!(!notes("proxy = \"php\"").contains("whole path"));
     let scripts = "root = \"/\"\nproxy = \"php\"\nscript_suffix = \".php\"";
@@ -300,12 +300,12 @@ fn routes_that_end_with_a_slash() {
 fn keys_of_other_servers_and_of_routes() {
     let pass = "`proxy` takes the name of an `[[upstream]]`, whose `to` has the address";
     let size = "`body_bytes`, a size such as \"100MiB\"; 0 takes no body at all";
-    let told = [
+    let reports = [
         format!("9:1 unknown key `proxy_pass` [{pass}]"),
         format!("10:1 unknown key `client_max_body_size` [{size}]"),
     ];
     let lines = "proxy_pass = \"http://a:1\"\nclient_max_body_size = \"10m\"";
-    assert_told_of_site(lines, &told.each_ref().map(String::as_str));
+    assert_told_of_site(lines, &reports.each_ref().map(String::as_str));
     assert_told_of_site(
         "root = \"/\"\n[[site.route]]\npath = \"/\"\nproxy_pass = \"a\"\nfastcgi_pass = \"a\"\nclient_max_body_size = 0",
         &[
@@ -315,18 +315,18 @@ fn keys_of_other_servers_and_of_routes() {
         ],
     );
     for table in ["headers", "request_headers", "rewrite"] {
-        let told = format!(
+        let reports = format!(
             "10:1 unknown key `{table}` [`{table}` belongs to `[[site.route]]`; for a whole site add a route with path `/*`, last]"
         );
-        assert_told_of_site(&format!("root = \"/\"\n{table} = {{}}"), &[&told]);
+        assert_told_of_site(&format!("root = \"/\"\n{table} = {{}}"), &[&reports]);
     }
     for path in ["*.php", "/*.php", "/a/*.php"] {
-        let told = format!(
+        let reports = format!(
             "11:8 `{path}` is not the path of a route [a star stands alone at the end, as in `/static/*`; which files are scripts, `script_suffix = \".php\"` of a site says]"
         );
         assert_told_of_site(
             &format!("root = \"/\"\n[[site.route]]\npath = \"{path}\""),
-            &[&told],
+            &[&reports],
         );
     }
 }
@@ -334,18 +334,18 @@ fn keys_of_other_servers_and_of_routes() {
 #[test]
 fn what_is_no_script() {
     for suffix in ["", ".", "php", "./p"] {
-        let told = format!(
+        let reports = format!(
             "11:17 `{suffix}` is not how the name of a script ends [a dot and what follows it, such as \".php\"]"
         );
         let text = format!("root = \"/\"\nproxy = \"php\"\nscript_suffix = \"{suffix}\"");
-        assert_told_of_site(&text, &[&told]);
+        assert_told_of_site(&text, &[&reports]);
     }
     for index in ["", "/index.php", "a//b", "../a", "a/.", "a/"] {
-        let told = format!(
+        let reports = format!(
             "11:16 `{index}` is not the name of a script [a file beneath `root`, such as \"index.php\"]"
         );
         let text = format!("root = \"/\"\nproxy = \"php\"\nscript_index = \"{index}\"");
-        assert_told_of_site(&text, &[&told]);
+        assert_told_of_site(&text, &[&reports]);
     }
 }
 
@@ -412,10 +412,10 @@ fn every_field_of_requests_that_the_server_writes() {
         "x-forwarded-proto",
         "x-sendfile-type",
     ] {
-        let told = format!("12:31 `{name}` is written by the server itself");
+        let reports = format!("12:31 `{name}` is written by the server itself");
         assert_told_of_site(
             &format!("{ROUTE}request_headers = {{ remove = [\"{name}\"] }}"),
-            &[&told],
+            &[&reports],
         );
     }
 }

@@ -4,11 +4,11 @@ use super::*;
 
 #[test]
 fn sites_need_a_root_and_hosts_of_their_own() {
-    assert_told(
+    assert_problems(
         "",
         &["- no site is configured [add `[[site]]` with a `root`]"],
     );
-    assert_told(
+    assert_problems(
         "[[site]]\n[[site]]\nroot = \"/\"\n[[site]]\nroot = \"/\"\nhosts = [\"A.b\", \"c:80\", \"*\", 1]\n\
          [[site]]\nroot = \"\"\nhosts = [\"a.B.\"]\n[[site]]\nroot = \"/\"\nhosts = \"x\"\n",
         &[
@@ -26,7 +26,7 @@ fn sites_need_a_root_and_hosts_of_their_own() {
 
 #[test]
 fn routes() {
-    assert_told(
+    assert_problems(
         "[[site]]\nroot = \"/\"\nindex = [\"a/b\"]\n[[site.route]]\npath = \"/a/*\"\nstrip_prefix = \"/b\"\n\
          [[site.route]]\npath = \"/a/b\"\n[[site.route]]\npath = \"b\"\nlisting = 1\n[[site.route]]\nlisting = true\n\
          [[site.route]]\npath = \"/c\"\nstrip_prefix = \"/\"\n[[site.route]]\npath = \"/cd/*\"\nstrip_prefix = \"/c\"\n",
@@ -66,7 +66,7 @@ fn a_prefix_may_end_with_a_slash() {
 
 #[test]
 fn headers() {
-    assert_told(
+    assert_problems(
         &format!(
             "{SITE}[[site.route]]\npath = \"/\"\n[site.route.headers]\nremove = [\"b\", \"x y\", \"A\"]\n\
              [site.route.headers.set]\nB = \"1\"\na = \"\\n\"\nContent-Length = \"1\"\nc = 1\n"
@@ -96,18 +96,18 @@ fn codings_of_precompressed_files() {
 
 #[test]
 fn what_is_no_coding() {
-    assert_told(
+    assert_problems(
         &format!("{SITE}precompressed = [\"gzip\", \"deflate\", \"gzip\"]"),
         &[
             "3:26 `deflate` is not a coding [one of \"zstd\", \"br\", \"gzip\"]",
             "3:37 `gzip` is given twice",
         ],
     );
-    assert_told(
+    assert_problems(
         &format!("{SITE}precompressed = \"gzip\""),
         &["3:17 expected an array of strings, found string [write [\"gzip\"]]"],
     );
-    assert_told(
+    assert_problems(
         &format!("{SITE}[[site.route]]\npath = \"/a\"\nprecompressed = [\"\"]"),
         &["5:18 `` is not a coding [one of \"zstd\", \"br\", \"gzip\"]"],
     );

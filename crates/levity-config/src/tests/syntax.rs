@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn several_syntax_errors_and_what_else_is_wrong() {
-    assert_told(
+    assert_problems(
         "[disk]\nengine = auto\nenigne = 1\nqueue =\n[limits]\nheaders = 1\nheaders = 2\n[[site]]\nroot = \"/\nhosts == 3\n",
         &[
             "2:10 a string must be quoted [write \"auto\"]",
@@ -22,7 +22,7 @@ fn several_syntax_errors_and_what_else_is_wrong() {
 #[test]
 fn a_bracket_without_its_end_is_shown_where_it_opens() {
     let unclosed = "unclosed bracket [nothing below closes it]";
-    assert_told(
+    assert_problems(
         "[disk]\nx = 1\n[[site]]\nindex = [\"a\",\n[limits]\nq = 1\n",
         &[
             "2:1 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
@@ -30,7 +30,7 @@ fn a_bracket_without_its_end_is_shown_where_it_opens() {
             &format!("4:9 {unclosed}"),
         ],
     );
-    assert_told(
+    assert_problems(
         "[[site]]\nroot = \"/\"\n[[site.route]]\nheaders = { set = {\n",
         &[&format!("4:11 {unclosed}")],
     );
@@ -38,7 +38,7 @@ fn a_bracket_without_its_end_is_shown_where_it_opens() {
 
 #[test]
 fn what_precedes_an_unclosed_bracket_is_still_told() {
-    assert_told(
+    assert_problems(
         "[disk]\nqueue =\n[[site]]\nindex = [\n[limits]\nq =\n",
         &[
             "2:8 the value is missing",
@@ -50,16 +50,16 @@ fn what_precedes_an_unclosed_bracket_is_still_told() {
 /// What a syntax error swallows is not missing.
 #[test]
 fn a_syntax_error_hides_what_is_absent() {
-    assert_told(
+    assert_problems(
         "[[site\nroot = \"/\"\n",
         &["1:7 unclosed array table, expected `]]`"],
     );
-    assert_told("[[site]]\nroot\n", &["2:5 key with no value, expected `=`"]);
+    assert_problems("[[site]]\nroot\n", &["2:5 key with no value, expected `=`"]);
 }
 
 #[test]
 fn tabs_byte_order_mark_and_crlf() {
-    assert_told(
+    assert_problems(
         "\u{feff}[disk]\r\n\tx\t= \"\u{e9}\"\r\n",
         &[
             "- no site is configured [add `[[site]]` with a `root`]",

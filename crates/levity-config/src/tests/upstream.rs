@@ -15,7 +15,7 @@ fn upstream(lines: &str) -> Upstream {
 /// Lines of an upstream that begins on line 1, and has its own from line 4 on.
 #[track_caller]
 fn assert_told_of(lines: &str, expected: &[&str]) {
-    assert_told_in(&format!("{UPSTREAM}{lines}"), expected);
+    assert_problems_beside(&format!("{UPSTREAM}{lines}"), expected);
 }
 
 fn backend(at: &str) -> Backend {
@@ -247,9 +247,9 @@ fn wrong_words_of_an_upstream() {
         &["4:12 `fcgi` is no value of `protocol` [did you mean \"fastcgi\"?]"],
     );
     for sticky in ["cookie:", "cookie:a b", "header:a=b", "ip:", "Cookie:a"] {
-        let told =
+        let reports =
             format!("4:10 `{sticky}` is no value of `sticky` [\"cookie:NAME\" or \"header:NAME\"]");
-        assert_told_of(&format!("sticky = \"{sticky}\""), &[&told]);
+        assert_told_of(&format!("sticky = \"{sticky}\""), &[&reports]);
     }
 }
 
@@ -329,7 +329,7 @@ fn quantities_of_an_upstream_at_the_edge() {
 
 #[test]
 fn names_of_upstreams() {
-    assert_told_in(
+    assert_problems_beside(
         "[[upstream]]\nto = [\"a:1\"]\n[[upstream]]\nname = \"a b\"\nto = [\"a:1\"]\n[[upstream]]\nname = \"\"\nto = [\"a:1\"]\n\
          [[upstream]]\nname = \"a\"\nto = [\"a:1\"]\n[[upstream]]\nname = \"a\"\nto = [\"a:1\"]\n[[upstream]]\nnam = \"b\"\nto = [\"a:1\"]",
         &[
@@ -345,13 +345,13 @@ fn names_of_upstreams() {
 #[test]
 fn backends() {
     let to = |to: &str| format!("[[upstream]]\nname = \"a\"\nto = {to}");
-    assert_told_in("[[upstream]]\nname = \"a\"", &["1:1 `to` is missing"]);
-    assert_told_in(&to("[]"), &["3:6 `to`: no backend is named"]);
-    assert_told_in(
+    assert_problems_beside("[[upstream]]\nname = \"a\"", &["1:1 `to` is missing"]);
+    assert_problems_beside(&to("[]"), &["3:6 `to`: no backend is named"]);
+    assert_problems_beside(
         &to("\"a:1\""),
         &["3:6 expected an array of strings, found string [write [\"a:1\"]]"],
     );
-    assert_told_in(
+    assert_problems_beside(
         &to("[\"http://a:1/\", \"80\", \"b\", \"b:1 heavy\", \"B:1\", \"b:1 weight=2\"]"),
         &[
             "3:7 `http://a:1/` is not a backend [write \"a:1\", with a port: `protocol` says what is spoken, not `http://`]",
@@ -362,7 +362,7 @@ fn backends() {
         ],
     );
     for spare in ["[\"a:1 backup\"]", "[\"a:1 drain\", \"a:2 backup\"]"] {
-        assert_told_in(
+        assert_problems_beside(
             &to(spare),
             &["3:6 `to`: every backend is `backup` or `drain`"],
         );
@@ -418,8 +418,8 @@ fn checks() {
     );
     let help = "it starts with `/` and has no space, no control character and no `#`; others than ASCII are written as `%..`";
     for path in ["", "well", "/a b", "/a#b", "/\u{e9}", "http://a/"] {
-        let told = format!("5:8 `{path}` cannot be asked for [{help}]");
-        assert_told_of(&format!("[upstream.check]\npath = \"{path}\""), &[&told]);
+        let reports = format!("5:8 `{path}` cannot be asked for [{help}]");
+        assert_told_of(&format!("[upstream.check]\npath = \"{path}\""), &[&reports]);
     }
     let help =
         "a name or an address, and a port if need be: \"app.example\" or \"app.example:8080\"";
@@ -433,10 +433,10 @@ fn checks() {
         "a\\r\\nX: b",
     ] {
         let shown = host.replace("\\r", "\r").replace("\\n", "\n");
-        let told = format!("6:8 `{shown}` is not a host [{help}]");
+        let reports = format!("6:8 `{shown}` is not a host [{help}]");
         assert_told_of(
             &format!("[upstream.check]\npath = \"/\"\nhost = \"{host}\""),
-            &[&told],
+            &[&reports],
         );
     }
     assert_told_of(
@@ -454,7 +454,7 @@ fn reproxying() {
     let text = format!(
         "{UPSTREAM}reproxy = [\"app\", \"php\", \"bb\", \"bb\", \"bbb\", 1]\n{PHP}[[upstream]]\nname = \"bb\"\nto = [\"a:1\"]"
     );
-    assert_told_in(
+    assert_problems_beside(
         &text,
         &[
             "4:12 `app` is this upstream itself",
@@ -464,7 +464,7 @@ fn reproxying() {
             "4:45 expected a string, found integer",
         ],
     );
-    assert_told_in(
+    assert_problems_beside(
         &format!("{UPSTREAM}reproxy = [\"b:1\"]"),
         &[
             "4:12 no upstream has the name `b:1` [`reproxy` takes the name of an `[[upstream]]`; put the address into its `to`]",
@@ -472,7 +472,7 @@ fn reproxying() {
     );
     // Later upstreams are known too, and one whose protocol is wrong is not blamed again.
     let wrong = "[[upstream]]\nname = \"b\"\nprotocol = \"htp\"\nto = [\"a:1\"]";
-    assert_told_in(
+    assert_problems_beside(
         &format!("{UPSTREAM}reproxy = [\"b\"]\n{wrong}"),
         &["7:12 `htp` is no value of `protocol` [did you mean \"http\"?]"],
     );
@@ -542,8 +542,8 @@ fn every_start_of_a_file_is_survived() {
 
 #[test]
 fn secrets_are_for_containers() {
-    let told = upstream("protocol = \"ajp13\"\nsecret = \"between us\"");
-    assert_eq!(told.secret.as_deref(), Some("between us"));
+    let reports = upstream("protocol = \"ajp13\"\nsecret = \"between us\"");
+    assert_eq!(reports.secret.as_deref(), Some("between us"));
     assert_told_of(
         "secret = \"between us\"",
         &["4:10 `secret`: only upstreams of protocol ajp13 are told one"],

@@ -13,7 +13,7 @@ const WEIGHT_MAX: u32 = 1000;
 ///
 /// # Errors
 ///
-/// What is wrong, or what to write.
+/// A phrase that says what is wrong, or what to write.
 pub(super) fn parse(text: &str, base: Option<&Path>) -> Result<Backend, String> {
     let mut words = text.split_ascii_whitespace();
     let mut backend = Backend {

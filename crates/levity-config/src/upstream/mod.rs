@@ -1,4 +1,4 @@
-//! `[[upstream]]`: applications that answer requests, and how they are spoken to.
+//! The model of `[[upstream]]`, and of how sites and routes use one.
 
 mod backend;
 pub(crate) mod keys;
@@ -12,15 +12,15 @@ use crate::address::Address;
 /// `[[upstream]]`: a named set of backends that speak one protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
-    /// What routes call it; each name once in a file.
+    /// The name that routes use; unique in a file.
     pub name: String,
-    /// What its backends speak.
+    /// The protocol of the backends.
     pub protocol: Protocol,
     /// Never empty, and not all of them backups.
     pub to: Vec<Backend>,
     /// How a backend is chosen.
     pub balance: Balance,
-    /// What ties a client to a backend, if anything does.
+    /// What ties a client to a backend.
     pub sticky: Option<Sticky>,
     /// Connections to one backend at once, divided among the workers; each has at least one.
     pub connections: usize,
@@ -31,48 +31,48 @@ pub struct Upstream {
     pub keep_alive_timeout: Duration,
     /// From the attempt to connect to its success.
     pub connect_timeout: Duration,
-    /// From the last byte of a request to the first of its answer.
+    /// From the last byte of a request to the first byte of its response.
     pub first_byte_timeout: Duration,
-    /// Between two parts of an answer, and between two parts of a request that the backend takes.
+    /// Between two parts of a response, and between two parts of a request that the backend accepts.
     pub idle_timeout: Duration,
-    /// How long nothing may pass either way after a change of protocol, such as to WebSocket.
+    /// How long a tunnel, such as a WebSocket connection, may be silent in both directions.
     pub tunnel_timeout: Duration,
     /// Requests that may wait for a connection, divided among the workers.
     pub queue: usize,
-    /// How long one may wait.
+    /// How long a request may wait for a connection.
     pub queue_timeout: Duration,
-    /// How often a request is tried again, at most, on other backends if there are some.
+    /// Maximum number of retries of a request, at other backends if there are any.
     pub retries: usize,
-    /// Failures within `fail_for`, without a success between them, after which a backend is left alone
-    /// for so long.
+    /// Failures within `fail_for`, without a success between them, after which a backend gets no requests for
+    /// that time.
     pub fail_after: usize,
     /// See `fail_after`.
     pub fail_for: Duration,
-    /// How long a backend that comes back takes to get its full share. Zero is at once.
+    /// How long a backend that comes back takes to reach its full share. Zero is at once.
     pub slow_start: Duration,
-    /// Asks backends whether they are well, if that is wanted.
+    /// Health checks.
     pub check: Option<Check>,
-    /// Whether a request's body is taken in whole before a backend is asked.
+    /// Whether the whole body of a request is received before a backend is asked.
     pub buffer_requests: bool,
-    /// Which fields tell the backend who the client is.
+    /// The headers that name the client to a backend.
     pub forwarded: Forwarded,
-    /// Whether connections to the backend begin with a PROXY protocol head; none is kept then.
+    /// The version of the PROXY header at the start of each connection. Connections with one are not kept.
     pub proxy_protocol: Option<ProxyProtocol>,
-    /// What an AJP13 container demands of its peers.
+    /// The secret that an AJP13 container requires.
     pub secret: Option<String>,
-    /// Folders whose files the application may have sent in its place; absolute.
+    /// Folders whose files the application may have sent in place of its response; absolute.
     pub sendfile_roots: Vec<PathBuf>,
     /// Folders whose files it may have sent and then deleted; absolute.
     pub temporary_roots: Vec<PathBuf>,
-    /// Whether such a file is deleted once it has arrived; else as soon as it is open.
+    /// Whether such a file is deleted when the client has received it; otherwise as soon as it is open.
     pub keep_until_sent: bool,
     /// Names of upstreams to which it may hand a request on by `X-Reproxy-URL`.
     pub reproxy: Vec<String>,
-    /// How often names among `to` are looked up again.
+    /// How often names in `to` are resolved again.
     pub resolve_interval: Duration,
 }
 
-/// What a backend speaks.
+/// The protocol of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1
@@ -96,7 +96,7 @@ impl Protocol {
         }
     }
 
-    /// Whether an answer is read as a CGI program's, and a script may be named.
+    /// Whether the response has the form of a CGI program's, and a script may be named.
     #[must_use]
     pub fn is_cgi(self) -> bool {
         matches!(self, Self::Fastcgi | Self::Scgi)
@@ -110,7 +110,7 @@ pub struct Backend {
     pub at: At,
     /// Its share of requests; at least 1.
     pub weight: u32,
-    /// It is asked only when all others are down.
+    /// It gets requests only when all others are down.
     pub backup: bool,
     /// It gets no new clients, only those that are tied to it.
     pub drain: bool,
@@ -128,15 +128,15 @@ pub enum At {
 /// How a backend is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Balance {
-    /// One after the other, by weight.
+    /// In turn, by weight.
     RoundRobin,
-    /// The one with the fewest requests in hand for its weight.
+    /// The one with the fewest active requests for its weight.
     LeastConnections,
     /// By the path, so that each has its own part of the content (rendezvous hashing).
     Carp,
     /// The first that is up, in the order of the file.
     Static,
-    /// The less busy of two picked at random.
+    /// The less busy of two random ones.
     RandomTwo,
 }
 
@@ -162,25 +162,25 @@ pub enum Sticky {
     Header(String),
 }
 
-/// `[upstream.check]`: backends are asked whether they are well.
+/// `[upstream.check]`: health checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What is asked for with GET; a status from 200 to 399 is well. `None` only connects,
-    /// but for AJP13, which has a question of its own.
+    /// The path of the GET request; a status from 200 to 399 means healthy. `None` only connects, except with
+    /// AJP13, which sends a CPing.
     pub path: Option<String>,
-    /// What the question says in `Host`; by default where the backend is.
+    /// The `Host` of the request; by default the address of the backend.
     pub host: Option<String>,
-    /// From one question to the next.
+    /// From one check to the next.
     pub interval: Duration,
-    /// How long an answer may take.
+    /// How long a response may take.
     pub timeout: Duration,
-    /// So many failures in a row take a backend out.
+    /// Consecutive failures that take a backend out.
     pub fall: usize,
-    /// So many successes in a row bring it back.
+    /// Consecutive successes that bring it back.
     pub rise: usize,
 }
 
-/// Which fields tell a backend who the client is.
+/// The headers that name the client to a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarded {
     /// `Forwarded` and `X-Forwarded-*`
@@ -189,7 +189,7 @@ pub enum Forwarded {
     Forwarded,
     /// `X-Forwarded-For`, `-Proto` and `-Host` alone
     XForwarded,
-    /// Neither: those that the client sent are removed all the same.
+    /// Neither. Such headers of the client are removed all the same.
     Off,
 }
 
@@ -205,40 +205,40 @@ pub enum ProxyProtocol {
 /// Who answers the requests of a site or route, tried in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Try {
-    /// The file that the path names; what has none goes on.
+    /// The file that the path names; without one the next handler answers.
     File,
     /// The upstream.
     Proxy,
 }
 
-/// How a site or route hands requests to an upstream. `None` is what is said above it.
+/// How a site or route uses an upstream. `None` means the inherited value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Proxying {
     /// The name of the upstream.
     pub proxy: Option<String>,
     /// Who answers, in this order; by default the upstream alone where there is one.
     pub tries: Option<Vec<Try>>,
-    /// What the name of a script ends in, such as `.php`; needs a protocol of scripts and a `root`.
+    /// The suffix of scripts' names, such as `.php`; needs FastCGI or SCGI, and a `root`.
     pub script_suffix: Option<String>,
-    /// The script that answers what is neither a file nor a script, such as `index.php`.
+    /// The script for requests that match neither a file nor a script, such as `index.php`.
     pub script_index: Option<String>,
     /// The largest body of a request, in bytes.
     pub body_bytes: Option<usize>,
-    /// What becomes of paths that an application may take for those of another route.
+    /// What happens to paths that an application may read as paths of another route.
     pub ambiguous_paths: Option<AmbiguousPaths>,
 }
 
-/// What becomes of paths that an application may take for those of another route.
+/// What happens to paths that an application may read as paths of another route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AmbiguousPaths {
-    /// They are answered 400.
+    /// They get 400.
     Refuse,
-    /// They are passed on.
+    /// They are forwarded.
     Pass,
 }
 
-/// Changes to what an upstream's answers say of its own place. Pairs of what is found at the start and
-/// what is put there instead; the first that fits is taken.
+/// Changes to URLs and cookies in an upstream's responses. Pairs of a start and its replacement; the first match
+/// is used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rewrite {
     /// In `Location`.

@@ -8,38 +8,38 @@ use levity_wire::http1;
 use super::{
     Backend, Balance, Check, Forwarded, Protocol, ProxyProtocol, Sticky, Upstream, backend,
 };
-use crate::fields::{Fields, Text};
 use crate::headers::{is_request_target, is_token};
 use crate::reader::Reader;
+use crate::section::{Section, Text};
 use crate::suggest::{listed, nearest};
 
-/// The upstreams of a file, for what names them.
+/// The upstreams of a file, for the keys that name them.
 pub(crate) struct Upstreams(Vec<Known>);
 
-/// An upstream, as far as it is known in spite of what is wrong with it.
+/// An upstream, as far as it is known in spite of its errors.
 pub(crate) struct Known {
-    /// Without a name when that is wrong.
+    /// With an empty name if that is wrong.
     upstream: Upstream,
     /// `None` when it is wrong.
     pub(crate) protocol: Option<Protocol>,
-    /// Where it begins.
+    /// The position of its table.
     span: Range<usize>,
     /// Whether anything names it.
     is_used: Cell<bool>,
 }
 
 impl Upstreams {
-    pub(crate) fn read(root: &Fields<'_>) -> Self {
+    pub(crate) fn read(root: &Section<'_>) -> Self {
         let tables = root.children("upstream");
         let mut names = Vec::new();
         let mut upstreams = Upstreams(
             tables
                 .iter()
-                .map(|fields| known(fields, &mut names))
+                .map(|section| known(section, &mut names))
                 .collect(),
         );
-        for (at, fields) in tables.iter().enumerate() {
-            upstreams.0[at].upstream.reproxy = upstreams.reproxy(at, fields);
+        for (at, section) in tables.iter().enumerate() {
+            upstreams.0[at].upstream.reproxy = upstreams.reproxy(at, section);
         }
         upstreams
     }
@@ -49,7 +49,7 @@ impl Upstreams {
         self.0.into_iter().map(|known| known.upstream).collect()
     }
 
-    /// Tells of upstreams that nothing named to [`Self::find`] so far.
+    /// Notes upstreams that were never found by [`Self::find`].
     pub(crate) fn note_unused(&self, reader: &Reader<'_>) {
         for known in self.0.iter().filter(|known| !known.is_used.get()) {
             let name = &known.upstream.name;
@@ -57,10 +57,10 @@ impl Upstreams {
         }
     }
 
-    /// The upstream that the key `of` names; reports when there is none.
+    /// The upstream that the key `of` names. Reports an unknown name.
     pub(crate) fn find(&self, reader: &Reader<'_>, name: &Text<'_>, of: &str) -> Option<&Known> {
         let found = self.0.iter().find(|known| known.upstream.name == name.text);
-        // One whose name is wrong may be the one that is meant.
+        // An upstream with a wrong name may be the one that is meant.
         if found.is_none() && self.names().all(|name| !name.is_empty()) {
             let message = format!("no upstream has the name `{}`", name.text);
             reader.report_absent(Some(&name.span), message, Some(self.help(name.text, of)));
@@ -88,10 +88,10 @@ impl Upstreams {
         }
     }
 
-    fn reproxy(&self, at: usize, fields: &Fields<'_>) -> Vec<String> {
+    fn reproxy(&self, at: usize, section: &Section<'_>) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for name in fields.names("reproxy").unwrap_or_default() {
-            let known = self.find(fields.reader, &name, "reproxy");
+        for name in section.names("reproxy").unwrap_or_default() {
+            let known = self.find(section.reader, &name, "reproxy");
             let wrong = if name.text == self.0[at].upstream.name {
                 Some("is this upstream itself")
             } else if names.iter().any(|other| other == name.text) {
@@ -105,7 +105,7 @@ impl Upstreams {
             };
             if let Some(wrong) = wrong {
                 let message = format!("`{}` {wrong}", name.text);
-                fields.reader.report(&name.span, message, None);
+                section.reader.report(&name.span, message, None);
             }
             names.push(name.text.to_owned());
         }
@@ -113,72 +113,72 @@ impl Upstreams {
     }
 }
 
-fn known(fields: &Fields<'_>, names: &mut Vec<(String, Range<usize>)>) -> Known {
-    let protocol = match fields.word("protocol") {
+fn known(section: &Section<'_>, names: &mut Vec<(String, Range<usize>)>) -> Known {
+    let protocol = match section.word("protocol") {
         Some("fastcgi") => Some(Protocol::Fastcgi),
         Some("scgi") => Some(Protocol::Scgi),
         Some("ajp13") => Some(Protocol::Ajp13),
         Some(_) => Some(Protocol::Http),
-        None => (!fields.has("protocol")).then_some(Protocol::Http),
+        None => (!section.has("protocol")).then_some(Protocol::Http),
     };
-    let upstream = upstream(fields, protocol.unwrap_or(Protocol::Http), names);
+    let upstream = upstream(section, protocol.unwrap_or(Protocol::Http), names);
     Known {
         upstream,
         protocol,
-        span: fields.span.clone(),
+        span: section.span.clone(),
         is_used: Cell::new(false),
     }
 }
 
 fn upstream(
-    fields: &Fields<'_>,
+    section: &Section<'_>,
     protocol: Protocol,
     names: &mut Vec<(String, Range<usize>)>,
 ) -> Upstream {
-    let connections = fields.count("connections");
-    let proxy_protocol = proxy_protocol(fields);
+    let connections = section.count("connections");
+    let proxy_protocol = proxy_protocol(section);
     Upstream {
-        name: name(fields, names).unwrap_or_default(),
+        name: name(section, names).unwrap_or_default(),
         protocol,
-        to: to(fields),
-        balance: balance(fields),
-        sticky: sticky(fields),
+        to: to(section),
+        balance: balance(section),
+        sticky: sticky(section),
         connections,
         keep_alive: match proxy_protocol {
-            None => keep_alive(fields, protocol, connections),
-            // What was said of one client would hold for the next.
+            None => keep_alive(section, protocol, connections),
+            // The next request on the connection would be taken for one of the same client.
             Some(_) => 0,
         },
-        keep_alive_timeout: fields.duration("keep_alive_timeout"),
-        connect_timeout: fields.duration("connect_timeout"),
-        first_byte_timeout: fields.duration("first_byte_timeout"),
-        idle_timeout: fields.duration("idle_timeout"),
-        tunnel_timeout: fields.duration("tunnel_timeout"),
-        queue: fields.count("queue"),
-        queue_timeout: fields.duration("queue_timeout"),
-        retries: fields.count("retries"),
-        fail_after: fields.count("fail_after"),
-        fail_for: fields.duration("fail_for"),
-        slow_start: fields.duration("slow_start"),
-        check: fields
+        keep_alive_timeout: section.duration("keep_alive_timeout"),
+        connect_timeout: section.duration("connect_timeout"),
+        first_byte_timeout: section.duration("first_byte_timeout"),
+        idle_timeout: section.duration("idle_timeout"),
+        tunnel_timeout: section.duration("tunnel_timeout"),
+        queue: section.count("queue"),
+        queue_timeout: section.duration("queue_timeout"),
+        retries: section.count("retries"),
+        fail_after: section.count("fail_after"),
+        fail_for: section.duration("fail_for"),
+        slow_start: section.duration("slow_start"),
+        check: section
             .has("check")
-            .then(|| check(&fields.child("check"), protocol)),
-        buffer_requests: fields.boolean("buffer_requests").unwrap_or(false),
-        forwarded: forwarded(fields),
+            .then(|| check(&section.child("check"), protocol)),
+        buffer_requests: section.boolean("buffer_requests").unwrap_or(false),
+        forwarded: forwarded(section),
         proxy_protocol,
-        secret: secret(fields, protocol),
-        sendfile_roots: fields.folders("sendfile_roots"),
-        temporary_roots: fields.folders("temporary_roots"),
-        keep_until_sent: fields.word("temporary_removal") == Some("sent"),
+        secret: secret(section, protocol),
+        sendfile_roots: section.folders("sendfile_roots"),
+        temporary_roots: section.folders("temporary_roots"),
+        keep_until_sent: section.word("temporary_removal") == Some("sent"),
         reproxy: Vec::new(),
-        resolve_interval: fields.duration("resolve_interval"),
+        resolve_interval: section.duration("resolve_interval"),
     }
 }
 
-fn name(fields: &Fields<'_>, names: &mut Vec<(String, Range<usize>)>) -> Option<String> {
-    fields.require("name");
-    let Text { text, span } = fields.text("name")?;
-    let reader = fields.reader;
+fn name(section: &Section<'_>, names: &mut Vec<(String, Range<usize>)>) -> Option<String> {
+    section.require("name");
+    let Text { text, span } = section.text("name")?;
+    let reader = section.reader;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if text.is_empty() || !text.bytes().all(fits) {
         let help = "letters, digits, `-`, `_` and `.`".to_owned();
@@ -201,28 +201,28 @@ fn name(fields: &Fields<'_>, names: &mut Vec<(String, Range<usize>)>) -> Option<
     Some(text.to_owned())
 }
 
-fn to(fields: &Fields<'_>) -> Vec<Backend> {
-    fields.require("to");
-    let Some(given) = fields.names("to") else {
+fn to(section: &Section<'_>) -> Vec<Backend> {
+    section.require("to");
+    let Some(given) = section.names("to") else {
         return Vec::new();
     };
     if given.is_empty() {
-        fields.report("to", "no backend is named", None);
+        section.report("to", "no backend is named", None);
         return Vec::new();
     }
     let mut backends: Vec<Backend> = Vec::new();
     for Text { text, span } in &given {
-        match backend::parse(text, fields.reader.base()) {
+        match backend::parse(text, section.reader.base()) {
             Ok(backend) => {
                 if backends.iter().any(|other| other.at == backend.at) {
                     let message = format!("`{text}` names a backend a second time");
-                    fields.reader.report(span, message, None);
+                    section.reader.report(span, message, None);
                 }
                 backends.push(backend);
             }
             Err(help) => {
                 let message = format!("`{text}` is not a backend");
-                fields.reader.report(span, message, Some(help));
+                section.reader.report(span, message, Some(help));
             }
         }
     }
@@ -230,15 +230,15 @@ fn to(fields: &Fields<'_>) -> Vec<Backend> {
         .iter()
         .all(|backend| backend.backup || backend.drain);
     if spare && backends.len() == given.len() {
-        fields.report("to", "every backend is `backup` or `drain`", None);
+        section.report("to", "every backend is `backup` or `drain`", None);
     }
     backends
 }
 
-fn balance(fields: &Fields<'_>) -> Balance {
+fn balance(section: &Section<'_>) -> Balance {
     // Lighttpd's "shortest queue first".
     let unlisted = |word: &str| (word == "sqf").then_some("least-connections");
-    match fields.word_or("balance", unlisted) {
+    match section.word_or("balance", unlisted) {
         Some("least-connections") => Balance::LeastConnections,
         Some("carp") => Balance::Carp,
         Some("static") => Balance::Static,
@@ -247,64 +247,64 @@ fn balance(fields: &Fields<'_>) -> Balance {
     }
 }
 
-fn sticky(fields: &Fields<'_>) -> Option<Sticky> {
-    let Text { text, span } = fields.text("sticky")?;
+fn sticky(section: &Section<'_>) -> Option<Sticky> {
+    let Text { text, span } = section.text("sticky")?;
     match text.split_once(':') {
         Some(("cookie", name)) if is_token(name) => Some(Sticky::Cookie(name.to_owned())),
         Some(("header", name)) if is_token(name) => Some(Sticky::Header(name.to_ascii_lowercase())),
         _ => {
             let message = format!("`{text}` is no value of `sticky`");
             let help = "\"cookie:NAME\" or \"header:NAME\"".to_owned();
-            fields.reader.report(&span, message, Some(help));
+            section.reader.report(&span, message, Some(help));
             None
         }
     }
 }
 
-/// Few connections make the default less, and are no mistake. By default FastCGI keeps none: a process of
-/// php-fpm serves nobody else while it waits on a connection.
-fn keep_alive(fields: &Fields<'_>, protocol: Protocol, connections: usize) -> usize {
-    if fields.has("keep_alive") {
-        fields.at_most("keep_alive", "connections");
+/// The default is at most `connections`. FastCGI keeps none by default: a process of php-fpm serves nobody else
+/// while it waits on a connection.
+fn keep_alive(section: &Section<'_>, protocol: Protocol, connections: usize) -> usize {
+    if section.has("keep_alive") {
+        section.at_most("keep_alive", "connections");
     } else if protocol == Protocol::Fastcgi {
         return 0;
     }
-    fields.count("keep_alive").min(connections)
+    section.count("keep_alive").min(connections)
 }
 
-fn check(fields: &Fields<'_>, protocol: Protocol) -> Check {
+fn check(section: &Section<'_>, protocol: Protocol) -> Check {
     Check {
-        path: check_path(fields),
-        host: check_host(fields, protocol),
-        interval: fields.duration("interval"),
-        timeout: fields.duration("timeout"),
-        fall: fields.count("fall"),
-        rise: fields.count("rise"),
+        path: check_path(section),
+        host: check_host(section, protocol),
+        interval: section.duration("interval"),
+        timeout: section.duration("timeout"),
+        fall: section.count("fall"),
+        rise: section.count("rise"),
     }
 }
 
-fn check_path(fields: &Fields<'_>) -> Option<String> {
-    let Text { text, span } = fields.text("path")?;
+fn check_path(section: &Section<'_>) -> Option<String> {
+    let Text { text, span } = section.text("path")?;
     if !is_request_target(text) {
         let help = "it starts with `/` and has no space, no control character and no `#`; others than ASCII are written as `%..`";
         let message = format!("`{text}` cannot be asked for");
-        fields.reader.report(&span, message, Some(help.to_owned()));
+        section.reader.report(&span, message, Some(help.to_owned()));
     }
     Some(text.to_owned())
 }
 
-fn check_host(fields: &Fields<'_>, protocol: Protocol) -> Option<String> {
-    let Text { text, span } = fields.text("host")?;
+fn check_host(section: &Section<'_>, protocol: Protocol) -> Option<String> {
+    let Text { text, span } = section.text("host")?;
     if http1::host_name(text.as_bytes()).is_err() {
         let message = format!("`{text}` is not a host");
         let help =
             "a name or an address, and a port if need be: \"app.example\" or \"app.example:8080\"";
-        fields.reader.report(&span, message, Some(help.to_owned()));
+        section.reader.report(&span, message, Some(help.to_owned()));
     } else if protocol == Protocol::Ajp13 {
-        fields.report("host", "ajp13 asks without one", None);
-    } else if !fields.has("path") {
+        section.report("host", "ajp13 asks without one", None);
+    } else if !section.has("path") {
         let help = "add the `path` that is asked for";
-        fields.report(
+        section.report(
             "host",
             "without a `path` nothing is said",
             Some(help.to_owned()),
@@ -313,8 +313,8 @@ fn check_host(fields: &Fields<'_>, protocol: Protocol) -> Option<String> {
     Some(text.to_owned())
 }
 
-fn forwarded(fields: &Fields<'_>) -> Forwarded {
-    match fields.word("forwarded") {
+fn forwarded(section: &Section<'_>) -> Forwarded {
+    match section.word("forwarded") {
         Some("forwarded") => Forwarded::Forwarded,
         Some("x-forwarded") => Forwarded::XForwarded,
         Some("off") => Forwarded::Off,
@@ -322,23 +322,23 @@ fn forwarded(fields: &Fields<'_>) -> Forwarded {
     }
 }
 
-fn proxy_protocol(fields: &Fields<'_>) -> Option<ProxyProtocol> {
-    match fields.word("proxy_protocol") {
+fn proxy_protocol(section: &Section<'_>) -> Option<ProxyProtocol> {
+    match section.word("proxy_protocol") {
         Some("v1") => Some(ProxyProtocol::V1),
         Some("v2") => Some(ProxyProtocol::V2),
         _ => None,
     }
 }
 
-fn secret(fields: &Fields<'_>, protocol: Protocol) -> Option<String> {
-    let Text { text, span } = fields.text("secret")?;
-    let reader = fields.reader;
+fn secret(section: &Section<'_>, protocol: Protocol) -> Option<String> {
+    let Text { text, span } = section.text("secret")?;
+    let reader = section.reader;
     if text.is_empty() || text.contains(char::is_control) {
-        // Not shown again: it may be right but for its end.
+        // The secret is not shown: it may be almost right.
         let help = "a word without control characters".to_owned();
         reader.report(&span, "`secret` cannot be told".to_owned(), Some(help));
     } else if protocol != Protocol::Ajp13 {
-        fields.report(
+        section.report(
             "secret",
             "only upstreams of protocol ajp13 are told one",
             None,

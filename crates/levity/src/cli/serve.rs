@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::{EXIT_CONFIG, EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams};
 use levity_config::address::{self, Address, AddressError, PORT_USUAL};
-use levity_config::{Config, OwnNames, PlaceDisk, Proxying, Site, Symlinks};
+use levity_config::{Config, LocationDisk, OwnNames, Proxying, Site, Symlinks};
 
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
@@ -198,7 +198,7 @@ fn site(what: &Path) -> Result<Site, String> {
         },
         server_timing: false,
         only,
-        disk: PlaceDisk::default(),
+        disk: LocationDisk::default(),
         routes: Vec::new(),
     })
 }

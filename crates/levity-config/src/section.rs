@@ -19,23 +19,23 @@ pub(crate) struct Text<'r> {
     pub(crate) span: Range<usize>,
 }
 
-/// What stands in one table of the file.
-pub(crate) struct Fields<'r> {
+/// One table of the file.
+pub(crate) struct Section<'r> {
     pub(crate) reader: &'r Reader<'r>,
     pub(crate) span: Range<usize>,
     table: &'static Table,
     entries: Option<&'r DeTable<'r>>,
 }
 
-impl<'r> Fields<'r> {
+impl<'r> Section<'r> {
     /// The file itself.
     pub(crate) fn root(reader: &'r Reader<'r>, document: &'r DeTable<'r>) -> Self {
-        Fields::open(reader, reader.schema().table(""), document, 0..0)
+        Section::open(reader, reader.schema().table(""), document, 0..0)
     }
 
     /// A table that the file does not have: every key has its default.
     pub(crate) fn empty(reader: &'r Reader<'r>, path: &str) -> Self {
-        Fields {
+        Section {
             reader,
             span: 0..0,
             table: reader.schema().table(path),
@@ -49,7 +49,7 @@ impl<'r> Fields<'r> {
         entries: &'r DeTable<'r>,
         span: Range<usize>,
     ) -> Self {
-        let fields = Fields {
+        let section = Section {
             reader,
             span,
             table,
@@ -57,14 +57,14 @@ impl<'r> Fields<'r> {
         };
         for (name, value) in entries {
             if let Some(key) = table.key_also(name.as_ref()) {
-                fields.renamed(key, name.as_ref(), &name.span());
-            } else if !fields.known().any(|known| known == name.as_ref())
-                && !fields.is_damaged(&name.span(), value)
+                section.renamed(key, name.as_ref(), &name.span());
+            } else if !section.known().any(|known| known == name.as_ref())
+                && !section.is_damaged(&name.span(), value)
             {
-                fields.unknown(name.as_ref(), &name.span());
+                section.unknown(name.as_ref(), &name.span());
             }
         }
-        fields
+        section
     }
 
     fn renamed(&self, key: &Key, name: &str, span: &Range<usize>) {
@@ -88,7 +88,8 @@ impl<'r> Fields<'r> {
         self.reader.report(span, message, Some(help));
     }
 
-    /// Whether an unknown key, which has been reported, looks like `name` or is another server's for it.
+    /// Whether the table has an unknown key that is a misspelling of `name`, or another server's name for it.
+    /// Such a key has been reported already.
     pub(crate) fn has_misspelt(&self, name: &str) -> bool {
         let unknown = |given: &str| !self.known().any(|known| known == given);
         let foreign = |given: &str| {
@@ -109,7 +110,7 @@ impl<'r> Fields<'r> {
         self.reader.schema().names(self.table)
     }
 
-    /// On a line with a syntax error, where the parser has guessed.
+    /// Whether name or value are on a line with a syntax error, where the parser has guessed.
     fn is_damaged(&self, name: &Range<usize>, value: &Spanned<DeValue<'_>>) -> bool {
         self.reader.is_broken(name) || self.reader.is_broken(&value.span())
     }
@@ -133,7 +134,7 @@ impl<'r> Fields<'r> {
             .is_some_and(|entries| names.any(|name| entries.contains_key(name)))
     }
 
-    /// What other servers call the key `name`; nothing for a table.
+    /// Other servers' names for the key `name`; empty for a table.
     fn also(&self, name: &str) -> &'static [(&'static str, &'static str)] {
         let key = self.table.keys.iter().find(|key| key.name == name);
         key.map_or(&[], |key| key.also)
@@ -147,7 +148,7 @@ impl<'r> Fields<'r> {
         }
     }
 
-    /// Where the value of `name` stands, or the table when it is absent.
+    /// The position of the value of `name`, or of the table when it is absent.
     pub(crate) fn span_of(&self, name: &str) -> Range<usize> {
         self.value(name).map_or(self.span.clone(), Spanned::span)
     }
@@ -183,11 +184,11 @@ impl<'r> Fields<'r> {
     }
 
     /// The table `name` beneath this one.
-    pub(crate) fn child(&self, name: &str) -> Fields<'r> {
+    pub(crate) fn child(&self, name: &str) -> Section<'r> {
         let table = self.path_of(name);
         match self.value(name).map(|value| (value, value.get_ref())) {
             Some((value, DeValue::Table(entries))) => {
-                Fields::open(self.reader, table, entries, value.span())
+                Section::open(self.reader, table, entries, value.span())
             }
             Some((value, found)) => {
                 let is_array = matches!(found, DeValue::Array(_));
@@ -195,14 +196,14 @@ impl<'r> Fields<'r> {
                     .filter(|_| is_array)
                     .map_or_else(|| format!("write `{}`", table.heading()), str::to_owned);
                 self.report_kind(value, "a table", Some(help));
-                Fields::empty(self.reader, table.path)
+                Section::empty(self.reader, table.path)
             }
-            None => Fields::empty(self.reader, table.path),
+            None => Section::empty(self.reader, table.path),
         }
     }
 
     /// The tables of the array `name` beneath this one.
-    pub(crate) fn children(&self, name: &str) -> Vec<Fields<'r>> {
+    pub(crate) fn children(&self, name: &str) -> Vec<Section<'r>> {
         let table = self.path_of(name);
         let Some(value) = self.value(name) else {
             return Vec::new();
@@ -220,7 +221,7 @@ impl<'r> Fields<'r> {
         for element in elements.iter() {
             match element.get_ref() {
                 DeValue::Table(entries) => {
-                    tables.push(Fields::open(self.reader, table, entries, element.span()))
+                    tables.push(Section::open(self.reader, table, entries, element.span()))
                 }
                 _ => self.report_kind(element, "a table", help()),
             }
@@ -249,7 +250,7 @@ impl<'r> Fields<'r> {
 
     /// `None` is `"auto"`.
     pub(crate) fn auto_count(&self, name: &str) -> Option<usize> {
-        // The bounds of a 32-bit machine are smaller than those of the table.
+        // On a 32-bit machine the upper bound of the table may not fit.
         self.quantity(name)
             .map(|quantity| usize::try_from(quantity).unwrap_or(usize::MAX))
     }
@@ -302,8 +303,8 @@ impl<'r> Fields<'r> {
         let at = if self.has(small) { small } else { large };
         let message = format!(
             "`{small}` ({}) {relation} `{large}` ({})",
-            self.shown(small),
-            self.shown(large)
+            self.written(small),
+            self.written(large)
         );
         let other = if at == small { large } else { small };
         let help = if self.has(other) {
@@ -323,7 +324,7 @@ impl<'r> Fields<'r> {
         }
     }
 
-    fn shown(&self, name: &str) -> &'r str {
+    fn written(&self, name: &str) -> &'r str {
         match self.value(name) {
             Some(value) => self
                 .reader
@@ -375,8 +376,8 @@ impl<'r> Fields<'r> {
         })
     }
 
-    /// A word out of the key's list, or what `unlisted` makes of another one; `None` when the key is
-    /// absent or wrong.
+    /// A word out of the key's list, or the result of `unlisted` for another word; `None` when the key is absent
+    /// or wrong.
     pub(crate) fn word_or(
         &self,
         name: &str,
@@ -446,8 +447,8 @@ impl<'r> Fields<'r> {
         Some(path)
     }
 
-    /// Reports when nothing can be made at `path`, of the key `name`, because its folder is not there. Only when
-    /// the file was loaded from the disk. May block.
+    /// Reports that the folder of `path`, the value of `name`, does not exist. Checks only when the file was
+    /// loaded from the disk. May block.
     pub(crate) fn must_have_folder(&self, name: &str, path: &Path) {
         let folder = path.parent().filter(|_| self.reader.base().is_some());
         if let Some(folder) = folder
@@ -541,7 +542,7 @@ fn quantity(key: &Key, value: &DeValue<'_>) -> Result<Option<u64>, Wrong> {
             .quantity(text)
             .map_err(|help| Wrong::Form(Some(help).filter(|help| !help.is_empty())))?,
         (DeValue::Integer(digits), Kind::Size(_) | Kind::Count(_)) => {
-            // What does not fit is out of bounds, whatever they are.
+            // A number that does not fit is out of any bounds.
             let limit = if digits.as_str().starts_with('-') {
                 0
             } else {
@@ -574,7 +575,7 @@ fn out_of_bounds(key: &Key, clamped: u64) -> Wrong {
     }
 }
 
-/// What other programs mean by `text` where they want yes or no.
+/// The boolean that `text` stands for in other programs.
 fn switch(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "on" | "yes" | "true" | "1" => Some(true),
@@ -598,7 +599,7 @@ fn is_directory(path: &Path) -> Result<(), String> {
     }
 }
 
-/// What to say when nothing but a table beneath `table` is given, as by a file that begins with `[[site.route]]`.
+/// The message for a file that has a table beneath `table` only, such as one that begins with `[[site.route]]`.
 fn without_parent(schema: Schema, table: &Table, value: &DeValue<'_>) -> Option<String> {
     let DeValue::Table(entries) = value else {
         return None;
