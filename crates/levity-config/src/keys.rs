@@ -42,19 +42,18 @@ pub(crate) const TABLES: &[Table] = &[
                 "trusted_proxies",
                 Kind::Names,
                 Some("[]"),
-                "Networks such as `\"10.0.0.0/8\"`, and addresses, whose word on who the client is counts: what they \
-                 say in `Forwarded` and `X-Forwarded-*` is taken and passed on. `\"unix\"` is whoever connects over a \
-                 Unix socket.",
+                "Networks such as `\"10.0.0.0/8\"` and addresses of proxies whose `Forwarded` and `X-Forwarded-*` are \
+                 believed and passed on. `\"unix\"` stands for every client of a Unix socket.",
             ),
             key(
                 "etag",
                 Kind::Word(&["file", "mtime-size"]),
                 Some("file"),
-                "What the `ETag` of a file is made from. `\"file\"` uses device, inode, modification time, change time and \
-                 size, so that a new version always has a new tag, even if it has the size and the modification time \
-                 of the old one (reproducible builds, `rsync -t`). `\"mtime-size\"` uses modification time and size only: \
-                 several servers behind one balancer, each with a copy of the files, then send the same tag. Use it \
-                 only if no file is replaced by another one of the same size and modification time.",
+                "Source of the `ETag` of a file. `\"file\"` uses device, inode, modification time, change time and \
+                 size: a new version always has a new tag, even with the size and the modification time of the old one \
+                 (reproducible builds, `rsync -t`). `\"mtime-size\"` uses modification time and size only, so that \
+                 several servers behind one balancer, each with a copy of the files, send the same tag. Use it only if \
+                 no file is replaced by another one of the same size and modification time.",
             ),
         ],
     },
@@ -73,7 +72,8 @@ pub(crate) const TABLES: &[Table] = &[
                     "threads",
                     Kind::Count(bounds("1", "1024")),
                     Some("auto"),
-                    "Threads of the pool that waits for the disk, at most: they are started as they are needed.",
+                    "Maximum number of threads in the pool that waits for the disk. Threads are started when they are \
+                     needed.",
                 )
             },
             Key {
@@ -82,8 +82,7 @@ pub(crate) const TABLES: &[Table] = &[
                     "stat_threads",
                     Kind::Count(bounds("1", "1024")),
                     Some("auto"),
-                    "Threads of the pool that are kept for opening files and asking for their metadata; fewer than \
-                     `threads`.",
+                    "Threads of the pool that only open files and read their metadata; fewer than `threads`.",
                 )
             },
             key(
@@ -91,8 +90,8 @@ pub(crate) const TABLES: &[Table] = &[
                 Kind::Count(bounds("1", "4096")),
                 Some("auto"),
                 "Reads in flight per device; fewer than `threads` less `stat_threads`, so that one frozen device leaves \
-                 threads to the others. `\"auto\"` finds out what makes each device do most, up to 32, or up to half of the \
-                 threads that read when `threads` is a number.",
+                 threads to the others. `\"auto\"` measures which depth gives each device the highest throughput, up to \
+                 32, or up to half of the reading threads when `threads` is a number.",
             ),
             CHUNK,
             Key {
@@ -103,49 +102,51 @@ pub(crate) const TABLES: &[Table] = &[
                 "cache_bytes",
                 Kind::Size(bounds("0B", "1TiB")),
                 Some("64MiB"),
-                "Memory for the bodies of small files that are asked for often; 0 turns that cache off.",
+                "Memory for the contents of small files that are requested often; 0 turns this cache off.",
             ),
             key(
                 "buffer_bytes",
                 Kind::Size(bounds("1MiB", "1TiB")),
                 Some("256MiB"),
-                "Memory for chunks on their way from the disk to a client. When it is used up, new requests for cold files are answered 503 and later chunks wait.",
+                "Memory for chunks between disk and client. When it is used up, new requests for files that are not in \
+                 memory get 503, and later chunks wait.",
             ),
             key(
                 "queue",
                 Kind::Count(bounds("16", "1000000")),
                 Some("4096"),
-                "Jobs that may wait per device. When it is full, a new request is answered 503.",
+                "Jobs that may wait per device. When the queue is full, a new request gets 503.",
             ),
             key(
                 "dead_after",
                 Kind::Duration(bounds("10ms", "1h")),
                 Some("5s"),
-                "When a device has reads in flight and finishes none for so long, new requests that need it are answered \
-                 503 at once, and so are those that wait, until it finishes something. One request at a time still tries. \
-                 Longer than the disk takes to spin up.",
+                "Time without a completed read after which a device with reads in flight counts as dead. New and \
+                 waiting requests that need the device then get 503 at once, until it completes a read; one request at \
+                 a time still tries. Set it longer than the disk takes to spin up.",
             ),
             key(
                 "entry_ttl",
                 Kind::Duration(bounds("0s", "1h")),
                 Some("1s"),
-                "How long an open file, its size and its times are trusted before they are looked at again, and where the \
-                 path of a root leads. `0s` looks every time, as `levity serve` does, and every 0.1 s at the path of a root.",
+                "How long an open file, its size, its times and the target of the path of a root are used without being \
+                 checked again. `0s` checks a file at every request, as `levity serve` does, and the path of a root \
+                 every 0.1 s.",
             ),
             key(
                 "watch",
                 Kind::Word(&["off", "inotify"]),
                 Some("off"),
-                "What tells of changes. `\"inotify\"` watches the directories of files that are kept open: such a file is \
-                 trusted until something changes there, for 20 s at most, whatever `entry_ttl` is. Not on network file \
-                 systems, nor for files behind a symbolic link or with a second name: these stay on `entry_ttl`, and so does \
-                 what was not found.",
+                "Notifications that invalidate cached files. `\"inotify\"` watches the directories of open files: a \
+                 file is used until something changes there, for 20 s at most, whatever `entry_ttl` is. Files on \
+                 network file systems, files behind a symbolic link or with several names, and names that were not \
+                 found stay on `entry_ttl`.",
             ),
             key(
                 "spool",
                 PATH,
                 Some(SPOOL),
-                "The folder for request bodies that do not fit into memory; see `limits.body_memory`.",
+                "Folder for request bodies that do not fit into memory; see `limits.body_memory`.",
             ),
         ],
     },
@@ -158,20 +159,21 @@ pub(crate) const TABLES: &[Table] = &[
                 "access",
                 Kind::Text("`\"off\"`, `\"stdout\"` or a path with a `/`"),
                 Some("stdout"),
-                "Where one line per request goes. A path is opened for appending, and again on SIGUSR1.",
+                "Where the access log goes, one line per request. A file is opened for appending, and reopened on \
+                 SIGUSR1.",
             ),
             key(
                 "format",
                 Kind::Word(&["combined", "json"]),
                 Some("combined"),
-                "The form of a line: the Combined Log Format, or one JSON object; [log.md](log.md) has every key of it.",
+                "Format of a line: the Combined Log Format, or one JSON object, whose keys are in [log.md](log.md).",
             ),
             key(
                 "timing",
                 Kind::Word(&["off", "request", "chunk"]),
                 Some("off"),
-                "What a JSON line says besides the totals: the time of each step (`\"request\"`), and when each chunk was \
-                 queued, read and written (`\"chunk\"`). `levity timing` makes a table and a picture of it.",
+                "What a JSON line has besides the totals: the time of each step (`\"request\"`), and also when each \
+                 chunk was queued, read and written (`\"chunk\"`). `levity timing` makes tables and a picture of it.",
             ),
         ],
     },
@@ -184,16 +186,16 @@ pub(crate) const TABLES: &[Table] = &[
                 "listen",
                 ADDRESS,
                 None,
-                "Where they are served: `unix:PATH`, or `ADDRESS:PORT` with the address written out, since anyone who \
-                 reaches it may read them.",
+                "Address of the pages: `unix:PATH`, or `ADDRESS:PORT` with an explicit address, because everyone who \
+                 can connect may read them.",
             ),
             key(
                 "hosts",
                 Kind::Names,
                 Some("[]"),
-                "Host names to which the pages answer over TCP, besides `localhost`, the names beneath it, and IP addresses; \
-                 `*.example.org` stands for every name beneath. A request for another name is answered 421: a web page \
-                 could have its own name resolve to this machine and read along.",
+                "Host names to which the pages answer over TCP, in addition to `localhost`, the names beneath it, and \
+                 IP addresses; `*.example.org` stands for every name beneath. A request for another name gets 421: the \
+                 name of a foreign web page could resolve to this machine, and the page could then read the answers.",
             ),
         ],
     },
@@ -219,10 +221,10 @@ pub(crate) const TABLES: &[Table] = &[
                 "proxy_protocol",
                 Kind::Boolean,
                 Some("false"),
-                "Whether connections begin with a head of the PROXY protocol, version 1 or 2, which tells who the client is. \
-                 Whoever connects is believed, so only proxies may be able to; a connection without such a head is \
-                 closed. The client that it names counts as a peer: `server.trusted_proxies` says whether its \
-                 `X-Forwarded-For` counts. A reload changes it for new connections.",
+                "Whether connections begin with a PROXY header, version 1 or 2, which names the client. Every header is \
+                 believed, so only proxies may be able to connect; a connection without a header is closed. The client \
+                 that the header names counts as the peer: `server.trusted_proxies` decides whether its \
+                 `X-Forwarded-For` counts. A reload changes this for new connections.",
             ),
         ],
     },
@@ -235,16 +237,16 @@ pub(crate) const TABLES: &[Table] = &[
                 "hosts",
                 Kind::Names,
                 Some("[]"),
-                "Host names that the site answers, without port; `*.example.org` stands for every name beneath. An \
-                 exact name goes before a wildcard. An empty list answers every name that no other site does, and requests \
-                 of HTTP/1.0 that name no host.",
+                "Host names of the site, without port; `*.example.org` stands for every name beneath. An exact name \
+                 takes precedence over a wildcard. An empty list matches every name that no other site has, and \
+                 HTTP/1.0 requests without a host.",
             ),
             key(
                 "root",
                 PATH,
                 None,
-                "The folder that is served, and nothing outside of it unless `symlinks` says so. Names with a leading dot \
-                 are not served, but for `.well-known`. Required where there is no `proxy`.",
+                "Folder that is served. Nothing outside of it is served unless `symlinks` allows that. Names with a \
+                 leading dot are not served, except `.well-known`. Required where there is no `proxy`.",
             ),
             upstream::PROXY,
             upstream::TRY,
@@ -268,24 +270,24 @@ pub(crate) const TABLES: &[Table] = &[
     Table {
         path: "site.route",
         repeated: true,
-        doc: "Other rules for some paths of the site above it. The first route that matches wins; a key that is absent \
-              is taken from the site.",
+        doc: "Other rules for some paths of the site above. The first route that matches wins; a key that is absent is \
+              inherited from the site.",
         keys: &[
             key(
                 "path",
                 Kind::Text("a path such as `/a` or `/a/*`"),
                 None,
-                "`/a` is that path alone; `/a/` is that path alone too, another one; everything beneath it is `/a/*`, which takes `/a/` \
-                 but not `/a`. `/*` is \
-                 everything: last, it is the place for `headers` of a whole site, which requests of the routes before it do \
-                 not get. Compared with the decoded path. Required.",
+                "`/a` matches that path only; so does `/a/`, which is another path. `/a/*` matches everything beneath, \
+                 `/a/` included but not `/a`. `/*` matches everything: put it last, for example for the `headers` of a \
+                 whole site; requests that match an earlier route do not get them. Compared with the decoded path. \
+                 Required.",
             ),
             key(
                 "root",
                 PATH,
                 None,
-                "Another folder for this route. With neither `proxy` nor `try` beside it the route has files only, whatever \
-                 the site says.",
+                "Another folder for this route. With neither `proxy` nor `try` beside it the route serves files only, \
+                 whatever the site says.",
             ),
             upstream::PROXY,
             upstream::TRY,
@@ -297,14 +299,14 @@ pub(crate) const TABLES: &[Table] = &[
                 "internal",
                 Kind::Boolean,
                 Some("false"),
-                "Whether clients get 404 here: only what an upstream's answer names comes from it. With neither `proxy` nor `try` of \
-                 its own it has files only, where it or the site has a `root`.",
+                "Whether the route is reachable only through `X-Accel-Redirect` of an upstream; clients get 404. With \
+                 neither `proxy` nor `try` of its own it serves files only, where it or the site has a `root`.",
             ),
             key(
                 "strip_prefix",
                 Kind::Text("a path"),
                 None,
-                "What is taken off the start of the request's path before the file is looked up or the upstream is asked, \
+                "Removed from the start of the request path before the file is looked up or the upstream is asked; \
                  whole segments only.",
             ),
             Key {
@@ -338,30 +340,31 @@ pub(crate) const TABLES: &[Table] = &[
     Table {
         path: "site.route.headers",
         repeated: false,
-        doc: "Changes to the header fields of the responses of the route above it, those of an upstream too, but not of errors \
-              (400 and above). Each name stands in one of the three.",
+        doc: "Changes to the headers of the route's responses, also of those of an upstream, but not of errors (400 and \
+              above). Each name occurs in one of the three keys.",
         keys: &[HEADERS_SET, HEADERS_ADD, HEADERS_REMOVE],
     },
     Table {
         path: "site.route.request_headers",
         repeated: false,
-        doc: "Changes to the header fields of requests of the route above it, on their way to its upstream. Each name \
-              stands in one of the three; `Host` can only be set.",
+        doc: "Changes to the headers of the route's requests on their way to the upstream. Each name occurs in one of \
+              the three keys; `Host` can only be set.",
         keys: &[HEADERS_SET, HEADERS_ADD, HEADERS_REMOVE],
     },
     Table {
         path: "site.route.rewrite",
         repeated: false,
-        doc: "Changes to what the upstream's answers say of its own place, each found = \"put instead\"; the first in the \
-              order of the file that fits is taken.",
+        doc: "Changes to the URLs and cookies in the upstream's responses, each found = \"replacement\"; the first \
+              match in the order of the file is used.",
         keys: &[
             key(
                 "location",
                 Kind::Pairs,
                 None,
-                "The start of `Location`, such as `\"http://a.internal/app/\" = \"/\"`; of no other field. Where no pair fits, a URL \
-                 that begins with the address of a backend, or with the `Host` that the route sets, becomes a path here, \
-                 with `strip_prefix` put back: `\"http://\" = \"http://\"` leaves it as it is.",
+                "The start of `Location`, such as `\"http://a.internal/app/\" = \"/\"`, and of no other header. Where \
+                 no pair matches, a URL that begins with the address of a backend, or with the `Host` that the route \
+                 sets, becomes a path on this server, with `strip_prefix` put back: `\"http://\" = \"http://\"` leaves \
+                 it as it is.",
             ),
             key(
                 "cookie_path",
@@ -373,22 +376,22 @@ pub(crate) const TABLES: &[Table] = &[
                 "cookie_domain",
                 Kind::Pairs,
                 None,
-                "The whole `Domain` of each `Set-Cookie`, without regard to case and a dot before it.",
+                "The whole `Domain` of each `Set-Cookie`, compared without regard to case and a leading dot.",
             ),
         ],
     },
     Table {
         path: "upstream",
         repeated: true,
-        doc: "Applications that answer requests: a named set of backends that speak one protocol. `proxy` of a site or \
+        doc: "An application that answers requests: a named set of backends with one protocol. `proxy` of a site or \
               route names it.",
         keys: upstream::UPSTREAM,
     },
     Table {
         path: "upstream.check",
         repeated: false,
-        doc: "Asks the backends of the upstream above whether they are well. Without this table nothing is asked, and only \
-              requests find out.",
+        doc: "Health checks of the backends of the upstream above. Without this table the health of a backend is known \
+              from requests only.",
         keys: upstream::CHECK,
     },
 ];
@@ -397,32 +400,33 @@ const HEADERS_SET: Key = key(
     "set",
     Kind::Pairs,
     None,
-    "Fields to write, name = \"value\"; one of the same name is replaced.",
+    "Headers to write, name = \"value\"; a header of the same name is replaced.",
 );
 const HEADERS_ADD: Key = key(
     "add",
     Kind::Pairs,
     None,
-    "Fields to write besides those of the same name.",
+    "Headers to write in addition to those of the same name.",
 );
 const HEADERS_REMOVE: Key = key(
     "remove",
     Kind::Names,
     None,
-    "Names of fields that are left out.",
+    "Names of headers to leave out.",
 );
 const ENGINE: Key = key(
     "engine",
     Kind::Word(engine::NAMES),
     None,
-    "What reads files; see [engines](engines.md). `\"auto\"` tries what works here; `levity run -v` and `/status` \
-     say what it chose and why; in a site or route it is what `[disk]` says.",
+    "Engine that reads files; see [engines](engines.md). `\"auto\"` tests what works on this machine; `levity run -v` \
+     and `/status` show its choice and the reason. In a site or route `\"auto\"` is the value of `[disk]`.",
 );
 const CHUNK: Key = key(
     "chunk",
     Kind::Size(bounds("4KiB", "16MiB")),
     Some("auto"),
-    "Bytes per read, a multiple of 4KiB. `\"auto\"` begins with 128KiB, or all of a file of less than 1MiB, and goes up to 512KiB for a client that keeps up, or 1MiB from a disk that takes 2 ms for a read.",
+    "Bytes per read, a multiple of 4KiB. `\"auto\"` starts with 128KiB, or with a whole file that is smaller than 1MiB, \
+     and grows to 512KiB for a client that keeps up, or to 1MiB on a disk that takes 2 ms for a read.",
 );
 const CHUNK_HERE: Key = Key {
     doc: "Bytes per read, a multiple of 4KiB, at most `disk.buffer_bytes`.",
@@ -435,43 +439,43 @@ const DIRECT: Key = Key {
         "direct",
         Kind::Word(&["auto", "always", "never"]),
         None,
-        "Which reads go past the page cache (`O_DIRECT`). `\"auto\"`: those of large files that only one client asks for, so \
-         that they push nothing out. `\"always\"`: all that the disk is asked for. `\"never\"`: none.",
+        "Reads that bypass the page cache (`O_DIRECT`). `\"auto\"`: reads of large files that only one client requests, \
+         so that they evict nothing. `\"always\"`: every read of the disk. `\"never\"`: none.",
     )
 };
 const LISTING: Key = key(
     "listing",
     Kind::Boolean,
     Some("false"),
-    "Whether a folder without an index file is answered with the list of what it holds.",
+    "Whether a folder without an index file is answered with a list of its contents.",
 );
 const INDEX: Key = key(
     "index",
     Kind::Names,
     Some("[\"index.html\"]"),
-    "Names of the file that stands for its folder; the first that exists is served. An empty list turns that off.",
+    "Names of index files; the first one that exists in a folder is served. An empty list turns index files off.",
 );
 const PRECOMPRESSED: Key = key(
     "precompressed",
     Kind::Names,
     Some("[]"),
-    "Codings in which a file may be kept beside itself, the one preferred first: `\"zstd\"` is NAME.zst, `\"br\"` NAME.br, \
-     `\"gzip\"` NAME.gz. Such a variant is sent to clients that accept the coding, unless it is older than the file by \
-     a second. The file itself must exist.",
+    "Codings in which a compressed variant may lie beside a file, in order of preference: `\"zstd\"` is NAME.zst, \
+     `\"br\"` NAME.br, `\"gzip\"` NAME.gz. A variant is sent to clients that accept its coding, unless it was modified \
+     in an earlier second than the file. The file itself must exist.",
 );
 const SYMLINKS: Key = key(
     "symlinks",
     Kind::Word(&["beneath", "follow"]),
     Some("beneath"),
-    "Which symbolic links are followed: those that stay beneath the root, or every one.",
+    "Symbolic links that are followed: only those that stay beneath the root, or all.",
 );
 
 const SERVER_TIMING: Key = key(
     "server_timing",
     Kind::Boolean,
     Some("false"),
-    "Whether responses say in a `Server-Timing` field how long their making took, which browsers show. Everyone who \
-     asks may then know what was in memory.",
+    "Whether responses have a `Server-Timing` header with the time of each step, which browsers show. Every client can \
+     then find out what was in memory.",
 );
 
 /// Reads the name of an engine given on the command line, in any form that `disk.engine` takes.

@@ -1,11 +1,11 @@
-//! Every bound that an operator may move, with its range.
+//! `[limits]`: every bound that an operator may set, with its range.
 
 use std::time::Duration;
 
 use crate::schema::{Bounds, Key, Kind};
 use crate::section::Section;
 
-/// One list from which come the struct, its defaults, the keys of `[limits]` and their reference.
+/// Makes the struct, its defaults, the keys of `[limits]` and their reference from one list.
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+
        $name:ident: $type:ty = $read:ident($kind:ident, $default:literal, $min:literal..$max:literal),)+) => {
@@ -32,42 +32,43 @@ macro_rules! limits {
 }
 
 limits! {
-    /// From the first byte of a request, or from the opening of its connection, to the end of its head.
+    /// From the first byte of a request, or from the accept of its connection, to the end of its header section.
     header_timeout: Duration = duration(Duration, "10s", "10ms".."1h"),
-    /// Between two parts of a request's body.
+    /// Between two parts of a request body.
     body_timeout: Duration = duration(Duration, "30s", "10ms".."1h"),
     /// How long a connection without a request stays open.
     idle_timeout: Duration = duration(Duration, "60s", "10ms".."1d"),
-    /// How long a client may take no byte of a response before its connection is closed.
+    /// How long a client may accept no byte of a response before its connection is closed.
     send_timeout: Duration = duration(Duration, "60s", "10ms".."1d"),
-    /// How long a client that has ended its side (half-closed TCP) is waited with for an application that is
-    /// silent: for the head of its answer, or for more of one of unknown length. It may still want the
-    /// answer, or be gone.
+    /// How long the server waits for a silent application after the client has shut down its side of the connection
+    /// (half-closed TCP): for the header section of the response, or for more of a response of unknown length. Such
+    /// a client may still want the response, or be gone.
     half_closed_timeout: Duration = duration(Duration, "5s", "0s".."1d"),
-    /// How long a read may take: longer is answered 503, or ends the connection once the head is sent.
+    /// How long a read may take. After that the request gets 503, or the connection is closed if the response has
+    /// begun.
     io_timeout: Duration = duration(Duration, "30s", "10ms".."1h"),
-    /// How long running responses may take to finish after SIGTERM; then they are cut off.
+    /// How long running responses may take after SIGTERM; then they are cut off.
     drain_timeout: Duration = duration(Duration, "30s", "0s".."1d"),
-    /// The request line, its line end not counted.
+    /// Length of the request line, without its line end.
     request_line_bytes: usize = size(Size, "8KiB", "64B".."1MiB"),
-    /// One header field, its line end not counted.
+    /// Length of one header field, without its line end.
     header_bytes: usize = size(Size, "8KiB", "64B".."1MiB"),
-    /// The request line and all header fields together.
+    /// Length of the request line and all header fields together.
     head_bytes: usize = size(Size, "16KiB", "128B".."1MiB"),
-    /// Header fields in one request.
+    /// Number of header fields in a request.
     headers: usize = count(Count, "100", "1".."1000"),
-    /// A request's body; a longer one is answered 413. Where files answer, it is read and thrown away.
+    /// Length of a request body; a longer one gets 413. Where files answer, the body is read and discarded.
     body_bytes: usize = size(Size, "1MiB", "0B".."1TiB"),
-    /// How much of a request's body is kept in memory where `buffer_requests` is on; the rest goes to a
-    /// file of `disk.spool`.
+    /// Part of a request body that is kept in memory where `buffer_requests` is on; the rest goes to a file in
+    /// `disk.spool`.
     body_memory: usize = size(Size, "64KiB", "0B".."1GiB"),
-    /// Open client connections of the process. `"auto"` takes what `RLIMIT_NOFILE` leaves after the
-    /// files that the server itself keeps open.
+    /// Open client connections of the process. `"auto"` is what `RLIMIT_NOFILE` leaves after the files that the
+    /// server itself keeps open.
     connections: Option<usize> = auto_count(Count, "auto", "1".."10000000"),
-    /// Trips to the disk per second that one connection may make for names that do not exist; a request
-    /// beyond that waits until it is within. Names that the kernel remembers as absent do not count.
+    /// Disk lookups per second that one connection may cause for names that do not exist; its further requests are
+    /// delayed to this rate. Names that the kernel remembers as absent do not count.
     absent_trips: usize = count(Count, "100", "1".."1000000"),
-    /// Names in one directory listing, which also ends at 4 MiB; it says when there are more.
+    /// Names in one directory listing, which also ends at 4 MiB; a listing that is cut says so.
     listing_entries: usize = count(Count, "10000", "1".."1000000"),
 }
 

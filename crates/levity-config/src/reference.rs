@@ -10,7 +10,7 @@ const INTRODUCTION: &str = "\
 
 Written from the source by `LEVITY_WRITE_DOCS=1 cargo test -p levity-config --test reference`: change it there.
 
-`levity run -c FILE` reads a [TOML](https://toml.io) file, `levity check -c FILE` shows everything that is wrong with it.
+`levity run -c FILE` reads a [TOML](https://toml.io) file, `levity check -c FILE` reports all errors in one.
 Complete files are in [`examples/`](examples). The smallest one:
 
 ```toml
@@ -21,7 +21,7 @@ root = \"/srv/www\"
 - A key that is not listed here is an error, as is a value out of its range.
 - Durations are `\"500ms\"`, `\"30s\"`, `\"2m\"`, `\"1h\"`, `\"1d\"`. Sizes are `\"16KiB\"`, `\"1MiB\"` (1024), `\"512KB\"`, `\"1GB\"`
   (1000), `\"1B\"`, or a number of bytes.
-- Relative paths start at the folder of the file.
+- Relative paths are relative to the folder of the file.
 - SIGHUP reads the file again. A file with errors changes nothing.
 ";
 

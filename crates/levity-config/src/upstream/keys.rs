@@ -12,13 +12,13 @@ pub(crate) const UPSTREAM: &[Key] = &[
         "name",
         Kind::Text("a name"),
         None,
-        "What `proxy` and `reproxy` call it: letters, digits, `-`, `_` and `.`. Required.",
+        "Name for `proxy` and `reproxy`: letters, digits, `-`, `_` and `.`. Required.",
     ),
     key(
         "protocol",
         Kind::Word(&["http", "fastcgi", "scgi", "ajp13"]),
         Some("http"),
-        "What its backends speak: HTTP/1.1, FastCGI, SCGI or AJP13.",
+        "Protocol of the backends: HTTP/1.1, FastCGI, SCGI or AJP13.",
     ),
     Key {
         also: &[("backends", ""), ("servers", "")],
@@ -26,10 +26,12 @@ pub(crate) const UPSTREAM: &[Key] = &[
             "to",
             Kind::Names,
             None,
-            "The backends, each `\"ADDRESS\"` or `\"ADDRESS weight=N backup drain\"`. An address is `unix:PATH`, `IP:PORT`, \
-             `[IPv6]:PORT`, `localhost:PORT` (127.0.0.1) or `NAME:PORT`, where each address of the name is a backend: one that cannot be looked up is complained of, has none, and is tried again. \
-             `weight`, from 1 to 1000, is its share of requests; `backup` is asked only when all others are down; \
-             `drain` gets no new clients, only those that `sticky` ties to it. At least one is neither. Required.",
+            "The backends, each `\"ADDRESS\"` or `\"ADDRESS weight=N backup drain\"`. An address is `unix:PATH`, \
+             `IP:PORT`, `[IPv6]:PORT`, `localhost:PORT` (127.0.0.1) or `NAME:PORT`, where every address of the name is \
+             a backend. A name that cannot be resolved is reported, has no backend meanwhile, and is tried again. \
+             `weight`, from 1 to 1000, is the share of requests; `backup` gets requests only when all others are down; \
+             `drain` gets no new clients, only those that `sticky` ties to it. At least one backend is neither. \
+             Required.",
         )
     },
     Key {
@@ -44,16 +46,16 @@ pub(crate) const UPSTREAM: &[Key] = &[
                 "random-two",
             ]),
             Some("round-robin"),
-            "How a backend is chosen: one after the other; the one with the fewest requests in hand for its weight \
-             (`\"sqf\"` is taken too); by the path, so that each has its own part of the content; the first that is up; \
-             the less busy of two picked at random.",
+            "How a backend is chosen: in turn; the one with the fewest active requests for its weight (`\"sqf\"` is \
+             accepted too); by a hash of the path, so that each backend has its own part of the content; the first that \
+             is up; the less busy of two random ones.",
         )
     },
     key(
         "sticky",
         Kind::Text("`\"cookie:NAME\"` or `\"header:NAME\"`"),
         None,
-        "What ties a client to a backend: a cookie that the server sets, or the value of a field of its requests.",
+        "What ties a client to a backend: a cookie that the server sets, or the value of a request header.",
     ),
     Key {
         also: &[("max-pool-size", "")],
@@ -61,7 +63,7 @@ pub(crate) const UPSTREAM: &[Key] = &[
             "connections",
             Kind::Count(bounds("1", "65535")),
             Some("256"),
-            "Connections to one backend at once, divided among the workers; each worker may have at least one.",
+            "Simultaneous connections to one backend, divided among the workers; each worker may have at least one.",
         )
     },
     Key {
@@ -70,15 +72,17 @@ pub(crate) const UPSTREAM: &[Key] = &[
             "keep_alive",
             Kind::Count(bounds("0", "65535")),
             Some("32"),
-            "Idle connections that are kept to one backend, divided among the workers; at most `connections`. 0 closes \
-             each after its request, which is the default with fastcgi: an idle connection keeps a process of php-fpm.",
+            "Idle connections to one backend that are kept, divided among the workers; at most `connections`. 0 closes \
+             each connection after its request, which is the default with fastcgi, because an idle connection occupies \
+             a process of php-fpm.",
         )
     },
     key(
         "keep_alive_timeout",
         SECONDS,
         Some("30s"),
-        "How long an idle connection is kept. Less than the backend keeps it, or it closes one that is about to be used.",
+        "How long an idle connection is kept. Must be shorter than the limit of the backend, or the backend may close a \
+         connection that is about to be used.",
     ),
     key(
         "connect_timeout",
@@ -90,39 +94,40 @@ pub(crate) const UPSTREAM: &[Key] = &[
         "first_byte_timeout",
         SECONDS,
         Some("60s"),
-        "From the last byte of a request to the first of its answer.",
+        "From the last byte of a request to the first byte of its response.",
     ),
     key(
         "idle_timeout",
         SECONDS,
         Some("60s"),
-        "Between two parts of an answer, and between two parts of a request that the backend takes; \
-         in a tunnel one of whose sides has ended, between two parts of the other.",
+        "Between two parts of a response, and between two parts of a request that the backend accepts; in a tunnel that \
+         has ended in one direction, between two parts in the other.",
     ),
     key(
         "tunnel_timeout",
         SECONDS,
         Some("1h"),
-        "How long nothing may pass either way once a connection has become a tunnel, as for WebSocket.",
+        "How long a tunnel, such as a WebSocket connection, may be silent in both directions.",
     ),
     key(
         "queue",
         Kind::Count(bounds("0", "1000000")),
         Some("1024"),
-        "Requests that may wait for a connection, divided among the workers. When it is full, a new one is answered 503.",
+        "Requests that may wait for a connection, divided among the workers. When the queue is full, a new request gets \
+         503.",
     ),
     key(
         "queue_timeout",
         BRIEF,
         Some("10s"),
-        "How long a request may wait for a connection; then it is answered 503.",
+        "How long a request may wait for a connection; then it gets 503.",
     ),
     key(
         "retries",
         Kind::Count(bounds("0", "16")),
         Some("2"),
-        "How often a request is tried again, at most: each time at another backend, or at the same one when a kept connection \
-         turns out to have ended.",
+        "Maximum number of retries of a request: each at another backend, or at the same one when a kept connection \
+         turns out to be closed.",
     ),
     Key {
         also: &[("max_fails", "")],
@@ -130,8 +135,8 @@ pub(crate) const UPSTREAM: &[Key] = &[
             "fail_after",
             Kind::Count(bounds("1", "1000")),
             Some("1"),
-            "Failures within `fail_for`, without a success between them, after which a backend is left alone for as long; \
-             then one request tries it. The only one that new clients can get is never left alone.",
+            "Failures within `fail_for`, without a success between them, after which a backend gets no requests for \
+             that time; then one request tries it. The only backend that new clients can get is never left out.",
         )
     },
     Key {
@@ -140,72 +145,75 @@ pub(crate) const UPSTREAM: &[Key] = &[
             "fail_for",
             Kind::Duration(bounds("0s", "1d")),
             Some("10s"),
-            "See `fail_after`. `\"0s\"` leaves no backend alone.",
+            "See `fail_after`. `\"0s\"` leaves no backend out.",
         )
     },
     key(
         "slow_start",
         Kind::Duration(bounds("0s", "1h")),
         Some("0s"),
-        "How long a backend that comes back takes to get its full share; `\"0s\"` is at once.",
+        "How long a backend that comes back takes to reach its full share; `\"0s\"` is at once.",
     ),
     key(
         "buffer_requests",
         Kind::Boolean,
         Some("false"),
-        "Whether a request's body is taken in whole before a backend is asked, so that a slow client does not hold one: in \
-         memory up to `limits.body_memory`, and in a file of `disk.spool` beyond.",
+        "Whether the whole body of a request is received before a backend is asked, so that a slow client does not \
+         occupy a backend: in memory up to `limits.body_memory`, and beyond that in a file in `disk.spool`.",
     ),
     key(
         "forwarded",
         Kind::Word(&["both", "forwarded", "x-forwarded", "off"]),
         Some("both"),
-        "Which fields tell a backend who the client is: `Forwarded` (RFC 7239), `X-Forwarded-For`, `-Proto` and `-Host`, \
-         or both; with the latter goes `X-Forwarded-Prefix`, the `strip_prefix` of the route. What a client that is not one of `server.trusted_proxies` sent in them is removed, whatever this says.",
+        "Headers that name the client to a backend: `Forwarded` (RFC 7239), `X-Forwarded-For`, `-Proto` and `-Host`, or \
+         both; the latter include `X-Forwarded-Prefix`, the `strip_prefix` of the route. Such headers are always \
+         removed from requests of clients that are not among `server.trusted_proxies`.",
     ),
     key(
         "proxy_protocol",
         Kind::Word(&["off", "v1", "v2"]),
         Some("off"),
-        "Whether connections to a backend begin with a head of the PROXY protocol, as text or binary, that names the \
-         client. Each then carries one request, whatever `keep_alive` says.",
+        "Whether connections to a backend begin with a PROXY header, as text or binary, that names the client. Each \
+         connection then carries one request, whatever `keep_alive` says.",
     ),
     key(
         "secret",
         Kind::Text("a word"),
         None,
-        "With ajp13: what the container demands of its peers (`secret` of Tomcat's connector).",
+        "With ajp13: the secret that the container requires (`secret` of Tomcat's connector).",
     ),
     key(
         "sendfile_roots",
         Kind::Names,
         Some("[]"),
-        "Folders whose files the application may name in `X-Sendfile`, to have them sent in place of its answer.",
+        "Folders whose files the application may name in `X-Sendfile` to have them sent in place of its response.",
     ),
     key(
         "temporary_roots",
         Kind::Names,
         Some("[]"),
-        "Folders whose files it may name in `X-LIGHTTPD-send-tempfile`: they are sent and then deleted.",
+        "Folders whose files the application may name in `X-LIGHTTPD-send-tempfile`: they are sent, then deleted.",
     ),
     key(
         "temporary_removal",
         Kind::Word(&["opened", "sent"]),
         Some("opened"),
-        "When a file beneath `temporary_roots` is deleted: as soon as it is open, so that nothing of it stays whatever \
-         happens then, or once a client has got all of it.",
+        "When a file beneath `temporary_roots` is deleted: as soon as it is open, so that nothing remains whatever \
+         happens, or when a client has received all of it.",
     ),
     key(
         "reproxy",
         Kind::Names,
         Some("[]"),
-        "Names of other upstreams, of protocol http, to which it may hand a request on by `X-Reproxy-URL`.",
+        "Names of other upstreams, of protocol http, to which the application may hand a request on with \
+         `X-Reproxy-URL`.",
     ),
     key(
         "resolve_interval",
         Kind::Duration(bounds("1s", "1d")),
         Some("30s"),
-        "How often names in `to` are looked up again; one that has no address yet is sooner, after 1 s, 2 s, 4 s and so on. When a name cannot be looked up any more, its addresses stay what they were.",
+        "How often names in `to` are resolved again; a name without an address is retried sooner, after 1 s, 2 s, 4 s \
+         and so on. When a name cannot be resolved any more, its last addresses stay in use.",
     ),
 ];
 
@@ -215,35 +223,35 @@ pub(crate) const CHECK: &[Key] = &[
         "path",
         Kind::Text("a path"),
         None,
-        "What is asked for with GET; a status from 200 to 399 is well. With fastcgi it is the name of the script, such as \
-         `ping.path` of php-fpm. Without it a connection is enough; ajp13 has a question of its own, with and without.",
+        "Path of the request (GET); a status from 200 to 399 means healthy. With fastcgi it is the name of the script, \
+         such as `ping.path` of php-fpm. Without `path` a connection is enough; ajp13 always sends a CPing.",
     ),
     key(
         "host",
         Kind::Text("a host, with or without a port"),
         None,
-        "What the question says in `Host`, and with fastcgi and scgi in `SERVER_NAME` too, for an application that answers \
-         only to its own name. By default the address of the backend, `localhost` for a Unix socket, and with fastcgi and scgi. Needs \
-         `path`; ajp13 asks without.",
+        "`Host` of the request, and with fastcgi and scgi also `SERVER_NAME`, for an application that answers to its \
+         own name only. By default the address of the backend, and `localhost` for a Unix socket and with fastcgi and \
+         scgi. Needs `path`; not for ajp13.",
     ),
+    key("interval", BRIEF, Some("5s"), "From one check to the next."),
     key(
-        "interval",
+        "timeout",
         BRIEF,
-        Some("5s"),
-        "From one question to the next.",
+        Some("2s"),
+        "How long a response may take.",
     ),
-    key("timeout", BRIEF, Some("2s"), "How long an answer may take."),
     key(
         "fall",
         IN_A_ROW,
         Some("3"),
-        "So many failures in a row take a backend out.",
+        "Consecutive failures that take a backend out.",
     ),
     key(
         "rise",
         IN_A_ROW,
         Some("2"),
-        "So many successes in a row bring it back.",
+        "Consecutive successes that bring it back.",
     ),
 ];
 
@@ -251,40 +259,43 @@ pub(crate) const PROXY: Key = key(
     "proxy",
     Kind::Text("a name"),
     None,
-    "The `[[upstream]]` that answers.",
+    "Name of the `[[upstream]]` that answers.",
 );
 pub(crate) const TRY: Key = key(
     "try",
     Kind::Names,
     None,
-    "Who answers, in this order: `\"file\"`, which leaves what it does not have to the next, and `\"proxy\"`. Without it the \
-     upstream answers everything where there is one. `[\"file\"]` has files only, whatever `proxy` says.",
+    "Who answers, in this order: `\"file\"`, which passes a request on when there is no such file, and `\"proxy\"`. \
+     Without `try` the upstream answers everything, where there is one. `[\"file\"]` serves files only, whatever \
+     `proxy` says.",
 );
 pub(crate) const SCRIPT_SUFFIX: Key = key(
     "script_suffix",
     Kind::Text("a suffix such as `.php`"),
     None,
-    "What the name of a script ends in: the upstream is asked for such files, and what follows one in the path is its \
-     `PATH_INFO`. Needs `root`, and an upstream of protocol fastcgi or scgi.",
+    "Suffix of the names of scripts: the upstream answers requests for such files, and the rest of the path after the \
+     script is its `PATH_INFO`. Needs `root`, and an upstream of protocol fastcgi or scgi.",
 );
 pub(crate) const SCRIPT_INDEX: Key = key(
     "script_index",
     Kind::Text("a file such as `index.php`"),
     None,
-    "The script, beneath `root`, that answers what is neither a file nor a script. Needs what `script_suffix` needs.",
+    "Script beneath `root` that answers requests that match neither a file nor a script. Needs what `script_suffix` \
+     needs.",
 );
 pub(crate) const BODY_BYTES: Key = key(
     "body_bytes",
     Kind::Size(bounds("0B", "1TiB")),
     None,
-    "A request's body, in place of `limits.body_bytes`.",
+    "Length of a request body, in place of `limits.body_bytes`.",
 );
 pub(crate) const AMBIGUOUS_PATHS: Key = key(
     "ambiguous_paths",
     Kind::Word(&["refuse", "pass"]),
     None,
-    "What becomes of a request for the upstream whose path some applications read as one of another route: those that take \
-     `%2F` or `%5C` for a slash, or cut off `;parameters`. `\"refuse\"`, the default, answers 400; `\"pass\"` passes it on. \
-     A path whose readings all belong to one route is passed on in any case, and one with hidden dot segments such as \
-     `..%2F` and `..;` in none. What is refused first in each site and route is said on standard error.",
+    "What happens to a request for the upstream whose path some applications read as a path of another route: \
+     applications that decode `%2F` or `%5C` to a slash, or drop `;parameters`. `\"refuse\"`, the default, answers 400; \
+     `\"pass\"` forwards the request. A path is always forwarded if all its readings belong to one route, and never if \
+     it hides dot segments, as `..%2F` and `..;` do. The first refusal in each site and route is reported on standard \
+     error.",
 );
