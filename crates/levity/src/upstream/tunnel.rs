@@ -192,3 +192,104 @@ impl Tunnel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// A flow between two transports, with the far end of each in the hands of the test.
+    struct Rig {
+        flow: Flow,
+        from: Transport,
+        to: Transport,
+        source: Transport,
+        sink: Transport,
+        moved: u64,
+    }
+
+    impl Rig {
+        fn new(sink_bytes_max: usize) -> Self {
+            let (from, source) = Transport::memory(TURN_BYTES_MAX * 2);
+            let (to, sink) = Transport::memory(sink_bytes_max);
+            let (flow, moved) = (Flow::default(), 0);
+            Self {
+                flow,
+                from,
+                to,
+                source,
+                sink,
+                moved,
+            }
+        }
+
+        fn write(&mut self, bytes: &[u8]) {
+            let context = &mut Context::from_waker(Waker::noop());
+            let written = self.source.poll_write(context, bytes);
+            assert!(matches!(written, Poll::Ready(Ok(count)) if count == bytes.len()));
+        }
+
+        fn poll(&mut self) -> Poll<Result<(), End>> {
+            let context = &mut Context::from_waker(Waker::noop());
+            let mut scratch = [0; 4096];
+            let (from, to) = (&mut self.from, &mut self.to);
+            self.flow
+                .poll(from, to, &mut scratch, context, &mut self.moved)
+        }
+
+        /// What has arrived at the sink; `None` for nothing.
+        fn arrived(&mut self) -> Option<Vec<u8>> {
+            let mut bytes = [0; 4096];
+            let read = self.sink.try_read(&mut bytes).ok();
+            read.map(|count| bytes[..count].to_vec())
+        }
+    }
+
+    #[test]
+    fn a_full_side_is_waited_for() {
+        let mut rig = Rig::new(3);
+        rig.write(b"abcdefg");
+        assert!(rig.poll().is_pending());
+        assert_eq!(rig.arrived().as_deref(), Some(&b"abc"[..]));
+        rig.source.end_output();
+        assert!(rig.poll().is_pending());
+        assert_eq!(rig.arrived().as_deref(), Some(&b"def"[..]));
+        assert!(matches!(rig.poll(), Poll::Ready(Ok(()))));
+        assert_eq!(rig.arrived().as_deref(), Some(&b"g"[..]));
+        assert_eq!(rig.arrived().as_deref(), Some(&b""[..]));
+        assert_eq!(rig.moved, 7);
+    }
+
+    #[test]
+    fn an_idle_flow_keeps_no_memory() {
+        let mut rig = Rig::new(64);
+        rig.write(b"event");
+        assert!(rig.poll().is_pending());
+        assert_eq!(rig.arrived().as_deref(), Some(&b"event"[..]));
+        assert_eq!(rig.flow.bytes.capacity(), 0);
+        assert_eq!(rig.arrived(), None);
+    }
+
+    #[test]
+    fn a_flow_gives_others_a_turn() {
+        let mut rig = Rig::new(TURN_BYTES_MAX * 2);
+        rig.write(&vec![0; TURN_BYTES_MAX * 2]);
+        assert!(rig.poll().is_pending());
+        assert_eq!(rig.moved, TURN_BYTES_MAX as u64);
+        assert!(rig.poll().is_pending());
+        assert_eq!(rig.moved, TURN_BYTES_MAX as u64 * 2);
+    }
+
+    #[test]
+    fn the_side_that_breaks_is_named() {
+        let mut rig = Rig::new(64);
+        rig.write(b"lost");
+        drop(std::mem::replace(&mut rig.sink, Transport::memory(1).0));
+        assert!(matches!(rig.poll(), Poll::Ready(Err(End::To(_)))));
+        let mut rig = Rig::new(64);
+        rig.source.reset_on_close();
+        drop(std::mem::replace(&mut rig.source, Transport::memory(1).0));
+        assert!(matches!(rig.poll(), Poll::Ready(Err(End::From(_)))));
+    }
+}
