@@ -10,6 +10,7 @@ use clap::Args;
 use super::{EXIT_CONFIG, EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams};
 use levity_config::address::{self, Address, AddressError, PORT_USUAL};
 use levity_config::{Config, LocationDisk, OwnNames, Proxying, Site, Symlinks};
+use levity_disk::engine::NAMES;
 
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
@@ -18,9 +19,7 @@ pub(super) struct Flags {
     /// Without it 127.0.0.1:8080, or what the file of `levity run` says
     #[arg(long, value_name = "ADDR", value_parser = listen_on)]
     listen: Vec<ListenOn>,
-    /// What reads files: auto, threads, io_uring, linux-aio, readahead, posix-aio or
-    /// sendfile
-    #[arg(long, value_name = "NAME", value_parser = levity_config::engine)]
+    #[arg(long, value_name = "NAME", value_parser = levity_config::engine, help = engine_help())]
     engine: Option<&'static str>,
     /// Number of event loops. Without it one per core, or what the file of `levity run` says
     #[arg(long, value_name = "N", value_parser = levity_config::workers)]
@@ -30,6 +29,10 @@ pub(super) struct Flags {
     verbose: bool,
     #[arg(long, hide = true)]
     guard: bool,
+}
+
+fn engine_help() -> String {
+    format!("The engine that reads files: {}", NAMES.join(", "))
 }
 
 /// What `--listen` names.

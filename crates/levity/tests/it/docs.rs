@@ -148,3 +148,20 @@ fn every_dependency_has_its_reason() {
         );
     }
 }
+
+/// Each engine has a row with its other names, and a section.
+#[test]
+fn every_engine_is_described() {
+    let page = text(&workspace().join("docs/engines.md"));
+    let offered = levity_disk::engine::ENGINES.iter();
+    for engine in offered.filter(|engine| !engine.hidden) {
+        let start = format!("| `{}` |", engine.name);
+        let row = page.lines().find(|line| line.starts_with(&start));
+        let row = row.unwrap_or_else(|| panic!("{} has no row", engine.name));
+        for alias in engine.aliases {
+            assert!(row.contains(&format!("`{alias}`")), "{row} lacks {alias}");
+        }
+        let heading = format!("## `{}`", engine.name);
+        assert!(page.lines().any(|line| line == heading), "no {heading}");
+    }
+}
