@@ -105,12 +105,12 @@ struct Counters {
 
 /// The thread that receives change events.
 pub struct Watcher {
-    inbox: Arc<Inbox>,
+    shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Shared by the thread and its users.
-struct Inbox {
+struct Shared {
     requests: SegQueue<Request>,
     waiting: AtomicUsize,
     /// An eventfd.
@@ -135,18 +135,18 @@ impl Watcher {
     pub fn start(report: impl Fn(&str) + Send + 'static) -> io::Result<Watcher> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let inbox = Arc::new(Inbox {
+        let shared = Arc::new(Shared {
             requests: SegQueue::new(),
             waiting: AtomicUsize::new(0),
             wake: rustix::event::eventfd(0, flags)?,
             stop: AtomicBool::new(false),
             counters: Counters::default(),
         });
-        let tree = Tree::new(inotify, Arc::clone(&inbox), Box::new(report));
+        let tree = Tree::new(inotify, Arc::clone(&shared), Box::new(report));
         let builder = thread::Builder::new().name("disk-watch".to_owned());
         let thread = builder.spawn(move || tree.run())?;
         Ok(Watcher {
-            inbox,
+            shared,
             thread: Mutex::new(Some(thread)),
         })
     }
@@ -155,23 +155,23 @@ impl Watcher {
     /// not block: the [`Watch`] gets a generation once it is in place, or never if the request is refused.
     pub fn watch(&self, root: &Arc<Root>, directory: &[u8]) -> Arc<Watch> {
         let watch = Arc::new(Watch::default());
-        if self.inbox.waiting.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
-            self.inbox.waiting.fetch_sub(1, Ordering::Relaxed);
+        if self.shared.waiting.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
+            self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
             watch.again.store(true, Ordering::Relaxed);
             return watch;
         }
-        self.inbox.requests.push(Request {
+        self.shared.requests.push(Request {
             root: Arc::clone(root),
             directory: directory.to_vec(),
             watch: Arc::clone(&watch),
         });
-        self.inbox.wake();
+        self.shared.wake();
         watch
     }
 
     /// The counters. Takes no lock.
     pub fn stats(&self) -> WatchStats {
-        let counters = &self.inbox.counters;
+        let counters = &self.shared.counters;
         WatchStats {
             watches: counters.watches.load(Ordering::Relaxed),
             events: counters.events.load(Ordering::Relaxed),
@@ -183,8 +183,8 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.inbox.stop.store(true, Ordering::Relaxed);
-        self.inbox.wake();
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.wake();
         if let Some(thread) = lock(&self.thread).take() {
             thread.join().expect("the watcher does not panic");
         }
@@ -197,7 +197,7 @@ impl fmt::Debug for Watcher {
     }
 }
 
-impl Inbox {
+impl Shared {
     fn wake(&self) {
         // Fails only if the counter is at its maximum: then the thread is awake.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
@@ -215,7 +215,7 @@ struct Tree {
     roots: Vec<(Weak<Root>, usize)>,
     /// The kernel has one watch per directory, and a directory may be beneath several roots.
     by_watch: HashMap<i32, Vec<usize>>,
-    inbox: Arc<Inbox>,
+    shared: Arc<Shared>,
     /// Taken by its only call.
     report: Option<Report>,
 }
@@ -229,21 +229,21 @@ struct Node {
 }
 
 impl Tree {
-    fn new(inotify: OwnedFd, inbox: Arc<Inbox>, report: Report) -> Tree {
+    fn new(inotify: OwnedFd, shared: Arc<Shared>, report: Report) -> Tree {
         Tree {
             inotify: Arc::new(inotify),
             nodes: HashMap::new(),
             next_node: 0,
             roots: Vec::new(),
             by_watch: HashMap::new(),
-            inbox,
+            shared,
             report: Some(report),
         }
     }
 
     fn run(mut self) {
         let mut released = Instant::now();
-        while !self.inbox.stop.load(Ordering::Relaxed) {
+        while !self.shared.stop.load(Ordering::Relaxed) {
             self.wait();
             self.read_events();
             self.answer_requests();
@@ -252,7 +252,7 @@ impl Tree {
                 released = Instant::now();
             }
             let watches = self.by_watch.len() as u64;
-            let counters = &self.inbox.counters;
+            let counters = &self.shared.counters;
             counters.watches.store(watches, Ordering::Relaxed);
         }
     }
@@ -260,13 +260,13 @@ impl Tree {
     fn wait(&self) {
         let mut fds = [
             PollFd::new(&*self.inotify, PollFlags::IN),
-            PollFd::new(&self.inbox.wake, PollFlags::IN),
+            PollFd::new(&self.shared.wake, PollFlags::IN),
         ];
         let interval = Timespec::try_from(RELEASE_INTERVAL).expect("less than a minute");
         // A signal may end it early.
         let _ = rustix::event::poll(&mut fds, Some(&interval));
         // Fails if it was not written to.
-        let _ = rustix::io::read(&self.inbox.wake, &mut [0; 8]);
+        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
     }
 
     /// Handles the events of one read, so that requests get their turn.
@@ -284,7 +284,7 @@ impl Tree {
     }
 
     fn happened(&mut self, watch: i32, events: ReadFlags, name: Option<&[u8]>) {
-        let counters = &self.inbox.counters;
+        let counters = &self.shared.counters;
         counters.events.fetch_add(1, Ordering::Relaxed);
         if events.contains(ReadFlags::QUEUE_OVERFLOW) {
             counters.overflows.fetch_add(1, Ordering::Relaxed);
@@ -308,8 +308,8 @@ impl Tree {
     }
 
     fn answer_requests(&mut self) {
-        while let Some(request) = self.inbox.requests.pop() {
-            self.inbox.waiting.fetch_sub(1, Ordering::Relaxed);
+        while let Some(request) = self.shared.requests.pop() {
+            self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
             let Request {
                 root,
                 directory,
@@ -326,7 +326,7 @@ impl Tree {
     }
 
     fn refuse(&mut self, errno: Errno) {
-        let counters = &self.inbox.counters;
+        let counters = &self.shared.counters;
         counters.refused.fetch_add(1, Ordering::Relaxed);
         if errno == Errno::NOSPC
             && let Some(report) = self.report.take()
@@ -634,7 +634,7 @@ mod tests {
         let rig = Rig::new();
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
         let report = Box::new(|_: &str| {});
-        let mut tree = Tree::new(inotify, Arc::clone(&rig.watcher.inbox), report);
+        let mut tree = Tree::new(inotify, Arc::clone(&rig.watcher.shared), report);
         let generation = tree.directory(&rig.root, b"a/b").unwrap();
         tree.happened(-1, ReadFlags::QUEUE_OVERFLOW, None);
         assert_eq!(generation.load(Ordering::Relaxed), OVER);
@@ -646,7 +646,7 @@ mod tests {
     fn what_nobody_asks_about_is_let_go() {
         let rig = Rig::new();
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
-        let mut tree = Tree::new(inotify, Arc::clone(&rig.watcher.inbox), Box::new(|_| {}));
+        let mut tree = Tree::new(inotify, Arc::clone(&rig.watcher.shared), Box::new(|_| {}));
         let kept = tree.directory(&rig.root, b"a").unwrap();
         drop(tree.directory(&rig.root, b"a/b").unwrap());
         assert_eq!(tree.nodes.len(), 3);
@@ -663,7 +663,7 @@ mod tests {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
         let (reports, lines) = std::sync::mpsc::channel();
         let report = Box::new(move |line: &str| reports.send(line.to_owned()).unwrap());
-        let mut tree = Tree::new(inotify, Arc::clone(&rig.watcher.inbox), report);
+        let mut tree = Tree::new(inotify, Arc::clone(&rig.watcher.shared), report);
         tree.refuse(Errno::NOSPC);
         tree.refuse(Errno::NOSPC);
         drop(tree);
