@@ -282,14 +282,14 @@ impl InPlace {
             .first_of(candidates, wants_body(request), trips)
             .await?;
         let is_kept = self.proxy.upstream.settings.keep_until_sent;
-        let (beneath, file) = (found.beneath.clone(), found.opened.file.clone());
+        let hook = is_kept.then(|| RemoveWhenSent {
+            beneath: found.beneath.clone(),
+            file: found.opened.file.clone(),
+            is_replaced: false,
+        });
         let mut response = self.whole(found, request);
-        if is_kept {
-            response.hooks.push(Box::new(RemoveWhenSent {
-                beneath,
-                file,
-                is_replaced: false,
-            }));
+        if let Some(hook) = hook {
+            response.hooks.push(Box::new(hook));
         }
         Ok(response)
     }
