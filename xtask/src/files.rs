@@ -18,25 +18,30 @@ pub fn run(part: &str) -> Result<()> {
     Ok(())
 }
 
-/// The product's files, in the order of their paths.
-fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |error| format!("{}: {error}", folder.display());
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        paths.push(entry.map_err(failed)?.path());
-    }
-    paths.sort();
+/// The product's files, in the order of their paths. Modules called `tests` are none of it.
+pub fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut sources = Vec::new();
-    for path in paths {
-        if path.is_dir() && !path.ends_with("tests") {
+    for path in entries(folder)? {
+        if path.file_stem().is_some_and(|stem| stem == "tests") {
+            continue;
+        }
+        if path.is_dir() {
             sources.extend(self::sources(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "rs")
-            && !path.ends_with("tests.rs")
-        {
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
             sources.push(path);
         }
     }
     Ok(sources)
+}
+
+/// What is in a folder, in the order of the names.
+pub fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |error| format!("{}: {error}", folder.display());
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed));
+    let mut paths = paths.collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
 }
 
 fn summary(source: &str) -> String {
@@ -48,7 +53,8 @@ fn summary(source: &str) -> String {
     }
 }
 
-fn read(path: &Path) -> Result<String> {
+/// The text of a file.
+pub fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 

@@ -1,15 +1,15 @@
 //! `cargo xtask lines`: how much product code there is.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use crate::files;
 use crate::run::{self, Result};
 
 /// Prints the lines of each crate and their sum: without tests, comments and blank lines.
 pub fn run() -> Result<()> {
     let mut by_crate = BTreeMap::new();
-    for folder in entries(&run::root().join("crates"))? {
+    for folder in files::entries(&run::root().join("crates"))? {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         by_crate.insert(name.into_owned(), lines_beneath(&folder.join("src"))?);
     }
@@ -22,16 +22,8 @@ pub fn run() -> Result<()> {
 
 fn lines_beneath(folder: &Path) -> Result<usize> {
     let mut sum = 0;
-    for path in entries(folder)? {
-        // Modules that exist for tests alone have this name.
-        if path.file_stem().is_some_and(|stem| stem == "tests") {
-            continue;
-        }
-        if path.is_dir() {
-            sum += lines_beneath(&path)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            sum += product_lines(&read(&path)?);
-        }
+    for file in files::sources(folder)? {
+        sum += product_lines(&files::read(&file)?);
     }
     Ok(sum)
 }
@@ -64,18 +56,6 @@ fn skip_item<'a>(lines: &mut impl Iterator<Item = &'a str>, indent: &str) {
 fn is_code(line: &str) -> bool {
     let line = line.trim_start();
     !line.is_empty() && !line.starts_with("//")
-}
-
-fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |error| format!("{}: {error}", folder.display());
-    let entries = fs::read_dir(folder).map_err(failed)?;
-    entries
-        .map(|entry| entry.map(|entry| entry.path()).map_err(failed))
-        .collect()
-}
-
-fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
