@@ -301,7 +301,7 @@ pub struct Preload<'a> {
     pub media_type: Option<&'a [u8]>,
 }
 
-/// Parses the value of `X-Sendfile-Ahead`: `target path ttl=SECONDS [type=MEDIA-TYPE]`, separated
+/// Parses the value of `X-Sendfile-Preload`: `target path ttl=SECONDS [type=MEDIA-TYPE]`, separated
 /// by spaces. A space in the path is escaped.
 ///
 /// # Errors

@@ -87,24 +87,24 @@ async fn accept(
     {}
 }
 
-/// Waits for a place, then for a client.
+/// Waits for a slot, then for a client.
 async fn accept_one(worker: &Rc<Worker>, address: &Address, listener: &Listener) {
-    let place = worker.places.clone().acquire_owned().await;
-    let place = place.expect("the places are never closed");
+    let slot = worker.slots.clone().acquire_owned().await;
+    let slot = slot.expect("the slots are never closed");
     let accepted = listener.accept().await;
-    take(worker, address, accepted, place).await;
+    take(worker, address, accepted, slot).await;
 }
 
 async fn take(
     worker: &Rc<Worker>,
     address: &Address,
     accepted: io::Result<(Transport, Peer)>,
-    place: OwnedSemaphorePermit,
+    slot: OwnedSemaphorePermit,
 ) {
     Step::Accept.enter();
     match accepted {
         Ok((transport, peer)) => {
-            let mut conn = Conn::new(worker.clone(), transport, peer, place);
+            let mut conn = Conn::new(worker.clone(), transport, peer, slot);
             // Asked anew each time: a reload may have changed it.
             conn.has_proxy_head = worker.service().config.has_proxy_head(address);
             let number = conn.number as u64;

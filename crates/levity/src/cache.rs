@@ -1,10 +1,10 @@
 //! What is known of files: the worker's own cache in front of one that all workers share.
 //!
-//! A path's [`Family`] is the file and its precompressed variants. It is immutable, and so is each
+//! A path's [`EntryVariants`] is the file and its precompressed variants. It is immutable, and so is each
 //! [`Entry`] in it. Freshness is a date beside it: within `disk.entry_ttl` it is served as it is; after
 //! that the files are opened anew, and an entry goes on only if its file is still the same version.
 //!
-//! Under a watch (`disk.watch`) a family is believed until something changes in its directory.
+//! Under a watch (`disk.watch`) an entry is believed until something changes in its directory.
 //!
 //! That there is no file is remembered apart from those that are, in little memory: names that somebody
 //! makes up cannot push out what others ask for.
@@ -46,7 +46,7 @@ const EXPIRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A file and those of its variants that may stand in for it, as one look found them.
 #[derive(Debug)]
-pub struct Family {
+pub struct EntryVariants {
     /// The file itself.
     pub file: Arc<Entry>,
     /// The others, each with its coding.
@@ -64,7 +64,7 @@ pub struct Watched {
     pub generation: Option<u64>,
 }
 
-impl Family {
+impl EntryVariants {
     /// The entry whose content has `coding`.
     pub fn entry(&self, coding: Option<Coding>) -> Option<&Arc<Entry>> {
         self.entries().find(|entry| entry.coding == coding)
@@ -114,38 +114,38 @@ pub enum Missing {
     Index(Arc<OpenFile>),
 }
 
-/// A family in one worker's hands.
+/// A variants in one worker's hands.
 #[derive(Debug)]
-pub struct Kept {
-    family: Arc<Family>,
+pub struct CacheSlot {
+    variants: Arc<EntryVariants>,
     checked: Instant,
-    /// In the order of [`Family::entries`].
-    hots: Vec<Rc<Hot>>,
+    /// In the order of [`EntryVariants::entries`].
+    refs: Vec<Rc<EntryRef>>,
 }
 
-impl Kept {
-    /// A family as found at `checked`.
-    pub fn new(family: Arc<Family>, checked: Instant) -> Rc<Self> {
-        let hots = family.entries().map(|entry| Hot::new(entry.clone()));
+impl CacheSlot {
+    /// A variants as found at `checked`.
+    pub fn new(variants: Arc<EntryVariants>, checked: Instant) -> Rc<Self> {
+        let refs = variants.entries().map(|entry| EntryRef::new(entry.clone()));
         Rc::new(Self {
-            hots: hots.collect(),
+            refs: refs.collect(),
             checked,
-            family,
+            variants,
         })
     }
 
     /// The first of `choices` that is there, or else the file itself.
-    pub fn chosen(&self, choices: &[Coding]) -> Rc<Hot> {
-        let chosen = self.family.chosen(choices);
-        let mut hots = self.hots.iter();
-        let hot = hots.find(|hot| Arc::ptr_eq(&hot.entry, chosen));
-        hot.expect("each entry has its own").clone()
+    pub fn chosen(&self, choices: &[Coding]) -> Rc<EntryRef> {
+        let chosen = self.variants.chosen(choices);
+        let mut refs = self.refs.iter();
+        let cached = refs.find(|cached| Arc::ptr_eq(&cached.entry, chosen));
+        cached.expect("each entry has its own").clone()
     }
 }
 
 /// An entry in one worker's hands; cloning it touches no memory that other workers use.
 #[derive(Debug)]
-pub struct Hot {
+pub struct EntryRef {
     /// The facts.
     pub entry: Arc<Entry>,
     /// The page cache held what was last read of the file, so a probe is worth its price even while
@@ -153,7 +153,7 @@ pub struct Hot {
     pub warm: Cell<bool>,
 }
 
-impl Hot {
+impl EntryRef {
     fn new(entry: Arc<Entry>) -> Rc<Self> {
         Rc::new(Self {
             entry,
@@ -172,24 +172,24 @@ struct Weight {
 }
 
 impl Weight {
-    fn of(&self, key: &Key, family: &Family) -> u64 {
+    fn of(&self, key: &Key, variants: &EntryVariants) -> u64 {
         let content = |entry: &Arc<Entry>| match &entry.content {
             Content::Memory(body, _) => self.descriptor_bytes.max(body.len() as u64),
             Content::File(_) => self.descriptor_bytes,
         };
-        512 + key.len() as u64 + family.entries().map(content).sum::<u64>()
+        512 + key.len() as u64 + variants.entries().map(content).sum::<u64>()
     }
 }
 
-impl Weighter<Key, (Arc<Family>, Instant)> for Weight {
-    fn weight(&self, key: &Key, (family, _): &(Arc<Family>, Instant)) -> u64 {
-        self.of(key, family)
+impl Weighter<Key, (Arc<EntryVariants>, Instant)> for Weight {
+    fn weight(&self, key: &Key, (variants, _): &(Arc<EntryVariants>, Instant)) -> u64 {
+        self.of(key, variants)
     }
 }
 
-impl Weighter<Key, Rc<Kept>> for Weight {
-    fn weight(&self, key: &Key, kept: &Rc<Kept>) -> u64 {
-        self.of(key, &kept.family)
+impl Weighter<Key, Rc<CacheSlot>> for Weight {
+    fn weight(&self, key: &Key, slot: &Rc<CacheSlot>) -> u64 {
+        self.of(key, &slot.variants)
     }
 }
 
@@ -205,8 +205,8 @@ impl Weighter<Key, Instant> for AbsenceWeight {
 /// The cache that all workers share. Its shard locks are taken by loops only, and held for a look-up,
 /// never across a system call or an await.
 pub struct Shared {
-    families: sync::Cache<Key, (Arc<Family>, Instant), Weight>,
-    absences: sync::Cache<Key, Instant, AbsenceWeight>,
+    entries_by_key: sync::Cache<Key, (Arc<EntryVariants>, Instant), Weight>,
+    absent: sync::Cache<Key, Instant, AbsenceWeight>,
     directories: sync::Cache<Key, (Arc<OpenFile>, Instant)>,
     weight: Weight,
     /// Of each worker's own cache.
@@ -230,8 +230,8 @@ impl Shared {
         };
         let items = (bytes_max / 4096).max(64) as usize;
         Self {
-            families: sync::Cache::with_weighter(items, bytes_max, weight.clone()),
-            absences: sync::Cache::with_weighter(1024, ABSENCE_BYTES_MAX, AbsenceWeight),
+            entries_by_key: sync::Cache::with_weighter(items, bytes_max, weight.clone()),
+            absent: sync::Cache::with_weighter(1024, ABSENCE_BYTES_MAX, AbsenceWeight),
             directories: sync::Cache::new(directories_max),
             own_bytes_max: WORKER_BYTES_MAX.min(own_descriptors * weight.descriptor_bytes),
             weight,
@@ -254,7 +254,7 @@ impl Shared {
 
 /// One worker's view: its own cache, then the shared one.
 pub struct Cache {
-    own: RefCell<unsync::Cache<Key, Rc<Kept>, Weight>>,
+    own: RefCell<unsync::Cache<Key, Rc<CacheSlot>, Weight>>,
     expired: Cell<Instant>,
     shared: Arc<Shared>,
 }
@@ -279,12 +279,14 @@ impl Cache {
         if now.saturating_duration_since(self.expired.get()) >= EXPIRY_INTERVAL {
             self.expired.set(now);
             let mut own = self.own.borrow_mut();
-            own.retain(|_, kept| is_young(kept.checked));
+            own.retain(|_, slot| is_young(slot.checked));
         }
         if self.shared.is_due(now) {
             let shared = &self.shared;
-            shared.families.retain(|_, (_, checked)| is_young(*checked));
-            shared.absences.retain(|_, checked| is_young(*checked));
+            shared
+                .entries_by_key
+                .retain(|_, (_, checked)| is_young(*checked));
+            shared.absent.retain(|_, checked| is_young(*checked));
             let directories = &shared.directories;
             directories.retain(|_, (_, checked)| is_young(*checked));
         }
@@ -293,8 +295,8 @@ impl Cache {
     /// Forgets everything: what was known of places that a reload has replaced is of no use.
     pub fn clear(&self) {
         self.own.borrow_mut().clear();
-        self.shared.families.clear();
-        self.shared.absences.clear();
+        self.shared.entries_by_key.clear();
+        self.shared.absent.clear();
         self.shared.directories.clear();
     }
 
@@ -305,19 +307,19 @@ impl Cache {
         wanted: Wanted<'_>,
         now: Instant,
         ttl: Duration,
-    ) -> Option<Rc<Hot>> {
-        let usable = |checked: Instant, family: &Family| {
-            family.is_fresh(now.saturating_duration_since(checked), ttl)
-                && family.chosen(wanted.choices).suffices(wanted.body)
+    ) -> Option<Rc<EntryRef>> {
+        let usable = |checked: Instant, variants: &EntryVariants| {
+            variants.is_fresh(now.saturating_duration_since(checked), ttl)
+                && variants.chosen(wanted.choices).suffices(wanted.body)
         };
-        if let Some(kept) = self.own.borrow().get(key)
-            && usable(kept.checked, &kept.family)
+        if let Some(slot) = self.own.borrow().get(key)
+            && usable(slot.checked, &slot.variants)
         {
-            return Some(kept.chosen(wanted.choices));
+            return Some(slot.chosen(wanted.choices));
         }
-        let (family, checked) = self.shared.families.get(key)?;
-        let kept = usable(checked, &family).then(|| self.keep_own(key, family, checked))?;
-        Some(kept.chosen(wanted.choices))
+        let (variants, checked) = self.shared.entries_by_key.get(key)?;
+        let slot = usable(checked, &variants).then(|| self.keep_own(key, variants, checked))?;
+        Some(slot.chosen(wanted.choices))
     }
 
     /// Why there is no file, if that was found less than `ttl` before `now`.
@@ -326,7 +328,7 @@ impl Cache {
             return None;
         }
         let is_fresh = |checked: Instant| now.saturating_duration_since(checked) < ttl;
-        if self.shared.absences.get(key).is_some_and(is_fresh) {
+        if self.shared.absent.get(key).is_some_and(is_fresh) {
             return Some(Missing::Name);
         }
         let (directory, checked) = self.shared.directories.get(key)?;
@@ -337,28 +339,36 @@ impl Cache {
     pub fn keep_missing(&self, key: &[u8], missing: Missing, checked: Instant) {
         let shared = &self.shared;
         match missing {
-            Missing::Name => shared.absences.insert(key.into(), checked),
+            Missing::Name => shared.absent.insert(key.into(), checked),
             Missing::Index(directory) => {
                 shared.directories.insert(key.into(), (directory, checked));
             }
         }
     }
 
-    /// A family of any age: an entry of it is good only if its file proves to be the same version.
-    pub fn stale(&self, key: &[u8]) -> Option<Arc<Family>> {
-        self.shared.families.get(key).map(|(family, _)| family)
+    /// A variants of any age: an entry of it is good only if its file proves to be the same version.
+    pub fn stale(&self, key: &[u8]) -> Option<Arc<EntryVariants>> {
+        self.shared
+            .entries_by_key
+            .get(key)
+            .map(|(variants, _)| variants)
     }
 
-    /// Keeps `family`, found true at `checked`, for all workers.
-    pub fn keep(&self, key: &[u8], family: Arc<Family>, checked: Instant) -> Rc<Kept> {
-        let families = &self.shared.families;
-        families.insert(key.into(), (family.clone(), checked));
-        self.keep_own(key, family, checked)
+    /// Keeps `variants`, found true at `checked`, for all workers.
+    pub fn keep(
+        &self,
+        key: &[u8],
+        variants: Arc<EntryVariants>,
+        checked: Instant,
+    ) -> Rc<CacheSlot> {
+        let entries_by_key = &self.shared.entries_by_key;
+        entries_by_key.insert(key.into(), (variants.clone(), checked));
+        self.keep_own(key, variants, checked)
     }
 
     /// A file that is sent and never kept.
-    pub fn uncached(entry: Arc<Entry>) -> Rc<Hot> {
-        Rc::new(Hot {
+    pub fn uncached(entry: Arc<Entry>) -> Rc<EntryRef> {
+        Rc::new(EntryRef {
             entry,
             warm: Cell::new(false),
         })
@@ -367,13 +377,18 @@ impl Cache {
     /// Forgets the files that are known under `key`.
     pub fn forget(&self, key: &[u8]) {
         self.own.borrow_mut().remove(key);
-        self.shared.families.remove(key);
+        self.shared.entries_by_key.remove(key);
     }
 
-    fn keep_own(&self, key: &[u8], family: Arc<Family>, checked: Instant) -> Rc<Kept> {
-        let kept = Kept::new(family, checked);
-        self.own.borrow_mut().insert(key.into(), kept.clone());
-        kept
+    fn keep_own(
+        &self,
+        key: &[u8],
+        variants: Arc<EntryVariants>,
+        checked: Instant,
+    ) -> Rc<CacheSlot> {
+        let slot = CacheSlot::new(variants, checked);
+        self.own.borrow_mut().insert(key.into(), slot.clone());
+        slot
     }
 }
 
@@ -413,8 +428,8 @@ mod tests {
         })
     }
 
-    fn family(codings: &[Coding]) -> Arc<Family> {
-        Arc::new(Family {
+    fn variants(codings: &[Coding]) -> Arc<EntryVariants> {
+        Arc::new(EntryVariants {
             file: entry(None),
             variants: codings.iter().map(|&coding| entry(Some(coding))).collect(),
             watched: None,
@@ -436,7 +451,7 @@ mod tests {
         let root = root.expect("it was just made");
         let watcher = levity_disk::Watcher::start(|line| panic!("{line}")).expect("inotify");
         let watch = watcher.watch(&root, b"");
-        let under = |generation| Family {
+        let under = |generation| EntryVariants {
             file: entry(None),
             variants: Vec::new(),
             watched: Some(Watched {
@@ -450,17 +465,19 @@ mod tests {
             !early.is_fresh(Duration::ZERO, SECOND),
             "it was found before"
         );
-        let family = under(watch.generation());
-        assert!(family.is_fresh(long, Duration::ZERO));
-        assert!(!family.is_fresh(WATCHED_AGE_MAX, SECOND));
+        let variants = under(watch.generation());
+        assert!(variants.is_fresh(long, Duration::ZERO));
+        assert!(!variants.is_fresh(WATCHED_AGE_MAX, SECOND));
         std::fs::write(tree.path().join("new"), "x").expect("write");
         until("the change shows", || {
-            !family.is_fresh(Duration::ZERO, SECOND)
+            !variants.is_fresh(Duration::ZERO, SECOND)
         });
-        let family = under(watch.generation());
+        let variants = under(watch.generation());
         drop(tree);
-        until("the end shows", || !family.is_fresh(Duration::ZERO, SECOND));
-        let refused = Family {
+        until("the end shows", || {
+            !variants.is_fresh(Duration::ZERO, SECOND)
+        });
+        let refused = EntryVariants {
             watched: Some(Watched {
                 watch: Arc::default(),
                 generation: None,
@@ -478,7 +495,7 @@ mod tests {
     #[test]
     fn an_entry_is_fresh_for_its_time_to_live() {
         let (cache, now) = (cache(), Instant::now());
-        cache.keep(b"key", family(&[]), now);
+        cache.keep(b"key", variants(&[]), now);
         let last = now + SECOND - Duration::from_nanos(1);
         assert!(cache.fresh(b"key", PLAIN, last, SECOND).is_some());
         assert!(cache.fresh(b"key", PLAIN, now + SECOND, SECOND).is_none());
@@ -489,7 +506,7 @@ mod tests {
     fn the_best_variant_that_is_there_is_chosen() {
         use Coding::{Brotli, Gzip, Zstd};
         let (cache, now) = (cache(), Instant::now());
-        cache.keep(b"key", family(&[Gzip, Brotli]), now);
+        cache.keep(b"key", variants(&[Gzip, Brotli]), now);
         for (choices, coding) in [
             (&[Zstd, Gzip, Brotli][..], Some(Gzip)),
             (&[Brotli, Gzip], Some(Brotli)),
@@ -497,10 +514,10 @@ mod tests {
             (&[], None),
         ] {
             let wanted = Wanted { choices, ..PLAIN };
-            let hot = cache
+            let cached = cache
                 .fresh(b"key", wanted, now, SECOND)
                 .expect("it is fresh");
-            assert_eq!(hot.entry.coding, coding, "{choices:?}");
+            assert_eq!(cached.entry.coding, coding, "{choices:?}");
         }
     }
 
@@ -517,26 +534,26 @@ mod tests {
         let index = cache.missing(b"directory", now, SECOND);
         assert!(matches!(index, Some(Missing::Index(_))));
         cache.expire(now + 2 * ENTRY_AGE_MAX, SECOND);
-        assert!(cache.shared.directories.is_empty() && cache.shared.absences.is_empty());
+        assert!(cache.shared.directories.is_empty() && cache.shared.absent.is_empty());
     }
 
     /// However many names somebody makes up, what others ask for stays, and memory is bounded.
     #[test]
     fn absence_pushes_nothing_out() {
         let (cache, now) = (cache(), Instant::now());
-        cache.keep(b"key", family(&[]), now);
+        cache.keep(b"key", variants(&[]), now);
         for number in 0..100_000_u32 {
             cache.keep_missing(&number.to_le_bytes(), Missing::Name, now);
         }
         assert!(cache.fresh(b"key", PLAIN, now, SECOND).is_some());
-        assert!(cache.shared.absences.weight() <= ABSENCE_BYTES_MAX);
-        assert!(cache.shared.absences.len() > 1000);
+        assert!(cache.shared.absent.weight() <= ABSENCE_BYTES_MAX);
+        assert!(cache.shared.absent.len() > 1000);
     }
 
     #[test]
     fn what_nobody_asks_for_is_let_go() {
         let (cache, now) = (cache(), Instant::now());
-        cache.keep(b"key", family(&[]), now);
+        cache.keep(b"key", variants(&[]), now);
         cache.expire(now + ENTRY_AGE_MAX - SECOND, SECOND);
         assert!(cache.stale(b"key").is_some());
         cache.expire(now + 2 * ENTRY_AGE_MAX, 3 * ENTRY_AGE_MAX);
@@ -552,13 +569,13 @@ mod tests {
     #[test]
     fn the_files_kept_open_are_bounded() {
         let (cache, now, directory) = (cache(), Instant::now(), directory());
-        let family = family(&Coding::ALL);
+        let variants = variants(&Coding::ALL);
         for number in 0..1000_u32 {
             let key = number.to_le_bytes();
-            cache.keep(&key, family.clone(), now);
+            cache.keep(&key, variants.clone(), now);
             cache.keep_missing(&key, Missing::Index(directory.clone()), now);
         }
-        let families = cache.own.borrow().len() + cache.shared.families.len();
-        assert!(families * (1 + Coding::ALL.len()) + cache.shared.directories.len() <= 64);
+        let entries_by_key = cache.own.borrow().len() + cache.shared.entries_by_key.len();
+        assert!(entries_by_key * (1 + Coding::ALL.len()) + cache.shared.directories.len() <= 64);
     }
 }

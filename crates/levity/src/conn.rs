@@ -12,7 +12,7 @@ use levity_telemetry::stall::Watch;
 use levity_telemetry::trace::Trace;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::absences::Absences;
+use crate::failed_lookups::FailedLookups;
 use crate::worker::Worker;
 
 /// How long a refused client may go on sending before the connection is closed under it. Closing
@@ -38,8 +38,8 @@ pub struct Conn {
     pub inbox: Vec<u8>,
     /// The client sends no more. It may still take answers, or be gone.
     pub input_ended: bool,
-    /// Trips to the disk that found nothing.
-    pub absences: Absences,
+    /// Lookups on this connection that found nothing; limited by `absent_trips`.
+    pub failed_lookups: FailedLookups,
     /// Bounds every wait for the client.
     pub timer: Rc<Timer>,
     /// When the last response ended, or else when the connection was accepted.
@@ -51,8 +51,8 @@ pub struct Conn {
     turn: Turn,
     /// Unique among the connections that are open on the loop.
     pub number: usize,
-    /// Its place among the connections that the worker may have.
-    _place: OwnedSemaphorePermit,
+    /// Its slot among the connections that the worker may have.
+    _slot: OwnedSemaphorePermit,
 }
 
 impl Conn {
@@ -61,7 +61,7 @@ impl Conn {
         worker: Rc<Worker>,
         transport: Transport,
         peer: Peer,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
     ) -> Self {
         let timer = Rc::new(Timer::default());
         let number = worker.timers.insert(timer.clone());
@@ -73,14 +73,14 @@ impl Conn {
             has_proxy_head: false,
             inbox: Vec::new(),
             input_ended: false,
-            absences: Absences::default(),
+            failed_lookups: FailedLookups::default(),
             timer,
             since: Instant::now(),
             is_new: true,
             head_since: None,
             turn: Turn::default(),
             number,
-            _place: place,
+            _slot: slot,
         }
     }
 

@@ -16,15 +16,15 @@ use levity_wire::http1::{Framing, Method, Target, Version};
 use crate::body::Incoming;
 use crate::client::Client;
 use crate::conn::Conn;
+use crate::disk_client::DiskClient;
 use crate::filter::filter;
 use crate::request::{NoRequest, Request};
 use crate::resolve::{self, Found};
 use crate::respond::{self, Response};
-use crate::route::{Files, Place, Proxy, Service};
+use crate::route::{Files, Location, Proxy, Service};
 use crate::script_search::ScriptSearch;
 use crate::scripts::{Known, Script};
 use crate::send::{self, Sent};
-use crate::trip::Trips;
 use crate::upstream::handover;
 use crate::worker::Worker;
 use levity_telemetry::access_log::{End, Record};
@@ -54,44 +54,44 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     if service.config.log.tells_chunks() {
         trace.keep_chunks();
     }
-    let mut trips = Trips::new(
+    let mut disk = DiskClient::new(
         &worker,
         &service,
         conn.stream_number(),
-        conn.absences,
+        conn.failed_lookups,
         &mut trace,
     );
 
     let client = Client::new(&conn.peer, request, &service.config.server.trusted_proxies);
-    let (place, response) = match route(&service, request, &client) {
-        Ok(place) => {
-            trips.trace.set_server_timing(place.server_timing);
-            if let Some(files) = &place.files {
-                let now = trips.trace.step_began();
-                trips.attend(&files.root, now).await;
+    let (location, response) = match route(&service, request, &client) {
+        Ok(location) => {
+            disk.trace.set_server_timing(location.server_timing);
+            if let Some(files) = &location.files {
+                let now = disk.trace.step_began();
+                disk.attend(&files.root, now).await;
             }
-            request.set_key(place.key());
-            let answer = answer(conn, place, request, &client, &mut trips).await;
-            (Some(place), answer)
+            request.set_key(location.key());
+            let answer = answer(conn, location, request, &client, &mut disk).await;
+            (Some(location), answer)
         }
         Err(refusal) => {
-            let received = receive(conn, request, Some(refusal), trips.trace).await;
+            let received = receive(conn, request, Some(refusal), disk.trace).await;
             (None, received.expect_err("it was refused before"))
         }
     };
-    conn.absences = trips.absences;
-    let response = finish(conn, request, place, response, trips.trace);
+    conn.failed_lookups = disk.failed_lookups;
+    let response = finish(conn, request, location, response, disk.trace);
     let mut close = response.close;
-    let mut sent = send::send(conn, request, response, &mut trips).await;
+    let mut sent = send::send(conn, request, response, &mut disk).await;
     let mut hooks = mem::take(&mut sent.hooks);
     let mut may_look_again = request.head.framing == Framing::None;
     while let Some(failure) = sent.instead.take() {
         hooks.iter_mut().for_each(|hook| hook.replaced());
-        let is_outdated = sent.outdated && trips.trace.upstream().is_none();
-        let mut other = match place.filter(|_| is_outdated && mem::take(&mut may_look_again)) {
-            Some(place) => {
+        let is_outdated = sent.outdated && disk.trace.upstream().is_none();
+        let mut other = match location.filter(|_| is_outdated && mem::take(&mut may_look_again)) {
+            Some(location) => {
                 worker.cache.forget(&request.key);
-                let looking = answer(conn, place, request, &client, &mut trips);
+                let looking = answer(conn, location, request, &client, &mut disk);
                 // Boxed: few requests need it, and all would carry it.
                 Box::pin(looking).await
             }
@@ -99,9 +99,9 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
         };
         // What is unread of the request stays so, whatever the answer: it is not the next request.
         other.close |= close || sent.unread;
-        let other = finish(conn, request, place, other, trips.trace);
+        let other = finish(conn, request, location, other, disk.trace);
         close = other.close;
-        sent = send::send(conn, request, other, &mut trips).await;
+        sent = send::send(conn, request, other, &mut disk).await;
         if !sent.hooks.is_empty() {
             hooks = mem::take(&mut sent.hooks);
         }
@@ -130,13 +130,13 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
 fn finish(
     conn: &Conn,
     request: &Request,
-    place: Option<&Place>,
+    location: Option<&Location>,
     mut response: Response,
     trace: &mut Trace,
 ) -> Response {
     trace.enter(Step::Filter);
-    if let Some(place) = place {
-        filter(&mut response, place);
+    if let Some(location) = location {
+        filter(&mut response, location);
     }
     let ends_by_closing = response.body.is_open_ended() && request.head.version == Version::Http10;
     response.close |= !request.head.keep_alive || conn.worker.is_draining() || ends_by_closing;
@@ -194,12 +194,12 @@ fn refused_method(method: Method) -> Option<Response> {
     }
 }
 
-/// Finds the place; what has none is answered here.
+/// Finds the location; what has none is answered here.
 fn route<'a>(
     service: &'a Service,
     request: &mut Request,
     client: &Client,
-) -> Result<&'a Place, Response> {
+) -> Result<&'a Location, Response> {
     // No browser connects to a Unix socket.
     let may_be_a_page = client.peer.is_some();
     if let Some(names) = service.config.own_names.as_ref().filter(|_| may_be_a_page)
@@ -216,65 +216,68 @@ fn route<'a>(
     if matches!(request.head.method, Method::Connect | Method::Trace) {
         return Err(respond::error(405, ""));
     }
-    let place = service
+    let location = service
         .route(request.host(), &request.path)
         .ok_or_else(|| respond::error(421, "no site here has that name"))?;
-    if place.internal {
+    if location.internal {
         return Err(respond::error(404, ""));
     }
     service
-        .check_readings(request, place)
+        .check_readings(request, location)
         .map_err(|reject| respond::error(reject.status, reject.reason))?;
-    Ok(place)
+    Ok(location)
 }
 
 /// Resolve and respond: a file, or what an upstream answers.
 async fn answer(
     conn: &mut Conn,
-    place: &Place,
+    location: &Location,
     request: &Request,
     client: &Client,
-    trips: &mut Trips<'_>,
+    disk: &mut DiskClient<'_>,
 ) -> Response {
     let worker = conn.worker.clone();
-    let Some(proxy) = &place.proxy else {
-        let files = place.files.as_ref().expect("a place has files or a proxy");
+    let Some(proxy) = &location.proxy else {
+        let files = location
+            .files
+            .as_ref()
+            .expect("a location has files or a proxy");
         let refusal = refused_method(request.head.method);
-        return match receive(conn, request, refusal, trips.trace).await {
-            Ok(()) => file(&worker, files, request, trips).await,
+        return match receive(conn, request, refusal, disk.trace).await {
+            Ok(()) => file(&worker, files, request, disk).await,
             Err(refusal) => refusal,
         };
     };
     // Boxed, and what few requests need once more: to move the futures of all steps together onto the
     // heap costs more than parsing.
-    Box::pin(proxied(conn, place, proxy, request, client, trips)).await
+    Box::pin(proxied(conn, location, proxy, request, client, disk)).await
 }
 
 /// The answer of an upstream, or of a file that goes before it.
 async fn proxied(
     conn: &mut Conn,
-    place: &Place,
+    location: &Location,
     proxy: &Arc<Proxy>,
     request: &Request,
     client: &Client,
-    trips: &mut Trips<'_>,
+    disk: &mut DiskClient<'_>,
 ) -> Response {
     let worker = conn.worker.clone();
     let mut script = None;
     let has_scripts = |files: &Files| proxy.scripts(files).is_some();
-    if proxy.files_first || place.files.as_ref().is_some_and(has_scripts) {
-        let looking = self::script(&worker, place, proxy, request, trips);
+    if proxy.files_first || location.files.as_ref().is_some_and(has_scripts) {
+        let looking = self::script(&worker, location, proxy, request, disk);
         script = match Box::pin(looking).await {
             Ok(script) => script,
             Err(response) => {
-                let received = Box::pin(receive(conn, request, Some(response), trips.trace)).await;
+                let received = Box::pin(receive(conn, request, Some(response), disk.trace)).await;
                 return received.expect_err("there is an answer already");
             }
         };
     }
     let script = script.as_ref();
-    let response = handover::answer(conn, request, proxy, client, script, trips).await;
-    trips.trace.enter(Step::Respond);
+    let response = handover::answer(conn, request, proxy, client, script, disk).await;
+    disk.trace.enter(Step::Respond);
     response
 }
 
@@ -283,7 +286,7 @@ async fn existing(
     worker: &Worker,
     files: &Files,
     request: &Request,
-    trips: &mut Trips<'_>,
+    disk: &mut DiskClient<'_>,
 ) -> Result<Known, Response> {
     let asks_for_file = matches!(request.head.method, Method::Get | Method::Head)
         && request.head.framing == Framing::None
@@ -292,13 +295,13 @@ async fn existing(
     if !asks_for_file {
         return Ok(Known::Unknown);
     }
-    trips.trace.enter(Step::Resolve);
-    trips.are_for(files);
-    let now = trips.trace.step_began();
-    let found = resolve::resolve(worker, files, request, now, trips).await;
-    trips.trace.enter(Step::Respond);
+    disk.trace.enter(Step::Resolve);
+    disk.are_for(files);
+    let now = disk.trace.step_began();
+    let found = resolve::resolve(worker, files, request, now, disk).await;
+    disk.trace.enter(Step::Respond);
     match found {
-        Ok(Found::File(hot, ready)) => Err(respond::file::file(request, hot, ready)),
+        Ok(Found::File(cached, ready)) => Err(respond::file::file(request, cached, ready)),
         Ok(Found::Directory(_)) => Ok(Known::Directory),
         Err(error) => match failed(worker, files, request, &error) {
             answer if answer.status == 404 => Ok(Known::Nothing),
@@ -311,32 +314,32 @@ async fn existing(
 /// a file where files come first, is an error here.
 async fn script(
     worker: &Worker,
-    place: &Place,
+    location: &Location,
     proxy: &Proxy,
     request: &Request,
-    trips: &mut Trips<'_>,
+    disk: &mut DiskClient<'_>,
 ) -> Result<Option<Script>, Response> {
-    let Some(files) = &place.files else {
+    let Some(files) = &location.files else {
         return Ok(None);
     };
     let Some(scripts) = proxy.scripts(files) else {
         if proxy.files_first {
-            existing(worker, files, request, trips).await?;
+            existing(worker, files, request, disk).await?;
         }
         return Ok(None);
     };
     let failed = |error: io::Error| failed(worker, files, request, &error);
     let mut known = Known::Unknown;
-    trips.trace.enter(Step::Resolve);
-    let now = trips.trace.step_began();
-    let mut search = ScriptSearch::new(place, files, now, trips);
+    disk.trace.enter(Step::Resolve);
+    let now = disk.trace.step_began();
+    let mut search = ScriptSearch::new(location, files, now, disk);
     if proxy.files_first {
         let first = search.locate_before_files(scripts, request).await;
         if let Some(script) = first.map_err(failed)? {
             return Ok(Some(script));
         }
-        known = existing(worker, files, request, search.trips()).await?;
-        search.trips().trace.enter(Step::Resolve);
+        known = existing(worker, files, request, search.disk()).await?;
+        search.disk().trace.enter(Step::Resolve);
     }
     if known == Known::Directory && !request.names_directory() {
         let has_index = search.has_index(scripts, request).await;
@@ -354,7 +357,7 @@ async fn file(
     worker: &Worker,
     files: &Files,
     request: &Request,
-    trips: &mut Trips<'_>,
+    disk: &mut DiskClient<'_>,
 ) -> Response {
     if request.head.method == Method::Options {
         return respond::options();
@@ -362,24 +365,24 @@ async fn file(
     if request.keeps_slashes {
         return respond::error(400, "escaped slash in the path");
     }
-    trips.trace.enter(Step::Resolve);
-    trips.are_for(files);
-    let now = trips.trace.step_began();
+    disk.trace.enter(Step::Resolve);
+    disk.are_for(files);
+    let now = disk.trace.step_began();
     let found = if files.shows(files.beneath(&request.path)) {
-        resolve::resolve(worker, files, request, now, trips).await
+        resolve::resolve(worker, files, request, now, disk).await
     } else {
         return respond::error(404, "");
     };
-    trips.trace.enter(Step::Respond);
+    disk.trace.enter(Step::Respond);
     match found {
-        Ok(Found::File(hot, ready)) => respond::file::file(request, hot, ready),
+        Ok(Found::File(cached, ready)) => respond::file::file(request, cached, ready),
         Ok(Found::Directory(directory)) if !request.names_directory() => {
             drop(directory);
             respond::redirect::to_directory(request)
         }
         Ok(Found::Directory(directory)) if files.listing => {
-            let entries_max = trips.service().config.limits.listing_entries;
-            match trips.list(directory, entries_max).await {
+            let entries_max = disk.service().config.limits.listing_entries;
+            match disk.list(directory, entries_max).await {
                 Ok(listing) => respond::listing::listing(&request.path, listing).await,
                 Err(error) => failed(worker, files, request, &error),
             }

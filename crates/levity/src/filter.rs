@@ -1,19 +1,19 @@
-//! Filter: what a place changes in its answers. Bodies pass through here too, once something rewrites
+//! Filter: what a location changes in its answers. Bodies pass through here too, once something rewrites
 //! them.
 
 use crate::fields::{OF_CONTENT, is_one_of};
 use crate::respond::Response;
-use crate::route::Place;
+use crate::route::Location;
 
-/// Applies the place's header rules: removals first, so that what is set stays.
+/// Applies the location's header rules: removals first, so that what is set stays.
 ///
-/// Errors go out as they are: a `Cache-Control` meant for a place's files would have a client keep a 404
+/// Errors go out as they are: a `Cache-Control` meant for a location's files would have a client keep a 404
 /// for a year.
-pub fn filter(response: &mut Response, place: &Place) {
+pub fn filter(response: &mut Response, location: &Location) {
     if response.status >= 400 {
         return;
     }
-    let rules = &place.headers;
+    let rules = &location.headers;
     let has_content = response.status != 304;
     let applies = |name: &str| has_content || !is_one_of(name.as_bytes(), OF_CONTENT);
     for name in &rules.remove {

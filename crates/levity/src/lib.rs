@@ -3,7 +3,6 @@
 //! Start with [`exchange`]: it lists the seven steps that carry every request.
 #![forbid(unsafe_code)]
 
-pub mod absences;
 mod accept;
 pub mod admin;
 pub mod body;
@@ -12,9 +11,11 @@ pub mod cli;
 pub mod client;
 pub mod codings;
 pub mod conn;
+pub mod disk_client;
 pub mod entry;
 pub mod event_loop;
 pub mod exchange;
+pub mod failed_lookups;
 pub mod fields;
 pub mod filter;
 mod introduce;
@@ -31,6 +32,5 @@ pub mod send;
 pub mod serve;
 pub mod server;
 pub mod status;
-pub mod trip;
 pub mod upstream;
 pub mod worker;

@@ -13,7 +13,7 @@ pub struct Request {
     pub path: Vec<u8>,
     /// `%2F` is still in `path`, which no file's name can have.
     pub keeps_slashes: bool,
-    /// The look-up key of place and path, once routed.
+    /// The look-up key of location and path, once routed.
     pub key: Vec<u8>,
 }
 
@@ -75,10 +75,10 @@ impl Request {
         self.path.ends_with(b"/")
     }
 
-    /// Sets the look-up key: that of the place, and the path.
-    pub fn set_key(&mut self, place: [u8; 8]) {
+    /// Sets the look-up key: that of the location, and the path.
+    pub fn set_key(&mut self, location: [u8; 8]) {
         self.key.clear();
-        self.key.extend_from_slice(&place);
+        self.key.extend_from_slice(&location);
         self.key.extend_from_slice(&self.path);
     }
 
@@ -142,7 +142,7 @@ impl Request {
         Ok(request)
     }
 
-    /// The same client's wish for something else: without a body, without what is between it and us, and
+    /// The same client's delegation for something else: without a body, without what is between it and us, and
     /// without the fields of these names.
     ///
     /// # Errors

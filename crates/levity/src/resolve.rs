@@ -16,18 +16,18 @@ use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
 use rustix::io::Errno;
 
-use crate::cache::{Family, Hot, Kept, Missing, Wanted, Watched};
+use crate::cache::{CacheSlot, EntryRef, EntryVariants, Missing, Wanted, Watched};
 use crate::codings::Codings;
+use crate::disk_client::{DiskClient, FIRST_BYTES, Opened, WHOLE_BYTES};
 use crate::entry::{self, BODY_BYTES_MAX, Content, Entry};
 use crate::request::Request;
 use crate::route::Files;
-use crate::trip::{FIRST_BYTES, Opened, Trips, WHOLE_BYTES};
 use crate::worker::Worker;
 
 /// What a path leads to.
 pub enum Found {
     /// A regular file, and bytes of it that were read on the way, with their offset.
-    File(Rc<Hot>, Option<(u64, Ready)>),
+    File(Rc<EntryRef>, Option<(u64, Ready)>),
     /// A directory without an index.
     Directory(Arc<OpenFile>),
 }
@@ -42,7 +42,7 @@ pub async fn resolve(
     files: &Files,
     request: &Request,
     now: Instant,
-    trips: &mut Trips<'_>,
+    disk: &mut DiskClient<'_>,
 ) -> io::Result<Found> {
     let codings = Codings::of(&files.precompressed, request);
     let wanted = Wanted {
@@ -63,7 +63,7 @@ pub async fn resolve(
         first: first_bytes(files, request),
     };
     // Boxed: what is in the cache needs none of it.
-    Box::pin(search.run(files.beneath(&request.path), trips)).await
+    Box::pin(search.run(files.beneath(&request.path), disk)).await
 }
 
 /// Whether there is a regular file at `path` beneath the root of `files`. Nothing of it is read. The result is
@@ -77,7 +77,7 @@ pub async fn is_file(
     key: &[u8],
     path: &[u8],
     now: Instant,
-    trips: &mut Trips<'_>,
+    disk: &mut DiskClient<'_>,
 ) -> io::Result<bool> {
     let wanted = Wanted {
         choices: &[],
@@ -96,7 +96,7 @@ pub async fn is_file(
                 watched: None,
                 first: None,
             };
-            Box::pin(search.run(path, trips)).await
+            Box::pin(search.run(path, disk)).await
         }
     };
     match found {
@@ -114,10 +114,10 @@ fn known(
     now: Instant,
 ) -> Option<io::Result<Found>> {
     let ttl = worker.service().config.disk.entry_ttl;
-    if let Some(hot) = worker.cache.fresh(key, wanted, now, ttl)
-        && still_names(&hot)
+    if let Some(cached) = worker.cache.fresh(key, wanted, now, ttl)
+        && still_names(&cached)
     {
-        return Some(Ok(Found::File(hot, None)));
+        return Some(Ok(Found::File(cached, None)));
     }
     match worker.cache.missing(key, now, ttl)? {
         Missing::Name => Some(Err(Errno::NOENT.into())),
@@ -128,11 +128,11 @@ fn known(
 /// Whether a file that is kept open still has the version that its entry speaks of. A body in memory
 /// is of that version; a file is read as it is now. One whose `fstat` may wait is taken at its entry's
 /// word: the first read tells.
-fn still_names(hot: &Hot) -> bool {
-    let Content::File(file) = &hot.entry.content else {
+fn still_names(cached: &EntryRef) -> bool {
+    let Content::File(file) = &cached.entry.content else {
         return true;
     };
-    let same = |meta: Meta| meta.same_version(&hot.entry.meta);
+    let same = |meta: Meta| meta.same_version(&cached.entry.meta);
     file.inline()
         .is_none_or(|file| file.refresh().is_ok_and(same))
 }
@@ -208,19 +208,19 @@ struct Chosen {
 
 impl Search<'_> {
     /// Looks for `path`, once more if a file became shorter while it was read, and remembers what is not there.
-    async fn run(mut self, path: &[u8], trips: &mut Trips<'_>) -> io::Result<Found> {
-        let trips_before = trips.trace.disk_trips();
+    async fn run(mut self, path: &[u8], disk: &mut DiskClient<'_>) -> io::Result<Found> {
+        let trips_before = disk.trace.disk_trips();
         self.look_at_watch();
-        let mut found = self.find(path, trips).await;
+        let mut found = self.find(path, disk).await;
         if found.as_ref().is_err_and(is_torn) {
             self.look_at_watch();
-            found = self.find(path, trips).await;
+            found = self.find(path, disk).await;
         }
         if found.is_err() {
             self.worker.cache.forget(self.key);
         }
-        if trips.trace.disk_trips() > trips_before {
-            self.remember_missing(&found, trips);
+        if disk.trace.disk_trips() > trips_before {
+            self.remember_missing(&found, disk);
         }
         found
     }
@@ -257,11 +257,11 @@ impl Search<'_> {
 
     /// What is missing was looked for in a trip, so it is worth remembering; what the kernel itself
     /// remembers is not.
-    fn remember_missing(&self, found: &io::Result<Found>, trips: &mut Trips<'_>) {
+    fn remember_missing(&self, found: &io::Result<Found>, disk: &mut DiskClient<'_>) {
         let missing = match found {
             Ok(Found::Directory(directory)) => Missing::Index(directory.clone()),
             Err(error) if names_nothing(error) => {
-                trips.found_nothing();
+                disk.found_nothing();
                 Missing::Name
             }
             _ => return,
@@ -272,10 +272,10 @@ impl Search<'_> {
         }
     }
 
-    async fn find(&self, path: &[u8], trips: &mut Trips<'_>) -> io::Result<Found> {
-        let (name, opened) = self.open_named(path, trips).await?;
+    async fn find(&self, path: &[u8], disk: &mut DiskClient<'_>) -> io::Result<Found> {
+        let (name, opened) = self.open_named(path, disk).await?;
         match opened.file.meta().kind {
-            Kind::Regular => self.regular(&name, opened, trips).await,
+            Kind::Regular => self.regular(&name, opened, disk).await,
             Kind::Directory => Ok(Found::Directory(opened.file)),
             Kind::Other => Err(Errno::ACCESS.into()),
         }
@@ -285,17 +285,17 @@ impl Search<'_> {
     async fn open_named(
         &self,
         path: &[u8],
-        trips: &mut Trips<'_>,
+        disk: &mut DiskClient<'_>,
     ) -> io::Result<(Vec<u8>, Opened)> {
         if !path.is_empty() && !path.ends_with(b"/") {
             let variants = self.codings.variants(path);
-            let opened = self.open(path, variants, self.first, trips).await?;
+            let opened = self.open(path, variants, self.first, disk).await?;
             return Ok((path.to_vec(), opened));
         }
         for index in &self.files.index {
             let name = [path, index.as_slice()].concat();
             let variants = self.codings.variants(&name);
-            match self.open(&name, variants, self.first, trips).await {
+            match self.open(&name, variants, self.first, disk).await {
                 Ok(opened) if opened.file.meta().kind != Kind::Directory => {
                     return Ok((name, opened));
                 }
@@ -305,7 +305,7 @@ impl Search<'_> {
         }
         let directory = path.strip_suffix(b"/").unwrap_or(b".");
         let none = Variants::default();
-        let opened = self.open(directory, none, None, trips).await?;
+        let opened = self.open(directory, none, None, disk).await?;
         if opened.file.meta().kind != Kind::Directory {
             return Err(Errno::NOTDIR.into());
         }
@@ -318,15 +318,13 @@ impl Search<'_> {
         path: &[u8],
         variants: Variants,
         first: Option<First>,
-        trips: &mut Trips<'_>,
+        disk: &mut DiskClient<'_>,
     ) -> io::Result<Opened> {
         let path = CString::new(path).map_err(|_| io::Error::from(Errno::NOENT))?;
         match self.open_cached(&path, &variants) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let root = &self.root;
-                trips
-                    .open(root, path, variants, first, Lookup::Shared)
-                    .await
+                disk.open(root, path, variants, first, Lookup::Shared).await
             }
             result => result,
         }
@@ -350,7 +348,7 @@ impl Search<'_> {
         &self,
         name: &[u8],
         opened: Opened,
-        trips: &mut Trips<'_>,
+        disk: &mut DiskClient<'_>,
     ) -> io::Result<Found> {
         let Opened {
             file,
@@ -381,7 +379,7 @@ impl Search<'_> {
             if candidate.coding == wanted
                 && let Some((first, stable)) = read.take()
             {
-                let made = self.chosen(form, candidate, first, stable, trips).await?;
+                let made = self.chosen(form, candidate, first, stable, disk).await?;
                 entries.push(made.entry.clone());
                 chosen = Some(made);
             } else {
@@ -389,7 +387,7 @@ impl Search<'_> {
             }
         }
         let chosen = chosen.expect("what is wanted is among those that are there");
-        let family = Arc::new(Family {
+        let family = Arc::new(EntryVariants {
             file: entries.remove(0),
             variants: entries,
             watched: match chosen.keep && can_be_watched {
@@ -397,12 +395,12 @@ impl Search<'_> {
                 false => None,
             },
         });
-        let kept = match chosen.keep {
+        let slot = match chosen.keep {
             true => self.worker.cache.keep(self.key, family, self.now),
-            false => Kept::new(family, self.now),
+            false => CacheSlot::new(family, self.now),
         };
         Ok(Found::File(
-            kept.chosen(self.codings.choices()),
+            slot.chosen(self.codings.choices()),
             chosen.ready,
         ))
     }
@@ -442,7 +440,7 @@ impl Search<'_> {
         candidate: Candidate,
         first: Option<Ready>,
         stable: bool,
-        trips: &mut Trips<'_>,
+        disk: &mut DiskClient<'_>,
     ) -> io::Result<Chosen> {
         let Candidate { file, known, .. } = candidate;
         let meta = file.meta();
@@ -458,7 +456,7 @@ impl Search<'_> {
             });
         }
         if needs_body && meta.size <= BODY_BYTES_MAX {
-            return self.small(form, file, first, stable, trips).await;
+            return self.small(form, file, first, stable, disk).await;
         }
         let settled = stable && entry::is_settled(&meta);
         let content = Content::File(file);
@@ -476,12 +474,12 @@ impl Search<'_> {
         file: Arc<OpenFile>,
         first: Option<Ready>,
         stable: bool,
-        trips: &mut Trips<'_>,
+        disk: &mut DiskClient<'_>,
     ) -> io::Result<Chosen> {
         let meta = file.meta();
         let (ready, stable) = match first {
             Some(ready) if self.first.is_some_and(|first| first.offset == 0) => (ready, stable),
-            _ => self.read_whole(&file, trips).await?,
+            _ => self.read_whole(&file, disk).await?,
         };
         if (ready.len() as u64) < meta.size {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -513,7 +511,7 @@ impl Search<'_> {
     async fn read_whole(
         &self,
         file: &Arc<OpenFile>,
-        trips: &mut Trips<'_>,
+        disk: &mut DiskClient<'_>,
     ) -> io::Result<(Ready, bool)> {
         let meta = file.meta();
         let size = usize::try_from(meta.size).expect("small");
@@ -526,7 +524,7 @@ impl Search<'_> {
             return Ok((Ready::Bytes(bytes.into()), now.same_version(&meta)));
         }
         // A read of no bytes tells what the file is now, too.
-        let read = trips.read(file, 0, size.max(1), Class::First).await?;
+        let read = disk.read(file, 0, size.max(1), Class::First).await?;
         Ok((read.ready, read.now.same_version(&meta)))
     }
 }

@@ -16,7 +16,7 @@ use levity_net::SWEEP_INTERVAL;
 use levity_telemetry::diagnostics;
 use rustix::io::Errno;
 
-/// A root is no longer looked at when nobody has asked for it for so long. Kept files are closed then, too.
+/// A root is no longer looked at when nobody has asked for it for so long. CacheSlot files are closed then, too.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// A look may be late by so much before requests wait for one: loops are busy at times.

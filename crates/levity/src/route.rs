@@ -1,4 +1,4 @@
-//! Route: from host and path to the place that answers.
+//! Route: from host and path to the location that answers.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,7 +20,7 @@ use levity_config::{Config, LocationDisk, Pattern, Symlinks};
 use levity_telemetry::diagnostics;
 
 /// Where a request's answer comes from, and how it is dressed.
-pub struct Place {
+pub struct Location {
     /// Unique in the process, so that a cache never mixes what two configurations meant.
     pub number: u32,
     /// Its files; none where all that is asked for goes to an upstream.
@@ -37,7 +37,7 @@ pub struct Place {
     has_told_ambiguous: AtomicBool,
 }
 
-impl Place {
+impl Location {
     /// What the keys of its files begin with in caches: another value after its root has changed.
     pub fn key(&self) -> [u8; 8] {
         let root = self.files.as_ref().map(|files| &files.root);
@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-/// How a place hands requests to an upstream.
+/// How a location hands requests to an upstream.
 #[derive(Clone)]
 pub struct Proxy {
     /// Who answers.
@@ -56,15 +56,15 @@ pub struct Proxy {
     pub files_first: bool,
     /// Taken off the start of a path; with its leading slash.
     pub strip_prefix: Vec<u8>,
-    /// Paths are passed on that an application may take for those of another place.
+    /// Paths are passed on that an application may take for those of another location.
     pub passes_ambiguous: bool,
-    /// Where the place's files are; `None` when it has none.
+    /// Where the location's files are; `None` when it has none.
     pub document_root: Option<Arc<LiveRoot>>,
     /// The largest body of a request, in bytes.
     pub body_bytes_max: u64,
     /// Headers of requests to set, add and remove.
     pub request_headers: levity_config::Headers,
-    /// Changes to what answers say of their own place.
+    /// Changes to what answers say of their own location.
     pub rewrite: levity_config::Rewrite,
     /// Where the files are that the application may have sent.
     pub sendfile_roots: Vec<SendfileRoot>,
@@ -75,7 +75,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Where the place's files are now; empty when it has none.
+    /// Where the location's files are now; empty when it has none.
     pub fn document_root(&self) -> Vec<u8> {
         let root = self.document_root.as_ref().map(|root| root.last());
         root.map_or_else(Vec::new, |root| root.path().as_os_str().as_bytes().to_vec())
@@ -89,7 +89,7 @@ impl Proxy {
     }
 }
 
-/// The files of a place.
+/// The files of a location.
 pub struct Files {
     /// The directory that is served.
     pub root: Arc<LiveRoot>,
@@ -101,7 +101,7 @@ pub struct Files {
     pub listing: bool,
     /// Taken off the start of a path; with its leading slash.
     pub strip_prefix: Vec<u8>,
-    /// The one name that is served, if the place is a single file.
+    /// The one name that is served, if the location is a single file.
     pub only: Option<Vec<u8>>,
     /// Which of the files are scripts; also where no application is asked to run them.
     pub scripts: Option<Scripts>,
@@ -139,8 +139,8 @@ pub fn is_hidden(name: &[u8]) -> bool {
 }
 
 struct Site {
-    routes: Vec<(Pattern, Place)>,
-    rest: Place,
+    routes: Vec<(Pattern, Location)>,
+    rest: Location,
 }
 
 /// A configuration in the form that requests are answered with. Immutable: a reload makes a new
@@ -240,11 +240,11 @@ impl Service {
         Ok(service)
     }
 
-    /// Every distinct root of a place, as it was seen last.
+    /// Every distinct root of a location, as it was seen last.
     pub fn roots(&self) -> Vec<Arc<Root>> {
         let mut roots: Vec<Arc<Root>> = Vec::new();
-        let places = self.sites.iter().flat_map(Site::places);
-        for files in places.filter_map(|place| place.files.as_ref()) {
+        let locations = self.sites.iter().flat_map(Site::locations);
+        for files in locations.filter_map(|location| location.files.as_ref()) {
             let root = files.root.last();
             if !roots.iter().any(|known| Arc::ptr_eq(known, &root)) {
                 roots.push(root);
@@ -253,24 +253,24 @@ impl Service {
         roots
     }
 
-    /// The first place that matches; `None` when no site answers for `host`.
-    pub fn route(&self, host: &[u8], path: &[u8]) -> Option<&Place> {
+    /// The first location that matches; `None` when no site answers for `host`.
+    pub fn route(&self, host: &[u8], path: &[u8]) -> Option<&Location> {
         let site = &self.sites[self.site_of(host)?];
-        let place = site
+        let location = site
             .routes
             .iter()
             .find(|(pattern, _)| pattern.matches(path));
-        Some(place.map_or(&site.rest, |(_, place)| place))
+        Some(location.map_or(&site.rest, |(_, location)| location))
     }
 
-    /// Makes sure that whatever answers for `place`, which was found for `request`, reads its path as one of
-    /// that place, too: the rules of another place could be passed by otherwise.
+    /// Makes sure that whatever answers for `location`, which was found for `request`, reads its path as one of
+    /// that location, too: the rules of another location could be passed by otherwise.
     ///
     /// # Errors
-    /// 400 for a path that some applications read as one that another place answers, unless `place` passes
+    /// 400 for a path that some applications read as one that another location answers, unless `location` passes
     /// such paths on, and for all that [`path::forwarded`] refuses.
-    pub fn check_readings(&self, request: &Request, place: &Place) -> Result<(), Reject> {
-        let Some(proxy) = &place.proxy else {
+    pub fn check_readings(&self, request: &Request, location: &Location) -> Result<(), Reject> {
+        let Some(proxy) = &location.proxy else {
             return Ok(());
         };
         let path = path::forwarded(request.raw_path())?;
@@ -279,28 +279,28 @@ impl Service {
         }
         let is_here = |path: &Vec<u8>| {
             let found = self.route(request.host(), path);
-            found.is_some_and(|found| std::ptr::eq(found, place))
+            found.is_some_and(|found| std::ptr::eq(found, location))
         };
         if path::other_readings(&path).iter().all(is_here) {
             return Ok(());
         }
-        self.tell_ambiguous(request, place);
+        self.tell_ambiguous(request, location);
         Err(Reject {
             status: 400,
             reason: "applications may read the path as one of another route",
         })
     }
 
-    /// Tells the operator, who alone knows how the application reads paths. Once per place and configuration:
+    /// Tells the operator, who alone knows how the application reads paths. Once per location and configuration:
     /// whoever looks for gaps sends many such paths.
-    fn tell_ambiguous(&self, request: &Request, place: &Place) {
-        if place.has_told_ambiguous.swap(true, Ordering::Relaxed) {
+    fn tell_ambiguous(&self, request: &Request, location: &Location) {
+        if location.has_told_ambiguous.swap(true, Ordering::Relaxed) {
             return;
         }
         let path = String::from_utf8_lossy(request.raw_path());
         let host = String::from_utf8_lossy(request.host());
         let mut routes = self.sites.iter().flat_map(|site| &site.routes);
-        let route = routes.find(|(_, at)| std::ptr::eq(at, place));
+        let route = routes.find(|(_, at)| std::ptr::eq(at, location));
         let here = route.map_or_else(
             || "its site".to_owned(),
             |(pattern, _)| format!("its route `{pattern}`"),
@@ -339,10 +339,10 @@ fn is_beneath(host: &str, suffix: &str) -> bool {
 }
 
 impl Site {
-    fn places(&self) -> impl Iterator<Item = &Place> {
+    fn locations(&self) -> impl Iterator<Item = &Location> {
         self.routes
             .iter()
-            .map(|(_, place)| place)
+            .map(|(_, location)| location)
             .chain(std::iter::once(&self.rest))
     }
 }
@@ -386,7 +386,7 @@ fn wire_limits(limits: &levity_config::Limits) -> http1::Limits {
     }
 }
 
-/// What places share.
+/// What locations share.
 struct Resources<'a> {
     upstreams: Vec<Arc<Upstream>>,
     body_bytes: usize,
@@ -476,24 +476,24 @@ impl Resources<'_> {
 
 fn compile(site: &levity_config::Site, resources: &mut Resources<'_>) -> io::Result<Site> {
     let routes = site.routes.iter().map(|route| {
-        let place = place(site, Some(route), resources)?;
-        Ok((route.path.clone(), place))
+        let location = location(site, Some(route), resources)?;
+        Ok((route.path.clone(), location))
     });
     Ok(Site {
         routes: routes.collect::<io::Result<_>>()?,
-        rest: place(site, None, resources)?,
+        rest: location(site, None, resources)?,
     })
 }
 
-/// A route's place: what it does not say, its site says.
-fn place(
+/// A route's location: what it does not say, its site says.
+fn location(
     site: &levity_config::Site,
     route: Option<&levity_config::Route>,
     resources: &mut Resources<'_>,
-) -> io::Result<Place> {
+) -> io::Result<Location> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let files = files(site, route, resources)?;
-    Ok(Place {
+    Ok(Location {
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
         proxy: proxy(site, route, files.as_ref(), resources)?,
         files,

@@ -3,11 +3,11 @@
 use std::io;
 use std::time::Instant;
 
+use crate::disk_client::DiskClient;
 use crate::request::Request;
 use crate::resolve;
-use crate::route::{Files, Place, is_hidden};
+use crate::route::{Files, Location, is_hidden};
 use crate::scripts::{Known, Script, Scripts};
-use crate::trip::Trips;
 
 /// A search on behalf of one request.
 pub struct ScriptSearch<'a, 't> {
@@ -15,24 +15,29 @@ pub struct ScriptSearch<'a, 't> {
     /// The location's key in caches.
     key: [u8; 8],
     now: Instant,
-    trips: &'a mut Trips<'t>,
+    disk: &'a mut DiskClient<'t>,
 }
 
 impl<'a, 't> ScriptSearch<'a, 't> {
-    /// Beneath `files` of `place`, as of `now`.
-    pub fn new(place: &Place, files: &'a Files, now: Instant, trips: &'a mut Trips<'t>) -> Self {
-        trips.are_for(files);
+    /// Beneath `files` of `location`, as of `now`.
+    pub fn new(
+        location: &Location,
+        files: &'a Files,
+        now: Instant,
+        disk: &'a mut DiskClient<'t>,
+    ) -> Self {
+        disk.are_for(files);
         Self {
             files,
-            key: place.key(),
+            key: location.key(),
             now,
-            trips,
+            disk,
         }
     }
 
-    /// The trips of the request.
-    pub fn trips(&mut self) -> &mut Trips<'t> {
-        self.trips
+    /// The disk client of the request.
+    pub fn disk(&mut self) -> &mut DiskClient<'t> {
+        self.disk
     }
 
     /// The script that answers `request`; `None` when there is none. Waits for the disk, if at all, in a trip.
@@ -88,7 +93,7 @@ impl<'a, 't> ScriptSearch<'a, 't> {
         }
         // As a request for the file itself would have it.
         let key = [&self.key[..], &self.files.strip_prefix, b"/", name].concat();
-        let worker = self.trips.worker();
-        resolve::is_file(worker, self.files, &key, name, self.now, self.trips).await
+        let worker = self.disk.worker();
+        resolve::is_file(worker, self.files, &key, name, self.now, self.disk).await
     }
 }

@@ -20,13 +20,13 @@ use levity_wire::http1::{Method, Version, reason};
 
 use self::file::Pace;
 use crate::conn::Conn;
+use crate::disk_client::DiskClient;
 use crate::entry::Content;
 use crate::fields::Fields;
 use crate::request::Request;
 use crate::respond::completion::{Completion, CompletionHook};
 use crate::respond::error::{error, of_io, of_upstream};
 use crate::respond::{Body, Response};
-use crate::trip::Trips;
 use crate::upstream::failure::Failure;
 use crate::worker::Worker;
 
@@ -74,7 +74,7 @@ impl Sent {
 
 /// Why a response stopped.
 #[derive(Debug)]
-enum Cut {
+enum SendError {
     /// The client closed or vanished.
     Gone,
     /// The client took nothing for `limits.send_timeout`.
@@ -93,25 +93,25 @@ pub async fn send(
     conn: &mut Conn,
     request: &Request,
     mut response: Response,
-    trips: &mut Trips<'_>,
+    disk: &mut DiskClient<'_>,
 ) -> Sent {
     let head_only = request.head.method == Method::Head;
     let mut sender = Sender::new(conn, &response, request.head.version);
-    sender.tell_timing(trips.trace);
+    sender.tell_timing(disk.trace);
     let outcome = sender
-        .response(conn, &mut response.body, head_only, trips)
+        .response(conn, &mut response.body, head_only, disk)
         .await;
     match &outcome {
-        Err(Cut::Unreadable(error)) => tell(&conn.worker, request, error),
+        Err(SendError::Unreadable(error)) => tell(&conn.worker, request, error),
         // Nothing is wrong with one that can be looked up again.
-        Err(Cut::Rewritten) if !sender.untouched() => {
+        Err(SendError::Rewritten) if !sender.untouched() => {
             let path = String::from_utf8_lossy(&request.path);
             diagnostics::log(format_args!(
                 "cannot read {path}: it was rewritten while it was sent"
             ));
         }
-        Err(Cut::Broken(failure)) => {
-            broken(&response.body, failure, sender.untouched(), trips.trace)
+        Err(SendError::Broken(failure)) => {
+            broken(&response.body, failure, sender.untouched(), disk.trace)
         }
         _ => {}
     }
@@ -119,7 +119,7 @@ pub async fn send(
     if reset {
         conn.transport.reset_on_close();
     }
-    let source = source(&response.body, trips.trace);
+    let source = source(&response.body, disk.trace);
     let mut sent = sender.sent(response.status, source, outcome);
     sent.reset = reset;
     sent.hooks = response.hooks;
@@ -170,8 +170,8 @@ fn broken(body: &Body, failure: &Failure, is_untouched: bool, trace: &mut Trace)
         }
     }
     match body {
-        Body::Upstream { answer, .. } => answer.endpoint().complain(failure, is_untouched),
-        Body::Tunnel(tunnel) => tunnel.endpoint().complain(failure, is_untouched),
+        Body::Upstream { answer, .. } => answer.endpoint().report(failure, is_untouched),
+        Body::Tunnel(tunnel) => tunnel.endpoint().report(failure, is_untouched),
         _ => {}
     }
 }
@@ -283,21 +283,23 @@ impl Sender {
         }
     }
 
-    fn sent(&self, status: u16, source: Source, outcome: Result<(), Cut>) -> Sent {
+    fn sent(&self, status: u16, source: Source, outcome: Result<(), SendError>) -> Sent {
         let end = match &outcome {
             Ok(()) => End::Complete,
-            Err(Cut::Gone) => End::ClientAbort,
-            Err(Cut::Timeout) => End::Timeout,
-            Err(Cut::Unreadable(_) | Cut::Rewritten) => End::Error,
-            Err(Cut::Broken(failure)) => failure.end,
+            Err(SendError::Gone) => End::ClientAbort,
+            Err(SendError::Timeout) => End::Timeout,
+            Err(SendError::Unreadable(_) | SendError::Rewritten) => End::Error,
+            Err(SendError::Broken(failure)) => failure.end,
         };
         // A response that is cut off ends later than with its last byte.
         let ended = self.last_byte.filter(|_| outcome.is_ok());
-        let outdated = self.untouched() && matches!(outcome, Err(Cut::Rewritten));
+        let outdated = self.untouched() && matches!(outcome, Err(SendError::Rewritten));
         let instead = match outcome {
-            Err(Cut::Rewritten) if outdated => Some(error(503, "the file is being rewritten")),
-            Err(Cut::Unreadable(error)) if self.untouched() => Some(of_io(&error)),
-            Err(Cut::Broken(failure)) if self.untouched() => Some(of_upstream(&failure)),
+            Err(SendError::Rewritten) if outdated => {
+                Some(error(503, "the file is being rewritten"))
+            }
+            Err(SendError::Unreadable(error)) if self.untouched() => Some(of_io(&error)),
+            Err(SendError::Broken(failure)) if self.untouched() => Some(of_upstream(&failure)),
             _ => None,
         };
         Sent {
@@ -318,11 +320,13 @@ impl Sender {
     /// Whether the connection of a response that ended so has to be reset. A reset destroys bytes that are on
     /// their way, so it is for bodies that would pass for whole, and for clients that take nothing: the
     /// kernel would keep what is left for them.
-    fn must_reset(&self, outcome: &Result<(), Cut>) -> bool {
+    fn must_reset(&self, outcome: &Result<(), SendError>) -> bool {
         match outcome {
-            Ok(()) | Err(Cut::Gone) => false,
-            Err(Cut::Timeout) => true,
-            Err(Cut::Unreadable(_) | Cut::Rewritten | Cut::Broken(_)) => !self.framed,
+            Ok(()) | Err(SendError::Gone) => false,
+            Err(SendError::Timeout) => true,
+            Err(SendError::Unreadable(_) | SendError::Rewritten | SendError::Broken(_)) => {
+                !self.framed
+            }
         }
     }
 
@@ -347,23 +351,23 @@ impl Sender {
         conn: &mut Conn,
         body: &mut Body,
         head_only: bool,
-        trips: &mut Trips<'_>,
-    ) -> Result<(), Cut> {
+        disk: &mut DiskClient<'_>,
+    ) -> Result<(), SendError> {
         match body {
             _ if head_only => self.rest_of_head(conn).await,
             Body::None => self.rest_of_head(conn).await,
             Body::Text(text) => self.bytes(conn, text).await,
             Body::Page(page) => self.bytes(conn, page.bytes()).await,
-            Body::Memory(hot, range) => match &hot.entry.content {
+            Body::Memory(cached, range) => match &cached.entry.content {
                 Content::Memory(bytes, _) => self.bytes(conn, &bytes[range.clone()]).await,
                 Content::File(_) => unreachable!("a memory body is of an entry in memory"),
             },
             Body::File(file) if file.remaining == 0 => self.rest_of_head(conn).await,
             // Boxed: a small file in memory needs none of it.
-            Body::File(file) => Box::pin(self.file(conn, file, trips)).await,
+            Body::File(file) => Box::pin(self.file(conn, file, disk)).await,
             Body::Parts(parts) => {
-                while let Some(mut part) = parts.next(trips).await.map_err(Cut::Unreadable)? {
-                    Box::pin(self.file(conn, &mut part, trips)).await?;
+                while let Some(mut part) = parts.next(disk).await.map_err(SendError::Unreadable)? {
+                    Box::pin(self.file(conn, &mut part, disk)).await?;
                 }
                 self.rest_of_head(conn).await
             }
@@ -375,14 +379,14 @@ impl Sender {
         }
     }
 
-    async fn rest_of_head(&mut self, conn: &mut Conn) -> Result<(), Cut> {
+    async fn rest_of_head(&mut self, conn: &mut Conn) -> Result<(), SendError> {
         while self.head_bytes < self.head.len() {
             self.push(conn, &[]).await?;
         }
         Ok(())
     }
 
-    async fn bytes(&mut self, conn: &mut Conn, bytes: &[u8]) -> Result<(), Cut> {
+    async fn bytes(&mut self, conn: &mut Conn, bytes: &[u8]) -> Result<(), SendError> {
         let mut sent = 0;
         while sent < bytes.len() {
             sent += self.push(conn, &bytes[sent..]).await?;
@@ -393,7 +397,7 @@ impl Sender {
     /// One write of what is left of the head, then `bytes`; tells how many of `bytes` left. No more than
     /// a turn's worth: the kernel would copy a mebibyte into a socket that has room for it while others
     /// wait.
-    async fn push(&mut self, conn: &mut Conn, bytes: &[u8]) -> Result<usize, Cut> {
+    async fn push(&mut self, conn: &mut Conn, bytes: &[u8]) -> Result<usize, SendError> {
         let worker = conn.worker.clone();
         let head = &self.head[self.head_bytes..];
         let turn = &bytes[..bytes.len().min(TURN_BYTES_MAX)];
@@ -419,7 +423,7 @@ impl Sender {
         Ok(pushed.saturating_sub(head_bytes))
     }
 
-    async fn writable(&mut self, conn: &mut Conn) -> Result<(), Cut> {
+    async fn writable(&mut self, conn: &mut Conn) -> Result<(), SendError> {
         let ready = |conn: &mut Conn, context: &mut Context<'_>| {
             conn.transport.poll_write_ready(context).map_err(gone)
         };
@@ -441,8 +445,8 @@ impl Sender {
 /// Waits for the socket, at most `limits.send_timeout`. The clock is read only if there is a wait.
 async fn patiently<T>(
     conn: &mut Conn,
-    mut attempt: impl FnMut(&mut Conn, &mut Context<'_>) -> Poll<Result<T, Cut>>,
-) -> Result<T, Cut> {
+    mut attempt: impl FnMut(&mut Conn, &mut Context<'_>) -> Poll<Result<T, SendError>>,
+) -> Result<T, SendError> {
     let mut waiting = false;
     let outcome = poll_fn(|context| {
         if let Poll::Ready(outcome) = attempt(conn, context) {
@@ -454,7 +458,7 @@ async fn patiently<T>(
             conn.timer.set(Instant::now() + send_timeout);
         }
         if conn.timer.poll_expired(context) {
-            return Poll::Ready(Err(Cut::Timeout));
+            return Poll::Ready(Err(SendError::Timeout));
         }
         Poll::Pending
     })
@@ -466,6 +470,6 @@ async fn patiently<T>(
 }
 
 /// Of an error of the client's socket.
-fn gone(_: io::Error) -> Cut {
-    Cut::Gone
+fn gone(_: io::Error) -> SendError {
+    SendError::Gone
 }

@@ -38,7 +38,7 @@ use crate::introduce::{Introduction, say_some};
 use crate::route::Service;
 use crate::status::{self, Status, Upstreams};
 use crate::upstream::check::{self, Checks};
-use crate::upstream::sendfile::store::Store as Ahead;
+use crate::upstream::sendfile::store::PreloadStore;
 use crate::upstream::{self, Upstream};
 use crate::worker::Given;
 
@@ -48,8 +48,8 @@ const CACHED_DESCRIPTORS_MAX: u64 = 4096;
 /// Files that are read past the page cache at once, at most; fewer where the process may open few.
 const DIRECT_DESCRIPTORS_MAX: u64 = 1024;
 
-/// Contents that applications have made ahead, at most; fewer where the process may open few.
-const AHEAD_DESCRIPTORS_MAX: u64 = 1024;
+/// Preloaded contents, at most; fewer where the process may open few.
+const PRELOAD_DESCRIPTORS_MAX: u64 = 1024;
 
 /// Descriptors that `"auto"` counts on at most: the kernel's table for them has 8 bytes each, and some
 /// containers allow a thousand million.
@@ -182,8 +182,8 @@ struct Descriptors {
     cached_max: usize,
     /// Second ones, for files that are read past the page cache.
     direct_max: usize,
-    /// Of content that applications have made ahead.
-    ahead_max: usize,
+    /// Of preloaded content.
+    preloads_max: usize,
     connections_max: usize,
 }
 
@@ -191,7 +191,7 @@ struct Descriptors {
 /// grow, the kernel waits for every processor to pass a quiet state (`synchronize_rcu` in
 /// `expand_files`): an accept or open on a loop was seen to wait 20 ms for that.
 fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
-    let kept = descriptors.cached_max + descriptors.direct_max + descriptors.ahead_max;
+    let kept = descriptors.cached_max + descriptors.direct_max + descriptors.preloads_max;
     let needed = 2 * descriptors.connections_max + kept;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let last = (needed as u64 + OWN_DESCRIPTORS)
@@ -214,12 +214,12 @@ impl Descriptors {
         let files = files.min(DESCRIPTORS_MAX);
         let cached = CACHED_DESCRIPTORS_MAX.min(files / 4);
         let direct = DIRECT_DESCRIPTORS_MAX.min(files / 16);
-        let ahead = AHEAD_DESCRIPTORS_MAX.min(files / 32);
-        let connections = files.saturating_sub(cached + direct + ahead + OWN_DESCRIPTORS) / 2;
+        let preload = PRELOAD_DESCRIPTORS_MAX.min(files / 32);
+        let connections = files.saturating_sub(cached + direct + preload + OWN_DESCRIPTORS) / 2;
         Self {
             cached_max: cached as usize,
             direct_max: direct as usize,
-            ahead_max: ahead as usize,
+            preloads_max: preload as usize,
             connections_max: configured.unwrap_or(connections.max(16) as usize),
         }
     }
@@ -266,7 +266,7 @@ impl Server {
             descriptors.cached_max,
             count,
         ));
-        let ahead = Arc::new(Ahead::new(descriptors.ahead_max));
+        let preload = Arc::new(PreloadStore::new(descriptors.preloads_max));
         let watcher = start_watcher(config.disk.watch)?;
         let unwritten = Arc::default();
         let log = log_writer(&config.log, &unwritten)?;
@@ -307,7 +307,7 @@ impl Server {
                     stats,
                     log: log.as_ref().map(Writer::log),
                     connections_max,
-                    ahead: ahead.clone(),
+                    preload: preload.clone(),
                     workers: count,
                 },
                 listen: take_sockets(&mut bound),

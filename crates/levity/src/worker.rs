@@ -20,9 +20,9 @@ use tokio::time;
 use crate::cache::{Cache, Shared};
 use crate::request::Request;
 use crate::route::Service;
-use crate::upstream::complaints::Complaints;
+use crate::upstream::failure_reports::FailureReports;
 use crate::upstream::pool::Pools;
-use crate::upstream::sendfile::store::{self, Store as Ahead};
+use crate::upstream::sendfile::store::{self, PreloadStore};
 
 /// Bytes read from a client at once: a request head at its largest.
 const INBOUND_BYTES: usize = 16 * 1024;
@@ -52,8 +52,8 @@ pub struct Given {
     pub log: Option<Log>,
     /// Connections at once.
     pub connections_max: usize,
-    /// What applications have made ahead.
-    pub ahead: Arc<Ahead>,
+    /// Content that applications have preloaded.
+    pub preload: Arc<PreloadStore>,
     /// Workers in all.
     pub workers: usize,
 }
@@ -70,11 +70,11 @@ pub struct Worker {
     pub stats: Arc<WorkerStats>,
     /// Connections to backends.
     pub pools: Pools,
-    /// What applications have made ahead.
-    pub ahead: Arc<Ahead>,
+    /// Content that applications have preloaded.
+    pub preload: Arc<PreloadStore>,
     /// One permit for each receipt that may be on its way.
     pub receipts: Arc<Semaphore>,
-    /// One permit for each file made ahead that may be on its way to be opened.
+    /// One permit for each preloaded file that may be on its way to be opened.
     pub openings: Arc<Semaphore>,
     /// Deadlines of all connections.
     pub timers: Timers,
@@ -97,11 +97,11 @@ pub struct Worker {
     /// Which files are asked for.
     pub popular: RefCell<Popular>,
     /// Time-outs of the disk that were told lately.
-    time_outs: RefCell<Complaints>,
+    time_outs: RefCell<FailureReports>,
     time: Cell<Time>,
     draining: Cell<bool>,
     /// One permit for each connection that may be open.
-    pub places: Arc<Semaphore>,
+    pub slots: Arc<Semaphore>,
     /// Told when a connection ends.
     pub connection_gone: Notify,
 }
@@ -137,7 +137,7 @@ impl Worker {
             watcher: given.watcher,
             pools,
             stats: given.stats,
-            ahead: given.ahead,
+            preload: given.preload,
             receipts: Arc::new(Semaphore::new(RECEIPTS_MAX)),
             openings: Arc::new(Semaphore::new(store::OPENINGS_MAX)),
             timers: Timers::default(),
@@ -152,7 +152,7 @@ impl Worker {
             time_outs: RefCell::default(),
             time: Cell::new(Time::now()),
             draining: Cell::new(false),
-            places: Arc::new(Semaphore::new(given.connections_max)),
+            slots: Arc::new(Semaphore::new(given.connections_max)),
             connection_gone: Notify::new(),
         }
     }
@@ -260,7 +260,7 @@ impl Worker {
                 root.tend(&self.disk, Instant::now(), service.config.disk.root_ttl());
             }
             self.pools.sweep(Instant::now());
-            self.ahead.sweep(Instant::now());
+            self.preload.sweep(Instant::now());
             self.popular.borrow_mut().sweep(Instant::now());
             self.time_outs.borrow_mut().sweep(Instant::now(), say);
             self.time.set(Time::now());

@@ -26,7 +26,7 @@ pub fn sendfile_header(bytes: &[u8]) {
 /// Whether a header is accepted; its name is the first line and its value the rest.
 pub fn sendfile_outcome(bytes: &[u8]) -> Result<bool, Reject> {
     let (name, value) = first_line(bytes);
-    if name.eq_ignore_ascii_case(b"x-sendfile-ahead") {
+    if name.eq_ignore_ascii_case(b"x-sendfile-preload") {
         return preload(value).map(|_| true);
     }
     let read = match Delegation::of(name) {

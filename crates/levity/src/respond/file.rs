@@ -10,14 +10,14 @@ use levity_wire::range::{self, Range};
 
 use super::version::Version;
 use super::{Body, FileBody, Response, error};
-use crate::cache::Hot;
+use crate::cache::EntryRef;
 use crate::entry::{Content, Entry, VARY};
 use crate::fields::OF_CONTENT;
 use crate::request::Request;
 
-/// Answers with `hot`; `ready` holds bytes from its offset on that were read on the way.
-pub fn file(request: &Request, hot: Rc<Hot>, ready: Option<(u64, Ready)>) -> Response {
-    let entry = &hot.entry;
+/// Answers with `cached`; `ready` holds bytes from its offset on that were read on the way.
+pub fn file(request: &Request, cached: Rc<EntryRef>, ready: Option<(u64, Ready)>) -> Response {
+    let entry = &cached.entry;
     let validators = Validators {
         etag: Some(entry.etag.as_bytes()),
         modified: entry.modified,
@@ -32,8 +32,8 @@ pub fn file(request: &Request, hot: Rc<Hot>, ready: Option<(u64, Ready)>) -> Res
         }
     }
     match requested_range(request, entry, &validators) {
-        Range::Whole => whole(hot, ready),
-        Range::Part { first, last } => part(hot, ready, first, last),
+        Range::Whole => whole(cached, ready),
+        Range::Part { first, last } => part(cached, ready, first, last),
         Range::Unsatisfiable => {
             let mut response = without_content(416, entry);
             let range = format!("bytes */{}", entry.meta.size);
@@ -73,11 +73,11 @@ fn requested_range(request: &Request, entry: &Entry, validators: &Validators<'_>
     }
 }
 
-/// Answers with all of `hot`, whatever the request says of conditions and ranges.
-pub fn whole(hot: Rc<Hot>, ready: Option<(u64, Ready)>) -> Response {
-    let mut response = with_content(200, &hot.entry);
-    let bytes = hot.entry.meta.size;
-    response.body = body(hot, ready, 0, bytes);
+/// Answers with all of `cached`, whatever the request says of conditions and ranges.
+pub fn whole(cached: Rc<EntryRef>, ready: Option<(u64, Ready)>) -> Response {
+    let mut response = with_content(200, &cached.entry);
+    let bytes = cached.entry.meta.size;
+    response.body = body(cached, ready, 0, bytes);
     response
 }
 
@@ -91,36 +91,36 @@ fn with_content(status: u16, entry: &Entry) -> Response {
     response
 }
 
-fn part(hot: Rc<Hot>, ready: Option<(u64, Ready)>, first: u64, last: u64) -> Response {
-    let mut response = with_content(206, &hot.entry);
-    let range = format!("bytes {first}-{last}/{}", hot.entry.meta.size);
+fn part(cached: Rc<EntryRef>, ready: Option<(u64, Ready)>, first: u64, last: u64) -> Response {
+    let mut response = with_content(206, &cached.entry);
+    let range = format!("bytes {first}-{last}/{}", cached.entry.meta.size);
     response.fields.add("Content-Range", range.as_bytes());
-    response.body = body(hot, ready, first, last - first + 1);
+    response.body = body(cached, ready, first, last - first + 1);
     response
 }
 
-fn body(hot: Rc<Hot>, ready: Option<(u64, Ready)>, offset: u64, bytes: u64) -> Body {
-    let file = match &hot.entry.content {
+fn body(cached: Rc<EntryRef>, ready: Option<(u64, Ready)>, offset: u64, bytes: u64) -> Body {
+    let file = match &cached.entry.content {
         Content::File(file) => file.clone(),
         Content::Memory(..) => {
             let start = usize::try_from(offset).expect("a kept body is small");
             let bytes = usize::try_from(bytes).expect("a kept body is small");
-            return Body::Memory(hot, start..start + bytes);
+            return Body::Memory(cached, start..start + bytes);
         }
     };
-    Body::File(part_of(hot, file, ready, offset..offset + bytes))
+    Body::File(part_of(cached, file, ready, offset..offset + bytes))
 }
 
-/// A part of `file`, whose entry is that of `hot`.
+/// A part of `file`, whose entry is that of `cached`.
 pub fn part_of(
-    hot: Rc<Hot>,
+    cached: Rc<EntryRef>,
     file: Arc<OpenFile>,
     ready: Option<(u64, Ready)>,
     range: std::ops::Range<u64>,
 ) -> Box<FileBody> {
     Box::new(FileBody {
-        version: Version::new(hot.entry.meta, hot.entry.strong),
-        hot,
+        version: Version::new(cached.entry.meta, cached.entry.strong),
+        cached,
         file,
         offset: range.start,
         remaining: range.end - range.start,

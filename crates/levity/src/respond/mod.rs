@@ -18,9 +18,9 @@ use levity_disk::{OpenFile, Ready};
 
 use self::completion::CompletionHook;
 use self::version::Version;
-use crate::cache::Hot;
+use crate::cache::EntryRef;
+use crate::disk_client::DiskClient;
 use crate::fields::Fields;
-use crate::trip::Trips;
 use crate::upstream::answer::Answer;
 use crate::upstream::tunnel::Tunnel;
 
@@ -36,7 +36,7 @@ pub enum Body {
     /// A listing.
     Page(listing::Page),
     /// A part of a file that the cache holds.
-    Memory(Rc<Hot>, Range<usize>),
+    Memory(Rc<EntryRef>, Range<usize>),
     /// A part of a file that is read while it is sent.
     File(Box<FileBody>),
     /// Parts of files, one behind the other.
@@ -64,14 +64,14 @@ pub trait FileParts: fmt::Debug {
     ///
     /// # Errors
     /// Those of open, and one for a file that is not the same any more.
-    fn next<'a>(&'a mut self, trips: &'a mut Trips<'_>) -> NextPart<'a>;
+    fn next<'a>(&'a mut self, disk: &'a mut DiskClient<'_>) -> NextPart<'a>;
 }
 
 /// A part of a file on its way.
 #[derive(Debug)]
 pub struct FileBody {
     /// Whose content it is.
-    pub hot: Rc<Hot>,
+    pub cached: Rc<EntryRef>,
     /// The same file, open.
     pub file: Arc<OpenFile>,
     /// Where the next byte comes from.

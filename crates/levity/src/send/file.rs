@@ -11,11 +11,11 @@ use levity_net::{Socket, TURN_BYTES_MAX};
 use rustix::net::SendFlags;
 use tokio::time;
 
-use super::{Cut, Sender, gone, patiently};
+use super::{SendError, Sender, gone, patiently};
 use crate::conn::Conn;
+use crate::disk_client::{DiskClient, FIRST_BYTES, Read, ReadAhead, WHOLE_BYTES, is_refused};
 use crate::respond::FileBody;
 use crate::respond::version::{EVIDENCE_BYTES_MAX, Verdict, Version};
-use crate::trip::{FIRST_BYTES, Read, ReadAhead, Trips, WHOLE_BYTES, is_refused};
 
 /// The smallest read from the page cache, for a client that takes little at a time.
 const WINDOW_BYTES_MIN: usize = 16 * 1024;
@@ -110,15 +110,15 @@ impl Sender {
         &mut self,
         conn: &mut Conn,
         file: &mut FileBody,
-        trips: &mut Trips<'_>,
-    ) -> Result<(), Cut> {
+        disk: &mut DiskClient<'_>,
+    ) -> Result<(), SendError> {
         let may_probe = file.file.reads_inline();
         let mut probe = may_probe && file.ready.is_none();
         let mut ahead = None;
         while file.remaining > 0 {
             let (ready, chunk) = match file.ready.take() {
                 Some(ready) => {
-                    let read = trips.trace.last_read();
+                    let read = disk.trace.last_read();
                     self.pace.read_in = read.time;
                     (ready, read.chunk)
                 }
@@ -127,25 +127,25 @@ impl Sender {
                     match self.cached(conn, file).await? {
                         Cached::Left(bytes) => {
                             let to = self.last_byte.unwrap_or(from);
-                            trips.trace.wrote(None, from, to, bytes as u64);
+                            disk.trace.wrote(None, from, to, bytes as u64);
                         }
                         Cached::Miss => probe = false,
                     }
                     continue;
                 }
                 None => {
-                    let read = self.chunk(file, ahead.take(), trips).await?;
+                    let read = self.chunk(file, ahead.take(), disk).await?;
                     // While the disk is slower than memory another probe would only miss again.
                     probe = may_probe && read.was_cached;
-                    self.tell_timing(trips.trace);
+                    self.tell_timing(disk.trace);
                     (read.ready, read.chunk)
                 }
             };
             let wanted = file.remaining.min(ready.len() as u64);
             if !probe {
-                ahead = self.ahead(file, wanted, trips);
+                ahead = self.ahead(file, wanted, disk);
             }
-            let bytes = self.timed(conn, ready, chunk, file, trips).await?;
+            let bytes = self.timed(conn, ready, chunk, file, disk).await?;
             if (bytes as u64) < wanted {
                 // A slow client: it keeps no memory while it is waited for.
                 ahead = None;
@@ -160,28 +160,28 @@ impl Sender {
     /// A probe that misses makes the kernel read at once, past every queue of ours: only while the
     /// device has room, or when a miss is unlikely.
     fn may_probe(&self, conn: &Conn, file: &FileBody) -> bool {
-        file.hot.warm.get() || conn.worker.disk.has_room(file.file.meta().device)
+        file.cached.warm.get() || conn.worker.disk.has_room(file.file.meta().device)
     }
 
     /// Asks for the chunk behind the `bytes` that are about to leave, if the disk would otherwise hold
     /// up a client that keeps up with it.
-    fn ahead(&self, file: &FileBody, bytes: u64, trips: &Trips<'_>) -> Option<ReadAhead> {
+    fn ahead(&self, file: &FileBody, bytes: u64, disk: &DiskClient<'_>) -> Option<ReadAhead> {
         if !self.pace.keeps_up() {
             return None;
         }
         let offset = file.offset + bytes;
         let bytes = self.next_bytes(
-            trips,
+            disk,
             offset,
             file.remaining - bytes,
             self.pace.next_chunk_bytes(),
         );
-        (bytes > 0).then(|| trips.read_ahead(&file.file, offset, bytes))
+        (bytes > 0).then(|| disk.read_ahead(&file.file, offset, bytes))
     }
 
     /// How much to ask for at `offset`.
-    fn next_bytes(&self, trips: &Trips<'_>, offset: u64, remaining: u64, auto: usize) -> usize {
-        let bytes_max = trips.chunk_bytes.unwrap_or(auto);
+    fn next_bytes(&self, disk: &DiskClient<'_>, offset: u64, remaining: u64, auto: usize) -> usize {
+        let bytes_max = disk.chunk_bytes.unwrap_or(auto);
         // A chunk ends where a block does, so that reads past the page cache share none.
         let bytes_max = bytes_max - (offset % ALIGNMENT as u64) as usize;
         bytes_max.min(usize::try_from(remaining).unwrap_or(usize::MAX))
@@ -193,25 +193,25 @@ impl Sender {
         &mut self,
         file: &mut FileBody,
         ahead: Option<ReadAhead>,
-        trips: &mut Trips<'_>,
-    ) -> Result<Read, Cut> {
+        disk: &mut DiskClient<'_>,
+    ) -> Result<Read, SendError> {
         if let Some(ahead) = ahead.filter(|ahead| ahead.offset == file.offset)
-            && let Some(read) = trips.fetch(ahead).await.map_err(Cut::Unreadable)?
+            && let Some(read) = disk.fetch(ahead).await.map_err(SendError::Unreadable)?
         {
-            self.pace.read_in = trips.trace.last_read().time;
-            return self.checked(read, 1, file, trips).await;
+            self.pace.read_in = disk.trace.last_read().time;
+            return self.checked(read, 1, file, disk).await;
         }
-        let bytes = self.next_bytes(trips, file.offset, file.remaining, self.pace.chunk_bytes);
+        let bytes = self.next_bytes(disk, file.offset, file.remaining, self.pace.chunk_bytes);
         let (read, enough) = match self.untouched() {
-            true => self.first_chunk(file, bytes, trips).await,
+            true => self.first_chunk(file, bytes, disk).await,
             false => {
-                let read = trips.read(&file.file, file.offset, bytes, Class::Next);
+                let read = disk.read(&file.file, file.offset, bytes, Class::Next);
                 read.await.map(|read| (read, 1))
             }
         }
-        .map_err(Cut::Unreadable)?;
-        self.pace.read_in = trips.trace.last_read().time;
-        self.checked(read, enough, file, trips).await
+        .map_err(SendError::Unreadable)?;
+        self.pace.read_in = disk.trace.last_read().time;
+        self.checked(read, enough, file, disk).await
     }
 
     /// Reads `bytes`, or all that is to be sent if that is little and there is memory for it; tells how
@@ -220,17 +220,17 @@ impl Sender {
         &self,
         file: &FileBody,
         bytes: usize,
-        trips: &mut Trips<'_>,
+        disk: &mut DiskClient<'_>,
     ) -> io::Result<(Read, usize)> {
-        if trips.may_bring_whole(file.remaining) {
-            let all = self.next_bytes(trips, file.offset, file.remaining, WHOLE_BYTES);
-            match trips.read(&file.file, file.offset, all, Class::First).await {
+        if disk.may_bring_whole(file.remaining) {
+            let all = self.next_bytes(disk, file.offset, file.remaining, WHOLE_BYTES);
+            match disk.read(&file.file, file.offset, all, Class::First).await {
                 // Others were quicker to take the memory; there may be enough for less.
                 Err(error) if all > bytes && is_refused(&error) => {}
                 read => return Ok((read?, all)),
             }
         }
-        let read = trips.read(&file.file, file.offset, bytes, Class::First);
+        let read = disk.read(&file.file, file.offset, bytes, Class::First);
         Ok((read.await?, bytes))
     }
 
@@ -240,17 +240,17 @@ impl Sender {
         read: Read,
         enough: usize,
         file: &mut FileBody,
-        trips: &mut Trips<'_>,
-    ) -> Result<Read, Cut> {
+        disk: &mut DiskClient<'_>,
+    ) -> Result<Read, SendError> {
         let still_sent = match file.version.judge(&read.now) {
             Verdict::Same => true,
             Verdict::Rewritten => false,
-            Verdict::Unclear => self.look_again(&read.now, file, trips).await?,
+            Verdict::Unclear => self.look_again(&read.now, file, disk).await?,
         };
         match read.ready.len() >= enough {
-            _ if !still_sent => Err(Cut::Rewritten),
+            _ if !still_sent => Err(SendError::Rewritten),
             true => Ok(read),
-            false => Err(Cut::Unreadable(io::ErrorKind::UnexpectedEof.into())),
+            false => Err(SendError::Unreadable(io::ErrorKind::UnexpectedEof.into())),
         }
     }
 
@@ -260,14 +260,14 @@ impl Sender {
         &self,
         now: &Meta,
         file: &mut FileBody,
-        trips: &mut Trips<'_>,
-    ) -> Result<bool, Cut> {
+        disk: &mut DiskClient<'_>,
+    ) -> Result<bool, SendError> {
         let Some(range) = file.version.evidence_range() else {
             return Ok(file.version.settle_unsent(now));
         };
         let since = Instant::now();
         loop {
-            let (found, now) = self.evidence(range, file, trips).await?;
+            let (found, now) = self.evidence(range, file, disk).await?;
             if file.version.settle(&found, &now) {
                 return Ok(true);
             }
@@ -284,17 +284,17 @@ impl Sender {
         &self,
         range: (u64, usize),
         file: &FileBody,
-        trips: &mut Trips<'_>,
-    ) -> Result<(Vec<u8>, Meta), Cut> {
+        disk: &mut DiskClient<'_>,
+    ) -> Result<(Vec<u8>, Meta), SendError> {
         if let Some(found) = evidence_inline(range, &file.file) {
             return Ok(found);
         }
         let (offset, bytes) = range;
-        let read = trips.read(&file.file, offset, bytes, Class::Next).await;
-        let Read { ready, now, .. } = read.map_err(Cut::Unreadable)?;
+        let read = disk.read(&file.file, offset, bytes, Class::Next).await;
+        let Read { ready, now, .. } = read.map_err(SendError::Unreadable)?;
         // Where so few bytes are still in the page cache, the engine is the one that waits on the loop.
-        let found = ready.into_bytes(trips.worker().disk.budget());
-        Ok((found.map_err(Cut::Unreadable)?.to_vec(), now))
+        let found = ready.into_bytes(disk.worker().disk.budget());
+        Ok((found.map_err(SendError::Unreadable)?.to_vec(), now))
     }
 
     /// [`Sender::ready`] of `chunk`, with a look at the clock before and after.
@@ -304,8 +304,8 @@ impl Sender {
         ready: Ready,
         chunk: Option<usize>,
         file: &mut FileBody,
-        trips: &mut Trips<'_>,
-    ) -> Result<usize, Cut> {
+        disk: &mut DiskClient<'_>,
+    ) -> Result<usize, SendError> {
         let wanted = file.remaining.min(ready.len() as u64);
         let (from, before) = (Instant::now(), self.body_bytes);
         let sent = self.ready(conn, ready, file).await;
@@ -314,7 +314,7 @@ impl Sender {
         // A client that did not take all was waited for after its last byte.
         let took_all = matches!(&sent, Ok(bytes) if *bytes as u64 == wanted);
         let to = self.last_byte.filter(|_| took_all).unwrap_or(now);
-        trips.trace.wrote(chunk, from, to, self.body_bytes - before);
+        disk.trace.wrote(chunk, from, to, self.body_bytes - before);
         sent
     }
 
@@ -324,7 +324,7 @@ impl Sender {
         conn: &mut Conn,
         ready: Ready,
         file: &mut FileBody,
-    ) -> Result<usize, Cut> {
+    ) -> Result<usize, SendError> {
         let ready = match conn.transport.socket() {
             Some(_) => ready,
             None => in_memory(conn, ready)?,
@@ -397,8 +397,8 @@ impl Sender {
     async fn held(
         &mut self,
         conn: &mut Conn,
-        send: impl AsyncFnOnce(&mut Self, &mut Conn) -> Result<(), Cut>,
-    ) -> Result<usize, Cut> {
+        send: impl AsyncFnOnce(&mut Self, &mut Conn) -> Result<(), SendError>,
+    ) -> Result<usize, SendError> {
         let before = self.body_bytes;
         // What left is counted where it leaves: the end may fall between a write and its return.
         match time::timeout(HOLD_MAX, send(self, conn)).await {
@@ -415,14 +415,16 @@ impl Sender {
         conn: &mut Conn,
         bytes: usize,
         mut call: impl FnMut(BorrowedFd<'_>, u64, usize) -> io::Result<Option<usize>>,
-    ) -> Result<(), Cut> {
+    ) -> Result<(), SendError> {
         self.head_with_more(conn).await?;
         let mut sent = 0;
         while sent < bytes {
             let turn = (bytes - sent).min(TURN_BYTES_MAX);
             match socket(conn).try_move(|socket| call(socket, sent as u64, turn)) {
                 Ok(None) => return Ok(()),
-                Ok(Some(0)) => return Err(Cut::Unreadable(io::ErrorKind::UnexpectedEof.into())),
+                Ok(Some(0)) => {
+                    return Err(SendError::Unreadable(io::ErrorKind::UnexpectedEof.into()));
+                }
                 Ok(Some(moved)) => {
                     sent += moved;
                     self.count(conn, moved).await;
@@ -430,15 +432,15 @@ impl Sender {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.writable(conn).await?;
                 }
-                Err(error) if is_of_client(&error) => return Err(Cut::Gone),
-                Err(error) => return Err(Cut::Unreadable(error)),
+                Err(error) if is_of_client(&error) => return Err(SendError::Gone),
+                Err(error) => return Err(SendError::Unreadable(error)),
             }
         }
         Ok(())
     }
 
     /// Sends the head so that the kernel waits for body bytes to fill the packet.
-    async fn head_with_more(&mut self, conn: &mut Conn) -> Result<(), Cut> {
+    async fn head_with_more(&mut self, conn: &mut Conn) -> Result<(), SendError> {
         while self.head_bytes < self.head.len() {
             let rest = &self.head[self.head_bytes..];
             let sent = socket(conn).try_move(|socket| {
@@ -453,7 +455,7 @@ impl Sender {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.writable(conn).await?;
                 }
-                Err(_) => return Err(Cut::Gone),
+                Err(_) => return Err(SendError::Gone),
             }
         }
         Ok(())
@@ -461,10 +463,10 @@ impl Sender {
 
     /// One read from the page cache and one write of it, in one turn of the loop: the bytes need no
     /// buffer of their own, and those that the client does not take now are read again.
-    async fn cached(&mut self, conn: &mut Conn, file: &mut FileBody) -> Result<Cached, Cut> {
+    async fn cached(&mut self, conn: &mut Conn, file: &mut FileBody) -> Result<Cached, SendError> {
         let worker = conn.worker.clone();
         let window_bytes =
-            match file.hot.warm.get() || file.hot.entry.meta.size < WHOLE_BYTES as u64 {
+            match file.cached.warm.get() || file.cached.entry.meta.size < WHOLE_BYTES as u64 {
                 true => self.pace.window_bytes,
                 false => PROBE_BYTES,
             };
@@ -486,7 +488,7 @@ impl Sender {
             written.map_ok(Some).map_err(gone)
         })
         .await?;
-        file.hot.warm.set(pushed.is_some());
+        file.cached.warm.set(pushed.is_some());
         let Some(written) = pushed else {
             return Ok(Cached::Miss);
         };
@@ -505,9 +507,9 @@ impl Sender {
 }
 
 /// The same bytes for a transport that takes bytes from memory only.
-fn in_memory(conn: &Conn, ready: Ready) -> Result<Ready, Cut> {
+fn in_memory(conn: &Conn, ready: Ready) -> Result<Ready, SendError> {
     let bytes = ready.into_bytes(conn.worker.disk.budget());
-    bytes.map(Ready::Bytes).map_err(Cut::Unreadable)
+    bytes.map(Ready::Bytes).map_err(SendError::Unreadable)
 }
 
 /// The client's socket, to which a system call moves bytes from a descriptor.

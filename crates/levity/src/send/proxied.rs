@@ -7,7 +7,7 @@ use levity_wire::http1::Trailers;
 use levity_wire::http1::write::{self, CHUNK_END, ChunkSize};
 use levity_wire::sendfile_header;
 
-use super::{Cut, JOINED_BYTES_MAX, Sender, gone, patiently};
+use super::{JOINED_BYTES_MAX, SendError, Sender, gone, patiently};
 use crate::conn::Conn;
 use crate::upstream::answer::Answer;
 use crate::upstream::failure::Failure;
@@ -22,7 +22,7 @@ impl Sender {
         &mut self,
         conn: &mut Conn,
         answer: &mut Answer,
-    ) -> Result<(), Cut> {
+    ) -> Result<(), SendError> {
         loop {
             let is_ended = answer.is_ended();
             let data = answer.take_data();
@@ -37,7 +37,7 @@ impl Sender {
             }
             // Whoever waits for events must not wait for the head.
             self.rest_of_head(conn).await?;
-            answer.more(conn).await.map_err(Cut::Broken)?;
+            answer.more(conn).await.map_err(SendError::Broken)?;
         }
     }
 
@@ -48,7 +48,7 @@ impl Sender {
         answer: &mut Answer,
         data: &[u8],
         is_last: bool,
-    ) -> Result<(), Cut> {
+    ) -> Result<(), SendError> {
         let len = NonZeroUsize::new(data.len()).filter(|_| self.chunks);
         let Some(len) = len else {
             return self.parts(conn, answer, [b"", data, b""]).await;
@@ -63,7 +63,11 @@ impl Sender {
     }
 
     /// Ends a body in chunks; what came behind it goes along.
-    async fn end_of_chunks(&mut self, conn: &mut Conn, trailers: Trailers) -> Result<(), Cut> {
+    async fn end_of_chunks(
+        &mut self,
+        conn: &mut Conn,
+        trailers: Trailers,
+    ) -> Result<(), SendError> {
         if self.chunks {
             let mut end = Vec::new();
             let fields = trailers.fields();
@@ -84,7 +88,7 @@ impl Sender {
         conn: &mut Conn,
         answer: &mut Answer,
         parts: [&[u8]; 3],
-    ) -> Result<(), Cut> {
+    ) -> Result<(), SendError> {
         let worker = conn.worker.clone();
         let [before, data, behind] = parts.map(<[u8]>::len);
         let total = before + data + behind;
@@ -102,7 +106,7 @@ impl Sender {
             let left = [head, one, two, three];
             let pushed = patiently(conn, |conn, context| {
                 let uploaded = answer.poll_upload(conn, context);
-                uploaded.map_err(Cut::Broken)?;
+                uploaded.map_err(SendError::Broken)?;
                 if head_bytes + total - sent <= JOINED_BYTES_MAX {
                     let mut joined = worker.outbound.borrow_mut();
                     joined.clear();
@@ -123,13 +127,17 @@ impl Sender {
         Ok(())
     }
 
-    pub(super) async fn tunnel(&mut self, conn: &mut Conn, tunnel: &mut Tunnel) -> Result<(), Cut> {
+    pub(super) async fn tunnel(
+        &mut self,
+        conn: &mut Conn,
+        tunnel: &mut Tunnel,
+    ) -> Result<(), SendError> {
         let ended = tunnel.run(conn).await;
         self.body_bytes += ended.down;
         ended.how.map_err(|end| match end {
-            Broken::Silence => Cut::Timeout,
-            Broken::Client => Cut::Gone,
-            Broken::Backend(error) => Cut::Broken(Failure::of_connection(&error)),
+            Broken::Silence => SendError::Timeout,
+            Broken::Client => SendError::Gone,
+            Broken::Backend(error) => SendError::Broken(Failure::of_connection(&error)),
         })
     }
 }

@@ -158,16 +158,16 @@ impl Status {
         // Without /proc the names are missing, and nothing else.
         let mounts = Mounts::read().unwrap_or_default();
         let (since, before) = history.before();
-        let recent = |(place, device)| {
-            let recent = Recent::of(device, since, before.get(place));
-            (recent, place, device)
+        let recent = |(location, device)| {
+            let recent = Recent::of(device, since, before.get(location));
+            (recent, location, device)
         };
         let mut slow: Vec<_> = devices.iter().enumerate().map(recent).collect();
         slow.sort_by(|(a, _, one), (b, _, two)| {
             let pain = b.pain(two).cmp(&a.pain(one));
             pain.then_with(|| two.queued.cmp(&one.queued))
         });
-        let told = |(recent, place, device): (Recent, usize, &DeviceStats)| {
+        let told = |(recent, location, device): (Recent, usize, &DeviceStats)| {
             let roots = roots.iter().map(|(device, path)| (*device, path.as_path()));
             let mount = mounts.of(device.device, roots);
             json!({
@@ -183,7 +183,7 @@ impl Status {
                 "jobs": device.service_time.count(),
                 "read_bytes": device.bytes_read,
                 "recent": recent.json(),
-                "history": history.jobs(place).collect::<Vec<_>>(),
+                "history": history.jobs(location).collect::<Vec<_>>(),
             })
         };
         slow.into_iter().map(told).collect()

@@ -13,7 +13,6 @@ use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 use tokio::{task, time};
 
-use super::ask::Ask;
 use super::codec::Event;
 use super::codec::head::Head;
 use super::failure::Failure;
@@ -21,6 +20,7 @@ use super::pool::{Endpoint, Lease};
 use super::stderr::Stderr;
 use super::tunnel::Tunnel;
 use super::upload::Upload;
+use super::upstream_request::UpstreamRequest;
 use crate::conn::Conn;
 use crate::request::NoRequest;
 use crate::worker::Worker;
@@ -131,7 +131,7 @@ impl Answer {
     /// # Errors
     /// When the request cannot be said in the protocol. The upload comes back with it.
     pub fn new(
-        ask: &Ask<'_>,
+        ask: &UpstreamRequest<'_>,
         mut lease: Lease,
         upload: Upload,
     ) -> Result<Box<Self>, Box<(Failure, Upload)>> {

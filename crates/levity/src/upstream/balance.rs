@@ -16,7 +16,7 @@ const ADVANCE_MAX: usize = 64;
 /// Turns that are kept of backends that are no candidates now.
 const ABSENT_MAX: usize = 64;
 
-/// Replaces the content of `usable` by the places in `backends` of those that may get a request. In
+/// Replaces the content of `usable` by the slots in `backends` of those that may get a request. In
 /// this order, the first rule that finds any:
 ///
 /// 1. the backend `sticky`, to which the client is tied, if it is up, also one that drains;
@@ -43,13 +43,13 @@ pub fn usable(
         &|backend| backend.backup && !backend.drain && is_up(backend),
     ];
     let fresh = || {
-        let places = backends.iter().enumerate();
-        places.filter(|(_, backend)| !tried.contains(&backend.id))
+        let slots = backends.iter().enumerate();
+        slots.filter(|(_, backend)| !tried.contains(&backend.id))
     };
     usable.clear();
     for rule in rules {
         let fits = fresh().filter(|(_, backend)| rule(backend));
-        usable.extend(fits.map(|(place, _)| place));
+        usable.extend(fits.map(|(slot, _)| slot));
         if !usable.is_empty() {
             return true;
         }
@@ -62,7 +62,7 @@ pub fn usable(
     };
     let soonest = waiting().map(|(_, backend)| due(backend)).min();
     let first = waiting().filter(|(_, backend)| Some(due(backend)) == soonest);
-    usable.extend(first.map(|(place, _)| place));
+    usable.extend(first.map(|(slot, _)| slot));
     false
 }
 
@@ -86,7 +86,7 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// One that begins at a place of its own, so that workers do not all begin with the same backend.
+    /// One that begins at a slot of its own, so that workers do not all begin with the same backend.
     #[must_use]
     pub fn new(balance: Balance) -> Self {
         Self::seeded(balance, RandomState::new().build_hasher().finish())
@@ -100,7 +100,7 @@ impl Balancer {
         }
     }
 
-    /// The place of the one that gets the next request; `None` only if there is none. `key` is what
+    /// The slot of the one that gets the next request; `None` only if there is none. `key` is what
     /// the request asks for as a number, such as [`fingerprint`](super::backend::fingerprint) of its
     /// path, and matters to [`Balance::Carp`] alone.
     pub fn choose(&mut self, candidates: &[Candidate], key: u64) -> Option<usize> {
@@ -148,15 +148,15 @@ impl Balancer {
     /// One at random, by share.
     fn pick(&mut self, candidates: &[Candidate], without: Option<usize>) -> Option<usize> {
         let shares = || {
-            let places = candidates.iter().enumerate();
-            let others = places.filter(move |&(place, _)| Some(place) != without);
-            others.map(|(place, candidate)| (place, u64::from(candidate.share)))
+            let slots = candidates.iter().enumerate();
+            let others = slots.filter(move |&(slot, _)| Some(slot) != without);
+            others.map(|(slot, candidate)| (slot, u64::from(candidate.share)))
         };
         let total = shares().map(|(_, share)| share).sum();
         let mut left = self.random.below(total);
-        for (place, share) in shares() {
+        for (slot, share) in shares() {
             if left < share {
-                return Some(place);
+                return Some(slot);
             }
             left -= share;
         }
@@ -164,7 +164,7 @@ impl Balancer {
     }
 }
 
-/// The place of the candidate that `key` belongs to: rendezvous hashing by weight. When a candidate
+/// The slot of the candidate that `key` belongs to: rendezvous hashing by weight. When a candidate
 /// leaves, only its keys move, to the others by their shares; when one joins, only what becomes its
 /// own. `None` only if there is no candidate.
 ///
@@ -179,7 +179,7 @@ pub fn rendezvous(candidates: &[Candidate], key: u64) -> Option<usize> {
     };
     let scores = candidates.iter().map(score).enumerate();
     let best = scores.reduce(|best, next| if next.1 > best.1 { next } else { best });
-    best.map(|(place, _)| place)
+    best.map(|(slot, _)| slot)
 }
 
 /// The one with fewer requests for its share; the first if neither has.
@@ -229,7 +229,7 @@ impl Turns {
         let mut total = 0;
         let mut best: Option<(usize, usize, i64)> = None;
         let mut at = 0;
-        for (place, candidate) in candidates.iter().enumerate() {
+        for (slot, candidate) in candidates.iter().enumerate() {
             if !takes_part(candidate) {
                 continue;
             }
@@ -238,12 +238,12 @@ impl Turns {
             turn.credit += i64::from(candidate.share);
             total += i64::from(candidate.share);
             if best.is_none_or(|(_, _, credit)| turn.credit > credit) {
-                best = Some((place, at, turn.credit));
+                best = Some((slot, at, turn.credit));
             }
         }
-        let (place, at, _) = best?;
+        let (slot, at, _) = best?;
         self.known[at].credit -= total;
-        Some(place)
+        Some(slot)
     }
 
     /// Where the turn of `id` is; made if there is none. Looks from `from` on first: candidates come in
@@ -251,7 +251,7 @@ impl Turns {
     fn find(&mut self, id: u64, from: usize) -> usize {
         let (before, behind) = self.known.split_at(from.min(self.known.len()));
         let is_it = |turn: &Turn| turn.id == id;
-        let found = behind.iter().position(is_it).map(|place| from + place);
+        let found = behind.iter().position(is_it).map(|slot| from + slot);
         if let Some(at) = found.or_else(|| before.iter().position(is_it)) {
             return at;
         }

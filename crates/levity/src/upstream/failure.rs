@@ -14,7 +14,7 @@ use levity_telemetry::trace::Side;
 
 /// Why there is no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoPlace {
+pub enum NoSlot {
     /// As many requests wait as may.
     QueueFull,
     /// None was free within `queue_timeout`.
@@ -160,7 +160,7 @@ impl Failure {
         )
     }
 
-    /// The client has ended its side, and there is no place for its request yet.
+    /// The client has ended its side, and there is no slot for its request yet.
     pub fn of_half_closed_in_queue() -> Self {
         Self::of_ended_side("the client has ended its side while its request was in the queue")
     }
@@ -188,22 +188,22 @@ impl Failure {
     }
 
     /// There was no connection to be had.
-    pub fn of_place(none: NoPlace) -> Self {
+    pub fn of_slot(none: NoSlot) -> Self {
         const LIMIT: &str = "connection_limit_reached";
         let (side, kind, reason) = match none {
-            NoPlace::QueueFull => (
+            NoSlot::QueueFull => (
                 Side::Own,
                 LIMIT,
                 "as many requests wait for a connection as may (queue)",
             ),
-            NoPlace::QueueTimeout => (
+            NoSlot::QueueTimeout => (
                 Side::Own,
                 LIMIT,
                 "no connection became free in time (queue_timeout)",
             ),
-            NoPlace::Exhausted => (Side::Own, LIMIT, "every backend has been tried"),
+            NoSlot::Exhausted => (Side::Own, LIMIT, "every backend has been tried"),
             // 503 in place of the 502 that RFC 9209 recommends: it passes when the name is found.
-            NoPlace::NoAddress => (
+            NoSlot::NoAddress => (
                 Side::Backend,
                 "dns_error",
                 "no backend has an address, since its name cannot be looked up",
@@ -262,8 +262,8 @@ mod tests {
             Failure::of_refusal("overloaded"),
             Failure::of_client(NoRequest::Gone),
             Failure::of_spool(&io::ErrorKind::StorageFull.into()),
-            Failure::of_place(NoPlace::QueueFull),
-            Failure::of_place(NoPlace::NoAddress),
+            Failure::of_slot(NoSlot::QueueFull),
+            Failure::of_slot(NoSlot::NoAddress),
         ];
         for failure in connect.iter().chain(&others) {
             assert!(OUTCOMES.contains(&failure.kind), "{}", failure.kind);

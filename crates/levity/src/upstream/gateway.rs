@@ -1,6 +1,6 @@
 //! The gateway: from a request to the answer of a backend, in one straight line.
 //!
-//! Take a place at a backend, connect, send the request while watching for the answer, hand the answer
+//! Take a slot at a backend, connect, send the request while watching for the answer, hand the answer
 //! over as soon as its head is here. What goes wrong before that may be tried again elsewhere.
 //!
 //! What few requests wait for is boxed: the future of a request is moved onto the heap with room for all
@@ -20,16 +20,16 @@ use levity_telemetry::trace::{Side, Trace, UpstreamTrace};
 use levity_wire::http1::{Method, Version};
 
 use super::answer::{Answer, News, watch_client};
-use super::ask::{Ask, Length};
 use super::backend::{Backend, fingerprint};
 use super::codec::head::Head;
-use super::errand::Origin;
 use super::failure::Failure;
 use super::pool::{Lease, Pool, Wanted};
 use super::rewrite::rewrite;
-use super::sendfile::{InPlace, ahead};
-use super::sticky::{self, Tie};
+use super::sendfile::{Delegated, preload};
+use super::sticky::{self, Affinity};
+use super::subrequest::Origin;
 use super::upload::Upload;
+use super::upstream_request::{Length, UpstreamRequest};
 use crate::body::Incoming;
 use crate::client::Client;
 use crate::conn::Conn;
@@ -46,7 +46,7 @@ pub enum Answered {
     /// A response.
     Response(Response),
     /// Something else is to be sent.
-    InPlace(Box<InPlace>),
+    Delegated(Box<Delegated>),
 }
 
 /// Has an upstream answer `request`.
@@ -82,7 +82,7 @@ pub async fn answer(
         trace.failed(failure.side, failure.kind);
     }
     if let Ok((head, ..)) = &answered {
-        ahead::take(head, request, client, proxy, &conn.worker);
+        preload::take(head, request, client, proxy, &conn.worker);
     }
     match answered {
         Ok((head, answer, backend)) if head.wants_other_content() => {
@@ -91,8 +91,8 @@ pub async fn answer(
                 host: request.host().to_vec(),
             };
             let (proxy, worker) = (proxy.clone(), &conn.worker);
-            let in_place = InPlace::of(head, answer, backend, proxy, origin, worker);
-            Answered::InPlace(Box::new(in_place))
+            let delegated = Delegated::of(head, answer, backend, proxy, origin, worker);
+            Answered::Delegated(Box::new(delegated))
         }
         Ok((head, mut answer, _)) => {
             // Boxed: see above.
@@ -124,7 +124,7 @@ async fn taken_in(
     }
     if let Err(mut failure) = upload.buffer(conn).await {
         failure.request_unread = true;
-        pool.complain(&failure, None);
+        pool.report(&failure, None);
         return Err(failure);
     }
     Ok(upload)
@@ -138,8 +138,8 @@ fn prepared<'a>(
     client: &'a Client,
     script: Option<&'a Script>,
     upload: &Upload,
-) -> Result<Ask<'a>, Failure> {
-    let mut ask = Ask::new(request, proxy, client, upload.length())
+) -> Result<UpstreamRequest<'a>, Failure> {
+    let mut ask = UpstreamRequest::new(request, proxy, client, upload.length())
         .map_err(|reject| Failure::of_client(reject.into()))?;
     ask.script = script;
     if let Some(version) = proxy.upstream.settings.proxy_protocol {
@@ -155,7 +155,7 @@ fn prepared<'a>(
 /// One request, at as many backends as it takes.
 async fn ask(
     conn: &mut Conn,
-    mut ask: Ask<'_>,
+    mut ask: UpstreamRequest<'_>,
     pool: &Rc<Pool>,
     mut upload: Upload,
     trace: &mut UpstreamTrace,
@@ -174,7 +174,7 @@ async fn ask(
     for tries in 0..=settings.retries {
         let asked = Watch::poll_began();
         let lease = match (
-            attended(conn, &upload, Waits::ForPlace, place(pool, &wanted)).await,
+            attended(conn, &upload, Waits::ForPlace, slot(pool, &wanted)).await,
             last.take(),
         ) {
             (Ok(lease), _) => lease,
@@ -183,7 +183,7 @@ async fn ask(
                 return leaving(last, &upload);
             }
             (Err(failure), _) => {
-                pool.complain(&failure, None);
+                pool.report(&failure, None);
                 return leaving(failure, &upload);
             }
         };
@@ -196,7 +196,7 @@ async fn ask(
                     pool.hand_on();
                 }
                 rewrite(&mut head, proxy, &backend);
-                tie(&mut head, &wanted, proxy, client, &backend);
+                affinity(&mut head, &wanted, proxy, client, &backend);
                 return Ok((head, answer, backend));
             }
             Err(failed) => {
@@ -219,7 +219,7 @@ async fn ask(
         let again = !is_last && failure.may_be_tried_again(request) && upload.rewind();
         failure.tried_again = again;
         trace.attempt_failed(failure.kind);
-        pool.complain(&failure, Some(&backend));
+        pool.report(&failure, Some(&backend));
         if !again {
             return leaving(failure, &upload);
         }
@@ -230,7 +230,7 @@ async fn ask(
 
 /// Settles who answers a client that asks whether its body is wanted: a backend that speaks HTTP, or we
 /// ourselves.
-async fn expect(conn: &mut Conn, ask: &mut Ask<'_>, upload: &Upload) {
+async fn expect(conn: &mut Conn, ask: &mut UpstreamRequest<'_>, upload: &Upload) {
     let asks = ask.expects_continue && !upload.is_received();
     let backend_says = ask.proxy.upstream.settings.protocol == Protocol::Http;
     ask.expects_continue = asks && backend_says;
@@ -254,8 +254,8 @@ async fn settle_expectation(conn: &mut Conn, head: &Head, answer: &mut Answer) {
 /// What decides which backend gets the request.
 fn wanted(request: &Request, proxy: &Proxy) -> Wanted {
     let settings = &proxy.upstream.settings;
-    let tie = settings.sticky.as_ref().map_or(Tie::Free, |sticky| {
-        sticky::tie(sticky, request.headers_named(sticky::header(sticky)))
+    let affinity = settings.sticky.as_ref().map_or(Affinity::Free, |sticky| {
+        sticky::affinity(sticky, request.headers_named(sticky::header(sticky)))
     });
     let key = match settings.balance {
         Balance::Carp => fingerprint(&request.path),
@@ -263,18 +263,18 @@ fn wanted(request: &Request, proxy: &Proxy) -> Wanted {
     };
     Wanted {
         tried: Vec::new(),
-        tie,
+        affinity,
         key,
     }
 }
 
 /// Ties the client to the backend that has answered, where that is wanted.
-fn tie(head: &mut Head, wanted: &Wanted, proxy: &Proxy, client: &Client, backend: &Backend) {
+fn affinity(head: &mut Head, wanted: &Wanted, proxy: &Proxy, client: &Client, backend: &Backend) {
     let Some(sticky) = &proxy.upstream.settings.sticky else {
         return;
     };
     let is_https = client.scheme == "https";
-    if let Some(cookie) = sticky::set_cookie(sticky, wanted.tie, backend.id, is_https) {
+    if let Some(cookie) = sticky::set_cookie(sticky, wanted.affinity, backend.id, is_https) {
         head.fields.add("Set-Cookie", cookie.as_bytes());
     }
 }
@@ -284,7 +284,7 @@ fn tie(head: &mut Head, wanted: &Wanted, proxy: &Proxy, client: &Client, backend
 enum Waits {
     /// In a queue, where who may be gone keeps its turn from others.
     ForPlace,
-    /// It has its place.
+    /// It has its slot.
     ForConnection,
 }
 
@@ -316,9 +316,9 @@ async fn attended<T>(
     outcome
 }
 
-/// Takes a place at a backend.
-async fn place(pool: &Rc<Pool>, wanted: &Wanted) -> Result<Lease, Failure> {
-    pool.place(wanted).await.map_err(Failure::of_place)
+/// Takes a slot at a backend.
+async fn slot(pool: &Rc<Pool>, wanted: &Wanted) -> Result<Lease, Failure> {
+    pool.slot(wanted).await.map_err(Failure::of_slot)
 }
 
 /// Makes sure of the connection.
@@ -330,7 +330,7 @@ async fn open(lease: &mut Lease) -> Result<(), Failure> {
 /// One request at one backend. The upload comes back when there is no answer.
 async fn attempt(
     conn: &mut Conn,
-    ask: &mut Ask<'_>,
+    ask: &mut UpstreamRequest<'_>,
     mut lease: Lease,
     upload: Upload,
     trace: &mut UpstreamTrace,
@@ -365,7 +365,7 @@ async fn attempt(
 }
 
 /// Passes an interim response on. 100 is for a client that waits for it, once; HTTP/1.0 knows none.
-async fn interim(conn: &mut Conn, ask: &mut Ask<'_>, answer: &mut Answer, head: Head) {
+async fn interim(conn: &mut Conn, ask: &mut UpstreamRequest<'_>, answer: &mut Answer, head: Head) {
     let is_continue = head.status == 100;
     let wanted = match is_continue {
         true => ask.expects_continue,

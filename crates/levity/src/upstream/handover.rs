@@ -1,4 +1,4 @@
-//! A request that an application answers, or has answered by somebody else: by a file, by another place
+//! A request that an application answers, or has answered by somebody else: by a file, by another location
 //! of this server, by another upstream.
 
 use std::io;
@@ -11,15 +11,15 @@ use levity_wire::sendfile_header::{self, Delegation};
 
 use super::failure::Failure;
 use super::gateway::{self, Answered};
-use super::sendfile::{self, InPlace, ahead};
+use super::sendfile::{self, Delegated, preload};
 use crate::client::Client;
 use crate::conn::Conn;
+use crate::disk_client::DiskClient;
 use crate::request::Request;
 use crate::respond::{Body, Response};
-use crate::route::{Place, Proxy, Service};
+use crate::route::{Location, Proxy, Service};
 use crate::script_search::ScriptSearch;
 use crate::scripts::{Known, Script};
-use crate::trip::Trips;
 use levity_telemetry::step::Step;
 use levity_telemetry::trace::{Side, Trace, UpstreamTrace};
 
@@ -38,52 +38,52 @@ pub async fn answer(
     proxy: &Arc<Proxy>,
     client: &Client,
     script: Option<&Script>,
-    trips: &mut Trips<'_>,
+    disk: &mut DiskClient<'_>,
 ) -> Response {
-    if let Some(response) = ahead::answer(&conn.worker.ahead, request, client, proxy) {
-        trips.trace.enter(Step::Resolve);
-        trips.are_for_any();
-        trips.reads_what_was_just_written();
+    if let Some(response) = preload::answer(&conn.worker.preload, request, client, proxy) {
+        disk.trace.enter(Step::Resolve);
+        disk.are_for_any();
+        disk.reads_what_was_just_written();
         return response;
     }
-    match gateway::answer(conn, request, proxy, client, script, trips.trace).await {
+    match gateway::answer(conn, request, proxy, client, script, disk.trace).await {
         Answered::Response(response) => response,
         // Boxed: most answers are those of the application.
-        Answered::InPlace(in_place) => {
-            Box::pin(follow(conn, *in_place, request, proxy, client, trips)).await
+        Answered::Delegated(delegated) => {
+            Box::pin(follow(conn, *delegated, request, proxy, client, disk)).await
         }
     }
 }
 
-/// From one to the next, until somebody answers: `in_place` is what came of `request` at `proxy`.
+/// From one to the next, until somebody answers: `delegated` is what came of `request` at `proxy`.
 async fn follow(
     conn: &mut Conn,
-    mut in_place: InPlace,
+    mut delegated: Delegated,
     request: &Request,
     proxy: &Arc<Proxy>,
     client: &Client,
-    trips: &mut Trips<'_>,
+    disk: &mut DiskClient<'_>,
 ) -> Response {
-    let service = trips.service();
+    let service = disk.service();
     let mut handed_on: Vec<Handed<'_>> = Vec::new();
     let mut response = loop {
         let (request, proxy) = match handed_on.last() {
             Some(last) => (&*last.request, last.to),
             None => (request, proxy),
         };
-        trips.trace.enter(Step::Resolve);
-        match onward(in_place, service, request, proxy, trips).await {
+        disk.trace.enter(Step::Resolve);
+        match onward(delegated, service, request, proxy, disk).await {
             Onward::Response(response) => break response,
-            Onward::Ask(by, _) if handed_on.len() == HANDOVERS_MAX => {
+            Onward::UpstreamRequest(by, _) if handed_on.len() == HANDOVERS_MAX => {
                 break by.refuse(502, "the request was handed on too often");
             }
-            Onward::Ask(by, asks) => {
-                let asking = first_of_use(conn, asks, client, trips.trace);
+            Onward::UpstreamRequest(by, asks) => {
+                let asking = first_of_use(conn, asks, client, disk.trace);
                 let (Asked { request, to, .. }, answered) = asking.await;
                 handed_on.push(Handed { by, request, to });
                 match answered {
                     Answered::Response(response) => break response,
-                    Answered::InPlace(next) => in_place = *next,
+                    Answered::Delegated(next) => delegated = *next,
                 }
             }
         }
@@ -97,7 +97,7 @@ async fn follow(
 /// A request that an application has handed on.
 struct Handed<'s> {
     /// Which application, and what it has said beside.
-    by: Box<InPlace>,
+    by: Box<Delegated>,
     /// The form in which it went on.
     request: Box<Request>,
     to: &'s Arc<Proxy>,
@@ -108,7 +108,7 @@ enum Onward<'s> {
     /// It is answered.
     Response(Response),
     /// It goes to another upstream: to the next of these when the one before is of no use.
-    Ask(Box<InPlace>, Asks<'s>),
+    UpstreamRequest(Box<Delegated>, Asks<'s>),
 }
 
 /// What is asked of whom.
@@ -181,7 +181,7 @@ fn pass_over(conn: &Conn, asked: &Asked<'_>, response: Response, trace: &Trace) 
         let mut failure = Failure::of_backend(response.status, "other", reason);
         failure.tried_again = true;
         let pool = conn.worker.pools.of(&asked.to.upstream);
-        pool.complain(&failure, None);
+        pool.report(&failure, None);
     }
     if let Body::Upstream { answer, .. } = response.body {
         answer.finish(&conn.worker);
@@ -189,101 +189,101 @@ fn pass_over(conn: &Conn, asked: &Asked<'_>, response: Response, trace: &Trace) 
 }
 
 async fn onward<'s>(
-    in_place: InPlace,
+    delegated: Delegated,
     service: &'s Service,
     request: &Request,
     proxy: &'s Arc<Proxy>,
-    trips: &mut Trips<'_>,
+    disk: &mut DiskClient<'_>,
 ) -> Onward<'s> {
-    match in_place.wish() {
-        _ if in_place.is_contradictory() => {
+    match delegated.delegation() {
+        _ if delegated.is_contradictory() => {
             let reason = "the answer names something else to send, too";
-            Onward::Response(in_place.refuse(502, reason))
+            Onward::Response(delegated.refuse(502, reason))
         }
-        Delegation::InternalUri => internal(in_place, service, request, trips).await,
-        Delegation::Urls => elsewhere(in_place, &service.wire_limits, request, proxy),
+        Delegation::InternalUri => internal(delegated, service, request, disk).await,
+        Delegation::Urls => elsewhere(delegated, &service.wire_limits, request, proxy),
         Delegation::File | Delegation::TemporaryFile | Delegation::FileParts => {
-            Onward::Response(in_place.file(request, trips).await)
+            Onward::Response(delegated.file(request, disk).await)
         }
     }
 }
 
-/// Another path of this server: the files or the upstream of an internal place.
+/// Another path of this server: the files or the upstream of an internal location.
 async fn internal<'s>(
-    in_place: InPlace,
+    delegated: Delegated,
     service: &'s Service,
     request: &Request,
-    trips: &mut Trips<'_>,
+    disk: &mut DiskClient<'_>,
 ) -> Onward<'s> {
     let mut path = Vec::new();
-    if let Err(reject) = sendfile_header::internal_uri(in_place.value(), &mut path) {
-        return Onward::Response(in_place.refuse(502, reject.reason));
+    if let Err(reject) = sendfile_header::internal_uri(delegated.value(), &mut path) {
+        return Onward::Response(delegated.refuse(502, reject.reason));
     }
     path.insert(0, b'/');
     match service.route(request.host(), &path) {
         Some(
-            place @ Place {
+            location @ Location {
                 internal: true,
                 proxy: Some(to),
                 ..
             },
         ) => {
-            let found = match &place.files {
+            let found = match &location.files {
                 Some(files) if to.files_first && to.scripts(files).is_none() => {
-                    in_place.file_before(files, &path, request, trips).await
+                    delegated.file_before(files, &path, request, disk).await
                 }
                 _ => None,
             };
             if let Some(response) = found {
                 return Onward::Response(response);
             }
-            match inside(&in_place, service, request, place, to, trips).await {
+            match inside(&delegated, service, request, location, to, disk).await {
                 Ok(first) => {
                     let others = Vec::new();
-                    Onward::Ask(Box::new(in_place), Asks { first, others })
+                    Onward::UpstreamRequest(Box::new(delegated), Asks { first, others })
                 }
                 Err(refusal) => Onward::Response(refusal),
             }
         }
-        Some(Place {
+        Some(Location {
             internal: true,
             files: Some(files),
             ..
-        }) => Onward::Response(in_place.internal_file(files, &path, request, trips).await),
+        }) => Onward::Response(delegated.internal_file(files, &path, request, disk).await),
         _ => {
             let reason = "no route with `internal = true` has that path";
-            Onward::Response(in_place.refuse(502, reason))
+            Onward::Response(delegated.refuse(502, reason))
         }
     }
 }
 
-/// What is asked of the upstream of an internal place.
+/// What is asked of the upstream of an internal location.
 async fn inside<'s>(
-    in_place: &InPlace,
+    delegated: &Delegated,
     service: &Service,
     request: &Request,
-    place: &Place,
+    location: &Location,
     to: &'s Arc<Proxy>,
-    trips: &mut Trips<'_>,
+    disk: &mut DiskClient<'_>,
 ) -> Result<Asked<'s>, Response> {
-    let (target, limits) = (in_place.value(), &service.wire_limits);
+    let (target, limits) = (delegated.value(), &service.wire_limits);
     let Some(request) = derived(request, target, request.host(), &[], limits) else {
-        return Err(in_place.refuse(502, "no path that can be asked for"));
+        return Err(delegated.refuse(502, "no path that can be asked for"));
     };
-    if let Err(reject) = service.check_readings(&request, place) {
-        return Err(in_place.refuse(502, reject.reason));
+    if let Err(reject) = service.check_readings(&request, location) {
+        return Err(delegated.refuse(502, reject.reason));
     }
-    let files = place.files.as_ref();
+    let files = location.files.as_ref();
     let script = match files.and_then(|files| Some((files, to.scripts(files)?))) {
         None => None,
         Some(_) if to.files_first => {
             let reason = "an internal route that runs scripts has no `file` in its `try`";
-            return Err(in_place.refuse(502, reason));
+            return Err(delegated.refuse(502, reason));
         }
         Some((files, scripts)) => {
-            let mut search = ScriptSearch::new(place, files, Instant::now(), trips);
+            let mut search = ScriptSearch::new(location, files, Instant::now(), disk);
             let located = search.locate(scripts, &request, Known::Unknown).await;
-            Some(there(in_place, located)?)
+            Some(there(delegated, located)?)
         }
     };
     Ok(Asked {
@@ -294,27 +294,27 @@ async fn inside<'s>(
 }
 
 /// The script that was looked for, if there is one.
-fn there(in_place: &InPlace, located: io::Result<Option<Script>>) -> Result<Script, Response> {
+fn there(delegated: &Delegated, located: io::Result<Option<Script>>) -> Result<Script, Response> {
     match located {
         Ok(Some(script)) => Ok(script),
-        Ok(None) => Err(in_place.refuse(404, "no script answers that path")),
+        Ok(None) => Err(delegated.refuse(404, "no script answers that path")),
         Err(error) => {
             let reason = format_args!("cannot look for a script: {error}");
-            Err(in_place.refuse(sendfile::status_of(&error), reason))
+            Err(delegated.refuse(sendfile::status_of(&error), reason))
         }
     }
 }
 
 /// Another upstream: those of the URLs whose host is one that the operator has listed, in their order.
 fn elsewhere<'s>(
-    in_place: InPlace,
+    delegated: Delegated,
     limits: &Limits,
     request: &Request,
     proxy: &'s Arc<Proxy>,
 ) -> Onward<'s> {
-    let urls = match sendfile_header::urls(in_place.value()) {
+    let urls = match sendfile_header::urls(delegated.value()) {
         Ok(urls) => urls,
-        Err(reject) => return Onward::Response(in_place.refuse(502, reject.reason)),
+        Err(reject) => return Onward::Response(delegated.refuse(502, reject.reason)),
     };
     let mut asks = urls.iter().filter_map(|url| {
         let mut listed = proxy.reproxy.iter();
@@ -329,11 +329,11 @@ fn elsewhere<'s>(
     match asks.next() {
         Some(first) => {
             let others = asks.collect();
-            Onward::Ask(Box::new(in_place), Asks { first, others })
+            Onward::UpstreamRequest(Box::new(delegated), Asks { first, others })
         }
         None => {
             let reason = "no upstream in `reproxy` has that address";
-            Onward::Response(in_place.refuse(502, reason))
+            Onward::Response(delegated.refuse(502, reason))
         }
     }
 }

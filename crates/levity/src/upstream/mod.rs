@@ -1,16 +1,14 @@
 //! Upstreams: applications that answer in place of files.
 
 pub mod answer;
-pub mod ask;
 pub mod backend;
 pub mod balance;
 pub mod check;
 pub mod codec;
-pub mod complaints;
 pub mod connection;
 pub mod describe;
-pub mod errand;
 pub mod failure;
+pub mod failure_reports;
 pub mod gateway;
 pub mod handover;
 pub mod names;
@@ -20,8 +18,10 @@ pub mod sendfile;
 pub mod spooled;
 mod stderr;
 pub mod sticky;
+pub mod subrequest;
 pub mod tunnel;
 pub mod upload;
+pub mod upstream_request;
 
 use std::fmt;
 use std::io;

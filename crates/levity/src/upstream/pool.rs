@@ -17,10 +17,10 @@ use tokio::time;
 use super::Upstream;
 use super::backend::{Backend, Begun};
 use super::balance::{self, Balancer, Candidate};
-use super::complaints::Complaints;
 use super::connection::Connection;
-use super::failure::{Failure, NoPlace};
-use super::sticky::Tie;
+use super::failure::{Failure, NoSlot};
+use super::failure_reports::FailureReports;
+use super::sticky::Affinity;
 use levity_config::upstream::Balance;
 use levity_telemetry::diagnostics;
 use levity_telemetry::stall::Watch;
@@ -29,7 +29,7 @@ use levity_telemetry::stats::upstream::{BackendCells, UpstreamCells};
 use levity_telemetry::trace::Side;
 
 /// Requests that are passed over at a time for one behind them. Where each belongs to a backend, all may
-/// wait for the same one, and to look at each of a queue without end whenever a place becomes free would
+/// wait for the same one, and to look at each of a queue without end whenever a slot becomes free would
 /// take the loop longer than the requests themselves.
 const PASSED_OVER_MAX: usize = 1024;
 
@@ -43,7 +43,7 @@ pub struct Pool {
     /// Requests that wait for a connection, in their order; some may have given up.
     waiting: RefCell<VecDeque<Waiting>>,
     balancer: RefCell<Balancer>,
-    complaints: RefCell<Complaints>,
+    failure_reports: RefCell<FailureReports>,
     cells: Arc<UpstreamCells>,
     /// The configuration has its upstream no more. Another of the same name may count in the same cells.
     is_gone: Cell<bool>,
@@ -58,7 +58,7 @@ pub struct Wanted {
     /// The backends that it was tried at.
     pub tried: Vec<u64>,
     /// Where its client belongs.
-    pub tie: Tie,
+    pub affinity: Affinity,
     /// What it asks for, as a number.
     pub key: u64,
 }
@@ -66,7 +66,7 @@ pub struct Wanted {
 /// A request that waits.
 struct Waiting {
     wanted: Wanted,
-    answer: oneshot::Sender<Result<Lease, NoPlace>>,
+    answer: oneshot::Sender<Result<Lease, NoSlot>>,
 }
 
 /// The part of an upstream's bounds that one worker has.
@@ -112,10 +112,10 @@ impl Endpoint {
     }
 
     /// Reports that a response failed: before any of it was sent, or after its beginning was.
-    pub fn complain(&self, failure: &Failure, is_untouched: bool) {
+    pub fn report(&self, failure: &Failure, is_untouched: bool) {
         match is_untouched {
-            true => self.pool.complain(failure, None),
-            false => self.pool.complain_of_cut(failure, &self.member.backend),
+            true => self.pool.report(failure, None),
+            false => self.pool.report_cut(failure, &self.member.backend),
         }
     }
 }
@@ -142,7 +142,7 @@ impl Pool {
         let settings = &upstream.settings;
         Self {
             bounds: Bounds::of_one(settings, workers),
-            complaints: RefCell::default(),
+            failure_reports: RefCell::default(),
             cells: stats.upstreams.of(&settings.name),
             is_gone: Cell::new(false),
             members: RefCell::default(),
@@ -167,12 +167,12 @@ impl Pool {
 
     /// Tells the operator of a failure, unless it is the client's own affair, or the same has been told
     /// within the second: then how often it was follows.
-    pub fn complain(&self, failure: &Failure, backend: Option<&Backend>) {
+    pub fn report(&self, failure: &Failure, backend: Option<&Backend>) {
         self.complain_with(failure, backend, || failure.outcome());
     }
 
     /// The same of a failure within an answer whose beginning the client has.
-    fn complain_of_cut(&self, failure: &Failure, backend: &Backend) {
+    fn report_cut(&self, failure: &Failure, backend: &Backend) {
         let outcome = || "; its answer had begun, and is cut off".to_owned();
         self.complain_with(failure, Some(backend), outcome);
     }
@@ -188,13 +188,13 @@ impl Pool {
         }
         let (id, reason) = (backend.map(|backend| backend.id), &failure.reason);
         let line = || failure.line(&self.upstream.settings.name, backend, &outcome());
-        let mut complaints = self.complaints.borrow_mut();
-        complaints.add(Instant::now(), id, reason, line, say);
+        let mut failure_reports = self.failure_reports.borrow_mut();
+        failure_reports.add(Instant::now(), id, reason, line, say);
     }
 
-    /// Takes a place at a backend, with an idle connection if there is one.
+    /// Takes a slot at a backend, with an idle connection if there is one.
     /// Waits for it, behind others who wait.
-    pub async fn place(self: &Rc<Self>, wanted: &Wanted) -> Result<Lease, NoPlace> {
+    pub async fn slot(self: &Rc<Self>, wanted: &Wanted) -> Result<Lease, NoSlot> {
         self.look_again();
         let is_first = self.waiting.borrow().is_empty();
         if is_first && let Some(lease) = self.take(wanted)? {
@@ -213,7 +213,7 @@ impl Pool {
             Ok(answer) => answer.expect("who waits is answered"),
             Err(_) => {
                 self.cells.queue_timed_out();
-                Err(NoPlace::QueueTimeout)
+                Err(NoSlot::QueueTimeout)
             }
         }
     }
@@ -227,13 +227,13 @@ impl Pool {
     }
 
     /// Joins those who wait.
-    fn wait(&self, wanted: &Wanted) -> Result<oneshot::Receiver<Result<Lease, NoPlace>>, NoPlace> {
+    fn wait(&self, wanted: &Wanted) -> Result<oneshot::Receiver<Result<Lease, NoSlot>>, NoSlot> {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() >= self.bounds.queue {
             waiting.retain(|one| !one.answer.is_closed());
         }
         if waiting.len() >= self.bounds.queue {
-            return Err(NoPlace::QueueFull);
+            return Err(NoSlot::QueueFull);
         }
         let (answer, receiver) = oneshot::channel();
         waiting.push_back(Waiting {
@@ -288,23 +288,23 @@ impl Pool {
 
     /// Whether one backend is as good as another for this request, and for all others of which that is true.
     fn takes_anybody(&self, wanted: &Wanted) -> bool {
-        wanted.tried.is_empty() && wanted.tie == Tie::Free && !self.is_fixed(wanted)
+        wanted.tried.is_empty() && wanted.affinity == Affinity::Free && !self.is_fixed(wanted)
     }
 
-    /// A place that is free now; `None` when all are taken.
-    fn take(self: &Rc<Self>, wanted: &Wanted) -> Result<Option<Lease>, NoPlace> {
+    /// A slot that is free now; `None` when all are taken.
+    fn take(self: &Rc<Self>, wanted: &Wanted) -> Result<Option<Lease>, NoSlot> {
         let now = Watch::poll_began();
         let backends = self.seen.borrow();
         let members = self.members.borrow();
         let mut usable = self.usable.borrow_mut();
-        let (tried, tied) = (&wanted.tried, wanted.tie.backend());
+        let (tried, tied) = (&wanted.tried, wanted.affinity.backend());
         loop {
             let are_up = balance::usable(&backends, now, tried, tied, &mut usable);
             if usable.is_empty() {
                 // The configuration has at least one that does not drain.
                 return Err(match tried.is_empty() {
-                    true => NoPlace::NoAddress,
-                    false => NoPlace::Exhausted,
+                    true => NoSlot::NoAddress,
+                    false => NoSlot::Exhausted,
                 });
             }
             let has_room = |at: usize| members[at].has_room(self.bounds.connections);
@@ -343,10 +343,10 @@ impl Pool {
             self.upstream.settings.balance,
             Balance::Carp | Balance::Static
         );
-        is_by_order || matches!(wanted.tie, Tie::Key(_))
+        is_by_order || matches!(wanted.affinity, Affinity::Key(_))
     }
 
-    /// Which of the members at these places gets the request.
+    /// Which of the members at these slots gets the request.
     fn choose(
         &self,
         members: &[Rc<Member>],
@@ -362,8 +362,8 @@ impl Pool {
             share: members[at].backend.share(now, slow_start),
             busy: members[at].busy.get(),
         }));
-        match wanted.tie {
-            Tie::Key(key) => balance::rendezvous(&candidates, key),
+        match wanted.affinity {
+            Affinity::Key(key) => balance::rendezvous(&candidates, key),
             _ => self.balancer.borrow_mut().choose(&candidates, wanted.key),
         }
     }
@@ -405,7 +405,7 @@ impl Pool {
         for member in self.members.borrow().iter() {
             member.sweep(now, age_max);
         }
-        self.complaints.borrow_mut().sweep(now, say);
+        self.failure_reports.borrow_mut().sweep(now, say);
     }
 }
 

@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use levity_disk::{Class, Done, Op, OpenFile, ReadOptions};
 use tokio::time;
 
+use crate::disk_client;
 use crate::route::SpoolFolder;
-use crate::trip;
 use crate::worker::Worker;
 
 /// Bytes that are read back at once.
@@ -104,7 +104,7 @@ async fn make(
     let io_timeout = worker.service().config.limits.io_timeout;
     let made = time::timeout(
         io_timeout,
-        trip::make_room_for(&worker.disk, op, class, read_options),
+        disk_client::make_room_for(&worker.disk, op, class, read_options),
     )
     .await;
     made.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?

@@ -12,7 +12,7 @@ const DIGITS: usize = 16;
 
 /// Where a request wants to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tie {
+pub enum Affinity {
     /// Nowhere in particular.
     Free,
     /// To the backend of this id, if there is one.
@@ -21,7 +21,7 @@ pub enum Tie {
     Key(u64),
 }
 
-impl Tie {
+impl Affinity {
     /// The backend that it names.
     pub fn backend(self) -> Option<u64> {
         match self {
@@ -31,7 +31,7 @@ impl Tie {
     }
 }
 
-/// The name of the request header, in lower case, whose values [`tie`] reads.
+/// The name of the request header, in lower case, whose values [`affinity`] reads.
 pub fn header(sticky: &Sticky) -> &str {
     match sticky {
         Sticky::Cookie(_) => "cookie",
@@ -41,18 +41,18 @@ pub fn header(sticky: &Sticky) -> &str {
 
 /// What ties a request whose [`header`] has these values. Cookies that are not ours or not whole are
 /// passed over. Does not allocate.
-pub fn tie<'v>(sticky: &Sticky, values: impl IntoIterator<Item = &'v [u8]>) -> Tie {
+pub fn affinity<'v>(sticky: &Sticky, values: impl IntoIterator<Item = &'v [u8]>) -> Affinity {
     let mut values = values.into_iter();
     match sticky {
         Sticky::Cookie(name) => values
             .flat_map(|line| line.split(|&byte| byte == b';'))
             .filter_map(|pair| value_of(pair, name))
             .find_map(id)
-            .map_or(Tie::Free, Tie::Backend),
+            .map_or(Affinity::Free, Affinity::Backend),
         Sticky::Header(_) => values
             .next()
             .filter(|value| !value.is_empty())
-            .map_or(Tie::Free, |value| Tie::Key(fingerprint(value))),
+            .map_or(Affinity::Free, |value| Affinity::Key(fingerprint(value))),
     }
 }
 
@@ -61,12 +61,12 @@ pub fn tie<'v>(sticky: &Sticky, values: impl IntoIterator<Item = &'v [u8]>) -> T
 /// send the cookie over nothing else.
 ///
 /// It lasts as long as the browser's session, and no script sees it (RFC 6265, 4.1.2).
-pub fn set_cookie(sticky: &Sticky, tie: Tie, chosen: u64, https: bool) -> Option<String> {
+pub fn set_cookie(sticky: &Sticky, affinity: Affinity, chosen: u64, https: bool) -> Option<String> {
     let Sticky::Cookie(name) = sticky else {
         return None;
     };
     let secure = if https { "; Secure" } else { "" };
-    (tie != Tie::Backend(chosen))
+    (affinity != Affinity::Backend(chosen))
         .then(|| format!("{name}={chosen:016x}; Path=/; HttpOnly; SameSite=Lax{secure}"))
 }
 
@@ -95,13 +95,13 @@ mod tests {
         Sticky::Cookie("route".into())
     }
 
-    fn of(lines: &[&str]) -> Tie {
-        tie(&cookie(), lines.iter().map(|line| line.as_bytes()))
+    fn of(lines: &[&str]) -> Affinity {
+        affinity(&cookie(), lines.iter().map(|line| line.as_bytes()))
     }
 
     #[test]
     fn a_cookie_names_a_backend() {
-        let named = Tie::Backend(0x0123_4567_89ab_cdef);
+        let named = Affinity::Backend(0x0123_4567_89ab_cdef);
         for lines in [
             &["route=0123456789abcdef"][..],
             &["a=b; route=0123456789abcdef; c=d"],
@@ -133,29 +133,29 @@ mod tests {
             "route=0123456789abcd\u{e9}",
             "a=\"; b=\" route=0123456789abcdef",
         ] {
-            assert_eq!(of(&[line]), Tie::Free, "{line}");
+            assert_eq!(of(&[line]), Affinity::Free, "{line}");
         }
-        assert_eq!(of(&[]), Tie::Free);
-        assert_eq!(Tie::Free.backend(), None);
+        assert_eq!(of(&[]), Affinity::Free);
+        assert_eq!(Affinity::Free.backend(), None);
     }
 
     #[test]
     fn a_cookie_is_set_when_it_names_another() {
-        let set = |tie, https| set_cookie(&cookie(), tie, 0xab, https);
+        let set = |affinity, https| set_cookie(&cookie(), affinity, 0xab, https);
         let line = "route=00000000000000ab; Path=/; HttpOnly; SameSite=Lax";
-        assert_eq!(set(Tie::Free, false).as_deref(), Some(line));
-        assert_eq!(set(Tie::Backend(1), false).as_deref(), Some(line));
-        assert_eq!(set(Tie::Backend(0xab), false), None);
+        assert_eq!(set(Affinity::Free, false).as_deref(), Some(line));
+        assert_eq!(set(Affinity::Backend(1), false).as_deref(), Some(line));
+        assert_eq!(set(Affinity::Backend(0xab), false), None);
         let secure = format!("{line}; Secure");
-        assert_eq!(set(Tie::Free, true), Some(secure));
+        assert_eq!(set(Affinity::Free, true), Some(secure));
     }
 
     #[test]
     fn what_is_set_is_read_again() {
         for chosen in [0, 1, u64::MAX, fingerprint(b"127.0.0.1:80")] {
-            let line = set_cookie(&cookie(), Tie::Free, chosen, true).expect("set");
+            let line = set_cookie(&cookie(), Affinity::Free, chosen, true).expect("set");
             let (pair, _) = line.split_once(';').expect("attributes");
-            assert_eq!(of(&[pair]), Tie::Backend(chosen));
+            assert_eq!(of(&[pair]), Affinity::Backend(chosen));
         }
     }
 
@@ -164,12 +164,12 @@ mod tests {
         let sticky = Sticky::Header("x-user".into());
         assert_eq!(header(&sticky), "x-user");
         assert_eq!(header(&cookie()), "cookie");
-        let of = |values: &[&str]| tie(&sticky, values.iter().map(|value| value.as_bytes()));
-        assert_eq!(of(&["ann"]), Tie::Key(fingerprint(b"ann")));
+        let of = |values: &[&str]| affinity(&sticky, values.iter().map(|value| value.as_bytes()));
+        assert_eq!(of(&["ann"]), Affinity::Key(fingerprint(b"ann")));
         assert_ne!(of(&["ann"]), of(&["bob"]));
         assert_eq!(of(&["ann", "bob"]), of(&["ann"]));
-        assert_eq!(of(&[]), Tie::Free);
-        assert_eq!(of(&[""]), Tie::Free);
+        assert_eq!(of(&[]), Affinity::Free);
+        assert_eq!(of(&[""]), Affinity::Free);
         assert_eq!(of(&["ann"]).backend(), None);
         assert_eq!(set_cookie(&sticky, of(&["ann"]), 1, true), None);
     }

@@ -6,9 +6,9 @@ use std::task::{Context, Poll, ready};
 
 use levity_wire::http1::Trailers;
 
-use super::ask::Length;
 use super::failure::Failure;
 use super::spooled::{Reading, Spooled};
+use super::upstream_request::Length;
 use crate::body::Incoming;
 use crate::conn::Conn;
 use crate::request::NoRequest;

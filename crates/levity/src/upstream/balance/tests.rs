@@ -15,9 +15,9 @@ fn candidates(weights: &[u32]) -> Vec<Candidate> {
     weights.iter().enumerate().map(candidate).collect()
 }
 
-fn counts(chosen: impl Iterator<Item = usize>, places: usize) -> Vec<i64> {
-    let mut counts = vec![0; places];
-    chosen.for_each(|place| counts[place] += 1);
+fn counts(chosen: impl Iterator<Item = usize>, slots: usize) -> Vec<i64> {
+    let mut counts = vec![0; slots];
+    chosen.for_each(|slot| counts[slot] += 1);
     counts
 }
 
@@ -56,11 +56,11 @@ mod round_robin {
             let mut counted = vec![0; weights.len()];
             for turn in 1..=3 * total {
                 counted[order(&mut balancer, &candidates, 1)[0]] += 1;
-                for (place, &weight) in weights.iter().enumerate() {
+                for (slot, &weight) in weights.iter().enumerate() {
                     let due = f64::from(turn * weight) / f64::from(total);
-                    let off = (f64::from(counted[place]) - due).abs();
+                    let off = (f64::from(counted[slot]) - due).abs();
                     // Both ends of the part are cut somewhere within a turn.
-                    assert!(off < 2.0, "{weights:?} turn {turn} place {place}: {off}");
+                    assert!(off < 2.0, "{weights:?} turn {turn} slot {slot}: {off}");
                 }
             }
         }
@@ -129,8 +129,8 @@ mod least_connections {
             }
             // Equal ones would come in turn, and one would differ.
             for _ in 0..4 {
-                let place = balancer.choose(&candidates, 0);
-                assert!(place == Some(chosen) || busy == [1, 5, 2] && place == Some(2));
+                let slot = balancer.choose(&candidates, 0);
+                assert!(slot == Some(chosen) || busy == [1, 5, 2] && slot == Some(2));
             }
         }
     }
@@ -148,8 +148,8 @@ mod least_connections {
         let mut candidates = candidates(&[1, 2, 5]);
         let mut balancer = Balancer::seeded(Balance::LeastConnections, 1);
         for _ in 0..80 {
-            let place = balancer.choose(&candidates, 0).expect("some");
-            candidates[place].busy += 1;
+            let slot = balancer.choose(&candidates, 0).expect("some");
+            candidates[slot].busy += 1;
         }
         let busy: Vec<_> = candidates.iter().map(|one| one.busy).collect();
         assert_eq!(busy, [10, 20, 50]);
@@ -161,7 +161,7 @@ mod carp {
 
     const KEYS: u64 = 40_000;
 
-    fn places(candidates: &[Candidate]) -> Vec<u64> {
+    fn slots(candidates: &[Candidate]) -> Vec<u64> {
         let mut balancer = Balancer::seeded(Balance::Carp, 1);
         let id = |key| candidates[balancer.choose(candidates, key).expect("some")].id;
         // As poor as keys get: one differs from the next in few bits.
@@ -172,7 +172,7 @@ mod carp {
     fn keys_are_spread_by_weight() {
         let candidates = candidates(&[1, 2, 3, 4]);
         for (number, candidate) in candidates.iter().enumerate() {
-            let count = places(&candidates)
+            let count = slots(&candidates)
                 .iter()
                 .filter(|&&id| id == candidate.id)
                 .count() as f64;
@@ -184,9 +184,9 @@ mod carp {
     #[test]
     fn only_the_keys_of_the_one_that_leaves_move() {
         let all = candidates(&[1; 10]);
-        let before = places(&all);
+        let before = slots(&all);
         let gone = all[4].id;
-        let after = places(&[&all[..4], &all[5..]].concat());
+        let after = slots(&[&all[..4], &all[5..]].concat());
         let mut moved = 0;
         for (before, after) in before.into_iter().zip(after) {
             if before == gone {
@@ -202,19 +202,19 @@ mod carp {
     #[test]
     fn order_does_not_matter() {
         let mut candidates = candidates(&[1, 2, 3]);
-        let before = places(&candidates);
+        let before = slots(&candidates);
         candidates.reverse();
-        assert_eq!(places(&candidates), before);
+        assert_eq!(slots(&candidates), before);
     }
 
-    /// A second host, a later release: the same content is asked for at the same place.
+    /// A second host, a later release: the same content is asked for at the same slot.
     #[test]
     fn is_the_same_everywhere() {
         let candidates = candidates(&[1; 5]);
         let of =
             |path: &[u8]| rendezvous(&candidates, super::super::super::backend::fingerprint(path));
-        let places: Vec<_> = [b"/".as_slice(), b"/a", b"/b", b"/c", b"/d"].map(of).into();
-        assert_eq!(places, PLACES);
+        let slots: Vec<_> = [b"/".as_slice(), b"/a", b"/b", b"/c", b"/d"].map(of).into();
+        assert_eq!(slots, PLACES);
     }
 
     const PLACES: [Option<usize>; 5] = [Some(4), Some(0), Some(0), Some(1), Some(3)];
@@ -323,13 +323,13 @@ mod usable {
         tried: &[usize],
         tied: Option<usize>,
     ) -> Vec<usize> {
-        let tried: Vec<_> = tried.iter().map(|&place| backends[place].id).collect();
-        let mut places = vec![99];
-        let sticky = tied.map(|place| backends[place].id);
-        let up = super::super::usable(backends, now, &tried, sticky, &mut places);
-        let all_up = places.iter().all(|&place| backends[place].is_up(now));
-        assert_eq!(up, all_up && !places.is_empty());
-        places
+        let tried: Vec<_> = tried.iter().map(|&slot| backends[slot].id).collect();
+        let mut slots = vec![99];
+        let sticky = tied.map(|slot| backends[slot].id);
+        let up = super::super::usable(backends, now, &tried, sticky, &mut slots);
+        let all_up = slots.iter().all(|&slot| backends[slot].is_up(now));
+        assert_eq!(up, all_up && !slots.is_empty());
+        slots
     }
 
     #[test]

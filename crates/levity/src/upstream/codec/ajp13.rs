@@ -10,7 +10,7 @@ use super::cgi;
 use super::head::Head;
 use super::length_check::LengthCheck;
 use super::{EncodeError, Event};
-use crate::upstream::ask::{Ask, Length};
+use crate::upstream::upstream_request::{Length, UpstreamRequest};
 
 /// A connection that was idle for so long is asked whether the container still listens on it: a pool of
 /// threads that hangs looks like an open connection. Busy ones are spared the round trip.
@@ -48,7 +48,11 @@ impl Default for Ajp13 {
 
 impl Ajp13 {
     /// See [`Codec::begin`](super::Codec::begin).
-    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    pub fn begin(
+        &mut self,
+        ask: &UpstreamRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
         let length = match ask.length {
             Length::Known(bytes) => Some(bytes),
             Length::None | Length::Unknown => None,
@@ -197,7 +201,11 @@ impl Ajp13 {
     }
 }
 
-fn head(ask: &Ask<'_>, length: Option<u64>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+fn head(
+    ask: &UpstreamRequest<'_>,
+    length: Option<u64>,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
     let (server_name, port) = cgi::server(ask.host());
     let secure = ask.client.scheme == "https";
     let address = ask.client.ip.map(|ip| ip.to_canonical().to_string());

@@ -9,13 +9,13 @@ use levity_wire::http1::{EndToEnd, Method, Trailers};
 use super::head::{Head, LIMITS, may_end};
 use super::length_check::LengthCheck;
 use super::{EncodeError, Event};
-use crate::upstream::ask::{Ask, Length};
+use crate::upstream::upstream_request::{Length, UpstreamRequest};
 
 /// Bytes of the body of `ask`; `None` when it has none.
 ///
 /// # Errors
 /// 411 when nobody knows: a program reads as much as CONTENT_LENGTH says.
-pub fn body_bytes(ask: &Ask<'_>) -> Result<Option<u64>, EncodeError> {
+pub fn body_bytes(ask: &UpstreamRequest<'_>) -> Result<Option<u64>, EncodeError> {
     match ask.length {
         Length::None => Ok(None),
         Length::Known(bytes) => Ok(Some(bytes)),
@@ -32,7 +32,7 @@ pub fn body_bytes(ask: &Ask<'_>) -> Result<Option<u64>, EncodeError> {
 /// 431 when they are more than programs take, 400 for a NUL.
 pub fn fill(
     environment: &mut Environment,
-    ask: &Ask<'_>,
+    ask: &UpstreamRequest<'_>,
     body_bytes: Option<u64>,
 ) -> Result<(), EncodeError> {
     let (request, proxy) = (ask.request, ask.proxy);
@@ -66,7 +66,7 @@ pub fn fill(
 }
 
 /// The script that was found; without one, an application that is mounted where its route is.
-fn script<'a>(ask: &'a Ask<'_>) -> cgi::Script<'a> {
+fn script<'a>(ask: &'a UpstreamRequest<'_>) -> cgi::Script<'a> {
     if let Some(script) = ask.script {
         return cgi::Script {
             name: &script.name,

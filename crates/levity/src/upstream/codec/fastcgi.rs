@@ -6,7 +6,7 @@ use levity_wire::fastcgi::{self, ProtocolStatus, STDIN_END, stdin, write_head};
 
 use super::cgi;
 use super::{EncodeError, Event};
-use crate::upstream::ask::Ask;
+use crate::upstream::upstream_request::UpstreamRequest;
 
 /// One FastCGI connection to an application, which carries one request at a time.
 #[derive(Debug)]
@@ -35,7 +35,11 @@ impl Default for Fastcgi {
 
 impl Fastcgi {
     /// See [`Codec::begin`](super::Codec::begin).
-    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    pub fn begin(
+        &mut self,
+        ask: &UpstreamRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
         let body_bytes = cgi::body_bytes(ask)?;
         cgi::fill(&mut self.environment, ask, body_bytes)?;
         write_head(&self.environment, ask.keep_alive, out);

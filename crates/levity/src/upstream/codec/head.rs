@@ -22,7 +22,7 @@ pub fn may_end(input: &[u8], bytes: usize) -> bool {
 }
 
 /// Contents that one answer may bring for later; more are passed over.
-const AHEAD_MAX: usize = 16;
+const PRELOAD_MAX: usize = 16;
 
 /// What an answer begins with. Fields that belong to the connection with the backend are not in it.
 #[derive(Debug, Default)]
@@ -40,11 +40,11 @@ pub struct Head {
     /// Whether `fields` have a Server.
     pub has_server: bool,
     /// What the application wants to have sent in place of its answer.
-    pub wishes: Vec<Wished>,
+    pub delegations: Vec<Wished>,
     /// Where a receipt for what is sent is to go.
     pub receipt: Option<Vec<u8>>,
-    /// What the application has made ahead.
-    pub ahead: Vec<Vec<u8>>,
+    /// What the application preloads.
+    pub preload: Vec<Vec<u8>>,
     /// The protocol that is switched to (101).
     pub upgrade: Option<Vec<u8>>,
 }
@@ -53,7 +53,7 @@ pub struct Head {
 #[derive(Debug)]
 pub struct Wished {
     /// What it asks for.
-    pub wish: Delegation,
+    pub delegation: Delegation,
     /// Its name as sent.
     pub name: Vec<u8>,
     /// Its value as sent.
@@ -79,7 +79,7 @@ impl Head {
     /// Whether something is to be sent in place of the content. A status that has none goes on as it is
     /// (RFC 9110, 6.4.1).
     pub fn wants_other_content(&self) -> bool {
-        !self.wishes.is_empty() && !matches!(self.status, 101 | 204 | 205 | 304)
+        !self.delegations.is_empty() && !matches!(self.status, 101 | 204 | 205 | 304)
     }
 
     /// Adds an end-to-end field. Those by which an application speaks to its proxy stay here.
@@ -90,9 +90,9 @@ impl Head {
             14 if name.eq_ignore_ascii_case(b"content-length") => return,
             _ => {}
         }
-        if let Some(wish) = Delegation::of(name) {
-            self.wishes.push(Wished {
-                wish,
+        if let Some(delegation) = Delegation::of(name) {
+            self.delegations.push(Wished {
+                delegation,
                 name: name.to_vec(),
                 value: value.to_vec(),
             });
@@ -101,8 +101,10 @@ impl Head {
             self.fields.add(name, value);
         } else if name.eq_ignore_ascii_case(b"x-sendfile-receipt") {
             self.receipt = Some(value.to_vec());
-        } else if name.eq_ignore_ascii_case(b"x-sendfile-ahead") && self.ahead.len() < AHEAD_MAX {
-            self.ahead.push(value.to_vec());
+        } else if name.eq_ignore_ascii_case(b"x-sendfile-preload")
+            && self.preload.len() < PRELOAD_MAX
+        {
+            self.preload.push(value.to_vec());
         }
     }
 }

@@ -12,7 +12,7 @@ use levity_wire::http1::{
 
 use super::head::{Head, LIMITS, may_end};
 use super::{EncodeError, Event};
-use crate::upstream::ask::{Ask, Length, passes};
+use crate::upstream::upstream_request::{Length, UpstreamRequest, passes};
 
 /// One HTTP/1.1 connection to a backend.
 #[derive(Debug)]
@@ -65,7 +65,11 @@ impl Default for Http {
 
 impl Http {
     /// See [`Codec::begin`](super::Codec::begin).
-    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    pub fn begin(
+        &mut self,
+        ask: &UpstreamRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
         head(ask, out).map_err(|unwritable| Reject {
             status: 400,
             reason: unwritable.0,
@@ -254,7 +258,7 @@ fn announced(head: &ResponseHead, bytes: &[u8]) -> Option<u64> {
     }
 }
 
-fn head(ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), write::Unwritable> {
+fn head(ask: &UpstreamRequest<'_>, out: &mut Vec<u8>) -> Result<(), write::Unwritable> {
     write::request_line(out, ask.request.method(), &ask.target())?;
     write::field(out, b"Host", ask.host())?;
     for (name, value) in ask.fields() {

@@ -20,7 +20,7 @@ use self::fastcgi::Fastcgi;
 use self::head::Head;
 use self::http::Http;
 use self::scgi::Scgi;
-use crate::upstream::ask::Ask;
+use crate::upstream::upstream_request::UpstreamRequest;
 use levity_config::upstream::Protocol;
 
 /// What a backend's bytes turn out to be.
@@ -71,7 +71,11 @@ impl Codec {
     ///
     /// # Errors
     /// When the protocol has no way to say it. Nothing has begun then, whatever is in `out`.
-    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    pub fn begin(
+        &mut self,
+        ask: &UpstreamRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
         match self {
             Self::Http(http) => http.begin(ask, out),
             Self::Fastcgi(fastcgi) => fastcgi.begin(ask, out),

@@ -6,7 +6,7 @@ use levity_wire::scgi::write_head;
 
 use super::cgi::{self, Answer};
 use super::{EncodeError, Event};
-use crate::upstream::ask::Ask;
+use crate::upstream::upstream_request::UpstreamRequest;
 
 /// One SCGI connection to an application.
 #[derive(Debug, Default)]
@@ -17,7 +17,11 @@ pub struct Scgi {
 
 impl Scgi {
     /// See [`Codec::begin`](super::Codec::begin).
-    pub fn begin(&mut self, ask: &Ask<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    pub fn begin(
+        &mut self,
+        ask: &UpstreamRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
         let body_bytes = cgi::body_bytes(ask)?;
         cgi::fill(&mut self.environment, ask, body_bytes)?;
         write_head(&self.environment, body_bytes.unwrap_or(0), out);

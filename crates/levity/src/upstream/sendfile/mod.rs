@@ -4,8 +4,8 @@
 //! named, and past our caches: applications use names again, and what an earlier file of that name held
 //! may have been another client's.
 
-pub mod ahead;
 pub mod parts;
+pub mod preload;
 pub mod receipt;
 pub mod root;
 pub mod store;
@@ -28,8 +28,9 @@ use self::root::{Beneath, Name};
 use super::answer::Answer;
 use super::backend::Backend;
 use super::codec::head::{Head, Wished};
-use super::errand::Origin;
+use super::subrequest::Origin;
 use crate::cache::Cache;
+use crate::disk_client::{DiskClient, FIRST_BYTES, Opened, WHOLE_BYTES};
 use crate::entry::{self, Content, Entry};
 use crate::fields::{Fields, OF_CONTENT};
 use crate::request::Request;
@@ -37,7 +38,6 @@ use crate::respond::completion::{Completion, CompletionHook};
 use crate::respond::{self, Body, Response, file};
 use crate::root::SendfileRoot;
 use crate::route::{Files, Proxy, Service};
-use crate::trip::{FIRST_BYTES, Opened, Trips, WHOLE_BYTES};
 use crate::worker::Worker;
 use levity_config::Etag;
 use levity_telemetry::access_log::End;
@@ -50,7 +50,7 @@ const OF_THE_BODY: [&str; 3] = ["Content-Range", "Accept-Ranges", "Content-Lengt
 const SHOWN_BYTES_MAX: usize = 256;
 
 /// What a backend wants to have sent in place of its answer.
-pub struct InPlace {
+pub struct Delegated {
     head: Head,
     wished: Wished,
     /// For what the application was asked.
@@ -92,8 +92,8 @@ impl CompletionHook for RemoveWhenSent {
     }
 }
 
-impl InPlace {
-    /// Of an answer that has such a wish; its body, if it has one, is of no use, and the backend is free
+impl Delegated {
+    /// Of an answer that has such a delegation; its body, if it has one, is of no use, and the backend is free
     /// once this is made.
     pub fn of(
         mut head: Head,
@@ -103,7 +103,7 @@ impl InPlace {
         origin: Origin,
         worker: &Rc<Worker>,
     ) -> Self {
-        let wished = head.wishes.swap_remove(0);
+        let wished = head.delegations.swap_remove(0);
         let request_unread = !answer.is_request_received();
         answer.finish(worker);
         Self {
@@ -119,13 +119,13 @@ impl InPlace {
     }
 
     /// What is to be sent.
-    pub fn wish(&self) -> Delegation {
-        self.wished.wish
+    pub fn delegation(&self) -> Delegation {
+        self.wished.delegation
     }
 
     /// Whether there is more than one thing that is to be sent.
     pub fn is_contradictory(&self) -> bool {
-        !self.head.wishes.is_empty()
+        !self.head.delegations.is_empty()
     }
 
     /// Where it is, as the application says.
@@ -193,45 +193,45 @@ impl InPlace {
         fields
     }
 
-    /// Answers with the file at `path`, of an internal place.
+    /// Answers with the file at `path`, of an internal location.
     pub async fn internal_file(
         self,
         files: &Files,
         path: &[u8],
         request: &Request,
-        trips: &mut Trips<'_>,
+        disk: &mut DiskClient<'_>,
     ) -> Response {
-        trips.are_for(files);
+        disk.are_for(files);
         if !files.shows(files.beneath(path)) {
             return self.refuse(404, "names with a leading dot and scripts are not sent");
         }
         let name = files.beneath(path);
         let names = [Some(name.to_vec()), sendfile_header::utf8_of_latin1(name)];
-        trips.attend(&files.root, Instant::now()).await;
+        disk.attend(&files.root, Instant::now()).await;
         let beneath = |path| Beneath::new(&files.root, path);
         let candidates = names.into_iter().flatten().map(beneath).collect();
-        match self.first_of(candidates, wants_body(request), trips).await {
+        match self.first_of(candidates, wants_body(request), disk).await {
             Ok(found) => self.whole(found, request),
             Err(refusal) => refusal,
         }
     }
 
-    /// Answers with the file at `path` of an internal place whose upstream is asked where there is none.
+    /// Answers with the file at `path` of an internal location whose upstream is asked where there is none.
     pub async fn file_before(
         &self,
         files: &Files,
         path: &[u8],
         request: &Request,
-        trips: &mut Trips<'_>,
+        disk: &mut DiskClient<'_>,
     ) -> Option<Response> {
         let name = files.beneath(path);
         if name.is_empty() || !files.shows(name) {
             return None;
         }
-        trips.are_for(files);
-        trips.attend(&files.root, Instant::now()).await;
+        disk.are_for(files);
+        disk.attend(&files.root, Instant::now()).await;
         let beneath = Beneath::new(&files.root, name.to_vec());
-        let opened = beneath.open(wants_body(request), Name::Stays, trips).await;
+        let opened = beneath.open(wants_body(request), Name::Stays, disk).await;
         match opened {
             Ok(opened) if opened.file.meta().kind == Kind::Regular => {
                 Some(self.whole(Found { beneath, opened }, request))
@@ -243,17 +243,17 @@ impl InPlace {
     }
 
     /// Answers with the file or files that are wished for.
-    pub async fn file(self, request: &Request, trips: &mut Trips<'_>) -> Response {
-        trips.are_for_any();
-        let roots = match self.wished.wish {
+    pub async fn file(self, request: &Request, disk: &mut DiskClient<'_>) -> Response {
+        disk.are_for_any();
+        let roots = match self.wished.delegation {
             Delegation::TemporaryFile => &self.proxy.temporary_roots,
             _ => &self.proxy.sendfile_roots,
         };
-        root::attend(roots, trips).await;
-        let answered = match self.wished.wish {
-            Delegation::FileParts => self.parts(trips).await,
-            Delegation::TemporaryFile => self.temporary(request, trips).await,
-            _ => self.lasting(request, trips).await,
+        root::attend(roots, disk).await;
+        let answered = match self.wished.delegation {
+            Delegation::FileParts => self.parts(disk).await,
+            Delegation::TemporaryFile => self.temporary(request, disk).await,
+            _ => self.lasting(request, disk).await,
         };
         answered.unwrap_or_else(|refusal| refusal)
     }
@@ -261,12 +261,10 @@ impl InPlace {
     async fn lasting(
         &self,
         request: &Request,
-        trips: &mut Trips<'_>,
+        disk: &mut DiskClient<'_>,
     ) -> Result<Response, Response> {
         let candidates = self.candidates(&self.proxy.sendfile_roots, "sendfile_roots")?;
-        let found = self
-            .first_of(candidates, wants_body(request), trips)
-            .await?;
+        let found = self.first_of(candidates, wants_body(request), disk).await?;
         Ok(self.whole(found, request))
     }
 
@@ -275,12 +273,10 @@ impl InPlace {
     async fn temporary(
         &self,
         request: &Request,
-        trips: &mut Trips<'_>,
+        disk: &mut DiskClient<'_>,
     ) -> Result<Response, Response> {
         let candidates = self.candidates(&self.proxy.temporary_roots, "temporary_roots")?;
-        let found = self
-            .first_of(candidates, wants_body(request), trips)
-            .await?;
+        let found = self.first_of(candidates, wants_body(request), disk).await?;
         let is_kept = self.proxy.upstream.settings.keep_until_sent;
         let hook = is_kept.then(|| RemoveWhenSent {
             beneath: found.beneath.clone(),
@@ -326,7 +322,7 @@ impl InPlace {
 
     /// What becomes of its name.
     fn name(&self) -> Name {
-        match self.wished.wish {
+        match self.wished.delegation {
             Delegation::TemporaryFile if self.proxy.upstream.settings.keep_until_sent => {
                 Name::GoesLater
             }
@@ -340,12 +336,12 @@ impl InPlace {
         &self,
         candidates: Vec<Beneath>,
         wants_body: bool,
-        trips: &mut Trips<'_>,
+        disk: &mut DiskClient<'_>,
     ) -> Result<Found, Response> {
         let name = self.name();
         let mut absent = String::new();
         for beneath in candidates {
-            match beneath.open(wants_body, name, trips).await {
+            match beneath.open(wants_body, name, disk).await {
                 Ok(opened) if opened.file.meta().kind == Kind::Regular => {
                     return Ok(Found { beneath, opened });
                 }
@@ -374,13 +370,13 @@ impl InPlace {
     /// file, if the application meant an ordinary answer.
     fn whole(&self, found: Found, request: &Request) -> Response {
         let Found { beneath, opened } = found;
-        let hot = Cache::uncached(Arc::new(self.entry(&beneath.path, &opened)));
+        let cached = Cache::uncached(Arc::new(self.entry(&beneath.path, &opened)));
         let ready = opened.first.map(|ready| (0, ready));
         let is_ordinary = matches!(request.head.method, Method::Get | Method::Head)
             && matches!(self.head.status, 200 | 206);
         let response = match is_ordinary {
-            true => file::file(request, hot, ready),
-            false => self.with_status(file::whole(hot, ready)),
+            true => file::file(request, cached, ready),
+            false => self.with_status(file::whole(cached, ready)),
         };
         self.finished(response)
     }
@@ -435,7 +431,7 @@ impl InPlace {
     }
 
     /// Parts of files, one behind the other. They have no version and no ranges of their own.
-    async fn parts(&self, trips: &mut Trips<'_>) -> Result<Response, Response> {
+    async fn parts(&self, disk: &mut DiskClient<'_>) -> Result<Response, Response> {
         let refuse = |reject: Reject| self.refuse(502, reject.reason);
         let wished = sendfile_header::file_parts(&self.wished.value).map_err(refuse)?;
         let roots = &self.proxy.sendfile_roots;
@@ -446,7 +442,7 @@ impl InPlace {
             let path = std::iter::once(part.path);
             let candidates = self.beneath(path, roots, "sendfile_roots")?;
             // Read when it is sent: the starts of all parts would be much memory.
-            let found = self.first_of(candidates, false, trips).await?;
+            let found = self.first_of(candidates, false, disk).await?;
             let size = found.opened.file.meta().size;
             let end = part.last.map_or(size, |last| last.saturating_add(1));
             if part.first > size || end > size {
@@ -467,7 +463,7 @@ impl InPlace {
     }
 }
 
-/// With which status an application's wish is refused that `error` stands in the way of: it passes when
+/// With which status an application's delegation is refused that `error` stands in the way of: it passes when
 /// the disk has less to do, or is a mistake.
 pub fn status_of(error: &io::Error) -> u16 {
     match respond::error::of_io(error).status {

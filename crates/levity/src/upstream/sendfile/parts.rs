@@ -16,10 +16,10 @@ use tokio::time;
 use super::Found;
 use super::root::{Beneath, Name};
 use crate::cache::Cache;
+use crate::disk_client::DiskClient;
 use crate::entry::{Content, Entry};
 use crate::fields::Fields;
 use crate::respond::{FileBody, FileParts, NextPart, file};
-use crate::trip::Trips;
 
 /// Files on their way to be closed, of which the next file is looked at only when there are fewer: looks are
 /// faster than the threads that close, and all of them count as open.
@@ -94,13 +94,13 @@ impl FileParts for Parts {
         open + closed.sum::<u64>()
     }
 
-    fn next<'a>(&'a mut self, trips: &'a mut Trips<'_>) -> NextPart<'a> {
+    fn next<'a>(&'a mut self, disk: &'a mut DiskClient<'_>) -> NextPart<'a> {
         Box::pin(async move {
             if let Some(part) = self.open.take() {
                 return Ok(Some(part));
             }
             match self.closed.pop_front() {
-                Some(part) => part.open(trips).await.map(Some),
+                Some(part) => part.open(disk).await.map(Some),
                 None => Ok(None),
             }
         })
@@ -108,8 +108,8 @@ impl FileParts for Parts {
 }
 
 impl Part {
-    async fn open(self, trips: &mut Trips<'_>) -> io::Result<Box<FileBody>> {
-        let opened = self.beneath.open(false, Name::Stays, trips).await?;
+    async fn open(self, disk: &mut DiskClient<'_>) -> io::Result<Box<FileBody>> {
+        let opened = self.beneath.open(false, Name::Stays, disk).await?;
         let now = opened.file.meta();
         if (now.device, now.inode) != (self.meta.device, self.meta.inode) {
             let message = "another file has its name since the response began";
@@ -131,7 +131,7 @@ impl Part {
             varies: false,
             content: Content::File(file.clone()),
         };
-        let hot = Cache::uncached(Arc::new(entry));
-        file::part_of(hot, file, None, self.range.clone())
+        let cached = Cache::uncached(Arc::new(entry));
+        file::part_of(cached, file, None, self.range.clone())
     }
 }

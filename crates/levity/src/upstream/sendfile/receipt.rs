@@ -1,6 +1,6 @@
 //! Receipts: an application learns what became of a file that was sent in its place.
 //!
-//! With `X-Sendfile-Receipt: /path` beside its wish it asks for a POST to that path, on the same
+//! With `X-Sendfile-Receipt: /path` beside its delegation it asks for a POST to that path, on the same
 //! upstream, when the transfer is over: for locks, quotas, counters of downloads. It is tried once. Its own
 //! field `X-Sendfile-Receipt` tells it from what clients send: theirs never get to an application.
 
@@ -15,8 +15,8 @@ use super::shown;
 use crate::respond::completion::{Completion, CompletionHook};
 use crate::route::{Proxy, Service};
 use crate::upstream::backend::Backend;
-use crate::upstream::errand::{Errand, Origin};
-use crate::upstream::sticky::Tie;
+use crate::upstream::sticky::Affinity;
+use crate::upstream::subrequest::{Origin, Subrequest};
 use crate::worker::Worker;
 use levity_telemetry::access_log::End;
 use levity_telemetry::diagnostics;
@@ -24,7 +24,7 @@ use levity_telemetry::diagnostics;
 /// A receipt that is due when its response has been sent.
 pub struct Receipt {
     proxy: Arc<Proxy>,
-    tie: Tie,
+    affinity: Affinity,
     origin: Origin,
     path: Vec<u8>,
     of: Of,
@@ -88,10 +88,10 @@ impl Receipt {
     ) -> Self {
         // What clients are tied for, such as a session in memory, receipts need as well.
         let is_tied = proxy.upstream.settings.sticky.is_some();
-        let tie = is_tied.then_some(Tie::Backend(backend.id));
+        let affinity = is_tied.then_some(Affinity::Backend(backend.id));
         Self {
             proxy,
-            tie: tie.unwrap_or(Tie::Free),
+            affinity: affinity.unwrap_or(Affinity::Free),
             origin: origin.clone(),
             path: path.to_vec(),
             of,
@@ -124,16 +124,16 @@ impl Receipt {
     ) -> Result<(), String> {
         let settings = &self.proxy.upstream.settings;
         let patience = settings.connect_timeout + settings.first_byte_timeout;
-        let errand = Errand {
+        let subrequest = Subrequest {
             proxy: &self.proxy,
-            tie: self.tie,
+            affinity: self.affinity,
             origin: &self.origin,
             target: &self.path,
             field: ("X-Sendfile-Receipt", result),
             media_type: "application/json",
             body: text.as_bytes(),
         };
-        match time::timeout(patience, errand.run(worker, service)).await {
+        match time::timeout(patience, subrequest.run(worker, service)).await {
             Ok(Ok(200..=299)) => Ok(()),
             Ok(Ok(status)) => Err(format!("it was answered {status}")),
             Ok(Err(failure)) => Err(failure.reason),

@@ -12,8 +12,8 @@ use levity_wire::sendfile_header;
 use rustix::io::Errno;
 
 use super::first;
+use crate::disk_client::{self, DiskClient, Opened};
 use crate::root::{LiveRoot, SendfileRoot};
-use crate::trip::{self, Opened, Trips};
 use crate::worker::Worker;
 
 /// A path beneath a root.
@@ -60,7 +60,7 @@ impl Beneath {
         &self,
         wants_body: bool,
         name: Name,
-        trips: &mut Trips<'_>,
+        disk: &mut DiskClient<'_>,
     ) -> io::Result<Opened> {
         if self.is_gone {
             return Err(Errno::NOENT.into());
@@ -75,16 +75,16 @@ impl Beneath {
             Name::Goes | Name::GoesLater => Lookup::NoSymlinks,
         };
         if name != Name::Stays {
-            trips.reads_what_was_just_written();
+            disk.reads_what_was_just_written();
         }
         let none = Variants::default();
         let first = first(wants_body);
-        let opened = trips.open(&self.root, path, none, first, lookup).await?;
+        let opened = disk.open(&self.root, path, none, first, lookup).await?;
         if name == Name::Goes && lookup == Lookup::NoSymlinks {
-            self.remove(trips.worker(), opened.file.clone());
+            self.remove(disk.worker(), opened.file.clone());
         }
         if let Some(error) = &opened.not_removed {
-            trip::tell_not_removed(&String::from_utf8_lossy(&self.path), error);
+            disk_client::tell_not_removed(&String::from_utf8_lossy(&self.path), error);
         }
         Ok(opened)
     }
@@ -92,7 +92,7 @@ impl Beneath {
     /// Removes it, if it still is `file`. Does not wait; a failure is told to the operator.
     pub fn remove(&self, worker: &Worker, file: Arc<OpenFile>) {
         if let Ok(path) = self.c_path() {
-            trip::remove(worker, self.root.clone(), path, file);
+            disk_client::remove(worker, self.root.clone(), path, file);
         }
     }
 
@@ -121,10 +121,10 @@ pub fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Has a request that begins now wait until it is known what the roots are.
-pub async fn attend(roots: &[SendfileRoot], trips: &mut Trips<'_>) {
+pub async fn attend(roots: &[SendfileRoot], disk: &mut DiskClient<'_>) {
     let now = Instant::now();
     for root in roots {
-        trips.attend(&root.root, now).await;
+        disk.attend(&root.root, now).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where content made ahead is kept until it is asked for.
+//! Where preloaded content is kept until it is asked for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,8 +14,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Files of one worker that are on their way to be opened at once; one more is left where it is.
 pub const OPENINGS_MAX: usize = 256;
 
-/// What was made ahead, for all workers. Its locks are taken by loops only and held for a look-up.
-pub struct Store {
+/// Preloaded content, for all workers. Its locks are taken by loops only and held for a look-up.
+pub struct PreloadStore {
     kept: Cache<Box<[u8]>, Arc<Made>>,
     born: Instant,
     /// When the last of the times is over, in seconds since `born`: from then on nobody need look.
@@ -30,7 +30,7 @@ struct Made {
     until: Instant,
 }
 
-impl Store {
+impl PreloadStore {
     /// For so many contents at once, each of which keeps a file open.
     pub fn new(files_max: usize) -> Self {
         Self {

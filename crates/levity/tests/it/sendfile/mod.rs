@@ -1,10 +1,10 @@
 //! The X-Sendfile family: an application names what is to be sent in its place.
 
-mod ahead;
 mod file;
 mod frameworks;
 mod handover;
 mod parts;
+mod preload;
 mod receipt;
 mod refused;
 mod temporary;
@@ -18,7 +18,7 @@ const FAMILY: [&str; 14] = [
     "x-sendfile2",
     "x-sendfile-temporary",
     "x-sendfile-receipt",
-    "x-sendfile-ahead",
+    "x-sendfile-preload",
     "x-sendfile-type",
     "x-lighttpd-send-file",
     "x-lighttpd-send-tempfile",

@@ -169,7 +169,7 @@ fn no_field_of_the_family_reaches_a_client() {
         "X-Accel-Limit-Rate: 1",
         "X-Sendfile-Type: X-Sendfile",
         "X-Sendfile-Receipt: /",
-        "X-Sendfile-Ahead: /a /b ttl=1",
+        "X-Sendfile-Preload: /a /b ttl=1",
         "X-LiteSpeed-Location: /a",
         "X-Kept: yes",
     ];

@@ -1,4 +1,4 @@
-//! Errands: small requests of our own to an application, beside those of clients.
+//! Subrequests: small requests of our own to an application, beside those of clients.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -9,20 +9,20 @@ use std::time::Instant;
 use levity_wire::http1::Limits;
 
 use super::Upstream;
-use super::ask::{Ask, Length};
 use super::backend::fingerprint;
 use super::codec::Event;
 use super::failure::Failure;
 use super::pool::{Lease, Wanted};
 use super::stderr::Stderr;
-use super::sticky::Tie;
-use crate::absences::Absences;
+use super::sticky::Affinity;
+use super::upstream_request::{Length, UpstreamRequest};
 use crate::client::Client;
+use crate::disk_client::DiskClient;
+use crate::failed_lookups::FailedLookups;
 use crate::request::Request;
 use crate::route::{Proxy, Service};
 use crate::script_search::ScriptSearch;
 use crate::scripts::{Known, Script};
-use crate::trip::Trips;
 use crate::worker::Worker;
 use levity_telemetry::trace::{Side, Trace};
 
@@ -53,16 +53,16 @@ impl Origin {
 }
 
 /// A POST.
-pub struct Errand<'a> {
+pub struct Subrequest<'a> {
     /// Where it goes.
     pub proxy: &'a Arc<Proxy>,
     /// At which backend.
-    pub tie: Tie,
+    pub affinity: Affinity,
     /// What is asked for.
     pub origin: &'a Origin,
     /// Path and query.
     pub target: &'a [u8],
-    /// A field beside those that every errand has.
+    /// A field beside those that every subrequest has.
     pub field: (&'static str, &'static str),
     /// Of `body`.
     pub media_type: &'a str,
@@ -70,9 +70,9 @@ pub struct Errand<'a> {
     pub body: &'a [u8],
 }
 
-impl Errand<'_> {
+impl Subrequest<'_> {
     /// Asks one backend, once, over a new connection, and gives the status of its answer; `service` is what
-    /// the request was answered with that gave rise to it. Waits for a place in line with the requests of
+    /// the request was answered with that gave rise to it. Waits for a slot in line with the requests of
     /// clients.
     ///
     /// # Errors
@@ -83,20 +83,20 @@ impl Errand<'_> {
         let length = Length::Known(self.body.len() as u64);
         let ourselves = self.origin.ourselves();
         let proxy = self.proxy(script.as_ref());
-        let mut ask = Ask::new(&request, &proxy, &ourselves, length)
+        let mut ask = UpstreamRequest::new(&request, &proxy, &ourselves, length)
             .map_err(|reject| Failure::of_client(reject.into()))?;
         ask.script = script.as_ref();
         ask.proxy_head =
             levity_net::proxy_header::for_own_request(self.proxy.upstream.settings.proxy_protocol);
         let wanted = Wanted {
             tried: Vec::new(),
-            tie: self.tie,
+            affinity: self.affinity,
             key: fingerprint(&request.path),
         };
         let pool = worker.pools.of(&self.proxy.upstream);
         let upstream = &self.proxy.upstream;
-        let mut lease = pool.place(&wanted).await.map_err(Failure::of_place)?;
-        // A kept connection may end with the errand on it, and nobody can tell then whether it was taken.
+        let mut lease = pool.slot(&wanted).await.map_err(Failure::of_slot)?;
+        // A kept connection may end with the subrequest on it, and nobody can tell then whether it was taken.
         lease.close_idle();
         let backend = lease.backend().clone();
         let answered = match lease.open().await {
@@ -136,7 +136,7 @@ impl Errand<'_> {
         ];
         let (host, limits) = (&self.origin.host, Limits::default());
         Request::made(b"POST", self.target, host, fields.into_iter(), &limits)
-            .map_err(|reject| Failure::of_errand(reject.reason))
+            .map_err(|reject| Failure::of_subrequest(reject.reason))
     }
 
     /// The script that is to answer, where the same path of a client would be answered by one.
@@ -146,13 +146,13 @@ impl Errand<'_> {
         worker: &Rc<Worker>,
         service: &Arc<Service>,
     ) -> Result<Option<Script>, Failure> {
-        let Some(place) = service.route(&self.origin.host, &request.path) else {
+        let Some(location) = service.route(&self.origin.host, &request.path) else {
             return Ok(None);
         };
         let upstream = &self.proxy.upstream;
         let is_ours = |proxy: &Arc<Proxy>| Arc::ptr_eq(&proxy.upstream, upstream);
-        let files = place.files.as_ref();
-        let Some(files) = files.filter(|_| place.proxy.as_ref().is_some_and(is_ours)) else {
+        let files = location.files.as_ref();
+        let Some(files) = files.filter(|_| location.proxy.as_ref().is_some_and(is_ours)) else {
             return Ok(None);
         };
         let Some(scripts) = self.proxy.scripts(files) else {
@@ -160,18 +160,18 @@ impl Errand<'_> {
         };
         let now = Instant::now();
         let mut trace = Trace::new(now, None);
-        let mut trips = Trips::new(worker, service, 0, Absences::default(), &mut trace);
-        let mut search = ScriptSearch::new(place, files, now, &mut trips);
+        let mut disk = DiskClient::new(worker, service, 0, FailedLookups::default(), &mut trace);
+        let mut search = ScriptSearch::new(location, files, now, &mut disk);
         let located = search.locate(scripts, request, Known::Unknown).await;
-        match located.map_err(Failure::of_errand)? {
-            None => Err(Failure::of_errand("no script answers that path")),
+        match located.map_err(Failure::of_subrequest)? {
+            None => Err(Failure::of_subrequest("no script answers that path")),
             script => Ok(script),
         }
     }
 
     async fn attempt(
         &self,
-        ask: &Ask<'_>,
+        ask: &UpstreamRequest<'_>,
         mut lease: Lease,
         worker: &Worker,
     ) -> Result<u16, Failure> {
@@ -296,7 +296,7 @@ impl Talk {
 
 impl Failure {
     /// What we wanted to ask cannot be asked.
-    fn of_errand(reason: impl std::fmt::Display) -> Self {
+    fn of_subrequest(reason: impl std::fmt::Display) -> Self {
         Self {
             side: Side::Own,
             ..Self::of_backend(503, "proxy_internal_error", reason)

@@ -1,4 +1,4 @@
-//! Content made ahead: files for what the same client will ask next.
+//! Preloaded content: files for what the same client will ask next.
 
 use std::path::Path;
 
@@ -31,9 +31,9 @@ fn make(
     tail: &str,
     who: &[(&str, &str)],
 ) {
-    let path = tree.fresh("made ahead.json", bytes);
+    let path = tree.fresh("preloaded 1.json", bytes);
     let escaped = path.display().to_string().replace(' ', "%20");
-    let line = format!("X-Sendfile-Ahead: {target} {escaped} {tail}");
+    let line = format!("X-Sendfile-Preload: {target} {escaped} {tail}");
     let answer = ask_with(client, "GET", &[&line], who);
     assert_eq!(answer.text(), "body");
     wait_until("the name is removed", || !path.exists());
@@ -259,7 +259,7 @@ fn what_cannot_be_taken_in_is_told() {
             "unknown or repeated parameter",
         ),
     ] {
-        let line = format!("X-Sendfile-Ahead: {value}");
+        let line = format!("X-Sendfile-Preload: {value}");
         assert_eq!(
             ask_with(&mut client, "GET", &[&line], &[COOKIE]).text(),
             "body"
@@ -271,7 +271,7 @@ fn what_cannot_be_taken_in_is_told() {
     assert!(precious.exists() && tree.at("folder").exists());
     let bare = app.launch("", "").start();
     let path = tree.fresh("file", "x");
-    let line = format!("X-Sendfile-Ahead: /a {} ttl=9", path.display());
+    let line = format!("X-Sendfile-Preload: /a {} ttl=9", path.display());
     ask_with(&mut bare.client(), "GET", &[&line], &[COOKIE]).assert_status(200);
     bare.says("the upstream has no `temporary_roots`");
     assert!(path.exists());
@@ -288,7 +288,7 @@ fn beneath_the_first_of_the_roots() {
     let server = app.launch(&keys, "").start();
     let mut client = server.client();
     let path = elsewhere.fresh("file", "content");
-    let line = format!("X-Sendfile-Ahead: /next {}/file ttl=60", first.display());
+    let line = format!("X-Sendfile-Preload: /next {}/file ttl=60", first.display());
     ask_with(&mut client, "GET", &[&line], &[COOKIE]).assert_status(200);
     assert_eq!(get(&mut client, "/next", &[COOKIE]).text(), "content");
     assert!(!path.exists());
@@ -304,7 +304,7 @@ fn several_with_one_answer() {
     let lines: Vec<String> = (0..20)
         .map(|number| {
             let path = tree.fresh(format!("{number}"), format!("content {number}"));
-            format!("X-Sendfile-Ahead: /{number} {} ttl=60", path.display())
+            format!("X-Sendfile-Preload: /{number} {} ttl=60", path.display())
         })
         .chain([format!(
             "X-Sendfile-Temporary: {}",

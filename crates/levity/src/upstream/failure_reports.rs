@@ -12,10 +12,10 @@ pub const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Failures that were told lately.
 #[derive(Debug, Default)]
-pub struct Complaints(Vec<Complaint>);
+pub struct FailureReports(Vec<FailureReport>);
 
 #[derive(Debug)]
-struct Complaint {
+struct FailureReport {
     backend: Option<u64>,
     reason: String,
     line: String,
@@ -24,7 +24,7 @@ struct Complaint {
     more: u64,
 }
 
-impl Complaints {
+impl FailureReports {
     /// One more failure at a backend, or with `None` of the upstream as a whole. `say` is called with
     /// what `line` makes if it is to be told now.
     pub fn add(
@@ -41,7 +41,7 @@ impl Complaints {
             None => {
                 let line = line();
                 say(&line);
-                self.0.push(Complaint {
+                self.0.push(FailureReport {
                     backend,
                     reason: reason.to_owned(),
                     line,
@@ -77,17 +77,18 @@ mod tests {
 
     /// Ten seconds of 1000 failures each, swept as a worker does: what is said, with its millisecond.
     fn said() -> Vec<(u32, String)> {
-        let (start, mut said, mut complaints) = (Instant::now(), Vec::new(), Complaints::default());
+        let (start, mut said, mut failure_reports) =
+            (Instant::now(), Vec::new(), FailureReports::default());
         for ms in 0..12_000 {
             let now = start + MS * ms;
             if ms < 10_000 {
                 let line = || "refused".to_owned();
-                complaints.add(now, Some(1), "refused", line, |line| {
+                failure_reports.add(now, Some(1), "refused", line, |line| {
                     said.push((ms, line.to_owned()));
                 });
             }
             if ms % 100 == 99 {
-                complaints.sweep(now, |line| said.push((ms, line.to_owned())));
+                failure_reports.sweep(now, |line| said.push((ms, line.to_owned())));
             }
         }
         said
@@ -108,10 +109,11 @@ mod tests {
 
     #[test]
     fn what_differs_is_told_at_once() {
-        let (now, mut said, mut complaints) = (Instant::now(), Vec::new(), Complaints::default());
+        let (now, mut said, mut failure_reports) =
+            (Instant::now(), Vec::new(), FailureReports::default());
         for (backend, reason) in [(1, "a"), (1, "b"), (2, "a"), (1, "a"), (2, "a")] {
             let line = || format!("{backend}{reason}");
-            complaints.add(now, Some(backend), reason, line, |line| {
+            failure_reports.add(now, Some(backend), reason, line, |line| {
                 said.push(line.to_owned());
             });
         }
@@ -120,11 +122,12 @@ mod tests {
 
     #[test]
     fn after_a_quiet_second_it_is_new_again() {
-        let (start, mut said, mut complaints) = (Instant::now(), Vec::new(), Complaints::default());
+        let (start, mut said, mut failure_reports) =
+            (Instant::now(), Vec::new(), FailureReports::default());
         for ms in [0, 500, 1_600] {
             let now = start + MS * ms;
-            complaints.sweep(now, |line| said.push(line.to_owned()));
-            complaints.add(
+            failure_reports.sweep(now, |line| said.push(line.to_owned()));
+            failure_reports.add(
                 now,
                 Some(1),
                 "a",
@@ -134,9 +137,9 @@ mod tests {
                 },
             );
         }
-        complaints.sweep(start + MS * 3_000, |line| said.push(line.to_owned()));
+        failure_reports.sweep(start + MS * 3_000, |line| said.push(line.to_owned()));
         assert_eq!(said, ["at 0", "at 0; and 1 more", "at 0; and 1 more"]);
-        complaints.sweep(start + MS * 9_000, |line| said.push(line.to_owned()));
-        assert!(complaints.0.is_empty());
+        failure_reports.sweep(start + MS * 9_000, |line| said.push(line.to_owned()));
+        assert!(failure_reports.0.is_empty());
     }
 }

@@ -1,7 +1,7 @@
-//! Content made ahead: with one answer an application names files for what the same client will ask
+//! Preloaded content: with one answer an application names files for what the same client will ask
 //! next, and those requests are answered from them at once.
 //!
-//! The field is `X-Sendfile-Ahead: TARGET FILE ttl=SECONDS [type=MEDIA-TYPE]`, on any answer, once per
+//! The field is `X-Sendfile-Preload: TARGET FILE ttl=SECONDS [type=MEDIA-TYPE]`, on any answer, once per
 //! target. FILE is beneath one of `temporary_roots`. It is opened and its name removed when the field
 //! comes; the content goes when its time is over. A request gets it only from the same principal at the
 //! same upstream: for the same host, from the same address, with the same fields but for those that
@@ -23,16 +23,16 @@ use tokio::task;
 
 use super::root::{self, Beneath};
 use super::shown;
-use super::store::Store;
-use crate::absences::Absences;
+use super::store::PreloadStore;
 use crate::cache;
 use crate::client::Client;
+use crate::disk_client::{DiskClient, Opened};
 use crate::entry::{self, Content, Entry};
+use crate::failed_lookups::FailedLookups;
 use crate::fields::Fields;
 use crate::request::Request;
 use crate::respond::{Response, file};
 use crate::route::Proxy;
-use crate::trip::{Opened, Trips};
 use crate::upstream::codec::head::Head;
 use crate::worker::Worker;
 use levity_config::Etag;
@@ -43,9 +43,9 @@ use levity_telemetry::trace::Trace;
 /// Bytes that tell a principal and its request from others. What would take more is not kept.
 const KEY_BYTES_MAX: usize = 8 * 1024;
 
-/// The answer to `request`, if it was made ahead for its client.
+/// The answer to `request`, if it was preloaded for its client.
 pub fn answer(
-    store: &Store,
+    store: &PreloadStore,
     request: &Request,
     client: &Client,
     proxy: &Proxy,
@@ -149,7 +149,7 @@ pub fn take(
     worker: &Rc<Worker>,
 ) {
     let is_good = (200..400).contains(&head.status) && head.fields.value("set-cookie").is_none();
-    for value in &head.ahead {
+    for value in &head.preload {
         let naming = Naming {
             value: value.clone(),
             proxy: proxy.clone(),
@@ -161,15 +161,15 @@ pub fn take(
                 naming.tell("the upstream has no `temporary_roots`");
             }
             (Ok(_), Err(_)) => naming.tell("too many are on their way to be opened"),
-            (Ok(ahead), Ok(place)) => {
-                let key = || key(request, client, proxy, ahead.target);
+            (Ok(preload), Ok(slot)) => {
+                let key = || key(request, client, proxy, preload.target);
                 let key = is_good.then(key).flatten();
                 let worker = worker.clone();
                 task::spawn_local(async move {
                     if let Err(reason) = naming.follow(key, &worker).await {
                         naming.tell(&reason);
                     }
-                    drop(place);
+                    drop(slot);
                 });
             }
         }
@@ -191,22 +191,22 @@ impl Naming {
     fn tell(&self, reason: &str) {
         let (name, value) = (&self.proxy.upstream.settings.name, shown(&self.value));
         diagnostics::log(format_args!(
-            "upstream {name}: X-Sendfile-Ahead: {value}: {reason}"
+            "upstream {name}: X-Sendfile-Preload: {value}: {reason}"
         ));
     }
 
     /// Opens the file, which removes its name, and keeps it under `key`. Without a key nobody may have it, and
     /// only its name goes: nobody else would remove it.
     async fn follow(&self, key: Option<Box<[u8]>>, worker: &Rc<Worker>) -> Result<(), String> {
-        let ahead = self.read().map_err(|reject| reject.reason)?;
+        let preload = self.read().map_err(|reject| reject.reason)?;
         let service = worker.service();
         let mut trace = Trace::new(self.since, None);
-        let mut trips = Trips::new(worker, &service, 0, Absences::default(), &mut trace);
-        let (beneath, opened) = self.open(&ahead, &mut trips).await?;
+        let mut disk = DiskClient::new(worker, &service, 0, FailedLookups::default(), &mut trace);
+        let (beneath, opened) = self.open(&preload, &mut disk).await?;
         if let Some(key) = key {
             let etag = worker.service().config.server.etag;
-            let entry = Arc::new(entry(&ahead, &beneath.path, opened.file, etag));
-            worker.ahead.keep(key, entry, self.since + ahead.ttl);
+            let entry = Arc::new(entry(&preload, &beneath.path, opened.file, etag));
+            worker.preload.keep(key, entry, self.since + preload.ttl);
         }
         Ok(())
     }
@@ -214,16 +214,16 @@ impl Naming {
     /// The first that exists beneath one of the roots.
     async fn open(
         &self,
-        ahead: &Preload<'_>,
-        trips: &mut Trips<'_>,
+        preload: &Preload<'_>,
+        disk: &mut DiskClient<'_>,
     ) -> Result<(Beneath, Opened), String> {
         let mut reason = "not beneath any of `temporary_roots`".to_owned();
-        root::attend(&self.proxy.temporary_roots, trips).await;
-        for beneath in root::beneath(&self.proxy.temporary_roots, &ahead.path) {
-            match beneath.open(false, root::Name::Goes, trips).await {
+        root::attend(&self.proxy.temporary_roots, disk).await;
+        for beneath in root::beneath(&self.proxy.temporary_roots, &preload.path) {
+            match beneath.open(false, root::Name::Goes, disk).await {
                 Ok(opened) => return Ok((beneath, opened)),
                 Err(error) => {
-                    reason = beneath.explain(&error, &ahead.path);
+                    reason = beneath.explain(&error, &preload.path);
                     if !root::is_absent(&error) {
                         break;
                     }
@@ -236,7 +236,7 @@ impl Naming {
 
 /// What is said of `file`. Not when it was modified: that may lie in the same second as what the
 /// application itself has answered to the same target before.
-fn entry(ahead: &Preload<'_>, path: &[u8], file: Arc<OpenFile>, etag: Etag) -> Entry {
+fn entry(preload: &Preload<'_>, path: &[u8], file: Arc<OpenFile>, etag: Etag) -> Entry {
     let form = entry::Form {
         name: path,
         coding: None,
@@ -246,7 +246,7 @@ fn entry(ahead: &Preload<'_>, path: &[u8], file: Arc<OpenFile>, etag: Etag) -> E
     let mut entry = entry::entry(form, file.meta(), false, Content::File(file));
     let by_name = mime::of(path).as_bytes();
     let mut fields = Fields::default();
-    fields.add("Content-Type", ahead.media_type.unwrap_or(by_name));
+    fields.add("Content-Type", preload.media_type.unwrap_or(by_name));
     fields.add("ETag", entry.etag.as_bytes());
     // It is one principal's, for now.
     fields.add("Cache-Control", b"private, no-cache");

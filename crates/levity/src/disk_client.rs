@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tokio::{task, time};
 
-use crate::absences::Absences;
+use crate::failed_lookups::FailedLookups;
 use crate::root::{self, LiveRoot};
 use crate::route::{Files, Service};
 use crate::worker::Worker;
@@ -106,7 +106,7 @@ impl Drop for ReadAhead {
 }
 
 /// Opens and reads on behalf of one request.
-pub struct Trips<'a> {
+pub struct DiskClient<'a> {
     worker: &'a Worker,
     service: &'a Arc<Service>,
     stream: u64,
@@ -115,21 +115,21 @@ pub struct Trips<'a> {
     /// Bytes per read, when the configuration fixes it.
     pub chunk_bytes: Option<usize>,
     /// Those of the connection that were for nothing.
-    pub absences: Absences,
+    pub failed_lookups: FailedLookups,
     /// How many of these may be made per second.
     absent_trips_max: u32,
     /// The trace of the request.
     pub trace: &'a mut Trace,
 }
 
-impl<'a> Trips<'a> {
-    /// No trips, for a request with this trace on the connection `stream`, which is answered with `service`. Each
+impl<'a> DiskClient<'a> {
+    /// For a request with this trace on the connection `stream`, which is answered with `service`. Each
     /// may last `limits.io_timeout`.
     pub fn new(
         worker: &'a Worker,
         service: &'a Arc<Service>,
         stream: u64,
-        absences: Absences,
+        failed_lookups: FailedLookups,
         trace: &'a mut Trace,
     ) -> Self {
         let config = &service.config;
@@ -140,7 +140,7 @@ impl<'a> Trips<'a> {
             read_options: ReadOptions::default(),
             timeout: config.limits.io_timeout,
             chunk_bytes: None,
-            absences,
+            failed_lookups,
             absent_trips_max: config.limits.absent_trips as u32,
             trace,
         }
@@ -186,7 +186,7 @@ impl<'a> Trips<'a> {
     }
 
     /// Opens beneath `root`, with `variants`, and reads `first`, in one trip. Waits before it when too
-    /// many trips of this connection have found nothing.
+    /// many lookups on this connection have found nothing.
     pub async fn open(
         &mut self,
         root: &Arc<Root>,
@@ -195,7 +195,10 @@ impl<'a> Trips<'a> {
         first: Option<First>,
         lookup: Lookup,
     ) -> io::Result<Opened> {
-        if let Some(wait) = self.absences.wait(Instant::now(), self.absent_trips_max) {
+        if let Some(wait) = self
+            .failed_lookups
+            .wait(Instant::now(), self.absent_trips_max)
+        {
             self.worker.stats.absences_waited();
             time::sleep(wait).await;
         }
@@ -227,7 +230,8 @@ impl<'a> Trips<'a> {
 
     /// A trip was made for a name that does not exist.
     pub fn found_nothing(&mut self) {
-        self.absences.add(Instant::now(), self.absent_trips_max);
+        self.failed_lookups
+            .add(Instant::now(), self.absent_trips_max);
     }
 
     /// Reads a range of a file.

@@ -27,7 +27,7 @@ pub enum Length {
 }
 
 /// A request on its way to a backend.
-pub struct Ask<'a> {
+pub struct UpstreamRequest<'a> {
     /// As the client sent it.
     pub request: &'a Request,
     /// Where it goes.
@@ -68,7 +68,7 @@ struct Told {
     x_proto: bool,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> UpstreamRequest<'a> {
     /// What `request` becomes on its way through `proxy`.
     ///
     /// # Errors

@@ -11,13 +11,13 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// What a connection has had of its share.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Absences {
+pub struct FailedLookups {
     /// When all of it will be there again. Each trip for nothing takes 1/`per_second` of a second of it;
     /// there is one second of it in all. (The generic cell rate algorithm.)
     replete: Option<Instant>,
 }
 
-impl Absences {
+impl FailedLookups {
     /// A trip at `now` was for nothing.
     pub fn add(&mut self, now: Instant, per_second: u32) {
         let since = self.replete.map_or(now, |replete| replete.max(now));
@@ -39,16 +39,16 @@ mod tests {
     #[test]
     fn a_seconds_worth_is_free_and_the_next_waits() {
         for per_second in [1, 7, 100] {
-            let (mut absences, now) = (Absences::default(), Instant::now());
+            let (mut failed_lookups, now) = (FailedLookups::default(), Instant::now());
             for trip in 0..per_second {
                 assert_eq!(
-                    absences.wait(now, per_second),
+                    failed_lookups.wait(now, per_second),
                     None,
                     "{trip} of {per_second}"
                 );
-                absences.add(now, per_second);
+                failed_lookups.add(now, per_second);
             }
-            let wait = absences
+            let wait = failed_lookups
                 .wait(now, per_second)
                 .expect("it has had its share");
             let one = SECOND / per_second;
@@ -56,27 +56,27 @@ mod tests {
                 wait <= one && one - wait < Duration::from_micros(1),
                 "{wait:?}"
             );
-            assert_eq!(absences.wait(now + one, per_second), None);
+            assert_eq!(failed_lookups.wait(now + one, per_second), None);
         }
     }
 
     #[test]
     fn whoever_keeps_to_the_rate_never_waits() {
-        let (mut absences, mut now) = (Absences::default(), Instant::now());
+        let (mut failed_lookups, mut now) = (FailedLookups::default(), Instant::now());
         for _ in 0..1000 {
-            assert_eq!(absences.wait(now, 10), None);
-            absences.add(now, 10);
+            assert_eq!(failed_lookups.wait(now, 10), None);
+            failed_lookups.add(now, 10);
             now += SECOND / 10;
         }
     }
 
     #[test]
     fn a_flood_gets_the_rate() {
-        let (mut absences, start) = (Absences::default(), Instant::now());
+        let (mut failed_lookups, start) = (FailedLookups::default(), Instant::now());
         let mut now = start;
         for _ in 0..1000 {
-            now += absences.wait(now, 100).unwrap_or_default();
-            absences.add(now, 100);
+            now += failed_lookups.wait(now, 100).unwrap_or_default();
+            failed_lookups.add(now, 100);
         }
         let took = now - start;
         assert!((8.9..9.1).contains(&took.as_secs_f64()), "{took:?}");
