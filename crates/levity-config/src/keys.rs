@@ -4,7 +4,7 @@
 use levity_disk::engine;
 
 use crate::limits;
-use crate::schema::{Bounds, Key, Kind, Schema, Table, bounds, key};
+use crate::schema::{Bounds, Key, Kind, Schema, Table, array, bounds, documented, key, table};
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
 
@@ -13,6 +13,7 @@ const WORKERS: Bounds = bounds("1", "1024");
 
 const ADDRESS: Kind = Kind::Text("an address");
 const PATH: Kind = Kind::Text("a path");
+const CHUNK: Kind = Kind::Size(bounds("4KiB", "16MiB"));
 
 /// Where bodies go when `disk.spool` is not given.
 pub(crate) const SPOOL: &str = "/var/tmp";
@@ -20,463 +21,217 @@ pub(crate) const SPOOL: &str = "/var/tmp";
 pub(crate) const SCHEMA: Schema = Schema(TABLES);
 
 /// Every table, in the order of the reference.
-pub(crate) const TABLES: &[Table] = &[
-    Table {
-        path: "",
-        repeated: false,
-        doc: "The file itself.",
-        keys: &[],
-    },
-    Table {
-        path: "server",
-        repeated: false,
-        doc: "The process.",
-        keys: &[
-            key(
-                "workers",
-                Kind::Count(WORKERS),
-                Some("auto"),
-                "Event loops, each with its own thread. `\"auto\"` is one per core that the process may use.",
-            ),
-            key(
-                "trusted_proxies",
-                Kind::Names,
-                Some("[]"),
-                "Networks such as `\"10.0.0.0/8\"` and addresses of proxies whose `Forwarded` and `X-Forwarded-*` are \
-                 believed and passed on. `\"unix\"` stands for every client of a Unix socket.",
-            ),
-            key(
-                "etag",
-                Kind::Word(&["file", "mtime-size"]),
-                Some("file"),
-                "Source of the `ETag` of a file. `\"file\"` uses device, inode, modification time, change time and \
-                 size: a new version always has a new tag, even with the size and the modification time of the old one \
-                 (reproducible builds, `rsync -t`). `\"mtime-size\"` uses modification time and size only, so that \
-                 several servers behind one balancer, each with a copy of the files, send the same tag. Use it only if \
-                 no file is replaced by another one of the same size and modification time.",
-            ),
-        ],
-    },
-    Table {
-        path: "disk",
-        repeated: false,
-        doc: "How files are read.",
-        keys: &[
-            Key {
-                default: Some("auto"),
-                ..ENGINE
-            },
-            Key {
-                also: &[("max-read-threads", ", which counts `stat_threads` too")],
-                ..key(
-                    "threads",
-                    Kind::Count(bounds("1", "1024")),
-                    Some("auto"),
-                    "Maximum number of threads in the pool that waits for the disk. Threads are started when they are \
-                     needed.",
-                )
-            },
-            Key {
-                also: &[("max-stat-threads", "")],
-                ..key(
-                    "stat_threads",
-                    Kind::Count(bounds("1", "1024")),
-                    Some("auto"),
-                    "Threads of the pool that only open files and read their metadata; fewer than `threads`.",
-                )
-            },
-            key(
-                "depth",
-                Kind::Count(bounds("1", "4096")),
-                Some("auto"),
-                "Reads in flight per device; fewer than `threads` less `stat_threads`, so that one frozen device leaves \
-                 threads to the others. `\"auto\"` measures which depth gives each device the highest throughput, up to \
-                 32, or up to half of the reading threads when `threads` is a number.",
-            ),
-            CHUNK,
-            Key {
-                default: Some("auto"),
-                ..DIRECT
-            },
-            key(
-                "cache_bytes",
-                Kind::Size(bounds("0B", "1TiB")),
-                Some("64MiB"),
-                "Memory for the contents of small files that are requested often; 0 turns this cache off.",
-            ),
-            key(
-                "buffer_bytes",
-                Kind::Size(bounds("1MiB", "1TiB")),
-                Some("256MiB"),
-                "Memory for chunks between disk and client. When it is used up, new requests for files that are not in \
-                 memory get 503, and later chunks wait.",
-            ),
-            key(
-                "queue",
-                Kind::Count(bounds("16", "1000000")),
-                Some("4096"),
-                "Jobs that may wait per device. When the queue is full, a new request gets 503.",
-            ),
-            key(
-                "dead_after",
-                Kind::Duration(bounds("10ms", "1h")),
-                Some("5s"),
-                "Time without a completed read after which a device with reads in flight counts as dead. New and \
-                 waiting requests that need the device then get 503 at once, until it completes a read; one request at \
-                 a time still tries. Set it longer than the disk takes to spin up.",
-            ),
-            key(
-                "entry_ttl",
-                Kind::Duration(bounds("0s", "1h")),
-                Some("1s"),
-                "How long an open file, its size, its times and the target of the path of a root are used without being \
-                 checked again. `0s` checks a file at every request, as `levity serve` does, and the path of a root \
-                 every 0.1 s.",
-            ),
-            key(
-                "watch",
-                Kind::Word(&["off", "inotify"]),
-                Some("off"),
-                "Notifications that invalidate cached files. `\"inotify\"` watches the directories of open files: a \
-                 file is used until something changes there, for 20 s at most, whatever `entry_ttl` is. Files on \
-                 network file systems, files behind a symbolic link or with several names, and names that were not \
-                 found stay on `entry_ttl`.",
-            ),
-            key(
-                "spool",
-                PATH,
-                Some(SPOOL),
-                "Folder for request bodies that do not fit into memory; see `limits.body_memory`.",
-            ),
-        ],
-    },
-    Table {
-        path: "log",
-        repeated: false,
-        doc: "The access log. Messages about the server itself go to stderr.",
-        keys: &[
-            key(
-                "access",
-                Kind::Text("`\"off\"`, `\"stdout\"` or a path with a `/`"),
-                Some("stdout"),
-                "Where the access log goes, one line per request. A file is opened for appending, and reopened on \
-                 SIGUSR1.",
-            ),
-            key(
-                "format",
-                Kind::Word(&["combined", "json"]),
-                Some("combined"),
-                "Format of a line: the Combined Log Format, or one JSON object, whose keys are in [log.md](log.md).",
-            ),
-            key(
-                "timing",
-                Kind::Word(&["off", "request", "chunk"]),
-                Some("off"),
-                "What a JSON line has besides the totals: the time of each step (`\"request\"`), and also when each \
-                 chunk was queued, read and written (`\"chunk\"`). `levity timing` makes tables and a picture of it.",
-            ),
-        ],
-    },
-    Table {
-        path: "admin",
-        repeated: false,
-        doc: "Read-only pages about the running server: `/status`, `/metrics` and `/health`. Off unless `listen` is given.",
-        keys: &[
-            key(
-                "listen",
-                ADDRESS,
-                None,
-                "Address of the pages: `unix:PATH`, or `ADDRESS:PORT` with an explicit address, because everyone who \
-                 can connect may read them.",
-            ),
-            key(
-                "hosts",
-                Kind::Names,
-                Some("[]"),
-                "Host names to which the pages answer over TCP, in addition to `localhost`, the names beneath it, and \
-                 IP addresses; `*.example.org` stands for every name beneath. A request for another name gets 421: the \
-                 name of a foreign web page could resolve to this machine, and the page could then read the answers.",
-            ),
-        ],
-    },
-    Table {
-        path: "limits",
-        repeated: false,
-        doc: "Bounds that protect the server from its clients and from its disks.",
-        keys: limits::KEYS,
-    },
-    Table {
-        path: "listen",
-        repeated: true,
-        doc: "Where clients connect; `127.0.0.1:8080` when there is none.",
-        keys: &[
-            key(
-                "address",
-                ADDRESS,
-                None,
-                "`PORT` or `:PORT` for every address of the machine, IPv4 and IPv6; `ADDRESS:PORT`, `[IPv6]:PORT`, \
-                 `localhost:PORT` (127.0.0.1), or `unix:PATH`. Port 0 lets the kernel choose. Required.",
-            ),
-            key(
-                "proxy_protocol",
-                Kind::Boolean,
-                Some("false"),
-                "Whether connections begin with a PROXY header, version 1 or 2, which names the client. Every header is \
-                 believed, so only proxies may be able to connect; a connection without a header is closed. The client \
-                 that the header names counts as the peer: `server.trusted_proxies` decides whether its \
-                 `X-Forwarded-For` counts. A reload changes this for new connections.",
-            ),
-        ],
-    },
-    Table {
-        path: "site",
-        repeated: true,
-        doc: "What is served, under which names. At least one.",
-        keys: &[
-            key(
-                "hosts",
-                Kind::Names,
-                Some("[]"),
-                "Host names of the site, without port; `*.example.org` stands for every name beneath. An exact name \
-                 takes precedence over a wildcard. An empty list matches every name that no other site has, and \
-                 HTTP/1.0 requests without a host.",
-            ),
-            key(
-                "root",
-                PATH,
-                None,
-                "Folder that is served. Nothing outside of it is served unless `symlinks` allows that. Names with a \
-                 leading dot are not served, except `.well-known`. Required where there is no `proxy`.",
-            ),
-            upstream::PROXY,
-            upstream::TRY,
-            upstream::SCRIPT_SUFFIX,
-            upstream::SCRIPT_INDEX,
-            upstream::BODY_BYTES,
-            upstream::AMBIGUOUS_PATHS,
-            LISTING,
-            INDEX,
-            PRECOMPRESSED,
-            SYMLINKS,
-            SERVER_TIMING,
-        ],
-    },
-    Table {
-        path: "site.disk",
-        repeated: false,
-        doc: "How the files of the site above are read, where that differs from `[disk]`.",
-        keys: &[ENGINE, CHUNK_HERE, DIRECT],
-    },
-    Table {
-        path: "site.route",
-        repeated: true,
-        doc: "Other rules for some paths of the site above. The first route that matches wins; a key that is absent is \
-              inherited from the site.",
-        keys: &[
-            key(
-                "path",
-                Kind::Text("a path such as `/a` or `/a/*`"),
-                None,
-                "`/a` matches that path only; so does `/a/`, which is another path. `/a/*` matches everything beneath, \
-                 `/a/` included but not `/a`. `/*` matches everything: put it last, for example for the `headers` of a \
-                 whole site; requests that match an earlier route do not get them. Compared with the decoded path. \
-                 Required.",
-            ),
-            key(
-                "root",
-                PATH,
-                None,
-                "Another folder for this route. With neither `proxy` nor `try` beside it the route serves files only, \
-                 whatever the site says.",
-            ),
-            upstream::PROXY,
-            upstream::TRY,
-            upstream::SCRIPT_SUFFIX,
-            upstream::SCRIPT_INDEX,
-            upstream::BODY_BYTES,
-            upstream::AMBIGUOUS_PATHS,
-            key(
-                "internal",
-                Kind::Boolean,
-                Some("false"),
-                "Whether the route is reachable only through `X-Accel-Redirect` of an upstream; clients get 404. With \
-                 neither `proxy` nor `try` of its own it serves files only, where it or the site has a `root`.",
-            ),
-            key(
-                "strip_prefix",
-                Kind::Text("a path"),
-                None,
-                "Removed from the start of the request path before the file is looked up or the upstream is asked; \
-                 whole segments only.",
-            ),
-            Key {
-                default: None,
-                ..LISTING
-            },
-            Key {
-                default: None,
-                ..INDEX
-            },
-            Key {
-                default: None,
-                ..PRECOMPRESSED
-            },
-            Key {
-                default: None,
-                ..SYMLINKS
-            },
-            Key {
-                default: None,
-                ..SERVER_TIMING
-            },
-        ],
-    },
-    Table {
-        path: "site.route.disk",
-        repeated: false,
-        doc: "How the files of the route above are read, where that differs from `[disk]` and its site.",
-        keys: &[ENGINE, CHUNK_HERE, DIRECT],
-    },
-    Table {
-        path: "site.route.headers",
-        repeated: false,
-        doc: "Changes to the headers of the route's responses, also of those of an upstream, but not of errors (400 and \
-              above). Each name occurs in one of the three keys.",
-        keys: &[HEADERS_SET, HEADERS_ADD, HEADERS_REMOVE],
-    },
-    Table {
-        path: "site.route.request_headers",
-        repeated: false,
-        doc: "Changes to the headers of the route's requests on their way to the upstream. Each name occurs in one of \
-              the three keys; `Host` can only be set.",
-        keys: &[HEADERS_SET, HEADERS_ADD, HEADERS_REMOVE],
-    },
-    Table {
-        path: "site.route.rewrite",
-        repeated: false,
-        doc: "Changes to the URLs and cookies in the upstream's responses, each found = \"replacement\"; the first \
-              match in the order of the file is used.",
-        keys: &[
-            key(
-                "location",
-                Kind::Pairs,
-                None,
-                "The start of `Location`, such as `\"http://a.internal/app/\" = \"/\"`, and of no other header. Where \
-                 no pair matches, a URL that begins with the address of a backend, or with the `Host` that the route \
-                 sets, becomes a path on this server, with `strip_prefix` put back: `\"http://\" = \"http://\"` leaves \
-                 it as it is.",
-            ),
-            key(
-                "cookie_path",
-                Kind::Pairs,
-                None,
-                "The start of the `Path` of each `Set-Cookie`.",
-            ),
-            key(
-                "cookie_domain",
-                Kind::Pairs,
-                None,
-                "The whole `Domain` of each `Set-Cookie`, compared without regard to case and a leading dot.",
-            ),
-        ],
-    },
-    Table {
-        path: "upstream",
-        repeated: true,
-        doc: "An application that answers requests: a named set of backends with one protocol. `proxy` of a site or \
-              route names it.",
-        keys: upstream::UPSTREAM,
-    },
-    Table {
-        path: "upstream.check",
-        repeated: false,
-        doc: "Health checks of the backends of the upstream above. Without this table the health of a backend is known \
-              from requests only.",
-        keys: upstream::CHECK,
-    },
-];
-
-const HEADERS_SET: Key = key(
-    "set",
-    Kind::Pairs,
-    None,
-    "Headers to write, name = \"value\"; a header of the same name is replaced.",
-);
-const HEADERS_ADD: Key = key(
-    "add",
-    Kind::Pairs,
-    None,
-    "Headers to write in addition to those of the same name.",
-);
-const HEADERS_REMOVE: Key = key(
-    "remove",
-    Kind::Names,
-    None,
-    "Names of headers to leave out.",
-);
-const ENGINE: Key = key(
-    "engine",
-    Kind::Word(engine::NAMES),
-    None,
-    "Engine that reads files; see [engines](engines.md). `\"auto\"` tests what works on this machine; `levity run -v` \
-     and `/status` show its choice and the reason. In a site or route `\"auto\"` is the value of `[disk]`.",
-);
-const CHUNK: Key = key(
-    "chunk",
-    Kind::Size(bounds("4KiB", "16MiB")),
-    Some("auto"),
-    "Bytes per read, a multiple of 4KiB. `\"auto\"` starts with 128KiB, or with a whole file that is smaller than 1MiB, \
-     and grows to 512KiB for a client that keeps up, or to 1MiB on a disk that takes 2 ms for a read.",
-);
-const CHUNK_HERE: Key = Key {
-    doc: "Bytes per read, a multiple of 4KiB, at most `disk.buffer_bytes`.",
-    default: None,
-    ..CHUNK
+pub(crate) const TABLES: &[Table] = documented! {
+    /// The file itself.
+    table("", &[]);
+    /// The process.
+    table("server", documented! {
+        /// Event loops, each with its own thread. `"auto"` is one per core that the process may use.
+        key("workers", Kind::Count(WORKERS), Some("auto"));
+        /// Networks such as `"10.0.0.0/8"` and addresses of proxies whose `Forwarded` and `X-Forwarded-*` are
+        /// believed and passed on. `"unix"` stands for every client of a Unix socket.
+        key("trusted_proxies", Kind::Names, Some("[]"));
+        /// Source of the `ETag` of a file. `"file"` uses device, inode, modification time, change time and size:
+        /// a new version always has a new tag, even with the size and the modification time of the old one
+        /// (reproducible builds, `rsync -t`). `"mtime-size"` uses modification time and size only, so that
+        /// several servers behind one balancer, each with a copy of the files, send the same tag. Use it only if
+        /// no file is replaced by another one of the same size and modification time.
+        key("etag", Kind::Word(&["file", "mtime-size"]), Some("file"));
+    });
+    /// How files are read.
+    table("disk", documented! {
+        ENGINE.with_default(Some("auto"));
+        /// Maximum number of threads in the pool that waits for the disk. Threads are started when they are
+        /// needed.
+        key("threads", Kind::Count(bounds("1", "1024")), Some("auto"))
+            .also(&[("max-read-threads", ", which counts `stat_threads` too")]);
+        /// Threads of the pool that only open files and read their metadata; fewer than `threads`.
+        key("stat_threads", Kind::Count(bounds("1", "1024")), Some("auto")).also(&[("max-stat-threads", "")]);
+        /// Reads in flight per device; fewer than `threads` less `stat_threads`, so that one frozen device leaves
+        /// threads to the others. `"auto"` measures which depth gives each device the highest throughput, up to
+        /// 32, or up to half of the reading threads when `threads` is a number.
+        key("depth", Kind::Count(bounds("1", "4096")), Some("auto"));
+        /// Bytes per read, a multiple of 4KiB. `"auto"` starts with 128KiB, or with a whole file that is smaller than
+        /// 1MiB, and grows to 512KiB for a client that keeps up, or to 1MiB on a disk that takes 2 ms for a read.
+        key("chunk", CHUNK, Some("auto"));
+        DIRECT.with_default(Some("auto"));
+        /// Memory for the contents of small files that are requested often; 0 turns this cache off.
+        key("cache_bytes", Kind::Size(bounds("0B", "1TiB")), Some("64MiB"));
+        /// Memory for chunks between disk and client. When it is used up, new requests for files that are not in
+        /// memory get 503, and later chunks wait.
+        key("buffer_bytes", Kind::Size(bounds("1MiB", "1TiB")), Some("256MiB"));
+        /// Jobs that may wait per device. When the queue is full, a new request gets 503.
+        key("queue", Kind::Count(bounds("16", "1000000")), Some("4096"));
+        /// Time without a completed read after which a device with reads in flight counts as dead. New and
+        /// waiting requests that need the device then get 503 at once, until it completes a read; one request at
+        /// a time still tries. Set it longer than the disk takes to spin up.
+        key("dead_after", Kind::Duration(bounds("10ms", "1h")), Some("5s"));
+        /// How long an open file, its size, its times and the target of the path of a root are used without being
+        /// checked again. `0s` checks a file at every request, as `levity serve` does, and the path of a root
+        /// every 0.1 s.
+        key("entry_ttl", Kind::Duration(bounds("0s", "1h")), Some("1s"));
+        /// Notifications that invalidate cached files. `"inotify"` watches the directories of open files: a file
+        /// is used until something changes there, for 20 s at most, whatever `entry_ttl` is. Files on network
+        /// file systems, files behind a symbolic link or with several names, and names that were not found stay
+        /// on `entry_ttl`.
+        key("watch", Kind::Word(&["off", "inotify"]), Some("off"));
+        /// Folder for request bodies that do not fit into memory; see `limits.body_memory`.
+        key("spool", PATH, Some(SPOOL));
+    });
+    /// The access log. Messages about the server itself go to stderr.
+    table("log", documented! {
+        /// Where the access log goes, one line per request. A file is opened for appending, and reopened on
+        /// SIGUSR1.
+        key("access", Kind::Text("`\"off\"`, `\"stdout\"` or a path with a `/`"), Some("stdout"));
+        /// Format of a line: the Combined Log Format, or one JSON object, whose keys are in [log.md](log.md).
+        key("format", Kind::Word(&["combined", "json"]), Some("combined"));
+        /// What a JSON line has besides the totals: the time of each step (`"request"`), and also when each chunk
+        /// was queued, read and written (`"chunk"`). `levity timing` makes tables and a picture of it.
+        key("timing", Kind::Word(&["off", "request", "chunk"]), Some("off"));
+    });
+    /// Read-only pages about the running server: `/status`, `/metrics` and `/health`. Off unless `listen` is given.
+    table("admin", documented! {
+        /// Address of the pages: `unix:PATH`, or `ADDRESS:PORT` with an explicit address, because everyone who
+        /// can connect may read them.
+        key("listen", ADDRESS, None);
+        /// Host names to which the pages answer over TCP, in addition to `localhost`, the names beneath it, and
+        /// IP addresses; `*.example.org` stands for every name beneath. A request for another name gets 421: the
+        /// name of a foreign web page could resolve to this machine, and the page could then read the answers.
+        key("hosts", Kind::Names, Some("[]"));
+    });
+    /// Bounds that protect the server from its clients and from its disks.
+    table("limits", limits::KEYS);
+    /// Where clients connect; `127.0.0.1:8080` when there is none.
+    array("listen", documented! {
+        /// `PORT` or `:PORT` for every address of the machine, IPv4 and IPv6; `ADDRESS:PORT`, `[IPv6]:PORT`,
+        /// `localhost:PORT` (127.0.0.1), or `unix:PATH`. Port 0 lets the kernel choose. Required.
+        key("address", ADDRESS, None);
+        /// Whether connections begin with a PROXY header, version 1 or 2, which names the client. Every header is
+        /// believed, so only proxies may be able to connect; a connection without a header is closed. The client
+        /// that the header names counts as the peer: `server.trusted_proxies` decides whether its
+        /// `X-Forwarded-For` counts. A reload changes this for new connections.
+        key("proxy_protocol", Kind::Boolean, Some("false"));
+    });
+    /// What is served, under which names. At least one.
+    array("site", documented! {
+        /// Host names of the site, without port; `*.example.org` stands for every name beneath. An exact name
+        /// takes precedence over a wildcard. An empty list matches every name that no other site has, and
+        /// HTTP/1.0 requests without a host.
+        key("hosts", Kind::Names, Some("[]"));
+        /// Folder that is served. Nothing outside of it is served unless `symlinks` allows that. Names with a
+        /// leading dot are not served, except `.well-known`. Required where there is no `proxy`.
+        key("root", PATH, None);
+        upstream::PROXY;
+        upstream::TRY;
+        upstream::SCRIPT_SUFFIX;
+        upstream::SCRIPT_INDEX;
+        upstream::BODY_BYTES;
+        upstream::AMBIGUOUS_PATHS;
+        LISTING;
+        INDEX;
+        PRECOMPRESSED;
+        SYMLINKS;
+        SERVER_TIMING;
+    });
+    /// How the files of the site above are read, where that differs from `[disk]`.
+    table("site.disk", LOCATION_DISK);
+    /// Other rules for some paths of the site above. The first route that matches wins; a key that is absent is
+    /// inherited from the site.
+    array("site.route", documented! {
+        /// `/a` matches that path only; so does `/a/`, which is another path. `/a/*` matches everything beneath,
+        /// `/a/` included but not `/a`. `/*` matches everything: put it last, for example for the `headers` of a
+        /// whole site; requests that match an earlier route do not get them. Compared with the decoded path.
+        /// Required.
+        key("path", Kind::Text("a path such as `/a` or `/a/*`"), None);
+        /// Another folder for this route. With neither `proxy` nor `try` beside it the route serves files only,
+        /// whatever the site says.
+        key("root", PATH, None);
+        upstream::PROXY;
+        upstream::TRY;
+        upstream::SCRIPT_SUFFIX;
+        upstream::SCRIPT_INDEX;
+        upstream::BODY_BYTES;
+        upstream::AMBIGUOUS_PATHS;
+        /// Whether the route is reachable only through `X-Accel-Redirect` of an upstream; clients get 404. With
+        /// neither `proxy` nor `try` of its own it serves files only, where it or the site has a `root`.
+        key("internal", Kind::Boolean, Some("false"));
+        /// Removed from the start of the request path before the file is looked up or the upstream is asked;
+        /// whole segments only.
+        key("strip_prefix", Kind::Text("a path"), None);
+        LISTING.with_default(None);
+        INDEX.with_default(None);
+        PRECOMPRESSED.with_default(None);
+        SYMLINKS.with_default(None);
+        SERVER_TIMING.with_default(None);
+    });
+    /// How the files of the route above are read, where that differs from `[disk]` and its site.
+    table("site.route.disk", LOCATION_DISK);
+    /// Changes to the headers of the route's responses, also of those of an upstream, but not of errors (400 and
+    /// above). Each name occurs in one of the three keys.
+    table("site.route.headers", HEADERS);
+    /// Changes to the headers of the route's requests on their way to the upstream. Each name occurs in one of the
+    /// three keys; `Host` can only be set.
+    table("site.route.request_headers", HEADERS);
+    /// Changes to the URLs and cookies in the upstream's responses, each found = "replacement"; the first match in
+    /// the order of the file is used.
+    table("site.route.rewrite", documented! {
+        /// The start of `Location`, such as `"http://a.internal/app/" = "/"`, and of no other header. Where no
+        /// pair matches, a URL that begins with the address of a backend, or with the `Host` that the route sets,
+        /// becomes a path on this server, with `strip_prefix` put back: `"http://" = "http://"` leaves it as it
+        /// is.
+        key("location", Kind::Pairs, None);
+        /// The start of the `Path` of each `Set-Cookie`.
+        key("cookie_path", Kind::Pairs, None);
+        /// The whole `Domain` of each `Set-Cookie`, compared without regard to case and a leading dot.
+        key("cookie_domain", Kind::Pairs, None);
+    });
+    /// An application that answers requests: a named set of backends with one protocol. `proxy` of a site or route
+    /// names it.
+    array("upstream", upstream::UPSTREAM);
+    /// Health checks of the backends of the upstream above. Without this table the health of a backend is known from
+    /// requests only.
+    table("upstream.check", upstream::CHECK);
 };
-const DIRECT: Key = Key {
-    also: &[("directio", "")],
-    ..key(
-        "direct",
-        Kind::Word(&["auto", "always", "never"]),
-        None,
-        "Reads that bypass the page cache (`O_DIRECT`). `\"auto\"`: reads of large files that only one client requests, \
-         so that they evict nothing. `\"always\"`: every read of the disk. `\"never\"`: none.",
-    )
-};
-const LISTING: Key = key(
-    "listing",
-    Kind::Boolean,
-    Some("false"),
-    "Whether a folder without an index file is answered with a list of its contents.",
-);
-const INDEX: Key = key(
-    "index",
-    Kind::Names,
-    Some("[\"index.html\"]"),
-    "Names of index files; the first one that exists in a folder is served. An empty list turns index files off.",
-);
-const PRECOMPRESSED: Key = key(
-    "precompressed",
-    Kind::Names,
-    Some("[]"),
-    "Codings in which a compressed variant may lie beside a file, in order of preference: `\"zstd\"` is NAME.zst, \
-     `\"br\"` NAME.br, `\"gzip\"` NAME.gz. A variant is sent to clients that accept its coding, unless it was modified \
-     in an earlier second than the file. The file itself must exist.",
-);
-const SYMLINKS: Key = key(
-    "symlinks",
-    Kind::Word(&["beneath", "follow"]),
-    Some("beneath"),
-    "Symbolic links that are followed: only those that stay beneath the root, or all.",
-);
 
-const SERVER_TIMING: Key = key(
-    "server_timing",
-    Kind::Boolean,
-    Some("false"),
-    "Whether responses have a `Server-Timing` header with the time of each step, which browsers show. Every client can \
-     then find out what was in memory.",
-);
+/// `[site.disk]` and `[site.route.disk]`
+const LOCATION_DISK: &[Key] = documented! {
+    ENGINE;
+    /// Bytes per read, a multiple of 4KiB, at most `disk.buffer_bytes`.
+    key("chunk", CHUNK, None);
+    DIRECT;
+};
+
+/// `[site.route.headers]` and `[site.route.request_headers]`
+const HEADERS: &[Key] = documented! {
+    /// Headers to write, name = "value"; a header of the same name is replaced.
+    key("set", Kind::Pairs, None);
+    /// Headers to write in addition to those of the same name.
+    key("add", Kind::Pairs, None);
+    /// Names of headers to leave out.
+    key("remove", Kind::Names, None);
+};
+
+documented! {
+    /// Engine that reads files; see [engines](engines.md). `"auto"` tests what works on this machine; `levity run -v`
+    /// and `/status` show its choice and the reason. In a site or route `"auto"` is the value of `[disk]`.
+    const ENGINE = key("engine", Kind::Word(engine::NAMES), None);
+    /// Reads that bypass the page cache (`O_DIRECT`). `"auto"`: reads of large files that only one client requests,
+    /// so that they evict nothing. `"always"`: every read of the disk. `"never"`: none.
+    const DIRECT = key("direct", Kind::Word(&["auto", "always", "never"]), None).also(&[("directio", "")]);
+    /// Whether a folder without an index file is answered with a list of its contents.
+    const LISTING = key("listing", Kind::Boolean, Some("false"));
+    /// Names of index files; the first one that exists in a folder is served. An empty list turns index files off.
+    const INDEX = key("index", Kind::Names, Some("[\"index.html\"]"));
+    /// Codings in which a compressed variant may lie beside a file, in order of preference: `"zstd"` is NAME.zst,
+    /// `"br"` NAME.br, `"gzip"` NAME.gz. A variant is sent to clients that accept its coding, unless it was modified
+    /// in an earlier second than the file. The file itself must exist.
+    const PRECOMPRESSED = key("precompressed", Kind::Names, Some("[]"));
+    /// Symbolic links that are followed: only those that stay beneath the root, or all.
+    const SYMLINKS = key("symlinks", Kind::Word(&["beneath", "follow"]), Some("beneath"));
+    /// Whether responses have a `Server-Timing` header with the time of each step, which browsers show. Every client
+    /// can then find out what was in memory.
+    const SERVER_TIMING = key("server_timing", Kind::Boolean, Some("false"));
+}
 
 /// Reads the name of an engine given on the command line, in any form that `disk.engine` takes.
 ///

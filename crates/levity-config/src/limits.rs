@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::schema::{Bounds, Key, Kind};
+use crate::schema::{Key, Kind, bounds, documented, key};
 use crate::section::Section;
 
 /// Makes the struct, its defaults, the keys of `[limits]` and their reference from one list.
@@ -15,13 +15,10 @@ macro_rules! limits {
             $($(#[doc = $doc])+ pub $name: $type,)+
         }
 
-        pub(crate) const KEYS: &[Key] = &[$(Key {
-            also: &[],
-            name: stringify!($name),
-            kind: Kind::$kind(Bounds { min: $min, max: $max }),
-            default: Some($default),
-            doc: concat!($($doc),+),
-        },)+];
+        pub(crate) const KEYS: &[Key] = documented! {$(
+            $(#[doc = $doc])+
+            key(stringify!($name), Kind::$kind(bounds($min, $max)), Some($default));
+        )+};
 
         impl Limits {
             fn take(section: &Section<'_>) -> Self {

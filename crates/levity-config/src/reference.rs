@@ -60,7 +60,7 @@ fn section(table: &Table, out: &mut String) {
             "| `{}` | {} | {default} | {} |",
             key.name,
             value(key),
-            key.doc.trim()
+            key.doc
         );
     }
 }
@@ -107,11 +107,7 @@ mod tests {
                     .filter(|k| k.name == key.name)
                     .count();
                 assert_eq!(reference.matches(&row).count(), tables, "{}", key.name);
-                assert!(
-                    !key.doc.trim().is_empty() && key.doc.trim().ends_with('.'),
-                    "{}",
-                    key.name
-                );
+                assert!(key.doc.ends_with('.'), "{}", key.name);
             }
         }
     }

@@ -65,18 +65,45 @@ pub(crate) const fn bounds(min: &'static str, max: &'static str) -> Bounds {
     Bounds { min, max }
 }
 
-pub(crate) const fn key(
-    name: &'static str,
-    kind: Kind,
-    default: Option<&'static str>,
-    doc: &'static str,
-) -> Key {
+/// A list of keys or tables, or constants that are keys. The documentation comment of each is its text in the
+/// reference; a key without one has its text already.
+macro_rules! documented {
+    ($($(#[doc = $doc:literal])+ const $name:ident = $key:expr;)+) => {
+        $(pub(crate) const $name: Key = $key.documented(concat!($($doc),+));)+
+    };
+    // Not `$item:expr`, which would take the comment.
+    ($($(#[doc = $doc:literal])* $($path:ident)::+ $(($($args:tt)*))? $(.$call:ident($($value:expr),*))*;)+) => {
+        &[$($($path)::+ $(($($args)*))? $(.$call($($value),*))* .documented(concat!($($doc),*))),+]
+    };
+}
+pub(crate) use documented;
+
+/// A key without documentation.
+pub(crate) const fn key(name: &'static str, kind: Kind, default: Option<&'static str>) -> Key {
     Key {
         name,
         also: &[],
         kind,
         default,
-        doc,
+        doc: "",
+    }
+}
+
+/// A table without documentation.
+pub(crate) const fn table(path: &'static str, keys: &'static [Key]) -> Table {
+    Table {
+        path,
+        repeated: false,
+        doc: "",
+        keys,
+    }
+}
+
+/// An array of tables without documentation.
+pub(crate) const fn array(path: &'static str, keys: &'static [Key]) -> Table {
+    Table {
+        repeated: true,
+        ..table(path, keys)
     }
 }
 
@@ -110,6 +137,12 @@ impl Schema {
 }
 
 impl Table {
+    /// The table with the text of its documentation comment.
+    pub(crate) const fn documented(self, comment: &'static str) -> Self {
+        let doc = comment.trim_ascii();
+        Self { doc, ..self }
+    }
+
     /// The key that other servers call `name`.
     pub(crate) fn key_also(&self, name: &str) -> Option<&'static Key> {
         let called = |key: &&Key| key.also.iter().any(|(also, _)| *also == name);
@@ -134,6 +167,24 @@ impl Table {
 }
 
 impl Key {
+    /// The key with the text of its documentation comment, unless that is empty.
+    pub(crate) const fn documented(self, comment: &'static str) -> Self {
+        let doc = if comment.is_empty() {
+            self.doc
+        } else {
+            comment.trim_ascii()
+        };
+        Self { doc, ..self }
+    }
+
+    pub(crate) const fn also(self, also: &'static [(&'static str, &'static str)]) -> Self {
+        Self { also, ..self }
+    }
+
+    pub(crate) const fn with_default(self, default: Option<&'static str>) -> Self {
+        Self { default, ..self }
+    }
+
     /// Whether `"auto"` is a value: it is then also the default.
     pub(crate) fn is_auto(&self) -> bool {
         self.default == Some("auto")

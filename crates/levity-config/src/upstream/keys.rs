@@ -1,301 +1,129 @@
 //! The keys of `[[upstream]]`, and those by which sites and routes hand requests to one.
 
-use crate::schema::{Key, Kind, bounds, key};
+use crate::schema::{Key, Kind, bounds, documented, key};
 
 const SECONDS: Kind = Kind::Duration(bounds("10ms", "1d"));
 const BRIEF: Kind = Kind::Duration(bounds("10ms", "1h"));
 const IN_A_ROW: Kind = Kind::Count(bounds("1", "100"));
 
 /// `[[upstream]]`
-pub(crate) const UPSTREAM: &[Key] = &[
-    key(
-        "name",
-        Kind::Text("a name"),
-        None,
-        "Name for `proxy` and `reproxy`: letters, digits, `-`, `_` and `.`. Required.",
-    ),
-    key(
-        "protocol",
-        Kind::Word(&["http", "fastcgi", "scgi", "ajp13"]),
-        Some("http"),
-        "Protocol of the backends: HTTP/1.1, FastCGI, SCGI or AJP13.",
-    ),
-    Key {
-        also: &[("backends", ""), ("servers", "")],
-        ..key(
-            "to",
-            Kind::Names,
-            None,
-            "The backends, each `\"ADDRESS\"` or `\"ADDRESS weight=N backup drain\"`. An address is `unix:PATH`, \
-             `IP:PORT`, `[IPv6]:PORT`, `localhost:PORT` (127.0.0.1) or `NAME:PORT`, where every address of the name is \
-             a backend. A name that cannot be resolved is reported, has no backend meanwhile, and is tried again. \
-             `weight`, from 1 to 1000, is the share of requests; `backup` gets requests only when all others are down; \
-             `drain` gets no new clients, only those that `sticky` ties to it. At least one backend is neither. \
-             Required.",
-        )
-    },
-    Key {
-        also: &[("balancer", "")],
-        ..key(
-            "balance",
-            Kind::Word(&[
-                "round-robin",
-                "least-connections",
-                "carp",
-                "static",
-                "random-two",
-            ]),
-            Some("round-robin"),
-            "How a backend is chosen: in turn; the one with the fewest active requests for its weight (`\"sqf\"` is \
-             accepted too); by a hash of the path, so that each backend has its own part of the content; the first that \
-             is up; the less busy of two random ones.",
-        )
-    },
-    key(
-        "sticky",
-        Kind::Text("`\"cookie:NAME\"` or `\"header:NAME\"`"),
-        None,
-        "What ties a client to a backend: a cookie that the server sets, or the value of a request header.",
-    ),
-    Key {
-        also: &[("max-pool-size", "")],
-        ..key(
-            "connections",
-            Kind::Count(bounds("1", "65535")),
-            Some("256"),
-            "Simultaneous connections to one backend, divided among the workers; each worker may have at least one.",
-        )
-    },
-    Key {
-        also: &[("keepalive", ", and is divided among the workers")],
-        ..key(
-            "keep_alive",
-            Kind::Count(bounds("0", "65535")),
-            Some("32"),
-            "Idle connections to one backend that are kept, divided among the workers; at most `connections`. 0 closes \
-             each connection after its request, which is the default with fastcgi, because an idle connection occupies \
-             a process of php-fpm.",
-        )
-    },
-    key(
-        "keep_alive_timeout",
-        SECONDS,
-        Some("30s"),
-        "How long an idle connection is kept. Must be shorter than the limit of the backend, or the backend may close a \
-         connection that is about to be used.",
-    ),
-    key(
-        "connect_timeout",
-        BRIEF,
-        Some("5s"),
-        "How long connecting may take.",
-    ),
-    key(
-        "first_byte_timeout",
-        SECONDS,
-        Some("60s"),
-        "From the last byte of a request to the first byte of its response.",
-    ),
-    key(
-        "idle_timeout",
-        SECONDS,
-        Some("60s"),
-        "Between two parts of a response, and between two parts of a request that the backend accepts; in a tunnel that \
-         has ended in one direction, between two parts in the other.",
-    ),
-    key(
-        "tunnel_timeout",
-        SECONDS,
-        Some("1h"),
-        "How long a tunnel, such as a WebSocket connection, may be silent in both directions.",
-    ),
-    key(
-        "queue",
-        Kind::Count(bounds("0", "1000000")),
-        Some("1024"),
-        "Requests that may wait for a connection, divided among the workers. When the queue is full, a new request gets \
-         503.",
-    ),
-    key(
-        "queue_timeout",
-        BRIEF,
-        Some("10s"),
-        "How long a request may wait for a connection; then it gets 503.",
-    ),
-    key(
-        "retries",
-        Kind::Count(bounds("0", "16")),
-        Some("2"),
-        "Maximum number of retries of a request: each at another backend, or at the same one when a kept connection \
-         turns out to be closed.",
-    ),
-    Key {
-        also: &[("max_fails", "")],
-        ..key(
-            "fail_after",
-            Kind::Count(bounds("1", "1000")),
-            Some("1"),
-            "Failures within `fail_for`, without a success between them, after which a backend gets no requests for \
-             that time; then one request tries it. The only backend that new clients can get is never left out.",
-        )
-    },
-    Key {
-        also: &[("fail_timeout", "")],
-        ..key(
-            "fail_for",
-            Kind::Duration(bounds("0s", "1d")),
-            Some("10s"),
-            "See `fail_after`. `\"0s\"` leaves no backend out.",
-        )
-    },
-    key(
-        "slow_start",
-        Kind::Duration(bounds("0s", "1h")),
-        Some("0s"),
-        "How long a backend that comes back takes to reach its full share; `\"0s\"` is at once.",
-    ),
-    key(
-        "buffer_requests",
-        Kind::Boolean,
-        Some("false"),
-        "Whether the whole body of a request is received before a backend is asked, so that a slow client does not \
-         occupy a backend: in memory up to `limits.body_memory`, and beyond that in a file in `disk.spool`.",
-    ),
-    key(
-        "forwarded",
-        Kind::Word(&["both", "forwarded", "x-forwarded", "off"]),
-        Some("both"),
-        "Headers that name the client to a backend: `Forwarded` (RFC 7239), `X-Forwarded-For`, `-Proto` and `-Host`, or \
-         both; the latter include `X-Forwarded-Prefix`, the `strip_prefix` of the route. Such headers are always \
-         removed from requests of clients that are not among `server.trusted_proxies`.",
-    ),
-    key(
-        "proxy_protocol",
-        Kind::Word(&["off", "v1", "v2"]),
-        Some("off"),
-        "Whether connections to a backend begin with a PROXY header, as text or binary, that names the client. Each \
-         connection then carries one request, whatever `keep_alive` says.",
-    ),
-    key(
-        "secret",
-        Kind::Text("a word"),
-        None,
-        "With ajp13: the secret that the container requires (`secret` of Tomcat's connector).",
-    ),
-    key(
-        "sendfile_roots",
-        Kind::Names,
-        Some("[]"),
-        "Folders whose files the application may name in `X-Sendfile` to have them sent in place of its response.",
-    ),
-    key(
-        "temporary_roots",
-        Kind::Names,
-        Some("[]"),
-        "Folders whose files the application may name in `X-LIGHTTPD-send-tempfile`: they are sent, then deleted.",
-    ),
-    key(
-        "temporary_removal",
-        Kind::Word(&["opened", "sent"]),
-        Some("opened"),
-        "When a file beneath `temporary_roots` is deleted: as soon as it is open, so that nothing remains whatever \
-         happens, or when a client has received all of it.",
-    ),
-    key(
-        "reproxy",
-        Kind::Names,
-        Some("[]"),
-        "Names of other upstreams, of protocol http, to which the application may hand a request on with \
-         `X-Reproxy-URL`.",
-    ),
-    key(
-        "resolve_interval",
-        Kind::Duration(bounds("1s", "1d")),
-        Some("30s"),
-        "How often names in `to` are resolved again; a name without an address is retried sooner, after 1 s, 2 s, 4 s \
-         and so on. When a name cannot be resolved any more, its last addresses stay in use.",
-    ),
-];
+pub(crate) const UPSTREAM: &[Key] = documented! {
+    /// Name for `proxy` and `reproxy`: letters, digits, `-`, `_` and `.`. Required.
+    key("name", Kind::Text("a name"), None);
+    /// Protocol of the backends: HTTP/1.1, FastCGI, SCGI or AJP13.
+    key("protocol", Kind::Word(&["http", "fastcgi", "scgi", "ajp13"]), Some("http"));
+    /// The backends, each `"ADDRESS"` or `"ADDRESS weight=N backup drain"`. An address is `unix:PATH`, `IP:PORT`,
+    /// `[IPv6]:PORT`, `localhost:PORT` (127.0.0.1) or `NAME:PORT`, where every address of the name is a backend. A
+    /// name that cannot be resolved is reported, has no backend meanwhile, and is tried again. `weight`, from 1 to
+    /// 1000, is the share of requests; `backup` gets requests only when all others are down; `drain` gets no new
+    /// clients, only those that `sticky` ties to it. At least one backend is neither. Required.
+    key("to", Kind::Names, None).also(&[("backends", ""), ("servers", "")]);
+    /// How a backend is chosen: in turn; the one with the fewest active requests for its weight (`"sqf"` is accepted
+    /// too); by a hash of the path, so that each backend has its own part of the content; the first that is up; the
+    /// less busy of two random ones.
+    key("balance", Kind::Word(&["round-robin", "least-connections", "carp", "static", "random-two"]), Some("round-robin"))
+        .also(&[("balancer", "")]);
+    /// What ties a client to a backend: a cookie that the server sets, or the value of a request header.
+    key("sticky", Kind::Text("`\"cookie:NAME\"` or `\"header:NAME\"`"), None);
+    /// Simultaneous connections to one backend, divided among the workers; each worker may have at least one.
+    key("connections", Kind::Count(bounds("1", "65535")), Some("256")).also(&[("max-pool-size", "")]);
+    /// Idle connections to one backend that are kept, divided among the workers; at most `connections`. 0 closes each
+    /// connection after its request, which is the default with fastcgi, because an idle connection occupies a process
+    /// of php-fpm.
+    key("keep_alive", Kind::Count(bounds("0", "65535")), Some("32"))
+        .also(&[("keepalive", ", and is divided among the workers")]);
+    /// How long an idle connection is kept. Must be shorter than the limit of the backend, or the backend may close a
+    /// connection that is about to be used.
+    key("keep_alive_timeout", SECONDS, Some("30s"));
+    /// How long connecting may take.
+    key("connect_timeout", BRIEF, Some("5s"));
+    /// From the last byte of a request to the first byte of its response.
+    key("first_byte_timeout", SECONDS, Some("60s"));
+    /// Between two parts of a response, and between two parts of a request that the backend accepts; in a tunnel that
+    /// has ended in one direction, between two parts in the other.
+    key("idle_timeout", SECONDS, Some("60s"));
+    /// How long a tunnel, such as a WebSocket connection, may be silent in both directions.
+    key("tunnel_timeout", SECONDS, Some("1h"));
+    /// Requests that may wait for a connection, divided among the workers. When the queue is full, a new request gets
+    /// 503.
+    key("queue", Kind::Count(bounds("0", "1000000")), Some("1024"));
+    /// How long a request may wait for a connection; then it gets 503.
+    key("queue_timeout", BRIEF, Some("10s"));
+    /// Maximum number of retries of a request: each at another backend, or at the same one when a kept connection
+    /// turns out to be closed.
+    key("retries", Kind::Count(bounds("0", "16")), Some("2"));
+    /// Failures within `fail_for`, without a success between them, after which a backend gets no requests for that
+    /// time; then one request tries it. The only backend that new clients can get is never left out.
+    key("fail_after", Kind::Count(bounds("1", "1000")), Some("1")).also(&[("max_fails", "")]);
+    /// See `fail_after`. `"0s"` leaves no backend out.
+    key("fail_for", Kind::Duration(bounds("0s", "1d")), Some("10s")).also(&[("fail_timeout", "")]);
+    /// How long a backend that comes back takes to reach its full share; `"0s"` is at once.
+    key("slow_start", Kind::Duration(bounds("0s", "1h")), Some("0s"));
+    /// Whether the whole body of a request is received before a backend is asked, so that a slow client does not
+    /// occupy a backend: in memory up to `limits.body_memory`, and beyond that in a file in `disk.spool`.
+    key("buffer_requests", Kind::Boolean, Some("false"));
+    /// Headers that name the client to a backend: `Forwarded` (RFC 7239), `X-Forwarded-For`, `-Proto` and `-Host`, or
+    /// both; the latter include `X-Forwarded-Prefix`, the `strip_prefix` of the route. Such headers are always
+    /// removed from requests of clients that are not among `server.trusted_proxies`.
+    key("forwarded", Kind::Word(&["both", "forwarded", "x-forwarded", "off"]), Some("both"));
+    /// Whether connections to a backend begin with a PROXY header, as text or binary, that names the client. Each
+    /// connection then carries one request, whatever `keep_alive` says.
+    key("proxy_protocol", Kind::Word(&["off", "v1", "v2"]), Some("off"));
+    /// With ajp13: the secret that the container requires (`secret` of Tomcat's connector).
+    key("secret", Kind::Text("a word"), None);
+    /// Folders whose files the application may name in `X-Sendfile` to have them sent in place of its response.
+    key("sendfile_roots", Kind::Names, Some("[]"));
+    /// Folders whose files the application may name in `X-LIGHTTPD-send-tempfile`: they are sent, then deleted.
+    key("temporary_roots", Kind::Names, Some("[]"));
+    /// When a file beneath `temporary_roots` is deleted: as soon as it is open, so that nothing remains whatever
+    /// happens, or when a client has received all of it.
+    key("temporary_removal", Kind::Word(&["opened", "sent"]), Some("opened"));
+    /// Names of other upstreams, of protocol http, to which the application may hand a request on with
+    /// `X-Reproxy-URL`.
+    key("reproxy", Kind::Names, Some("[]"));
+    /// How often names in `to` are resolved again; a name without an address is retried sooner, after 1 s, 2 s, 4 s
+    /// and so on. When a name cannot be resolved any more, its last addresses stay in use.
+    key("resolve_interval", Kind::Duration(bounds("1s", "1d")), Some("30s"));
+};
 
 /// `[upstream.check]`
-pub(crate) const CHECK: &[Key] = &[
-    key(
-        "path",
-        Kind::Text("a path"),
-        None,
-        "Path of the request (GET); a status from 200 to 399 means healthy. With fastcgi it is the name of the script, \
-         such as `ping.path` of php-fpm. Without `path` a connection is enough; ajp13 always sends a CPing.",
-    ),
-    key(
-        "host",
-        Kind::Text("a host, with or without a port"),
-        None,
-        "`Host` of the request, and with fastcgi and scgi also `SERVER_NAME`, for an application that answers to its \
-         own name only. By default the address of the backend, and `localhost` for a Unix socket and with fastcgi and \
-         scgi. Needs `path`; not for ajp13.",
-    ),
-    key("interval", BRIEF, Some("5s"), "From one check to the next."),
-    key(
-        "timeout",
-        BRIEF,
-        Some("2s"),
-        "How long a response may take.",
-    ),
-    key(
-        "fall",
-        IN_A_ROW,
-        Some("3"),
-        "Consecutive failures that take a backend out.",
-    ),
-    key(
-        "rise",
-        IN_A_ROW,
-        Some("2"),
-        "Consecutive successes that bring it back.",
-    ),
-];
+pub(crate) const CHECK: &[Key] = documented! {
+    /// Path of the request (GET); a status from 200 to 399 means healthy. With fastcgi it is the name of the script,
+    /// such as `ping.path` of php-fpm. Without `path` a connection is enough; ajp13 always sends a CPing.
+    key("path", Kind::Text("a path"), None);
+    /// `Host` of the request, and with fastcgi and scgi also `SERVER_NAME`, for an application that answers to its
+    /// own name only. By default the address of the backend, and `localhost` for a Unix socket and with fastcgi and
+    /// scgi. Needs `path`; not for ajp13.
+    key("host", Kind::Text("a host, with or without a port"), None);
+    /// From one check to the next.
+    key("interval", BRIEF, Some("5s"));
+    /// How long a response may take.
+    key("timeout", BRIEF, Some("2s"));
+    /// Consecutive failures that take a backend out.
+    key("fall", IN_A_ROW, Some("3"));
+    /// Consecutive successes that bring it back.
+    key("rise", IN_A_ROW, Some("2"));
+};
 
-pub(crate) const PROXY: Key = key(
-    "proxy",
-    Kind::Text("a name"),
-    None,
-    "Name of the `[[upstream]]` that answers.",
-);
-pub(crate) const TRY: Key = key(
-    "try",
-    Kind::Names,
-    None,
-    "Who answers, in this order: `\"file\"`, which passes a request on when there is no such file, and `\"proxy\"`. \
-     Without `try` the upstream answers everything, where there is one. `[\"file\"]` serves files only, whatever \
-     `proxy` says.",
-);
-pub(crate) const SCRIPT_SUFFIX: Key = key(
-    "script_suffix",
-    Kind::Text("a suffix such as `.php`"),
-    None,
-    "Suffix of the names of scripts: the upstream answers requests for such files, and the rest of the path after the \
-     script is its `PATH_INFO`. Needs `root`, and an upstream of protocol fastcgi or scgi.",
-);
-pub(crate) const SCRIPT_INDEX: Key = key(
-    "script_index",
-    Kind::Text("a file such as `index.php`"),
-    None,
-    "Script beneath `root` that answers requests that match neither a file nor a script. Needs what `script_suffix` \
-     needs.",
-);
-pub(crate) const BODY_BYTES: Key = key(
-    "body_bytes",
-    Kind::Size(bounds("0B", "1TiB")),
-    None,
-    "Length of a request body, in place of `limits.body_bytes`.",
-);
-pub(crate) const AMBIGUOUS_PATHS: Key = key(
-    "ambiguous_paths",
-    Kind::Word(&["refuse", "pass"]),
-    None,
-    "What happens to a request for the upstream whose path some applications read as a path of another route: \
-     applications that decode `%2F` or `%5C` to a slash, or drop `;parameters`. `\"refuse\"`, the default, answers 400; \
-     `\"pass\"` forwards the request. A path is always forwarded if all its readings belong to one route, and never if \
-     it hides dot segments, as `..%2F` and `..;` do. The first refusal in each site and route is reported on standard \
-     error.",
-);
+documented! {
+    /// Name of the `[[upstream]]` that answers.
+    const PROXY = key("proxy", Kind::Text("a name"), None);
+    /// Who answers, in this order: `"file"`, which passes a request on when there is no such file, and `"proxy"`.
+    /// Without `try` the upstream answers everything, where there is one. `["file"]` serves files only, whatever
+    /// `proxy` says.
+    const TRY = key("try", Kind::Names, None);
+    /// Suffix of the names of scripts: the upstream answers requests for such files, and the rest of the path after
+    /// the script is its `PATH_INFO`. Needs `root`, and an upstream of protocol fastcgi or scgi.
+    const SCRIPT_SUFFIX = key("script_suffix", Kind::Text("a suffix such as `.php`"), None);
+    /// Script beneath `root` that answers requests that match neither a file nor a script. Needs what `script_suffix`
+    /// needs.
+    const SCRIPT_INDEX = key("script_index", Kind::Text("a file such as `index.php`"), None);
+    /// Length of a request body, in place of `limits.body_bytes`.
+    const BODY_BYTES = key("body_bytes", Kind::Size(bounds("0B", "1TiB")), None);
+    /// What happens to a request for the upstream whose path some applications read as a path of another route:
+    /// applications that decode `%2F` or `%5C` to a slash, or drop `;parameters`. `"refuse"`, the default, answers
+    /// 400; `"pass"` forwards the request. A path is always forwarded if all its readings belong to one route, and
+    /// never if it hides dot segments, as `..%2F` and `..;` do. The first refusal in each site and route is reported
+    /// on standard error.
+    const AMBIGUOUS_PATHS = key("ambiguous_paths", Kind::Word(&["refuse", "pass"]), None);
+}
