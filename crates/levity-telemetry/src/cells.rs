@@ -9,35 +9,40 @@ use std::time::Duration;
 
 /// A number that only grows.
 #[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
+pub struct Counter(AtomicU64);
 
 impl Counter {
-    pub(crate) fn add(&self, more: u64) {
+    /// Adds to it. For its one writer.
+    pub fn add(&self, more: u64) {
         self.set(self.get().wrapping_add(more));
     }
 
-    pub(crate) fn set(&self, value: u64) {
+    /// Replaces it by a count that is kept elsewhere. For its one writer.
+    pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    pub(crate) fn get(&self) -> u64 {
+    /// Its value at this moment.
+    pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// A number that rises and falls. It is stored as two counters, of rises and of falls.
 #[derive(Debug, Default)]
-pub(crate) struct Gauge {
+pub struct Gauge {
     ups: Counter,
     downs: Counter,
 }
 
 impl Gauge {
-    pub(crate) fn up(&self, by: u64) {
+    /// Raises it. For its one writer.
+    pub fn up(&self, by: u64) {
         self.ups.add(by);
     }
 
-    pub(crate) fn down(&self, by: u64) {
+    /// Lowers it. For its one writer.
+    pub fn down(&self, by: u64) {
         self.downs.add(by);
     }
 
@@ -54,7 +59,7 @@ impl Gauge {
 
 /// A histogram of durations.
 #[derive(Debug)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     bounds_us: &'static [u64],
     counts: Box<[Counter]>,
     sum_ns: Counter,
@@ -71,7 +76,8 @@ impl Histogram {
         }
     }
 
-    pub(crate) fn observe(&self, value: Duration) {
+    /// Counts one duration. For its one writer.
+    pub fn observe(&self, value: Duration) {
         let nanos = u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
         let bucket = self
             .bounds_us
@@ -80,7 +86,8 @@ impl Histogram {
         self.sum_ns.add(nanos);
     }
 
-    pub(crate) fn figures(&self) -> HistogramFigures {
+    /// The values at this moment.
+    pub fn figures(&self) -> HistogramFigures {
         HistogramFigures {
             bounds_us: self.bounds_us,
             counts: self.counts.iter().map(Counter::get).collect(),

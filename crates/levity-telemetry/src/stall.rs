@@ -23,8 +23,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use levity_disk::usage;
+use strum::VariantArray as _;
 
-use crate::cells::{Counter, Histogram, HistogramFigures};
+use crate::cells::{Counter, Histogram};
 use crate::step::Step;
 
 /// A shorter poll is not looked at, and a shorter stall is not recorded.
@@ -88,7 +89,7 @@ impl Pulse {
     }
 
     fn step(&self) -> Step {
-        Step::ALL[usize::from(self.step.load(Ordering::Relaxed))]
+        Step::VARIANTS[usize::from(self.step.load(Ordering::Relaxed))]
     }
 
     /// The poll that runs now.
@@ -119,26 +120,14 @@ const POLL_BOUNDS_US: &[u64] = &[
 pub struct PollStats {
     /// The poll that it is in.
     pub pulse: Pulse,
-    pub(crate) stall: Histogram,
-    pub(crate) stall_max_ns: Counter,
-    pub(crate) hog: Histogram,
-    pub(crate) preempted: Histogram,
-    pub(crate) run_queue_wait_ns: Counter,
-}
-
-/// Values of a [`PollStats`] at one moment.
-#[derive(Debug, Clone)]
-pub struct PollFigures {
     /// Time slept within polls.
-    pub stall: HistogramFigures,
-    /// The longest of these.
-    pub stall_max: Duration,
+    pub stall: Histogram,
+    stall_max_ns: Counter,
     /// Processor time of polls that took more than 5 ms of it.
-    pub hog: HistogramFigures,
+    pub hog: Histogram,
     /// Time within polls in which other threads had the processor.
-    pub preempted: HistogramFigures,
-    /// Time that the thread has waited for a processor since its start.
-    pub run_queue_wait: Duration,
+    pub preempted: Histogram,
+    run_queue_wait_ns: Counter,
 }
 
 impl PollStats {
@@ -161,30 +150,19 @@ impl PollStats {
             .set(self.stall_max_ns.get().max(time.as_nanos() as u64));
     }
 
-    /// One poll computed this long.
-    pub(crate) fn hogged(&self, time: Duration) {
-        self.hog.observe(time);
-    }
-
-    /// Other threads had the processor this long during one poll.
-    pub(crate) fn preempted(&self, time: Duration) {
-        self.preempted.observe(time);
-    }
-
     /// Sets the time that the worker's thread has waited for a processor since its start.
     pub(crate) fn run_queue_waited(&self, time: Duration) {
         self.run_queue_wait_ns.set(time.as_nanos() as u64);
     }
 
-    /// The values at this moment.
-    pub fn figures(&self) -> PollFigures {
-        PollFigures {
-            stall: self.stall.figures(),
-            stall_max: Duration::from_nanos(self.stall_max_ns.get()),
-            hog: self.hog.figures(),
-            preempted: self.preempted.figures(),
-            run_queue_wait: Duration::from_nanos(self.run_queue_wait_ns.get()),
-        }
+    /// The longest time slept within one poll.
+    pub fn stall_max(&self) -> Duration {
+        Duration::from_nanos(self.stall_max_ns.get())
+    }
+
+    /// Time that the thread has waited for a processor since its start.
+    pub fn run_queue_wait(&self) -> Duration {
+        Duration::from_nanos(self.run_queue_wait_ns.get())
     }
 }
 
@@ -252,11 +230,11 @@ impl Verdict {
             if self.slept {
                 polls.stalled(self.away)
             } else {
-                polls.preempted(self.away)
+                polls.preempted.observe(self.away)
             }
         }
         if self.cpu > HOG_MIN {
-            polls.hogged(self.cpu);
+            polls.hog.observe(self.cpu);
         }
     }
 }
@@ -539,10 +517,9 @@ mod tests {
     }
 
     fn counted(polls: &PollStats) -> Counted {
-        let figures = polls.figures();
         Counted {
-            stalls: figures.stall.count(),
-            hogs: figures.hog.count(),
+            stalls: polls.stall.figures().count(),
+            hogs: polls.hog.figures().count(),
         }
     }
 
@@ -572,7 +549,7 @@ mod tests {
     fn a_poll_that_sleeps_is_a_stall() {
         let polls = run(async { thread::sleep(ms(20)) });
         assert_eq!(counted(&polls), Counted { stalls: 1, hogs: 0 });
-        let stall = polls.figures().stall;
+        let stall = polls.stall.figures();
         assert!(stall.sum >= ms(18), "{:?}", stall.sum);
     }
 
@@ -709,7 +686,7 @@ mod tests {
         let waited = || usage::run_queue_wait(usage::thread_id()).expect("schedstat");
         let before = waited();
         Looks::new(vec![polls.clone()]).read_run_queue_wait();
-        assert!((before..=waited()).contains(&polls.figures().run_queue_wait));
+        assert!((before..=waited()).contains(&polls.run_queue_wait()));
     }
 
     #[test]

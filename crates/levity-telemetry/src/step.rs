@@ -1,7 +1,10 @@
 //! The steps of a request, under the names that logs, metrics and the watchdog use.
 
+use strum::{IntoStaticStr, VariantArray};
+
 /// What a worker does at a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[repr(u8)]
 pub enum Step {
     /// None of the others.
@@ -26,29 +29,10 @@ pub enum Step {
 
 impl Step {
     /// The steps of a request, in their order.
-    pub const TIMED: [Self; 8] = [
-        Self::Accept,
-        Self::Parse,
-        Self::Route,
-        Self::Resolve,
-        Self::Upstream,
-        Self::Respond,
-        Self::Filter,
-        Self::Send,
-    ];
-
-    /// Every step, in the order of the discriminants.
-    pub(crate) const ALL: [Self; 9] = [
-        Self::Idle,
-        Self::Accept,
-        Self::Parse,
-        Self::Route,
-        Self::Resolve,
-        Self::Upstream,
-        Self::Respond,
-        Self::Filter,
-        Self::Send,
-    ];
+    pub const TIMED: &[Self] = match Self::VARIANTS {
+        [Self::Idle, timed @ ..] => timed,
+        _ => unreachable!(),
+    };
 
     /// Its index in [`Self::TIMED`]; `None` for [`Self::Idle`].
     pub fn index(self) -> Option<usize> {
@@ -57,16 +41,6 @@ impl Step {
 
     /// The word in logs, metrics and messages.
     pub fn label(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Accept => "accept",
-            Self::Parse => "parse",
-            Self::Route => "route",
-            Self::Resolve => "resolve",
-            Self::Upstream => "upstream",
-            Self::Respond => "respond",
-            Self::Filter => "filter",
-            Self::Send => "send",
-        }
+        self.into()
     }
 }

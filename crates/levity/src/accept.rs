@@ -111,7 +111,7 @@ async fn take(
             task::spawn_local(Watched::new(number, serve(conn)));
         }
         Err(error) if is_shortage(&error) => {
-            worker.stats.accept_paused();
+            worker.stats.accept_pauses.add(1);
             diagnostics::log(format_args!("cannot accept, will try again: {error}"));
             time::sleep(PAUSE).await;
         }

@@ -65,7 +65,7 @@ impl Conn {
     ) -> Self {
         let timer = Rc::new(Timer::default());
         let number = worker.timers.insert(timer.clone());
-        worker.stats.connection_opened();
+        worker.stats.accepted.add(1);
         Self {
             worker,
             transport,

@@ -199,7 +199,7 @@ impl<'a> DiskClient<'a> {
             .failed_lookups
             .wait(Instant::now(), self.absent_trips_max)
         {
-            self.worker.stats.absences_waited();
+            self.worker.stats.absence_waits.add(1);
             time::sleep(wait).await;
         }
         let op = Op::Open {

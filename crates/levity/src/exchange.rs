@@ -49,7 +49,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     trace.enter(Step::Route);
     conn.timer.clear();
     let worker = conn.worker.clone();
-    worker.stats.request_begun();
+    worker.stats.begun.add(1);
     let service = worker.service();
     if service.config.log.tells_chunks() {
         trace.keep_chunks();
@@ -110,7 +110,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
         hook.completed(&worker, &service, sent.completion());
     }
     close |= sent.unread;
-    worker.stats.request_answered();
+    worker.stats.answered.add(1);
     if sent.bytes > 0 && !trace.has_written() {
         // All but a file's body leaves at once, in the current step.
         let (chunk, from) = (trace.last_read().chunk, trace.step_began());

@@ -494,10 +494,10 @@ impl Search<'_> {
             });
         }
         if !matches!(ready, Ready::Bytes(_)) {
-            self.worker.stats.copied(ready.len());
+            self.worker.stats.copied_bytes.add(ready.len() as u64);
         }
         let bytes = ready.into_bytes(self.worker.disk.budget())?;
-        self.worker.stats.copied(bytes.len());
+        self.worker.stats.copied_bytes.add(bytes.len() as u64);
         let content = Content::Memory(Box::from(&bytes[..]), file);
         Ok(Chosen {
             entry: Arc::new(entry::entry(form, meta, true, content)),

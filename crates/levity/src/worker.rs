@@ -220,7 +220,7 @@ impl Worker {
     /// Counts and logs a finished request.
     pub fn finished(&self, record: &Record<'_>) {
         self.stats.request(record);
-        self.stats.sent(record.bytes);
+        self.stats.sent_bytes.add(record.bytes);
         if let Some(log) = self.log.borrow_mut().as_mut() {
             log.record(record);
         }
@@ -286,7 +286,7 @@ impl Worker {
     pub fn flush_log(&self) {
         if let Some(log) = self.log.borrow_mut().as_mut() {
             log.flush();
-            self.stats.log_dropped(log.dropped());
+            self.stats.log_dropped.set(log.dropped());
         }
     }
 }

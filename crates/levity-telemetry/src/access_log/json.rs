@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn the_documentation_has_every_key_in_order() {
         let mut trace = Trace::new(Instant::now(), Some(Duration::from_micros(1)));
-        Step::TIMED.into_iter().for_each(|step| trace.enter(step));
+        Step::TIMED.iter().for_each(|step| trace.enter(*step));
         trace.end(Instant::now());
         trace.keep_chunks();
         ask_upstream(&mut trace, "127.0.0.1:3000", |upstream| {

@@ -15,5 +15,7 @@ mod record;
 mod writer;
 
 pub use line::Format;
+#[cfg(test)]
+pub(crate) use record::samples;
 pub use record::{End, Record, Source};
 pub use writer::{Log, Target, Writer};

@@ -3,12 +3,16 @@
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
+use strum::{EnumCount, IntoStaticStr, VariantArray};
+
 use crate::trace::Trace;
 
 /// Where the bytes of a response came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Source {
     /// From nowhere else: an error, a redirect, a listing.
+    #[strum(serialize = "-")]
     None,
     /// From the server's own cache of small bodies.
     Memory,
@@ -21,29 +25,15 @@ pub enum Source {
 }
 
 impl Source {
-    /// Every source, in the order of the metric.
-    pub const ALL: [Self; 5] = [
-        Self::None,
-        Self::Memory,
-        Self::Cached,
-        Self::Disk,
-        Self::Upstream,
-    ];
-
     /// The word in the log and on the metric.
     pub fn label(self) -> &'static str {
-        match self {
-            Self::None => "-",
-            Self::Memory => "memory",
-            Self::Cached => "cached",
-            Self::Disk => "disk",
-            Self::Upstream => "upstream",
-        }
+        self.into()
     }
 }
 
 /// How a request, or a connection, ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum End {
     /// As it should.
     Complete,
@@ -56,22 +46,9 @@ pub enum End {
 }
 
 impl End {
-    /// Every end, in the order of the metric.
-    pub const ALL: [Self; 4] = [
-        Self::Complete,
-        Self::ClientAbort,
-        Self::Timeout,
-        Self::Error,
-    ];
-
     /// The word in the log and on the metric.
     pub fn label(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::ClientAbort => "client_abort",
-            Self::Timeout => "timeout",
-            Self::Error => "error",
-        }
+        self.into()
     }
 }
 
@@ -113,7 +90,7 @@ pub struct Record<'a> {
 }
 
 #[cfg(test)]
-pub(super) mod samples {
+pub(crate) mod samples {
     use super::*;
     use crate::stats::upstream::Register;
     use crate::trace::UpstreamTrace;

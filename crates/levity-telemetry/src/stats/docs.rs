@@ -22,7 +22,7 @@ pub fn markdown() -> String {
 
 fn section(out: &mut String, metric: &Metric) {
     let labels: Vec<_> = metric
-        .labels
+        .labels()
         .iter()
         .map(|label| format!("`{label}`"))
         .collect();
@@ -35,11 +35,11 @@ fn section(out: &mut String, metric: &Metric) {
     let _ = writeln!(
         out,
         "{}, in {}{labels}. {}\n",
-        metric.kind.label(),
+        metric.kind.into_str(),
         metric.unit,
-        metric.help
+        metric.help()
     );
-    let _ = writeln!(out, "When it grows: {}", metric.grows);
+    let _ = writeln!(out, "When it grows: {}", metric.grows());
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use levity_disk::WatchStats;
 
 pub use disk::{DiskFigures, device_number};
 pub use docs::markdown;
-pub use worker::{Ahead, WorkerFigures, WorkerStats};
+pub use worker::{Ahead, WorkerStats};
 
 use crate::diagnostics;
 use metrics::{METRICS, Scrape};
@@ -162,7 +162,7 @@ impl fmt::Debug for Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access_log::{End, Record, Source};
+    use crate::access_log::{End, Record, Source, samples};
     use crate::step::Step;
     use crate::trace::Trace;
     use levity_disk::stats::{DeviceStats, EngineStats, Histogram};
@@ -172,22 +172,11 @@ mod tests {
 
     fn record(trace: &Trace, status: u16, source: Source) -> Record<'_> {
         Record {
-            peer: None,
-            via: None,
-            arrived: SystemTime::UNIX_EPOCH,
-            host: b"",
-            method: b"GET",
-            target: b"/",
-            version: "HTTP/1.1",
             status,
-            bytes: 10,
             duration: Duration::from_millis(3),
-            ttfb: Duration::from_micros(80),
             source,
-            end: End::Complete,
-            referer: b"",
-            user_agent: b"",
             trace,
+            ..samples::record()
         }
     }
 
@@ -247,21 +236,21 @@ mod tests {
     }
 
     fn count(cells: &upstream::UpstreamCells, backend: u64) {
-        cells.retried();
-        cells.queue_was_full();
-        cells.queue_timed_out();
+        cells.retries.add(1);
+        cells.queue_full.add(1);
+        cells.queue_timeouts.add(1);
         cells.answered_in(Duration::from_millis(3));
         let backend = cells.backend(backend, "127.0.0.1:1");
         backend.answered();
         backend.failed("http_response_timeout");
-        backend.broke_off();
-        backend.made();
-        backend.taken();
-        backend.idle_more(3);
-        backend.idle_less(1);
-        backend.reused();
-        backend.sent(100);
-        backend.received(200);
+        backend.broken.add(1);
+        backend.made.add(1);
+        backend.in_use.up(1);
+        backend.idle.up(3);
+        backend.idle.down(1);
+        backend.reused.add(1);
+        backend.sent_bytes.add(100);
+        backend.received_bytes.add(200);
     }
 
     /// Two workers that have seen a little of everything.
@@ -269,15 +258,14 @@ mod tests {
         let workers = [0, 1].map(|worker| Arc::new(WorkerStats::new(worker)));
         let trace = trace();
         for worker in &workers {
-            worker.connection_opened();
-            worker.connection_opened();
+            worker.accepted.add(2);
             worker.connection_ended(End::Timeout);
-            worker.accept_paused();
-            worker.sent(1_000);
-            worker.read_cached();
+            worker.accept_pauses.add(1);
+            worker.sent_bytes.add(1_000);
+            worker.reads_cached.add(1);
             worker.read_ahead(Ahead::Unused);
-            worker.copied(100);
-            worker.log_dropped(4);
+            worker.copied_bytes.add(100);
+            worker.log_dropped.set(4);
             worker.request(&record(&trace, 200, Source::Memory));
             worker.polls.run_queue_waited(Duration::from_millis(1_500));
         }
@@ -285,8 +273,8 @@ mod tests {
         workers[1].request(&record(&trace, 7, Source::None));
         workers[1].polls.stalled(Duration::from_millis(3));
         workers[1].polls.stalled(Duration::from_millis(2));
-        workers[1].polls.hogged(Duration::from_millis(6));
-        workers[1].polls.preempted(Duration::from_millis(1));
+        workers[1].polls.hog.observe(Duration::from_millis(6));
+        workers[1].polls.preempted.observe(Duration::from_millis(1));
         for worker in &workers {
             count(&worker.upstreams.of("app"), BACKEND);
         }
@@ -340,7 +328,7 @@ mod tests {
                 .lines()
                 .skip_while(|line| !line.starts_with(&format!("# HELP {} ", metric.name)));
             assert!(lines.next().is_some(), "{} is missing", metric.name);
-            let kind = format!("# TYPE {} {}", metric.name, metric.kind.label());
+            let kind = format!("# TYPE {} {}", metric.name, metric.kind.into_str());
             assert_eq!(lines.next(), Some(kind.as_str()));
             for line in lines.take_while(|line| !line.starts_with('#')) {
                 let (name, labels, value) = sample(line);
@@ -352,7 +340,7 @@ mod tests {
                     "{line}"
                 );
                 let own: Vec<_> = labels.keys().filter(|&&label| label != "le").collect();
-                let mut expected: Vec<_> = metric.labels.iter().collect();
+                let mut expected: Vec<_> = metric.labels().iter().collect();
                 expected.sort();
                 assert_eq!(own, expected, "{line}");
                 assert!(value.is_finite() && value >= 0.0, "{line}");
@@ -448,7 +436,7 @@ mod tests {
             let counter = metric.kind == text::Kind::Counter;
             assert_eq!(metric.name.ends_with("_total"), counter, "{}", metric.name);
             assert!(
-                !metric.grows.is_empty() && metric.help.ends_with('.'),
+                !metric.grows().is_empty() && metric.help().ends_with('.'),
                 "{}",
                 metric.name
             );

@@ -2,24 +2,17 @@
 
 use std::fmt::{Display, Write};
 
+use strum::IntoStaticStr;
+
 use crate::cells::HistogramFigures;
 
 /// Prometheus' kinds of metric.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub(super) enum Kind {
     Counter,
     Gauge,
     Histogram,
-}
-
-impl Kind {
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
-    }
 }
 
 /// Collects the samples of one metric.
@@ -39,7 +32,7 @@ impl Samples<'_> {
     ) {
         let start = out.len();
         let _ = writeln!(out, "# HELP {name} {}", help(text));
-        let _ = writeln!(out, "# TYPE {name} {}", kind.label());
+        let _ = writeln!(out, "# TYPE {name} {}", kind.into_str());
         let header = out.len();
         samples(&mut Samples { out, name });
         if out.len() == header {

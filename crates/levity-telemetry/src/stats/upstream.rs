@@ -73,17 +73,21 @@ fn retain<T>(list: &ArcSwap<Vec<Arc<T>>>, is_kept: impl Fn(&T) -> bool) {
     }
 }
 
-/// One worker's counters of one upstream. Its methods are for that worker's thread, and do not block.
+/// One worker's counters of one upstream. Only that worker's thread may count; nothing here blocks.
 // Aligned, so that two workers never write to one cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct UpstreamCells {
-    name: String,
+    /// The name of the upstream.
+    pub(crate) name: String,
     backends: ArcSwap<Vec<Arc<BackendCells>>>,
-    retries: Counter,
+    /// Retries.
+    pub(crate) retries: Counter,
     queue: Gauge,
-    queue_full: Counter,
-    queue_timeouts: Counter,
+    /// Requests that found the queue full.
+    pub queue_full: Counter,
+    /// Requests that were in the queue for too long.
+    pub queue_timeouts: Counter,
     first_byte: Fourfold,
 }
 
@@ -98,11 +102,6 @@ impl UpstreamCells {
             queue_timeouts: Counter::default(),
             first_byte: Fourfold::default(),
         }
-    }
-
-    /// The name of the upstream.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
     }
 
     /// The cells of the backend with this number, made under `name` if there are none.
@@ -124,11 +123,6 @@ impl UpstreamCells {
         cells.iter().find(|cells| cells.id == id).cloned()
     }
 
-    /// A request is retried.
-    pub fn retried(&self) {
-        self.retries.add(1);
-    }
-
     /// The header of a response arrived this long after the attempt began.
     pub fn answered_in(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -139,16 +133,6 @@ impl UpstreamCells {
     pub fn queued(&self) -> Queued<'_> {
         self.queue.up(1);
         Queued(self)
-    }
-
-    /// A request found the queue full.
-    pub fn queue_was_full(&self) {
-        self.queue_full.add(1);
-    }
-
-    /// A request was in the queue for too long.
-    pub fn queue_timed_out(&self) {
-        self.queue_timeouts.add(1);
     }
 }
 
@@ -166,15 +150,23 @@ impl Drop for Queued<'_> {
 #[repr(align(128))]
 pub struct BackendCells {
     id: u64,
-    name: String,
+    /// The address of the backend, as text.
+    pub(crate) name: String,
     outcomes: [Counter; OUTCOMES.len()],
-    broken: Counter,
-    in_use: Gauge,
-    idle: Gauge,
-    made: Counter,
-    reused: Counter,
-    sent_bytes: Counter,
-    received_bytes: Counter,
+    /// Responses that were begun and not completed.
+    pub(crate) broken: Counter,
+    /// Connection slots taken.
+    pub in_use: Gauge,
+    /// Connections that wait for a request.
+    pub idle: Gauge,
+    /// Connections made.
+    pub made: Counter,
+    /// Times that a connection was reused.
+    pub reused: Counter,
+    /// Bytes that it took.
+    pub sent_bytes: Counter,
+    /// Bytes that came from it.
+    pub received_bytes: Counter,
 }
 
 impl BackendCells {
@@ -193,11 +185,6 @@ impl BackendCells {
         }
     }
 
-    /// The address of the backend, as text.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// The header of a response arrived.
     pub fn answered(&self) {
         self.outcomes[ANSWERED].add(1);
@@ -207,51 +194,6 @@ impl BackendCells {
     pub fn failed(&self, kind: &str) {
         let index = OUTCOMES.iter().position(|outcome| *outcome == kind);
         self.outcomes[index.unwrap_or(OUTCOMES.len() - 1)].add(1);
-    }
-
-    /// A response was begun and not completed.
-    pub fn broke_off(&self) {
-        self.broken.add(1);
-    }
-
-    /// A connection slot is taken.
-    pub fn taken(&self) {
-        self.in_use.up(1);
-    }
-
-    /// The slot is given back; once for each that was taken.
-    pub fn given_back(&self) {
-        self.in_use.down(1);
-    }
-
-    /// This many connections have become idle.
-    pub fn idle_more(&self, count: usize) {
-        self.idle.up(count as u64);
-    }
-
-    /// This many connections are no longer idle.
-    pub fn idle_less(&self, count: usize) {
-        self.idle.down(count as u64);
-    }
-
-    /// A connection was made.
-    pub fn made(&self) {
-        self.made.add(1);
-    }
-
-    /// A connection was reused.
-    pub fn reused(&self) {
-        self.reused.add(1);
-    }
-
-    /// The backend took this many bytes.
-    pub fn sent(&self, bytes: u64) {
-        self.sent_bytes.add(bytes);
-    }
-
-    /// This many bytes came from the backend.
-    pub fn received(&self, bytes: u64) {
-        self.received_bytes.add(bytes);
     }
 }
 
@@ -426,8 +368,8 @@ mod tests {
     #[test]
     fn counts_outlive_a_change_and_go_with_their_name() {
         let register = Register::default();
-        register.of("app").retried();
-        register.of("old").retried();
+        register.of("app").retries.add(1);
+        register.of("old").retries.add(1);
         register.retain(|name| name == "app");
         let names = register.0.load();
         let names: Vec<_> = names.iter().map(|cells| cells.name.as_str()).collect();

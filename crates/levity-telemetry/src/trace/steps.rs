@@ -15,7 +15,7 @@ impl Times {
     /// The steps that were taken, with their times, in the order of the steps.
     pub fn iter(&self) -> impl Iterator<Item = (Step, Duration)> {
         let of = |(step, ns)| (ns > 0).then(|| (step, Duration::from_nanos(ns)));
-        Step::TIMED.into_iter().zip(self.0).filter_map(of)
+        Step::TIMED.iter().copied().zip(self.0).filter_map(of)
     }
 
     /// Nanoseconds, in the order of [`Step::TIMED`]; 0 for a step that was not taken.

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use strum::IntoStaticStr;
+
 use crate::stall::Watch;
 use crate::stats::upstream::{BackendCells, UpstreamCells};
 
 /// Which side of the gateway failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Side {
     /// The client, or what it sent.
     Client,
@@ -20,11 +23,7 @@ pub enum Side {
 impl Side {
     /// The word in the log.
     pub fn label(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Backend => "backend",
-            Self::Own => "own",
-        }
+        self.into()
     }
 }
 
@@ -76,7 +75,7 @@ impl UpstreamTrace {
         self.is_reused = false;
         self.backend = Some(backend);
         if self.attempts > 1 {
-            self.cells.retried();
+            self.cells.retries.add(1);
         }
     }
 
@@ -115,7 +114,7 @@ impl UpstreamTrace {
     pub fn broke_off(&mut self, side: Side, kind: &'static str) {
         self.failure = Some((side, kind));
         if let Some(backend) = self.backend.as_ref().filter(|_| side == Side::Backend) {
-            backend.broke_off();
+            backend.broken.add(1);
         }
     }
 
@@ -135,10 +134,10 @@ impl UpstreamTrace {
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.cells.name()
+        &self.cells.name
     }
 
     pub(crate) fn backend(&self) -> Option<&str> {
-        self.backend.as_ref().map(|backend| backend.name())
+        self.backend.as_ref().map(|backend| backend.name.as_str())
     }
 }

@@ -376,7 +376,7 @@ impl Sender {
                         let sendfile = || transmit::sendfile(socket, from, offset + at, turn);
                         let (sent, slept) = usage::slept_during(sendfile);
                         if slept {
-                            worker.stats.sendfile_waited();
+                            worker.stats.sendfile_waits.add(1);
                         }
                         sent.map(Some)
                     };
@@ -492,7 +492,7 @@ impl Sender {
         let Some(written) = pushed else {
             return Ok(Cached::Miss);
         };
-        worker.stats.read_cached();
+        worker.stats.reads_cached.add(1);
         let left = written.saturating_sub(head_bytes);
         let offset = file.offset;
         file.version

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value, json};
+use strum::VariantArray as _;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::event_loop::Message;
@@ -25,7 +26,7 @@ use levity_telemetry::cells::HistogramFigures;
 use levity_telemetry::diagnostics;
 use levity_telemetry::escape::escaped;
 use levity_telemetry::mounts::Mounts;
-use levity_telemetry::stats::{DiskFigures, Stats, WorkerFigures, device_number};
+use levity_telemetry::stats::{DiskFigures, Stats, WorkerStats, device_number};
 
 pub use history::INTERVAL;
 pub use page::page;
@@ -84,9 +85,12 @@ impl Status {
 
     /// Remembers what it is like now. Call it every [`INTERVAL`].
     pub fn sample(&self) {
-        let workers = self.workers();
-        let connections = workers.iter().map(|worker| worker.open).sum();
-        let stall = workers.iter().map(|worker| worker.polls.stall.sum).sum();
+        let workers = self.stats.workers();
+        let connections = sum(workers, WorkerStats::open);
+        let stall = workers
+            .iter()
+            .map(|worker| worker.polls.stall.figures().sum);
+        let stall = stall.sum();
         let devices = self.stats.disk().map(|disk| disk.stats.devices);
         let devices = devices.unwrap_or_default();
         lock(&self.history).add(Instant::now(), connections, stall, devices);
@@ -95,7 +99,7 @@ impl Status {
     /// All figures. Waits for workers that are busy, for a moment.
     pub async fn json(&self) -> Value {
         let files = self.files.json().await;
-        let workers = self.workers();
+        let workers = self.stats.workers();
         let history = lock(&self.history);
         let disk = self.stats.disk();
         let now = SystemTime::now();
@@ -105,13 +109,13 @@ impl Status {
             "start_time_seconds": since_epoch(started),
             "time_seconds": since_epoch(now),
             "uptime_seconds": seconds(now.duration_since(started).unwrap_or_default()),
-            "connections": self.connections(&workers),
-            "requests": requests(&workers),
-            "sent_bytes": sum(&workers, |worker| worker.sent_bytes),
-            "io": disk.as_ref().map(|disk| io(disk, &workers)),
+            "connections": self.connections(),
+            "requests": requests(workers),
+            "sent_bytes": sum(workers, |worker| worker.sent_bytes.get()),
+            "io": disk.as_ref().map(|disk| io(disk, workers)),
             "upstreams": self.upstreams(),
             "devices": disk.map(|disk| self.devices(&disk.stats.devices, &history)),
-            "workers": workers.iter().map(worker).collect::<Vec<_>>(),
+            "workers": workers.iter().map(|one| worker(one)).collect::<Vec<_>>(),
             "files": files,
             "log": {
                 "access_dropped": self.stats.access_log_dropped(),
@@ -125,30 +129,25 @@ impl Status {
         })
     }
 
-    fn workers(&self) -> Vec<WorkerFigures> {
-        let workers = self.stats.workers().iter();
-        workers.map(|worker| worker.figures()).collect()
-    }
-
     fn upstreams(&self) -> Vec<Value> {
         let (upstreams, now) = (self.upstreams.load(), Instant::now());
         let json = |one: &Arc<Upstream>| upstreams::upstream(one, &self.stats, now);
         upstreams.iter().map(json).collect()
     }
 
-    fn connections(&self, workers: &[WorkerFigures]) -> Value {
-        let open = sum(workers, |worker| worker.open);
-        let busy = sum(workers, |worker| worker.busy).min(open);
-        let ended = End::ALL.into_iter().enumerate();
-        let ended = ended.map(|(at, end)| (end.label(), sum(workers, |worker| worker.ended[at])));
+    fn connections(&self) -> Value {
+        let workers = self.stats.workers();
+        let open = sum(workers, WorkerStats::open);
+        let busy = sum(workers, WorkerStats::busy).min(open);
+        let ended = |end: &End| (end.label(), sum(workers, |worker| worker.ended(*end)));
         json!({
             "open": open,
             "busy": busy,
             "idle": open - busy,
             "max": self.connections_max,
-            "accepted": sum(workers, |worker| worker.accepted),
-            "accept_pauses": sum(workers, |worker| worker.accept_pauses),
-            "ended": object(ended),
+            "accepted": sum(workers, |worker| worker.accepted.get()),
+            "accept_pauses": sum(workers, |worker| worker.accept_pauses.get()),
+            "ended": object(End::VARIANTS.iter().map(ended)),
         })
     }
 
@@ -241,26 +240,29 @@ impl Recent {
     }
 }
 
-fn requests(workers: &[WorkerFigures]) -> Value {
-    let classes = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"].into_iter();
-    let by_status = classes.enumerate();
-    let by_status = by_status.map(|(at, name)| (name, sum(workers, |worker| worker.requests[at])));
-    let by_source = Source::ALL.into_iter().enumerate().map(|(at, source)| {
+fn requests(workers: &[Arc<WorkerStats>]) -> Value {
+    let mut classes = [0; 6];
+    for worker in workers {
+        let more = classes.iter_mut().zip(worker.requests_by_class());
+        more.for_each(|(count, more)| *count += more);
+    }
+    let names = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"].into_iter();
+    let by_source = Source::VARIANTS.iter().map(|source| {
         let name = match source {
             Source::None => "none",
             source => source.label(),
         };
-        (name, sum(workers, |worker| worker.sources[at]))
+        (name, sum(workers, |worker| worker.source(*source)))
     });
     json!({
-        "finished": sum(workers, |worker| worker.requests.iter().sum()),
-        "by_status": object(by_status),
+        "finished": classes.iter().sum::<u64>(),
+        "by_status": object(names.zip(classes)),
         "by_source": object(by_source),
     })
 }
 
-fn io(disk: &DiskFigures, workers: &[WorkerFigures]) -> Value {
-    let cached = sum(workers, |worker| worker.reads_cached);
+fn io(disk: &DiskFigures, workers: &[Arc<WorkerStats>]) -> Value {
+    let cached = sum(workers, |worker| worker.reads_cached.get());
     let engine = |engine: &EngineStats| {
         json!({
             "engine": engine.name,
@@ -287,20 +289,23 @@ fn io(disk: &DiskFigures, workers: &[WorkerFigures]) -> Value {
     })
 }
 
-fn worker(worker: &WorkerFigures) -> Value {
+fn worker(worker: &WorkerStats) -> Value {
+    let polls = &worker.polls;
+    let [stall, hog, preempted] =
+        [&polls.stall, &polls.hog, &polls.preempted].map(|histogram| histogram.figures());
     json!({
-        "worker": worker.worker,
-        "open": worker.open,
-        "busy": worker.busy,
-        "requests": worker.requests.iter().sum::<u64>(),
-        "sent_bytes": worker.sent_bytes,
-        "stall_count": worker.polls.stall.count(),
-        "stall_seconds": seconds(worker.polls.stall.sum),
-        "stall_max_seconds": seconds(worker.polls.stall_max),
-        "hog_count": worker.polls.hog.count(),
-        "hog_seconds": seconds(worker.polls.hog.sum),
-        "preempted_seconds": seconds(worker.polls.preempted.sum),
-        "run_queue_wait_seconds": seconds(worker.polls.run_queue_wait),
+        "worker": worker.worker(),
+        "open": worker.open(),
+        "busy": worker.busy(),
+        "requests": worker.requests_by_class().iter().sum::<u64>(),
+        "sent_bytes": worker.sent_bytes.get(),
+        "stall_count": stall.count(),
+        "stall_seconds": seconds(stall.sum),
+        "stall_max_seconds": seconds(polls.stall_max()),
+        "hog_count": hog.count(),
+        "hog_seconds": seconds(hog.sum),
+        "preempted_seconds": seconds(preempted.sum),
+        "run_queue_wait_seconds": seconds(polls.run_queue_wait()),
     })
 }
 
@@ -310,8 +315,8 @@ fn object(members: impl Iterator<Item = (&'static str, u64)>) -> Map<String, Val
         .collect()
 }
 
-fn sum(workers: &[WorkerFigures], value: impl Fn(&WorkerFigures) -> u64) -> u64 {
-    workers.iter().map(value).sum()
+fn sum(workers: &[Arc<WorkerStats>], value: impl Fn(&WorkerStats) -> u64) -> u64 {
+    workers.iter().map(|worker| value(worker)).sum()
 }
 
 /// To the microsecond.

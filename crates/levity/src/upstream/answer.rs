@@ -416,7 +416,7 @@ impl Answer {
             let rest = &self.outbox[self.outbox_sent..];
             match lease.connection().transport.poll_write(context, rest) {
                 Poll::Ready(Ok(count)) => {
-                    lease.member().cells.sent(count as u64);
+                    lease.member().cells.sent_bytes.add(count as u64);
                     self.outbox_sent += count;
                     turn_bytes += count;
                     self.wrote = true;
@@ -514,7 +514,7 @@ impl Answer {
             return Ok(None);
         };
         self.read |= count > 0;
-        lease.member().cells.received(count as u64);
+        lease.member().cells.received_bytes.add(count as u64);
         outcome?;
         if self.interim_count > INTERIM_MAX {
             return Err(Failure::of_answer(TOO_MANY_INTERIM));

@@ -202,7 +202,7 @@ impl Pool {
         }
         let answer = self
             .wait(wanted)
-            .inspect_err(|_| self.cells.queue_was_full())?;
+            .inspect_err(|_| self.cells.queue_full.add(1))?;
         let _queued = self.cells.queued();
         if !is_first {
             // A backend may have come back since the others began to wait.
@@ -212,7 +212,7 @@ impl Pool {
         match time::timeout(patience, answer).await {
             Ok(answer) => answer.expect("who waits is answered"),
             Err(_) => {
-                self.cells.queue_timed_out();
+                self.cells.queue_timeouts.add(1);
                 Err(NoSlot::QueueTimeout)
             }
         }
@@ -433,13 +433,13 @@ impl Member {
         let before = idle.len();
         idle.retain_mut(|connection| connection.is_fresh(now, age_max));
         if idle.len() < before {
-            self.cells.idle_less(before - idle.len());
+            self.cells.idle.down((before - idle.len()) as u64);
         }
     }
 
     fn close_idle(&self) {
         let mut idle = self.idle.borrow_mut();
-        self.cells.idle_less(idle.len());
+        self.cells.idle.down(idle.len() as u64);
         idle.clear();
     }
 
@@ -447,10 +447,10 @@ impl Member {
     /// use in any case.
     fn take_idle(&self, now: Instant, age_max: Duration) -> Option<Connection> {
         self.busy.set(self.busy.get() + 1);
-        self.cells.taken();
+        self.cells.in_use.up(1);
         let mut idle = self.idle.borrow_mut();
         while let Some(mut connection) = idle.pop_back() {
-            self.cells.idle_less(1);
+            self.cells.idle.down(1);
             if connection.is_fresh(now, age_max) {
                 return Some(connection);
             }
@@ -462,7 +462,7 @@ impl Member {
 impl Drop for Member {
     /// Its idle connections are closed, while those of another with the same cells may live.
     fn drop(&mut self) {
-        self.cells.idle_less(self.idle.borrow().len());
+        self.cells.idle.down(self.idle.borrow().len() as u64);
     }
 }
 
@@ -518,14 +518,14 @@ impl Lease {
             self.is_reused = false;
         }
         if self.connection.is_some() {
-            self.member.cells.reused();
+            self.member.cells.reused.add(1);
             return Ok(());
         }
         let backend = &self.member.backend;
         let opened = Connection::open(backend, settings.protocol, settings.connect_timeout);
         // Boxed, as a kept connection is the rule: see `gateway`.
         self.connection = Some(Box::pin(opened).await?);
-        self.member.cells.made();
+        self.member.cells.made.add(1);
         Ok(())
     }
 
@@ -545,7 +545,7 @@ impl Lease {
             && let Some(connection) = self.connection.take()
         {
             idle.push_back(connection);
-            self.member.cells.idle_more(1);
+            self.member.cells.idle.up(1);
         }
     }
 }
@@ -554,7 +554,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let busy = &self.member.busy;
         busy.set(busy.get() - 1);
-        self.member.cells.given_back();
+        self.member.cells.in_use.down(1);
         if self.begun == Begun::Trial {
             self.member.backend.end_trial(Watch::poll_began());
         }

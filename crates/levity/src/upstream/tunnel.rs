@@ -141,8 +141,8 @@ impl Tunnel {
             }
             let moved = up > 0 || down > before || self.has_ended() != had_ended;
             let cells = &self.lease.member().cells;
-            cells.sent(up);
-            cells.received(down - before);
+            cells.sent_bytes.add(up);
+            cells.received_bytes.add(down - before);
             if moved || !conn.timer.is_set() {
                 let patience = match self.has_ended() {
                     true => self.end_timeout,
