@@ -493,9 +493,6 @@ impl Search<'_> {
                 keep: false,
             });
         }
-        if !matches!(ready, Ready::Bytes(_)) {
-            self.worker.stats.copied_bytes.add(ready.len() as u64);
-        }
         let bytes = ready.into_bytes(self.worker.disk.budget())?;
         self.worker.stats.copied_bytes.add(bytes.len() as u64);
         let content = Content::Memory(Box::from(&bytes[..]), file);

@@ -12,7 +12,7 @@ use super::blocking::{self, Opening};
 use super::ticket::{Ticket, Work};
 use crate::files::{OpenFile, read};
 use crate::job::Op;
-use crate::memory::{ALIGNMENT, Buffer};
+use crate::memory::{ALIGNMENT, Buffer, Reservation};
 
 /// A read that has started. Its owner must keep it until the kernel is done with its file and memory.
 pub(super) struct AsyncRead {
@@ -41,18 +41,13 @@ pub(super) struct Request<'a> {
     pub(super) room: &'a mut [MaybeUninit<u8>],
 }
 
-/// Makes a buffer for the whole blocks around the bytes at an offset and of a length.
-pub(super) trait Blocks: FnOnce(&mut Ticket, u64, usize) -> Buffer {}
-
-impl<F: FnOnce(&mut Ticket, u64, usize) -> Buffer> Blocks for F {}
-
 /// The next step after a completion.
 pub(super) enum Next {
     /// Request the rest.
     ReadOn,
     /// Read the rest, if any, in the pool.
     Fill,
-    Finish,
+    Finish(io::Result<()>),
 }
 
 /// On a thread of the pool: performs `work`, except for the read of an open, which goes to `pass_on`.
@@ -79,30 +74,30 @@ pub(super) fn begin(work: Work, pass_on: impl FnOnce(AsyncRead)) {
         None => ticket.finish(Ok(opening.unread())),
         Some((offset, len)) => {
             let target = Target::Opening(Box::new(opening));
-            pass_on(AsyncRead::new(target, offset, len, ticket, Ticket::blocks));
+            pass_on(AsyncRead::new(
+                target,
+                offset,
+                len,
+                ticket,
+                Buffer::for_blocks,
+            ));
         }
     }
 }
 
 impl AsyncRead {
-    /// Starts an [`Op::Read`]. `None` if nobody waits for it any more.
-    pub(super) fn begin(work: Work) -> Option<AsyncRead> {
-        AsyncRead::begin_in(work, Ticket::blocks)
-    }
-
-    /// As [`AsyncRead::begin`]; `blocks` makes the buffer of a read past the page cache.
-    pub(super) fn begin_in(work: Work, blocks: impl Blocks) -> Option<AsyncRead> {
+    /// Starts an [`Op::Read`]. `None` if nobody waits for it any more. `blocks` makes the buffer of a read past
+    /// the page cache, for the whole blocks around the bytes at an offset and of a length.
+    pub(super) fn begin(
+        work: Work,
+        blocks: impl FnOnce(Reservation, u64, usize) -> Buffer,
+    ) -> Option<AsyncRead> {
         let (op, ticket) = work.begin()?;
         let Op::Read { file, offset, len } = op else {
             unreachable!("an engine sends only reads here");
         };
-        Some(AsyncRead::new(
-            Target::Shared(file),
-            offset,
-            len,
-            ticket,
-            blocks,
-        ))
+        let file = Target::Shared(file);
+        Some(AsyncRead::new(file, offset, len, ticket, blocks))
     }
 
     fn new(
@@ -110,13 +105,13 @@ impl AsyncRead {
         offset: u64,
         len: usize,
         mut ticket: Ticket,
-        blocks: impl Blocks,
+        blocks: impl FnOnce(Reservation, u64, usize) -> Buffer,
     ) -> AsyncRead {
         let direct = ticket.direct(file.get(), offset, len).is_some();
         AsyncRead {
             buffer: match direct {
-                true => blocks(&mut ticket, offset, len),
-                false => ticket.buffer(len),
+                true => blocks(ticket.memory(), offset, len),
+                false => Buffer::new(ticket.memory(), len),
             },
             filled: direct.then_some(0),
             file,
@@ -163,17 +158,29 @@ impl AsyncRead {
         }
     }
 
-    /// Records that the kernel has written `count` bytes for [`AsyncRead::request`]. Returns the next step.
+    /// Records the result of [`AsyncRead::request`], the number of bytes written. Returns the next step.
     ///
     /// # Safety
     /// The kernel must have written them.
-    pub(super) unsafe fn written(&mut self, count: usize) -> Next {
+    pub(super) unsafe fn completed(&mut self, result: Result<usize, Errno>) -> Next {
+        match result {
+            // SAFETY: by the contract of this function.
+            Ok(count) => unsafe { self.written(count) },
+            Err(errno) => self.failed(errno),
+        }
+    }
+
+    /// As [`AsyncRead::completed`].
+    ///
+    /// # Safety
+    /// As [`AsyncRead::completed`].
+    unsafe fn written(&mut self, count: usize) -> Next {
         let Some(filled) = self.filled else {
             // SAFETY: `count` bytes at the start of the spare part, by the contract of this function.
             unsafe { self.buffer.advance(count) };
             return match count > 0 && self.buffer.room() > 0 {
                 true => Next::ReadOn,
-                false => Next::Finish,
+                false => Next::Finish(Ok(())),
             };
         };
         let filled = filled + count;
@@ -181,7 +188,7 @@ impl AsyncRead {
         unsafe { self.buffer.filled_blocks(filled) };
         self.filled = Some(filled);
         if self.buffer.room() == 0 {
-            Next::Finish
+            Next::Finish(Ok(()))
         } else if count > 0 && filled.is_multiple_of(ALIGNMENT) {
             Next::ReadOn
         } else {
@@ -189,15 +196,15 @@ impl AsyncRead {
         }
     }
 
-    /// The next step after the kernel has returned an error, if there is one.
-    pub(super) fn failed(&mut self, errno: Errno) -> Result<Next, Errno> {
+    /// The next step after the kernel has returned an error.
+    pub(super) fn failed(&mut self, errno: Errno) -> Next {
         match errno {
             Errno::INVAL if self.is_direct() => {
                 self.refused();
-                Ok(Next::ReadOn)
+                Next::ReadOn
             }
-            Errno::AGAIN | Errno::INTR | Errno::OPNOTSUPP => Ok(Next::Fill),
-            errno => Err(errno),
+            Errno::AGAIN | Errno::INTR | Errno::OPNOTSUPP => Next::Fill,
+            errno => Next::Finish(Err(errno.into())),
         }
     }
 

@@ -11,8 +11,25 @@ use crate::files::{Kind, KnownDevices, OpenFile, Root, accept_variant, listing, 
 use crate::job::{Done, First, Lookup, Op, Ready, Variants};
 use crate::memory::Buffer;
 
+/// The result of reading bytes.
+pub(super) enum Brought {
+    /// They are in memory.
+    Bytes(Buffer),
+    /// This number of bytes is to be sent from the page cache.
+    Cached(usize),
+}
+
 /// Performs `op` on the calling thread.
 pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
+    perform_with(op, ticket, read_from)
+}
+
+/// As [`perform`]; `bring` reads the bytes at an offset and of a length.
+pub(super) fn perform_with(
+    op: Op,
+    ticket: &mut Ticket,
+    bring: impl FnOnce(&OpenFile, u64, usize, &mut Ticket) -> io::Result<Brought>,
+) -> io::Result<Done> {
     match op {
         Op::Open {
             root,
@@ -25,13 +42,20 @@ pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
             let Some((offset, len)) = opening.within(first, ticket) else {
                 return Ok(opening.unread());
             };
-            let buffer = read_from(opening.chosen(), offset, len, ticket)?;
-            opening.read(buffer, offset)
+            match bring(opening.chosen(), offset, len, ticket)? {
+                Brought::Bytes(buffer) => opening.read(buffer, offset),
+                Brought::Cached(len) => Ok(opening.cached(offset, len)),
+            }
         }
-        Op::Read { file, offset, len } => {
-            let buffer = read_from(&file, offset, len, ticket)?;
-            read(&file, buffer, offset)
-        }
+        Op::Read { file, offset, len } => match bring(&file, offset, len, ticket)? {
+            Brought::Bytes(buffer) => read(&file, buffer, offset),
+            Brought::Cached(len) => {
+                let now = file.refresh()?;
+                let held = usize::try_from(now.size.saturating_sub(offset)).unwrap_or(len);
+                let len = len.min(held);
+                Ok(Done::Read(Ready::PageCache { file, offset, len }, now))
+            }
+        },
         Op::List {
             directory,
             entries_max,
@@ -145,8 +169,13 @@ impl Opening {
         self.done(|_| None, true)
     }
 
-    /// The outcome if the file itself is handed over instead of its bytes.
-    pub(super) fn handed_over(self, first: impl FnOnce(&Arc<OpenFile>) -> Ready) -> Done {
+    /// The outcome if `len` bytes from `offset` are to be sent from the page cache.
+    fn cached(self, offset: u64, len: usize) -> Done {
+        let first = |file: &Arc<OpenFile>| Ready::PageCache {
+            file: Arc::clone(file),
+            offset,
+            len,
+        };
         self.done(|file| Some(first(file)), true)
     }
 
@@ -158,7 +187,7 @@ impl Opening {
         file.meta = file.refresh()?;
         read::cut(&mut buffer, offset, &before, &file.meta);
         let stable = file.meta.same_version(&before);
-        Ok(self.done(|_| Some(Ready::from(buffer)), stable))
+        Ok(self.done(|_| Some(Ready::Bytes(buffer)), stable))
     }
 
     fn done(self, first: impl FnOnce(&Arc<OpenFile>) -> Option<Ready>, stable: bool) -> Done {
@@ -211,27 +240,27 @@ fn variant(
 pub(super) fn read(file: &OpenFile, mut buffer: Buffer, offset: u64) -> io::Result<Done> {
     file.was_read();
     let now = read::cut_at_end(file, &mut buffer, offset)?;
-    Ok(Done::Read(Ready::from(buffer), now))
+    Ok(Done::Read(Ready::Bytes(buffer), now))
 }
 
-/// Reads `len` bytes from `offset`, through the page cache or past it.
-fn read_from(file: &OpenFile, offset: u64, len: usize, ticket: &mut Ticket) -> io::Result<Buffer> {
-    if let Some(buffer) = read_directly(file, offset, len, ticket)? {
-        return Ok(buffer);
+/// Reads `len` bytes from `offset` into memory, through the page cache or past it.
+fn read_from(file: &OpenFile, offset: u64, len: usize, ticket: &mut Ticket) -> io::Result<Brought> {
+    match read_directly(file, offset, len, ticket)? {
+        Some(buffer) => Ok(Brought::Bytes(buffer)),
+        None => read_through(file, offset, len, ticket),
     }
-    read_through(file, offset, len, ticket)
 }
 
-/// Reads `len` bytes from `offset` through the page cache.
+/// Reads `len` bytes from `offset` into memory, through the page cache.
 pub(super) fn read_through(
     file: &OpenFile,
     offset: u64,
     len: usize,
     ticket: &mut Ticket,
-) -> io::Result<Buffer> {
-    let mut buffer = ticket.buffer(len);
+) -> io::Result<Brought> {
+    let mut buffer = Buffer::new(ticket.memory(), len);
     read::fill(file, &mut buffer, offset)?;
-    Ok(buffer)
+    Ok(Brought::Bytes(buffer))
 }
 
 /// Reads past the page cache, if the job is to be done so and the file allows it. Call it once.
@@ -244,7 +273,7 @@ pub(super) fn read_directly(
     let Some(fd) = ticket.direct(file, offset, len) else {
         return Ok(None);
     };
-    let mut buffer = ticket.blocks(offset, len);
+    let mut buffer = Buffer::for_blocks(ticket.memory(), offset, len);
     match read::fill_blocks(fd, &mut buffer, offset, 0) {
         Ok(()) => {}
         Err(Errno::INVAL) => {

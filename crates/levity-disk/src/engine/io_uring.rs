@@ -31,8 +31,9 @@ use super::command_queue::{Command, CommandQueue};
 use super::contract::{Engine, StartContext, StartError, Unavailable};
 use super::pool::{Pool, Queue};
 use super::submitted::Submitted;
-use super::ticket::{Ticket, Work};
+use super::ticket::Work;
 use crate::files::OpenFile;
+use crate::memory::Buffer;
 use crate::memory::registered::{self, RegisteredMemory, STEP_BYTES};
 use crate::thread::lock;
 use crate::thread::priority;
@@ -178,9 +179,9 @@ impl Engine for Ring {
 
 /// Starts a read: into registered memory if it goes past the page cache and a slot is free.
 fn begin(work: Work, registered: Option<&Arc<RegisteredMemory>>) -> Option<AsyncRead> {
-    AsyncRead::begin_in(work, |ticket: &mut Ticket, offset, len| match registered {
-        Some(registered) => ticket.registered(registered, offset, len),
-        None => ticket.blocks(offset, len),
+    AsyncRead::begin(work, |memory, offset, len| match registered {
+        Some(registered) => Buffer::in_registered(memory, registered, offset, len),
+        None => Buffer::for_blocks(memory, offset, len),
     })
 }
 
@@ -353,17 +354,13 @@ impl Owner {
     }
 
     fn completed(&mut self, mut read: AsyncRead, result: i32) {
-        let next = match usize::try_from(result) {
-            // SAFETY: the completion of the request reports `count` bytes.
-            Ok(count) => Ok(unsafe { read.written(count) }),
-            Err(_) => read.failed(Errno::from_raw_os_error(-result)),
-        };
-        match next {
+        let result = usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result));
+        // SAFETY: the result is that of the completed request.
+        match unsafe { read.completed(result) } {
             // Short, for example at the end of the cached part: before the others, as it has waited longest.
-            Ok(Next::ReadOn) => self.waiting.push_front(read),
-            Ok(Next::Fill) => self.pool.submit(Queue::Read, || read.fill()),
-            Ok(Next::Finish) => read.finish(Ok(())),
-            Err(errno) => read.finish(Err(errno.into())),
+            Next::ReadOn => self.waiting.push_front(read),
+            Next::Fill => self.pool.submit(Queue::Read, || read.fill()),
+            Next::Finish(result) => read.finish(result),
         }
     }
 }

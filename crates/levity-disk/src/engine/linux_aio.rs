@@ -29,8 +29,9 @@ use super::blocking;
 use super::contract::{Engine, StartContext, StartError, Unavailable};
 use super::pool::{Pool, Queue};
 use super::submitted::Submitted;
-use super::ticket::{Ticket, Work};
+use super::ticket::Work;
 use crate::job::Op;
+use crate::memory::Buffer;
 use crate::memory::arena::{self, Arena, SlotAllocator};
 use crate::syscall::aio::{Completed, Context, Request};
 use crate::thread::lock;
@@ -118,7 +119,7 @@ impl Engine for Aio {
             return self.commands.push(Command::Work(work));
         }
         let queue = Queue::of(work.op());
-        self.pool.submit(queue, || in_pool(work));
+        self.pool.submit(queue, || work.run(blocking::perform));
     }
 
     fn shutdown(&self) {
@@ -133,13 +134,6 @@ impl Engine for Aio {
 /// opened without blocking.
 fn is_for_the_owner(work: &Work) -> bool {
     work.reads_directly() && matches!(work.op(), Op::Read { file, .. } if file.reads_inline())
-}
-
-fn in_pool(work: Work) {
-    if let Some((op, mut ticket)) = work.begin() {
-        let result = blocking::perform(op, &mut ticket);
-        ticket.finish(result);
-    }
 }
 
 /// The queue to the owner. Lock-free, because event loops return slots, and with a system call only if the owner
@@ -236,8 +230,8 @@ impl Owner {
 
     fn begin(&mut self, work: Work) {
         let allocator = &mut self.allocator;
-        let slot = |ticket: &mut Ticket, offset, len| ticket.slot(allocator, offset, len);
-        self.waiting.extend(AsyncRead::begin_in(work, slot));
+        let slot = |memory, offset, len| Buffer::in_slot(memory, allocator, offset, len);
+        self.waiting.extend(AsyncRead::begin(work, slot));
     }
 
     /// Submits the waiting reads, up to the bound.
@@ -286,18 +280,13 @@ impl Owner {
         let Some(mut read) = self.submitted.remove(number) else {
             return;
         };
-        let next = match result {
-            // SAFETY: the completion of the request reports `count` bytes.
-            Ok(count) => Ok(unsafe { read.written(count) }),
-            Err(errno) => read.failed(errno),
-        };
-        match next {
+        // SAFETY: the result is that of the completed request.
+        match unsafe { read.completed(result) } {
             // Before the others, as it has waited longest.
-            Ok(Next::ReadOn) => self.waiting.push_front(read),
+            Next::ReadOn => self.waiting.push_front(read),
             // It would block, or the kernel cannot tell whether it would, or the file ends.
-            Ok(Next::Fill) => self.to_pool(read),
-            Ok(Next::Finish) => read.finish(Ok(())),
-            Err(errno) => read.finish(Err(errno.into())),
+            Next::Fill => self.to_pool(read),
+            Next::Finish(result) => read.finish(result),
         }
     }
 }

@@ -33,6 +33,8 @@ use super::contract::{Engine, StartContext, StartError, Unavailable};
 use super::pool::{Pool, Queue};
 use super::ticket::Work;
 use crate::job::Op;
+use crate::memory::Buffer;
+use crate::syscall::last_errno;
 use crate::thread::lock;
 use crate::thread::priority;
 
@@ -229,10 +231,6 @@ fn suspend(requests: &[*mut libc::aiocb], timeout: Option<Duration>) {
     unsafe { libc::aio_suspend(requests.as_ptr().cast(), count, timeout) };
 }
 
-fn last_errno() -> Errno {
-    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
-}
-
 /// The request that completes when a command is waiting.
 struct Wake {
     pipe: OwnedFd,
@@ -315,7 +313,7 @@ impl Waiting {
 
     fn begin(self) -> Option<AsyncRead> {
         match self {
-            Waiting::Work(work) => AsyncRead::begin(work),
+            Waiting::Work(work) => AsyncRead::begin(work, Buffer::for_blocks),
             Waiting::Read(read) => Some(read),
         }
     }
@@ -380,7 +378,7 @@ impl Owner {
 
     fn submit(&mut self, mut read: AsyncRead, control: Control) {
         if let Err(error) = read.file().clear_nonblocking() {
-            return self.end(read, control, |_, read| read.finish(Err(error)));
+            return self.go_on(read, control, Next::Finish(Err(error)));
         }
         let Request { fd, offset, room } = read.request();
         let (to, len) = (room.as_mut_ptr().cast(), room.len());
@@ -391,7 +389,10 @@ impl Owner {
                 control,
                 read: ManuallyDrop::new(read),
             }),
-            Err(errno) => self.failed(read, control, errno),
+            Err(errno) => {
+                let next = read.failed(errno);
+                self.go_on(read, control, next);
+            }
         }
     }
 
@@ -415,42 +416,32 @@ impl Owner {
         while at < self.in_progress.len() {
             if self.in_progress[at].control.is_done() {
                 let InProgress { control, read } = self.in_progress.swap_remove(at);
-                self.completed(ManuallyDrop::into_inner(read), control);
+                let mut read = ManuallyDrop::into_inner(read);
+                // SAFETY: the result is that of the completed request.
+                let next = unsafe { read.completed(control.result()) };
+                self.go_on(read, control, next);
             } else {
                 at += 1;
             }
         }
     }
 
-    fn completed(&mut self, mut read: AsyncRead, control: Control) {
-        match control.result() {
-            // SAFETY: the library reports that it has written `count` bytes.
-            Ok(count) => match unsafe { read.written(count) } {
-                Next::ReadOn => self.submit(read, control),
-                Next::Fill => self.fill(read, control),
-                Next::Finish => self.end(read, control, |_, read| read.finish(Ok(()))),
-            },
-            Err(errno) => self.failed(read, control, errno),
+    fn go_on(&mut self, read: AsyncRead, control: Control, next: Next) {
+        match next {
+            Next::ReadOn => self.submit(read, control),
+            Next::Fill => {
+                self.end(&read, control);
+                self.pool.submit(Queue::Read, || read.fill());
+            }
+            Next::Finish(result) => {
+                self.end(&read, control);
+                read.finish(result);
+            }
         }
-    }
-
-    fn failed(&mut self, mut read: AsyncRead, control: Control, errno: Errno) {
-        match read.failed(errno) {
-            Ok(Next::ReadOn) => self.submit(read, control),
-            Ok(Next::Fill) => self.fill(read, control),
-            Ok(Next::Finish) => self.end(read, control, |_, read| read.finish(Ok(()))),
-            Err(errno) => self.end(read, control, |_, read| read.finish(Err(errno.into()))),
-        }
-    }
-
-    fn fill(&mut self, read: AsyncRead, control: Control) {
-        self.end(read, control, |pool, read| {
-            pool.submit(Queue::Read, || read.fill());
-        });
     }
 
     /// Ends the requests of a read: the next read in line for its file gets its turn.
-    fn end(&mut self, read: AsyncRead, control: Control, last: impl FnOnce(&Pool, AsyncRead)) {
+    fn end(&mut self, read: &AsyncRead, control: Control) {
         // SAFETY: never submitted, or reaped; the copy in `in_progress` is gone.
         unsafe { control.free() };
         let line = self.lines.remove(&read.file().as_fd().as_raw_fd());
@@ -458,6 +449,5 @@ impl Owner {
         for waiting in line.into_iter().flatten().rev() {
             self.waiting.push_front(waiting);
         }
-        last(&self.pool, read);
     }
 }

@@ -25,13 +25,12 @@ use std::sync::{Arc, Mutex};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
-use super::blocking::{self, Opening};
+use super::blocking::{self, Brought};
 use super::contract::{Engine, StartContext, StartError, Unavailable};
 use super::pool::{Pool, Queue};
 use super::ticket::{Ticket, Work};
 use crate::files::OpenFile;
-use crate::job::{COPIED_BYTES, Done, Op, Ready};
-use crate::memory::Buffer;
+use crate::job::COPIED_BYTES;
 use crate::thread::lock;
 
 /// Bytes per system call, and the size of a pipe. Only root may exceed `/proc/sys/fs/pipe-max-size`, by default
@@ -63,55 +62,14 @@ struct Readahead {
 impl Engine for Readahead {
     fn submit(&self, work: Work) {
         let (queue, drain) = (Queue::of(work.op()), Arc::clone(&self.drain));
-        self.pool.submit(queue, move || in_pool(work, &drain));
+        self.pool.submit(queue, move || {
+            work.run(|op, ticket| {
+                blocking::perform_with(op, ticket, |file, offset, len, ticket| {
+                    bring(file, offset, len, ticket, &drain)
+                })
+            });
+        });
     }
-}
-
-fn in_pool(work: Work, drain: &Drain) {
-    if let Some((op, mut ticket)) = work.begin() {
-        let result = perform(op, &mut ticket, drain);
-        ticket.finish(result);
-    }
-}
-
-fn perform(op: Op, ticket: &mut Ticket, drain: &Drain) -> io::Result<Done> {
-    match op {
-        Op::Open {
-            root,
-            path,
-            first,
-            variants,
-            lookup,
-        } => {
-            let opening = Opening::open(&root, &path, &variants, lookup, ticket.devices())?;
-            let Some((offset, len)) = opening.within(first, ticket) else {
-                return Ok(opening.unread());
-            };
-            match bring(opening.chosen(), offset, len, ticket, drain)? {
-                Brought::Bytes(buffer) => opening.read(buffer, offset),
-                Brought::Cached(len) => Ok(opening.handed_over(|file| Ready::PageCache {
-                    file: Arc::clone(file),
-                    offset,
-                    len,
-                })),
-            }
-        }
-        Op::Read { file, offset, len } => match bring(&file, offset, len, ticket, drain)? {
-            Brought::Bytes(buffer) => blocking::read(&file, buffer, offset),
-            Brought::Cached(len) => {
-                let now = file.refresh()?;
-                Ok(Done::Read(Ready::PageCache { file, offset, len }, now))
-            }
-        },
-        op => blocking::perform(op, ticket),
-    }
-}
-
-/// Where the bytes are after the read.
-enum Brought {
-    Bytes(Buffer),
-    /// In the page cache: their number.
-    Cached(usize),
 }
 
 fn bring(
@@ -132,7 +90,7 @@ fn bring(
         file.read_ahead_ourselves();
         return drain.bring_in(pipe, file, offset, len).map(Brought::Cached);
     }
-    blocking::read_through(file, offset, len, ticket).map(Brought::Bytes)
+    blocking::read_through(file, offset, len, ticket)
 }
 
 /// Discards bytes that only have to be in the page cache.

@@ -4,17 +4,11 @@
 //! Uses no threads, no queue and no memory.
 
 use std::io;
-use std::sync::Arc;
 
-use super::blocking::{self, Opening};
-use super::contract::{Engine, StartContext, StartError, Unavailable};
+use super::blocking::{self, Brought};
+use super::contract::{Engine, StartContext, StartError};
 use super::ticket::{Ticket, Work};
-use crate::files::OpenFile;
-use crate::job::{COPIED_BYTES, Done, Op, Ready};
-
-pub(super) fn probe() -> Result<(), Unavailable> {
-    Ok(())
-}
+use crate::job::{COPIED_BYTES, Done, Op};
 
 pub(super) fn start(_: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError> {
     Ok(Box::new(Inline))
@@ -24,46 +18,17 @@ struct Inline;
 
 impl Engine for Inline {
     fn submit(&self, work: Work) {
-        if let Some((op, mut ticket)) = work.begin() {
-            let result = perform(op, &mut ticket);
-            ticket.finish(result);
-        }
+        work.run(perform);
     }
 }
 
 fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
-    match op {
-        Op::Open {
-            root,
-            path,
-            first,
-            variants,
-            lookup,
-        } => {
-            let opening = Opening::open(&root, &path, &variants, lookup, ticket.devices())?;
-            Ok(match opening.within(first, ticket) {
-                None => opening.unread(),
-                Some((offset, len)) => opening.handed_over(|file| page_cache(file, offset, len)),
-            })
+    let is_read = matches!(op, Op::Read { .. });
+    blocking::perform_with(op, ticket, |file, offset, len, ticket| {
+        if is_read && len < COPIED_BYTES && ticket.takes_more(offset, len) {
+            return blocking::read_through(file, offset, len, ticket);
         }
-        Op::Read { offset, len, .. } if len < COPIED_BYTES && ticket.takes_more(offset, len) => {
-            blocking::perform(op, ticket)
-        }
-        Op::Read { file, offset, len } => {
-            let now = file.refresh()?;
-            let left = now.size.saturating_sub(offset);
-            let len = usize::try_from(left).unwrap_or(len).min(len);
-            Ok(Done::Read(page_cache(&file, offset, len), now))
-        }
-        op => blocking::perform(op, ticket),
-    }
-}
-
-fn page_cache(file: &Arc<OpenFile>, offset: u64, len: usize) -> Ready {
-    file.let_the_kernel_read_ahead();
-    Ready::PageCache {
-        file: Arc::clone(file),
-        offset,
-        len,
-    }
+        file.let_the_kernel_read_ahead();
+        Ok(Brought::Cached(len))
+    })
 }

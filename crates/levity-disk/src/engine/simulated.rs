@@ -1,8 +1,8 @@
 //! `simulated`: for tests. Blocking calls in a pool, with delays and faults.
 //!
-//! Completions are late and out of order, reads are handed over as bytes, as a pipe and as shared memory in
-//! turn, and faults are injected. The faults are given after a colon in the name of the engine or, without
-//! one, in `LEVITY_SIMULATED`, as a list separated by commas:
+//! Completions are late and out of order, reads are handed over in ordinary memory and in a memory file in turn,
+//! and faults are injected. The faults are given after a colon in the name of the engine or, without one, in
+//! `LEVITY_SIMULATED`, as a list separated by commas:
 //!
 //! - `seed=N`: another order and other delays; 0 by default
 //! - `delay_ms=N`: each completion is delayed by up to N ms; 1 by default
@@ -11,37 +11,31 @@
 //! - `enospc_at=BYTES`: a write at or beyond this offset fails with ENOSPC
 //! - `freeze=NAME`: operations on paths that contain NAME block until [`thaw`]; may be repeated
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
-use rustix::pipe::PipeFlags;
 
 use super::blocking;
-use super::contract::{Engine, StartContext, StartError, Unavailable};
+use super::contract::{Engine, StartContext, StartError};
 use super::pool::{Pool, Queue};
 use super::ticket::{Ticket, Work};
 use crate::files::OpenFile;
 use crate::job::{Done, Op, Ready};
-use crate::memory::{Buffer, Lease};
+use crate::memory::arena::{Arena, SlotAllocator};
+use crate::memory::{Budget, Buffer, span};
 use crate::thread::lock;
 
 /// Used if the name has no options.
 const VARIABLE: &str = "LEVITY_SIMULATED";
-
-pub(super) fn probe() -> Result<(), Unavailable> {
-    Ok(())
-}
 
 pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError> {
     let text = match context.options {
@@ -49,8 +43,10 @@ pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, Start
         None => env::var(VARIABLE).unwrap_or_default(),
     };
     let faults = Faults::parse(&text).map_err(StartError::Setting)?;
+    let memory_file = MemoryFile::new(context.budget.bytes_max());
     let simulation = Arc::new(Simulation {
         faults,
+        memory_file: memory_file.map_err(|error| context.unavailable(&error))?,
         interrupted: AtomicBool::new(false),
         jobs: AtomicU64::new(0),
         head: Mutex::new(()),
@@ -117,13 +113,11 @@ impl Faults {
 
 /// Ends `freeze=name` in all disks of this process, now and later.
 pub fn thaw(name: &str) {
-    lock(&THAWED)
-        .get_or_insert_default()
-        .insert(name.to_owned());
+    lock(&THAWED).insert(name.to_owned());
     MELTED.notify_all();
 }
 
-static THAWED: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+static THAWED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 static MELTED: Condvar = Condvar::new();
 
 struct Simulated {
@@ -150,6 +144,7 @@ struct Simulation {
     faults: Faults,
     interrupted: AtomicBool,
     jobs: AtomicU64,
+    memory_file: MemoryFile,
     /// Held by the operation that uses the only head of the disk.
     head: Mutex<()>,
 }
@@ -179,23 +174,16 @@ impl Simulation {
             }
             Op::List { .. } | Op::Create { .. } | Op::Unlink { .. } | Op::CheckRoot { .. } => 0,
         };
-        Ok(match blocking::perform(op, ticket)? {
-            Done::Read(ready, now) => Done::Read(self.tamper(ready, offset, job)?, now),
-            Done::Opened {
-                file,
-                variants,
-                first: Some(ready),
-                stable,
-                not_removed,
-            } => Done::Opened {
-                first: Some(self.tamper(ready, offset, job)?),
-                file,
-                variants,
-                stable,
-                not_removed,
-            },
-            done => done,
-        })
+        let mut done = blocking::perform(op, ticket)?;
+        if let Done::Read(ready, _)
+        | Done::Opened {
+            first: Some(ready), ..
+        } = &mut done
+        {
+            self.refuse_bad_byte(offset, ready.len())?;
+            self.move_bytes(ready, job);
+        }
+        Ok(done)
     }
 
     /// Fails if the range contains the bad byte, or exceeds the room.
@@ -216,12 +204,14 @@ impl Simulation {
         }
     }
 
-    /// Fails if the range contains the bad byte; else converts the bytes to another form.
-    fn tamper(&self, ready: Ready, offset: u64, job: u64) -> io::Result<Ready> {
-        self.refuse_bad_byte(offset, ready.len())?;
-        match ready {
-            Ready::Bytes(buffer) => disguise(buffer, self.faults.seed.wrapping_add(job)),
-            ready => Ok(ready),
+    /// Moves the bytes of every other job to the memory file.
+    fn move_bytes(&self, ready: &mut Ready, job: u64) {
+        if let Ready::Bytes(bytes) = ready
+            && !bytes.is_empty()
+            && self.faults.seed.wrapping_add(job) % 2 == 1
+            && let Some(moved) = self.memory_file.copy(bytes)
+        {
+            *bytes = moved;
         }
     }
 
@@ -235,9 +225,8 @@ impl Simulation {
         let Some(name) = self.faults.freeze.iter().find(|name| holds(name)) else {
             return Ok(());
         };
-        let frozen = |thawed: &mut Option<HashSet<String>>| {
-            !thawed.as_ref().is_some_and(|thawed| thawed.contains(name))
-                && !self.interrupted.load(Ordering::Relaxed)
+        let frozen = |thawed: &mut BTreeSet<String>| {
+            !thawed.contains(name) && !self.interrupted.load(Ordering::Relaxed)
         };
         let thawed = MELTED.wait_while(lock(&THAWED), frozen);
         drop(thawed.unwrap_or_else(PoisonError::into_inner));
@@ -266,41 +255,31 @@ fn path_of(file: &OpenFile) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-/// The bytes as they are, in a pipe, or in shared memory.
-fn disguise(buffer: Buffer, turn: u64) -> io::Result<Ready> {
-    match turn % 3 {
-        1 => Ok(match in_pipe(&buffer) {
-            Some(pipe) => Ready::Pipe {
-                len: buffer.len(),
-                pipe,
-            },
-            None => Ready::Bytes(buffer),
-        }),
-        2 => in_shared_memory(&buffer),
-        _ => Ok(Ready::Bytes(buffer)),
+/// A memory file with a budget of its own, since the bytes that are copied to it have memory already.
+struct MemoryFile {
+    budget: Budget,
+    slots: Mutex<SlotAllocator>,
+}
+
+impl MemoryFile {
+    fn new(bytes_max: usize) -> io::Result<MemoryFile> {
+        let budget = Budget::new(bytes_max);
+        // Slots are collected by the next copy.
+        let arena = Arena::new(&budget, Box::new(|| {}))?;
+        let slots = Mutex::new(SlotAllocator::new(arena));
+        Ok(MemoryFile { budget, slots })
     }
-}
 
-/// `None` if no pipe may be that large (`/proc/sys/fs/pipe-max-size`).
-fn in_pipe(bytes: &[u8]) -> Option<OwnedFd> {
-    let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
-    let (read, write) = rustix::pipe::pipe_with(flags).ok()?;
-    rustix::pipe::fcntl_setpipe_size(&write, bytes.len().max(1)).ok()?;
-    let written = rustix::io::write(&write, bytes).ok()?;
-    (written == bytes.len()).then_some(read)
-}
-
-/// At an offset that is neither 0 nor a multiple of a page, to reveal errors of readers.
-fn in_shared_memory(bytes: &[u8]) -> io::Result<Ready> {
-    const OFFSET: u64 = 70_001;
-    let memory = rustix::fs::memfd_create(c"levity-simulated", MemfdFlags::CLOEXEC)?;
-    let memory = fs::File::from(memory);
-    memory.write_all_at(bytes, OFFSET)?;
-    Ok(Ready::Shared {
-        memory: Arc::new(Lease::of_file(memory.into())),
-        offset: OFFSET,
-        len: bytes.len(),
-    })
+    /// `None` if there is no room. At an offset that is not a multiple of a page, to reveal errors of readers.
+    fn copy(&self, bytes: &[u8]) -> Option<Buffer> {
+        const OFFSET: u64 = 1701;
+        let mut slots = lock(&self.slots);
+        slots.collect();
+        let memory = self.budget.reserve(span(OFFSET, bytes.len()))?;
+        let mut copy = Buffer::in_slot(memory, &mut slots, OFFSET, bytes.len());
+        copy.extend_from_slice(bytes);
+        Some(copy)
+    }
 }
 
 /// `splitmix64`: a pseudorandom number from any number.
@@ -314,7 +293,6 @@ fn mix(number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Budget;
 
     #[test]
     fn faults_are_parsed() {
@@ -350,27 +328,16 @@ mod tests {
     }
 
     #[test]
-    fn every_form_holds_the_same_bytes() {
-        let budget = Budget::new(8 << 20);
-        let bytes: Vec<u8> = (0..300_000_u32).map(|n| n as u8).collect();
-        let forms = (0..3).map(|turn| disguise(Buffer::from(bytes.clone()), turn).unwrap());
-        let forms: Vec<_> = forms.collect();
-        assert!(matches!(
-            forms[..],
-            [Ready::Bytes(_), Ready::Pipe { .. }, Ready::Shared { .. }]
-        ));
-        for form in forms {
-            assert_eq!(form.len(), bytes.len());
-            assert!(*form.into_bytes(&budget).unwrap() == *bytes);
+    fn a_copy_in_the_memory_file_has_the_same_bytes() {
+        let memory_file = MemoryFile::new(1 << 20).unwrap();
+        for len in [300_000, 1, 4096] {
+            let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
+            let mut copy = memory_file.copy(&bytes).unwrap();
+            assert!(*copy == *bytes);
+            let (_, offset) = copy.memory_file().unwrap();
+            let part = copy.part(1..len as usize);
+            assert_eq!(part.memory_file().unwrap().1, offset + 1);
         }
-    }
-
-    #[test]
-    fn no_bytes_have_every_form_too() {
-        let budget = Budget::new(4096);
-        for turn in 0..3 {
-            let ready = disguise(Buffer::from(Vec::new()), turn).unwrap();
-            assert!(ready.is_empty() && ready.into_bytes(&budget).unwrap().is_empty());
-        }
+        assert!(memory_file.copy(&[7; 2 << 20]).is_none());
     }
 }

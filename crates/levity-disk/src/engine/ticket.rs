@@ -4,16 +4,13 @@
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::io::Errno;
 
 use crate::files::{KnownDevices, OpenFile};
 use crate::job::{Completion, Done, Op};
-use crate::memory::arena::SlotAllocator;
-use crate::memory::registered::RegisteredMemory;
-use crate::memory::{Buffer, Reservation, span};
+use crate::memory::{Reservation, span};
 
 /// The scheduler's side of a [`Ticket`]. Dropping it frees the device's slot.
 pub(crate) trait Completions: Send {
@@ -73,6 +70,14 @@ impl Work {
         self.ticket.reads_directly == Some(true)
     }
 
+    /// Performs the work on the calling thread and finishes it, unless nobody waits for it any more.
+    pub(super) fn run(self, perform: impl FnOnce(Op, &mut Ticket) -> io::Result<Done>) {
+        if let Some((op, mut ticket)) = self.begin() {
+            let result = perform(op, &mut ticket);
+            ticket.finish(result);
+        }
+    }
+
     /// Call it when a thread starts the work. `None` when nobody waits for it any more.
     pub fn begin(mut self) -> Option<(Op, Ticket)> {
         self.ticket.started = Instant::now();
@@ -102,7 +107,7 @@ pub struct Ticket {
 
 impl Ticket {
     /// The descriptor for reading `len` bytes from `offset` of `file` past the page cache, if that is how
-    /// this job is to be done and if the file allows it. The bytes then go into [`Ticket::blocks`]. Call it
+    /// this job is to be done and if the file allows it. It takes whole blocks ([`Buffer::for_blocks`](crate::Buffer::for_blocks)). Call it
     /// once, on a thread that may block, before the read.
     pub(crate) fn direct<'f>(
         &mut self,
@@ -124,56 +129,17 @@ impl Ticket {
         self.direct = false;
     }
 
-    /// A buffer with room for `len` bytes, from the reserved memory. Call it or [`Ticket::blocks`], and
-    /// only once.
-    ///
-    /// # Panics
-    /// If `len` is more than the operation asked for.
-    pub(crate) fn buffer(&mut self, len: usize) -> Buffer {
-        Buffer::new(self.memory(), len)
-    }
-
-    /// A buffer for `len` bytes from `offset`, with room for the whole blocks around them.
-    ///
-    /// # Panics
-    /// If these are not the bytes that the operation asked for.
-    pub(crate) fn blocks(&mut self, offset: u64, len: usize) -> Buffer {
-        Buffer::for_blocks(self.memory(), offset, len)
-    }
-
-    /// As [`Ticket::blocks`], in a slot of `allocator`; in ordinary memory if it has none of that size.
-    ///
-    /// # Panics
-    /// As [`Ticket::blocks`].
-    pub(crate) fn slot(
-        &mut self,
-        allocator: &mut SlotAllocator,
-        offset: u64,
-        len: usize,
-    ) -> Buffer {
-        Buffer::in_slot(self.memory(), allocator, offset, len)
-    }
-
-    /// As [`Ticket::blocks`], in memory that is registered with a ring, if a slot is free.
-    ///
-    /// # Panics
-    /// As [`Ticket::blocks`].
-    pub(crate) fn registered(
-        &mut self,
-        registered: &Arc<RegisteredMemory>,
-        offset: u64,
-        len: usize,
-    ) -> Buffer {
-        Buffer::in_registered(self.memory(), registered, offset, len)
-    }
-
     /// Reserves memory for `len` bytes from `offset` instead of fewer, if memory is ample.
     pub(super) fn takes_more(&mut self, offset: u64, len: usize) -> bool {
         let memory = self.memory.as_mut();
         memory.is_some_and(|memory| memory.raise(span(offset, len)))
     }
 
-    fn memory(&mut self) -> Reservation {
+    /// The memory for the bytes that the operation asks for, or for fewer.
+    ///
+    /// # Panics
+    /// If it is called twice.
+    pub(super) fn memory(&mut self) -> Reservation {
         self.memory.take().expect("an operation reads once")
     }
 

@@ -12,8 +12,8 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::{self, NonNull};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,9 +21,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_queue::SegQueue;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
+use rustix::mm::Advice;
 use rustix::process::Resource;
 
-use super::block::ALIGNMENT;
+use super::block::{ALIGNMENT, Block};
 use super::budget::{Budget, RECYCLED_BYTES_MAX, Reservation, SIZE_CLASSES, class_of};
 
 /// The largest slot, in bytes.
@@ -35,7 +36,8 @@ type OnReturn = Box<dyn Fn() + Send + Sync>;
 /// The memory file and its mapping.
 pub(crate) struct Arena {
     memory: OwnedFd,
-    mapping: Mapping,
+    /// All of the memory file.
+    mapping: Block,
     /// Number of slots of each size.
     slots_max: [usize; SIZE_CLASSES],
     returned: SegQueue<(SlotId, Reservation)>,
@@ -70,8 +72,10 @@ impl Arena {
             .map(|(class, slots)| slots * (ALIGNMENT << class))
             .sum();
         let memory = memory_file(bytes)?;
+        let mapping = Block::map_file(&memory, bytes)?;
+        refuse_huge_pages(&mapping)?;
         Ok(Arc::new(Arena {
-            mapping: Mapping::new(&memory, bytes)?,
+            mapping,
             memory,
             slots_max,
             returned: SegQueue::new(),
@@ -134,6 +138,15 @@ fn memory_file(bytes: usize) -> io::Result<OwnedFd> {
         SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
     )?;
     Ok(memory)
+}
+
+/// Punching a hole into a part of a huge page may clear that part while it is being sent.
+fn refuse_huge_pages(mapping: &Block) -> Result<(), Errno> {
+    match mapping.advise(Advice::LinuxNoHugepage) {
+        // A kernel without huge pages does not know the advice.
+        Err(Errno::INVAL) => Ok(()),
+        result => result,
+    }
 }
 
 /// Tries whether an arena works here.
@@ -211,32 +224,25 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(crate) fn bytes(&self) -> usize {
-        self.id.bytes()
-    }
-
     /// The offset in the memory file, in bytes.
     pub(crate) fn offset(&self) -> usize {
         self.arena.offset(self.id)
     }
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [MaybeUninit<u8>] {
-        let (start, bytes) = (self.start(), self.bytes());
+        let part = self.part();
         // SAFETY: within the mapping, and this slot's alone until it is dropped.
-        unsafe { slice::from_raw_parts_mut(start.as_ptr().cast(), bytes) }
+        unsafe { slice::from_raw_parts_mut(part.as_ptr().cast(), part.len()) }
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
         // SAFETY: within the mapping, where every byte is that of a file and so initialised. Only
         // `as_mut_slice` gives write access.
-        unsafe { slice::from_raw_parts(self.start().as_ptr(), self.bytes()) }
+        unsafe { self.part().as_ref() }
     }
 
-    fn start(&self) -> NonNull<u8> {
-        let offset = self.offset();
-        assert!(offset + self.bytes() <= self.arena.mapping.bytes);
-        // SAFETY: within the mapping.
-        unsafe { self.arena.mapping.start.add(offset) }
+    fn part(&self) -> NonNull<[u8]> {
+        self.arena.mapping.part(self.offset(), self.id.bytes())
     }
 }
 
@@ -251,60 +257,6 @@ impl Drop for Slot {
         if let Some(reservation) = self.reservation.take() {
             self.arena.take_back(self.id, reservation);
         }
-    }
-}
-
-struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: only an address; access to the memory is controlled by the slots.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(memory: &OwnedFd, bytes: usize) -> io::Result<Mapping> {
-        // SAFETY: a new mapping, at an address of the kernel's choice.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                memory.as_raw_fd(),
-                0,
-            )
-        };
-        let mapping = match NonNull::new(start.cast::<u8>()) {
-            Some(start) if start.as_ptr() != libc::MAP_FAILED.cast() => Mapping { start, bytes },
-            _ => return Err(io::Error::last_os_error()),
-        };
-        mapping.refuse_huge_pages()?;
-        Ok(mapping)
-    }
-
-    /// Punching a hole into a part of a huge page may clear that part while it is being sent.
-    fn refuse_huge_pages(&self) -> io::Result<()> {
-        let (start, advice) = (self.start.as_ptr().cast(), libc::MADV_NOHUGEPAGE);
-        // SAFETY: advice that changes no byte, for a mapping that is ours.
-        if unsafe { libc::madvise(start, self.bytes, advice) } == 0 {
-            return Ok(());
-        }
-        match io::Error::last_os_error() {
-            // A kernel without huge pages does not know the advice.
-            error if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
-            error => Err(error),
-        }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `Mapping::new` with the same size; slots hold the arena, so none is left.
-        let result = unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
-        debug_assert_eq!(result, 0);
     }
 }
 

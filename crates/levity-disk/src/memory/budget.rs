@@ -123,11 +123,7 @@ impl Budget {
         block.unwrap_or_else(|| Block::allocate(bytes))
     }
 
-    /// Frees `bytes`, and keeps the block that held them, if any, for later reads.
-    fn release(&self, bytes: usize, block: Option<Block>) {
-        if let Some(block) = block {
-            self.0.keep(block);
-        }
+    fn release(&self, bytes: usize) {
         self.0.in_use.fetch_sub(bytes, Ordering::SeqCst);
         let wanted = &self.0.wanted;
         if wanted.load(Ordering::SeqCst)
@@ -227,11 +223,10 @@ impl Reservation {
     }
 
     /// The reserved memory, which counts until it is dropped. `None` if no bytes are reserved.
-    pub(crate) fn into_block(mut self) -> Option<PooledBlock> {
-        let bytes = mem::take(&mut self.bytes);
-        (bytes > 0).then(|| PooledBlock {
-            block: Some(self.budget.take_block(bytes)),
-            budget: self.budget.clone(),
+    pub(crate) fn into_block(self) -> Option<PooledBlock> {
+        (self.bytes > 0).then(|| PooledBlock {
+            block: Some(self.budget.take_block(self.bytes)),
+            reservation: self,
         })
     }
 
@@ -244,7 +239,7 @@ impl Reservation {
         assert!(bytes <= self.bytes, "a buffer larger than its reservation");
         let rest = mem::replace(&mut self.bytes, bytes) - bytes;
         if rest > 0 {
-            self.budget.release(rest, None);
+            self.budget.release(rest);
         }
     }
 
@@ -257,7 +252,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.budget.release(self.bytes, None);
+            self.budget.release(self.bytes);
         }
     }
 }
@@ -266,7 +261,8 @@ impl Drop for Reservation {
 pub(crate) struct PooledBlock {
     /// `None` only during the drop.
     block: Option<Block>,
-    budget: Budget,
+    /// Freed after the block is kept for later reads.
+    reservation: Reservation,
 }
 
 impl PooledBlock {
@@ -282,7 +278,7 @@ impl PooledBlock {
 impl Drop for PooledBlock {
     fn drop(&mut self) {
         if let Some(block) = self.block.take() {
-            self.budget.release(block.bytes(), Some(block));
+            self.reservation.budget.0.keep(block);
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, Range};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use super::arena::{Slot, SlotAllocator};
@@ -33,6 +34,7 @@ enum Memory {
     Owned(Vec<u8>),
     /// Part of another buffer.
     Shared(Arc<Buffer>),
+    /// In a memory file.
     Slot(Slot),
     /// Registered with a ring.
     Registered(registered::Slot),
@@ -198,13 +200,15 @@ impl Buffer {
         self.len += count;
     }
 
-    /// The slot that it is in, and the offset of its first byte there. Returns the buffer if it is in other
-    /// memory.
-    pub(crate) fn into_slot(self) -> Result<(Slot, usize), Buffer> {
-        match self.memory {
-            Memory::Slot(slot) => Ok((slot, self.skip)),
-            memory => Err(Buffer { memory, ..self }),
-        }
+    /// The memory file that holds the bytes, and the offset of the first one there, for
+    /// [`transmit::send_shared`](crate::transmit::send_shared). `None` if they are in other memory.
+    pub fn memory_file(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        let (file, start) = match &self.memory {
+            Memory::Slot(slot) => (slot.as_fd(), slot.offset() as u64),
+            Memory::Shared(of) => of.memory_file()?,
+            Memory::Pooled(_) | Memory::Owned(_) | Memory::Registered(_) => return None,
+        };
+        Some((file, start + self.skip as u64))
     }
 
     /// Drops all bytes after the first `len`.

@@ -4,11 +4,9 @@ pub(crate) mod arena;
 mod block;
 mod budget;
 mod buffer;
-mod lease;
 pub(crate) mod registered;
 
 pub use block::ALIGNMENT;
 pub use budget::Budget;
 pub(crate) use budget::{Reservation, span};
 pub use buffer::Buffer;
-pub use lease::Lease;

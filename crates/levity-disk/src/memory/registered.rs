@@ -14,6 +14,7 @@ use std::slice;
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
+use rustix::mm::Advice;
 
 use super::block::{ALIGNMENT, Block};
 use super::budget::{Budget, Reservation};
@@ -61,8 +62,9 @@ impl RegisteredMemory {
     /// The errors of `mmap`.
     pub(crate) fn new(bytes: usize) -> io::Result<Arc<RegisteredMemory>> {
         let block = Block::map(bytes + STEP_BYTES)?;
-        block.ask_for_huge_pages();
-        let skip = block.start().align_offset(STEP_BYTES);
+        // A failure has no consequence.
+        let _ = block.advise(Advice::LinuxHugepage);
+        let skip = block.part(0, 0).cast::<u8>().align_offset(STEP_BYTES);
         let free = ArrayQueue::new(bytes / SLOT_BYTES);
         for number in 0..free.capacity() {
             free.push(number).expect("it has a place for each");
@@ -77,16 +79,11 @@ impl RegisteredMemory {
 
     /// All of the memory, for registration as one buffer.
     pub(crate) fn as_iovec(&self) -> libc::iovec {
+        let all = self.block.part(self.skip, self.bytes);
         libc::iovec {
-            iov_base: self.at(0).as_ptr().cast(),
-            iov_len: self.bytes,
+            iov_base: all.as_ptr().cast(),
+            iov_len: all.len(),
         }
-    }
-
-    fn at(&self, offset: usize) -> NonNull<u8> {
-        assert!(offset <= self.bytes && self.skip + self.bytes <= self.block.bytes());
-        // SAFETY: within the mapping.
-        unsafe { self.block.start().add(self.skip + offset) }
     }
 
     /// A slot for a read of `bytes` bytes. Returns the reservation if the read is too small or too large, or if
@@ -120,19 +117,18 @@ pub(crate) struct Slot {
 impl Slot {
     pub(crate) fn as_mut_slice(&mut self) -> &mut [MaybeUninit<u8>] {
         // SAFETY: within the mapping, and this slot's alone until it is dropped.
-        unsafe { slice::from_raw_parts_mut(self.start().as_ptr().cast(), SLOT_BYTES) }
+        unsafe { slice::from_raw_parts_mut(self.part().as_ptr().cast(), SLOT_BYTES) }
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
         // SAFETY: within the mapping, where every byte is initialised, because the kernel hands out cleared
         // pages. Only `as_mut_slice` gives write access.
-        unsafe { slice::from_raw_parts(self.start().as_ptr(), SLOT_BYTES) }
+        unsafe { self.part().as_ref() }
     }
 
-    fn start(&self) -> NonNull<u8> {
-        let offset = self.number * SLOT_BYTES;
-        assert!(offset + SLOT_BYTES <= self.of.bytes);
-        self.of.at(offset)
+    fn part(&self) -> NonNull<[u8]> {
+        let offset = self.of.skip + self.number * SLOT_BYTES;
+        self.of.block.part(offset, SLOT_BYTES)
     }
 }
 

@@ -3,8 +3,8 @@
 //! A job that a device queue accepts becomes a [`SharedJob`]. Another job that asks for the same (bytes
 //! that a read in progress covers, an open of the same path) joins it instead of being done: it costs no
 //! slot, no thread and no memory, and the disk sees one read. When the operation is done, all are answered,
-//! with the same bytes where these can be shared. Those for whom they cannot be shared (bytes in a pipe can
-//! be read once) are offered to the queue again, and the first of them takes the others along.
+//! with the same bytes. If it is given up because the device is dead, those of class `Next` are offered to the
+//! queue again, and the first of them takes the others along.
 //!
 //! Operations that change something (creation, writing, removal) are done for each job, and so are opens
 //! that have to be fresh.
@@ -309,8 +309,8 @@ fn note_access(shared: &Completion, pending: &PendingJob, policy: &DirectPolicy)
     }
 }
 
-/// The answer for `joined` when `op` is done. `None` when it is to be offered again: the bytes cannot be
-/// shared, or it waits for a dead device and the job that it joined does not.
+/// The answer for `joined` when `op` is done. `None` when it is to be offered again: it waits for a dead device
+/// and the job that it joined does not.
 fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Completion> {
     let result = match &mut completion.result {
         Err(error) if is_dead(error) && joined.job.class == Class::Next => return None,
@@ -329,7 +329,7 @@ fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Co
             };
             file.was_read();
             let skipped = usize::try_from(from - offset).unwrap_or(usize::MAX);
-            Ok(Done::Read(ready.part(skipped, *len)?, *now))
+            Ok(Done::Read(ready.part(skipped, *len), *now))
         }
         Ok(Done::Opened {
             file,
@@ -338,14 +338,11 @@ fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Co
             stable,
             ..
         }) => {
-            let first = match first {
-                Some(ready) => Some(ready.part(0, ready.len())?),
-                None => None,
-            };
+            let first = first.as_mut();
             Ok(Done::Opened {
                 file: Arc::clone(file),
                 variants: variants.clone(),
-                first,
+                first: first.map(|ready| ready.part(0, ready.len())),
                 stable: *stable,
                 // An open that removes the name is not shared.
                 not_removed: None,

@@ -28,11 +28,12 @@ mod cases {
     fn send(fd: BorrowedFd<'_>, ready: &Ready, sent: usize) -> io::Result<usize> {
         let left = ready.len() - sent;
         match ready {
-            Ready::Bytes(buffer) => Ok(rustix::io::write(fd, &buffer[sent..])?),
-            Ready::Pipe { pipe, .. } => transmit::splice(pipe.as_fd(), fd, left),
-            Ready::Shared { memory, offset, .. } => {
-                transmit::send_shared(fd, memory, offset + sent as u64, left)
-            }
+            Ready::Bytes(buffer) => match buffer.memory_file() {
+                Some((memory, offset)) => {
+                    transmit::send_shared(fd, memory, offset + sent as u64, left)
+                }
+                None => Ok(rustix::io::write(fd, &buffer[sent..])?),
+            },
             Ready::PageCache { file, offset, .. } => {
                 transmit::sendfile(fd, file, offset + sent as u64, left)
             }

@@ -27,11 +27,6 @@ mod cases {
 
     use crate::harness::*;
 
-    /// The simulated engine hands over a third of the bytes in pipes, which cannot be shared.
-    fn shares_all(disk: &Disk) -> bool {
-        !disk.blocks_on_loop() && disk.engine() != "simulated"
-    }
-
     pub fn one_read_answers_all_that_it_covers(rig: &Rig) {
         let disk = rig.narrow_disk();
         rig.write("file", 100_000);
@@ -68,7 +63,7 @@ mod cases {
         assert_eq!(bytes(&disk, ready).unwrap(), pattern(98_000, 2000));
         settle(&disk);
         let stats = disk.stats();
-        if shares_all(&disk) && local(&files[0], &root) {
+        if !disk.blocks_on_loop() && local(&files[0], &root) {
             assert_eq!(stats.coalesced, 4);
             assert_eq!(stats.engines[0].reads_async - before, 3);
         }
@@ -106,7 +101,7 @@ mod cases {
             without.result().unwrap(),
             Done::Opened { first: None, .. }
         ));
-        if shares_all(&disk) {
+        if !disk.blocks_on_loop() {
             assert_eq!(disk.stats().coalesced, 4);
             assert!(files.iter().all(|file| Arc::ptr_eq(file, &files[0])));
         }

@@ -1,7 +1,7 @@
 //! Sending a file: chunk by chunk, from wherever each is soonest to be had.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -334,24 +334,12 @@ impl Sender {
             .min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
         let sent = match &ready {
             Ready::Bytes(buffer) => {
-                let push = async |sender: &mut Self, conn: &mut Conn| {
-                    sender.bytes(conn, &buffer[..bytes]).await
-                };
-                let sent = self.held(conn, push).await?;
-                self.pace.keep(sent, bytes);
-                sent
-            }
-            Ready::Pipe { pipe, .. } => {
-                let splice = async |sender: &mut Self, conn: &mut Conn| {
-                    let call = |socket: BorrowedFd<'_>, _, turn| {
-                        transmit::splice(pipe.as_fd(), socket, turn).map(Some)
-                    };
-                    sender.moved(conn, bytes, call).await
-                };
-                self.held(conn, splice).await?
-            }
-            Ready::Shared { memory, offset, .. } => {
+                let memory_file = buffer.memory_file();
+                let memory_file = memory_file.filter(|_| conn.transport.socket().is_some());
                 let send = async |sender: &mut Self, conn: &mut Conn| {
+                    let Some((memory, offset)) = memory_file else {
+                        return sender.bytes(conn, &buffer[..bytes]).await;
+                    };
                     let call = |socket: BorrowedFd<'_>, at, turn| {
                         transmit::send_shared(socket, memory, offset + at, turn).map(Some)
                     };
@@ -385,14 +373,14 @@ impl Sender {
                 self.held(conn, send).await?
             }
         };
-        if let Some(seen) = ready.peek(0..sent) {
-            file.version.keep_evidence(file.offset, seen);
+        if let Ready::Bytes(buffer) = &ready {
+            file.version.keep_evidence(file.offset, &buffer[..sent]);
         }
         file.advance(sent);
         Ok(sent)
     }
 
-    /// Sends a chunk that takes memory or pipes, or that may not stay in the page cache, for at most
+    /// Sends a chunk that takes memory, or that may not stay in the page cache, for at most
     /// [`HOLD_MAX`]; tells how much left by then.
     async fn held(
         &mut self,
