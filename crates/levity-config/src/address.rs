@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::value::whole_number;
+
 /// Longest path of a Unix socket in bytes: `sun_path` holds 108 with the closing zero (unix(7)).
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
@@ -24,7 +26,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// Why a text is not an [`Address`]: a phrase that follows the text in a message.
+/// The reason why a text is not an [`Address`]: a phrase that follows the text in a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressError(String);
 
@@ -115,11 +117,7 @@ fn ip(host: &str) -> Result<Option<IpAddr>, AddressError> {
 }
 
 fn port(text: &str) -> Result<u16, AddressError> {
-    // `u16::from_str` would also take `+80`.
-    if text.starts_with('+') {
-        return Err(port_error(text));
-    }
-    text.parse().map_err(|_| port_error(text))
+    whole_number(text).ok_or_else(|| port_error(text))
 }
 
 fn port_error(text: &str) -> AddressError {
@@ -149,15 +147,15 @@ impl Address {
         Err(AddressError(reason))
     }
 
-    /// The same address, a relative socket path taken from `base`.
+    /// Reads an address; the path of a socket is relative to `base`, if that is given.
     ///
     /// # Errors
     ///
-    /// When the joined path is longer than [`UNIX_PATH_BYTES_MAX`].
-    pub fn beneath(self, base: &Path) -> Result<Self, AddressError> {
-        match self {
-            Address::Unix(path) => Address::unix(base.join(path)),
-            Address::Tcp(_) => Ok(self),
+    /// Those of [`str::parse`], and when the joined path is longer than [`UNIX_PATH_BYTES_MAX`].
+    pub fn parse_beneath(text: &str, base: Option<&Path>) -> Result<Self, AddressError> {
+        match (text.parse()?, base) {
+            (Address::Unix(path), Some(base)) => Address::unix(base.join(path)),
+            (address, _) => Ok(address),
         }
     }
 
@@ -315,8 +313,8 @@ mod tests {
         let longest = "x".repeat(UNIX_PATH_BYTES_MAX);
         assert!(format!("unix:{longest}").parse::<Address>().is_ok());
         assert!(format!("unix:{longest}x").parse::<Address>().is_err());
-        let relative: Address = "unix:x".parse().unwrap();
-        assert!(relative.beneath(Path::new(&longest)).is_err());
+        let base = Some(Path::new(&longest));
+        assert!(Address::parse_beneath("unix:x", base).is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use levity_disk::{Direct, engine};
 
 use crate::keys::{SPOOL, engine_named};
-use crate::model::{CHUNK_STEP_BYTES, Disk, LocationDisk, Watch};
+use crate::model::{CHUNK_STEP_BYTES, Disk, LocationDisk};
 use crate::section::Section;
 
 pub(crate) fn disk(section: &Section<'_>) -> Disk {
@@ -21,15 +21,12 @@ pub(crate) fn disk(section: &Section<'_>) -> Disk {
         depth: section.auto_count("depth"),
         chunk_bytes,
         direct: direct.unwrap_or_default(),
-        cache_bytes: section.size("cache_bytes"),
-        buffer_bytes: section.size("buffer_bytes"),
+        cache_bytes: section.count("cache_bytes"),
+        buffer_bytes: section.count("buffer_bytes"),
         queue: section.count("queue"),
         dead_after: section.duration("dead_after"),
         entry_ttl: section.duration("entry_ttl"),
-        watch: match section.word("watch") {
-            Some("inotify") => Watch::Inotify,
-            _ => Watch::Off,
-        },
+        watch: section.word_or_default("watch"),
         spool: section.folder("spool").unwrap_or_else(|| SPOOL.into()),
     };
     let fits = disk.threads > disk.stat_threads || disk.stat_threads.is_none();
@@ -52,7 +49,7 @@ pub(crate) fn location_disk(section: &Section<'_>) -> LocationDisk {
     LocationDisk {
         engine: section.word_or("engine", engine_named).map(str::to_owned),
         chunk_bytes: chunk_bytes(section),
-        direct: section.word("direct").map(|word| match word {
+        direct: section.word_or("direct", |_| None).map(|word| match word {
             "always" => Direct::Always,
             "never" => Direct::Never,
             _ => Direct::Auto,
@@ -61,13 +58,10 @@ pub(crate) fn location_disk(section: &Section<'_>) -> LocationDisk {
 }
 
 fn chunk_bytes(section: &Section<'_>) -> Option<usize> {
-    let bytes = section.auto_size("chunk")?;
+    let bytes = section.auto_count("chunk")?;
     if !bytes.is_multiple_of(CHUNK_STEP_BYTES) {
-        section.report(
-            "chunk",
-            format_args!("{bytes} bytes are no multiple of {CHUNK_STEP_BYTES}"),
-            None,
-        );
+        let message = format_args!("{bytes} bytes are no multiple of {CHUNK_STEP_BYTES}");
+        section.report("chunk", message, None);
     }
     Some(bytes)
 }

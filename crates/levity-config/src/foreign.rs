@@ -283,33 +283,14 @@ const KEYS: &[Foreign] = &[
 ];
 
 /// Values that do not exist here: the key, the value, and what to write instead.
+#[rustfmt::skip]
 const WORDS: &[(&str, &str, &str)] = &[
-    (
-        "protocol",
-        "https",
-        "there is no TLS to applications yet, only \"http\"",
-    ),
-    (
-        "protocol",
-        "uwsgi",
-        "\"scgi\", with uwsgi started with --scgi-socket",
-    ),
-    (
-        "balance",
-        "least_conn",
-        "did you mean \"least-connections\"?",
-    ),
-    (
-        "balance",
-        "ip_hash",
-        "`sticky = \"cookie:NAME\"` ties a client to a backend",
-    ),
+    ("protocol", "https", "there is no TLS to applications yet, only \"http\""),
+    ("protocol", "uwsgi", "\"scgi\", with uwsgi started with --scgi-socket"),
+    ("balance", "least_conn", "did you mean \"least-connections\"?"),
+    ("balance", "ip_hash", "`sticky = \"cookie:NAME\"` ties a client to a backend"),
     ("protocol", "fcgi", "did you mean \"fastcgi\"?"),
-    (
-        "try",
-        "$uri*",
-        "\"file\" is the file that the path names, or the index of the folder",
-    ),
+    ("try", "$uri*", "\"file\" is the file that the path names, or the index of the folder"),
     ("try", "=*", "leave it out: what nobody has is answered 404"),
     ("try", "@*", "\"proxy\" is the upstream that `proxy` names"),
     ("try", "/*", NO_FALLBACK),

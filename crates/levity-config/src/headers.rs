@@ -1,4 +1,4 @@
-//! Reads changes to header fields, and checks names and values.
+//! Reads changes to headers, and checks their names and values.
 
 use std::collections::HashSet;
 
@@ -7,9 +7,9 @@ use crate::model::Headers;
 use crate::section::{Section, Text};
 use crate::upstream::Rewrite;
 
-/// Response fields that frame a message or that only the server can know. A change would break the connection or
+/// Response headers that frame a message or that only the server can know. A change would break the connection or
 /// falsify the time (RFC 9112 section 6, RFC 9110 section 6.6.1).
-const OF_RESPONSES: &[&str] = &[
+const RESERVED_IN_RESPONSES: &[&str] = &[
     "connection",
     "content-length",
     "content-range",
@@ -22,9 +22,9 @@ const OF_RESPONSES: &[&str] = &[
     "upgrade",
 ];
 
-/// Request fields that frame a message, and fields in which the server names the client to a backend. A change
+/// Request headers that frame a message, and headers in which the server names the client to a backend. A change
 /// would break the connection or let one client pass for another.
-const OF_REQUESTS: &[&str] = &[
+const RESERVED_IN_REQUESTS: &[&str] = &[
     "connection",
     "content-length",
     "expect",
@@ -44,12 +44,12 @@ const OF_REQUESTS: &[&str] = &[
 
 /// `[site.route.headers]`
 pub(crate) fn of_responses(section: &Section<'_>) -> Headers {
-    read(section, OF_RESPONSES)
+    read(section, RESERVED_IN_RESPONSES)
 }
 
 /// `[site.route.request_headers]`
 pub(crate) fn of_requests(section: &Section<'_>) -> Headers {
-    let headers = read(section, OF_REQUESTS);
+    let headers = read(section, RESERVED_IN_REQUESTS);
     let added = headers.add.iter().map(|(name, _)| name);
     for (key, mut names) in [
         ("add", added.collect::<Vec<_>>()),
@@ -77,9 +77,7 @@ fn read(section: &Section<'_>, reserved: &[&str]) -> Headers {
         } else {
             return;
         };
-        section
-            .reader
-            .report(&name.span, format!("`{}` {reason}", name.text), None);
+        name.refuse(format!("`{}` {reason}", name.text));
     };
     let set = section.pairs("set");
     let add = section.pairs("add");
@@ -96,9 +94,7 @@ fn read(section: &Section<'_>, reserved: &[&str]) -> Headers {
                 "the value of `{}` cannot stand in a header field",
                 name.text
             );
-            section
-                .reader
-                .report(&value.span, message, Some(FIELD_VALUE.to_owned()));
+            value.refuse_with(message, FIELD_VALUE);
         }
     }
     Headers {
@@ -135,10 +131,7 @@ fn replacements(
     for (found, put) in &pairs {
         let sound = [(found, is_found(found.text)), (put, is_put(put.text))];
         for (text, _) in sound.iter().filter(|(_, sound)| !sound) {
-            let message = format!("`{}` cannot stand in `{name}`", text.text);
-            section
-                .reader
-                .report(&text.span, message, Some(help.to_owned()));
+            text.refuse_with(format!("`{}` cannot stand in `{name}`", text.text), help);
         }
     }
     owned(&pairs)
@@ -159,7 +152,7 @@ pub(crate) fn is_token(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
-/// Whether a request line can ask for it: RFC 9112 section 3.2.1.
+/// Whether a request line can have this target: RFC 9112 section 3.2.1.
 pub(crate) fn is_request_target(text: &str) -> bool {
     text.starts_with('/') && text.bytes().all(|b| b.is_ascii_graphic() && b != b'#')
 }

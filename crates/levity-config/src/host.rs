@@ -2,16 +2,12 @@
 
 use std::net::Ipv6Addr;
 
-use crate::section::{Section, Text};
+use crate::section::Text;
 
 /// The name in the form in which hosts are compared. Reports a name that is not valid.
-pub(crate) fn host_or_report(section: &Section<'_>, given: &Text<'_>) -> Option<String> {
-    let Text { text, span } = given;
-    let refuse = |help| {
-        let message = format!("`{text}` is not a host name");
-        section.reader.report(span, message, Some(help));
-    };
-    host(text).map_err(refuse).ok()
+pub(crate) fn host_or_report(given: &Text<'_>) -> Option<String> {
+    let refuse = |help| given.refuse_with(format!("`{}` is not a host name", given.text), help);
+    host(given.text).map_err(refuse).ok()
 }
 
 /// The form in which hosts are compared: lower case, without the final dot.
@@ -38,10 +34,8 @@ pub fn host(text: &str) -> Result<String, String> {
         return Err("leave scheme and port out".to_owned());
     }
     if !has_labels(name, b"-_~!$&'()+=") {
-        return Err(
-            "letters, digits, `-`, `_` and `~!$&'()+=`, with dots between; a star only as `*.` at the start"
-                .to_owned(),
-        );
+        let help = "letters, digits, `-`, `_` and `~!$&'()+=`, with dots between; a star only as `*.` at the start";
+        return Err(help.to_owned());
     }
     Ok(host)
 }

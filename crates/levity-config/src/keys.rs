@@ -2,8 +2,10 @@
 //! `docs/configuration.md` all come from it.
 
 use levity_disk::engine;
+use strum::VariantNames as _;
 
 use crate::limits;
+use crate::model::{Etag, LogFormat, LogTiming, Symlinks, Watch};
 use crate::schema::{Bounds, Key, Kind, Schema, Table, array, bounds, documented, key, table};
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
@@ -36,7 +38,7 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// (reproducible builds, `rsync -t`). `"mtime-size"` uses modification time and size only, so that
         /// several servers behind one balancer, each with a copy of the files, send the same tag. Use it only if
         /// no file is replaced by another one of the same size and modification time.
-        key("etag", Kind::Word(&["file", "mtime-size"]), Some("file"));
+        key("etag", Kind::Word(Etag::VARIANTS), Some("file"));
     });
     /// How files are read.
     table("disk", documented! {
@@ -74,7 +76,7 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// is used until something changes there, for 20 s at most, whatever `entry_ttl` is. Files on network
         /// file systems, files behind a symbolic link or with several names, and names that were not found stay
         /// on `entry_ttl`.
-        key("watch", Kind::Word(&["off", "inotify"]), Some("off"));
+        key("watch", Kind::Word(Watch::VARIANTS), Some("off"));
         /// Folder for request bodies that do not fit into memory; see `limits.body_memory`.
         key("spool", PATH, Some(SPOOL));
     });
@@ -84,10 +86,10 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// SIGUSR1.
         key("access", Kind::Text("`\"off\"`, `\"stdout\"` or a path with a `/`"), Some("stdout"));
         /// Format of a line: the Combined Log Format, or one JSON object, whose keys are in [log.md](log.md).
-        key("format", Kind::Word(&["combined", "json"]), Some("combined"));
+        key("format", Kind::Word(LogFormat::VARIANTS), Some("combined"));
         /// What a JSON line has besides the totals: the time of each step (`"request"`), and also when each chunk
         /// was queued, read and written (`"chunk"`). `levity timing` makes tables and a picture of it.
-        key("timing", Kind::Word(&["off", "request", "chunk"]), Some("off"));
+        key("timing", Kind::Word(LogTiming::VARIANTS), Some("off"));
     });
     /// Read-only pages about the running server: `/status`, `/metrics` and `/health`. Off unless `listen` is given.
     table("admin", documented! {
@@ -227,7 +229,7 @@ documented! {
     /// in an earlier second than the file. The file itself must exist.
     const PRECOMPRESSED = key("precompressed", Kind::Names, Some("[]"));
     /// Symbolic links that are followed: only those that stay beneath the root, or all.
-    const SYMLINKS = key("symlinks", Kind::Word(&["beneath", "follow"]), Some("beneath"));
+    const SYMLINKS = key("symlinks", Kind::Word(Symlinks::VARIANTS), Some("beneath"));
     /// Whether responses have a `Server-Timing` header with the time of each step, which browsers show. Every client
     /// can then find out what was in memory.
     const SERVER_TIMING = key("server_timing", Kind::Boolean, Some("false"));

@@ -47,18 +47,18 @@ limits! {
     /// How long running responses may take after SIGTERM; then they are cut off.
     drain_timeout: Duration = duration(Duration, "30s", "0s".."1d"),
     /// Length of the request line, without its line end.
-    request_line_bytes: usize = size(Size, "8KiB", "64B".."1MiB"),
+    request_line_bytes: usize = count(Size, "8KiB", "64B".."1MiB"),
     /// Length of one header field, without its line end.
-    header_bytes: usize = size(Size, "8KiB", "64B".."1MiB"),
+    header_bytes: usize = count(Size, "8KiB", "64B".."1MiB"),
     /// Length of the request line and all header fields together.
-    head_bytes: usize = size(Size, "16KiB", "128B".."1MiB"),
+    head_bytes: usize = count(Size, "16KiB", "128B".."1MiB"),
     /// Number of header fields in a request.
     headers: usize = count(Count, "100", "1".."1000"),
     /// Length of a request body; a longer one gets 413. Where files answer, the body is read and discarded.
-    body_bytes: usize = size(Size, "1MiB", "0B".."1TiB"),
+    body_bytes: usize = count(Size, "1MiB", "0B".."1TiB"),
     /// Part of a request body that is kept in memory where `buffer_requests` is on; the rest goes to a file in
     /// `disk.spool`.
-    body_memory: usize = size(Size, "64KiB", "0B".."1GiB"),
+    body_memory: usize = count(Size, "64KiB", "0B".."1GiB"),
     /// Open client connections of the process. `"auto"` is what `RLIMIT_NOFILE` leaves after the files that the
     /// server itself keeps open.
     connections: Option<usize> = auto_count(Count, "auto", "1".."10000000"),

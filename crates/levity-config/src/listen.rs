@@ -6,7 +6,7 @@ use crate::address::{Address, AddressError, PORT_USUAL};
 use crate::host::host_or_report;
 use crate::model::{Admin, Listen};
 use crate::own_names::OwnNames;
-use crate::section::{Section, Text};
+use crate::section::Section;
 
 pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
     let mut seen: Vec<(Listen, usize)> = Vec::new();
@@ -57,20 +57,12 @@ fn overlap(first: &Address, second: &Address) -> String {
 }
 
 fn address(section: &Section<'_>, name: &str) -> Option<Address> {
-    let Text { text, span } = section.text(name)?;
-    let address = text
-        .parse()
-        .and_then(|address: Address| match section.reader.base() {
-            Some(base) => address.beneath(base),
-            None => Ok(address),
-        });
+    let given = section.text(name)?;
     let refuse = |reason: AddressError| {
-        section.reader.report(
-            &span,
-            format!("`{text}` is not an address"),
-            Some(reason.to_string()),
-        );
+        let message = format!("`{}` is not an address", given.text);
+        given.refuse_with(message, reason.to_string());
     };
+    let address = Address::parse_beneath(given.text, section.reader.base());
     let address = address.map_err(refuse).ok()?;
     if let Address::Unix(path) = &address {
         section.must_have_folder(name, path);
@@ -82,12 +74,10 @@ pub(crate) fn admin(section: &Section<'_>, listen: &[Listen]) -> Option<Admin> {
     let added = section.names("hosts").unwrap_or_default();
     let added = added.iter().filter_map(|name| {
         if !matches!(name.text, "*" | "_") {
-            return host_or_report(section, name);
+            return host_or_report(name);
         }
-        let help = "write the names out; `*.example.org` is every name beneath".to_owned();
-        section
-            .reader
-            .report(&name.span, "any name would let any web page in", Some(help));
+        let help = "write the names out; `*.example.org` is every name beneath";
+        name.refuse_with("any name would let any web page in", help);
         None
     });
     let names = OwnNames {
@@ -99,14 +89,9 @@ pub(crate) fn admin(section: &Section<'_>, listen: &[Listen]) -> Option<Admin> {
 
 fn admin_address(section: &Section<'_>, listen: &[Listen]) -> Option<Address> {
     let address = address(section, "listen")?;
-    let short = section.text("listen").is_some_and(|given| {
-        given
-            .text
-            .trim_start_matches(':')
-            .bytes()
-            .all(|byte| byte.is_ascii_digit())
-    });
-    if short {
+    let is_digit = |c: char| c.is_ascii_digit();
+    let given = section.text("listen")?;
+    if given.text.trim_start_matches(':').chars().all(is_digit) {
         let help = "write 127.0.0.1:PORT, or [::]:PORT for everyone".to_owned();
         section.report("listen", "a port alone would let everyone in", Some(help));
     } else if listen.iter().any(|listen| listen.address == address) && !address.is_ephemeral() {

@@ -6,11 +6,11 @@ use std::path::Path;
 use toml::de::DeTable;
 
 use crate::keys::SCHEMA;
-use crate::model::{Config, Etag, Server};
+use crate::model::{Config, Server};
 use crate::network::TrustedProxies;
 use crate::problem::{Errors, Problem, Source};
 use crate::reader::Reader;
-use crate::section::{Section, Text};
+use crate::section::Section;
 use crate::upstream::read::Upstreams;
 use crate::{disk, limits, listen, log, recognise, site};
 
@@ -120,30 +120,26 @@ fn server(section: &Section<'_>) -> Server {
     Server {
         workers: section.auto_count("workers"),
         trusted_proxies: trusted_proxies(section),
-        etag: match section.word("etag") {
-            Some("mtime-size") => Etag::MtimeSize,
-            _ => Etag::File,
-        },
+        etag: section.word_or_default("etag"),
     }
 }
 
 fn trusted_proxies(section: &Section<'_>) -> TrustedProxies {
     let mut trusted = TrustedProxies::default();
-    for Text { text, span } in section.names("trusted_proxies").unwrap_or_default() {
+    for given in section.names("trusted_proxies").unwrap_or_default() {
+        let text = given.text;
         if text == "unix" {
             trusted.unix = true;
             continue;
         }
         match text.parse() {
             Ok(network) => trusted.networks.push(network),
-            Err(_) if text.starts_with("unix:") => {
-                let message = format!("`{text}` is not a network");
-                let help = "\"unix\" trusts whoever connects over a Unix socket".to_owned();
-                section.reader.report(&span, message, Some(help));
-            }
             Err(help) => {
-                let message = format!("`{text}` is not a network");
-                section.reader.report(&span, message, Some(help));
+                let help = match text.starts_with("unix:") {
+                    true => "\"unix\" trusts whoever connects over a Unix socket".to_owned(),
+                    false => help,
+                };
+                given.refuse_with(format!("`{text}` is not a network"), help);
             }
         }
     }

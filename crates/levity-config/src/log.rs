@@ -7,21 +7,14 @@ pub(crate) fn log(section: &Section<'_>) -> Log {
     let format = section.word("format");
     Log {
         access: access(section),
-        format: match format {
-            Some("json") => LogFormat::Json,
-            _ => LogFormat::Combined,
-        },
+        format: format.unwrap_or(LogFormat::Combined),
         timing: timing(section, format),
     }
 }
 
-fn timing(section: &Section<'_>, format: Option<&str>) -> LogTiming {
-    let timing = match section.word("timing") {
-        Some("request") => LogTiming::Request,
-        Some("chunk") => LogTiming::Chunk,
-        _ => LogTiming::Off,
-    };
-    let is_combined = format == Some("combined") || !section.has("format");
+fn timing(section: &Section<'_>, format: Option<LogFormat>) -> LogTiming {
+    let timing = section.word_or_default("timing");
+    let is_combined = format == Some(LogFormat::Combined) || !section.has("format");
     if timing != LogTiming::Off && is_combined {
         let help = "write `format = \"json\"` beside it".to_owned();
         section.report("timing", "only lines in JSON have room for it", Some(help));
@@ -41,17 +34,10 @@ fn access(section: &Section<'_>) -> AccessLog {
             AccessLog::File(file)
         }
         Some(word) => {
-            let help = format!("for a file write \"./{word}\"");
-            let help = if word.contains('/') || word.is_empty() {
-                None
-            } else {
-                Some(help)
-            };
-            section.report(
-                "access",
-                "expected \"off\", \"stdout\" or the path of a file",
-                help,
-            );
+            let is_name = !word.contains('/') && !word.is_empty();
+            let help = is_name.then(|| format!("for a file write \"./{word}\""));
+            let message = "expected \"off\", \"stdout\" or the path of a file";
+            section.report("access", message, help);
             AccessLog::Off
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use levity_disk::Direct;
 use levity_wire::encoding::Coding;
+use strum::{EnumString, VariantNames};
 
 use crate::address::Address;
 use crate::limits::Limits;
@@ -52,7 +53,8 @@ pub struct Server {
 }
 
 /// Source of a file's ETag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Etag {
     /// Device, inode, size and all times: every version has another tag.
     File,
@@ -104,7 +106,7 @@ pub struct Disk {
     pub chunk_bytes: Option<usize>,
     /// Whether reads go past the page cache.
     pub direct: Direct,
-    /// Memory for small bodies that are asked for often; 0 is off.
+    /// Memory for small bodies that are requested often; 0 is off.
     pub cache_bytes: usize,
     /// Memory for chunks in flight; at least `chunk_bytes`.
     pub buffer_bytes: usize,
@@ -120,18 +122,18 @@ pub struct Disk {
     pub spool: PathBuf,
 }
 
-/// What tells of changes to files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How changes to files are noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Watch {
-    /// Nothing: files are looked at again.
+    /// By checking files again.
     Off,
-    /// The kernel.
+    /// By notifications of the kernel.
     Inotify,
 }
 
 impl Disk {
-    /// How long it is trusted that the path of a root leads where it led: a watch is on what is beneath a
-    /// root, and tells nothing of its path.
+    /// How long the target of the path of a root is trusted: a watch covers what is beneath a root, not its path.
     #[must_use]
     pub fn root_ttl(&self) -> Duration {
         match self.watch {
@@ -140,7 +142,7 @@ impl Disk {
         }
     }
 
-    /// The same for the disk crate.
+    /// These settings in the form of the disk crate.
     #[must_use]
     pub fn settings(&self) -> levity_disk::Settings {
         levity_disk::Settings {
@@ -155,7 +157,7 @@ impl Disk {
     }
 }
 
-/// `[site.disk]` and `[site.route.disk]`: how files are read there. `None` is what is said above it.
+/// `[site.disk]` and `[site.route.disk]`: how files are read there. `None` inherits the value of the table above.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LocationDisk {
     /// The name of an engine of [`levity_disk`], or `auto`.
@@ -177,16 +179,16 @@ pub const CHUNK_STEP_BYTES: usize = 4096;
 pub struct Log {
     /// Where lines go.
     pub access: AccessLog,
-    /// What a line looks like.
+    /// The format of a line.
     pub format: LogFormat,
     /// Timings in a line; more than the totals only in JSON.
     pub timing: LogTiming,
 }
 
 impl Log {
-    /// Whether lines have the times of each chunk.
+    /// Whether lines contain the times of each chunk.
     #[must_use]
-    pub fn tells_chunks(&self) -> bool {
+    pub fn logs_chunks(&self) -> bool {
         self.timing == LogTiming::Chunk && self.access != AccessLog::Off
     }
 }
@@ -202,8 +204,9 @@ pub enum AccessLog {
     File(PathBuf),
 }
 
-/// What a line of the access log looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The format of a line of the access log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum LogFormat {
     /// The Combined Log Format of the Apache HTTP server.
     Combined,
@@ -212,7 +215,8 @@ pub enum LogFormat {
 }
 
 /// Timings in a line of the access log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum LogTiming {
     /// The totals that every line has.
     Off,
@@ -235,13 +239,13 @@ pub struct Site {
     pub proxying: Proxying,
     /// Whether a folder without index file is listed.
     pub listing: bool,
-    /// Names of index files, the first that exists is served.
+    /// Names of index files; the first one that exists is served.
     pub index: Vec<String>,
     /// Codings in which a variant may lie beside a file, in order of preference, each once.
     pub precompressed: Vec<Coding>,
     /// Which symbolic links are followed.
     pub symlinks: Symlinks,
-    /// Whether responses have a `Server-Timing` field.
+    /// Whether responses have a `Server-Timing` header.
     pub server_timing: bool,
     /// Serves this one file of `root`, at `/` and under its own name, and nothing else. No key of the
     /// file sets it; `levity serve FILE` does.
@@ -253,7 +257,8 @@ pub struct Site {
 }
 
 /// Which symbolic links are followed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Symlinks {
     /// Those that stay beneath the root.
     Beneath,
@@ -279,7 +284,7 @@ pub struct Route {
     pub precompressed: Option<Vec<Coding>>,
     /// Which symbolic links are followed.
     pub symlinks: Option<Symlinks>,
-    /// Whether responses have a `Server-Timing` field.
+    /// Whether responses have a `Server-Timing` header.
     pub server_timing: Option<bool>,
     /// How files are read.
     pub disk: LocationDisk,
@@ -287,9 +292,9 @@ pub struct Route {
     pub proxying: Proxying,
     /// Whether the route is reachable only through X-Accel-Redirect; clients get 404.
     pub internal: bool,
-    /// Changes to the header fields of responses.
+    /// Changes to the headers of responses.
     pub headers: Headers,
-    /// Changes to the header fields of requests on their way to an upstream.
+    /// Changes to the headers of requests on their way to an upstream.
     pub request_headers: Headers,
     /// Changes to URLs and cookies in an upstream's responses.
     pub rewrite: Rewrite,
@@ -298,19 +303,19 @@ pub struct Route {
 impl Route {
     /// Whether the route serves files only, whatever its site does: it has a folder of its own or is internal,
     /// and has neither `proxy` nor `try`.
-    pub fn is_for_files_of_its_own(&self) -> bool {
-        let asks_somebody = self.proxying.proxy.is_some() || self.proxying.tries.is_some();
-        (self.root.is_some() || self.internal) && !asks_somebody
+    pub fn serves_only_its_own_files(&self) -> bool {
+        let has_handlers = self.proxying.proxy.is_some() || self.proxying.tries.is_some();
+        (self.root.is_some() || self.internal) && !has_handlers
     }
 }
 
-/// Changes to header fields. Names are valid tokens and unique, without regard to case; none of them frames the
+/// Changes to headers. Names are valid tokens and unique, without regard to case; none of them frames the
 /// message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers {
-    /// Names and values to write, in the order of the file. Fields of the same name are replaced.
+    /// Names and values to write, in the order of the file. Headers of the same name are replaced.
     pub set: Vec<(String, String)>,
-    /// Names and values to write in addition to fields of the same name.
+    /// Names and values to write in addition to headers of the same name.
     pub add: Vec<(String, String)>,
     /// Names to leave out.
     pub remove: Vec<String>,
@@ -325,7 +330,7 @@ impl Config {
 
     /// Whether connections to `address`, as configured, begin with a PROXY header.
     #[must_use]
-    pub fn has_proxy_head(&self, address: &Address) -> bool {
+    pub fn has_proxy_header(&self, address: &Address) -> bool {
         let mut listen = self.listen.iter();
         listen.any(|listen| listen.proxy_protocol && listen.address == *address)
     }

@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Proxies whose statements about the client are believed.
+use crate::value::whole_number;
+
+/// Proxies whose headers about the client are trusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     /// Networks of trusted peers.
@@ -25,7 +27,7 @@ impl TrustedProxies {
 }
 
 /// An address with a prefix, as in `10.0.0.0/8` (RFC 4632 section 3.1, RFC 4291 section 2.3). Its host
-/// bits are zero. IPv4-mapped addresses are their IPv4 ones, in the block as in what it is asked for.
+/// bits are zero. IPv4-mapped addresses count as IPv4, in the block and in the addresses that are compared with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -33,7 +35,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether the block has `ip`. One of IPv6, even `::/0`, has no IPv4 address.
+    /// Whether the block contains `ip`. An IPv6 block, even `::/0`, contains no IPv4 address.
     #[must_use]
     pub fn contains(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
@@ -94,15 +96,12 @@ fn explain(address: &str) -> String {
 }
 
 fn prefix(text: &str, bits: u32) -> Result<u32, String> {
-    // `u32::from_str` would also take `+8`.
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let prefix = text.parse().ok().filter(|prefix| digits && *prefix <= bits);
+    let prefix = whole_number(text).filter(|prefix| *prefix <= bits);
     prefix.ok_or_else(|| format!("the prefix is a number from 0 to {bits}"))
 }
 
 impl Network {
-    /// A block with a mapped address and zeros behind it has a prefix of at least the 96 bits that
-    /// mark it.
+    /// The IPv4 block of a block of mapped addresses, whose prefix has at least the 96 bits that mark them.
     fn canonical(self) -> Self {
         match self.address.to_canonical() {
             address if address == self.address => self,

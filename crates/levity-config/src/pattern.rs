@@ -1,8 +1,8 @@
-//! The path that a route answers.
+//! Path patterns of routes.
 
 use std::fmt;
 
-/// Which request paths a route takes.
+/// The request paths that a route matches.
 ///
 /// Compared with the decoded and normalised path of a request, byte by byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub enum Pattern {
     /// This path and no other.
     Exact(String),
     /// Every path that starts with this text, which begins and ends with a slash: `/static/*` is
-    /// `Prefix("/static/")`. It takes `/static/` but not `/static`.
+    /// `Prefix("/static/")`. It matches `/static/` but not `/static`.
     Prefix(String),
 }
 
@@ -31,7 +31,7 @@ impl Pattern {
         })
     }
 
-    /// Whether a request for `path` (decoded, normalised) belongs to the route.
+    /// Whether the route matches `path`, which is decoded and normalised.
     #[must_use]
     pub fn matches(&self, path: &[u8]) -> bool {
         match self {
@@ -40,7 +40,7 @@ impl Pattern {
         }
     }
 
-    /// Whether every path that `other` takes is taken by this one.
+    /// Whether this pattern matches every path that `other` matches.
     #[must_use]
     pub fn covers(&self, other: &Pattern) -> bool {
         match other {

@@ -1,4 +1,4 @@
-//! Problems of a configuration file with their positions, and how they are shown.
+//! Problems of a configuration file with their positions, and their rendering.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -55,7 +55,7 @@ impl Errors {
     }
 
     /// The problems for programs: `{"file", "ok": false, "problems": [{"message", "line", "column",
-    /// "help"}]}`, with `null` for what is not known.
+    /// "help"}]}`, with `null` for unknown values.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let problems: Vec<Value> = self.problems.iter().map(Problem::to_json).collect();

@@ -1,10 +1,10 @@
 //! Reads how sites and routes use an upstream.
 
-use crate::foreign;
-use crate::section::{Section, Text};
-use crate::suggest::nearest;
+use strum::VariantNames as _;
+
+use crate::section::Section;
 use crate::upstream::read::Upstreams;
-use crate::upstream::{AmbiguousPaths, Protocol, Proxying, Try};
+use crate::upstream::{Protocol, Proxying, Try};
 
 const PROXY_HELP: &str = "add proxy = \"NAME\", the name of an [[upstream]]";
 
@@ -13,11 +13,11 @@ const PROXY_HELP: &str = "add proxy = \"NAME\", the name of an [[upstream]]";
 pub(crate) struct Reach {
     pub(crate) has_root: bool,
     pub(crate) has_proxy: bool,
-    /// `try` does not name the upstream.
+    /// `try` does not list the upstream.
     pub(crate) is_files_only: bool,
     /// The protocol of the upstream; `None` without an upstream, and when it is not known because of an error.
     protocol: Option<Protocol>,
-    /// `try` names files, then the upstream.
+    /// `try` lists files, then the upstream.
     is_file_first: bool,
     /// `script_suffix` or `script_index` is given.
     has_scripts: bool,
@@ -60,11 +60,8 @@ pub(crate) fn read(
         tries,
         script_suffix: script_suffix(section, reach),
         script_index: script_index(section, reach),
-        body_bytes: section.auto_size("body_bytes"),
-        ambiguous_paths: section.word("ambiguous_paths").map(|word| match word {
-            "pass" => AmbiguousPaths::Pass,
-            _ => AmbiguousPaths::Refuse,
-        }),
+        body_bytes: section.auto_count("body_bytes"),
+        ambiguous_paths: section.word("ambiguous_paths"),
     };
     (proxying, reach)
 }
@@ -75,41 +72,28 @@ fn tries(section: &Section<'_>, reach: Reach) -> Option<Vec<Try>> {
         section.report("try", "nobody would answer", None);
     }
     let mut tries = Vec::new();
-    for Text { text, span } in given {
-        let refuse = |message: String, help| section.reader.report(&span, message, help);
-        let (one, reached) = match text {
-            "file" => (Try::File, reach.has_root),
-            "proxy" => (Try::Proxy, reach.has_proxy),
-            _ => {
-                let misspelt = || nearest(text, ["file", "proxy"]);
-                let help = foreign::word("try", text)
-                    .map(str::to_owned)
-                    .or_else(|| Some(format!("did you mean \"{}\"?", misspelt()?)))
-                    .unwrap_or_else(|| "one of `file`, `proxy`".to_owned());
-                refuse(format!("`{text}` is no value of `try`"), Some(help));
-                continue;
-            }
+    for given in given {
+        let Some(one) = given.word("try", Try::VARIANTS) else {
+            continue;
         };
         if tries.contains(&one) {
-            refuse(format!("`{text}` is given twice"), None);
+            given.refuse(format!("`{}` is given twice", given.text));
         } else if one == Try::File && tries.contains(&Try::Proxy) {
-            refuse("`file` can only stand before `proxy`".to_owned(), None);
-        } else if !reached {
-            let (message, help) = match one {
-                Try::File => ("`file` needs a `root`, and there is none", None),
-                Try::Proxy => (
-                    "`try` asks an upstream, and no `proxy` names one",
-                    Some(PROXY_HELP.to_owned()),
-                ),
-            };
-            refuse(message.to_owned(), help);
+            given.refuse("`file` can only stand before `proxy`");
+        } else if one == Try::File && !reach.has_root {
+            given.refuse("`file` needs a `root`, and there is none");
+        } else if one == Try::Proxy && !reach.has_proxy {
+            given.refuse_with(
+                "`try` asks an upstream, and no `proxy` names one",
+                PROXY_HELP,
+            );
         }
         tries.push(one);
     }
     Some(tries)
 }
 
-/// Notes that PHP comes after files and no key says which of them are scripts.
+/// Notes an upstream for PHP behind `file` without a key that says which files are scripts.
 fn note_unsent_scripts(section: &Section<'_>, reach: Reach) {
     let is_fastcgi = reach.protocol == Some(Protocol::Fastcgi);
     if is_fastcgi && reach.is_file_first && reach.has_root && !reach.has_scripts {
@@ -149,23 +133,23 @@ pub(crate) fn note_unasked_files(
 }
 
 fn script_suffix(section: &Section<'_>, reach: Reach) -> Option<String> {
-    let Text { text, span } = section.text("script_suffix")?;
+    let given = section.text("script_suffix")?;
+    let text = given.text;
     if !text.starts_with('.') || text.len() == 1 || text.contains(['/', '\0']) {
         let message = format!("`{text}` is not how the name of a script ends");
-        let help = "a dot and what follows it, such as \".php\"".to_owned();
-        section.reader.report(&span, message, Some(help));
+        given.refuse_with(message, "a dot and what follows it, such as \".php\"");
     }
     must_reach_scripts(section, "script_suffix", reach);
     Some(text.to_owned())
 }
 
 fn script_index(section: &Section<'_>, reach: Reach) -> Option<String> {
-    let Text { text, span } = section.text("script_index")?;
+    let given = section.text("script_index")?;
+    let text = given.text;
     let is_wrong = |segment: &str| matches!(segment, "" | "." | "..") || segment.contains('\0');
     if text.split('/').any(is_wrong) {
         let message = format!("`{text}` is not the name of a script");
-        let help = "a file beneath `root`, such as \"index.php\"".to_owned();
-        section.reader.report(&span, message, Some(help));
+        given.refuse_with(message, "a file beneath `root`, such as \"index.php\"");
     }
     must_reach_scripts(section, "script_index", reach);
     Some(text.to_owned())

@@ -5,32 +5,14 @@
 use std::ops::Range;
 
 /// A server, and the test for lines that only its files have.
-struct Server {
-    name: &'static str,
-    looks_like: fn(&str) -> bool,
-}
+type Server = (&'static str, fn(&str) -> bool);
 
-const SERVERS: &[Server] = &[
-    Server {
-        name: "nginx",
-        looks_like: is_of_nginx,
-    },
-    Server {
-        name: "Caddy",
-        looks_like: is_of_caddy,
-    },
-    Server {
-        name: "lighttpd",
-        looks_like: is_of_lighttpd,
-    },
-    Server {
-        name: "the Apache HTTP server",
-        looks_like: is_of_apache,
-    },
-    Server {
-        name: "HAProxy",
-        looks_like: is_of_haproxy,
-    },
+const SERVERS: [Server; 5] = [
+    ("nginx", is_of_nginx),
+    ("Caddy", is_of_caddy),
+    ("lighttpd", is_of_lighttpd),
+    ("the Apache HTTP server", is_of_apache),
+    ("HAProxy", is_of_haproxy),
 ];
 
 /// The server whose configuration `text` is, and the bytes of the first line that shows it; `None` when there is
@@ -40,16 +22,11 @@ pub(crate) fn recognise(text: &str) -> Option<(&'static str, Range<usize>)> {
     if lines().any(|(_, line)| line.starts_with('[')) {
         return None;
     }
-    let count = |server: &Server| {
-        lines()
-            .filter(|(_, line)| (server.looks_like)(line))
-            .count()
-    };
-    let counts = SERVERS.iter().map(|server| (count(server), server));
+    let count = |(_, is_of): &Server| lines().filter(|(_, line)| is_of(line)).count();
     // The first of those with as many.
-    let (count, server) = counts.rev().max_by_key(|(count, _)| *count)?;
-    let (start, line) = lines().find(|(_, line)| (server.looks_like)(line))?;
-    (count > 0).then_some((server.name, start..start + line.len()))
+    let (name, is_of) = SERVERS.into_iter().rev().max_by_key(count)?;
+    let (start, line) = lines().find(|(_, line)| is_of(line))?;
+    Some((name, start..start + line.len()))
 }
 
 /// The lines without the space around them, and where each begins.
@@ -65,40 +42,20 @@ fn first_word(line: &str) -> &str {
     line.split_whitespace().next().unwrap_or_default()
 }
 
-/// Whether the first word is one of `names` and no value is assigned to it, as in TOML.
-fn is_directive(line: &str, names: &[&str]) -> bool {
+/// Whether the first word is one of the words `names` and no value is assigned to it, as in TOML.
+fn is_directive(line: &str, names: &str) -> bool {
     let mut words = line.split_whitespace();
-    words.next().is_some_and(|word| names.contains(&word)) && words.next() != Some("=")
+    let is_name = |word| names.split(' ').any(|name| name == word);
+    words.next().is_some_and(is_name) && words.next() != Some("=")
 }
 
 /// `listen 80;`, `location / {`
 fn is_of_nginx(line: &str) -> bool {
-    const DIRECTIVES: &[&str] = &[
-        "worker_processes",
-        "include",
-        "listen",
-        "server_name",
-        "root",
-        "index",
-        "try_files",
-        "proxy_pass",
-        "fastcgi_pass",
-        "return",
-        "access_log",
-        "error_log",
-        "gzip",
-        "sendfile",
-        "user",
-        "pid",
-        "keepalive_timeout",
-        "proxy_set_header",
-        "add_header",
-        "ssl_certificate",
-        "worker_connections",
-    ];
-    const BLOCKS: &[&str] = &[
-        "server", "location", "http", "events", "upstream", "stream", "map",
-    ];
+    const DIRECTIVES: &str = "\
+        worker_processes include listen server_name root index try_files proxy_pass fastcgi_pass return access_log \
+        error_log gzip sendfile user pid keepalive_timeout proxy_set_header add_header ssl_certificate \
+        worker_connections";
+    const BLOCKS: &str = "server location http events upstream stream map";
     let code = line
         .split_once(" #")
         .map_or(line, |(code, _)| code.trim_end());
@@ -108,22 +65,9 @@ fn is_of_nginx(line: &str) -> bool {
 
 /// `example.org {`, `reverse_proxy localhost:3000`
 fn is_of_caddy(line: &str) -> bool {
-    const DIRECTIVES: &[&str] = &[
-        "reverse_proxy",
-        "file_server",
-        "php_fastcgi",
-        "encode",
-        "handle",
-        "handle_path",
-        "respond",
-        "redir",
-        "root",
-        "import",
-        "templates",
-        "try_files",
-        "tls",
-        "basic_auth",
-    ];
+    const DIRECTIVES: &str = "\
+        reverse_proxy file_server php_fastcgi encode handle handle_path respond redir root import templates \
+        try_files tls basic_auth";
     let is_site = || {
         let address = first_word(line).trim_end_matches(',');
         line.ends_with('{')
@@ -141,56 +85,18 @@ fn is_caddy_port(line: &str) -> bool {
 
 /// `server.document-root = "/var/www"`, `$HTTP["host"] == "example.org" {`
 fn is_of_lighttpd(line: &str) -> bool {
-    const STARTS: &[&str] = &[
-        "$HTTP[",
-        "$SERVER[",
-        "$REQUEST_HEADER[",
-        "include_shell",
-        "server.document-root",
-        "server.port",
-        "server.modules",
-        "server.errorlog",
-        "server.username",
-        "server.groupname",
-        "server.pid-file",
-        "server.upload-dirs",
-        "index-file.names",
-        "mimetype.assign",
-        "url.",
-        "static-file.",
-        "dir-listing.",
-        "accesslog.filename",
-        "setenv.",
-        "fastcgi.server",
-        "proxy.server",
-        "ssl.",
-    ];
-    STARTS.iter().any(|start| line.starts_with(start))
+    const STARTS: &str = "\
+        $HTTP[ $SERVER[ $REQUEST_HEADER[ include_shell server.document-root server.port server.modules \
+        server.errorlog server.username server.groupname server.pid-file server.upload-dirs index-file.names \
+        mimetype.assign url. static-file. dir-listing. accesslog.filename setenv. fastcgi.server proxy.server ssl.";
+    STARTS.split(' ').any(|start| line.starts_with(start))
 }
 
 /// `<VirtualHost *:80>`, `DocumentRoot "/var/www"`
 fn is_of_apache(line: &str) -> bool {
-    const DIRECTIVES: &[&str] = &[
-        "ServerRoot",
-        "ServerName",
-        "ServerAdmin",
-        "ServerAlias",
-        "DocumentRoot",
-        "Listen",
-        "LoadModule",
-        "ErrorLog",
-        "CustomLog",
-        "LogLevel",
-        "Include",
-        "IncludeOptional",
-        "RewriteEngine",
-        "RewriteRule",
-        "ProxyPass",
-        "AllowOverride",
-        "Options",
-        "Require",
-        "DirectoryIndex",
-    ];
+    const DIRECTIVES: &str = "\
+        ServerRoot ServerName ServerAdmin ServerAlias DocumentRoot Listen LoadModule ErrorLog CustomLog LogLevel \
+        Include IncludeOptional RewriteEngine RewriteRule ProxyPass AllowOverride Options Require DirectoryIndex";
     let is_section = || {
         let name = line.strip_prefix("</").or(line.strip_prefix('<'));
         line.ends_with('>')
@@ -201,19 +107,12 @@ fn is_of_apache(line: &str) -> bool {
 
 /// `frontend web`, `bind :80`
 fn is_of_haproxy(line: &str) -> bool {
-    const SECTIONS: &[&str] = &["frontend", "backend", "defaults", "global", "listen"];
-    const DIRECTIVES: &[&str] = &[
-        "bind",
-        "default_backend",
-        "use_backend",
-        "balance",
-        "mode",
-        "maxconn",
-    ];
+    const SECTIONS: &str = "frontend backend defaults global listen";
+    const DIRECTIVES: &str = "bind default_backend use_backend balance mode maxconn";
     let words = line.split_whitespace().count();
     let is_plain = !line.ends_with(['{', ';']);
     let is_section = is_directive(line, SECTIONS) && words <= 2;
-    let is_server = is_directive(line, &["server"]) && words >= 3;
+    let is_server = is_directive(line, "server") && words >= 3;
     is_plain && (is_section || is_server || is_directive(line, DIRECTIVES))
 }
 

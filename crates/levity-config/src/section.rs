@@ -3,10 +3,11 @@
 use std::fmt::Display;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use crate::reader::Reader;
 use crate::schema::{Key, Kind, Schema, Table};
@@ -17,6 +18,40 @@ use crate::{foreign, unknown};
 pub(crate) struct Text<'r> {
     pub(crate) text: &'r str,
     pub(crate) span: Range<usize>,
+    reader: &'r Reader<'r>,
+}
+
+impl<'r> Text<'r> {
+    /// Reports that it is wrong.
+    pub(crate) fn refuse(&self, message: impl Into<String>) {
+        self.reader.report(&self.span, message, None);
+    }
+
+    /// Reports that it is wrong, and what to write instead.
+    pub(crate) fn refuse_with(&self, message: impl Into<String>, help: impl Into<String>) {
+        self.reader.report(&self.span, message, Some(help.into()));
+    }
+
+    /// The variant that it stands for, as a value of the key `name`. Reports a word that is none of `words`.
+    pub(crate) fn word<W: FromStr>(&self, name: &str, words: &[&str]) -> Option<W> {
+        self.one_of(name, words)?.parse().ok()
+    }
+
+    fn one_of(&self, name: &str, words: &[&str]) -> Option<&'r str> {
+        let text = self.text;
+        if words.contains(&text) {
+            return Some(text);
+        }
+        let help = match foreign::word(name, text) {
+            Some(help) => help.to_owned(),
+            None => match nearest(text, words.iter().copied()) {
+                Some(nearest) => format!("did you mean \"{nearest}\"?"),
+                None => one_of(words),
+            },
+        };
+        self.refuse_with(format!("`{text}` is no value of `{name}`"), help);
+        None
+    }
 }
 
 /// One table of the file.
@@ -110,7 +145,7 @@ impl<'r> Section<'r> {
         self.reader.schema().names(self.table)
     }
 
-    /// Whether name or value are on a line with a syntax error, where the parser has guessed.
+    /// Whether the name or the value is on a line with a syntax error, where the parser has guessed.
     fn is_damaged(&self, name: &Range<usize>, value: &Spanned<DeValue<'_>>) -> bool {
         self.reader.is_broken(name) || self.reader.is_broken(&value.span())
     }
@@ -164,12 +199,8 @@ impl<'r> Section<'r> {
         expected: impl Display,
         help: Option<String>,
     ) {
-        let found = value.get_ref().type_str();
-        self.reader.report(
-            &value.span(),
-            format!("expected {expected}, found {found}"),
-            help,
-        );
+        let message = format!("expected {expected}, found {}", value.get_ref().type_str());
+        self.reader.report(&value.span(), message, help);
     }
 
     // ---- tables ----
@@ -217,16 +248,14 @@ impl<'r> Section<'r> {
             }
             return Vec::new();
         };
-        let mut tables = Vec::new();
-        for element in elements.iter() {
-            match element.get_ref() {
-                DeValue::Table(entries) => {
-                    tables.push(Section::open(self.reader, table, entries, element.span()))
-                }
-                _ => self.report_kind(element, "a table", help()),
-            }
-        }
-        tables
+        let section = |element: &'r Spanned<DeValue<'r>>| {
+            let DeValue::Table(entries) = element.get_ref() else {
+                self.report_kind(element, "a table", help());
+                return None;
+            };
+            Some(Section::open(self.reader, table, entries, element.span()))
+        };
+        elements.iter().filter_map(section).collect()
     }
 
     // ---- quantities ----
@@ -235,20 +264,12 @@ impl<'r> Section<'r> {
         Duration::from_millis(self.quantity(name).unwrap_or_default())
     }
 
-    pub(crate) fn size(&self, name: &str) -> usize {
-        self.count(name)
-    }
-
-    /// `None` is `"auto"`.
-    pub(crate) fn auto_size(&self, name: &str) -> Option<usize> {
-        self.auto_count(name)
-    }
-
+    /// A number, or a size in bytes.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.auto_count(name).unwrap_or_default()
     }
 
-    /// `None` is `"auto"`.
+    /// The same where `None` is `"auto"`.
     pub(crate) fn auto_count(&self, name: &str) -> Option<usize> {
         // On a 32-bit machine the upper bound of the table may not fit.
         self.quantity(name)
@@ -261,45 +282,44 @@ impl<'r> Section<'r> {
         let Some(value) = self.value(name) else {
             return default();
         };
-        match quantity(key, value.get_ref()) {
-            Ok(quantity) => quantity,
-            Err(Wrong::Kind(help)) => {
+        let wrong = match quantity(key, value.get_ref()) {
+            Ok(quantity) => return quantity,
+            Err(wrong) => wrong,
+        };
+        match wrong {
+            Wrong::Kind(help) => {
                 let auto = if key.is_auto() { "\"auto\" or " } else { "" };
                 self.report_kind(value, format_args!("{auto}{}", key.kind.expected()), help);
-                default()
             }
-            Err(Wrong::Form(help)) => {
+            Wrong::Form(help) => {
                 let message = format!("`{name}` is not {}", key.kind.expected());
                 self.reader.report(&value.span(), message, help);
-                default()
             }
-            Err(Wrong::Bounds(reason)) => {
-                self.reader
-                    .report(&value.span(), format!("`{name}` {reason}"), None);
-                default()
+            Wrong::Bounds(reason) => {
+                let message = format!("`{name}` {reason}");
+                self.reader.report(&value.span(), message, None);
             }
         }
+        default()
     }
 
     /// Reports when `small` is larger than `large`. `"auto"` is never in the way.
     pub(crate) fn at_most(&self, small: &str, large: &str) {
-        if let (Some(a), Some(b)) = (self.peek(small), self.peek(large))
-            && a > b
-        {
-            self.report_pair(small, large, "is larger than");
-        }
+        self.compare(small, large, u64::le, "is larger than");
     }
 
     /// Reports when `small` is not smaller than `large`.
     pub(crate) fn less_than(&self, small: &str, large: &str) {
-        if let (Some(a), Some(b)) = (self.peek(small), self.peek(large))
-            && a >= b
-        {
-            self.report_pair(small, large, "must be smaller than");
-        }
+        self.compare(small, large, u64::lt, "must be smaller than");
     }
 
-    fn report_pair(&self, small: &str, large: &str, relation: &str) {
+    fn compare(&self, small: &str, large: &str, fits: fn(&u64, &u64) -> bool, relation: &str) {
+        let (Some(a), Some(b)) = (self.peek(small), self.peek(large)) else {
+            return;
+        };
+        if fits(&a, &b) {
+            return;
+        }
         let at = if self.has(small) { small } else { large };
         let message = format!(
             "`{small}` ({}) {relation} `{large}` ({})",
@@ -307,11 +327,7 @@ impl<'r> Section<'r> {
             self.written(large)
         );
         let other = if at == small { large } else { small };
-        let help = if self.has(other) {
-            None
-        } else {
-            Some(format!("`{other}` has its default here"))
-        };
+        let help = (!self.has(other)).then(|| format!("`{other}` has its default here"));
         self.reader.report(&self.span_of(at), message, help);
     }
 
@@ -326,11 +342,7 @@ impl<'r> Section<'r> {
 
     fn written(&self, name: &str) -> &'r str {
         match self.value(name) {
-            Some(value) => self
-                .reader
-                .source()
-                .slice(&value.span())
-                .trim_matches(['"', '\'']),
+            Some(value) => self.source_of(value).trim_matches(['"', '\'']),
             None => self.table.key(name).default.unwrap_or_default(),
         }
     }
@@ -356,24 +368,36 @@ impl<'r> Section<'r> {
     /// A string, `None` when the key is absent or wrong.
     pub(crate) fn text(&self, name: &str) -> Option<Text<'r>> {
         let value = self.value(name)?;
-        let kind = self.table.key(name).kind;
-        let DeValue::String(text) = value.get_ref() else {
-            let quoted = matches!(
-                (value.get_ref(), kind),
-                (DeValue::Integer(_), Kind::Text(_))
-            );
-            let help = match kind {
-                Kind::Word(words) => Some(format!("one of {}", listed(words.iter().copied()))),
-                _ => quoted
-                    .then(|| format!("write \"{}\"", self.reader.source().slice(&value.span()))),
+        let text = self.string(value);
+        if text.is_none() {
+            let kind = self.table.key(name).kind;
+            let help = match (kind, value.get_ref()) {
+                (Kind::Word(words), _) => Some(one_of(words)),
+                (Kind::Text(_), DeValue::Integer(_)) => {
+                    Some(format!("write \"{}\"", self.source_of(value)))
+                }
+                _ => None,
             };
             self.report_kind(value, kind.expected(), help);
+        }
+        text
+    }
+
+    /// `None` when the value is no string.
+    fn string(&self, value: &'r Spanned<DeValue<'r>>) -> Option<Text<'r>> {
+        let DeValue::String(text) = value.get_ref() else {
             return None;
         };
         Some(Text {
             text,
             span: value.span(),
+            reader: self.reader,
         })
+    }
+
+    /// The value as it is written in the file.
+    fn source_of(&self, value: &Spanned<DeValue<'_>>) -> &'r str {
+        self.reader.source().slice(&value.span())
     }
 
     /// A word out of the key's list, or the result of `unlisted` for another word; `None` when the key is absent
@@ -387,31 +411,20 @@ impl<'r> Section<'r> {
             unreachable!("`{name}` is a word")
         };
         let given = self.text(name)?;
-        if words.contains(&given.text) {
-            return Some(given.text);
-        }
-        if let Some(word) = unlisted(given.text) {
-            return Some(word);
-        }
-        let nearest = || nearest(given.text, words.iter().copied());
-        let help = match foreign::word(name, given.text) {
-            Some(help) => help.to_owned(),
-            None => nearest().map_or_else(
-                || format!("one of {}", listed(words.iter().copied())),
-                |nearest| format!("did you mean \"{nearest}\"?"),
-            ),
-        };
-        self.reader.report(
-            &given.span,
-            format!("`{}` is no value of `{name}`", given.text),
-            Some(help),
-        );
-        None
+        let unlisted = unlisted(given.text);
+        unlisted.or_else(|| given.one_of(name, words))
     }
 
-    /// A word out of the key's list; `None` when the key is absent or wrong.
-    pub(crate) fn word(&self, name: &str) -> Option<&'r str> {
-        self.word_or(name, |_| None)
+    /// The variant that a word of the key's list stands for; `None` when the key is absent or wrong.
+    pub(crate) fn word<W: FromStr>(&self, name: &str) -> Option<W> {
+        self.word_or(name, |_| None)?.parse().ok()
+    }
+
+    /// The same, or that of the key's default.
+    pub(crate) fn word_or_default<W: FromStr>(&self, name: &str) -> W {
+        let default = || self.table.key(name).default?.parse().ok();
+        let word = self.word(name).or_else(default);
+        word.unwrap_or_else(|| unreachable!("the default of `{name}` is a word"))
     }
 
     /// A path, taken from the folder of the file; `None` when the key is absent or wrong.
@@ -460,8 +473,7 @@ impl<'r> Section<'r> {
 
     fn joined(&self, name: &str, given: &Text<'_>) -> Option<PathBuf> {
         if given.text.is_empty() || given.text.contains('\0') {
-            self.reader
-                .report(&given.span, format!("`{name}`: not a path"), None);
+            given.refuse(format!("`{name}`: not a path"));
             return None;
         }
         Some(match self.reader.base() {
@@ -475,23 +487,17 @@ impl<'r> Section<'r> {
         let value = self.value(name)?;
         let expected = self.table.key(name).kind.expected();
         let DeValue::Array(elements) = value.get_ref() else {
-            let single = matches!(value.get_ref(), DeValue::String(_));
-            let help =
-                single.then(|| format!("write [{}]", self.reader.source().slice(&value.span())));
+            let is_single = matches!(value.get_ref(), DeValue::String(_));
+            let help = is_single.then(|| format!("write [{}]", self.source_of(value)));
             self.report_kind(value, expected, help);
             return None;
         };
-        let mut texts = Vec::new();
-        for element in elements.iter() {
-            match element.get_ref() {
-                DeValue::String(text) => texts.push(Text {
-                    text,
-                    span: element.span(),
-                }),
-                _ => self.report_kind(element, "a string", None),
-            }
-        }
-        Some(texts)
+        Some(
+            elements
+                .iter()
+                .filter_map(|one| self.element(one))
+                .collect(),
+        )
     }
 
     /// Names and strings of a free table, in the order of the file.
@@ -503,27 +509,26 @@ impl<'r> Section<'r> {
             self.report_kind(value, self.table.key(name).kind.expected(), None);
             return Vec::new();
         };
-        let mut pairs = Vec::new();
-        for (key, value) in entries {
-            match value.get_ref() {
-                DeValue::String(text) => {
-                    let name = Text {
-                        text: key.as_ref(),
-                        span: key.span(),
-                    };
-                    pairs.push((
-                        name,
-                        Text {
-                            text,
-                            span: value.span(),
-                        },
-                    ));
-                }
-                _ => self.report_kind(value, "a string", None),
-            }
-        }
+        let pair = |(key, value): (&'r Spanned<DeString<'r>>, _)| {
+            let name = Text {
+                text: key.as_ref(),
+                span: key.span(),
+                reader: self.reader,
+            };
+            Some((name, self.element(value)?))
+        };
+        let mut pairs: Vec<_> = entries.iter().filter_map(pair).collect();
         pairs.sort_by_key(|(name, _)| name.span.start);
         pairs
+    }
+
+    /// A string of an array or a free table. Reports anything else.
+    fn element(&self, value: &'r Spanned<DeValue<'r>>) -> Option<Text<'r>> {
+        let text = self.string(value);
+        if text.is_none() {
+            self.report_kind(value, "a string", None);
+        }
+        text
     }
 }
 
@@ -582,6 +587,10 @@ fn switch(text: &str) -> Option<bool> {
         "off" | "no" | "false" | "0" => Some(false),
         _ => None,
     }
+}
+
+fn one_of(words: &[&str]) -> String {
+    format!("one of {}", listed(words.iter().copied()))
 }
 
 fn is_number(text: &str) -> bool {

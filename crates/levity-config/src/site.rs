@@ -8,11 +8,11 @@ use levity_wire::encoding::Coding;
 use crate::disk::location_disk;
 use crate::headers;
 use crate::host::host_or_report;
-use crate::model::{Route, Site, Symlinks};
+use crate::model::{Route, Site};
 use crate::pattern::Pattern;
 use crate::proxying::{self, Reach};
 use crate::reader::Reader;
-use crate::section::{Section, Text};
+use crate::section::Section;
 use crate::upstream::Try;
 use crate::upstream::read::Upstreams;
 
@@ -48,7 +48,7 @@ fn site(section: &Section<'_>, names: &mut Names, upstreams: &Upstreams) -> Site
         listing: section.boolean("listing").unwrap_or(false),
         index: index(section).unwrap_or_else(|| vec!["index.html".to_owned()]),
         precompressed: precompressed(section).unwrap_or_default(),
-        symlinks: symlinks(section).unwrap_or(Symlinks::Beneath),
+        symlinks: section.word_or_default("symlinks"),
         server_timing: section.boolean("server_timing").unwrap_or(false),
         only: None,
         disk: location_disk(&section.child("disk")),
@@ -90,7 +90,7 @@ fn hosts(section: &Section<'_>, names: &mut Names) -> Vec<String> {
     }
     let mut hosts = Vec::new();
     for given in given {
-        if let Some(host) = host_or_report(section, &given) {
+        if let Some(host) = host_or_report(&given) {
             names.take(section.reader, &host, &given.span);
             hosts.push(host);
         }
@@ -102,11 +102,10 @@ fn hosts(section: &Section<'_>, names: &mut Names) -> Vec<String> {
 
 fn index(section: &Section<'_>) -> Option<Vec<String>> {
     let mut files = Vec::new();
-    for Text { text, span } in section.names("index")? {
+    for given in section.names("index")? {
+        let text = given.text;
         if matches!(text, "" | "." | "..") || text.contains(['/', '\0']) {
-            section
-                .reader
-                .report(&span, format!("`{text}` is not the name of a file"), None);
+            given.refuse(format!("`{text}` is not the name of a file"));
         }
         files.push(text.to_owned());
     }
@@ -115,30 +114,20 @@ fn index(section: &Section<'_>) -> Option<Vec<String>> {
 
 fn precompressed(section: &Section<'_>) -> Option<Vec<Coding>> {
     let mut codings = Vec::new();
-    for Text { text, span } in section.names("precompressed")? {
+    for given in section.names("precompressed")? {
+        let text = given.text;
         let Some(coding) = Coding::ALL.into_iter().find(|coding| coding.name() == text) else {
             let names = Coding::ALL.map(|coding| format!("\"{}\"", coding.name()));
             let help = format!("one of {}", names.join(", "));
-            section
-                .reader
-                .report(&span, format!("`{text}` is not a coding"), Some(help));
+            given.refuse_with(format!("`{text}` is not a coding"), help);
             continue;
         };
         if codings.contains(&coding) {
-            section
-                .reader
-                .report(&span, format!("`{text}` is given twice"), None);
+            given.refuse(format!("`{text}` is given twice"));
         }
         codings.push(coding);
     }
     Some(codings)
-}
-
-fn symlinks(section: &Section<'_>) -> Option<Symlinks> {
-    section.word("symlinks").map(|word| match word {
-        "follow" => Symlinks::Follow,
-        _ => Symlinks::Beneath,
-    })
 }
 
 // ---- routes ----
@@ -164,11 +153,11 @@ fn routes(site: &Section<'_>, upstreams: &Upstreams, reach: Reach) -> Vec<Route>
     routes
 }
 
-/// Whether the route's own keys make files or scripts answer.
+/// Whether the route's own keys let files or scripts answer.
 fn has_files(route: &Route) -> bool {
     let said = &route.proxying;
     let tries = said.tries.as_ref();
-    route.is_for_files_of_its_own()
+    route.serves_only_its_own_files()
         || tries.is_some_and(|tries| tries.contains(&Try::File))
         || said.script_suffix.is_some()
         || said.script_index.is_some()
@@ -185,7 +174,7 @@ fn route(section: &Section<'_>, upstreams: &Upstreams, above: Reach) -> Option<R
     let listing = section.boolean("listing");
     let index = index(section);
     let precompressed = precompressed(section);
-    let symlinks = symlinks(section);
+    let symlinks = section.word("symlinks");
     let disk = location_disk(&section.child("disk"));
     let server_timing = section.boolean("server_timing");
     let headers = headers::of_responses(&section.child("headers"));
@@ -221,25 +210,21 @@ fn route(section: &Section<'_>, upstreams: &Upstreams, above: Reach) -> Option<R
 }
 
 fn pattern(section: &Section<'_>) -> Option<Pattern> {
-    let Text { text, span } = section.text("path")?;
-    let refuse = |help| {
-        section.reader.report(
-            &span,
-            format!("`{text}` is not the path of a route"),
-            Some(help),
-        )
-    };
+    let given = section.text("path")?;
+    let text = given.text;
+    let refuse = |help| given.refuse_with(format!("`{text}` is not the path of a route"), help);
     let path = Pattern::parse(text).map_err(refuse).ok()?;
     // `/` alone is often meant literally.
     if matches!(path, Pattern::Exact(_)) && text.ends_with('/') && text != "/" {
         let note = format!("`{text}` is that path alone; everything beneath it is `{text}*`");
-        section.reader.note(&span, note);
+        section.reader.note(&given.span, note);
     }
     Some(path)
 }
 
 fn strip_prefix(section: &Section<'_>, path: Option<&Pattern>) -> Option<String> {
-    let Text { text, span } = section.text("strip_prefix")?;
+    let given = section.text("strip_prefix")?;
+    let text = given.text;
     let prefix = text.strip_suffix('/').unwrap_or(text);
     if !prefix.starts_with('/') {
         let help = if text == "/" {
@@ -247,19 +232,12 @@ fn strip_prefix(section: &Section<'_>, path: Option<&Pattern>) -> Option<String>
         } else {
             "a path starts with `/`"
         };
-        section.reader.report(
-            &span,
-            format!("`{text}` takes no segment off a path"),
-            Some(help.to_owned()),
-        );
+        given.refuse_with(format!("`{text}` takes no segment off a path"), help);
         return None;
     }
     if path.is_some_and(|path| !starts_with_segments(path, prefix)) {
-        section.report(
-            "strip_prefix",
-            "the route's `path` does not start with it",
-            None,
-        );
+        let message = "the route's `path` does not start with it";
+        section.report("strip_prefix", message, None);
     }
     Some(prefix.to_owned())
 }

@@ -628,7 +628,7 @@ fn the_memory_of_bodies() {
 fn which_listeners_have_a_proxy_head() {
     let config =
         all("[[listen]]\naddress = \"1\"\nproxy_protocol = true\n[[listen]]\naddress = \"2\"");
-    let has = |text: &str| config.has_proxy_head(&text.parse().unwrap());
+    let has = |text: &str| config.has_proxy_header(&text.parse().unwrap());
     assert_eq!((has("1"), has("2"), has("3")), (true, false, false));
     assert_problems_beside(
         "[[listen]]\naddress = \"1\"\nproxy_protocol = \"v1\"",

@@ -1,4 +1,6 @@
-//! Durations and sizes as people write them.
+//! Numbers, durations and sizes as people write them.
+
+use std::str::FromStr;
 
 /// Units of a duration and their length in milliseconds.
 const DURATIONS: &[(&str, u64)] = &[
@@ -22,6 +24,12 @@ const SIZES: &[(&str, u64)] = &[
     ("TB", 1_000_000_000_000),
 ];
 
+/// A number of digits alone: `parse` would also take `+8`.
+pub(crate) fn whole_number<N: FromStr>(text: &str) -> Option<N> {
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_digits)
+}
+
 /// A duration such as `30s` in milliseconds.
 pub(crate) fn duration(text: &str) -> Result<u64, String> {
     quantity(text, DURATIONS)
@@ -41,21 +49,16 @@ fn quantity(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
     if digits.is_empty() {
         return Err(String::new());
     }
-    let Some(factor) = units
-        .iter()
-        .find(|(name, _)| *name == unit)
-        .map(|(_, factor)| factor)
-    else {
+    let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
         if let Some(near) = near(unit.trim(), units) {
             return Err(format!("did you mean \"{digits}{near}\"?"));
         }
         let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
         return Err(format!("units are {}", names.join(", ")));
     };
-    let number: u64 = digits.parse().map_err(|_| "this is too large".to_owned())?;
-    number
-        .checked_mul(*factor)
-        .ok_or_else(|| "this is too large".to_owned())
+    let number: Option<u64> = digits.parse().ok();
+    let quantity = number.and_then(|number| number.checked_mul(*factor));
+    quantity.ok_or_else(|| "this is too large".to_owned())
 }
 
 /// The unit for one in the wrong case, and for `k`, `m`, `g` and `t`, which are powers of 1024 in other servers.

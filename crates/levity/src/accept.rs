@@ -106,7 +106,7 @@ async fn take(
         Ok((transport, peer)) => {
             let mut conn = Conn::new(worker.clone(), transport, peer, slot);
             // Asked anew each time: a reload may have changed it.
-            conn.has_proxy_head = worker.service().config.has_proxy_head(address);
+            conn.has_proxy_header = worker.service().config.has_proxy_header(address);
             let number = conn.number as u64;
             task::spawn_local(Watched::new(number, serve(conn)));
         }

@@ -33,7 +33,7 @@ pub struct Conn {
     /// Who is at the other end.
     pub peer: Peer,
     /// Whether it begins with a head of the PROXY protocol.
-    pub has_proxy_head: bool,
+    pub has_proxy_header: bool,
     /// Bytes that arrived and are not parsed yet; no allocation while idle.
     pub inbox: Vec<u8>,
     /// The client sends no more. It may still take answers, or be gone.
@@ -70,7 +70,7 @@ impl Conn {
             worker,
             transport,
             peer,
-            has_proxy_head: false,
+            has_proxy_header: false,
             inbox: Vec::new(),
             input_ended: false,
             failed_lookups: FailedLookups::default(),

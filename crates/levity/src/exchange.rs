@@ -51,7 +51,7 @@ pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
     let worker = conn.worker.clone();
     worker.stats.begun.add(1);
     let service = worker.service();
-    if service.config.log.tells_chunks() {
+    if service.config.log.logs_chunks() {
         trace.keep_chunks();
     }
     let mut disk = DiskClient::new(

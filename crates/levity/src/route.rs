@@ -522,7 +522,7 @@ fn proxy(
     let upstream = resources.upstream(name);
     let body_bytes = here.body_bytes.or(above.body_bytes);
     let ambiguous = here.ambiguous_paths.or(above.ambiguous_paths);
-    let is_for_files = route.is_some_and(levity_config::Route::is_for_files_of_its_own);
+    let is_for_files = route.is_some_and(levity_config::Route::serves_only_its_own_files);
     if !tries.contains(&Try::Proxy) || (is_for_files && files.is_some()) {
         return Ok(None);
     }

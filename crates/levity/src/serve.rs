@@ -17,7 +17,7 @@ const REQUEST_BYTES: usize = 8 * 1024;
 /// Answers requests until one side has had enough.
 pub async fn serve(mut conn: Conn) {
     wait_for_first(&conn);
-    if conn.has_proxy_head
+    if conn.has_proxy_header
         && let Err(end) = proxy_header::read(&mut conn).await
     {
         return conn.worker.stats.connection_ended(end);

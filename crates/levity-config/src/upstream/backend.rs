@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use super::{At, Backend};
-use crate::address::{Address, AddressError};
+use crate::address::Address;
 use crate::host::is_host_name;
+use crate::value::whole_number;
 
 const WEIGHT_MAX: u32 = 1000;
 
@@ -46,15 +47,9 @@ pub(super) fn parse(text: &str, base: Option<&Path>) -> Result<Backend, String> 
 }
 
 fn weight(text: &str) -> Result<u32, String> {
-    number(text)
+    whole_number(text)
         .filter(|weight| (1..=WEIGHT_MAX).contains(weight))
         .ok_or_else(|| format!("`weight` is a number from 1 to {WEIGHT_MAX}"))
-}
-
-/// `u32::from_str` would also take `+1`.
-fn number(text: &str) -> Option<u32> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| digits)
 }
 
 fn at(text: &str, base: Option<&Path>) -> Result<At, String> {
@@ -71,7 +66,7 @@ fn at(text: &str, base: Option<&Path>) -> Result<At, String> {
         ));
     }
     let alone = text.strip_prefix(':').unwrap_or(text);
-    if number(alone).is_some() {
+    if whole_number::<u32>(alone).is_some() {
         return Err(format!(
             "a port alone is no backend: for this machine write \"127.0.0.1:{alone}\""
         ));
@@ -95,20 +90,14 @@ fn at(text: &str, base: Option<&Path>) -> Result<At, String> {
 }
 
 fn port(text: &str) -> Result<u16, String> {
-    number(text)
-        .and_then(|port| u16::try_from(port).ok())
+    whole_number(text)
         .filter(|port| *port != 0)
         .ok_or_else(|| format!("`{text}` is not a port from 1 to 65535"))
 }
 
 fn address(text: &str, base: Option<&Path>) -> Result<At, String> {
-    let address = text.parse().and_then(|address: Address| match base {
-        Some(base) => address.beneath(base),
-        None => Ok(address),
-    });
-    address
-        .map(At::Address)
-        .map_err(|error: AddressError| error.to_string())
+    let address = Address::parse_beneath(text, base);
+    address.map(At::Address).map_err(|error| error.to_string())
 }
 
 /// A name whose last label is a number would be a wrong address, and no resolver knows it (RFC 1123

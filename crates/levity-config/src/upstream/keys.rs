@@ -1,5 +1,8 @@
 //! The keys of `[[upstream]]`, and those by which sites and routes hand requests to one.
 
+use strum::VariantNames as _;
+
+use super::{AmbiguousPaths, Balance, Forwarded, Protocol};
 use crate::schema::{Key, Kind, bounds, documented, key};
 
 const SECONDS: Kind = Kind::Duration(bounds("10ms", "1d"));
@@ -11,7 +14,7 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// Name for `proxy` and `reproxy`: letters, digits, `-`, `_` and `.`. Required.
     key("name", Kind::Text("a name"), None);
     /// Protocol of the backends: HTTP/1.1, FastCGI, SCGI or AJP13.
-    key("protocol", Kind::Word(&["http", "fastcgi", "scgi", "ajp13"]), Some("http"));
+    key("protocol", Kind::Word(Protocol::VARIANTS), Some("http"));
     /// The backends, each `"ADDRESS"` or `"ADDRESS weight=N backup drain"`. An address is `unix:PATH`, `IP:PORT`,
     /// `[IPv6]:PORT`, `localhost:PORT` (127.0.0.1) or `NAME:PORT`, where every address of the name is a backend. A
     /// name that cannot be resolved is reported, has no backend meanwhile, and is tried again. `weight`, from 1 to
@@ -21,8 +24,7 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// How a backend is chosen: in turn; the one with the fewest active requests for its weight (`"sqf"` is accepted
     /// too); by a hash of the path, so that each backend has its own part of the content; the first that is up; the
     /// less busy of two random ones.
-    key("balance", Kind::Word(&["round-robin", "least-connections", "carp", "static", "random-two"]), Some("round-robin"))
-        .also(&[("balancer", "")]);
+    key("balance", Kind::Word(Balance::VARIANTS), Some("round-robin")).also(&[("balancer", "")]);
     /// What ties a client to a backend: a cookie that the server sets, or the value of a request header.
     key("sticky", Kind::Text("`\"cookie:NAME\"` or `\"header:NAME\"`"), None);
     /// Simultaneous connections to one backend, divided among the workers; each worker may have at least one.
@@ -65,7 +67,7 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// Headers that name the client to a backend: `Forwarded` (RFC 7239), `X-Forwarded-For`, `-Proto` and `-Host`, or
     /// both; the latter include `X-Forwarded-Prefix`, the `strip_prefix` of the route. Such headers are always
     /// removed from requests of clients that are not among `server.trusted_proxies`.
-    key("forwarded", Kind::Word(&["both", "forwarded", "x-forwarded", "off"]), Some("both"));
+    key("forwarded", Kind::Word(Forwarded::VARIANTS), Some("both"));
     /// Whether connections to a backend begin with a PROXY header, as text or binary, that names the client. Each
     /// connection then carries one request, whatever `keep_alive` says.
     key("proxy_protocol", Kind::Word(&["off", "v1", "v2"]), Some("off"));
@@ -125,5 +127,5 @@ documented! {
     /// 400; `"pass"` forwards the request. A path is always forwarded if all its readings belong to one route, and
     /// never if it hides dot segments, as `..%2F` and `..;` do. The first refusal in each site and route is reported
     /// on standard error.
-    const AMBIGUOUS_PATHS = key("ambiguous_paths", Kind::Word(&["refuse", "pass"]), None);
+    const AMBIGUOUS_PATHS = key("ambiguous_paths", Kind::Word(AmbiguousPaths::VARIANTS), None);
 }

@@ -7,6 +7,8 @@ pub(crate) mod read;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use strum::{EnumString, IntoStaticStr, VariantNames};
+
 use crate::address::Address;
 
 /// `[[upstream]]`: a named set of backends that speak one protocol.
@@ -73,7 +75,8 @@ pub struct Upstream {
 }
 
 /// The protocol of a backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Protocol {
     /// HTTP/1.1
     Http,
@@ -88,12 +91,7 @@ pub enum Protocol {
 impl Protocol {
     /// The word in the configuration.
     pub fn label(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Fastcgi => "fastcgi",
-            Self::Scgi => "scgi",
-            Self::Ajp13 => "ajp13",
-        }
+        self.into()
     }
 
     /// Whether the response has the form of a CGI program's, and a script may be named.
@@ -126,7 +124,8 @@ pub enum At {
 }
 
 /// How a backend is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Balance {
     /// In turn, by weight.
     RoundRobin,
@@ -143,13 +142,7 @@ pub enum Balance {
 impl Balance {
     /// The word in the configuration.
     pub fn label(self) -> &'static str {
-        match self {
-            Self::RoundRobin => "round-robin",
-            Self::LeastConnections => "least-connections",
-            Self::Carp => "carp",
-            Self::Static => "static",
-            Self::RandomTwo => "random-two",
-        }
+        self.into()
     }
 }
 
@@ -181,7 +174,8 @@ pub struct Check {
 }
 
 /// The headers that name the client to a backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Forwarded {
     /// `Forwarded` and `X-Forwarded-*`
     Both,
@@ -194,7 +188,8 @@ pub enum Forwarded {
 }
 
 /// A version of the PROXY protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString)]
+#[strum(serialize_all = "kebab-case")]
 pub enum ProxyProtocol {
     /// Text
     V1,
@@ -203,7 +198,8 @@ pub enum ProxyProtocol {
 }
 
 /// Who answers the requests of a site or route, tried in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Try {
     /// The file that the path names; without one the next handler answers.
     File,
@@ -229,7 +225,8 @@ pub struct Proxying {
 }
 
 /// What happens to paths that an application may read as paths of another route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum AmbiguousPaths {
     /// They get 400.
     Refuse,

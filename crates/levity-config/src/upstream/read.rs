@@ -5,9 +5,7 @@ use std::ops::Range;
 
 use levity_wire::http1;
 
-use super::{
-    Backend, Balance, Check, Forwarded, Protocol, ProxyProtocol, Sticky, Upstream, backend,
-};
+use super::{Backend, Balance, Check, Protocol, ProxyProtocol, Sticky, Upstream, backend};
 use crate::headers::{is_request_target, is_token};
 use crate::reader::Reader;
 use crate::section::{Section, Text};
@@ -104,8 +102,7 @@ impl Upstreams {
                 None
             };
             if let Some(wrong) = wrong {
-                let message = format!("`{}` {wrong}", name.text);
-                section.reader.report(&name.span, message, None);
+                name.refuse(format!("`{}` {wrong}", name.text));
             }
             names.push(name.text.to_owned());
         }
@@ -114,13 +111,8 @@ impl Upstreams {
 }
 
 fn known(section: &Section<'_>, names: &mut Vec<(String, Range<usize>)>) -> Known {
-    let protocol = match section.word("protocol") {
-        Some("fastcgi") => Some(Protocol::Fastcgi),
-        Some("scgi") => Some(Protocol::Scgi),
-        Some("ajp13") => Some(Protocol::Ajp13),
-        Some(_) => Some(Protocol::Http),
-        None => (!section.has("protocol")).then_some(Protocol::Http),
-    };
+    let default = (!section.has("protocol")).then_some(Protocol::Http);
+    let protocol = section.word("protocol").or(default);
     let upstream = upstream(section, protocol.unwrap_or(Protocol::Http), names);
     Known {
         upstream,
@@ -136,7 +128,8 @@ fn upstream(
     names: &mut Vec<(String, Range<usize>)>,
 ) -> Upstream {
     let connections = section.count("connections");
-    let proxy_protocol = proxy_protocol(section);
+    // `off` is none of its variants.
+    let proxy_protocol = section.word::<ProxyProtocol>("proxy_protocol");
     Upstream {
         name: name(section, names).unwrap_or_default(),
         protocol,
@@ -164,12 +157,12 @@ fn upstream(
             .has("check")
             .then(|| check(&section.child("check"), protocol)),
         buffer_requests: section.boolean("buffer_requests").unwrap_or(false),
-        forwarded: forwarded(section),
+        forwarded: section.word_or_default("forwarded"),
         proxy_protocol,
         secret: secret(section, protocol),
         sendfile_roots: section.folders("sendfile_roots"),
         temporary_roots: section.folders("temporary_roots"),
-        keep_until_sent: section.word("temporary_removal") == Some("sent"),
+        keep_until_sent: section.word_or("temporary_removal", |_| None) == Some("sent"),
         reproxy: Vec::new(),
         resolve_interval: section.duration("resolve_interval"),
     }
@@ -177,27 +170,19 @@ fn upstream(
 
 fn name(section: &Section<'_>, names: &mut Vec<(String, Range<usize>)>) -> Option<String> {
     section.require("name");
-    let Text { text, span } = section.text("name")?;
-    let reader = section.reader;
+    let given = section.text("name")?;
+    let text = given.text;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if text.is_empty() || !text.bytes().all(fits) {
-        let help = "letters, digits, `-`, `_` and `.`".to_owned();
-        reader.report(
-            &span,
-            format!("`{text}` is not the name of an upstream"),
-            Some(help),
-        );
+        let message = format!("`{text}` is not the name of an upstream");
+        given.refuse_with(message, "letters, digits, `-`, `_` and `.`");
         return None;
     }
     if let Some((_, first)) = names.iter().find(|(other, _)| other == text) {
-        let help = format!("the first is on line {}", reader.line(first));
-        reader.report(
-            &span,
-            format!("upstream `{text}` is given twice"),
-            Some(help),
-        );
+        let help = format!("the first is on line {}", section.reader.line(first));
+        given.refuse_with(format!("upstream `{text}` is given twice"), help);
     }
-    names.push((text.to_owned(), span));
+    names.push((text.to_owned(), given.span));
     Some(text.to_owned())
 }
 
@@ -211,19 +196,16 @@ fn to(section: &Section<'_>) -> Vec<Backend> {
         return Vec::new();
     }
     let mut backends: Vec<Backend> = Vec::new();
-    for Text { text, span } in &given {
+    for one in &given {
+        let text = one.text;
         match backend::parse(text, section.reader.base()) {
             Ok(backend) => {
                 if backends.iter().any(|other| other.at == backend.at) {
-                    let message = format!("`{text}` names a backend a second time");
-                    section.reader.report(span, message, None);
+                    one.refuse(format!("`{text}` names a backend a second time"));
                 }
                 backends.push(backend);
             }
-            Err(help) => {
-                let message = format!("`{text}` is not a backend");
-                section.reader.report(span, message, Some(help));
-            }
+            Err(help) => one.refuse_with(format!("`{text}` is not a backend"), help),
         }
     }
     let spare = backends
@@ -238,24 +220,19 @@ fn to(section: &Section<'_>) -> Vec<Backend> {
 fn balance(section: &Section<'_>) -> Balance {
     // Lighttpd's "shortest queue first".
     let unlisted = |word: &str| (word == "sqf").then_some("least-connections");
-    match section.word_or("balance", unlisted) {
-        Some("least-connections") => Balance::LeastConnections,
-        Some("carp") => Balance::Carp,
-        Some("static") => Balance::Static,
-        Some("random-two") => Balance::RandomTwo,
-        _ => Balance::RoundRobin,
-    }
+    let word = section.word_or("balance", unlisted);
+    let balance = word.and_then(|word| word.parse().ok());
+    balance.unwrap_or(Balance::RoundRobin)
 }
 
 fn sticky(section: &Section<'_>) -> Option<Sticky> {
-    let Text { text, span } = section.text("sticky")?;
-    match text.split_once(':') {
+    let given = section.text("sticky")?;
+    match given.text.split_once(':') {
         Some(("cookie", name)) if is_token(name) => Some(Sticky::Cookie(name.to_owned())),
         Some(("header", name)) if is_token(name) => Some(Sticky::Header(name.to_ascii_lowercase())),
         _ => {
-            let message = format!("`{text}` is no value of `sticky`");
-            let help = "\"cookie:NAME\" or \"header:NAME\"".to_owned();
-            section.reader.report(&span, message, Some(help));
+            let message = format!("`{}` is no value of `sticky`", given.text);
+            given.refuse_with(message, "\"cookie:NAME\" or \"header:NAME\"");
             None
         }
     }
@@ -284,65 +261,40 @@ fn check(section: &Section<'_>, protocol: Protocol) -> Check {
 }
 
 fn check_path(section: &Section<'_>) -> Option<String> {
-    let Text { text, span } = section.text("path")?;
-    if !is_request_target(text) {
+    let given = section.text("path")?;
+    if !is_request_target(given.text) {
         let help = "it starts with `/` and has no space, no control character and no `#`; others than ASCII are written as `%..`";
-        let message = format!("`{text}` cannot be asked for");
-        section.reader.report(&span, message, Some(help.to_owned()));
+        given.refuse_with(format!("`{}` cannot be asked for", given.text), help);
     }
-    Some(text.to_owned())
+    Some(given.text.to_owned())
 }
 
 fn check_host(section: &Section<'_>, protocol: Protocol) -> Option<String> {
-    let Text { text, span } = section.text("host")?;
-    if http1::host_name(text.as_bytes()).is_err() {
-        let message = format!("`{text}` is not a host");
+    let given = section.text("host")?;
+    if http1::host_name(given.text.as_bytes()).is_err() {
         let help =
             "a name or an address, and a port if need be: \"app.example\" or \"app.example:8080\"";
-        section.reader.report(&span, message, Some(help.to_owned()));
+        given.refuse_with(format!("`{}` is not a host", given.text), help);
     } else if protocol == Protocol::Ajp13 {
         section.report("host", "ajp13 asks without one", None);
     } else if !section.has("path") {
-        let help = "add the `path` that is asked for";
-        section.report(
-            "host",
-            "without a `path` nothing is said",
-            Some(help.to_owned()),
-        );
+        let help = "add the `path` that is asked for".to_owned();
+        section.report("host", "without a `path` nothing is said", Some(help));
     }
-    Some(text.to_owned())
-}
-
-fn forwarded(section: &Section<'_>) -> Forwarded {
-    match section.word("forwarded") {
-        Some("forwarded") => Forwarded::Forwarded,
-        Some("x-forwarded") => Forwarded::XForwarded,
-        Some("off") => Forwarded::Off,
-        _ => Forwarded::Both,
-    }
-}
-
-fn proxy_protocol(section: &Section<'_>) -> Option<ProxyProtocol> {
-    match section.word("proxy_protocol") {
-        Some("v1") => Some(ProxyProtocol::V1),
-        Some("v2") => Some(ProxyProtocol::V2),
-        _ => None,
-    }
+    Some(given.text.to_owned())
 }
 
 fn secret(section: &Section<'_>, protocol: Protocol) -> Option<String> {
-    let Text { text, span } = section.text("secret")?;
-    let reader = section.reader;
-    if text.is_empty() || text.contains(char::is_control) {
+    let given = section.text("secret")?;
+    if given.text.is_empty() || given.text.contains(char::is_control) {
         // The secret is not shown: it may be almost right.
-        let help = "a word without control characters".to_owned();
-        reader.report(&span, "`secret` cannot be told".to_owned(), Some(help));
-    } else if protocol != Protocol::Ajp13 {
-        section.report(
-            "secret",
-            "only upstreams of protocol ajp13 are told one",
-            None,
+        given.refuse_with(
+            "`secret` cannot be told",
+            "a word without control characters",
         );
+    } else if protocol != Protocol::Ajp13 {
+        let message = "only upstreams of protocol ajp13 are told one";
+        section.report("secret", message, None);
     }
-    Some(text.to_owned())
+    Some(given.text.to_owned())
 }
