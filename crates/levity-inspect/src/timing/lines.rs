@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::{self, BufRead, Read as _};
 
+use jiff::civil::DateTime;
+use jiff::tz::Offset;
 use serde_json::Value;
 
 /// The steps of a request in their order, by their keys in `timing_us`.
@@ -275,30 +277,12 @@ fn in_order<const N: usize>(moments: [&Value; N]) -> Option<Option<[u64; N]>> {
 
 /// Microseconds since 1970, from `2026-11-20T19:42:07.000042Z`.
 fn unix_us(text: &str) -> Option<i64> {
-    let bytes = text.as_bytes();
-    let shape = b"0000-00-00T00:00:00.000000Z";
-    let fits = |(byte, form): (&u8, &u8)| match form {
-        b'0' => byte.is_ascii_digit(),
-        _ => byte == form,
-    };
-    if bytes.len() != shape.len() || !bytes.iter().zip(shape).all(fits) {
+    const BYTES: usize = "2026-11-20T19:42:07.000042Z".len();
+    if text.len() != BYTES {
         return None;
     }
-    let number = |from: usize, to: usize| text[from..to].parse::<i64>().ok();
-    let days = days_since_1970(number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let seconds = days * 86_400 + number(11, 13)? * 3_600 + number(14, 16)? * 60 + number(17, 19)?;
-    Some(seconds * 1_000_000 + number(20, 26)?)
-}
-
-/// Counts in years that begin on the first of March, so that the leap day comes last (Howard Hinnant,
-/// "chrono-compatible low-level date algorithms", `days_from_civil`).
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
+    let time = DateTime::strptime("%Y-%m-%dT%H:%M:%S%.fZ", text).ok()?;
+    Some(Offset::UTC.to_timestamp(time).ok()?.as_microsecond())
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! One line, in the format that was chosen. Formatting allocates nothing once the block has its size.
 
+use std::io::Write as _;
 use std::time::UNIX_EPOCH;
 
-use super::date::Date;
+use jiff::Timestamp;
+
 use super::record::Record;
 use super::{combined, json};
 
@@ -19,7 +21,7 @@ pub enum Format {
     },
 }
 
-/// Writes lines of one format; remembers the text of the current second.
+/// Writes lines of one format. Keeps the text of the current second, in UTC.
 #[derive(Debug)]
 pub(super) struct Formatter {
     format: Format,
@@ -57,11 +59,14 @@ impl Formatter {
         }
         self.second = Some(second);
         self.stamp.clear();
-        let date = Date::from_unix(second);
-        match self.format {
-            Format::Combined => date.apache(&mut self.stamp),
-            Format::Json { .. } => date.iso(&mut self.stamp),
-        }
+        let form = match self.format {
+            Format::Combined => "%d/%b/%Y:%H:%M:%S +0000",
+            // The line adds microseconds.
+            Format::Json { .. } => "%Y-%m-%dT%H:%M:%S",
+        };
+        let second = i64::try_from(second).unwrap_or(i64::MAX);
+        let time = Timestamp::from_second(second).unwrap_or(Timestamp::MAX);
+        write!(self.stamp, "{}", time.strftime(form)).expect("a Vec takes every byte");
     }
 }
 
@@ -91,6 +96,25 @@ pub(super) mod tests {
                 },
             );
             assert!(String::from_utf8_lossy(&out).contains(clock));
+        }
+    }
+
+    #[test]
+    fn dates_agree_with_httpdate() {
+        let leap_days = (0..60).map(|year| 68_169_600 + year * 31_557_600);
+        let moments = leap_days.chain([0, 951_782_399, 951_782_400, 4_107_542_399, 4_107_542_400]);
+        for second in moments {
+            let mut formatter = Formatter::new(Format::Combined);
+            formatter.stamp(second);
+            let http = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+            let expected = format!(
+                "{}/{}/{}:{} +0000",
+                &http[5..7],
+                &http[8..11],
+                &http[12..16],
+                &http[17..25]
+            );
+            assert_eq!(String::from_utf8_lossy(&formatter.stamp), expected);
         }
     }
 }

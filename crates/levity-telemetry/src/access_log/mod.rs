@@ -5,7 +5,6 @@
 //! dropped and counted.
 
 mod combined;
-mod date;
 mod escape;
 mod json;
 mod line;
