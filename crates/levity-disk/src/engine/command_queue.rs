@@ -6,11 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use super::async_read::{self, AsyncRead};
+use super::contract::Engine;
 use super::pool::{Pool, Queue};
 use super::ticket::Work;
 use crate::files::OpenFile;
 use crate::job::Op;
-use crate::thread::lock;
+use crate::memory::{Buffer, Reservation};
+use crate::thread::{DiskThread, lock};
 
 pub(super) struct CommandQueue {
     queue: Mutex<Vec<Command>>,
@@ -18,35 +20,71 @@ pub(super) struct CommandQueue {
     wake: OwnedFd,
     /// Whether the owner reads a file. Other files are read in the pool.
     takes: fn(&OpenFile) -> bool,
+    pool: Arc<Pool>,
 }
 
 pub(super) enum Command {
-    /// An [`Op::Read`] that has not begun.
-    Work(Work),
-    /// A read of the first bytes of a file that the pool has opened.
-    Read(AsyncRead),
+    Read(QueuedRead),
     /// The last command.
     Stop,
 }
 
+/// A read that the kernel does not have yet.
+pub(super) enum QueuedRead {
+    /// An [`Op::Read`]: dropped if nobody waits for it any more.
+    Work(Work),
+    /// A read of the first bytes of a file that the pool has opened.
+    Begun(AsyncRead),
+}
+
+impl QueuedRead {
+    pub(super) fn file(&self) -> &OpenFile {
+        match self {
+            QueuedRead::Begun(read) => read.file(),
+            QueuedRead::Work(work) => match work.op() {
+                Op::Read { file, .. } => file,
+                other => unreachable!("only reads are sent here: {other:?}"),
+            },
+        }
+    }
+
+    /// See [`AsyncRead::begin`].
+    pub(super) fn begin(
+        self,
+        blocks: impl FnOnce(Reservation, u64, usize) -> Buffer,
+    ) -> Option<AsyncRead> {
+        match self {
+            QueuedRead::Work(work) => AsyncRead::begin(work, blocks),
+            QueuedRead::Begun(read) => Some(read),
+        }
+    }
+}
+
 impl CommandQueue {
     /// `wake` must be `O_NONBLOCK`.
-    pub(super) fn new(wake: OwnedFd, takes: fn(&OpenFile) -> bool) -> Arc<CommandQueue> {
+    pub(super) fn new(
+        wake: OwnedFd,
+        takes: fn(&OpenFile) -> bool,
+        pool: &Arc<Pool>,
+    ) -> Arc<CommandQueue> {
         Arc::new(CommandQueue {
             queue: Mutex::default(),
             wake,
             takes,
+            pool: Arc::clone(pool),
         })
     }
 
     /// Sends `work` to the owner if it is a read, else to the pool. The pool passes the read of an open on to the
     /// owner.
-    pub(super) fn submit(self: &Arc<Self>, work: Work, pool: &Pool) {
+    fn submit(self: &Arc<Self>, work: Work) {
         match work.op() {
-            Op::Read { file, .. } if (self.takes)(file) => self.push(Command::Work(work)),
+            Op::Read { file, .. } if (self.takes)(file) => {
+                self.push(Command::Read(QueuedRead::Work(work)));
+            }
             op => {
                 let (queue, commands) = (Queue::of(op), Arc::clone(self));
-                pool.submit(queue, move || {
+                self.pool.submit(queue, move || {
                     async_read::begin(work, |read| commands.pass(read))
                 });
             }
@@ -56,12 +94,12 @@ impl CommandQueue {
     /// On a thread of the pool.
     fn pass(&self, read: AsyncRead) {
         match (self.takes)(read.file()) {
-            true => self.push(Command::Read(read)),
+            true => self.push(Command::Read(QueuedRead::Begun(read))),
             false => read.fill(),
         }
     }
 
-    pub(super) fn push(&self, command: Command) {
+    fn push(&self, command: Command) {
         let mut queue = lock(&self.queue);
         queue.push(command);
         let first = queue.len() == 1;
@@ -76,7 +114,34 @@ impl CommandQueue {
         mem::take(&mut *lock(&self.queue))
     }
 
+    /// Leaves the rest of a read to the pool.
+    pub(super) fn to_pool(&self, read: AsyncRead) {
+        self.pool.submit(Queue::Read, || read.fill());
+    }
+
     pub(super) fn wake(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
+    }
+}
+
+/// An engine that consists of the queue and its owner.
+pub(super) struct QueueEngine {
+    pub(super) commands: Arc<CommandQueue>,
+    pub(super) owner: DiskThread,
+    pub(super) note: Option<String>,
+}
+
+impl Engine for QueueEngine {
+    fn submit(&self, work: Work) {
+        self.commands.submit(work);
+    }
+
+    fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    fn shutdown(&self) {
+        self.commands.push(Command::Stop);
+        self.owner.join();
     }
 }

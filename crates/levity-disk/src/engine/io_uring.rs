@@ -17,26 +17,24 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
+use slab::Slab;
 
 use super::async_read::{AsyncRead, Next, Request};
-use super::command_queue::{Command, CommandQueue};
+use super::command_queue::{Command, CommandQueue, QueueEngine, QueuedRead};
 use super::contract::{Engine, StartContext, StartError, Unavailable};
-use super::pool::{Pool, Queue};
-use super::submitted::Submitted;
-use super::ticket::Work;
 use crate::files::OpenFile;
 use crate::memory::Buffer;
 use crate::memory::registered::{self, RegisteredMemory, STEP_BYTES};
-use crate::thread::lock;
-use crate::thread::priority;
+use crate::thread::DiskThread;
 
 /// Lower bound on the entries of the submission queue. The completion queue has twice as many, so it cannot
 /// overflow.
@@ -69,8 +67,8 @@ pub(super) fn start_with(
     context: &StartContext<'_>,
     entries: u32,
 ) -> Result<Box<dyn Engine>, StartError> {
-    Ring::start(context, entries)
-        .map(|ring| Box::new(ring) as Box<dyn Engine>)
+    Owner::start(context, entries)
+        .map(|engine| Box::new(engine) as Box<dyn Engine>)
         .map_err(|error| context.unavailable(&error))
 }
 
@@ -137,54 +135,6 @@ fn entries(jobs_max: usize) -> u32 {
         .next_power_of_two()
 }
 
-/// The engine.
-struct Ring {
-    commands: Arc<CommandQueue>,
-    pool: Arc<Pool>,
-    note: Option<String>,
-    owner: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Ring {
-    fn start(context: &StartContext<'_>, entries: u32) -> io::Result<Ring> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let commands = CommandQueue::new(rustix::event::eventfd(0, flags)?, OpenFile::reads_inline);
-        let registered_bytes = registered::bytes_for(context.budget);
-        let (owner, note) = Owner::spawn(&commands, context.pool, entries, registered_bytes)?;
-        Ok(Ring {
-            commands,
-            note,
-            pool: Arc::clone(context.pool),
-            owner: Mutex::new(Some(owner)),
-        })
-    }
-}
-
-impl Engine for Ring {
-    fn submit(&self, work: Work) {
-        self.commands.submit(work, &self.pool);
-    }
-
-    fn note(&self) -> Option<&str> {
-        self.note.as_deref()
-    }
-
-    fn shutdown(&self) {
-        self.commands.push(Command::Stop);
-        if let Some(owner) = lock(&self.owner).take() {
-            owner.join().expect("the owner of the ring does not panic");
-        }
-    }
-}
-
-/// Starts a read: into registered memory if it goes past the page cache and a slot is free.
-fn begin(work: Work, registered: Option<&Arc<RegisteredMemory>>) -> Option<AsyncRead> {
-    AsyncRead::begin(work, |memory, offset, len| match registered {
-        Some(registered) => Buffer::in_registered(memory, registered, offset, len),
-        None => Buffer::for_blocks(memory, offset, len),
-    })
-}
-
 /// The request for the missing bytes.
 fn entry(read: &mut AsyncRead) -> squeue::Entry {
     let is_registered = read.is_registered();
@@ -202,12 +152,13 @@ fn entry(read: &mut AsyncRead) -> squeue::Entry {
 struct Owner {
     ring: IoUring,
     commands: Arc<CommandQueue>,
-    pool: Arc<Pool>,
     /// The registered memory, if any.
     registered: Option<Arc<RegisteredMemory>>,
     /// Reads to submit: new ones, and those that completed short.
     waiting: VecDeque<AsyncRead>,
-    on_ring: Submitted<AsyncRead>,
+    /// Reads that the kernel has, and the memory that it writes to, until their completion has been seen. Leaked
+    /// after a panic, when the kernel may still be writing.
+    on_ring: Slab<ManuallyDrop<AsyncRead>>,
     /// Bound on `on_ring`: one entry is for the wake-up.
     reads_max: usize,
     /// The wake-up descriptor is being polled.
@@ -216,21 +167,18 @@ struct Owner {
 }
 
 impl Owner {
-    /// Starts the thread. Also returns a note about registered memory.
-    fn spawn(
-        commands: &Arc<CommandQueue>,
-        pool: &Arc<Pool>,
-        entries: u32,
-        registered_bytes: usize,
-    ) -> io::Result<(JoinHandle<()>, Option<String>)> {
-        let (commands, pool) = (Arc::clone(commands), Arc::clone(pool));
+    /// Starts the engine.
+    fn start(context: &StartContext<'_>, entries: u32) -> io::Result<QueueEngine> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = rustix::event::eventfd(0, flags)?;
+        let commands = CommandQueue::new(wake, OpenFile::reads_inline, context.pool);
+        let registered_bytes = registered::bytes_for(context.budget);
         let (started, has_started) = mpsc::channel();
-        let builder = thread::Builder::new().name("disk-ring".to_owned());
-        let thread = builder.spawn(move || {
-            priority::set_for_disk();
+        let to_owner = Arc::clone(&commands);
+        let owner = DiskThread::start("disk-ring", move || {
             // On this thread, because a ring and its worker threads belong to the thread that makes it.
             let mut owner = match ring(entries) {
-                Ok(ring) => Owner::new(ring, commands, pool),
+                Ok(ring) => Owner::new(ring, to_owner),
                 // The starting thread waits for this.
                 Err(error) => return drop(started.send(Err(error))),
             };
@@ -238,21 +186,22 @@ impl Owner {
             let _ = started.send(Ok(note));
             owner.serve();
         })?;
-        match has_started.recv() {
-            Ok(result) => Ok((thread, result?)),
-            Err(_) => Err(Errno::IO.into()),
-        }
+        let note = has_started.recv().map_err(|_| Errno::IO)??;
+        Ok(QueueEngine {
+            commands,
+            owner,
+            note,
+        })
     }
 
-    fn new(ring: IoUring, commands: Arc<CommandQueue>, pool: Arc<Pool>) -> Owner {
+    fn new(ring: IoUring, commands: Arc<CommandQueue>) -> Owner {
         Owner {
             reads_max: ring.params().sq_entries() as usize - 1,
             ring,
             commands,
-            pool,
             registered: None,
             waiting: VecDeque::new(),
-            on_ring: Submitted::new(),
+            on_ring: Slab::new(),
             armed: false,
             stop: false,
         }
@@ -288,11 +237,20 @@ impl Owner {
     fn collect(&mut self) {
         for command in self.commands.take() {
             match command {
-                Command::Work(work) => self.waiting.extend(begin(work, self.registered.as_ref())),
-                Command::Read(read) => self.waiting.push_back(read),
+                Command::Read(read) => self.begin(read),
                 Command::Stop => self.stop = true,
             }
         }
+    }
+
+    /// A read past the page cache goes into registered memory if a slot is free.
+    fn begin(&mut self, read: QueuedRead) {
+        let registered = self.registered.as_ref();
+        let read = read.begin(|memory, offset, len| match registered {
+            Some(registered) => Buffer::in_registered(memory, registered, offset, len),
+            None => Buffer::for_blocks(memory, offset, len),
+        });
+        self.waiting.extend(read);
     }
 
     /// Fills the submission queue.
@@ -315,12 +273,13 @@ impl Owner {
             return read.finish(Err(error));
         }
         let entry = entry(&mut read);
-        let slot = self.on_ring.insert(read);
+        let slot = self.on_ring.insert(ManuallyDrop::new(read));
         // SAFETY: the file and the buffer stay in `on_ring` until the completion has been seen, and the
         // memory of the buffer does not move with it.
-        let pushed = unsafe { push(&mut self.ring, entry.user_data(slot)) };
+        let pushed = unsafe { push(&mut self.ring, entry.user_data(slot as u64)) };
         if !pushed {
-            self.waiting.extend(self.on_ring.remove(slot));
+            let read = self.on_ring.remove(slot);
+            self.waiting.push_back(ManuallyDrop::into_inner(read));
         }
     }
 
@@ -341,8 +300,8 @@ impl Owner {
         for (user_data, result) in done {
             if user_data == WAKE {
                 self.woken();
-            } else if let Some(read) = self.on_ring.remove(user_data) {
-                self.completed(read, result);
+            } else if let Some(read) = self.on_ring.try_remove(user_data as usize) {
+                self.completed(ManuallyDrop::into_inner(read), result);
             }
         }
     }
@@ -359,7 +318,7 @@ impl Owner {
         match unsafe { read.completed(result) } {
             // Short, for example at the end of the cached part: before the others, as it has waited longest.
             Next::ReadOn => self.waiting.push_front(read),
-            Next::Fill => self.pool.submit(Queue::Read, || read.fill()),
+            Next::Fill => self.commands.to_pool(read),
             Next::Finish(result) => read.finish(result),
         }
     }

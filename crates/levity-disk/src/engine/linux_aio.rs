@@ -15,27 +15,26 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
 
 use crossbeam_queue::SegQueue;
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
+use slab::Slab;
 
 use super::async_read::{self, AsyncRead, Next};
 use super::blocking;
 use super::contract::{Engine, StartContext, StartError, Unavailable};
 use super::pool::{Pool, Queue};
-use super::submitted::Submitted;
 use super::ticket::Work;
 use crate::job::Op;
 use crate::memory::Buffer;
 use crate::memory::arena::{self, Arena, SlotAllocator};
 use crate::syscall::aio::{Completed, Context, Request};
-use crate::thread::lock;
-use crate::thread::priority;
+use crate::thread::DiskThread;
 
 /// Lower bound on the requests in the kernel at once.
 const REQUESTS_MIN: usize = 128;
@@ -80,7 +79,7 @@ fn unavailable(error: &io::Error) -> Unavailable {
 struct Aio {
     commands: Arc<CommandQueue>,
     pool: Arc<Pool>,
-    owner: Mutex<Option<JoinHandle<()>>>,
+    owner: DiskThread,
 }
 
 impl Aio {
@@ -95,20 +94,14 @@ impl Aio {
             commands: Arc::clone(&commands),
             pool: Arc::clone(context.pool),
             waiting: VecDeque::new(),
-            submitted: Submitted::new(),
+            submitted: Slab::new(),
             requests_max,
             stop: false,
         };
-        let thread = thread::Builder::new()
-            .name("disk-linux-aio".to_owned())
-            .spawn(move || {
-                priority::set_for_disk();
-                owner.serve();
-            })?;
         Ok(Aio {
             commands,
             pool: Arc::clone(context.pool),
-            owner: Mutex::new(Some(thread)),
+            owner: DiskThread::start("disk-linux-aio", || owner.serve())?,
         })
     }
 }
@@ -124,9 +117,7 @@ impl Engine for Aio {
 
     fn shutdown(&self) {
         self.commands.push(Command::Stop);
-        if let Some(owner) = lock(&self.owner).take() {
-            owner.join().expect("the owner does not panic");
-        }
+        self.owner.join();
     }
 }
 
@@ -194,7 +185,9 @@ struct Owner {
     pool: Arc<Pool>,
     /// Reads to submit.
     waiting: VecDeque<AsyncRead>,
-    submitted: Submitted<AsyncRead>,
+    /// Reads that the kernel has, and the memory that it writes to, until their completion has been seen. Leaked
+    /// after a panic, when the kernel may still be writing.
+    submitted: Slab<ManuallyDrop<AsyncRead>>,
     /// Bound on `submitted`.
     requests_max: usize,
     stop: bool,
@@ -252,11 +245,11 @@ impl Owner {
             self.to_pool(read);
             return None;
         };
-        let number = self.submitted.insert(read);
+        let number = self.submitted.insert(ManuallyDrop::new(read));
         // SAFETY: the file and the buffer stay in `submitted` until the completion has been seen, and the
         // memory of the buffer does not move with it.
-        let refused = unsafe { self.context.submit(request.numbered(number)) }.err()?;
-        let read = self.submitted.remove(number)?;
+        let refused = unsafe { self.context.submit(request.numbered(number as u64)) }.err()?;
+        let read = ManuallyDrop::into_inner(self.submitted.remove(number));
         if refused == Errno::AGAIN && !self.submitted.is_empty() {
             return Some(read);
         }
@@ -277,9 +270,10 @@ impl Owner {
     }
 
     fn completed(&mut self, (number, result): Completed) {
-        let Some(mut read) = self.submitted.remove(number) else {
+        let Some(read) = self.submitted.try_remove(number as usize) else {
             return;
         };
+        let mut read = ManuallyDrop::into_inner(read);
         // SAFETY: the result is that of the completed request.
         match unsafe { read.completed(result) } {
             // Before the others, as it has waited longest.

@@ -3,9 +3,8 @@
 //! Read [`Engine`] first; `tests/contract` checks it for every engine. [`ENGINES`] is the table. An engine
 //! is one file in this folder, named as in `disk.engine`. The other files are shared by engines: the
 //! operations as blocking calls (`blocking`), threads that make them (`pool`), and for engines that are
-//! notified of completions the queue to their thread (`command_queue`), a read in progress (`async_read`)
-//! and the operations that the kernel has (`submitted`). `running` holds the engines that a disk has
-//! started.
+//! notified of completions the queue to their thread (`command_queue`) and a read in progress
+//! (`async_read`). `running` holds the engines that a disk has started.
 
 mod async_read;
 mod blocking;
@@ -19,7 +18,6 @@ mod readahead;
 mod running;
 mod sendfile;
 pub mod simulated;
-mod submitted;
 mod table;
 mod threads;
 mod ticket;

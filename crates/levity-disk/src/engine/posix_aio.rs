@@ -20,23 +20,19 @@ use std::io;
 use std::mem::{self, ManuallyDrop};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
 use super::async_read::{AsyncRead, Next, Request};
-use super::command_queue::{Command, CommandQueue};
+use super::command_queue::{Command, CommandQueue, QueueEngine, QueuedRead};
 use super::contract::{Engine, StartContext, StartError, Unavailable};
-use super::pool::{Pool, Queue};
-use super::ticket::Work;
-use crate::job::Op;
 use crate::memory::Buffer;
 use crate::syscall::last_errno;
-use crate::thread::lock;
-use crate::thread::priority;
+use crate::thread::DiskThread;
 
 /// Bound on the threads of the C library: more than the disks of one process have jobs.
 #[cfg(target_env = "gnu")]
@@ -72,8 +68,8 @@ fn tried() -> io::Result<()> {
 }
 
 pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError> {
-    Aio::start(context)
-        .map(|aio| Box::new(aio) as Box<dyn Engine>)
+    Owner::start(context)
+        .map(|engine| Box::new(engine) as Box<dyn Engine>)
         .map_err(|error| context.unavailable(&error))
 }
 
@@ -115,55 +111,6 @@ fn raise_helpers_max() {
 /// musl has no bound: it starts a thread for each request.
 #[cfg(not(target_env = "gnu"))]
 fn raise_helpers_max() {}
-
-/// The engine.
-struct Aio {
-    commands: Arc<CommandQueue>,
-    pool: Arc<Pool>,
-    owner: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Aio {
-    fn start(context: &StartContext<'_>) -> io::Result<Aio> {
-        raise_helpers_max();
-        let (wake, write) = pipe()?;
-        let commands = CommandQueue::new(write, |_| true);
-        let owner = Owner {
-            commands: Arc::clone(&commands),
-            pool: Arc::clone(context.pool),
-            wake: Wake::new(wake),
-            waiting: VecDeque::new(),
-            lines: HashMap::new(),
-            in_progress: Vec::new(),
-            reads_max: context.jobs_max,
-            stop: false,
-        };
-        let builder = thread::Builder::new().name("disk-aio".to_owned());
-        let owner = builder.spawn(move || {
-            // The threads of the C library inherit the priority.
-            priority::set_for_disk();
-            owner.serve();
-        })?;
-        Ok(Aio {
-            commands,
-            pool: Arc::clone(context.pool),
-            owner: Mutex::new(Some(owner)),
-        })
-    }
-}
-
-impl Engine for Aio {
-    fn submit(&self, work: Work) {
-        self.commands.submit(work, &self.pool);
-    }
-
-    fn shutdown(&self) {
-        self.commands.push(Command::Stop);
-        if let Some(owner) = lock(&self.owner).take() {
-            owner.join().expect("the owner of requests does not panic");
-        }
-    }
-}
 
 /// A control block, which the C library reads and writes until the request is reaped. Leaks unless freed.
 #[derive(Clone, Copy)]
@@ -292,49 +239,43 @@ struct InProgress {
     read: ManuallyDrop<AsyncRead>,
 }
 
-/// A read that waits for its file, or for the bound on requests.
-enum Waiting {
-    /// Not started: dropped if nobody waits for it any more.
-    Work(Work),
-    Read(AsyncRead),
-}
-
-impl Waiting {
-    /// The key of its line: the descriptor of its file.
-    fn fd(&self) -> RawFd {
-        match self {
-            Waiting::Work(work) => match work.op() {
-                Op::Read { file, .. } => file.as_fd().as_raw_fd(),
-                other => unreachable!("only reads are sent here: {other:?}"),
-            },
-            Waiting::Read(read) => read.file().as_fd().as_raw_fd(),
-        }
-    }
-
-    fn begin(self) -> Option<AsyncRead> {
-        match self {
-            Waiting::Work(work) => AsyncRead::begin(work, Buffer::for_blocks),
-            Waiting::Read(read) => Some(read),
-        }
-    }
-}
-
 /// The state of the thread that owns the requests.
 struct Owner {
     commands: Arc<CommandQueue>,
-    pool: Arc<Pool>,
     wake: Wake,
     /// Reads that wait for the bound on requests, in order.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedRead>,
     /// Reads that wait for their file, by its descriptor. There is a line, possibly empty, while a request of the
     /// file is in progress. The reads hold the file, so its descriptor is not reused.
-    lines: HashMap<RawFd, VecDeque<Waiting>>,
+    lines: HashMap<RawFd, VecDeque<QueuedRead>>,
     in_progress: Vec<InProgress>,
     reads_max: usize,
     stop: bool,
 }
 
 impl Owner {
+    /// Starts the engine.
+    fn start(context: &StartContext<'_>) -> io::Result<QueueEngine> {
+        raise_helpers_max();
+        let (wake, write) = pipe()?;
+        let commands = CommandQueue::new(write, |_| true, context.pool);
+        let owner = Owner {
+            commands: Arc::clone(&commands),
+            wake: Wake::new(wake),
+            waiting: VecDeque::new(),
+            lines: HashMap::new(),
+            in_progress: Vec::new(),
+            reads_max: context.jobs_max,
+            stop: false,
+        };
+        Ok(QueueEngine {
+            commands,
+            // The threads of the C library inherit the priority.
+            owner: DiskThread::start("disk-aio", || owner.serve())?,
+            note: None,
+        })
+    }
+
     fn serve(mut self) {
         loop {
             self.collect();
@@ -354,8 +295,7 @@ impl Owner {
     fn collect(&mut self) {
         for command in self.commands.take() {
             match command {
-                Command::Work(work) => self.waiting.push_back(Waiting::Work(work)),
-                Command::Read(read) => self.waiting.push_back(Waiting::Read(read)),
+                Command::Read(read) => self.waiting.push_back(read),
                 Command::Stop => self.stop = true,
             }
         }
@@ -366,10 +306,10 @@ impl Owner {
         while self.in_progress.len() < self.reads_max
             && let Some(waiting) = self.waiting.pop_front()
         {
-            let fd = waiting.fd();
+            let fd = waiting.file().as_fd().as_raw_fd();
             if let Some(line) = self.lines.get_mut(&fd) {
                 line.push_back(waiting);
-            } else if let Some(read) = waiting.begin() {
+            } else if let Some(read) = waiting.begin(Buffer::for_blocks) {
                 self.lines.insert(fd, VecDeque::new());
                 self.submit(read, Control::new());
             }
@@ -431,7 +371,7 @@ impl Owner {
             Next::ReadOn => self.submit(read, control),
             Next::Fill => {
                 self.end(&read, control);
-                self.pool.submit(Queue::Read, || read.fill());
+                self.commands.to_pool(read);
             }
             Next::Finish(result) => {
                 self.end(&read, control);
