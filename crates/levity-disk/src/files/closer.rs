@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::mem;
-use std::os::fd::OwnedFd;
+use std::mem::{self, ManuallyDrop};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
@@ -15,9 +15,7 @@ use std::time::Duration;
 
 use crossbeam_queue::SegQueue;
 
-use crate::thread::Parker;
-use crate::thread::lock;
-use crate::thread::priority;
+use crate::thread::{DiskThread, Parker, lock};
 
 /// One device may freeze before closing stops.
 const THREADS: usize = 2;
@@ -62,6 +60,34 @@ struct Pending {
     busy: bool,
 }
 
+/// A descriptor of a file on `device`, closed as by [`close`] when it is dropped.
+#[derive(Debug)]
+pub(super) struct DeferredFd {
+    fd: ManuallyDrop<OwnedFd>,
+    device: u64,
+}
+
+impl DeferredFd {
+    pub(super) fn new(fd: OwnedFd, device: u64) -> DeferredFd {
+        let fd = ManuallyDrop::new(fd);
+        DeferredFd { fd, device }
+    }
+}
+
+impl AsFd for DeferredFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for DeferredFd {
+    fn drop(&mut self) {
+        // SAFETY: taken once, here; nothing reads the field afterwards.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        close(self.device, fd);
+    }
+}
+
 /// Closes `fd`, a file on `device`: on a closing thread if a [`Closer`] exists, else at once. Takes no lock.
 pub(crate) fn close(device: u64, fd: OwnedFd) {
     if QUEUE.users.load(Ordering::Relaxed) == 0 {
@@ -89,11 +115,7 @@ impl Closer {
     pub(crate) fn start() -> io::Result<Closer> {
         let mut started = lock(&QUEUE.started);
         while let Some(parker) = QUEUE.parkers.get(*started) {
-            let name = "disk-close".to_owned();
-            thread::Builder::new().name(name).spawn(move || {
-                priority::set_for_disk();
-                QUEUE.run(parker)
-            })?;
+            DiskThread::start("disk-close", || QUEUE.run(parker))?;
             *started += 1;
         }
         QUEUE.users.fetch_add(1, Ordering::SeqCst);

@@ -4,14 +4,13 @@
 //! cache, so there are two. Opening the second one needs no disk access: the first one holds the inode.
 
 use std::ffi::CString;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{CWD, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::closer;
+use super::closer::DeferredFd;
 use crate::syscall;
 
 /// Bound on these descriptors in the process, unless [`set_direct_files_max`] sets another one.
@@ -47,8 +46,7 @@ impl Drop for Permit {
 /// A file that is open for reading with `O_DIRECT`. Closed by the closing threads, like any file.
 #[derive(Debug)]
 pub(crate) struct DirectFile {
-    fd: ManuallyDrop<OwnedFd>,
-    device: u64,
+    fd: DeferredFd,
     _permit: Permit,
 }
 
@@ -59,8 +57,7 @@ impl DirectFile {
         let permit = Permit::take()?;
         let fd = reopen(fd, OFlags::NOATIME).or_else(|_| reopen(fd, OFlags::empty()));
         Some(DirectFile {
-            fd: ManuallyDrop::new(fd.ok()?),
-            device,
+            fd: DeferredFd::new(fd.ok()?, device),
             _permit: permit,
         })
     }
@@ -77,13 +74,5 @@ fn reopen(fd: BorrowedFd<'_>, more: OFlags) -> Result<OwnedFd, Errno> {
 impl AsFd for DirectFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-impl Drop for DirectFile {
-    fn drop(&mut self) {
-        // SAFETY: taken once, here; nothing reads the field afterwards.
-        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
-        closer::close(self.device, fd);
     }
 }

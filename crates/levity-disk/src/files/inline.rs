@@ -20,7 +20,7 @@ pub struct Inline<'a>(&'a OpenFile);
 impl OpenFile {
     /// The calls that an event loop may make. `None` if even `fstat` of the open file may block.
     pub fn inline(&self) -> Option<Inline<'_>> {
-        (self.answers() != Answers::Nothing).then_some(Inline(self))
+        (self.answers != Answers::Nothing).then_some(Inline(self))
     }
 }
 

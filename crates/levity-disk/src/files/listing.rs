@@ -73,7 +73,7 @@ impl Listing {
 /// ENOTDIR for anything but a directory; else the errors of `openat` and `getdents64`. A name that is removed
 /// while the directory is read is left out.
 pub(crate) fn list(directory: &OpenFile, entries_max: usize) -> io::Result<Listing> {
-    let location = directory.location().ok_or(Errno::NOTDIR)?;
+    let location = directory.location.as_ref().ok_or(Errno::NOTDIR)?;
     let (names, truncated) = names(directory.as_fd(), entries_max)?;
     let mut entries: Vec<Entry<'_>> = names
         .iter()

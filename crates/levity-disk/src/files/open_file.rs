@@ -2,7 +2,6 @@
 
 use std::ffi::CString;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +10,7 @@ use rustix::fs::{Advice, OFlags};
 use rustix::io::Errno;
 
 use super::atime;
-use super::closer;
+use super::closer::DeferredFd;
 use super::direct::DirectFile;
 use super::meta::Meta;
 use super::resolver::Resolver;
@@ -26,10 +25,12 @@ const READAHEAD_BYTES_MAX: u64 = 64 * 1024;
 pub struct OpenFile {
     /// The metadata from the open, or from after its first bytes were read.
     pub meta: Meta,
-    fd: ManuallyDrop<OwnedFd>,
-    location: Option<Location>,
-    answers: Answers,
-    no_symlinks: bool,
+    fd: DeferredFd,
+    /// `None` for anything but a directory beneath a root.
+    pub(super) location: Option<Location>,
+    pub(super) answers: Answers,
+    /// No symbolic link was on the way.
+    pub(super) no_symlinks: bool,
     access: atime::Access,
     nonblocking: AtomicBool,
     random: AtomicBool,
@@ -57,28 +58,16 @@ pub(super) struct Location {
     pub(super) path: CString,
 }
 
-/// A descriptor that was just opened, and what is known about it.
-pub(super) struct Opened {
-    pub(super) fd: OwnedFd,
-    pub(super) meta: Meta,
-    /// `None` for anything but a directory beneath a root.
-    pub(super) location: Option<Location>,
-    pub(super) answers: Answers,
-    /// No symbolic link was on the way.
-    pub(super) no_symlinks: bool,
-    pub(super) atime: atime::Policy,
-}
-
 impl OpenFile {
-    /// A file that was opened with `O_NONBLOCK`.
-    pub(super) fn new(opened: Opened) -> OpenFile {
+    /// A file that was opened with `O_NONBLOCK`, and of which nothing else is known.
+    pub(super) fn new(fd: OwnedFd, meta: Meta, atime: atime::Policy) -> OpenFile {
         OpenFile {
-            meta: opened.meta,
-            fd: ManuallyDrop::new(opened.fd),
-            location: opened.location,
-            answers: opened.answers,
-            no_symlinks: opened.no_symlinks,
-            access: atime::Access::new(opened.atime),
+            meta,
+            fd: DeferredFd::new(fd, meta.device),
+            location: None,
+            answers: Answers::Nothing,
+            no_symlinks: false,
+            access: atime::Access::new(atime),
             nonblocking: AtomicBool::new(true),
             random: AtomicBool::new(false),
             direct: OnceLock::new(),
@@ -90,18 +79,13 @@ impl OpenFile {
     /// A file that was just created without a name. It is read by threads and through the page cache, where
     /// the bytes are that have not been written back yet.
     pub(super) fn spooled(fd: OwnedFd, atime: atime::Policy) -> io::Result<OpenFile> {
-        let mut file = OpenFile::new(Opened {
-            meta: Meta::from(rustix::fs::fstat(&fd)?),
-            fd,
-            location: None,
-            answers: Answers::Nothing,
-            no_symlinks: false,
-            atime,
-        });
-        file.nonblocking = AtomicBool::new(false);
-        file.direct_refused = AtomicBool::new(true);
-        file.spooled = true;
-        Ok(file)
+        let meta = Meta::from(rustix::fs::fstat(&fd)?);
+        Ok(OpenFile {
+            nonblocking: AtomicBool::new(false),
+            direct_refused: AtomicBool::new(true),
+            spooled: true,
+            ..OpenFile::new(fd, meta, atime)
+        })
     }
 
     /// Whether the file may be written to while it is open.
@@ -112,10 +96,6 @@ impl OpenFile {
     /// The metadata from the open, or from after its first bytes were read.
     pub fn meta(&self) -> Meta {
         self.meta
-    }
-
-    pub(super) fn answers(&self) -> Answers {
-        self.answers
     }
 
     /// Whether an event loop may try to read it: `preadv2(RWF_NOWAIT)` works on its file system.
@@ -167,10 +147,6 @@ impl OpenFile {
         self.fd.as_fd()
     }
 
-    pub(super) fn location(&self) -> Option<&Location> {
-        self.location.as_ref()
-    }
-
     /// Turns off the kernel's readahead: a read then fetches exactly the bytes it asks for.
     pub(crate) fn read_ahead_ourselves(&self) {
         if self.meta.size > READAHEAD_BYTES_MAX && !self.random.swap(true, Ordering::Relaxed) {
@@ -196,13 +172,5 @@ impl OpenFile {
         rustix::fs::fcntl_setfl(self.as_fd(), flags - OFlags::NONBLOCK)?;
         self.nonblocking.store(false, Ordering::Relaxed);
         Ok(true)
-    }
-}
-
-impl Drop for OpenFile {
-    fn drop(&mut self) {
-        // SAFETY: taken once, here; nothing reads the field afterwards.
-        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
-        closer::close(self.meta.device, fd);
     }
 }

@@ -3,13 +3,12 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{OFlags, ResolveFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::closer;
+use super::closer::DeferredFd;
 use super::crossing::{self, KnownDevices, OtherDevice};
 use super::meta::Meta;
 use crate::syscall;
@@ -29,9 +28,9 @@ pub enum Symlinks {
 /// The directory of a root and the rules for paths beneath it.
 #[derive(Debug)]
 pub(super) struct Resolver {
-    pub(super) directory: ManuallyDrop<OwnedFd>,
-    /// `st_dev` of `directory`.
-    pub(super) directory_device: u64,
+    /// Closed by the closing threads: an event loop may hold the last reference to a replaced root, and the last
+    /// close of a removed directory may wait for the journal.
+    pub(super) directory: DeferredFd,
     /// `st_dev` of the root: of `directory`, or of the single file in it.
     pub(super) device: u64,
     /// The only name that exists.
@@ -123,17 +122,7 @@ impl Resolver {
         flags: OFlags,
         resolve: ResolveFlags,
     ) -> Result<OwnedFd, Errno> {
-        retry_on_intr(|| syscall::openat2(&*self.directory, name, flags, resolve))
-    }
-}
-
-impl Drop for Resolver {
-    /// The close is left to the closing threads: an event loop may hold the last reference to a replaced root,
-    /// and the last close of a removed directory may wait for the journal.
-    fn drop(&mut self) {
-        // SAFETY: taken once, here; nothing reads the field afterwards.
-        let directory = unsafe { ManuallyDrop::take(&mut self.directory) };
-        closer::close(self.directory_device, directory);
+        retry_on_intr(|| syscall::openat2(&self.directory, name, flags, resolve))
     }
 }
 

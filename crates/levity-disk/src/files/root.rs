@@ -6,7 +6,6 @@
 use std::ffi::{CStr, CString, OsStr};
 use std::fs;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path, PathBuf};
@@ -16,11 +15,11 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::atime;
-use super::closer;
+use super::closer::{self, DeferredFd};
 use super::crossing::{self, KnownDevices, OtherDevice};
 use super::meta::{Kind, Meta};
 use super::mounts::Beneath;
-use super::open_file::{Answers, Location, OpenFile, Opened};
+use super::open_file::{Answers, Location, OpenFile};
 use super::probe::{self, FileSystem};
 use super::resolver::{HANDLE, NO_LINKS, Resolver, Symlinks};
 use crate::syscall;
@@ -83,8 +82,7 @@ impl Root {
             path: resolved,
             cached: cached && !file_system.may_wait,
             resolver: Arc::new(Resolver {
-                directory: ManuallyDrop::new(directory),
-                directory_device: identity.0,
+                directory: DeferredFd::new(directory, identity.0),
                 device,
                 single,
                 symlinks,
@@ -195,18 +193,18 @@ impl Root {
         let name = self.resolver.name(path)?;
         // The mount may be remote: an engine has to open it.
         let resolve = self.resolver.resolve() | ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
-        let (fd, how) = match self.open_to_read(name, resolve) {
+        let opened = match self.open_to_read(name, resolve) {
             Err(Errno::XDEV) => return Err(io::ErrorKind::WouldBlock.into()),
             Err(Errno::NXIO | Errno::NODEV) => return Ok(self.cached_handle(name, resolve)?),
             result => result?,
         };
-        let meta = Meta::from(rustix::fs::fstat(&fd)?);
+        let meta = Meta::from(rustix::fs::fstat(&opened.fd)?);
         if meta.kind == Kind::Other {
             // Closing a device may block in its driver.
-            closer::close(meta.device, fd);
+            closer::close(meta.device, opened.fd);
             return Ok(self.cached_handle(name, resolve)?);
         }
-        let file = self.file(fd, meta, name, how);
+        let file = self.file(opened, meta, name);
         file.read_ahead_ourselves();
         Ok(Arc::new(file))
     }
@@ -228,19 +226,19 @@ impl Root {
     ) -> io::Result<OpenFile> {
         let name = self.resolver.name(path)?;
         let open = |resolve| self.open_to_read(name, resolve);
-        let (fd, how) = match self
+        let opened = match self
             .resolver
             .within(name, known, self.resolver.resolve(), open)?
         {
             Err(Errno::NXIO | Errno::NODEV) => return self.open_handle(name),
             result => result?,
         };
-        let meta = Meta::from(rustix::fs::fstat(&fd)?);
+        let meta = Meta::from(rustix::fs::fstat(&opened.fd)?);
         if meta.kind == Kind::Other {
-            drop(fd);
+            drop(opened);
             return self.open_handle(name);
         }
-        Ok(self.file(fd, meta, name, how))
+        Ok(self.file(opened, meta, name))
     }
 
     /// Opens `path` without following symbolic links, whatever its kind. Blocks.
@@ -255,10 +253,9 @@ impl Root {
     ) -> io::Result<OpenFile> {
         let name = self.resolver.name(path)?;
         let open = |resolve| self.open_as_owner(name, resolve);
-        let (fd, atime) = self.resolver.within(name, known, NO_LINKS, open)??;
-        let meta = Meta::from(rustix::fs::fstat(&fd)?);
-        let no_symlinks = true;
-        Ok(self.file(fd, meta, name, How { atime, no_symlinks }))
+        let opened = self.resolver.within(name, known, NO_LINKS, open)??;
+        let meta = Meta::from(rustix::fs::fstat(&opened.fd)?);
+        Ok(self.file(opened, meta, name))
     }
 
     /// Opens a pipe, a socket or a device with `O_PATH`: the descriptor gives its metadata, and holding it
@@ -279,26 +276,23 @@ impl Root {
             kind: Kind::Other,
             ..Meta::from(rustix::fs::fstat(&fd)?)
         };
-        let how = How {
+        let opened = Opened {
+            fd,
             atime: atime::Policy::Never,
             no_symlinks: false,
         };
-        Ok(self.file(fd, meta, name, how))
+        Ok(self.file(opened, meta, name))
     }
 
-    fn file(&self, fd: OwnedFd, meta: Meta, name: &CStr, how: How) -> OpenFile {
-        let location = (meta.kind == Kind::Directory).then(|| Location {
+    fn file(&self, opened: Opened, meta: Meta, name: &CStr) -> OpenFile {
+        let mut file = OpenFile::new(opened.fd, meta, opened.atime);
+        file.location = (meta.kind == Kind::Directory).then(|| Location {
             resolver: Arc::clone(&self.resolver),
             path: name.to_owned(),
         });
-        OpenFile::new(Opened {
-            fd,
-            meta,
-            location,
-            answers: self.answers(&meta),
-            no_symlinks: how.no_symlinks,
-            atime: how.atime,
-        })
+        file.answers = self.answers(&meta);
+        file.no_symlinks = opened.no_symlinks;
+        file
     }
 
     /// Only the root's own file system was probed: on another mount any call may block.
@@ -312,35 +306,31 @@ impl Root {
     }
 
     /// Tries first without symbolic links: a watch needs to know whether one is on the way.
-    fn open_to_read(&self, name: &CStr, resolve: ResolveFlags) -> Result<(OwnedFd, How), Errno> {
+    fn open_to_read(&self, name: &CStr, resolve: ResolveFlags) -> Result<Opened, Errno> {
         match self.open_as_owner(name, resolve | ResolveFlags::NO_SYMLINKS) {
-            Err(Errno::LOOP) => self.open_as_owner(name, resolve).map(|(fd, atime)| {
-                let no_symlinks = false;
-                (fd, How { atime, no_symlinks })
-            }),
-            result => result.map(|(fd, atime)| {
-                let no_symlinks = true;
-                (fd, How { atime, no_symlinks })
-            }),
+            Err(Errno::LOOP) => self.open_as_owner(name, resolve),
+            result => result,
         }
     }
 
     /// Opens with `O_NOATIME` if that is granted, which it is to the owner of the file. It is tried for each
     /// file (2 us more where it is refused).
-    fn open_as_owner(
-        &self,
-        name: &CStr,
-        resolve: ResolveFlags,
-    ) -> Result<(OwnedFd, atime::Policy), Errno> {
-        match self.resolver.openat2(name, READ | OFlags::NOATIME, resolve) {
-            Err(Errno::PERM) => Ok((self.resolver.openat2(name, READ, resolve)?, self.atime)),
-            result => Ok((result?, atime::Policy::Never)),
-        }
+    fn open_as_owner(&self, name: &CStr, resolve: ResolveFlags) -> Result<Opened, Errno> {
+        let (fd, atime) = match self.resolver.openat2(name, READ | OFlags::NOATIME, resolve) {
+            Err(Errno::PERM) => (self.resolver.openat2(name, READ, resolve)?, self.atime),
+            result => (result?, atime::Policy::Never),
+        };
+        Ok(Opened {
+            fd,
+            atime,
+            no_symlinks: resolve.contains(ResolveFlags::NO_SYMLINKS),
+        })
     }
 }
 
-/// How a file was opened.
-struct How {
+/// A file that was just opened.
+struct Opened {
+    fd: OwnedFd,
     atime: atime::Policy,
     /// No symbolic link was on the way.
     no_symlinks: bool,

@@ -27,6 +27,7 @@ use crossbeam_queue::SegQueue;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
+use slab::Slab;
 
 use super::root::Root;
 use crate::thread::lock;
@@ -210,8 +211,7 @@ type Report = Box<dyn Fn(&str) + Send>;
 /// The watched directories, as trees beneath roots. Owned by the thread.
 struct Tree {
     inotify: Arc<OwnedFd>,
-    nodes: HashMap<usize, Node>,
-    next_node: usize,
+    nodes: Slab<Node>,
     roots: Vec<(Weak<Root>, usize)>,
     /// The kernel has one watch per directory, and a directory may be beneath several roots.
     by_watch: HashMap<i32, Vec<usize>>,
@@ -232,8 +232,7 @@ impl Tree {
     fn new(inotify: OwnedFd, shared: Arc<Shared>, report: Report) -> Tree {
         Tree {
             inotify: Arc::new(inotify),
-            nodes: HashMap::new(),
-            next_node: 0,
+            nodes: Slab::new(),
             roots: Vec::new(),
             by_watch: HashMap::new(),
             shared,
@@ -296,7 +295,7 @@ impl Tree {
                 self.end(id);
                 continue;
             };
-            let Some(node) = self.nodes.get(&id) else {
+            let Some(node) = self.nodes.get(id) else {
                 continue;
             };
             node.generation.fetch_add(1, Ordering::Release);
@@ -356,12 +355,12 @@ impl Tree {
                 walked.push(b'/');
             }
             walked.extend_from_slice(name);
-            id = match self.nodes[&id].children.get(name) {
+            id = match self.nodes[id].children.get(name) {
                 Some(&child) => child,
                 None => self.add(root, &walked, Some((id, name.to_vec())))?,
             };
         }
-        Ok(Arc::clone(&self.nodes[&id].generation))
+        Ok(Arc::clone(&self.nodes[id].generation))
     }
 
     fn root(&mut self, root: &Arc<Root>) -> Result<usize, Errno> {
@@ -388,28 +387,22 @@ impl Tree {
         // A magic link to the open directory: its path is not resolved again.
         let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let watch = inotify::add_watch(&*self.inotify, link, EVENTS)?;
-        let id = self.next_node;
-        self.next_node += 1;
-        if let Some((parent_id, name)) = &parent {
-            let parent = self.nodes.get_mut(parent_id).expect("it was just walked");
-            parent.children.insert(name.clone(), id);
+        let id = self.nodes.insert(Node {
+            watch,
+            parent: parent.clone(),
+            children: HashMap::new(),
+            generation: Arc::new(AtomicU64::new(0)),
+        });
+        if let Some((parent, name)) = parent {
+            self.nodes[parent].children.insert(name, id);
         }
         self.by_watch.entry(watch).or_default().push(id);
-        self.nodes.insert(
-            id,
-            Node {
-                watch,
-                parent,
-                children: HashMap::new(),
-                generation: Arc::new(AtomicU64::new(0)),
-            },
-        );
         Ok(id)
     }
 
     /// Stops watching a directory and everything beneath it.
     fn end(&mut self, id: usize) {
-        let Some(node) = self.nodes.remove(&id) else {
+        let Some(node) = self.nodes.try_remove(id) else {
             return;
         };
         node.generation.store(OVER, Ordering::Release);
@@ -419,7 +412,7 @@ impl Tree {
         match node.parent {
             None => self.roots.retain(|(_, root)| *root != id),
             Some((parent, name)) => {
-                if let Some(parent) = self.nodes.get_mut(&parent) {
+                if let Some(parent) = self.nodes.get_mut(parent) {
                     parent.children.remove(&name);
                 }
             }
@@ -445,7 +438,7 @@ impl Tree {
             let is_unused =
                 |node: &Node| node.children.is_empty() && Arc::strong_count(&node.generation) == 1;
             let unused = self.nodes.iter().filter(|(_, node)| is_unused(node));
-            let unused: Vec<usize> = unused.map(|(id, _)| *id).collect();
+            let unused: Vec<usize> = unused.map(|(id, _)| id).collect();
             if unused.is_empty() {
                 return;
             }
