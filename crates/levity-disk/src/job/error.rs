@@ -1,4 +1,4 @@
-//! Why the scheduler refused or gave up a job, as marks inside an [`io::Error`].
+//! Why the scheduler refused or gave up a job, as a mark inside an [`io::Error`].
 
 use std::fmt;
 use std::io;
@@ -7,47 +7,45 @@ use std::io;
 /// scheduler, is full; or the job would start now and there is no memory for it. Nothing has been done,
 /// and the job may be submitted again.
 pub fn is_full(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Full>())
+    Refusal::of(error) == Some(Refusal::Full)
 }
-
-/// The mark of an error that [`is_full`] recognises.
-#[derive(Debug)]
-pub(crate) struct Full;
-
-impl From<Full> for io::Error {
-    fn from(full: Full) -> io::Error {
-        io::Error::new(io::ErrorKind::ResourceBusy, full)
-    }
-}
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the queue of the disk is full")
-    }
-}
-
-impl std::error::Error for Full {}
 
 /// Whether an error means that the job's device is considered dead: it has not answered for
 /// [`Settings::dead_after`](crate::Settings::dead_after). The kind of the error is `TimedOut`.
 pub fn is_dead(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Dead>())
+    Refusal::of(error) == Some(Refusal::Dead)
 }
 
-/// The mark of an error that [`is_dead`] recognises.
-#[derive(Debug)]
-pub(crate) struct Dead;
+/// The mark of an error that [`is_full`] or [`is_dead`] recognises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Full,
+    Dead,
+}
 
-impl From<Dead> for io::Error {
-    fn from(dead: Dead) -> io::Error {
-        io::Error::new(io::ErrorKind::TimedOut, dead)
+impl Refusal {
+    fn of(error: &io::Error) -> Option<Refusal> {
+        error.get_ref()?.downcast_ref().copied()
     }
 }
 
-impl fmt::Display for Dead {
+impl From<Refusal> for io::Error {
+    fn from(refusal: Refusal) -> io::Error {
+        let kind = match refusal {
+            Refusal::Full => io::ErrorKind::ResourceBusy,
+            Refusal::Dead => io::ErrorKind::TimedOut,
+        };
+        io::Error::new(kind, refusal)
+    }
+}
+
+impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the disk does not answer")
+        f.write_str(match self {
+            Refusal::Full => "the queue of the disk is full",
+            Refusal::Dead => "the disk does not answer",
+        })
     }
 }
 
-impl std::error::Error for Dead {}
+impl std::error::Error for Refusal {}

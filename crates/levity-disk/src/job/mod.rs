@@ -8,7 +8,7 @@ mod ready;
 use std::fmt;
 
 pub use completion::{Completion, Done};
-pub(crate) use error::{Dead, Full};
+pub(crate) use error::Refusal;
 pub use error::{is_dead, is_full};
 pub use op::{First, Lookup, Op, Variants};
 pub use ready::{COPIED_BYTES, Ready};

@@ -1,30 +1,49 @@
-//! How busy each device is, for threads that may not wait for the lock on the queues.
+//! The load of each device, for threads that may not wait for the lock on the queues: its jobs, the times that they
+//! took, and the age of the oldest one in flight.
 
+use std::array;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
-use super::device_timing::DeviceTiming;
-use crate::stats::DeviceStats;
+use crate::job::Completion;
+use crate::stats::{self, DeviceStats, Timer};
 
 /// Bound on the devices in the list. Work on further devices is scheduled too, but not reported.
 const DEVICES_MAX: usize = 64;
+
+/// Jobs in flight whose start is recorded, per device. A job that finds no free entry is younger than those
+/// that have one, so the oldest is missed only until these have finished.
+const STARTS_MAX: usize = 64;
 
 /// One [`DeviceLoad`] per device, in the order in which they were first seen. Entries are never removed.
 #[derive(Debug)]
 pub(super) struct DeviceLoads([OnceLock<Arc<DeviceLoad>>; DEVICES_MAX]);
 
-/// The jobs of one device. Written under the lock on the queues only, read by any thread.
+/// The jobs of one device. Read by any thread; takes no lock.
 #[derive(Debug)]
 pub(super) struct DeviceLoad {
     device: u64,
     /// Queued jobs in the upper half, jobs in flight in the lower: one value, so that a job that moves from
-    /// one to the other is never missed.
+    /// one to the other is never missed. Written under the lock on the queues only, like the next two.
     jobs: AtomicU64,
     /// Bound on the jobs in flight.
     depth: AtomicUsize,
     /// The device does not answer.
     dead: AtomicBool,
-    timing: Arc<DeviceTiming>,
+    epoch: Instant,
+    /// When jobs in flight were started, in nanoseconds since `epoch` and never 0; 0 is a free entry. Written by
+    /// the threads of the engines and by the scheduler's, like the rest.
+    started_ns: [AtomicU64; STARTS_MAX],
+    bytes_read: AtomicU64,
+    queue_time: Timer,
+    service_time: Timer,
+}
+
+/// One job in flight, until this is dropped.
+pub(super) struct TimedJob {
+    load: Arc<DeviceLoad>,
+    entry: Option<usize>,
 }
 
 impl Default for DeviceLoads {
@@ -41,7 +60,11 @@ impl DeviceLoads {
             jobs: AtomicU64::new(0),
             depth: AtomicUsize::new(0),
             dead: AtomicBool::new(false),
-            timing: Arc::new(DeviceTiming::new()),
+            epoch: Instant::now(),
+            started_ns: array::from_fn(|_| AtomicU64::new(0)),
+            bytes_read: AtomicU64::new(0),
+            queue_time: Timer::default(),
+            service_time: Timer::default(),
         });
         if let Some(entry) = self.0.iter().find(|entry| entry.get().is_none()) {
             entry.get_or_init(|| Arc::clone(&load));
@@ -52,7 +75,7 @@ impl DeviceLoads {
     /// Whether `in_transit` jobs and one more could start on `device` at once. A device without a job yet
     /// has `depth_start` slots. False for a device that did not fit into the list.
     pub(super) fn has_room(&self, device: u64, in_transit: usize, depth_start: usize) -> bool {
-        match self.listed().find(|load| load.device == device) {
+        match self.get(device) {
             Some(load) => {
                 let (queued, in_flight) = load.jobs();
                 let busy = in_flight.saturating_add(in_transit);
@@ -63,17 +86,21 @@ impl DeviceLoads {
     }
 
     pub(super) fn now(&self) -> Vec<DeviceStats> {
-        self.listed().map(DeviceLoad::now).collect()
+        self.listed().map(|load| load.now()).collect()
     }
 
-    /// `None` for a device that did not fit into the list.
-    pub(super) fn timing(&self, device: u64) -> Option<Arc<DeviceTiming>> {
-        let load = self.listed().find(|load| load.device == device)?;
-        Some(Arc::clone(&load.timing))
+    /// Records that a job of `device` is given to the engine now. `None` for a device that did not fit into the
+    /// list.
+    pub(super) fn start(&self, device: u64) -> Option<TimedJob> {
+        self.get(device).map(DeviceLoad::start)
     }
 
-    fn listed(&self) -> impl Iterator<Item = &DeviceLoad> {
-        self.0.iter().map_while(|entry| Some(&**entry.get()?))
+    fn get(&self, device: u64) -> Option<&Arc<DeviceLoad>> {
+        self.listed().find(|load| load.device == device)
+    }
+
+    fn listed(&self) -> impl Iterator<Item = &Arc<DeviceLoad>> {
+        self.0.iter().map_while(OnceLock::get)
     }
 }
 
@@ -105,6 +132,30 @@ impl DeviceLoad {
         ((jobs >> 32) as usize, (jobs & u64::from(u32::MAX)) as usize)
     }
 
+    fn start(self: &Arc<DeviceLoad>) -> TimedJob {
+        let now = self.now_ns();
+        let is_free = |entry: &AtomicU64| {
+            let taken = entry.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+            taken.is_ok()
+        };
+        TimedJob {
+            entry: self.started_ns.iter().position(is_free),
+            load: Arc::clone(self),
+        }
+    }
+
+    /// How long the oldest job in flight has been so.
+    fn oldest(&self) -> Option<Duration> {
+        let started = self.started_ns.iter().map(stats::get);
+        let first = started.filter(|started| *started > 0).min()?;
+        Some(Duration::from_nanos(self.now_ns().saturating_sub(first)))
+    }
+
+    fn now_ns(&self) -> u64 {
+        let since = u64::try_from(self.epoch.elapsed().as_nanos());
+        since.unwrap_or(u64::MAX).max(1)
+    }
+
     fn now(&self) -> DeviceStats {
         let (queued, in_flight) = self.jobs();
         DeviceStats {
@@ -113,16 +164,35 @@ impl DeviceLoad {
             in_flight,
             depth: self.depth(),
             dead: self.is_dead(),
-            oldest: self.timing.oldest(),
-            bytes_read: self.timing.bytes_read(),
-            queue_time: self.timing.queue_time(),
-            service_time: self.timing.service_time(),
+            oldest: self.oldest(),
+            bytes_read: stats::get(&self.bytes_read),
+            queue_time: self.queue_time.snapshot(),
+            service_time: self.service_time.snapshot(),
+        }
+    }
+}
+
+impl TimedJob {
+    pub(super) fn count(&self, completion: &Completion) {
+        self.load.queue_time.add(completion.queued);
+        self.load.service_time.add(completion.service);
+        let bytes = completion.ready().map_or(0, |ready| ready.len());
+        stats::add(&self.load.bytes_read, bytes as u64);
+    }
+}
+
+impl Drop for TimedJob {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry {
+            self.load.started_ns[entry].store(0, Ordering::Relaxed);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[test]
@@ -153,6 +223,47 @@ mod tests {
         loads.add(1000).set(0, 1);
         assert!(!loads.has_room(1000, 0, 1));
         assert_eq!(loads.now().len(), DEVICES_MAX);
-        assert!(loads.timing(0).is_some() && loads.timing(1000).is_none());
+        assert!(loads.start(0).is_some() && loads.start(1000).is_none());
+    }
+
+    #[test]
+    fn the_oldest_is_the_one_started_first() {
+        let load = DeviceLoads::default().add(7);
+        assert_eq!(load.oldest(), None);
+        let first = load.start();
+        let while_alone = load.oldest().unwrap();
+        let second = load.start();
+        let with_both = load.oldest().unwrap();
+        assert!(with_both >= while_alone);
+        drop(first);
+        let third = load.start();
+        drop(second);
+        assert!(load.oldest().is_some());
+        drop(third);
+        assert_eq!(load.oldest(), None);
+    }
+
+    #[test]
+    fn more_than_have_an_entry_do_no_harm() {
+        let load = DeviceLoads::default().add(7);
+        let jobs: Vec<_> = (0..STARTS_MAX + 3).map(|_| load.start()).collect();
+        assert!(load.oldest().is_some());
+        drop(jobs);
+        assert_eq!(load.oldest(), None);
+    }
+
+    #[test]
+    fn outcomes_are_counted() {
+        let load = DeviceLoads::default().add(7);
+        let completion = Completion {
+            result: Err(io::ErrorKind::NotFound.into()),
+            queued: Duration::from_micros(40),
+            service: Duration::from_millis(3),
+            direct: false,
+        };
+        load.start().count(&completion);
+        assert_eq!(load.now().bytes_read, 0);
+        assert_eq!(load.now().queue_time.counts[0], 1);
+        assert_eq!(load.now().service_time.sum, Duration::from_millis(3));
     }
 }

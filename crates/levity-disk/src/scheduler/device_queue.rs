@@ -95,10 +95,6 @@ impl DeviceQueue {
 
     /// Lets a job join an operation that covers what it asks for. Not on a dead device, where that operation
     /// would only hold the job up.
-    #[allow(
-        clippy::result_large_err,
-        reason = "a refused job is returned whole; a box would cost an allocation for each job"
-    )]
     pub(super) fn join(
         &self,
         mut pending: PendingJob,

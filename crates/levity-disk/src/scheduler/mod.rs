@@ -20,12 +20,16 @@
 //! `threads - stat_threads > depth` times the number of frozen devices;
 //! [`Settings`](crate::Settings) refuses values that would not survive one.
 
+#![allow(
+    clippy::result_large_err,
+    reason = "a refused job is returned whole; a box would cost an allocation for each job"
+)]
+
 mod bounds;
 mod depth;
 mod device_load;
 mod device_queue;
 mod device_queues;
-mod device_timing;
 mod direct_policy;
 mod fair_queue;
 mod liveness;
@@ -47,13 +51,12 @@ pub use outage::{Outage, Stage};
 
 use crate::engine::{Completions, Engines, Work};
 use crate::files::{KnownDevices, OpenFile, OtherDevice};
-use crate::job::{Class, Completion, Dead, EngineId, Full, Job, Op, ReadOptions};
+use crate::job::{Class, Completion, EngineId, Job, Op, ReadOptions, Refusal};
 use crate::memory::{Budget, Reservation};
 use crate::stats::{self, Counters, Stats};
 use crate::thread::lock;
-use device_load::DeviceLoads;
+use device_load::{DeviceLoads, TimedJob};
 use device_queues::{Admission, DeviceQueues, Overdue};
-use device_timing::{DeviceTiming, TimedJob};
 use direct_policy::DirectPolicy;
 use shared_job::SharedJob;
 use submissions::{Event, PendingJob, Refused, Submissions};
@@ -177,12 +180,12 @@ impl Scheduler {
         }
         for job in jobs {
             stats::add(&self.counters.dead, 1);
-            self.fail(&job, Dead.into());
+            self.fail(&job, Refusal::Dead.into());
         }
         for reply in replies {
             stats::add(&self.counters.dead, 1);
             stats::add(&self.counters.errors, 1);
-            reply.send(Completion::not_started(Dead.into()));
+            reply.send(Completion::not_started(Refusal::Dead.into()));
         }
         to_pump
             .into_iter()
@@ -223,11 +226,11 @@ impl Scheduler {
                 if pending.job.class != Class::Prefetch {
                     stats::add(&self.counters.full, 1);
                 }
-                self.refuse(pending.job, Full.into());
+                self.refuse(pending.job, Refusal::Full.into());
             }
             Refused::Dead(pending) => {
                 stats::add(&self.counters.dead, 1);
-                self.refuse(pending.job, Dead.into());
+                self.refuse(pending.job, Refusal::Dead.into());
             }
         }
     }
@@ -261,7 +264,7 @@ impl Scheduler {
         };
         let (op, since) = (job.op.clone(), job.since);
         let in_flight = InFlight {
-            timed: self.loads.timing(job.device).map(DeviceTiming::start),
+            timed: self.loads.start(job.device),
             job,
             engine,
             scheduler: Arc::clone(self),

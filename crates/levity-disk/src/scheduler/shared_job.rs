@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use super::direct_policy::{DirectPolicy, Reader};
 use super::submissions::PendingJob;
 use crate::files::{KnownDevices, OtherDevice};
-use crate::job::{Class, Completion, Dead, Done, Job, Lookup, Op, ReadOptions, Reply, is_dead};
+use crate::job::{Class, Completion, Done, Job, Lookup, Op, ReadOptions, Refusal, Reply, is_dead};
 use crate::thread::lock;
 
 /// An operation of one device, waiting or with the engine, and the jobs that it is done for.
@@ -132,10 +132,6 @@ impl SharedJob {
 
     /// Lets `pending` join if the outcome covers what it asks for and it is not more urgent. An open must not
     /// have been in progress for longer than `open_age_max`: its outcome may be as old as that.
-    #[allow(
-        clippy::result_large_err,
-        reason = "a refused job is returned whole; a box would cost an allocation for each job"
-    )]
     pub(super) fn join(
         &self,
         pending: PendingJob,
@@ -365,7 +361,7 @@ fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Co
 /// A copy of an error, with its mark if it has one.
 fn same(error: &io::Error) -> io::Error {
     if is_dead(error) {
-        return Dead.into();
+        return Refusal::Dead.into();
     }
     match error.raw_os_error() {
         Some(errno) => io::Error::from_raw_os_error(errno),

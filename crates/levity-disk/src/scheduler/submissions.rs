@@ -89,10 +89,6 @@ impl Submissions {
     }
 
     /// Pushes a job and wakes the scheduler. Does not block.
-    #[allow(
-        clippy::result_large_err,
-        reason = "a refused job is returned whole; a box would cost an allocation for each job"
-    )]
     pub(super) fn push(&self, pending: PendingJob) -> Result<(), Refused> {
         // Counted before `closed` is looked at, while the scheduler looks at the count after `closed`
         // has been set: either the job is refused here, or the scheduler stays to answer it.
