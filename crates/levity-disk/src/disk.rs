@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::engine::{self, Choice, Description, Engines, StartError};
+use crate::engine::{self, Choice, Engines, StartError};
 use crate::files::closer::Closer;
 use crate::job::{EngineId, Job};
 use crate::memory::Budget;
@@ -35,24 +35,19 @@ impl Disk {
     /// See [`StartError`].
     pub fn start(settings: Settings) -> Result<Arc<Disk>, StartError> {
         syscall::ignore_sigxfsz();
-        let chosen = Chosen::by(&settings.engine)?;
-        Disk::start_engine(&settings, chosen)
+        Disk::start_engine(&settings, Choice::of(&settings.engine)?)
     }
 
-    /// As [`Disk::start`], with `chosen` in place of `settings.engine`.
+    /// As [`Disk::start`], with `choice` in place of `settings.engine`.
     pub(crate) fn start_engine(
         settings: &Settings,
-        chosen: Chosen<'_>,
+        choice: Choice<'_>,
     ) -> Result<Arc<Disk>, StartError> {
         let (bounds, threads) = settings.bounds()?;
         let budget = Budget::new(settings.buffer_bytes_max);
-        let Chosen {
-            engine,
-            for_direct,
-            mut reason,
-            options,
-        } = chosen;
-        let engines = Engines::start(engine, options, threads, &budget)?;
+        let engines = Engines::start(choice.engine, choice.options, threads, &budget)?;
+        let mut reason = choice.reason;
+        let for_direct = choice.for_direct;
         if let Some(Err(error)) = for_direct.map(|engine| engines.add_for_direct(engine)) {
             // The probe succeeded, but its resources may be exhausted by now.
             reason = format!("{reason}; but now {error}");
@@ -121,10 +116,9 @@ impl Disk {
         if setting == engine::AUTO {
             return Ok(None);
         }
-        let Chosen {
-            engine, options, ..
-        } = Chosen::by(setting)?;
-        self.scheduler.engines().add(engine, options).map(Some)
+        let choice = Choice::of(setting)?;
+        let engines = self.scheduler.engines();
+        engines.add(choice.engine, choice.options).map(Some)
     }
 
     /// Why [`Disk::engine`] was chosen, and notes on how it was started.
@@ -195,52 +189,4 @@ impl fmt::Debug for Disk {
 fn start_threads(scheduler: &Arc<Scheduler>) -> io::Result<(JoinHandle<()>, Closer)> {
     let closer = Closer::start()?;
     Ok((scheduler.start_thread()?, closer))
-}
-
-/// The engine for a setting.
-pub(crate) struct Chosen<'a> {
-    pub(crate) engine: &'static Description,
-    /// The engine for reads past the page cache, if that is another one.
-    pub(crate) for_direct: Option<&'static Description>,
-    pub(crate) reason: String,
-    /// The text after a colon.
-    pub(crate) options: Option<&'a str>,
-}
-
-impl Chosen<'_> {
-    fn by(setting: &str) -> Result<Chosen<'_>, StartError> {
-        if setting == engine::AUTO {
-            let Choice {
-                engine,
-                for_direct,
-                reason,
-            } = engine::choose();
-            return Ok(Chosen {
-                engine,
-                for_direct,
-                reason,
-                options: None,
-            });
-        }
-        let (name, options) = match setting.split_once(':') {
-            Some((before, options)) => (before, Some(options)),
-            None => (setting, None),
-        };
-        let engine = engine::find(name)
-            .filter(|engine| options.is_none() || engine.hidden)
-            .ok_or_else(|| StartError::UnknownEngine {
-                name: setting.to_owned(),
-                known: engine::NAMES,
-            })?;
-        (engine.probe)().map_err(|why| StartError::Unavailable {
-            engine: engine.name,
-            why,
-        })?;
-        Ok(Chosen {
-            engine,
-            for_direct: None,
-            reason: "chosen by name".to_owned(),
-            options,
-        })
-    }
 }

@@ -65,33 +65,31 @@ impl Settings {
         let (depth, threads) = self.sizes();
         let readers = threads.total.saturating_sub(threads.stat);
         let depth_max = depth.max();
-        let refused = |text: String| Err(StartError::Setting(text));
-        if threads.total > THREADS_MAX {
-            refused(format!("threads must be at most {THREADS_MAX}"))
+        let fault = if threads.total > THREADS_MAX {
+            format!("threads must be at most {THREADS_MAX}")
         } else if depth_max == 0 {
-            refused("depth must be at least 1".to_owned())
+            "depth must be at least 1".to_owned()
         } else if readers <= depth_max {
-            refused(format!(
+            format!(
                 "threads ({}) less stat_threads ({}) must be more than depth ({depth_max}), or one \
                  disk that freezes stops all the others",
                 threads.total, threads.stat
-            ))
+            )
         } else if self.queue_max == 0 {
-            refused("queue_max must be at least 1".to_owned())
+            "queue_max must be at least 1".to_owned()
         } else if self.buffer_bytes_max < BUFFER_BYTES_MIN {
-            refused(format!(
-                "buffer_bytes_max must be at least {BUFFER_BYTES_MIN}"
-            ))
+            format!("buffer_bytes_max must be at least {BUFFER_BYTES_MIN}")
         } else if self.dead_after < DEAD_AFTER_MIN {
-            refused(format!("dead_after must be at least {DEAD_AFTER_MIN:?}"))
+            format!("dead_after must be at least {DEAD_AFTER_MIN:?}")
         } else {
             let bounds = Bounds {
                 depth,
                 queue_max: self.queue_max,
                 dead_after: self.dead_after,
             };
-            Ok((bounds, threads))
-        }
+            return Ok((bounds, threads));
+        };
+        Err(StartError::Setting(fault))
     }
 
     fn sizes(&self) -> (DepthBound, Threads) {

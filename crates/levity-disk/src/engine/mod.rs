@@ -25,7 +25,8 @@ mod ticket;
 pub use contract::{Description, Engine, StartContext, StartError, Unavailable};
 pub use pool::Threads;
 pub(crate) use running::Engines;
-pub use table::{AUTO, Choice, ENGINES, NAMES, choose, find};
+pub(crate) use table::Choice;
+pub use table::{AUTO, ENGINES, NAMES, find};
 pub(crate) use ticket::Completions;
 pub use ticket::{Ticket, Work};
 
@@ -35,7 +36,7 @@ pub use crate::job::COPIED_BYTES;
 mod tests {
     use super::*;
     use crate::Settings;
-    use crate::disk::{Chosen, Disk};
+    use crate::disk::Disk;
     use crate::files::{Root, Symlinks};
     use crate::job::{Class, Completion, Direct, Done, Job, Op, Reply};
     use std::sync::{Arc, LazyLock, mpsc};
@@ -80,13 +81,13 @@ mod tests {
             depth: Some(32),
             ..Settings::default()
         };
-        let chosen = Chosen {
+        let choice = Choice {
             engine: description,
             for_direct: None,
             reason: String::new(),
             options: None,
         };
-        let disk = Disk::start_engine(&settings, chosen).unwrap();
+        let disk = Disk::start_engine(&settings, choice).unwrap();
         let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
         let file = root.open_cached(c"file").unwrap();
         let (send, received) = mpsc::channel();

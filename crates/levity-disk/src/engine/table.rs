@@ -1,6 +1,6 @@
 //! The engines that exist.
 
-use super::contract::{Description, Unavailable};
+use super::contract::{Description, StartError, Unavailable};
 use super::{io_uring, linux_aio, posix_aio, readahead, sendfile, simulated, threads};
 use crate::job::EngineId;
 
@@ -138,18 +138,49 @@ impl EngineId {
     }
 }
 
-/// The engines that `auto` stands for.
-pub struct Choice {
+/// The engines that a setting stands for.
+pub(crate) struct Choice<'a> {
     /// Opens, lists, and reads through the page cache.
-    pub engine: &'static Description,
+    pub(crate) engine: &'static Description,
     /// Reads past the page cache, if that is another engine.
-    pub for_direct: Option<&'static Description>,
+    pub(crate) for_direct: Option<&'static Description>,
     /// Why.
-    pub reason: String,
+    pub(crate) reason: String,
+    /// The text after a colon in the setting, for `simulated`.
+    pub(crate) options: Option<&'a str>,
 }
 
-/// Finds out what `auto` stands for here, by trying. May block.
-pub fn choose() -> Choice {
+impl Choice<'_> {
+    /// The choice for one of [`NAMES`] or an alias. Tries whether the engine can run here. May block.
+    pub(crate) fn of(setting: &str) -> Result<Choice<'_>, StartError> {
+        if setting == AUTO {
+            return Ok(automatic());
+        }
+        let (name, options) = match setting.split_once(':') {
+            Some((before, options)) => (before, Some(options)),
+            None => (setting, None),
+        };
+        let engine = find(name)
+            .filter(|engine| options.is_none() || engine.hidden)
+            .ok_or_else(|| StartError::UnknownEngine {
+                name: setting.to_owned(),
+                known: NAMES,
+            })?;
+        (engine.probe)().map_err(|why| StartError::Unavailable {
+            engine: engine.name,
+            why,
+        })?;
+        Ok(Choice {
+            engine,
+            for_direct: None,
+            reason: "chosen by name".to_owned(),
+            options,
+        })
+    }
+}
+
+/// Finds out what `auto` stands for here, by trying.
+fn automatic() -> Choice<'static> {
     let [threads, ring] =
         ["threads", "io_uring"].map(|name| find(name).expect("it is in the table"));
     let refused = (ring.probe)().err();
@@ -163,6 +194,7 @@ pub fn choose() -> Choice {
         reason: format!(
             "reads through the page cache: threads, which copy side by side; past it (O_DIRECT): {direct}"
         ),
+        options: None,
     }
 }
 
