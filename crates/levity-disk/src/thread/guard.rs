@@ -60,9 +60,8 @@ fn program(allow_sendfile: bool) -> io::Result<BpfProgram> {
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 fn rules(allow_sendfile: bool) -> Result<Rules, seccompiler::BackendError> {
-    let stopped = STOPPED
-        .iter()
-        .filter(|(number, _)| !(allow_sendfile && *number == libc::SYS_sendfile));
+    let stopped = STOPPED.iter().chain(STOPPED_OLD);
+    let stopped = stopped.filter(|(number, _)| !(allow_sendfile && *number == libc::SYS_sendfile));
     // A number without rules is stopped for all arguments.
     let mut rules: Rules = stopped.map(|(number, _)| (*number, Vec::new())).collect();
     rules.insert(libc::SYS_preadv2, vec![without_nowait()?]);
@@ -93,53 +92,13 @@ const STOPPED_SOMETIMES: &[(i64, &str)] = &[
 ];
 
 macro_rules! calls {
-    ($($(#[$condition:meta])* $number:ident),* $(,)?) => {
-        &[$($(#[$condition])* (libc::$number, strip(stringify!($number)))),*]
+    ($($number:ident),* $(,)?) => {
+        &[$((libc::$number, strip(stringify!($number)))),*]
     };
 }
 
-/// Calls that may block on a disk for any arguments. ARM64 has only the newer ones.
+/// Calls that may block on a disk for any arguments.
 const STOPPED: &[(i64, &str)] = calls![
-    #[cfg(target_arch = "x86_64")]
-    SYS_open,
-    #[cfg(target_arch = "x86_64")]
-    SYS_creat,
-    #[cfg(target_arch = "x86_64")]
-    SYS_stat,
-    #[cfg(target_arch = "x86_64")]
-    SYS_lstat,
-    #[cfg(target_arch = "x86_64")]
-    SYS_access,
-    #[cfg(target_arch = "x86_64")]
-    SYS_readlink,
-    #[cfg(target_arch = "x86_64")]
-    SYS_getdents,
-    #[cfg(target_arch = "x86_64")]
-    SYS_unlink,
-    #[cfg(target_arch = "x86_64")]
-    SYS_rename,
-    #[cfg(target_arch = "x86_64")]
-    SYS_mkdir,
-    #[cfg(target_arch = "x86_64")]
-    SYS_rmdir,
-    #[cfg(target_arch = "x86_64")]
-    SYS_link,
-    #[cfg(target_arch = "x86_64")]
-    SYS_symlink,
-    #[cfg(target_arch = "x86_64")]
-    SYS_chmod,
-    #[cfg(target_arch = "x86_64")]
-    SYS_chown,
-    #[cfg(target_arch = "x86_64")]
-    SYS_lchown,
-    #[cfg(target_arch = "x86_64")]
-    SYS_mknod,
-    #[cfg(target_arch = "x86_64")]
-    SYS_utime,
-    #[cfg(target_arch = "x86_64")]
-    SYS_utimes,
-    #[cfg(target_arch = "x86_64")]
-    SYS_futimesat,
     SYS_renameat,
     SYS_openat,
     SYS_open_by_handle_at,
@@ -181,6 +140,33 @@ const STOPPED: &[(i64, &str)] = calls![
     SYS_execve,
     SYS_execveat,
 ];
+
+/// Further ones, in place of which other processors have only newer ones.
+#[cfg(target_arch = "x86_64")]
+const STOPPED_OLD: &[(i64, &str)] = calls![
+    SYS_open,
+    SYS_creat,
+    SYS_stat,
+    SYS_lstat,
+    SYS_access,
+    SYS_readlink,
+    SYS_getdents,
+    SYS_unlink,
+    SYS_rename,
+    SYS_mkdir,
+    SYS_rmdir,
+    SYS_link,
+    SYS_symlink,
+    SYS_chmod,
+    SYS_chown,
+    SYS_lchown,
+    SYS_mknod,
+    SYS_utime,
+    SYS_utimes,
+    SYS_futimesat,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const STOPPED_OLD: &[(i64, &str)] = &[];
 
 /// `open` for `SYS_open`.
 const fn strip(name: &'static str) -> &'static str {
@@ -227,7 +213,8 @@ extern "C" fn report(_: i32, info: *const libc::siginfo_t, _: *mut libc::c_void)
 }
 
 fn name_of(number: i64) -> Option<&'static str> {
-    let mut calls = STOPPED_SOMETIMES.iter().chain(STOPPED);
+    let always = STOPPED.iter().chain(STOPPED_OLD);
+    let mut calls = STOPPED_SOMETIMES.iter().chain(always);
     calls
         .find(|(known, _)| *known == number)
         .map(|(_, name)| *name)

@@ -12,8 +12,6 @@ pub struct ThreadUsage {
     pub cpu: Duration,
     /// Voluntary context switches: it waited for a lock, a poll, the disk.
     pub voluntary_switches: u64,
-    /// Involuntary context switches: another thread or process got the processor.
-    pub involuntary_switches: u64,
 }
 
 /// The usage of the calling thread. Takes two system calls, about 400 ns; does not block.
@@ -25,7 +23,6 @@ pub fn thread() -> ThreadUsage {
     ThreadUsage {
         cpu: cpu(),
         voluntary_switches: usage.ru_nvcsw.unsigned_abs(),
-        involuntary_switches: usage.ru_nivcsw.unsigned_abs(),
     }
 }
 
