@@ -1,16 +1,17 @@
 //! The admin listener: `/status`, `/metrics`, `/health` and a live page, read-only.
 //!
 //! It runs on the control thread, so that a scrape never takes a worker's time, and answers one
-//! request per connection. Everything about it is bounded: connections, bytes of a head, time. Over TCP
-//! it answers to names of this machine only.
+//! request per connection. Connections, bytes of a header section and time are bounded. Over TCP it answers to
+//! names of this machine only.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use levity_config::OwnNames;
 use levity_net::{Listener, Transport};
-use levity_wire::http1::{Limits, Method, RequestHead, parse_request};
+use levity_wire::http1::{Limits, Method, RequestHead, parse_request, reason};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -21,9 +22,9 @@ use crate::status::{self, Status};
 const CONNECTIONS_MAX: usize = 16;
 /// From accept to close.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(5);
-/// Bytes of a request head.
+/// Bytes of a request's header section.
 const HEAD_BYTES_MAX: usize = 4096;
-/// After an accept that failed, such as for want of descriptors.
+/// Pause after a failed accept, such as one without a free descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -40,7 +41,7 @@ pub async fn serve(listener: Listener, status: Arc<Status>, names: watch::Receiv
     );
 }
 
-/// Samples as long as somebody may ask.
+/// Takes samples for the history of `/status`.
 async fn sample(status: &Status) {
     let mut ticks = interval(status::INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -77,7 +78,7 @@ async fn serve_within(
     }
 }
 
-/// A client that breaks off is of no interest, so the error goes nowhere.
+/// One request and its response. An error means that the client closed early, which nobody needs to know.
 async fn exchange(
     mut transport: Transport,
     names: Option<watch::Receiver<OwnNames>>,
@@ -106,7 +107,7 @@ fn is_meant(head: &RequestHead, bytes: &[u8], names: &OwnNames) -> bool {
     head.host.is_none_or(|host| names.include(host.of(bytes)))
 }
 
-/// What came of waiting for a head.
+/// The outcome of reading a request's header section.
 enum Head {
     /// The client closed first.
     Closed,
@@ -139,13 +140,12 @@ async fn read_head(
     }
 }
 
-/// A response before it has bytes.
+/// A response that is not serialized yet.
 struct Answer {
     status: u16,
-    reason: &'static str,
     content_type: &'static str,
-    /// Content-Security-Policy; empty where there is nothing to allow.
-    policy: String,
+    /// `Content-Security-Policy`.
+    policy: Cow<'static, str>,
     body: String,
 }
 
@@ -153,9 +153,8 @@ impl Answer {
     fn ok(content_type: &'static str, body: String) -> Self {
         Self {
             status: 200,
-            reason: "OK",
             content_type,
-            policy: String::new(),
+            policy: "default-src 'none'; frame-ancestors 'none'".into(),
             body,
         }
     }
@@ -163,28 +162,22 @@ impl Answer {
     fn page() -> Self {
         let (body, policy) = status::page();
         Self {
-            policy,
+            policy: policy.into(),
             ..Self::ok(HTML, body)
         }
     }
 
-    fn refused(status: u16, reason: &'static str) -> Self {
+    fn refused(status: u16, reason: &str) -> Self {
         Self {
             status,
-            reason,
-            content_type: TEXT,
-            policy: String::new(),
-            body: format!("{status} {reason}\n"),
+            ..Self::ok(TEXT, format!("{status} {reason}\n"))
         }
     }
 
     fn misdirected() -> Self {
-        Self {
-            body: "421 Misdirected Request: these pages answer to `localhost`, to IP addresses, and to the names in \
-                   `hosts` of [admin]\n"
-                .to_owned(),
-            ..Self::refused(421, "Misdirected Request")
-        }
+        let reason = "Misdirected Request: these pages answer to `localhost`, to IP addresses, and to the names in \
+                      `hosts` of [admin]";
+        Self::refused(421, reason)
     }
 
     fn bytes(&self, head_only: bool) -> Vec<u8> {
@@ -194,19 +187,16 @@ impl Answer {
         } else {
             ""
         };
-        let policy = match self.policy.as_str() {
-            "" => "default-src 'none'; frame-ancestors 'none'",
-            policy => policy,
-        };
         let mut out = format!(
             "HTTP/1.1 {} {}\r\nDate: {}\r\n{allow}Content-Type: {}\r\nContent-Length: {}\r\n\
-             Content-Security-Policy: {policy}\r\nX-Content-Type-Options: nosniff\r\n\
+             Content-Security-Policy: {}\r\nX-Content-Type-Options: nosniff\r\n\
              Referrer-Policy: no-referrer\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
             self.status,
-            self.reason,
+            reason(self.status),
             httpdate::fmt_http_date(SystemTime::now()),
             self.content_type,
             self.body.len(),
+            self.policy,
         );
         if !head_only {
             out.push_str(&self.body);
@@ -215,41 +205,20 @@ impl Answer {
     }
 }
 
-/// What a path stands for.
-enum Page {
-    Live,
-    Text,
-    Json,
-    Metrics,
-    Health,
-}
-
-impl Page {
-    fn of(path: &[u8]) -> Option<Self> {
-        Some(match path {
-            b"/" | b"/status.html" => Self::Live,
-            b"/status" => Self::Text,
-            b"/status.json" => Self::Json,
-            b"/metrics" => Self::Metrics,
-            b"/health" => Self::Health,
-            _ => return None,
-        })
-    }
-}
-
 async fn answer(path: &[u8], method: Method, status: &Status) -> Answer {
-    let Some(page) = Page::of(path) else {
-        return Answer::refused(404, "Not Found");
-    };
-    if !matches!(method, Method::Get | Method::Head) {
-        return Answer::refused(405, "Method Not Allowed");
-    }
-    match page {
-        Page::Live => Answer::page(),
-        Page::Text => Answer::ok(TEXT, status::text(&status.json().await)),
-        Page::Json => Answer::ok(JSON, format!("{}\n", status.json().await)),
-        Page::Metrics => Answer::ok(PROMETHEUS, metrics(status)),
-        Page::Health => Answer::ok(TEXT, "ok\n".into()),
+    let is_read = matches!(method, Method::Get | Method::Head);
+    match path {
+        b"/" | b"/status.html" | b"/status" | b"/status.json" | b"/metrics" | b"/health"
+            if !is_read =>
+        {
+            Answer::refused(405, reason(405))
+        }
+        b"/" | b"/status.html" => Answer::page(),
+        b"/status" => Answer::ok(TEXT, status::text(&status.json().await)),
+        b"/status.json" => Answer::ok(JSON, format!("{}\n", status.json().await)),
+        b"/metrics" => Answer::ok(PROMETHEUS, metrics(status)),
+        b"/health" => Answer::ok(TEXT, "ok\n".into()),
+        _ => Answer::refused(404, reason(404)),
     }
 }
 
@@ -272,7 +241,7 @@ mod tests {
     use tokio::net::{TcpListener, UnixListener};
 
     use super::*;
-    use levity_telemetry::stats::{Stats, WorkerStats};
+    use levity_telemetry::stats::{Sources, Stats, WorkerStats};
 
     /// A server on a control thread of its own; ends when dropped.
     struct Server<A> {
@@ -296,7 +265,10 @@ mod tests {
                 runtime().block_on(async move {
                     let (address, listener) = bind();
                     bound.send(address).expect("the test waits");
-                    let stats = Arc::new(Stats::new(vec![Arc::new(WorkerStats::new(0))]));
+                    let stats = Arc::new(Stats::new(
+                        vec![Arc::new(WorkerStats::new(0))],
+                        Sources::default(),
+                    ));
                     let status = Arc::new(Status::new(stats, Arc::default(), Vec::new(), 7));
                     tokio::select! {
                         () = serve_within(listener, status, names, time_max) => {}

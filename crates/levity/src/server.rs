@@ -1,10 +1,8 @@
 //! The process: what is started in which order, what signals do, and how it ends.
 //!
-//! Everything that may block happens here, on the control thread, before or beside the loops. What
-//! a frozen disk could hold up for ever while serving, the making of a new service, runs beside the
-//! control thread too.
+//! Everything that may block happens here, on the control thread, before or beside the loops. Making
+//! a new service while serving may hang on a frozen disk, so it runs beside the control thread too.
 
-use std::fmt;
 use std::future;
 use std::io;
 use std::mem;
@@ -23,7 +21,7 @@ use levity_telemetry::access_log::{self, Writer};
 use levity_telemetry::diagnostics;
 use levity_telemetry::outage;
 use levity_telemetry::stall::Watchdog;
-use levity_telemetry::stats::{DiskFigures, Stats, WorkerStats};
+use levity_telemetry::stats::{DiskFigures, Sources, Stats, WorkerStats};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -58,18 +56,18 @@ const DESCRIPTORS_MAX: u64 = 1 << 20;
 /// Descriptors for everything that is neither a connection nor a served file.
 const OWN_DESCRIPTORS: u64 = 256;
 
-/// How long draining goes on before it is spoken of.
-const DRAIN_SAID_AFTER: Duration = Duration::from_millis(500);
+/// How long draining goes on before it is reported.
+const DRAIN_REPORT_DELAY: Duration = Duration::from_millis(500);
 
 /// How long the last log lines may take to be written when the process ends.
-const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
+const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves until told to stop.
+/// Serves until a signal stops it.
 pub fn run(plan: Plan) -> ExitCode {
     match serve(plan) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            diagnostics::flush(LAST_WORDS_TIMEOUT);
+            diagnostics::flush(FINAL_FLUSH_TIMEOUT);
             eprintln!("error: {error}");
             ExitCode::FAILURE
         }
@@ -94,7 +92,7 @@ fn serve(plan: Plan) -> io::Result<()> {
     outcome
 }
 
-/// What the process is told from outside.
+/// The signals that control the process.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -102,7 +100,7 @@ struct Signals {
     reopen: Signal,
 }
 
-enum Told {
+enum Event {
     Stop,
     Reload,
     Reopen,
@@ -118,17 +116,17 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Told {
+    async fn next(&mut self) -> Event {
         tokio::select! {
-            _ = self.terminate.recv() => Told::Stop,
-            _ = self.interrupt.recv() => Told::Stop,
-            _ = self.reload.recv() => Told::Reload,
-            _ = self.reopen.recv() => Told::Reopen,
+            _ = self.terminate.recv() => Event::Stop,
+            _ = self.interrupt.recv() => Event::Stop,
+            _ = self.reload.recv() => Event::Reload,
+            _ = self.reopen.recv() => Event::Reopen,
         }
     }
 
     async fn stop(&mut self) {
-        while !matches!(self.next().await, Told::Stop) {}
+        while !matches!(self.next().await, Event::Stop) {}
     }
 }
 
@@ -137,7 +135,7 @@ impl Signals {
 #[derive(Default)]
 struct Reloading {
     made: Option<JoinHandle<Result<Service, Refused>>>,
-    /// Asked for again meanwhile: the file may have been read before it changed.
+    /// Requested again meanwhile: the file may have been read before it changed.
     again: bool,
 }
 
@@ -160,8 +158,7 @@ impl Reloading {
         }));
     }
 
-    /// What has been made, once it is there; for ever pending when nothing is under way. Loses nothing
-    /// when it is dropped before.
+    /// The new service once it is made; pending for ever when no reload is under way. Cancel safe.
     async fn made(&mut self) -> Result<Service, Refused> {
         let Some(made) = &mut self.made else {
             return future::pending().await;
@@ -180,7 +177,7 @@ fn make_service(plan: &Plan, disk: &Disk, old: &[Arc<Upstream>]) -> Result<Servi
 /// Limits that follow from how many files the process may open.
 struct Descriptors {
     cached_max: usize,
-    /// Second ones, for files that are read past the page cache.
+    /// Second descriptors of files that are read past the page cache.
     direct_max: usize,
     /// Of preloaded content.
     preloads_max: usize,
@@ -268,7 +265,7 @@ impl Server {
         ));
         let preload = Arc::new(PreloadStore::new(descriptors.preloads_max));
         let watcher = start_watcher(config.disk.watch)?;
-        let unwritten = Arc::default();
+        let unwritten = Arc::<AtomicU64>::default();
         let log = log_writer(&config.log, &unwritten)?;
         let mut bound = config
             .listen
@@ -280,16 +277,16 @@ impl Server {
             .map(|number| Arc::new(WorkerStats::new(number)))
             .collect();
         let upstreams = Arc::new(Upstreams::from_pointee(service.upstreams.clone()));
-        let stats = Arc::new(gather(
-            &worker_stats,
+        let sources = sources(
             disk.clone(),
             watcher.clone(),
             upstreams.clone(),
-            &unwritten,
-        ));
+            unwritten.clone(),
+        );
+        let stats = Arc::new(Stats::new(worker_stats.clone(), sources));
         let polls = worker_stats.iter().map(|stats| stats.polls.clone());
         let watchdog = Watchdog::start(polls.collect(), diagnostics::log)?;
-        let (workers, told): (Vec<_>, Vec<_>) =
+        let (workers, messages): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let connections_max = descriptors.connections_max.div_ceil(count);
         let status = Status::new(stats, upstreams, workers.clone(), connections_max * count);
@@ -297,7 +294,7 @@ impl Server {
         let status = Arc::new(status);
         let admin = start_admin(config.admin.as_ref(), &status)?;
         let (end, ended) = mpsc::channel(count);
-        for (number, (stats, messages)) in worker_stats.into_iter().zip(told).enumerate() {
+        for (number, (stats, messages)) in worker_stats.into_iter().zip(messages).enumerate() {
             let parts = Parts {
                 worker: Given {
                     service: service.clone(),
@@ -342,10 +339,10 @@ impl Server {
             disk: &self.disk,
         };
         introduction.say();
-        self.say_what_is_unwatched();
+        self.report_unwatched_roots();
     }
 
-    fn say_what_is_unwatched(&self) {
+    fn report_unwatched_roots(&self) {
         let mut roots = self.service.roots();
         roots.retain(|root| self.watcher.is_some() && !root.can_be_watched());
         let line = |root: &Arc<Root>| {
@@ -362,10 +359,10 @@ impl Server {
         let mut reloading = Reloading::default();
         loop {
             tokio::select! {
-                told = signals.next() => match told {
-                    Told::Stop => return Ok(()),
-                    Told::Reload => reloading.begin(self),
-                    Told::Reopen => if let Some(log) = &self.log { log.reopen() },
+                event = signals.next() => match event {
+                    Event::Stop => return Ok(()),
+                    Event::Reload => reloading.begin(self),
+                    Event::Reopen => if let Some(log) = &self.log { log.reopen() },
                 },
                 made = reloading.made() => {
                     self.reload(made);
@@ -385,12 +382,12 @@ impl Server {
     /// Drains; a second signal, or `limits.drain_timeout`, ends it.
     async fn end(&mut self, signals: &mut Signals) {
         self.leave_addresses();
-        self.tell(|| Message::Drain);
+        self.send_all(|| Message::Drain);
         let timeout = self.service.config.limits.drain_timeout;
-        let (soon, patience) = (DRAIN_SAID_AFTER, timeout.as_secs_f64());
+        let (soon, patience) = (DRAIN_REPORT_DELAY, timeout.as_secs_f64());
         let waiting = async {
             time::sleep(soon).await;
-            say(format_args!(
+            diagnostics::log(format_args!(
                 "waiting up to {patience} s for responses to end; tell again to end at once"
             ));
             time::sleep(timeout.saturating_sub(soon)).await;
@@ -398,28 +395,28 @@ impl Server {
         let drained = async { while self.ended.recv().await.is_some() {} };
         tokio::select! {
             () = drained => {}
-            () = waiting => say(format_args!("connections were cut off after limits.drain_timeout")),
-            () = signals.stop() => say(format_args!("told twice: ending at once")),
+            () = waiting => diagnostics::log(format_args!("connections were cut off after limits.drain_timeout")),
+            () = signals.stop() => diagnostics::log(format_args!("told twice: ending at once")),
         }
         self.checks = Checks::default();
         if let Some(log) = self.log.take() {
-            log.shutdown(LAST_WORDS_TIMEOUT);
+            log.shutdown(FINAL_FLUSH_TIMEOUT);
         }
         // Its end would wait for every read in flight: on a frozen device, for ever.
         mem::forget(self.disk.clone());
-        diagnostics::flush(LAST_WORDS_TIMEOUT);
+        diagnostics::flush(FINAL_FLUSH_TIMEOUT);
     }
 
     /// Frees what a successor needs to start while this process drains: the names of Unix sockets, whose
-    /// connections the workers go on to accept until they are told, and the address of the admin pages.
+    /// connections the workers accept until they get the message, and the address of the admin pages.
     fn leave_addresses(&mut self) {
         self.listening.clear();
         self.replace_admin(None);
     }
 
-    fn tell(&self, mut message: impl FnMut() -> Message) {
+    fn send_all(&self, mut message: impl FnMut() -> Message) {
         for worker in &self.workers {
-            // One that has ended needs no telling.
+            // A worker that has ended needs no message.
             let _ = worker.send(message());
         }
     }
@@ -431,14 +428,14 @@ impl Server {
             Err(Refused::Service(error)) => Err(error),
             Err(Refused::File(errors)) => {
                 for line in errors.render(false).lines() {
-                    say(format_args!("{line}"));
+                    diagnostics::log(format_args!("{line}"));
                 }
                 Err(io::Error::other("the file has errors"))
             }
         };
         match reloaded {
-            Ok(()) => say(format_args!("configuration reloaded")),
-            Err(error) => say(format_args!(
+            Ok(()) => diagnostics::log(format_args!("configuration reloaded")),
+            Err(error) => diagnostics::log(format_args!(
                 "configuration not reloaded, the old one stays: {error}"
             )),
         }
@@ -474,7 +471,7 @@ impl Server {
         let gone = |bound: &mut Bound| !config.listens_on(&bound.configured);
         let close: Vec<_> = self.listening.extract_if(.., gone).collect();
         let service = Arc::new(service);
-        self.tell(|| Message::Reload {
+        self.send_all(|| Message::Reload {
             service: service.clone(),
             listen: take_sockets(&mut bound),
             close: close.iter().map(|bound| bound.configured.clone()).collect(),
@@ -495,7 +492,7 @@ impl Server {
         say_some(changes, "changes of upstreams");
         self.checks = check::start(&service.upstreams);
         self.service = service;
-        self.say_what_is_unwatched();
+        self.report_unwatched_roots();
         Ok(())
     }
 
@@ -507,7 +504,7 @@ impl Server {
 
     /// The old writer ends by itself once the workers have let go of it.
     fn replace_log(&mut self, log: Option<Writer>) {
-        self.tell(|| Message::Log(log.as_ref().map(Writer::log)));
+        self.send_all(|| Message::Log(log.as_ref().map(Writer::log)));
         self.log = log;
     }
 
@@ -516,11 +513,6 @@ impl Server {
             old.serving.abort();
         }
     }
-}
-
-/// A line of the server's own on standard error.
-fn say(line: fmt::Arguments<'_>) {
-    diagnostics::log(line);
 }
 
 fn cores() -> usize {
@@ -535,7 +527,7 @@ fn take_sockets(bound: &mut [Bound]) -> Vec<(Address, ListeningSocket)> {
         .collect()
 }
 
-/// All but what every request looks up anew is built in at the start.
+/// Whether two configurations differ only in values that every request looks up anew.
 fn same_disk(new: &levity_config::Disk, old: &levity_config::Disk) -> bool {
     let mut new = new.clone();
     new.entry_ttl = old.entry_ttl;
@@ -545,7 +537,7 @@ fn same_disk(new: &levity_config::Disk, old: &levity_config::Disk) -> bool {
     new == *old
 }
 
-/// What tells the devices that files come from by name.
+/// Devices and paths of the roots, by which `/status` names devices.
 fn devices_of(service: &Service) -> Vec<(u64, PathBuf)> {
     let roots = service.roots().into_iter();
     roots
@@ -556,31 +548,34 @@ fn devices_of(service: &Service) -> Vec<(u64, PathBuf)> {
 fn start_watcher(watch: levity_config::Watch) -> io::Result<Option<Arc<Watcher>>> {
     match watch {
         levity_config::Watch::Off => Ok(None),
-        levity_config::Watch::Inotify => Watcher::start(|line| say(format_args!("{line}")))
-            .map(|watcher| Some(Arc::new(watcher)))
-            .map_err(|error| {
-                let help = "the sysctls fs.inotify.* bound what one user may have";
-                io::Error::new(error.kind(), format!("disk.watch: {error}: {help}"))
-            }),
+        levity_config::Watch::Inotify => {
+            Watcher::start(|line| diagnostics::log(format_args!("{line}")))
+                .map(|watcher| Some(Arc::new(watcher)))
+                .map_err(|error| {
+                    let help = "the sysctls fs.inotify.* bound what one user may have";
+                    io::Error::new(error.kind(), format!("disk.watch: {error}: {help}"))
+                })
+        }
     }
 }
 
-fn gather(
-    workers: &[Arc<WorkerStats>],
+/// What a scrape reads from.
+fn sources(
     disk: Arc<Disk>,
     watcher: Option<Arc<Watcher>>,
     upstreams: Arc<Upstreams>,
-    unwritten: &Arc<AtomicU64>,
-) -> Stats {
+    log_unwritten: Arc<AtomicU64>,
+) -> Sources {
     let states = move || {
         let upstreams = upstreams.load();
         upstreams.iter().map(|one| status::state(one)).collect()
     };
-    Stats::new(workers.to_vec())
-        .with_watch(move || watcher.as_ref().map(|watcher| watcher.stats()))
-        .with_disk(move || DiskFigures::of(&disk))
-        .with_upstreams(states)
-        .with_log_unwritten(unwritten.clone())
+    Sources {
+        disk: Some(Box::new(move || DiskFigures::of(&disk))),
+        watch: watcher.map(|watcher| Box::new(move || watcher.stats()) as _),
+        upstreams: Some(Box::new(states)),
+        log_unwritten,
+    }
 }
 
 fn log_writer(log: &levity_config::Log, unwritten: &Arc<AtomicU64>) -> io::Result<Option<Writer>> {
@@ -623,7 +618,7 @@ fn start_admin(
     }))
 }
 
-/// Starts a worker; its end, also by a panic, is told to the control thread.
+/// Starts a worker; its end, also by a panic, is reported to the control thread.
 fn start_worker(number: usize, parts: Parts, end: mpsc::Sender<io::Result<()>>) -> io::Result<()> {
     let worker = event_loop::start(number, parts)?;
     let wait = move || {

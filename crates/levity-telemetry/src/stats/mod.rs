@@ -22,35 +22,33 @@ use crate::diagnostics;
 use metrics::{METRICS, Scrape};
 use upstream::{UpstreamFigures, UpstreamState};
 
-/// Reads the values of the disk; called once per scrape, from the control thread.
-type DiskSource = Box<dyn Fn() -> DiskFigures + Send + Sync>;
-
-/// Reads the values of the watcher; `None` without one.
-type WatchSource = Box<dyn Fn() -> Option<WatchStats> + Send + Sync>;
-
-/// Lists the upstreams; called once per scrape, must not block.
-type UpstreamSource = Box<dyn Fn() -> Vec<UpstreamState> + Send + Sync>;
-
 /// Everything that `/metrics` exports.
 pub struct Stats {
     workers: Vec<Arc<WorkerStats>>,
     started: SystemTime,
-    disk: Option<DiskSource>,
-    watch: Option<WatchSource>,
-    log_unwritten: Option<Arc<AtomicU64>>,
-    upstreams: Option<UpstreamSource>,
+    sources: Sources,
+}
+
+/// Where a scrape reads what workers do not count. It calls each function once, from the control thread.
+#[derive(Default)]
+pub struct Sources {
+    /// Reads the values of the disk; without it there are no disk metrics.
+    pub disk: Option<Box<dyn Fn() -> DiskFigures + Send + Sync>>,
+    /// Reads the values of the watcher.
+    pub watch: Option<Box<dyn Fn() -> WatchStats + Send + Sync>>,
+    /// Lists the upstreams of the configuration; must not block.
+    pub upstreams: Option<Box<dyn Fn() -> Vec<UpstreamState> + Send + Sync>>,
+    /// Lines that the writers of the access log lost.
+    pub log_unwritten: Arc<AtomicU64>,
 }
 
 impl Stats {
     /// The metrics of these workers. To be called once, at the start of the process, whose time it keeps.
-    pub fn new(workers: Vec<Arc<WorkerStats>>) -> Self {
+    pub fn new(workers: Vec<Arc<WorkerStats>>, sources: Sources) -> Self {
         Self {
             workers,
             started: SystemTime::now(),
-            disk: None,
-            watch: None,
-            log_unwritten: None,
-            upstreams: None,
+            sources,
         }
     }
 
@@ -59,41 +57,6 @@ impl Stats {
     pub fn upstream(&self, name: &str, backends: impl Iterator<Item = u64>) -> UpstreamFigures {
         let registers = self.workers.iter().map(|worker| &worker.upstreams);
         UpstreamFigures::of(name, backends, registers)
-    }
-
-    /// Adds the upstreams that the configuration has at the time of a scrape; without it there are no metrics
-    /// of upstreams.
-    #[must_use]
-    pub fn with_upstreams(
-        mut self,
-        upstreams: impl Fn() -> Vec<UpstreamState> + Send + Sync + 'static,
-    ) -> Self {
-        self.upstreams = Some(Box::new(upstreams));
-        self
-    }
-
-    /// Adds the disk; without it there are no disk metrics.
-    #[must_use]
-    pub fn with_disk(mut self, disk: impl Fn() -> DiskFigures + Send + Sync + 'static) -> Self {
-        self.disk = Some(Box::new(disk));
-        self
-    }
-
-    /// Adds the watcher.
-    #[must_use]
-    pub fn with_watch(
-        mut self,
-        watch: impl Fn() -> Option<WatchStats> + Send + Sync + 'static,
-    ) -> Self {
-        self.watch = Some(Box::new(watch));
-        self
-    }
-
-    /// Adds the number of lines that the writers of the access log lost.
-    #[must_use]
-    pub fn with_log_unwritten(mut self, lines: Arc<AtomicU64>) -> Self {
-        self.log_unwritten = Some(lines);
-        self
     }
 
     /// The workers' own counters, in their order.
@@ -108,13 +71,13 @@ impl Stats {
 
     /// The values of the disk; `None` without one. Blocks as the disk source does.
     pub fn disk(&self) -> Option<DiskFigures> {
-        self.disk.as_ref().map(|disk| disk())
+        self.sources.disk.as_ref().map(|disk| disk())
     }
 
     /// Lines of the access log that were dropped by workers or not written.
     pub fn access_log_dropped(&self) -> u64 {
         let dropped = self.workers.iter().map(|worker| worker.log_dropped.get());
-        dropped.sum::<u64>() + self.log_unwritten()
+        dropped.sum::<u64>() + self.sources.log_unwritten.load(Ordering::Relaxed)
     }
 
     /// Appends every metric in the Prometheus text format 0.0.4. Does not block, except as the disk
@@ -126,7 +89,7 @@ impl Stats {
             access_log_dropped: self.access_log_dropped(),
             diagnostics_dropped: diagnostics::dropped(),
             disk: self.disk(),
-            watch: self.watch.as_ref().and_then(|watch| watch()),
+            watch: self.sources.watch.as_ref().map(|watch| watch()),
             upstreams: self.upstream_figures(),
         };
         for metric in METRICS {
@@ -135,19 +98,13 @@ impl Stats {
     }
 
     fn upstream_figures(&self) -> Vec<(UpstreamState, UpstreamFigures)> {
-        let states = self.upstreams.iter().flat_map(|states| states());
+        let states = self.sources.upstreams.iter().flat_map(|states| states());
         let figures = |state: UpstreamState| {
             let backends = state.backends.iter().map(|backend| backend.id);
             let figures = self.upstream(&state.name, backends);
             (state, figures)
         };
         states.map(figures).collect()
-    }
-
-    fn log_unwritten(&self) -> u64 {
-        self.log_unwritten
-            .as_ref()
-            .map_or(0, |lines| lines.load(Ordering::Relaxed))
     }
 }
 
@@ -278,18 +235,19 @@ mod tests {
         for worker in &workers {
             count(&worker.upstreams.of("app"), BACKEND);
         }
-        Stats::new(workers.into())
-            .with_upstreams(|| vec![upstream_state()])
-            .with_disk(disk)
-            .with_watch(|| {
-                Some(WatchStats {
-                    watches: 3,
-                    events: 20,
-                    overflows: 1,
-                    refused: 2,
-                })
-            })
-            .with_log_unwritten(Arc::new(3.into()))
+        let watch = || WatchStats {
+            watches: 3,
+            events: 20,
+            overflows: 1,
+            refused: 2,
+        };
+        let sources = Sources {
+            disk: Some(Box::new(disk)),
+            watch: Some(Box::new(watch)),
+            upstreams: Some(Box::new(|| vec![upstream_state()])),
+            log_unwritten: Arc::new(3.into()),
+        };
+        Stats::new(workers.into(), sources)
     }
 
     fn rendered(stats: &Stats) -> String {
@@ -424,7 +382,7 @@ mod tests {
 
     #[test]
     fn without_a_disk_there_are_no_disk_metrics() {
-        let stats = Stats::new(vec![Arc::new(WorkerStats::new(0))]);
+        let stats = Stats::new(vec![Arc::new(WorkerStats::new(0))], Sources::default());
         let out = rendered(&stats);
         assert!(!out.contains("levity_disk_"));
         assert!(!out.lines().any(|line| line.starts_with("levity_watch")));

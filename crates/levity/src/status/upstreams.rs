@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
     use crate::upstream::tests::settings;
-    use levity_telemetry::stats::WorkerStats;
+    use levity_telemetry::stats::{Sources, WorkerStats};
 
     #[test]
     fn states_are_told_with_their_reasons() {
@@ -142,7 +142,7 @@ mod tests {
         (0..2).for_each(|_| upstream.failed(&backends[0], now, format_args!("refused\n")));
         backends[1].set_well(false, now);
         backends[1].set_trouble("it answered 500".to_owned());
-        let stats = Stats::new(vec![Arc::new(WorkerStats::new(0))]);
+        let stats = Stats::new(vec![Arc::new(WorkerStats::new(0))], Sources::default());
         let told = |now| super::upstream(&upstream, &stats, now);
         let one = |now, at: usize| told(now)["backends"][at].clone();
 
