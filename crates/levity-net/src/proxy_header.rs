@@ -20,8 +20,7 @@ pub fn take(bytes: &mut Vec<u8>, peer: &mut Peer) -> Result<bool, Reject> {
     };
     match header.addresses {
         Addresses::Local => {}
-        // The name of a socket on the proxy's machine says nothing about the client.
-        Addresses::Unknown | Addresses::Unix { .. } => peer.set_unknown_client(header.tls),
+        Addresses::Unknown => peer.set_unknown_client(header.tls),
         Addresses::Ip {
             source,
             destination,

@@ -1,5 +1,7 @@
 //! Conditional requests (RFC 9110, 13).
 
+use std::iter;
+
 use crate::date;
 
 /// The validators of an existing representation.
@@ -111,7 +113,7 @@ fn any_tag<'a>(
     same: Comparison,
 ) -> Option<bool> {
     let matches = |value: &'a [u8]| {
-        value == b"*" || etag.is_some_and(|etag| Tags { rest: value }.any(|tag| same(tag, etag)))
+        value == b"*" || etag.is_some_and(|etag| tags(value).any(|tag| same(tag, etag)))
     };
     values.into_iter().map(matches).reduce(|a, b| a || b)
 }
@@ -129,20 +131,14 @@ fn single_date<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<u64> {
 
 /// The entity tags of a list, up to the first invalid byte. Tags may contain commas, so the list
 /// cannot be split at them.
-struct Tags<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Iterator for Tags<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let start = self.rest.iter().position(|byte| !b" \t,".contains(byte))?;
-        let listed = &self.rest[start..];
-        let (tag, rest) = listed.split_at(tag_len(listed)?);
-        self.rest = rest;
+fn tags(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+    iter::from_fn(move || {
+        let start = rest.iter().position(|byte| !b" \t,".contains(byte))?;
+        let listed = &rest[start..];
+        let (tag, after) = listed.split_at(tag_len(listed)?);
+        rest = after;
         Some(tag)
-    }
+    })
 }
 
 /// Length of the entity tag at the start: `[W/]"..."` (RFC 9110, 8.8.3).

@@ -1,4 +1,4 @@
-//! Formatting of decimal numbers.
+//! Decimal numbers.
 
 /// Appends `number`. Several times as fast as the formatter of the standard library.
 pub fn push(out: &mut Vec<u8>, mut number: u64) {
@@ -14,6 +14,17 @@ pub fn push(out: &mut Vec<u8>, mut number: u64) {
         }
     }
     out.extend_from_slice(&digits[start..]);
+}
+
+/// The number of one or more digits, and nothing else; `None` also on overflow.
+pub(crate) fn parse(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |number, &byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
 }
 
 #[cfg(test)]

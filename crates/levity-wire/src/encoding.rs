@@ -1,5 +1,7 @@
 //! The Accept-Encoding header: the content codings that a client accepts (RFC 9110, 12.5.3).
 
+use crate::http1::trim;
+
 /// A content coding (RFC 9110, 8.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
@@ -116,15 +118,6 @@ fn element_of(element: &[u8]) -> Option<(&[u8], u16)> {
         _ => return None,
     };
     Some((name, weight))
-}
-
-fn trim(text: &[u8]) -> &[u8] {
-    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
-    let start = text.iter().position(|byte| !is_space(byte));
-    let end = text.iter().rposition(|byte| !is_space(byte));
-    start
-        .zip(end)
-        .map_or(b"", |(start, end)| &text[start..=end])
 }
 
 /// `"q=" ( "0" [ "." 0*3DIGIT ] / "1" [ "." 0*3("0") ] )`, in thousandths.

@@ -6,8 +6,10 @@
 
 use std::fmt;
 use std::io::Write as _;
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::decimal;
 use crate::http1::write::Unwritable;
 use crate::http1::{is_control, is_token, list, trim};
 
@@ -88,10 +90,10 @@ impl fmt::Display for Node {
     }
 }
 
-/// One to five digits; `parse` alone would accept a sign.
+/// One to five digits.
 fn number(digits: &str) -> Option<u16> {
-    let plain = digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|_| plain)
+    let number = decimal::parse(digits.as_bytes()).filter(|_| digits.len() <= 5)?;
+    u16::try_from(number).ok()
 }
 
 /// The client of a request as reported by trusted hops.
@@ -172,27 +174,22 @@ fn elements<'a>(
 ) -> impl Iterator<Item = &'a [u8]> {
     lines
         .rev()
-        .flat_map(|line| FromRight { left: Some(line) })
+        .flat_map(from_right)
         .map(trim)
         .filter(|element| !element.is_empty())
 }
 
-/// Splits a list with quoted strings into elements, the last one first.
-struct FromRight<'a> {
-    left: Option<&'a [u8]>,
-}
-
-impl<'a> Iterator for FromRight<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let line = self.left.take()?;
+/// The elements of a list with quoted strings, the last one first.
+fn from_right(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut left = Some(line);
+    iter::from_fn(move || {
+        let line = left.take()?;
         let Some(comma) = last_comma(line) else {
             return Some(line);
         };
-        self.left = Some(&line[..comma]);
+        left = Some(&line[..comma]);
         Some(&line[comma + 1..])
-    }
+    })
 }
 
 /// Offset of the last comma outside quotes, scanned from the right. Scanned from the left, a quote

@@ -118,8 +118,8 @@ fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<bool, Reject> {
     Ok(keeps)
 }
 
-/// The byte of an escape, and the rest after it.
-fn escape(after: &[u8]) -> Result<(u8, &[u8]), Reject> {
+/// The byte of an escape whose `%` is before `after`, and the rest after it.
+pub(crate) fn escape(after: &[u8]) -> Result<(u8, &[u8]), Reject> {
     let [high, low, rest @ ..] = after else {
         return Err(Reject::bad("bad percent escape in the path"));
     };

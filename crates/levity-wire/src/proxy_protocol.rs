@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use memchr::memchr;
 
-use crate::Reject;
+use crate::{Reject, decimal};
 
 /// Maximum bytes of a version 1 header with its CRLF.
 pub const V1_BYTES_MAX: usize = 107;
@@ -43,11 +43,12 @@ const BARE_CR: Reject = Reject::bad("bare CR in a PROXY line");
 
 /// The addresses that a proxy reports for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Addresses<'a> {
+pub enum Addresses {
     /// The connection is the proxy's own, for example a health check. The socket's addresses apply.
     Local,
-    /// The connection is for a client of unknown address. The socket's addresses apply, and are
-    /// those of the proxy: trust them no more than an unknown client.
+    /// The connection is for a client of unknown address: also for one on a Unix socket of the
+    /// proxy's machine, whose path says nothing. The addresses of our socket apply, and are those of
+    /// the proxy: trust them no more than an unknown client.
     Unknown,
     /// The ends of the client's connection to the proxy, as sent: an IPv4 address may be
     /// IPv4-mapped IPv6. Without scope and flow.
@@ -57,20 +58,13 @@ pub enum Addresses<'a> {
         /// Where the client connected to.
         destination: SocketAddr,
     },
-    /// Paths of Unix sockets. Empty for an unnamed socket; an abstract name starts with NUL.
-    Unix {
-        /// The client.
-        source: &'a [u8],
-        /// Where the client connected to.
-        destination: &'a [u8],
-    },
 }
 
 /// A parsed header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header<'a> {
+pub struct Header {
     /// The ends of the connection.
-    pub addresses: Addresses<'a>,
+    pub addresses: Addresses,
     /// The client used TLS. Only version 2 reports this, together with addresses.
     pub tls: bool,
     /// Length of the header in bytes: the client's data starts here.
@@ -88,7 +82,7 @@ pub struct Header<'a> {
 /// 400 as soon as no continuation of the bytes can be a header: other data, any deviation from the
 /// grammar, more than [`V1_BYTES_MAX`] or [`V2_BYTES_MAX`], a wrong checksum. The connection must
 /// be closed without a response, since the peer's protocol is unknown.
-pub fn parse(input: &[u8]) -> Result<Option<Header<'_>>, Reject> {
+pub fn parse(input: &[u8]) -> Result<Option<Header>, Reject> {
     match input.first() {
         None => Ok(None),
         Some(b'P') => parse_v1(input),
@@ -102,7 +96,7 @@ fn may_start_with(input: &[u8], start: &[u8]) -> bool {
     start.starts_with(&input[..input.len().min(start.len())])
 }
 
-fn parse_v1(input: &[u8]) -> Result<Option<Header<'static>>, Reject> {
+fn parse_v1(input: &[u8]) -> Result<Option<Header>, Reject> {
     if !may_start_with(input, b"PROXY ") {
         return Err(NO_HEADER);
     }
@@ -128,7 +122,7 @@ fn parse_v1(input: &[u8]) -> Result<Option<Header<'static>>, Reject> {
 }
 
 /// The rest of the line after `PROXY `. Fields are separated by exactly one space.
-fn line_addresses(line: &[u8]) -> Result<Addresses<'static>, Reject> {
+fn line_addresses(line: &[u8]) -> Result<Addresses, Reject> {
     let mut fields = line.split(|&byte| byte == b' ');
     let mut next = || fields.next().unwrap_or_default();
     let protocol = next();
@@ -162,14 +156,11 @@ fn address<A: FromStr + Into<IpAddr>>(text: &[u8]) -> Result<IpAddr, Reject> {
 /// Digits without leading zeros.
 fn port(text: &[u8]) -> Result<u16, Reject> {
     let number = match text {
-        [b'0'] => Some(0),
-        [b'1'..=b'9', ..] => text.iter().try_fold(0u16, |number, &byte| {
-            let digit = byte.is_ascii_digit().then(|| u16::from(byte - b'0'))?;
-            number.checked_mul(10)?.checked_add(digit)
-        }),
-        _ => None,
+        [b'0', _, ..] => None,
+        _ => decimal::parse(text),
     };
-    number.ok_or(BAD_LINE)
+    let port = number.and_then(|number| u16::try_from(number).ok());
+    port.ok_or(BAD_LINE)
 }
 
 /// The family in the 14th byte of version 2, if the header has addresses to use.
@@ -207,7 +198,7 @@ impl Family {
     }
 }
 
-fn parse_v2(input: &[u8]) -> Result<Option<Header<'_>>, Reject> {
+fn parse_v2(input: &[u8]) -> Result<Option<Header>, Reject> {
     if !may_start_with(input, SIGNATURE) {
         return Err(NO_HEADER);
     }
@@ -257,27 +248,27 @@ fn parse_v2(input: &[u8]) -> Result<Option<Header<'_>>, Reject> {
 }
 
 /// `block` has at least the bytes of its family.
-fn header_addresses(family: Family, block: &[u8]) -> Addresses<'_> {
-    let port = |at: usize| u16::from_be_bytes([block[at], block[at + 1]]);
+fn header_addresses(family: Family, block: &[u8]) -> Addresses {
     match family {
-        Family::Inet => {
-            let address = |at: usize| IpAddr::from(array::<4>(&block[at..]));
-            Addresses::Ip {
-                source: SocketAddr::new(address(0), port(8)),
-                destination: SocketAddr::new(address(4), port(10)),
-            }
-        }
-        Family::Inet6 => {
-            let address = |at: usize| IpAddr::from(array::<16>(&block[at..]));
-            Addresses::Ip {
-                source: SocketAddr::new(address(0), port(32)),
-                destination: SocketAddr::new(address(16), port(34)),
-            }
-        }
-        Family::Unix => Addresses::Unix {
-            source: unix_path(&block[..UNIX_BYTES]),
-            destination: unix_path(&block[UNIX_BYTES..2 * UNIX_BYTES]),
-        },
+        Family::Inet => ip_addresses::<4>(block),
+        Family::Inet6 => ip_addresses::<16>(block),
+        Family::Unix => Addresses::Unknown,
+    }
+}
+
+/// Two addresses of `N` bytes each, then their ports.
+fn ip_addresses<const N: usize>(block: &[u8]) -> Addresses
+where
+    IpAddr: From<[u8; N]>,
+{
+    let end = |number: usize| {
+        let ip = array::<N>(&block[number * N..]);
+        let port = array(&block[2 * N + number * 2..]);
+        SocketAddr::new(ip.into(), u16::from_be_bytes(port))
+    };
+    Addresses::Ip {
+        source: end(0),
+        destination: end(1),
     }
 }
 
@@ -285,15 +276,6 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(&bytes[..N]);
     array
-}
-
-/// Removes the padding of the field. An abstract name starts with NUL and has no terminator.
-fn unix_path(field: &[u8]) -> &[u8] {
-    if field[0] == 0 {
-        let end = field.iter().rposition(|&byte| byte != 0);
-        return &field[..end.map_or(0, |end| end + 1)];
-    }
-    &field[..memchr(0, field).unwrap_or(field.len())]
 }
 
 /// Checks the fields after the addresses, each of type, length and value. Returns whether TLS was
@@ -363,7 +345,7 @@ const fn crc32c_table() -> [u32; 256] {
 
 /// Appends a version 1 header. It supports IP only: everything else, including connections of our
 /// own, is `UNKNOWN`.
-pub fn write_v1(addresses: &Addresses<'_>, out: &mut Vec<u8>) {
+pub fn write_v1(addresses: &Addresses, out: &mut Vec<u8>) {
     let line = match one_family(addresses) {
         Some((source, destination)) => {
             let protocol = if source.is_ipv4() { "TCP4" } else { "TCP6" };
@@ -376,37 +358,29 @@ pub fn write_v1(addresses: &Addresses<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(line.as_bytes());
 }
 
-/// Appends a version 2 header. A Unix path of more than 108 bytes is invalid, and makes both
-/// addresses [`Addresses::Unknown`].
-pub fn write_v2(addresses: &Addresses<'_>, out: &mut Vec<u8>) {
-    if let Some((source, destination)) = one_family(addresses) {
-        let family = if source.is_ipv4() { 0x11 } else { 0x21 };
-        write_v2_start(0x21, family, 2 * (ip_bytes(source.ip()) + 2), out);
-        write_ip(source.ip(), out);
-        write_ip(destination.ip(), out);
-        out.extend(source.port().to_be_bytes());
-        out.extend(destination.port().to_be_bytes());
-        return;
+/// Appends a version 2 header.
+pub fn write_v2(addresses: &Addresses, out: &mut Vec<u8>) {
+    let Some((source, destination)) = one_family(addresses) else {
+        let command = if *addresses == Addresses::Local {
+            0x20
+        } else {
+            0x21
+        };
+        return write_v2_start(command, 0, 0, out);
+    };
+    match source {
+        SocketAddr::V4(_) => write_v2_start(0x21, 0x11, Family::Inet.bytes(), out),
+        SocketAddr::V6(_) => write_v2_start(0x21, 0x21, Family::Inet6.bytes(), out),
     }
-    match addresses {
-        Addresses::Local => write_v2_start(0x20, 0, 0, out),
-        Addresses::Unix {
-            source,
-            destination,
-        } if source.len().max(destination.len()) <= UNIX_BYTES => {
-            write_v2_start(0x21, 0x31, 2 * UNIX_BYTES, out);
-            for path in [source, destination] {
-                out.extend_from_slice(path);
-                out.resize(out.len() + UNIX_BYTES - path.len(), 0);
-            }
-        }
-        _ => write_v2_start(0x21, 0, 0, out),
-    }
+    write_ip(source.ip(), out);
+    write_ip(destination.ip(), out);
+    out.extend(source.port().to_be_bytes());
+    out.extend(destination.port().to_be_bytes());
 }
 
 /// Both ends in one family: IPv4-mapped IPv6 becomes IPv4, unless only one end is IPv4, in which
 /// case that end becomes IPv6.
-fn one_family(addresses: &Addresses<'_>) -> Option<(SocketAddr, SocketAddr)> {
+fn one_family(addresses: &Addresses) -> Option<(SocketAddr, SocketAddr)> {
     let Addresses::Ip {
         source,
         destination,
@@ -430,13 +404,6 @@ fn as_ipv6(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) => IpAddr::V6(ip.to_ipv6_mapped()),
         IpAddr::V6(_) => ip,
-    }
-}
-
-fn ip_bytes(ip: IpAddr) -> usize {
-    match ip {
-        IpAddr::V4(_) => 4,
-        IpAddr::V6(_) => 16,
     }
 }
 

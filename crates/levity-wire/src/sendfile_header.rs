@@ -8,8 +8,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::http1::{decimal, split_host};
-use crate::{Reject, path};
+use crate::http1::split_host;
+use crate::{Reject, decimal, path};
 
 /// Maximum bytes in a path: the limit of the kernel.
 pub const PATH_BYTES_MAX: usize = 4095;
@@ -169,33 +169,23 @@ fn check_path(path: &[u8]) -> Result<(), Reject> {
     Ok(())
 }
 
-/// Borrowed if there is no escape.
+/// Borrowed if there is no valid escape.
 fn decode(raw: &[u8]) -> Cow<'_, [u8]> {
-    let mut decoded = Vec::new();
-    let mut rest = raw;
-    let mut plain = 0;
-    while let Some(&byte) = rest.get(plain) {
-        if byte == b'%'
-            && let Some(escaped) = rest.get(plain + 1..plain + 3).and_then(hex_pair)
-        {
-            decoded.extend_from_slice(&rest[..plain]);
-            decoded.push(escaped);
-            rest = &rest[plain + 3..];
-            plain = 0;
-        } else {
-            plain += 1;
-        }
-    }
-    if rest.len() == raw.len() {
+    if !raw.contains(&b'%') {
         return Cow::Borrowed(raw);
     }
-    decoded.extend_from_slice(rest);
-    Cow::Owned(decoded)
-}
-
-fn hex_pair(digits: &[u8]) -> Option<u8> {
-    let digit = |at: usize| char::from(digits[at]).to_digit(16);
-    Some((digit(0)? << 4 | digit(1)?) as u8)
+    let mut decoded = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let [byte, after @ ..] = rest {
+        let escape = path::escape(after).ok().filter(|_| *byte == b'%');
+        let (byte, after) = escape.unwrap_or((*byte, after));
+        decoded.push(byte);
+        rest = after;
+    }
+    match decoded.len() == raw.len() {
+        true => Cow::Borrowed(raw),
+        false => Cow::Owned(decoded),
+    }
 }
 
 /// A path of this server that only applications may request.
@@ -267,10 +257,10 @@ fn file_part<'a>(path: &'a [u8], range: &[u8]) -> Result<FilePart<'a>, Reject> {
     let range = range.trim_ascii();
     let dash = range.iter().position(|&byte| byte == b'-');
     let (first, last) = range.split_at(dash.ok_or(BAD_RANGE)?);
-    let first = decimal(first).ok_or(BAD_RANGE)?;
+    let first = decimal::parse(first).ok_or(BAD_RANGE)?;
     let last = match &last[1..] {
         [] => None,
-        last => Some(decimal(last).ok_or(BAD_RANGE)?),
+        last => Some(decimal::parse(last).ok_or(BAD_RANGE)?),
     };
     if last.is_some_and(|last| last < first) {
         return Err(BAD_RANGE);
@@ -337,7 +327,7 @@ pub fn preload(value: &[u8]) -> Result<Preload<'_>, Reject> {
 }
 
 fn time(seconds: &[u8]) -> Option<Duration> {
-    let time = Duration::from_secs(decimal(seconds)?);
+    let time = Duration::from_secs(decimal::parse(seconds)?);
     (Duration::from_secs(1)..=PRELOAD_TTL_MAX)
         .contains(&time)
         .then_some(time)
@@ -396,7 +386,7 @@ fn url(word: &[u8]) -> Result<Url<'_>, Reject> {
     let port = match authority.port {
         None | Some([]) => 80,
         // Checked with the host: digits, at most 65535.
-        Some(port) => decimal(port).ok_or(BAD_URL)? as u16,
+        Some(port) => decimal::parse(port).ok_or(BAD_URL)? as u16,
     };
     Ok(Url { host, port, target })
 }

@@ -172,6 +172,17 @@ fn status_lines() {
 }
 
 #[test]
+fn every_status_is_read() {
+    for status in (100..=599).filter(|&status| status != 101) {
+        let text = format!("HTTP/1.1 {status} why\r\n\r\n");
+        let mut head = ResponseHead::default();
+        let parsed = parse_response(text.as_bytes(), &mut head, GET, &Limits::default());
+        assert_eq!((parsed, head.status), (Ok(true), status));
+        assert_eq!(head.reason.of(text.as_bytes()), b"why");
+    }
+}
+
+#[test]
 fn malformed_status_lines() {
     let cases = [
         ("", "bad status line"),

@@ -150,10 +150,7 @@ impl<'o> Packet<'o> {
         self.byte(FORWARD_REQUEST);
         let method = METHODS.iter().position(|method| *method == head.method);
         self.byte(method.map_or(STORED_METHOD, |index| index as u8 + 1));
-        self.string(match head.version {
-            Version::Http10 => b"HTTP/1.0",
-            Version::Http11 => b"HTTP/1.1",
-        })?;
+        self.string(head.version.name())?;
         // Tomcat treats a path that begins with "http" as a whole URI, whose host overrides Host.
         if !head.path.starts_with(b"/") && head.path != b"*" {
             return Err(Reject::bad("request for a container without a path"));

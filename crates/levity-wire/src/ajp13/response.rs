@@ -1,8 +1,8 @@
 //! Packets from a container: headers, bodies, and requests for more of the request's body.
 
 use super::{PACKET_BYTES_MAX, PACKET_HEADER_BYTES};
-use crate::Reject;
-use crate::http1::{decimal, is_control, is_token};
+use crate::http1::{is_control, is_token};
+use crate::{Reject, decimal};
 
 const MAGIC: &[u8] = b"AB";
 
@@ -337,7 +337,8 @@ impl<'a> Fields<'a> {
         for _ in 0..left {
             let (name, value) = self.header()?;
             if name.eq_ignore_ascii_case(b"content-length") {
-                let length = decimal(value).ok_or(Reject::bad_gateway("bad Content-Length"))?;
+                let length =
+                    decimal::parse(value).ok_or(Reject::bad_gateway("bad Content-Length"))?;
                 if content_length.replace(length).is_some() {
                     return Err(Reject::bad_gateway("repeated Content-Length"));
                 }

@@ -126,16 +126,12 @@ impl Environment {
     }
 
     fn message(&mut self, request: &Request<'_>) -> Result<(), Reject> {
-        let protocol = match request.version {
-            Version::Http10 => b"HTTP/1.0",
-            Version::Http11 => b"HTTP/1.1",
-        };
         let query = request.query.unwrap_or_default();
         let mark: &[u8] = if request.query.is_some() { b"?" } else { b"" };
         self.put("REQUEST_METHOD", &[request.method])?;
         self.put("REQUEST_URI", &[request.path, mark, query])?;
         self.put("QUERY_STRING", &[query])?;
-        self.put("SERVER_PROTOCOL", &[protocol])?;
+        self.put("SERVER_PROTOCOL", &[request.version.name()])?;
         if let Some(length) = request.content_length {
             self.put("CONTENT_LENGTH", &[length.to_string().as_bytes()])?;
         }

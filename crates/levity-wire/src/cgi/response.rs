@@ -2,8 +2,8 @@
 
 use memchr::memchr;
 
-use crate::Reject;
-use crate::http1::{Headers, Limits, Span, decimal, header_line, is_control};
+use crate::http1::{Headers, Limits, Span, header_line, is_control};
+use crate::{Reject, decimal};
 
 /// The headers of a response: spans into the parsed bytes, and their meaning.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,10 +20,6 @@ pub struct ResponseHead {
     /// body that ends earlier is truncated, and further bytes are not part of it. Responses to
     /// HEAD, 204 and 304 have no body regardless of it (RFC 9110, 8.6).
     pub content_length: Option<u64>,
-    /// The Location of a local redirect, path and query: it begins with one `/`, and there is no
-    /// other header and no status (RFC 3875, 6.2.2). The server responds either as if the client
-    /// had requested it, or with `status`, which is 302, and this Location.
-    pub local_redirect: Option<Span>,
     /// Length in bytes including the blank line: the body starts here.
     pub bytes: usize,
 }
@@ -99,7 +95,7 @@ fn parse_window(bytes: &[u8], head: &mut ResponseHead, limits: &Limits) -> Resul
             fields.read(bytes, line, head)?;
         }
     }
-    fields.finish(bytes, head);
+    fields.finish(head);
     head.bytes = at;
     Ok(true)
 }
@@ -134,7 +130,7 @@ struct Fields {
     status: Option<u16>,
     reason: Span,
     location: Option<Span>,
-    has_type: bool,
+    media_type: Option<Span>,
     length: Option<u64>,
 }
 
@@ -157,27 +153,34 @@ impl Fields {
         match header.value.of(bytes) {
             [] => return Ok(()),
             _ if is(b"status") => return self.status(bytes, header.value),
-            value if is(b"content-length") => self.content_length(value)?,
+            value if is(b"content-length") => {
+                let length = decimal::parse(value)
+                    .ok_or(Reject::bad_gateway("bad Content-Length in a CGI response"))?;
+                let repeated = "repeated Content-Length in a CGI response";
+                set_once(&mut self.length, length, repeated)?;
+            }
             _ if is(b"transfer-encoding") => {
                 return Err(Reject::bad_gateway("Transfer-Encoding in a CGI response"));
             }
-            _ if is(b"location") => self.location(header.value)?,
-            _ if is(b"content-type") => self.content_type()?,
+            _ if is(b"location") => {
+                let repeated = "repeated Location in a CGI response";
+                set_once(&mut self.location, header.value, repeated)?;
+            }
+            _ if is(b"content-type") => {
+                let repeated = "repeated Content-Type in a CGI response";
+                set_once(&mut self.media_type, header.value, repeated)?;
+            }
             _ => {}
         }
         head.headers.push(header);
         Ok(())
     }
 
-    fn finish(self, bytes: &[u8], head: &mut ResponseHead) {
+    fn finish(self, head: &mut ResponseHead) {
         let found = if self.location.is_some() { 302 } else { 200 };
         head.status = self.status.unwrap_or(found);
         head.reason = self.reason;
         head.content_length = self.length;
-        let alone = self.status.is_none() && head.headers.len() == 1;
-        head.local_redirect = self
-            .location
-            .filter(|location| alone && is_local(location.of(bytes)));
     }
 
     /// Three digits, optionally followed by a space and a reason.
@@ -186,7 +189,7 @@ impl Fields {
         let status =
             text.split_at_checked(3)
                 .filter(|(_, reason)| matches!(reason, [] | [b' ', ..]))
-                .and_then(|(digits, _)| decimal(digits))
+                .and_then(|(digits, _)| decimal::parse(digits))
                 .filter(|status| (200..600).contains(status))
                 .ok_or(Reject::bad_gateway("bad status in a CGI response"))? as u16;
         self.reason = value.part(text.len().min(4), text.len());
@@ -197,36 +200,11 @@ impl Fields {
             _ => Ok(()),
         }
     }
-
-    fn content_length(&mut self, value: &[u8]) -> Result<(), Reject> {
-        let length =
-            decimal(value).ok_or(Reject::bad_gateway("bad Content-Length in a CGI response"))?;
-        match self.length.replace(length) {
-            None => Ok(()),
-            Some(_) => Err(Reject::bad_gateway(
-                "repeated Content-Length in a CGI response",
-            )),
-        }
-    }
-
-    fn location(&mut self, value: Span) -> Result<(), Reject> {
-        match self.location.replace(value) {
-            None => Ok(()),
-            Some(_) => Err(Reject::bad_gateway("repeated Location in a CGI response")),
-        }
-    }
-
-    fn content_type(&mut self) -> Result<(), Reject> {
-        if std::mem::replace(&mut self.has_type, true) {
-            return Err(Reject::bad_gateway(
-                "repeated Content-Type in a CGI response",
-            ));
-        }
-        Ok(())
-    }
 }
 
-/// Whether a Location names a path of this server. One that begins with `//` names another host.
-fn is_local(location: &[u8]) -> bool {
-    location.starts_with(b"/") && !location.starts_with(b"//")
+fn set_once<T>(slot: &mut Option<T>, value: T, repeated: &'static str) -> Result<(), Reject> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Reject::bad_gateway(repeated)),
+    }
 }

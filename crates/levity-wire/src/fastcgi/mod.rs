@@ -12,7 +12,7 @@ mod request;
 mod response;
 
 pub use crate::http1::Decoded;
-pub use request::{ABORT, STDIN_END, StdinRecord, stdin, write_head};
+pub use request::{STDIN_END, StdinRecord, stdin, write_head};
 pub use response::{Event, ProtocolStatus, ResponseDecoder};
 
 const VERSION: u8 = 1;
@@ -26,7 +26,6 @@ const CONTENT_BYTES_MAX: usize = 65_528;
 /// The types of records (section 8).
 mod kind {
     pub(super) const BEGIN_REQUEST: u8 = 1;
-    pub(super) const ABORT_REQUEST: u8 = 2;
     pub(super) const END_REQUEST: u8 = 3;
     pub(super) const PARAMS: u8 = 4;
     pub(super) const STDIN: u8 = 5;

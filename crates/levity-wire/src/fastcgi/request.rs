@@ -19,14 +19,6 @@ const _: () = assert!(ENVIRONMENT_BYTES_MAX + LENGTHS_BYTES_MAX <= CONTENT_BYTES
 /// closes.
 pub const STDIN_END: [u8; HEADER_BYTES] = header(kind::STDIN, 0);
 
-/// Aborts a request whose client has disconnected (section 5.4). An application may delay its
-/// END_REQUEST record, and some just close the connection.
-///
-/// It undoes nothing. While php-fpm 8.2 reads a body, it treats an abort as the end of the body, as
-/// it does a closed connection: the script runs with part of the body or none. Afterwards it closes
-/// the connection, even with `keep_conn`.
-pub const ABORT: [u8; HEADER_BYTES] = header(kind::ABORT_REQUEST, 0);
-
 /// A record of the body: send the three fields in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StdinRecord<'a> {

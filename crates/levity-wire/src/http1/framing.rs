@@ -3,6 +3,7 @@
 
 use super::line::{is_token, list, trim_end};
 use super::{Framing, HeaderSpan, Reject, Span, Version};
+use crate::decimal;
 
 /// Elements of Connection in a message. A proxy must look up each among all header names; a browser
 /// sends one.
@@ -78,7 +79,7 @@ impl Fields {
     /// peer that forwards such a message may use either value, or the first line only. Legitimate
     /// peers do not send it.
     fn content_length(&mut self, value: &[u8]) -> Result<(), Reject> {
-        let length = decimal(value).ok_or(Reject::bad("bad Content-Length"))?;
+        let length = decimal::parse(value).ok_or(Reject::bad("bad Content-Length"))?;
         match self.length.replace(length) {
             None => Ok(()),
             Some(before) if before == length => Err(Reject::bad("repeated Content-Length")),
@@ -131,15 +132,4 @@ impl Fields {
         self.upgrade.get_or_insert(value);
         Ok(())
     }
-}
-
-/// One or more digits only; `None` also on overflow.
-pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0u64, |number, &byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    })
 }

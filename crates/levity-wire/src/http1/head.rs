@@ -104,6 +104,13 @@ impl Version {
     /// Bytes of a version in a start line.
     pub(super) const BYTES: usize = b"HTTP/1.1".len();
 
+    pub(crate) fn name(self) -> &'static [u8] {
+        match self {
+            Self::Http10 => b"HTTP/1.0",
+            Self::Http11 => b"HTTP/1.1",
+        }
+    }
+
     /// RFC 9112, 2.3: exactly `HTTP/d.d`, in upper case.
     pub(super) fn of(text: &[u8]) -> Result<Self, Reject> {
         match text.strip_prefix(b"HTTP/") {

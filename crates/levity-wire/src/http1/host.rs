@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
 use super::Reject;
+use crate::decimal;
 
 /// Longest host name, RFC 1035, 2.3.4.
 const NAME_BYTES_MAX: usize = 255;
@@ -85,9 +86,6 @@ fn is_name_byte(byte: u8) -> bool {
 
 /// RFC 3986, 3.2.3 allows an empty port.
 fn is_port(port: &[u8]) -> bool {
-    let number = port.iter().try_fold(0u32, |number, &byte| {
-        let digit = byte.is_ascii_digit().then(|| u32::from(byte - b'0'))?;
-        Some(number * 10 + digit).filter(|&number| number <= u32::from(u16::MAX))
-    });
-    port.len() <= 5 && number.is_some()
+    let fits = |number| number <= u64::from(u16::MAX);
+    port.is_empty() || (port.len() <= 5 && decimal::parse(port).is_some_and(fits))
 }

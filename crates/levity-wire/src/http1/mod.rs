@@ -31,7 +31,6 @@ pub use response::{RequestInfo, parse_response};
 pub use status::reason;
 pub use trailer::{Trailers, is_forbidden_in_trailers};
 
-pub(crate) use framing::decimal;
 pub(crate) use header::header_line;
 pub(crate) use host::split as split_host;
 pub(crate) use line::{is_control, is_token, list, trim};

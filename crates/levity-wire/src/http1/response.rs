@@ -4,6 +4,7 @@ use super::framing::Fields;
 use super::header::{read_headers, within_bound};
 use super::line::Lines;
 use super::{Framing, Limits, Method, Reject, ResponseFraming, ResponseHead, Span, Version};
+use crate::decimal;
 
 const LINE_TOO_LONG: Reject = Reject::bad("status line too long");
 const BAD_STATUS_LINE: Reject = Reject::bad("bad status line");
@@ -82,11 +83,8 @@ fn status_line(bytes: &[u8], line: Span, head: &mut ResponseHead) -> Result<(), 
 }
 
 fn status(code: [u8; 3]) -> Option<u16> {
-    let number = code.iter().try_fold(0u16, |number, byte| {
-        byte.is_ascii_digit()
-            .then(|| number * 10 + u16::from(byte - b'0'))
-    })?;
-    (100..=599).contains(&number).then_some(number)
+    let number = decimal::parse(&code)?;
+    (100..=599).contains(&number).then_some(number as u16)
 }
 
 /// Needs the status line and every header line.

@@ -41,22 +41,6 @@ pub fn request_line(out: &mut Vec<u8>, method: &[u8], target: &[u8]) -> Result<(
     Ok(())
 }
 
-/// Writes the first line of a response, with the space before an empty reason (RFC 9112, 4).
-///
-/// # Errors
-/// If the status is not 100 to 599, or the reason contains a control character.
-pub fn status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) -> Result<(), Unwritable> {
-    if !(100..=599).contains(&status) {
-        return Err(Unwritable("bad status"));
-    }
-    if has_control(reason) {
-        return Err(Unwritable("control character in a reason phrase"));
-    }
-    let code = [status / 100, status / 10 % 10, status % 10].map(|digit| b'0' + digit as u8);
-    push(out, &[b"HTTP/1.1 ", &code, b" ", reason, b"\r\n"]);
-    Ok(())
-}
-
 /// Writes one header line, or one trailer line.
 ///
 /// # Errors

@@ -263,8 +263,9 @@ fn response_is_written_as_read(bytes: &[u8], head: &ResponseHead, asked: Request
         return;
     }
     let mut out = Vec::new();
-    write::status_line(&mut out, head.status, head.reason.of(bytes))
-        .expect("what was read can be written");
+    out.extend(format!("HTTP/1.1 {} ", head.status).bytes());
+    out.extend_from_slice(head.reason.of(bytes));
+    out.extend_from_slice(b"\r\n");
     write_headers(&mut out, bytes, &head.headers);
     let mut again = ResponseHead::default();
     let parsed = parse_response(&out, &mut again, asked, &UNLIMITED);

@@ -8,7 +8,7 @@ use levity_wire::fastcgi;
 use serde_json::Value;
 
 use crate::support::direct::{self, Ajp, cgi, filled};
-use crate::support::{App, Tree, WebSocket, content, head, sha256, wait_until};
+use crate::support::{App, Tree, WebSocket, content, head, scripted, sha256, wait_until};
 
 /// More than any application may hold in memory.
 const UPLOAD_BYTES: usize = 64 * 1024 * 1024;
@@ -145,7 +145,7 @@ fn php_fpm_runs_what_was_aborted() {
     for record in fastcgi::stdin(b"half") {
         sent.extend([&record.header, record.content, record.padding].concat());
     }
-    sent.extend(fastcgi::ABORT);
+    sent.extend(scripted::fastcgi::ABORT);
     client.send(sent);
     let answered = direct::fastcgi_answer(&mut client);
     let length = json(answered.body())["length"].as_u64();

@@ -145,15 +145,9 @@ fn a_proxy_that_speaks_for_itself_or_for_nobody() {
          [[upstream]]\nname = \"app\"\nto = [\"{to}\"]\n[[site]]\nproxy = \"app\"\n"
     ))
     .start();
-    let mut unix = Vec::new();
-    let (source, destination) = (&b"/a"[..], &b"/b"[..]);
-    proxy_protocol::write_v2(
-        &Addresses::Unix {
-            source,
-            destination,
-        },
-        &mut unix,
-    );
+    let start = b"\r\n\r\n\0\r\nQUIT\n\x21\x31\0\xd8";
+    let [source, destination] = [b"/a", b"/b"].map(|path| [&path[..], &[0; 106]].concat());
+    let unix = [&start[..], &source, &destination].concat();
     let mut local = Vec::new();
     proxy_protocol::write_v2(&Addresses::Local, &mut local);
     // What comes through the proxy from a client that it does not name is not the proxy's word.

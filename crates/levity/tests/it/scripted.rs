@@ -203,7 +203,7 @@ fn fastcgi_requests_may_be_aborted_or_refused() {
     levity_wire::fastcgi::write_head(&environment(&Tree::new(), 9), true, &mut head);
     let mut client = Client::to(backend.address());
     client.send(head);
-    client.send(levity_wire::fastcgi::ABORT);
+    client.send(records::ABORT);
     let mut said = None;
     let mut answer = levity_wire::fastcgi::ResponseDecoder::new(true);
     let decoded = answer.decode(&client.read_to_end().body(), |event| {

@@ -14,6 +14,10 @@ pub const STDERR: u8 = 7;
 /// The id of requests that the server sends.
 pub const ID: u16 = 1;
 
+/// Aborts a request whose client has disconnected (section 5.4), which the server never does: it undoes nothing. While
+/// php-fpm 8.2 reads a body, it treats an abort as the end of the body, as it does a closed connection.
+pub const ABORT: [u8; 8] = [1, ABORT_REQUEST, 0, ID as u8, 0, 0, 0, 0];
+
 /// A record that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
