@@ -28,8 +28,8 @@ pub mod transmit;
 pub use disk::Disk;
 pub use engine::StartError;
 pub use files::{
-    Entry, FileSystem, Inline, Kind, Listing, Meta, OpenFile, Root, Spool, Symlinks, Watch,
-    WatchStats, Watcher, accept_variant, left_root, set_direct_files_max, unclosed,
+    Entry, FileSystem, Inline, Kind, Listing, Meta, MountPoint, OpenFile, Root, Spool, Symlinks,
+    Watch, WatchStats, Watcher, accept_variant, left_root, set_direct_files_max, unclosed,
 };
 pub use job::{
     Class, Completion, Direct, Done, EngineId, First, Job, Lookup, Op, ReadOptions, Ready, Reply,

@@ -1,13 +1,12 @@
 //! The mount that a device number belongs to, from the kernel's list: file systems are not asked, because they may
 //! not answer.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{Dev, makedev};
+use levity_disk::MountPoint;
+use rustix::fs::Dev;
 
 /// See proc_pid_mountinfo(5). Reading it waits for no device.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
@@ -15,19 +14,9 @@ const MOUNTINFO: &str = "/proc/self/mountinfo";
 /// Bytes of the list that are read. Mounts beyond them are unknown.
 const MOUNTINFO_BYTES_MAX: u64 = 4 << 20;
 
-/// A file system where it is mounted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mount {
-    device: Dev,
-    /// Where.
-    pub path: PathBuf,
-    /// Such as `ext4` or `nfs4`.
-    pub file_system: String,
-}
-
 /// Everything that is mounted, in the order of mounting.
 #[derive(Debug, Default)]
-pub struct Mounts(Vec<Mount>);
+pub struct Mounts(Vec<MountPoint>);
 
 impl Mounts {
     /// Reads the list. Waits for other threads of the kernel that mount something, not for a device.
@@ -43,7 +32,7 @@ impl Mounts {
 
     fn parse(text: &[u8]) -> Self {
         let lines = text.split(|byte| *byte == b'\n');
-        Self(lines.filter_map(mount).collect())
+        Self(lines.filter_map(MountPoint::parse).collect())
     }
 
     /// The mount that a root with this device lies on, if there is one, else the one with this device
@@ -52,7 +41,7 @@ impl Mounts {
         &self,
         device: Dev,
         mut roots: impl Iterator<Item = (Dev, &'r Path)>,
-    ) -> Option<&Mount> {
+    ) -> Option<&MountPoint> {
         // A btrfs or an overlay has other numbers for its files than the one that is listed.
         match roots.find(|(of_root, _)| *of_root == device) {
             Some((_, root)) => self.above(root),
@@ -60,57 +49,22 @@ impl Mounts {
         }
     }
 
-    fn above(&self, path: &Path) -> Option<&Mount> {
+    fn above(&self, path: &Path) -> Option<&MountPoint> {
         let above = self.0.iter().filter(|mount| path.starts_with(&mount.path));
         // Of two at the same place the later one hides the earlier, and `max_by_key` takes the last.
         above.max_by_key(|mount| mount.path.as_os_str().len())
     }
 
-    fn shortest(&self, device: Dev) -> Option<&Mount> {
+    fn shortest(&self, device: Dev) -> Option<&MountPoint> {
         let same = self.0.iter().filter(|mount| mount.device == device);
         same.min_by_key(|mount| mount.path.as_os_str().len())
     }
 }
 
-/// A line: `36 35 98:0 /in/it /where options optional... - ext4 source options`.
-fn mount(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let device = device(fields.nth(2)?)?;
-    let path = unescaped(fields.nth(1)?);
-    let file_system = fields.skip_while(|field| *field != b"-").nth(1)?;
-    Some(Mount {
-        device,
-        path: PathBuf::from(OsStr::from_bytes(&path)),
-        file_system: String::from_utf8_lossy(file_system).into_owned(),
-    })
-}
-
-fn device(field: &[u8]) -> Option<Dev> {
-    let (major, minor) = std::str::from_utf8(field).ok()?.split_once(':')?;
-    Some(makedev(major.parse().ok()?, minor.parse().ok()?))
-}
-
-/// The kernel writes space, tab, newline and backslash as three octal digits.
-fn unescaped(field: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let [first, after @ ..] = rest {
-        let octal = (*first == b'\\')
-            .then(|| after.get(..3).and_then(octal))
-            .flatten();
-        out.push(octal.unwrap_or(*first));
-        rest = if octal.is_some() { &after[3..] } else { after };
-    }
-    out
-}
-
-fn octal(digits: &[u8]) -> Option<u8> {
-    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::makedev;
 
     const TEXT: &[u8] = b"\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw

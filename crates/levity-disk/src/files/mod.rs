@@ -25,6 +25,7 @@ pub use direct::set_direct_files_max;
 pub use inline::Inline;
 pub use listing::{Entry, Listing};
 pub use meta::{Kind, Meta};
+pub use mounts::MountPoint;
 pub use open_file::OpenFile;
 pub use probe::FileSystem;
 pub use resolver::{Symlinks, left_root};

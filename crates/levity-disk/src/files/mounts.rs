@@ -7,10 +7,11 @@
 //! Mounts of one file system in several places (bind mounts) have the same device number and so share a
 //! queue. That is right: behind them is the same disk, or the same server.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -128,17 +129,39 @@ fn device(mounts: &[Mount], path: &[u8]) -> Option<u64> {
     around.next().map(|mount| mount.device)
 }
 
-/// Parses a line of the table: ID, parent, `major:minor`, the mounted part, and the mount point, with spaces
-/// and the like as octal escapes.
 fn mount(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|&byte| byte == b' ');
-    let (major, minor) = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
-    let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
-    let point = unescaped(fields.nth(1)?);
-    Some(Mount {
-        path: point.strip_prefix(b"/")?.to_vec(),
-        device,
-    })
+    let MountPoint { device, path, .. } = MountPoint::parse(line)?;
+    let path = path.as_os_str().as_bytes().strip_prefix(b"/")?.to_vec();
+    Some(Mount { path, device })
+}
+
+/// A file system where it is mounted, as the kernel lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountPoint {
+    /// Its `st_dev`; a btrfs or an overlay gives its files another one.
+    pub device: u64,
+    /// The directory on which it is mounted.
+    pub path: PathBuf,
+    /// Its type, such as `ext4` or `nfs4`.
+    pub file_system: String,
+}
+
+impl MountPoint {
+    /// Parses a line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)): ID, parent, `major:minor`, the mounted part,
+    /// the mount point with spaces and the like as octal escapes, options, and after ` - ` the type.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line.split(|&byte| byte == b' ');
+        let (major, minor) = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
+        let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+        let path = OsString::from_vec(unescaped(fields.nth(1)?)).into();
+        let file_system = fields.skip_while(|field| *field != b"-").nth(1)?;
+        let file_system = String::from_utf8_lossy(file_system).into_owned();
+        Some(Self {
+            device,
+            path,
+            file_system,
+        })
+    }
 }
 
 fn is_within(path: &[u8], mount: &[u8]) -> bool {
