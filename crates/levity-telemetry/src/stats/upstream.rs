@@ -75,7 +75,7 @@ fn retain<T>(list: &ArcSwap<Vec<Arc<T>>>, is_kept: impl Fn(&T) -> bool) {
 
 /// One worker's counters of one upstream. Only that worker's thread may count; nothing here blocks.
 // Aligned, so that two workers never write to one cache line.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct UpstreamCells {
     /// The name of the upstream.
@@ -95,12 +95,7 @@ impl UpstreamCells {
     fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            backends: ArcSwap::default(),
-            retries: Counter::default(),
-            queue: Gauge::default(),
-            queue_full: Counter::default(),
-            queue_timeouts: Counter::default(),
-            first_byte: Fourfold::default(),
+            ..Self::default()
         }
     }
 
@@ -146,7 +141,7 @@ impl Drop for Queued<'_> {
 }
 
 /// One worker's counters of one backend. As [`UpstreamCells`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct BackendCells {
     id: u64,
@@ -174,14 +169,7 @@ impl BackendCells {
         Self {
             id,
             name: name.to_owned(),
-            outcomes: Default::default(),
-            broken: Counter::default(),
-            in_use: Gauge::default(),
-            idle: Gauge::default(),
-            made: Counter::default(),
-            reused: Counter::default(),
-            sent_bytes: Counter::default(),
-            received_bytes: Counter::default(),
+            ..Self::default()
         }
     }
 
