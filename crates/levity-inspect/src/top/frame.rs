@@ -233,35 +233,19 @@ impl View<'_> {
 
     fn files(&self) -> Vec<Line> {
         let files = &self.now["files"];
-        let by_requests = list(&files["by_requests"]).iter();
-        let by_bytes = list(&files["by_bytes"]).iter();
-        if by_requests.len() == 0 {
+        let by_requests = list(&files["by_requests"]);
+        let by_bytes = list(&files["by_bytes"]);
+        if by_requests.is_empty() {
             return Vec::new();
         }
         let lately = time(&files["seconds"]);
-        let mut lines = vec![
-            plain(String::new()),
-            strong(format!("requests  file, in the last {lately}")),
-        ];
-        lines.extend(by_requests.take(FILES_MAX).map(|file| {
-            plain(format!(
-                "{:>8}  {}",
-                text(&file["requests"]),
-                text(&file["file"])
-            ))
-        }));
-        lines.extend([
-            plain(String::new()),
-            strong(format!("    sent  file, in the last {lately}")),
-        ]);
-        lines.extend(by_bytes.take(FILES_MAX).map(|file| {
+        let requests = |file: &Value| text(&file["requests"]);
+        let sent = |file: &Value| {
             let sent = file["sent_bytes"].as_f64();
-            plain(format!(
-                "{:>8}  {}",
-                sent.map_or("-".to_owned(), bytes),
-                text(&file["file"])
-            ))
-        }));
+            sent.map_or("-".to_owned(), bytes)
+        };
+        let mut lines = file_list("requests", &lately, by_requests, requests);
+        lines.extend(file_list("sent", &lately, by_bytes, sent));
         lines
     }
 
@@ -326,6 +310,20 @@ fn table<const N: usize>(
         text: aligned(std::array::from_fn(|column| row[column].as_str())),
         style: style(is_bad(member)),
     }));
+    lines
+}
+
+/// A heading, and the first files of a list with a figure of each.
+fn file_list(
+    heading: &str,
+    lately: &str,
+    files: &[Value],
+    figure: impl Fn(&Value) -> String,
+) -> Vec<Line> {
+    let heading = format!("{heading:>8}  file, in the last {lately}");
+    let mut lines = vec![plain(String::new()), strong(heading)];
+    let row = |file| plain(format!("{:>8}  {}", figure(file), text(&file["file"])));
+    lines.extend(files.iter().take(FILES_MAX).map(row));
     lines
 }
 
