@@ -1,6 +1,6 @@
 //! `[disk]`, `[site.disk]` and `[site.route.disk]`.
 
-use levity_disk::{Direct, engine};
+use levity_disk::{Direct, Settings, engine};
 
 use crate::keys::{SPOOL, engine_named};
 use crate::model::{CHUNK_STEP_BYTES, Disk, LocationDisk};
@@ -14,23 +14,31 @@ pub(crate) fn disk(section: &Section<'_>) -> Disk {
         chunk_bytes,
         direct,
     } = location_disk(section);
-    let disk = Disk {
+    let settings = Settings {
         engine: engine.unwrap_or_else(|| engine::AUTO.to_owned()),
         threads: section.auto_count("threads"),
         stat_threads: section.auto_count("stat_threads"),
         depth: section.auto_count("depth"),
+        queue_max: section.count("queue"),
+        buffer_bytes_max: section.count("buffer_bytes"),
+        dead_after: section.duration("dead_after"),
+    };
+    check(section, &settings);
+    Disk {
+        settings,
         chunk_bytes,
         direct: direct.unwrap_or_default(),
         cache_bytes: section.count("cache_bytes"),
-        buffer_bytes: section.count("buffer_bytes"),
-        queue: section.count("queue"),
-        dead_after: section.duration("dead_after"),
         entry_ttl: section.duration("entry_ttl"),
         watch: section.word_or_default("watch"),
         spool: section.folder("spool").unwrap_or_else(|| SPOOL.into()),
-    };
-    let fits = disk.threads > disk.stat_threads || disk.stat_threads.is_none();
-    if fits && let Err(error) = disk.settings().check() {
+    }
+}
+
+/// Reports settings that do not fit together, except those that are compared already.
+fn check(section: &Section<'_>, settings: &Settings) {
+    let fits = settings.threads > settings.stat_threads || settings.stat_threads.is_none();
+    if fits && let Err(error) = settings.check() {
         let key = if section.has("threads") {
             "threads"
         } else {
@@ -41,7 +49,6 @@ pub(crate) fn disk(section: &Section<'_>) -> Disk {
             .then(|| "`stat_threads` is an eighth of `threads` unless it is given".to_owned());
         section.report(key, error, help);
     }
-    disk
 }
 
 /// Reads the keys that `[disk]`, `[site.disk]` and `[site.route.disk]` have in common.

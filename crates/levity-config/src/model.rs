@@ -94,26 +94,14 @@ impl From<Address> for Listen {
 /// `[disk]`: how files are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
-    /// The name of an engine of [`levity_disk`], or `auto`.
-    pub engine: String,
-    /// Threads of the pool; `None` lets the server choose.
-    pub threads: Option<usize>,
-    /// Threads of the pool kept for opening files; fewer than `threads`.
-    pub stat_threads: Option<usize>,
-    /// Reads in flight per device; `None` lets the server choose.
-    pub depth: Option<usize>,
+    /// The settings of the disk crate: engine, threads, queues and memory.
+    pub settings: levity_disk::Settings,
     /// Bytes per read, a multiple of [`CHUNK_STEP_BYTES`].
     pub chunk_bytes: Option<usize>,
     /// Whether reads go past the page cache.
     pub direct: Direct,
     /// Memory for small bodies that are requested often; 0 is off.
     pub cache_bytes: usize,
-    /// Memory for chunks in flight; at least `chunk_bytes`.
-    pub buffer_bytes: usize,
-    /// Jobs that may wait per device.
-    pub queue: usize,
-    /// How long a device may finish nothing before new requests for it are refused.
-    pub dead_after: Duration,
     /// How long an open file and its metadata are trusted.
     pub entry_ttl: Duration,
     /// Notifications that end it earlier.
@@ -139,20 +127,6 @@ impl Disk {
         match self.watch {
             Watch::Off => self.entry_ttl,
             Watch::Inotify => self.entry_ttl.min(WATCHED_ROOT_TTL),
-        }
-    }
-
-    /// These settings in the form of the disk crate.
-    #[must_use]
-    pub fn settings(&self) -> levity_disk::Settings {
-        levity_disk::Settings {
-            engine: self.engine.clone(),
-            threads: self.threads,
-            stat_threads: self.stat_threads,
-            depth: self.depth,
-            queue_max: self.queue,
-            buffer_bytes_max: self.buffer_bytes,
-            dead_after: self.dead_after,
         }
     }
 }

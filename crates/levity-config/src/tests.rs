@@ -92,22 +92,19 @@ fn defaults() {
         (None, TrustedProxies::default(), Etag::File)
     );
     assert_eq!(disk.spool, Path::new("/var/tmp"));
-    assert_eq!(disk.engine, "auto");
-    assert_eq!(
-        (
-            disk.threads,
-            disk.stat_threads,
-            disk.depth,
-            disk.chunk_bytes
-        ),
-        (None, None, None, None)
-    );
-    assert_eq!(
-        (disk.cache_bytes, disk.buffer_bytes, disk.queue),
-        (64 << 20, 256 << 20, 4096)
-    );
+    assert_eq!((disk.cache_bytes, disk.chunk_bytes), (64 << 20, None));
     assert_eq!(disk.entry_ttl, Duration::from_secs(1));
-    assert_eq!(disk.dead_after, Duration::from_secs(5));
+    let settings = disk.settings;
+    assert_eq!(settings.engine, "auto");
+    assert_eq!(
+        (settings.threads, settings.stat_threads, settings.depth),
+        (None, None, None)
+    );
+    assert_eq!(
+        (settings.buffer_bytes_max, settings.queue_max),
+        (256 << 20, 4096)
+    );
+    assert_eq!(settings.dead_after, Duration::from_secs(5));
     assert_eq!(
         log,
         Log {
@@ -270,16 +267,18 @@ root = \"/srv/b\"
     };
     assert_eq!(config.server, server);
     let expected = Disk {
-        engine: "io_uring".to_owned(),
-        threads: Some(64),
-        stat_threads: Some(2),
-        depth: Some(32),
+        settings: levity_disk::Settings {
+            engine: "io_uring".to_owned(),
+            threads: Some(64),
+            stat_threads: Some(2),
+            depth: Some(32),
+            queue_max: 1000,
+            buffer_bytes_max: 1 << 30,
+            dead_after: Duration::from_secs(10),
+        },
         chunk_bytes: Some(512 << 10),
         direct: Direct::Always,
         cache_bytes: 0,
-        buffer_bytes: 1 << 30,
-        queue: 1000,
-        dead_after: Duration::from_secs(10),
         entry_ttl: Duration::ZERO,
         watch: Watch::Inotify,
         spool: "/srv/spool".into(),
@@ -343,7 +342,7 @@ root = \"/srv/b\"
 #[test]
 fn the_engine_for_tests_is_accepted() {
     assert_eq!(
-        all("[disk]\nengine = \"simulated\"").disk.engine,
+        all("[disk]\nengine = \"simulated\"").disk.settings.engine,
         "simulated"
     );
 }
@@ -355,8 +354,12 @@ fn names_of_other_servers_are_taken_with_a_note() {
          directio = \"always\"",
     );
     let disk = &config.disk;
-    assert_eq!(disk.engine, "sendfile");
-    assert_eq!((disk.threads, disk.stat_threads), (Some(50), Some(2)));
+    let settings = &disk.settings;
+    assert_eq!(settings.engine, "sendfile");
+    assert_eq!(
+        (settings.threads, settings.stat_threads),
+        (Some(50), Some(2))
+    );
     assert_eq!(disk.direct, Direct::Always);
     let notes = &config.notes;
     assert!(
@@ -518,13 +521,15 @@ fn bounds_that_contradict_each_other() {
     assert_eq!(
         all("[disk]\nthreads = 5\nstat_threads = 3")
             .disk
+            .settings
             .stat_threads,
         Some(3)
     );
     assert_eq!(
         all("[disk]\nchunk = \"1MiB\"\nbuffer_bytes = \"1MiB\"")
             .disk
-            .buffer_bytes,
+            .settings
+            .buffer_bytes_max,
         1 << 20
     );
 }

@@ -254,7 +254,7 @@ impl Server {
         let descriptors = Descriptors::share(config.limits.connections);
         widen_descriptor_table(&descriptors)?;
         levity_disk::set_direct_files_max(descriptors.direct_max);
-        let disk = Disk::start(config.disk.settings()).map_err(io::Error::other)?;
+        let disk = Disk::start(config.disk.settings.clone()).map_err(io::Error::other)?;
         disk.on_outage(outage::report);
         disk.set_open_age_max(config.disk.entry_ttl);
         let service = Arc::new(Service::new(config.clone(), &disk, &[])?);

@@ -54,7 +54,7 @@ impl Overrides {
             config.listen = self.listen.iter().cloned().map(Listen::from).collect();
         }
         if let Some(engine) = &self.engine {
-            config.disk.engine.clone_from(engine);
+            config.disk.settings.engine.clone_from(engine);
         }
         config.server.workers = self.workers.or(config.server.workers);
         config
@@ -87,17 +87,17 @@ mod tests {
             let listen = ["127.0.0.1:0", "unix:s"].map(|text| text.parse::<Address>().unwrap());
             assert_eq!(config.listen, listen.map(Listen::from));
             assert_eq!(
-                (config.disk.engine.as_str(), config.server.workers),
+                (config.disk.settings.engine.as_str(), config.server.workers),
                 ("sendfile", Some(3))
             );
         };
         beaten(&plan.config);
-        assert_eq!(plan.config.disk.queue, 99);
+        assert_eq!(plan.config.disk.settings.queue_max, 99);
         assert!(plan.guard && !plan.serve);
         folder.write("levity.toml", &text.replace("99", "100"));
         let reloaded = plan.reload().unwrap();
         beaten(&reloaded);
-        assert_eq!(reloaded.disk.queue, 100);
+        assert_eq!(reloaded.disk.settings.queue_max, 100);
         folder.write("levity.toml", "nonsense");
         assert!(plan.reload().is_err());
     }
