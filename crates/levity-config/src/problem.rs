@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthChar as _;
 
 /// Characters of a line that are shown around the position of a problem.
 const EXCERPT_CHARS_MAX: usize = 160;
@@ -46,11 +47,8 @@ impl Errors {
     /// Every problem with its line and a caret, for people.
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
-        let blocks: Vec<String> = self
-            .problems
-            .iter()
-            .map(|p| p.render(&self.file, colour))
-            .collect();
+        let problems = self.problems.iter();
+        let blocks: Vec<_> = problems.map(|p| p.render(&self.file, colour)).collect();
         blocks.join("\n")
     }
 
@@ -115,11 +113,11 @@ impl Position {
         let number = line.to_string();
         let margin = " ".repeat(number.len());
         let bar = paint.blue("|");
-        let carets = paint.red(&"^".repeat(width(self.marked()).max(1)));
-        let hint = if help.is_empty() {
-            String::new()
-        } else {
-            format!(" {}", paint.red(help))
+        let width: usize = self.marked().map(columns).sum();
+        let carets = paint.red(&"^".repeat(width.max(1)));
+        let hint = match help {
+            "" => String::new(),
+            help => format!(" {}", paint.red(help)),
         };
         let _ = writeln!(out, " {margin}{} {file}:{line}:{column}", paint.blue("-->"));
         let _ = writeln!(out, " {margin} {bar}");
@@ -133,61 +131,30 @@ impl Position {
     }
 
     fn marked(&self) -> impl Iterator<Item = char> {
-        self.excerpt
-            .chars()
-            .skip(self.marked.start)
-            .take(self.marked.len())
+        let excerpt = self.excerpt.chars();
+        excerpt.skip(self.marked.start).take(self.marked.len())
     }
 
     /// As wide as what precedes the mark. Tabs stay tabs, because only the terminal knows how wide
     /// they are.
     fn padding(&self) -> String {
         let before = self.excerpt.chars().take(self.marked.start);
-        before
-            .map(|c| {
-                if c == '\t' {
-                    "\t".to_owned()
-                } else {
-                    " ".repeat(columns(c))
-                }
-            })
-            .collect()
+        let space = |c| match c {
+            '\t' => "\t".to_owned(),
+            c => " ".repeat(columns(c)),
+        };
+        before.map(space).collect()
     }
 }
 
-fn width(text: impl Iterator<Item = char>) -> usize {
-    text.map(columns).sum()
-}
-
-/// Columns that a terminal gives to a character: two for East Asian wide letters and emoji, none for
-/// combining marks (Unicode Standard Annex 11, the ranges that occur in practice).
+/// Columns that a terminal gives to a character. Control characters are replaced before they are shown.
 fn columns(c: char) -> usize {
-    match c {
-        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' => 0,
-        '\u{1100}'..='\u{115f}'
-        | '\u{2e80}'..='\u{303e}'
-        | '\u{3041}'..='\u{a4cf}'
-        | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe6f}'
-        | '\u{ff00}'..='\u{ff60}'
-        | '\u{1f300}'..='\u{1faff}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
-    }
+    c.width().unwrap_or(1)
 }
 
 /// Control characters would reach the terminal: a file may hold an escape sequence.
 fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| {
-            if c.is_control() && c != '\t' {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        })
-        .collect()
+    text.replace(|c: char| c.is_control() && c != '\t', "\u{fffd}")
 }
 
 #[derive(Clone, Copy)]
