@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_set_survives_a_frozen_device() {
+    fn defaults_survive_a_frozen_device() {
         for threads in (2..200).map(Some).chain([None]) {
             for stat_threads in [None, Some(0)] {
                 let settings = Settings {

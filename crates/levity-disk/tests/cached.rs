@@ -18,7 +18,7 @@ fn tree() -> (TempDir, std::sync::Arc<Root>) {
 }
 
 #[test]
-fn what_was_just_written_opens_at_once() {
+fn a_file_just_written_opens_at_once() {
     let (tree, root) = tree();
     let file = root.open_cached(c"file").unwrap();
     assert_eq!(
@@ -63,7 +63,7 @@ fn absence_is_remembered() {
 }
 
 #[test]
-fn what_leaves_the_root_is_left_to_the_pool() {
+fn paths_out_of_the_root_are_left_to_the_pool() {
     let (tree, root) = tree();
     symlink("/etc/passwd", tree.path().join("out")).unwrap();
     for path in [c"..", c"../x", c"out", c"/etc/passwd"] {
@@ -77,7 +77,7 @@ fn what_leaves_the_root_is_left_to_the_pool() {
 
 /// Pipes and devices get a descriptor that does not hold them open.
 #[test]
-fn what_is_no_file_is_known_at_once() {
+fn special_files_are_recognised_at_once() {
     let (tree, root) = tree();
     let pipe = tree.path().join("pipe");
     let mode = rustix::fs::Mode::RUSR;

@@ -65,7 +65,7 @@ fn a_call_that_may_wait_ends_the_process_and_is_named() {
 }
 
 #[test]
-fn what_a_loop_may_do_passes() {
+fn calls_allowed_on_a_loop_pass() {
     for call in ["allowed", "allowed with sendfile"] {
         let output = guarded(call);
         let stderr = String::from_utf8_lossy(&output.stderr);

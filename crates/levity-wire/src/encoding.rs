@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_syntax_is_passed_over() {
+    fn bad_syntax_is_ignored() {
         for value in [
             "gzip;q=2",
             "gzip;q=1.001",
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_offered_is_chosen() {
+    fn only_offered_codings_are_chosen() {
         let any = Accepted::parse([&b"*"[..]]);
         assert_eq!(any.choices(&[Gzip, Zstd]), [Gzip, Zstd]);
         assert_eq!(any.choices(&[]), []);

@@ -64,7 +64,7 @@ fn the_connection_is_kept_when_asked_for() {
 }
 
 #[test]
-fn a_request_follows_what_is_there_already() {
+fn a_request_is_appended() {
     let mut bytes = b"before".to_vec();
     write_head(&environment(&[("A", b"b")]), true, &mut bytes);
     bytes.extend(STDIN_END);
@@ -336,7 +336,7 @@ fn the_largest_record_is_passed_on_as_it_comes() {
 }
 
 #[test]
-fn the_end_says_what_became_of_the_request() {
+fn the_end_reports_the_outcome() {
     let cases = [
         (0, ProtocolStatus::Complete),
         (1, ProtocolStatus::CannotMultiplex),

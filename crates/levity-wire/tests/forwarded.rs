@@ -136,7 +136,7 @@ fn elements_of_forwarded() {
 }
 
 #[test]
-fn nothing_to_the_left_changes_what_a_hop_has_added() {
+fn elements_to_the_left_do_not_change_later_ones() {
     let ours = Element {
         client: node("[2001:db8::7]:9"),
         by: node("192.0.2.9"),
@@ -238,7 +238,7 @@ fn hops_are_written_with_nothing_but_who_they_were() {
 }
 
 #[test]
-fn lines_are_joined_but_for_those_that_would_swallow_what_follows() {
+fn lines_with_an_open_quote_are_not_joined() {
     let joined = |texts: &[&str]| String::from_utf8(join(lines(texts))).expect("ASCII");
     assert_eq!(joined(&[]), "");
     assert_eq!(joined(&["for=192.0.2.1"]), "for=192.0.2.1");
@@ -293,9 +293,9 @@ fn a_peer_that_is_not_trusted_is_the_client() {
 #[test]
 fn a_peer_without_an_address_may_be_trusted() {
     let hops = || x_forwarded_for(lines(&["192.0.2.66, 192.0.2.1, 10.0.0.2"]));
-    let told = origin(None, hops(), |ip| ip.is_none() || is_trusted(ip));
-    assert_eq!(told.client, Some(ip("192.0.2.1").into()));
-    assert_eq!(told.elements, 2);
+    let origin_of_socket = origin(None, hops(), |ip| ip.is_none() || is_trusted(ip));
+    assert_eq!(origin_of_socket.client, Some(ip("192.0.2.1").into()));
+    assert_eq!(origin_of_socket.elements, 2);
     assert_eq!(origin(None, hops(), is_trusted).client, None);
     assert_eq!(origin(None, std::iter::empty(), |_| true).client, None);
 }

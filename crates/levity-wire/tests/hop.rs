@@ -75,7 +75,7 @@ fn listed_credentials_and_conditions_are_removed() {
 }
 
 #[test]
-fn a_sender_cannot_have_removed_what_others_decide_by() {
+fn a_sender_cannot_have_protected_headers_removed() {
     let names = [
         "Host",
         "Content-Length",

@@ -38,7 +38,7 @@ fn no_name_occurs_twice() {
 }
 
 #[test]
-fn a_head_follows_what_is_there_already() {
+fn a_head_is_appended() {
     let mut bytes = b"before".to_vec();
     write_head(&Environment::default(), 0, &mut bytes);
     assert!(bytes.starts_with(b"before24:CONTENT_LENGTH\0"));

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn shutdown_runs_what_was_submitted() {
+    fn shutdown_runs_all_submitted_tasks() {
         let (send, received) = mpsc::channel();
         let pool = Pool::start(THREE).unwrap();
         for n in 0..1000 {

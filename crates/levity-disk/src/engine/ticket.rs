@@ -115,10 +115,10 @@ impl Ticket {
         offset: u64,
         len: usize,
     ) -> Option<BorrowedFd<'f>> {
-        let wanted = self
+        let is_direct = self
             .reads_directly
             .unwrap_or_else(|| self.completions.reads_directly(file, offset, len));
-        let fd = wanted.then(|| file.direct()).flatten();
+        let fd = is_direct.then(|| file.direct()).flatten();
         self.direct = fd.is_some();
         fd
     }

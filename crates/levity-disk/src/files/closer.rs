@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_over_gets_closed() {
+    fn deferred_descriptors_are_closed() {
         let _turn = lock(&TURN);
         let closer = Closer::start().unwrap();
         let second = Closer::start().unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_closer_closes_what_is_left() {
+    fn the_last_closer_closes_the_rest() {
         let _turn = lock(&TURN);
         let closer = Closer::start().unwrap();
         let (mut ours, theirs) = UnixStream::pair().unwrap();

@@ -112,7 +112,7 @@ pub(crate) fn first_new(start: Start<'_>, path: &CStr, known: KnownDevices<'_>) 
         rest: VecDeque::new(),
         links: 0,
     };
-    walk.ahead(path.to_bytes());
+    walk.prepend(path.to_bytes());
     walk.run(known).ok().flatten()
 }
 
@@ -214,12 +214,12 @@ impl Walk<'_> {
             }
             self.at = Some(rustix::fs::open("/", HANDLE, Mode::empty())?);
         }
-        self.ahead(target.to_bytes());
+        self.prepend(target.to_bytes());
         Ok(None)
     }
 
     /// Puts the names of `path` before those that are left.
-    fn ahead(&mut self, path: &[u8]) {
+    fn prepend(&mut self, path: &[u8]) {
         let names = path.split(|&byte| byte == b'/').rev();
         for name in names.filter(|name| !name.is_empty() && *name != b".") {
             let name = CString::new(name).expect("the kernel's paths have no zero");
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_known_is_walked_through() {
+    fn a_known_device_is_walked_through() {
         let root = rustix::fs::open("/", HANDLE, Mode::empty()).unwrap();
         let start = Start {
             directory: root.as_fd(),

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_s_own_trees_are_told_apart() {
+    fn proc_is_recognised() {
         let proc = of(Path::new("/proc"));
         assert_eq!(
             (&*proc.name, proc.nowait, proc.may_wait),

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_make_a_file_of_ours_that_has_no_name() {
+    fn both_ways_create_a_private_file_without_a_name() {
         let tree = tempfile::tempdir().unwrap();
         let folder = directory(tree.path());
         let mut files = vec![with_name(&folder).unwrap(), with_name(&folder).unwrap()];

@@ -636,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_about_is_let_go() {
+    fn unused_directories_are_released() {
         let rig = Rig::new();
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
         let mut tree = Tree::new(inotify, Arc::clone(&rig.watcher.shared), Box::new(|_| {}));

@@ -68,7 +68,7 @@ pub enum Op {
     /// regular file.
     ///
     /// Like any job, it is dropped when nobody waits for it as it starts. If the name has to go whatever
-    /// becomes of the client, use a reply that is always wanted.
+    /// becomes of the client, use a reply that is always awaited.
     ///
     /// A name that is given to another file between the check and the removal is removed all the same.
     /// Whoever can do that could have removed the name too: both need write access to the directory.

@@ -38,7 +38,7 @@ struct Shared {
     /// not as long as a list has an entry for every block of its size.
     idle: [ArrayQueue<Block>; SIZE_CLASSES],
     /// A reservation failed since bytes were last freed.
-    wanted: AtomicBool,
+    failed: AtomicBool,
     freed: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -53,7 +53,7 @@ impl Budget {
                 let blocks = bytes_max / (ALIGNMENT << class);
                 ArrayQueue::new(blocks.clamp(1, IDLE_BLOCKS_MAX))
             }),
-            wanted: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             freed: OnceLock::new(),
         }))
     }
@@ -96,8 +96,8 @@ impl Budget {
     pub(crate) fn reserve(&self, len: usize) -> Option<Reservation> {
         let bytes = Budget::cost(len);
         if !self.0.count(bytes, self.0.bytes_max) {
-            self.0.wanted.store(true, Ordering::SeqCst);
-            // The freeing side lowers `in_use` and then reads `wanted`; this side sets `wanted` and then
+            self.0.failed.store(true, Ordering::SeqCst);
+            // The freeing side lowers `in_use` and then reads `failed`; this side sets `failed` and then
             // reads `in_use` again. One of the two sees the other, so nobody waits for free bytes.
             if !self.0.count(bytes, self.0.bytes_max) {
                 return None;
@@ -125,9 +125,9 @@ impl Budget {
 
     fn release(&self, bytes: usize) {
         self.0.in_use.fetch_sub(bytes, Ordering::SeqCst);
-        let wanted = &self.0.wanted;
-        if wanted.load(Ordering::SeqCst)
-            && wanted.swap(false, Ordering::SeqCst)
+        let failed = &self.0.failed;
+        if failed.load(Ordering::SeqCst)
+            && failed.swap(false, Ordering::SeqCst)
             && let Some(freed) = self.0.freed.get()
         {
             freed();

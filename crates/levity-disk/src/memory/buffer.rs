@@ -170,7 +170,7 @@ impl Buffer {
         memory.get_mut(start..start + room).unwrap_or_default()
     }
 
-    /// The memory after its first `filled` bytes, in whole blocks: for a read of the blocks around the wanted
+    /// The memory after its first `filled` bytes, in whole blocks: for a read of the blocks around the requested
     /// bytes, which begins at [`Buffer::blocks_offset`].
     pub(crate) fn blocks(&mut self, filled: usize) -> &mut [MaybeUninit<u8>] {
         let end = span(self.skip as u64, self.limit);
@@ -178,7 +178,7 @@ impl Buffer {
         memory.get_mut(filled..end).unwrap_or_default()
     }
 
-    /// The offset at which a read of whole blocks begins if the wanted bytes begin at `offset`.
+    /// The offset at which a read of whole blocks begins if the requested bytes begin at `offset`.
     pub(crate) fn blocks_offset(&self, offset: u64) -> u64 {
         offset - self.skip as u64
     }

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_what_depth_leaves() {
+    fn room_depends_on_jobs_and_depth() {
         let loads = DeviceLoads::default();
         assert!(loads.has_room(7, 1, 2) && !loads.has_room(7, 2, 2));
         let load = loads.add(7);

@@ -142,7 +142,7 @@ mod tests {
 
     /// As above, but most of the cost of one stream is known only afterwards.
     #[test]
-    fn what_a_job_costs_may_be_known_late() {
+    fn a_cost_may_be_charged_late() {
         let mut queue = FairQueue::default();
         let mut bytes = [0; 3];
         (0..3).for_each(|stream| queue.push(stream, 1 << 17, stream));

@@ -91,7 +91,7 @@ impl SharedJob {
                 Op::Read {
                     file: other,
                     offset: from,
-                    len: wanted,
+                    len: requested,
                 },
             ) => {
                 // The same file, opened by another path or at another moment: inode numbers mean something
@@ -104,7 +104,7 @@ impl SharedJob {
                 // After a write in between there is more to read than a read that began before it finds.
                 let same = same && !file.is_spooled();
                 let end = offset.saturating_add(*len as u64);
-                same && from >= offset && from.saturating_add(*wanted as u64) <= end
+                same && from >= offset && from.saturating_add(*requested as u64) <= end
             }
             (
                 Op::Open {
@@ -194,7 +194,7 @@ impl SharedJob {
         self.delivered.load(Ordering::Relaxed)
     }
 
-    /// Takes out the jobs of class `First` that have waited for `age`, to be told that their device is dead.
+    /// Takes out the jobs of class `First` that have waited for `age`: their device is dead.
     /// The outcome then goes to the others.
     pub(super) fn give_up(&self, now: Instant, age: Duration) -> Vec<Box<dyn Reply>> {
         let is_old = |since: Instant| now.saturating_duration_since(since) >= age;
@@ -349,7 +349,7 @@ fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Co
             unreachable!("only reads, opens and checks of roots cover anything")
         }
     };
-    // A job that joined late has waited for less than the disk took; it is told how long the disk took.
+    // A job that joined late has waited for less than the disk took; its completion carries the time that the disk took.
     Some(Completion {
         result,
         queued: joined.since.elapsed().saturating_sub(completion.service),

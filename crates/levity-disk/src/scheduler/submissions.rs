@@ -1,4 +1,4 @@
-//! How jobs get from event loops to the scheduler: without a lock, and without pending for the scheduler.
+//! How jobs get from event loops to the scheduler: without a lock, and without waiting for the scheduler.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

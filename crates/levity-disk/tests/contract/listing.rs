@@ -63,7 +63,7 @@ mod cases {
         symlink("/etc/passwd", rig.path("a/outside")).unwrap();
         symlink("nowhere", rig.path("a/dangling")).unwrap();
         let listing = list(&disk, &open(&disk, &rig.root(), "a"), 100).unwrap();
-        let told: Vec<_> = listing
+        let listed: Vec<_> = listing
             .entries()
             .map(|entry| (entry.name, entry.kind))
             .collect();
@@ -74,7 +74,7 @@ mod cases {
             (b"inside", Kind::Regular),
             (b"outside", Kind::Other),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(listed, expected);
         assert_eq!(meta(&listing, 3).size, 77);
     }
 

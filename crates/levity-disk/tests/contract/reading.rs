@@ -14,7 +14,7 @@ for_every_engine![
     sparse_tail,
     ten_thousand,
     other_file_systems,
-    times_are_told,
+    times_are_reported,
 ];
 
 mod cases {
@@ -281,13 +281,13 @@ mod cases {
         }
     }
 
-    pub fn times_are_told(rig: &Rig) {
+    pub fn times_are_reported(rig: &Rig) {
         let disk = rig.disk();
         rig.write("file", 10);
         let waiting = submit(&disk, open_op(&rig.root(), "file", None), Class::First);
         let completion = waiting.completion();
-        let told = completion.queued + completion.service;
-        assert!(completion.service.as_nanos() > 0 && told < DEADLINE);
+        let total = completion.queued + completion.service;
+        assert!(completion.service.as_nanos() > 0 && total < DEADLINE);
         assert!(rig.engine.starts_with(disk.engine()));
     }
 }

@@ -8,7 +8,7 @@ for_every_engine![
     memory_is_bounded,
     memory_goes_to_the_first_in_line,
     too_large_for_ever,
-    room_is_told,
+    room_is_reported,
 ];
 
 mod cases {
@@ -170,7 +170,7 @@ mod cases {
         assert_eq!(kind, std::io::ErrorKind::InvalidInput);
     }
 
-    pub fn room_is_told(rig: &Rig) {
+    pub fn room_is_reported(rig: &Rig) {
         let disk = rig.narrow_disk();
         rig.write("file", 100);
         let device = rig.root().device();
@@ -226,7 +226,7 @@ mod cases {
         }
 
         #[test]
-        fn shutdown_answers_what_is_frozen() {
+        fn shutdown_answers_frozen_jobs() {
             let rig = Rig::new("simulated:freeze=glacier");
             let disk = rig.narrow_disk();
             fs::write(rig.path("glacier"), "ice").unwrap();
@@ -243,7 +243,7 @@ mod cases {
 
         /// A started job is not interrupted: its completion goes to nobody.
         #[test]
-        fn giving_up_a_read_under_way_frees_what_it_holds() {
+        fn giving_up_a_read_in_progress_frees_its_memory() {
             let rig = Rig::new("simulated:freeze=floe");
             let disk = rig.disk();
             rig.write("floe", 100);

@@ -5,7 +5,7 @@ use crate::harness::for_every_engine;
 for_every_engine![
     every_form_reaches_the_socket,
     a_full_socket_takes_part,
-    what_is_on_its_way_stays,
+    bytes_being_sent_are_not_overwritten,
 ];
 
 mod cases {
@@ -103,7 +103,7 @@ mod cases {
 
     /// A receiver that reads late gets the bytes that were sent, whatever was read into the same memory
     /// meanwhile.
-    pub fn what_is_on_its_way_stays(rig: &Rig) {
+    pub fn bytes_being_sent_are_not_overwritten(rig: &Rig) {
         let disk = rig.disk_with(|settings| settings.buffer_bytes_max = 1 << 20);
         rig.write("file", 4 << 20);
         let file = open(&disk, &rig.root(), "file");

@@ -412,7 +412,7 @@ mod simulation {
 
     /// The bytes of an abandoned write are kept until the disk is done with them.
     #[test]
-    fn giving_up_a_write_under_way_frees_what_it_holds() {
+    fn giving_up_a_write_in_progress_frees_its_memory() {
         let rig = Rig::new("simulated:freeze=serac");
         std::fs::create_dir(rig.path("serac")).unwrap();
         let spool = Spool::open(&rig.path("serac")).unwrap();
@@ -505,8 +505,8 @@ mod alone {
     fn a_limit_on_sizes_is_an_error() {
         let tree = tempfile::tempdir().unwrap();
         let output = in_another_process("limit", tree.path());
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {told}", output.status);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {stderr}", output.status);
     }
 
     fn beyond_the_limit(rig: &Rig) {
@@ -528,8 +528,8 @@ mod alone {
     fn nothing_is_left_of_a_process_that_is_killed() {
         let tree = tempfile::tempdir().unwrap();
         let output = in_another_process("kill", tree.path());
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{stderr}");
         let beneath = fs::read_dir(tree.path()).unwrap();
         let folder = beneath.map(|entry| entry.unwrap().path()).next().unwrap();
         let left: Vec<_> = fs::read_dir(folder).unwrap().collect();
