@@ -12,8 +12,8 @@ use std::process::{Command, Output};
 use std::sync::{Arc, mpsc};
 
 use levity_disk::{
-    Class, Completion, Disk, Done, First, Job, Lookup, Op, Ready, Reply, Root, Settings, Spool,
-    Symlinks, guard, transmit,
+    Class, Completion, Disk, Done, First, Job, Lookup, Op, Open, Ready, Reply, Root, Settings,
+    Spool, Symlinks, guard, transmit,
 };
 use rustix::fs::{Advice, AtFlags};
 use rustix::io::ReadWriteFlags;
@@ -248,7 +248,7 @@ impl Stage {
     }
 
     fn open(&self) -> Done {
-        self.ask(Op::Open {
+        self.ask(Op::Open(Open {
             root: Arc::clone(&self.root),
             path: CString::new("file").unwrap(),
             first: Some(First {
@@ -258,7 +258,7 @@ impl Stage {
             }),
             variants: Box::default(),
             lookup: Lookup::Shared,
-        })
+        }))
     }
 
     fn send(&self, ready: Ready) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levity_disk::{
-    Class, Completion, Direct, Disk, Done, EngineId, First, Job, Listing, Lookup, Meta, Op,
+    Class, Completion, Direct, Disk, Done, EngineId, First, Job, Listing, Lookup, Meta, Op, Open,
     OpenFile, ReadOptions, Ready, Reply, Root, Variants, is_full,
 };
 use rustix::io::Errno;
@@ -202,13 +202,13 @@ impl<'a> DiskClient<'a> {
             self.worker.stats.absence_waits.add(1);
             time::sleep(wait).await;
         }
-        let op = Op::Open {
+        let op = Op::Open(Open {
             root: root.clone(),
             path,
             first,
             variants: Box::new(variants),
             lookup,
-        };
+        });
         match self.make(op, Class::First).await?.result? {
             Done::Opened {
                 file,

@@ -55,22 +55,15 @@ pub(super) fn begin(work: Work, pass_on: impl FnOnce(AsyncRead)) {
     let Some((op, mut ticket)) = work.begin() else {
         return;
     };
-    let Op::Open {
-        root,
-        path,
-        first,
-        variants,
-        lookup,
-    } = op
-    else {
+    let Op::Open(open) = op else {
         let result = blocking::perform(op, &mut ticket);
         return ticket.finish(result);
     };
-    let opening = match Opening::open(&root, &path, &variants, lookup, ticket.devices()) {
+    let opening = match Opening::start(&open, ticket.devices()) {
         Ok(opening) => opening,
         Err(error) => return ticket.finish(Err(error)),
     };
-    match opening.within(first, &mut ticket) {
+    match opening.within(open.first, &mut ticket) {
         None => ticket.finish(Ok(opening.unread())),
         Some((offset, len)) => {
             let target = Target::Opening(Box::new(opening));

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::ticket::Ticket;
-use crate::files::{Kind, KnownDevices, OpenFile, Root, accept_variant, listing, read, unlink};
-use crate::job::{Done, First, Lookup, Op, Ready, Variants};
+use crate::files::{Kind, KnownDevices, OpenFile, accept_variant, listing, read, unlink};
+use crate::job::{Done, First, Lookup, Op, Open, Ready};
 use crate::memory::Buffer;
 
 /// The result of reading bytes.
@@ -31,15 +31,9 @@ pub(super) fn perform_with(
     bring: impl FnOnce(&OpenFile, u64, usize, &mut Ticket) -> io::Result<Brought>,
 ) -> io::Result<Done> {
     match op {
-        Op::Open {
-            root,
-            path,
-            first,
-            variants,
-            lookup,
-        } => {
-            let opening = Opening::open(&root, &path, &variants, lookup, ticket.devices())?;
-            let Some((offset, len)) = opening.within(first, ticket) else {
+        Op::Open(open) => {
+            let opening = Opening::start(&open, ticket.devices())?;
+            let Some((offset, len)) = opening.within(open.first, ticket) else {
                 return Ok(opening.unread());
             };
             match bring(opening.chosen(), offset, len, ticket)? {
@@ -102,33 +96,25 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Opens the file and those of its variants that may be sent in its place.
-    pub(super) fn open(
-        root: &Arc<Root>,
-        path: &CStr,
-        variants: &Variants,
-        lookup: Lookup,
-        known: KnownDevices<'_>,
-    ) -> io::Result<Opening> {
-        let mut file = look_up(root, path, lookup, known)?;
-        if matches!(lookup, Lookup::NoSymlinks | Lookup::Consume) {
+    pub(super) fn start(open: &Open, known: KnownDevices<'_>) -> io::Result<Opening> {
+        let mut file = look_up(open, &open.path, known)?;
+        if matches!(open.lookup, Lookup::NoSymlinks | Lookup::Consume) {
             unlink::check_kind(&file)?;
         }
         let mut not_removed = None;
-        if lookup == Lookup::Consume {
-            not_removed = unlink::unlink(root, path, &file).err();
+        if open.lookup == Lookup::Consume {
+            not_removed = unlink::unlink(&open.root, &open.path, &file).err();
             // The removal changes the metadata of the file, but not its content.
             file.meta = file.refresh()?;
         }
         file.read_ahead_ourselves();
-        let paths = variants.paths.iter();
-        let opened = paths.map(|path| variant(root, path, &file, lookup, known));
-        let opened = opened.collect::<io::Result<Vec<_>>>()?;
+        let paths = open.variants.paths.iter();
+        let variants = paths.map(|path| variant(open, path, &file, known));
+        let variants = variants.collect::<io::Result<Vec<_>>>()?;
+        let mut preferred = variants.iter().take(open.variants.preferred);
         Ok(Opening {
-            choice: opened
-                .iter()
-                .take(variants.preferred)
-                .position(Option::is_some),
-            variants: opened,
+            choice: preferred.position(Option::is_some),
+            variants,
             file,
             not_removed,
         })
@@ -208,30 +194,25 @@ impl Opening {
     }
 }
 
-fn look_up(
-    root: &Arc<Root>,
-    path: &CStr,
-    lookup: Lookup,
-    known: KnownDevices<'_>,
-) -> io::Result<OpenFile> {
-    match lookup {
-        Lookup::Shared | Lookup::Fresh => root.open_waiting(path, known),
-        Lookup::NoSymlinks | Lookup::Consume => root.open_no_symlinks(path, known),
+/// Opens `path` as `open` says.
+fn look_up(open: &Open, path: &CStr, known: KnownDevices<'_>) -> io::Result<OpenFile> {
+    match open.lookup {
+        Lookup::Shared | Lookup::Fresh => open.root.open_waiting(path, known),
+        Lookup::NoSymlinks | Lookup::Consume => open.root.open_no_symlinks(path, known),
     }
 }
 
 /// The file at `path`, if it may be sent in place of `file`.
 fn variant(
-    root: &Arc<Root>,
+    open: &Open,
     path: &CStr,
     file: &OpenFile,
-    lookup: Lookup,
     known: KnownDevices<'_>,
 ) -> io::Result<Option<OpenFile>> {
     if file.meta.kind != Kind::Regular {
         return Ok(None);
     }
-    let variant = accept_variant(look_up(root, path, lookup, known), &file.meta)?;
+    let variant = accept_variant(look_up(open, path, known), &file.meta)?;
     variant.iter().for_each(OpenFile::read_ahead_ourselves);
     Ok(variant)
 }

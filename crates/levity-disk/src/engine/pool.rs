@@ -41,7 +41,7 @@ impl Queue {
     /// The queue for an operation.
     pub(super) fn of(op: &Op) -> Queue {
         match op {
-            Op::Open { .. }
+            Op::Open(_)
             | Op::List { .. }
             | Op::Create { .. }
             | Op::Unlink { .. }

@@ -29,7 +29,7 @@ use super::contract::{Engine, StartContext, StartError};
 use super::pool::{Pool, Queue};
 use super::ticket::{Ticket, Work};
 use crate::files::OpenFile;
-use crate::job::{Done, Op, Ready};
+use crate::job::{Done, Op, Open, Ready};
 use crate::memory::arena::{Arena, SlotAllocator};
 use crate::memory::{Budget, Buffer, span};
 use crate::thread::lock;
@@ -166,7 +166,7 @@ impl Simulation {
     fn perform(&self, op: Op, ticket: &mut Ticket, job: u64) -> io::Result<Done> {
         self.wait_while_frozen(&path(&op))?;
         let offset = match &op {
-            Op::Open { first, .. } => first.map_or(0, |first| first.offset),
+            Op::Open(open) => open.first.map_or(0, |first| first.offset),
             Op::Read { offset, .. } => *offset,
             Op::Write { offset, bytes, .. } => {
                 self.refuse_write(*offset, bytes.len())?;
@@ -240,7 +240,7 @@ impl Simulation {
 /// The path of the file of an operation.
 fn path(op: &Op) -> Vec<u8> {
     match op {
-        Op::Open { path, .. } | Op::Unlink { path, .. } => path.to_bytes().to_vec(),
+        Op::Open(Open { path, .. }) | Op::Unlink { path, .. } => path.to_bytes().to_vec(),
         // The path of a file without a name contains that of its directory.
         Op::Read { file, .. } | Op::Write { file, .. } => path_of(file),
         Op::Create { spool } => spool.path().as_os_str().as_bytes().to_vec(),

@@ -10,7 +10,7 @@ use std::fmt;
 pub use completion::{Completion, Done};
 pub(crate) use error::Refusal;
 pub use error::{is_dead, is_full};
-pub use op::{First, Lookup, Op, Variants};
+pub use op::{First, Lookup, Op, Open, Variants};
 pub use ready::{COPIED_BYTES, Ready};
 
 /// One operation for a [`Disk`](crate::Disk).

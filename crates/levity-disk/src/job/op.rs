@@ -11,19 +11,7 @@ use crate::memory::span;
 pub enum Op {
     /// Opens `path` beneath `root`, calls `fstat` and, if it is a regular file, reads `first`. One trip
     /// instead of three, because each of the three calls may block.
-    Open {
-        /// The directory that the path may not leave.
-        root: Arc<Root>,
-        /// Relative, without a leading slash; `.` for the root itself.
-        path: CString,
-        /// The bytes to read at once. `None` reads nothing.
-        first: Option<First>,
-        /// Files that may be sent in place of this one, opened on the same trip. Boxed, because most opens
-        /// have none.
-        variants: Box<Variants>,
-        /// Which links are followed, and whether the open may be shared.
-        lookup: Lookup,
-    },
+    Open(Open),
     /// Reads `len` bytes from `offset`. Fewer bytes are returned only at the end of the file, see
     /// [`Done::Read`](crate::Done::Read).
     Read {
@@ -88,6 +76,22 @@ pub enum Op {
     },
 }
 
+/// The arguments of [`Op::Open`].
+#[derive(Debug, Clone)]
+pub struct Open {
+    /// The directory that the path may not leave.
+    pub root: Arc<Root>,
+    /// Relative, without a leading slash; `.` for the root itself.
+    pub path: CString,
+    /// The bytes to read at once. `None` reads nothing.
+    pub first: Option<First>,
+    /// Files that may be sent in place of this one, opened on the same trip. Boxed, because most opens
+    /// have none.
+    pub variants: Box<Variants>,
+    /// Which links are followed, and whether the open may be shared.
+    pub lookup: Lookup,
+}
+
 /// How an open finds its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lookup {
@@ -135,7 +139,7 @@ impl Op {
     /// read more reserves the rest once the size of the file is known. A write brings its own memory.
     pub(crate) fn memory(&self) -> usize {
         match self {
-            Op::Open { first, .. } => first.map_or(0, |first| span(first.offset, first.len)),
+            Op::Open(open) => open.first.map_or(0, |first| span(first.offset, first.len)),
             Op::Read { offset, len, .. } => span(*offset, *len),
             Op::List { .. }
             | Op::Create { .. }
@@ -156,7 +160,7 @@ impl Op {
     /// `st_dev` of the device that is charged first.
     pub(crate) fn device(&self) -> u64 {
         match self {
-            Op::Open { root, path, .. } => root.device_of(path),
+            Op::Open(open) => open.root.device_of(&open.path),
             Op::Read { file, .. } | Op::Write { file, .. } | Op::Unlink { file, .. } => {
                 file.meta.device
             }

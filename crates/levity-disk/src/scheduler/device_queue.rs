@@ -255,9 +255,9 @@ fn subject(op: &Op) -> u64 {
         Op::List { directory, .. } => directory.meta.inode,
         Op::Create { spool } => spool.device(),
         Op::CheckRoot { root } => Arc::as_ptr(root).addr() as u64,
-        Op::Open { root, path, .. } => {
+        Op::Open(open) => {
             let mut hasher = DefaultHasher::new();
-            (Arc::as_ptr(root), path).hash(&mut hasher);
+            (Arc::as_ptr(&open.root), &open.path).hash(&mut hasher);
             hasher.finish()
         }
     }

@@ -106,24 +106,11 @@ impl SharedJob {
                 let end = offset.saturating_add(*len as u64);
                 same && from >= offset && from.saturating_add(*requested as u64) <= end
             }
-            (
-                Op::Open {
-                    root,
-                    path,
-                    first,
-                    variants,
-                    lookup: Lookup::Shared,
-                },
-                Op::Open {
-                    root: other_root,
-                    path: other_path,
-                    first: other_first,
-                    variants: other_variants,
-                    lookup: Lookup::Shared,
-                },
-            ) => {
-                Arc::ptr_eq(root, other_root)
-                    && (path, first, variants) == (other_path, other_first, other_variants)
+            (Op::Open(open), Op::Open(other)) => {
+                [open.lookup, other.lookup] == [Lookup::Shared; 2]
+                    && Arc::ptr_eq(&open.root, &other.root)
+                    && (&open.path, open.first, &open.variants)
+                        == (&other.path, other.first, &other.variants)
             }
             (Op::CheckRoot { root }, Op::CheckRoot { root: other }) => Arc::ptr_eq(root, other),
             _ => false,

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine;
 use levity_disk::{
-    Budget, Class, Completion, Direct, Disk, Done, First, Job, Listing, Lookup, Meta, Op, OpenFile,
-    Ready, Reply, Root, Settings, Spool, Symlinks,
+    Budget, Class, Completion, Direct, Disk, Done, First, Job, Listing, Lookup, Meta, Op, Open,
+    OpenFile, Ready, Reply, Root, Settings, Spool, Symlinks,
 };
 use tempfile::TempDir;
 
@@ -286,13 +286,13 @@ pub fn ask(disk: &Disk, op: Op) -> io::Result<Done> {
 }
 
 pub fn open_op(root: &Arc<Root>, path: &str, first: Option<(u64, usize)>) -> Op {
-    Op::Open {
+    Op::Open(Open {
         root: Arc::clone(root),
         path: CString::new(path).unwrap(),
         first: first.map(exactly),
         variants: Box::default(),
         lookup: Lookup::Shared,
-    }
+    })
 }
 
 /// Exactly `len` bytes, also if memory is ample.

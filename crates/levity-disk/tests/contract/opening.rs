@@ -34,7 +34,7 @@ mod cases {
     use std::time::{Duration, SystemTime};
 
     use levity_disk::left_root;
-    use levity_disk::{Disk, Done, Kind, Lookup, Op, OpenFile, Root, Symlinks, Variants};
+    use levity_disk::{Disk, Done, Kind, Lookup, Op, Open, OpenFile, Root, Symlinks, Variants};
 
     use crate::harness::*;
 
@@ -214,7 +214,7 @@ mod cases {
         first: Option<(u64, usize)>,
     ) -> io::Result<WithVariants> {
         let paths = paths.iter().map(|path| CString::new(*path).unwrap());
-        let op = Op::Open {
+        let op = Op::Open(Open {
             root: Arc::clone(root),
             path: CString::new("file").unwrap(),
             first: first.map(exactly),
@@ -223,7 +223,7 @@ mod cases {
                 preferred,
             }),
             lookup: Lookup::Shared,
-        };
+        });
         match ask(disk, op)? {
             Done::Opened {
                 file,

@@ -137,23 +137,10 @@ mod cases {
     }
 
     fn first_of(disk: &Disk, rig: &Rig, first: First) -> Vec<u8> {
-        let Op::Open {
-            root,
-            path,
-            variants,
-            lookup,
-            ..
-        } = open_op(&rig.root(), "file", None)
-        else {
-            unreachable!()
-        };
-        let op = Op::Open {
-            root,
-            path,
-            variants,
-            lookup,
-            first: Some(first),
-        };
+        let mut op = open_op(&rig.root(), "file", None);
+        if let Op::Open(open) = &mut op {
+            open.first = Some(first);
+        }
         let Done::Opened {
             first: Some(ready), ..
         } = ask(disk, op).unwrap()

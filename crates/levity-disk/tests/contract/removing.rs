@@ -31,8 +31,8 @@ mod cases {
 
     fn look_up_op(root: &Arc<Root>, path: &str, lookup: Lookup) -> Op {
         let mut op = open_op(root, path, Some((0, 1000)));
-        if let Op::Open { lookup: how, .. } = &mut op {
-            *how = lookup;
+        if let Op::Open(open) = &mut op {
+            open.lookup = lookup;
         }
         op
     }
