@@ -89,8 +89,7 @@ impl Aio {
         let arena = Arena::new(context.budget, Box::new(move || to_owner.wake()))?;
         let owner = Owner {
             context: Context::new(u32::try_from(requests_max).unwrap_or(u32::MAX))?,
-            allocator: SlotAllocator::new(Arc::clone(&arena)),
-            arena,
+            allocator: SlotAllocator::new(arena),
             commands: Arc::clone(&commands),
             pool: Arc::clone(context.pool),
             waiting: VecDeque::new(),
@@ -180,7 +179,6 @@ impl CommandQueue {
 struct Owner {
     context: Context,
     allocator: SlotAllocator,
-    arena: Arc<Arena>,
     commands: Arc<CommandQueue>,
     pool: Arc<Pool>,
     /// Reads to submit.
@@ -203,8 +201,8 @@ impl Owner {
             if self.stop && self.submitted.is_empty() {
                 return;
             }
-            let (commands, arena) = (&self.commands, &self.arena);
-            commands.sleep_unless(|| !commands.queue.is_empty() || arena.has_returned());
+            let (commands, allocator) = (&self.commands, &self.allocator);
+            commands.sleep_unless(|| !commands.queue.is_empty() || allocator.has_returned());
             while self.context.fetch(&mut completed) {}
             for completed in completed.drain(..) {
                 self.completed(completed);

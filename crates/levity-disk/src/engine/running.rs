@@ -88,9 +88,10 @@ impl Engines {
         Ok(())
     }
 
-    /// The engine that [`Engines::add_for_direct`] has started.
-    pub(crate) fn for_direct(&self) -> Option<EngineId> {
-        self.for_direct.get().copied()
+    /// The engine for a job that names `named`. `direct`: it is a read past the page cache.
+    pub(crate) fn choose(&self, named: Option<EngineId>, direct: bool) -> EngineId {
+        let for_direct = self.for_direct.get().filter(|_| direct);
+        named.or(for_direct.copied()).unwrap_or(self.own)
     }
 
     /// The engine for jobs that name none.

@@ -99,7 +99,12 @@ impl Resolver {
         Ok(Meta::from(rustix::fs::fstat(&fd)?))
     }
 
-    /// See [`Root::parent`](super::Root::parent).
+    /// Opens the directory that contains the last name of `path`, without following symbolic links and never
+    /// outside the root. Returns it with that name. Blocks.
+    ///
+    /// # Errors
+    /// ELOOP if a link is on the way, EXDEV if the path leaves the root, EISDIR if the last name can only be a
+    /// directory.
     pub(super) fn parent<'a>(&'a self, path: &'a CStr) -> io::Result<(OwnedFd, &'a CStr)> {
         let name = self.name(path)?;
         let bytes = name.to_bytes();

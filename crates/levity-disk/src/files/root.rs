@@ -30,7 +30,7 @@ pub struct Root {
     /// The path that was configured.
     named: PathBuf,
     path: PathBuf,
-    resolver: Arc<Resolver>,
+    pub(super) resolver: Arc<Resolver>,
     /// `st_dev` and `st_ino` of the resolver's directory.
     identity: (u64, u64),
     file_system: FileSystem,
@@ -101,15 +101,6 @@ impl Root {
     /// The resolved path of the root: absolute, without symbolic links.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Opens the directory that contains the last name of `path`, without following symbolic links and never
-    /// outside the root. Returns it with that name. Blocks.
-    ///
-    /// # Errors
-    /// EISDIR if the last name can only be a directory; else as [`Root::open_no_symlinks`].
-    pub(super) fn parent<'a>(&'a self, path: &'a CStr) -> io::Result<(OwnedFd, &'a CStr)> {
-        self.resolver.parent(path)
     }
 
     /// Resolves the path of the root again. Returns the new root if the path leads elsewhere now, `None` if

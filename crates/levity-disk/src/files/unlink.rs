@@ -22,7 +22,7 @@ use super::root::Root;
 /// Removes the name `path` beneath `root`, if it is a name of `file`. Blocks.
 pub(crate) fn unlink(root: &Root, path: &CStr, file: &OpenFile) -> io::Result<()> {
     check_kind(file)?;
-    let (parent, name) = root.parent(path)?;
+    let (parent, name) = root.resolver.parent(path)?;
     let there = Meta::from(rustix::fs::statat(
         &parent,
         name,

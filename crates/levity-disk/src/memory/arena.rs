@@ -27,9 +27,6 @@ use rustix::process::Resource;
 use super::block::{ALIGNMENT, Block};
 use super::budget::{Budget, RECYCLED_BYTES_MAX, Reservation, SIZE_CLASSES, class_of};
 
-/// The largest slot, in bytes.
-pub(crate) const SLOT_BYTES_MAX: usize = RECYCLED_BYTES_MAX;
-
 /// Called when a slot is returned, on the thread that dropped it.
 type OnReturn = Box<dyn Fn() + Send + Sync>;
 
@@ -116,11 +113,6 @@ impl Arena {
     fn forget_returned(&self) {
         while self.returned.pop().is_some() {}
     }
-
-    /// Whether returned slots wait for new pages.
-    pub(crate) fn has_returned(&self) -> bool {
-        !self.returned.is_empty()
-    }
 }
 
 /// A memory file of fixed size: it cannot shrink below a mapping or a send in progress.
@@ -176,7 +168,7 @@ impl SlotAllocator {
     /// A slot of the reserved size. Returns the reservation if it is empty or larger than any slot.
     pub(crate) fn slot(&mut self, reservation: Reservation) -> Result<Slot, Reservation> {
         let bytes = reservation.bytes();
-        if bytes == 0 || bytes > SLOT_BYTES_MAX {
+        if bytes == 0 || bytes > RECYCLED_BYTES_MAX {
             return Err(reservation);
         }
         let class = class_of(bytes);
@@ -194,6 +186,11 @@ impl SlotAllocator {
             reservation: Some(reservation),
             arena: Arc::clone(&self.arena),
         })
+    }
+
+    /// Whether returned slots wait for new pages.
+    pub(crate) fn has_returned(&self) -> bool {
+        !self.arena.returned.is_empty()
     }
 
     /// Gives new pages to returned slots, and frees their bytes in the budget. Takes about 1 us per page.
@@ -316,9 +313,9 @@ mod tests {
         assert_eq!(pages(&arena), 2);
         drop(first);
         assert_eq!((rings.load(Ordering::SeqCst), budget.in_use()), (1, 8192));
-        assert!(arena.has_returned());
+        assert!(allocator.has_returned());
         allocator.collect();
-        assert!(!arena.has_returned());
+        assert!(!allocator.has_returned());
         assert_eq!((pages(&arena), budget.in_use()), (0, 0));
         let second = slot(&mut allocator, &budget, 5000).unwrap();
         assert_eq!(second.offset(), offset);

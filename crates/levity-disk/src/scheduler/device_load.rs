@@ -105,21 +105,15 @@ impl DeviceLoads {
 }
 
 impl DeviceLoad {
-    pub(super) fn set(&self, queued: usize, in_flight: usize) {
+    pub(super) fn set(&self, queued: usize, in_flight: usize, depth: usize, dead: bool) {
         let jobs = (queued as u64) << 32 | (in_flight as u64 & u64::from(u32::MAX));
         self.jobs.store(jobs, Ordering::Release);
-    }
-
-    pub(super) fn set_depth(&self, depth: usize) {
         self.depth.store(depth, Ordering::Relaxed);
+        self.dead.store(dead, Ordering::Relaxed);
     }
 
     fn depth(&self) -> usize {
         self.depth.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_dead(&self, dead: bool) {
-        self.dead.store(dead, Ordering::Relaxed);
     }
 
     fn is_dead(&self) -> bool {
@@ -200,15 +194,14 @@ mod tests {
         let loads = DeviceLoads::default();
         assert!(loads.has_room(7, 1, 2) && !loads.has_room(7, 2, 2));
         let load = loads.add(7);
-        load.set_depth(2);
-        load.set(0, 1);
+        load.set(0, 1, 2, false);
         assert!(loads.has_room(7, 0, 2) && !loads.has_room(7, 1, 2));
-        load.set(1, 0);
+        load.set(1, 0, 2, false);
         assert!(!loads.has_room(7, 0, 2));
         assert_eq!(loads.now()[0].queued, 1);
-        load.set(0, 0);
+        load.set(0, 0, 2, false);
         assert!(loads.has_room(7, 0, 2));
-        load.set_dead(true);
+        load.set(0, 0, 2, true);
         assert!(!loads.has_room(7, 0, 2));
     }
 
@@ -217,10 +210,10 @@ mod tests {
         let loads = DeviceLoads::default();
         for device in 0..DEVICES_MAX as u64 {
             assert!(loads.has_room(1000, 0, 1));
-            loads.add(device).set_depth(1);
+            loads.add(device).set(0, 0, 1, false);
         }
         assert!(!loads.has_room(1000, 0, 1) && loads.has_room(0, 0, 1));
-        loads.add(1000).set(0, 1);
+        loads.add(1000).set(0, 1, 1, false);
         assert!(!loads.has_room(1000, 0, 1));
         assert_eq!(loads.now().len(), DEVICES_MAX);
         assert!(loads.start(0).is_some() && loads.start(1000).is_none());

@@ -62,9 +62,8 @@ impl DeviceQueue {
 
     /// Publishes the load. Called after every change, before the lock is released.
     fn publish(&self) {
-        self.load.set(self.queued(), self.in_flight);
-        self.load.set_depth(self.depth.limit());
-        self.load.set_dead(self.liveness.is_dead());
+        let (depth, dead) = (self.depth.limit(), self.liveness.is_dead());
+        self.load.set(self.queued(), self.in_flight, depth, dead);
     }
 
     pub(super) fn queued(&self) -> usize {

@@ -18,19 +18,13 @@ const CLOCKS_SPARE: usize = 64;
 /// The queue.
 #[derive(Debug)]
 pub(super) struct FairQueue<T> {
-    /// By virtual start time, then by arrival.
-    jobs: BTreeMap<(u64, u64), Costly<T>>,
+    /// Each with its cost; by virtual start time, then by arrival.
+    jobs: BTreeMap<(u64, u64), (T, u64)>,
     /// The virtual start time of the next job of each connection, unless it has passed.
     clocks: HashMap<u64, u64>,
     /// The virtual time: where an idle connection starts.
     now: u64,
     arrivals: u64,
-}
-
-#[derive(Debug)]
-struct Costly<T> {
-    job: T,
-    cost: u64,
 }
 
 impl<T> Default for FairQueue<T> {
@@ -51,8 +45,7 @@ impl<T> FairQueue<T> {
         let cost = COST_MIN.max(bytes as u64);
         *clock = start + cost;
         self.arrivals += 1;
-        self.jobs
-            .insert((start, self.arrivals), Costly { job, cost });
+        self.jobs.insert((start, self.arrivals), (job, cost));
         if self.clocks.len() > 2 * self.jobs.len() + CLOCKS_SPARE {
             self.clocks.retain(|_, clock| *clock > self.now);
         }
@@ -71,12 +64,12 @@ impl<T> FairQueue<T> {
 
     /// The job whose turn it is.
     pub(super) fn front(&self) -> Option<&T> {
-        self.jobs.first_key_value().map(|(_, costly)| &costly.job)
+        self.jobs.first_key_value().map(|(_, (job, _))| job)
     }
 
     pub(super) fn pop(&mut self) -> Option<T> {
         let sharing = self.jobs.len() as u64;
-        let ((start, _), Costly { job, cost }) = self.jobs.pop_first()?;
+        let ((start, _), (job, cost)) = self.jobs.pop_first()?;
         // Half of each stream's share: rather late than early, or streams with small jobs would lose their
         // claim.
         let worked = self.now + cost / (2 * sharing);
@@ -95,7 +88,7 @@ impl<T> FairQueue<T> {
     /// Takes all jobs, in order.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
         let jobs = std::mem::take(&mut self.jobs);
-        jobs.into_values().map(|costly| costly.job)
+        jobs.into_values().map(|(job, _)| job)
     }
 }
 

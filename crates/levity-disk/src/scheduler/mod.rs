@@ -252,16 +252,8 @@ impl Scheduler {
 
     fn start(self: &Arc<Self>, job: Arc<SharedJob>, memory: Reservation) {
         let reads_directly = self.reads_directly(&job);
-        let engine = match job.options().engine {
-            Some(engine) => engine,
-            None => {
-                let own = self.engines.own();
-                let for_direct = self.engines.for_direct();
-                for_direct
-                    .filter(|_| reads_directly == Some(true))
-                    .unwrap_or(own)
-            }
-        };
+        let named = job.options().engine;
+        let engine = self.engines.choose(named, reads_directly == Some(true));
         let (op, since) = (job.op.clone(), job.since);
         let in_flight = InFlight {
             timed: self.loads.start(job.device),
