@@ -14,7 +14,7 @@ fn upstream(lines: &str) -> Upstream {
 
 /// Lines of an upstream that begins on line 1, and has its own from line 4 on.
 #[track_caller]
-fn assert_told_of(lines: &str, expected: &[&str]) {
+fn assert_upstream_problems(lines: &str, expected: &[&str]) {
     assert_problems_beside(&format!("{UPSTREAM}{lines}"), expected);
 }
 
@@ -158,58 +158,38 @@ rise = 5
 
 #[test]
 fn every_word_of_an_upstream() {
-    for (line, is_read) in [
-        (
-            "protocol = \"fastcgi\"",
-            upstream_is(|u| u.protocol == Protocol::Fastcgi),
-        ),
-        (
-            "protocol = \"ajp13\"",
-            upstream_is(|u| u.protocol == Protocol::Ajp13),
-        ),
-        (
-            "balance = \"least-connections\"",
-            upstream_is(|u| u.balance == Balance::LeastConnections),
-        ),
-        (
-            "balance = \"sqf\"",
-            upstream_is(|u| u.balance == Balance::LeastConnections),
-        ),
-        (
-            "balance = \"static\"",
-            upstream_is(|u| u.balance == Balance::Static),
-        ),
-        (
-            "balance = \"random-two\"",
-            upstream_is(|u| u.balance == Balance::RandomTwo),
-        ),
-        (
-            "sticky = \"cookie:SID\"",
-            upstream_is(|u| u.sticky == Some(Sticky::Cookie("SID".to_owned()))),
-        ),
-        (
-            "forwarded = \"forwarded\"",
-            upstream_is(|u| u.forwarded == Forwarded::Forwarded),
-        ),
-        (
-            "forwarded = \"off\"",
-            upstream_is(|u| u.forwarded == Forwarded::Off),
-        ),
-        (
-            "proxy_protocol = \"v1\"",
-            upstream_is(|u| u.proxy_protocol == Some(ProxyProtocol::V1)),
-        ),
-        (
-            "[upstream.check]",
-            upstream_is(|u| u.check.as_ref().is_some_and(|check| check.path.is_none())),
-        ),
-    ] {
-        assert!(is_read(upstream(line)), "{line}");
+    let words: [(&str, fn(&Upstream) -> bool); 11] = [
+        ("protocol = \"fastcgi\"", |u| {
+            u.protocol == Protocol::Fastcgi
+        }),
+        ("protocol = \"ajp13\"", |u| u.protocol == Protocol::Ajp13),
+        ("balance = \"least-connections\"", |u| {
+            u.balance == Balance::LeastConnections
+        }),
+        ("balance = \"sqf\"", |u| {
+            u.balance == Balance::LeastConnections
+        }),
+        ("balance = \"static\"", |u| u.balance == Balance::Static),
+        ("balance = \"random-two\"", |u| {
+            u.balance == Balance::RandomTwo
+        }),
+        ("sticky = \"cookie:SID\"", |u| {
+            u.sticky == Some(Sticky::Cookie("SID".to_owned()))
+        }),
+        ("forwarded = \"forwarded\"", |u| {
+            u.forwarded == Forwarded::Forwarded
+        }),
+        ("forwarded = \"off\"", |u| u.forwarded == Forwarded::Off),
+        ("proxy_protocol = \"v1\"", |u| {
+            u.proxy_protocol == Some(ProxyProtocol::V1)
+        }),
+        ("[upstream.check]", |u| {
+            u.check.as_ref().is_some_and(|check| check.path.is_none())
+        }),
+    ];
+    for (line, is_read) in words {
+        assert!(is_read(&upstream(line)), "{line}");
     }
-}
-
-fn upstream_is(is: fn(&Upstream) -> bool) -> impl Fn(Upstream) -> bool {
-    move |upstream| is(&upstream)
 }
 
 #[test]
@@ -218,11 +198,11 @@ fn few_connections_keep_fewer() {
     assert_eq!(upstream("protocol = \"fastcgi\"").keep_alive, 0);
     let kept = upstream("protocol = \"fastcgi\"\nkeep_alive = 4");
     assert_eq!(kept.keep_alive, 4);
-    assert_told_of(
+    assert_upstream_problems(
         "connections = 8\nkeep_alive = 9",
         &["5:14 `keep_alive` (9) is larger than `connections` (8)"],
     );
-    assert_told_of(
+    assert_upstream_problems(
         "keep_alive = 257",
         &[
             "4:14 `keep_alive` (257) is larger than `connections` (256) [`connections` has its default here]",
@@ -232,7 +212,7 @@ fn few_connections_keep_fewer() {
 
 #[test]
 fn wrong_words_of_an_upstream() {
-    assert_told_of(
+    assert_upstream_problems(
         "protocol = \"https\"\nbalance = \"hash\"\nsticky = \"cookie\"\nforwarded = true\nproxy_protocol = \"v3\"",
         &[
             "4:12 `https` is no value of `protocol` [there is no TLS to applications yet, only \"http\"]",
@@ -242,81 +222,54 @@ fn wrong_words_of_an_upstream() {
             "8:18 `v3` is no value of `proxy_protocol` [one of `off`, `v1`, `v2`]",
         ],
     );
-    assert_told_of(
+    assert_upstream_problems(
         "protocol = \"fcgi\"",
         &["4:12 `fcgi` is no value of `protocol` [did you mean \"fastcgi\"?]"],
     );
     for sticky in ["cookie:", "cookie:a b", "header:a=b", "ip:", "Cookie:a"] {
         let reports =
             format!("4:10 `{sticky}` is no value of `sticky` [\"cookie:NAME\" or \"header:NAME\"]");
-        assert_told_of(&format!("sticky = \"{sticky}\""), &[&reports]);
+        assert_upstream_problems(&format!("sticky = \"{sticky}\""), &[&reports]);
     }
 }
 
 #[test]
 fn quantities_of_an_upstream_at_the_edge() {
-    for (key, least, below, most, above) in [
-        ("connections", "32", "0", "65535", "65536"),
-        ("keep_alive", "0", "-1", "256", "65536"),
-        ("queue", "0", "-1", "1000000", "1000001"),
-        ("retries", "0", "-1", "16", "17"),
-        ("fail_after", "1", "0", "1000", "1001"),
-        (
-            "keep_alive_timeout",
-            "\"10ms\"",
-            "\"9ms\"",
-            "\"1d\"",
-            "\"25h\"",
-        ),
-        (
-            "connect_timeout",
-            "\"10ms\"",
-            "\"9ms\"",
-            "\"1h\"",
-            "\"61m\"",
-        ),
-        (
-            "first_byte_timeout",
-            "\"10ms\"",
-            "\"9ms\"",
-            "\"1d\"",
-            "\"25h\"",
-        ),
-        ("idle_timeout", "\"10ms\"", "\"9ms\"", "\"1d\"", "\"25h\""),
-        ("tunnel_timeout", "\"10ms\"", "\"9ms\"", "\"1d\"", "\"25h\""),
-        ("queue_timeout", "\"10ms\"", "\"9ms\"", "\"1h\"", "\"61m\""),
-        ("fail_for", "\"0s\"", "\"-1s\"", "\"1d\"", "\"25h\""),
-        ("slow_start", "\"0s\"", "\"-1s\"", "\"1h\"", "\"61m\""),
-        (
-            "resolve_interval",
-            "\"1s\"",
-            "\"999ms\"",
-            "\"1d\"",
-            "\"25h\"",
-        ),
-        (
-            "[upstream.check]\ninterval",
-            "\"10ms\"",
-            "\"9ms\"",
-            "\"1h\"",
-            "\"61m\"",
-        ),
-        (
-            "[upstream.check]\ntimeout",
-            "\"10ms\"",
-            "\"9ms\"",
-            "\"1h\"",
-            "\"61m\"",
-        ),
-        ("[upstream.check]\nfall", "1", "0", "100", "101"),
-        ("[upstream.check]\nrise", "1", "0", "100", "101"),
-    ] {
+    // The key, its least value, one below, its largest value, one above.
+    let edges = "\
+        connections 32 0 65535 65536
+        keep_alive 0 -1 256 65536
+        queue 0 -1 1000000 1000001
+        retries 0 -1 16 17
+        fail_after 1 0 1000 1001
+        keep_alive_timeout 10ms 9ms 1d 25h
+        connect_timeout 10ms 9ms 1h 61m
+        first_byte_timeout 10ms 9ms 1d 25h
+        idle_timeout 10ms 9ms 1d 25h
+        tunnel_timeout 10ms 9ms 1d 25h
+        queue_timeout 10ms 9ms 1h 61m
+        fail_for 0s -1s 1d 25h
+        slow_start 0s -1s 1h 61m
+        resolve_interval 1s 999ms 1d 25h
+        check.interval 10ms 9ms 1h 61m
+        check.timeout 10ms 9ms 1h 61m
+        check.fall 1 0 100 101
+        check.rise 1 0 100 101";
+    for edge in edges.lines() {
+        let [key, least, below, most, above] = edge.split_whitespace().collect::<Vec<_>>()[..]
+        else {
+            panic!("{edge}");
+        };
+        let line = |value: &str| match value.parse::<i64>() {
+            Ok(number) => format!("{key} = {number}"),
+            Err(_) => format!("{key} = \"{value}\""),
+        };
         for good in [least, most] {
-            upstream(&format!("{key} = {good}"));
+            upstream(&line(good));
         }
         for bad in [below, above] {
-            let text = format!("{UPSTREAM}{key} = {bad}\n{SITE}");
-            let name = key.rsplit('\n').next().unwrap();
+            let text = format!("{UPSTREAM}{}\n{SITE}", line(bad));
+            let name = key.trim_start_matches("check.");
             let messages = messages(&text);
             assert_eq!(messages.len(), 1, "{text}");
             assert!(
@@ -412,14 +365,14 @@ fn upstreams_that_nobody_uses() {
 
 #[test]
 fn checks() {
-    assert_told_of(
+    assert_upstream_problems(
         "check = true",
         &["4:9 expected a table, found boolean [write `[upstream.check]`]"],
     );
     let help = "it starts with `/` and has no space, no control character and no `#`; others than ASCII are written as `%..`";
     for path in ["", "well", "/a b", "/a#b", "/\u{e9}", "http://a/"] {
         let reports = format!("5:8 `{path}` cannot be asked for [{help}]");
-        assert_told_of(&format!("[upstream.check]\npath = \"{path}\""), &[&reports]);
+        assert_upstream_problems(&format!("[upstream.check]\npath = \"{path}\""), &[&reports]);
     }
     let help =
         "a name or an address, and a port if need be: \"app.example\" or \"app.example:8080\"";
@@ -434,16 +387,16 @@ fn checks() {
     ] {
         let shown = host.replace("\\r", "\r").replace("\\n", "\n");
         let reports = format!("6:8 `{shown}` is not a host [{help}]");
-        assert_told_of(
+        assert_upstream_problems(
             &format!("[upstream.check]\npath = \"/\"\nhost = \"{host}\""),
             &[&reports],
         );
     }
-    assert_told_of(
+    assert_upstream_problems(
         "[upstream.check]\nhost = \"a\"",
         &["5:8 `host`: without a `path` nothing is said [add the `path` that is asked for]"],
     );
-    assert_told_of(
+    assert_upstream_problems(
         "protocol = \"ajp13\"\n[upstream.check]\nhost = \"a\"\npath = \"/\"",
         &["6:8 `host`: ajp13 asks without one"],
     );
@@ -544,17 +497,17 @@ fn every_start_of_a_file_is_survived() {
 fn secrets_are_for_containers() {
     let reports = upstream("protocol = \"ajp13\"\nsecret = \"between us\"");
     assert_eq!(reports.secret.as_deref(), Some("between us"));
-    assert_told_of(
+    assert_upstream_problems(
         "secret = \"between us\"",
         &["4:10 `secret`: only upstreams of protocol ajp13 are told one"],
     );
     for secret in ["", "a\\n", "\\u0000"] {
-        assert_told_of(
+        assert_upstream_problems(
             &format!("protocol = \"ajp13\"\nsecret = \"{secret}\""),
             &["5:10 `secret` cannot be told [a word without control characters]"],
         );
     }
-    assert_told_of(
+    assert_upstream_problems(
         "protocol = \"ajp13\"\nsecret = 1",
         &["5:10 expected a string, found integer [write \"1\"]"],
     );
