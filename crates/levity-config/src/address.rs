@@ -8,7 +8,7 @@ use std::str::FromStr;
 use crate::value::whole_number;
 
 /// Longest path of a Unix socket in bytes: `sun_path` holds 108 with the closing zero (unix(7)).
-pub const UNIX_PATH_BYTES_MAX: usize = 107;
+const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// The default port.
 pub const PORT_USUAL: u16 = 8080;
@@ -22,7 +22,7 @@ pub const PORT_USUAL: u16 = 8080;
 pub enum Address {
     /// An address and port; port 0 lets the kernel choose.
     Tcp(SocketAddr),
-    /// The path of a Unix stream socket, at most [`UNIX_PATH_BYTES_MAX`] bytes.
+    /// The path of a Unix stream socket, at most 107 bytes.
     Unix(PathBuf),
 }
 
@@ -129,7 +129,7 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// When the path is empty, longer than [`UNIX_PATH_BYTES_MAX`], or holds a zero byte.
+    /// When the path is empty, longer than 107 bytes, or holds a zero byte.
     pub fn unix(path: PathBuf) -> Result<Self, AddressError> {
         let bytes = path.as_os_str().as_encoded_bytes();
         let reason = if bytes.is_empty() {
@@ -151,8 +151,8 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// Those of [`str::parse`], and when the joined path is longer than [`UNIX_PATH_BYTES_MAX`].
-    pub fn parse_beneath(text: &str, base: Option<&Path>) -> Result<Self, AddressError> {
+    /// Those of [`str::parse`], and when the joined path is longer than 107 bytes.
+    pub(crate) fn parse_beneath(text: &str, base: Option<&Path>) -> Result<Self, AddressError> {
         match (text.parse()?, base) {
             (Address::Unix(path), Some(base)) => Address::unix(base.join(path)),
             (address, _) => Ok(address),
@@ -178,7 +178,7 @@ impl Address {
     /// Whether the kernel refuses to bind both of two different addresses because one contains the other: `[::]`
     /// is every address of the machine, and `0.0.0.0` every IPv4 address.
     #[must_use]
-    pub fn overlaps(&self, other: &Address) -> bool {
+    pub(crate) fn overlaps(&self, other: &Address) -> bool {
         let (Address::Tcp(one), Address::Tcp(other)) = (self, other) else {
             return false;
         };

@@ -40,12 +40,17 @@ impl Peer {
     }
 
     /// The peer is a proxy for a client that it did not name.
-    pub fn set_unknown_client(&mut self, is_https: bool) {
+    pub(crate) fn set_unknown_client(&mut self, is_https: bool) {
         self.client = PeerClient::Unknown { is_https };
     }
 
     /// The peer is a proxy for the client at `source`, which connected to `destination`.
-    pub fn set_client(&mut self, source: SocketAddr, destination: SocketAddr, is_https: bool) {
+    pub(crate) fn set_client(
+        &mut self,
+        source: SocketAddr,
+        destination: SocketAddr,
+        is_https: bool,
+    ) {
         self.client = PeerClient::Named(Box::new(Named {
             source: canonical(source),
             destination: canonical(destination),

@@ -30,16 +30,12 @@ pub struct Timer {
 impl Timer {
     /// Sets the deadline; the timer has not expired.
     pub fn set(&self, deadline: Instant) {
-        self.expired.set(false);
-        self.deadline.set(Some(deadline));
-        self.idle.set(false);
+        self.restart(Some(deadline), false);
     }
 
     /// Like [`Timer::set`], for a connection that waits for a request.
     pub fn set_idle(&self, deadline: Instant) {
-        self.expired.set(false);
-        self.deadline.set(Some(deadline));
-        self.idle.set(true);
+        self.restart(Some(deadline), true);
     }
 
     /// Whether there is a deadline.
@@ -49,9 +45,13 @@ impl Timer {
 
     /// Removes the deadline; something else limits the wait.
     pub fn clear(&self) {
+        self.restart(None, false);
+    }
+
+    fn restart(&self, deadline: Option<Instant>, idle: bool) {
         self.expired.set(false);
-        self.deadline.set(None);
-        self.idle.set(false);
+        self.deadline.set(deadline);
+        self.idle.set(idle);
     }
 
     /// Whether the timer has expired. If not, the task is woken when it does.

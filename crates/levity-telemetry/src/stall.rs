@@ -51,7 +51,7 @@ impl Step {
 
 /// The poll that a worker is in, for the watchdog to read.
 #[derive(Debug)]
-pub struct Pulse {
+pub(crate) struct Pulse {
     worker: usize,
     /// The kernel's number of the thread; 0 before it runs.
     thread: AtomicI32,
@@ -74,7 +74,7 @@ impl Pulse {
     }
 
     /// The worker's number, counted from 0.
-    pub fn worker(&self) -> usize {
+    pub(crate) fn worker(&self) -> usize {
         self.worker
     }
 
@@ -119,7 +119,7 @@ const POLL_BOUNDS_US: &[u64] = &[
 #[repr(align(128))]
 pub struct PollStats {
     /// The poll that it is in.
-    pub pulse: Pulse,
+    pub(crate) pulse: Pulse,
     /// Time slept within polls.
     pub stall: Histogram,
     stall_max_ns: Counter,

@@ -58,7 +58,7 @@ fn timings(out: &mut Vec<u8>, record: &Record) {
     out.extend_from_slice(b" ttfb=");
     number::seconds(out, record.ttfb);
     out.extend_from_slice(b" io_wait=");
-    number::seconds(out, record.trace.disk().waited);
+    number::seconds(out, record.trace.disk.waited);
     out.extend_from_slice(b" src=");
     out.extend_from_slice(record.source.label().as_bytes());
     out.extend_from_slice(b" end=");

@@ -34,7 +34,7 @@ pub(super) fn line(
     push_number(out, "bytes", record.bytes);
     push_seconds(out, "dur", record.duration);
     push_seconds(out, "ttfb", record.ttfb);
-    push_seconds(out, "io_wait", record.trace.disk().waited);
+    push_seconds(out, "io_wait", record.trace.disk.waited);
     push_text(out, "src", record.source.label().as_bytes());
     push_text(out, "end", record.end.label().as_bytes());
     push_text(out, "referer", record.referer);
@@ -82,12 +82,12 @@ fn upstream(out: &mut Vec<u8>, upstream: &UpstreamTrace) {
 
 fn timing_us(out: &mut Vec<u8>, trace: &Trace) {
     push_key(out, "timing_us");
-    let (times, disk) = (trace.times(), trace.disk());
+    let (times, disk) = (trace.times(), &trace.disk);
     let steps = times.iter().map(|(step, time)| (step.label(), time));
     let inside = [
         ("queue", disk.queue),
         ("read", disk.read),
-        ("write", trace.write()),
+        ("write", trace.write),
     ];
     for (place, (name, time)) in steps.chain(inside).enumerate() {
         out.extend_from_slice(if place == 0 { b"{\"" } else { b",\"" });
@@ -101,7 +101,7 @@ fn timing_us(out: &mut Vec<u8>, trace: &Trace) {
         Some(engine) => push_text(out, "engine", engine.as_bytes()),
         None => push_null(out, "engine"),
     }
-    if let Some(chunks) = trace.chunks() {
+    if let Some(chunks) = &trace.chunks {
         chunks_us(out, chunks);
     }
 }
@@ -110,7 +110,7 @@ fn timing_us(out: &mut Vec<u8>, trace: &Trace) {
 fn chunks_us(out: &mut Vec<u8>, chunks: &Chunks) {
     push_key(out, "chunks_us");
     out.push(b'[');
-    for (place, chunk) in chunks.kept().iter().enumerate() {
+    for (place, chunk) in chunks.kept.iter().enumerate() {
         out.extend_from_slice(if place == 0 { b"[" } else { b",[" });
         moments(out, chunk.disk);
         moments(out, chunk.write);
@@ -118,7 +118,7 @@ fn chunks_us(out: &mut Vec<u8>, chunks: &Chunks) {
         out.push(b']');
     }
     out.push(b']');
-    push_number(out, "chunks_omitted", chunks.omitted());
+    push_number(out, "chunks_omitted", chunks.omitted);
 }
 
 fn moments<const COUNT: usize>(out: &mut Vec<u8>, moments: Option<[u64; COUNT]>) {

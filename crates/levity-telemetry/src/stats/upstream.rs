@@ -119,7 +119,7 @@ impl UpstreamCells {
     }
 
     /// The header of a response arrived this long after the attempt began.
-    pub fn answered_in(&self, time: Duration) {
+    pub(crate) fn answered_in(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.first_byte.observe(nanos);
     }

@@ -120,7 +120,7 @@ impl WorkerStats {
         self.sources[record.source as usize].add(1);
         self.duration.observe(record.duration);
         self.ttfb.observe(record.ttfb);
-        self.io_wait.observe(record.trace.disk().waited);
+        self.io_wait.observe(record.trace.disk.waited);
         let times = record.trace.times();
         for (times, nanos) in self.steps.iter().zip(times.as_nanos()) {
             if *nanos > 0 {

@@ -34,8 +34,10 @@ pub struct DiskTrip {
 #[derive(Debug)]
 pub(crate) struct Chunks {
     arrived: Instant,
-    kept: Vec<Chunk>,
-    omitted: u64,
+    /// At most `CHUNKS_MAX`.
+    pub(crate) kept: Vec<Chunk>,
+    /// The number of further chunks.
+    pub(crate) omitted: u64,
 }
 
 impl Chunks {
@@ -82,16 +84,6 @@ impl Chunks {
         Some(self.kept.len() - 1)
     }
 
-    /// The chunks that were kept.
-    pub fn kept(&self) -> &[Chunk] {
-        &self.kept
-    }
-
-    /// The number of those that were not.
-    pub fn omitted(&self) -> u64 {
-        self.omitted
-    }
-
     fn us(&self, moment: Instant) -> u64 {
         let since: Duration = moment - self.arrived;
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
@@ -127,7 +119,7 @@ mod tests {
             (Some([5000, 6000, 7000]), Some([9000, 10_000]), 4096),
             (None, Some([10_000, 11_000]), 7),
         ];
-        let kept = chunks.kept().iter().map(|c| (c.disk, c.write, c.bytes));
+        let kept = chunks.kept.iter().map(|c| (c.disk, c.write, c.bytes));
         assert_eq!(kept.collect::<Vec<_>>(), expected);
     }
 
@@ -138,6 +130,6 @@ mod tests {
         for _ in 0..CHUNKS_MAX + 3 {
             chunks.read(&trip(arrived, [0, 0, 0]));
         }
-        assert_eq!((chunks.kept().len(), chunks.omitted()), (CHUNKS_MAX, 3));
+        assert_eq!((chunks.kept.len(), chunks.omitted), (CHUNKS_MAX, 3));
     }
 }

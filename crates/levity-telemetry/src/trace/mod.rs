@@ -21,9 +21,11 @@ use steps::{Stopwatch, Times};
 #[derive(Debug)]
 pub struct Trace {
     steps: Stopwatch,
-    disk: Disk,
-    write: Duration,
-    chunks: Option<Chunks>,
+    pub(crate) disk: Disk,
+    /// Time in which bytes were written to the client, which includes waiting for it.
+    pub(crate) write: Duration,
+    /// `None` where only sums are kept.
+    pub(crate) chunks: Option<Chunks>,
     upstream: Option<UpstreamTrace>,
     has_server_timing: bool,
 }
@@ -187,19 +189,6 @@ impl Trace {
             add_metric(&mut metrics, "disk-read", self.disk.read);
         }
         Some(metrics)
-    }
-
-    pub(crate) fn disk(&self) -> &Disk {
-        &self.disk
-    }
-
-    /// Time in which bytes were given to the client, which includes waiting for it.
-    pub(crate) fn write(&self) -> Duration {
-        self.write
-    }
-
-    pub(crate) fn chunks(&self) -> Option<&Chunks> {
-        self.chunks.as_ref()
     }
 }
 
