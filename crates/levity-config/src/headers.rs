@@ -7,13 +7,11 @@ use crate::model::Headers;
 use crate::section::{Section, Text};
 use crate::upstream::Rewrite;
 
-/// Response headers that frame a message or that only the server can know. A change would break the connection or
-/// falsify the time (RFC 9112 section 6, RFC 9110 section 6.6.1).
-const RESERVED_IN_RESPONSES: &[&str] = &[
+/// Headers that frame a message or are about one connection: a change would break the connection (RFC 9112
+/// section 6).
+const OF_CONNECTIONS: &[&str] = &[
     "connection",
     "content-length",
-    "content-range",
-    "date",
     "keep-alive",
     "proxy-connection",
     "te",
@@ -22,19 +20,14 @@ const RESERVED_IN_RESPONSES: &[&str] = &[
     "upgrade",
 ];
 
-/// Request headers that frame a message, and headers in which the server names the client to a backend. A change
-/// would break the connection or let one client pass for another.
+/// Response headers that only the server can know: RFC 9110 sections 6.6.1 and 14.4.
+const RESERVED_IN_RESPONSES: &[&str] = &["content-range", "date"];
+
+/// Request headers in which the server names the client to a backend, or that it answers itself. A change would
+/// let one client pass for another.
 const RESERVED_IN_REQUESTS: &[&str] = &[
-    "connection",
-    "content-length",
     "expect",
     "forwarded",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
     "via",
     "x-forwarded-for",
     "x-forwarded-host",
@@ -70,7 +63,11 @@ fn read(section: &Section<'_>, reserved: &[&str]) -> Headers {
         let lower = name.text.to_ascii_lowercase();
         let reason = if !is_token(name.text) {
             "is not the name of a header field"
-        } else if reserved.contains(&lower.as_str()) {
+        } else if OF_CONNECTIONS
+            .iter()
+            .chain(reserved)
+            .any(|name| *name == lower)
+        {
             "is written by the server itself"
         } else if !seen.insert(lower) {
             "is given twice"

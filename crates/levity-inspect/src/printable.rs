@@ -1,7 +1,7 @@
-//! Which characters a terminal shows without obeying them.
+//! Characters that are safe to print on a terminal.
 
-/// Whether a character stands where it is written and changes nothing around it: no control character, no
-/// line or paragraph separator, no mark of direction, nothing of width zero.
+/// Whether a character affects nothing but its own position: it is no control character, no line or paragraph
+/// separator, no mark of direction, and not of width zero.
 pub(crate) fn is_printable(c: char) -> bool {
     let is_format = matches!(
         c,

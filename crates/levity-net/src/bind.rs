@@ -86,7 +86,7 @@ fn is_same(one: &Stat, other: &Stat) -> bool {
 /// Binds `address` for `workers` loops.
 ///
 /// # Errors
-/// When the address is not ours or is in use; the message says whom to look for.
+/// When the address is not one of this machine or is in use; the message says how to find the user.
 pub fn bind(address: &Address, workers: usize) -> io::Result<Bound> {
     let bound = match address {
         Address::Tcp(tcp) => bind_tcp(*tcp, workers),

@@ -1,4 +1,4 @@
-//! Connections that we open.
+//! Outgoing connections.
 
 use std::io;
 use std::time::Duration;

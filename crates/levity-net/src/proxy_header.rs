@@ -1,4 +1,4 @@
-//! The PROXY header: taken off the start of a client's connection, written at the start of a backend's.
+//! The PROXY header: read from the start of a client's connection, written to the start of a backend's.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -8,9 +8,9 @@ use levity_wire::proxy_protocol::{self, Addresses};
 
 use crate::peer::Peer;
 
-/// Takes the header off the start of `bytes` and notes its client in `peer`. `false` means that the header is
-/// not complete yet. Gives `bytes` no allocation unless something follows the header, so that an idle
-/// connection has none.
+/// Removes the header from the start of `bytes` and stores its client in `peer`. `false` means that the header is
+/// not complete yet. Without bytes after the header, `bytes` ends without an allocation, so that an idle connection
+/// has none.
 ///
 /// # Errors
 /// When `bytes` do not begin with a header.
@@ -51,7 +51,7 @@ pub fn for_client(
     )
 }
 
-/// The header of a connection to a backend for a request of our own; empty without a version.
+/// The header of a connection to a backend for a request of the server itself; empty without a version.
 #[must_use]
 pub fn for_own_request(version: Option<ProxyProtocol>) -> Vec<u8> {
     version.map_or(Vec::new(), |version| encode(version, &Addresses::Local))

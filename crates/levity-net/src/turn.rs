@@ -1,4 +1,4 @@
-//! Turns: how many bytes a connection moves before its event loop serves the others.
+//! Turns: a bound on the bytes that a connection moves before its event loop serves others.
 
 use tokio::task;
 

@@ -28,7 +28,7 @@ impl Counter {
     }
 }
 
-/// A number that rises and falls. It is stored as two counters, of rises and of falls.
+/// A number that rises and falls, stored as one counter of rises and one of falls.
 #[derive(Debug, Default)]
 pub struct Gauge {
     ups: Counter,

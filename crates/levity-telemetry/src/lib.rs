@@ -1,8 +1,8 @@
 //! What Levity counts, logs and reports.
 //!
 //! Event loops write here without ever waiting: counters have one writer each, lines go over bounded queues to
-//! threads that may block. This crate knows no server: whoever has the figures of a disk or an upstream hands
-//! them over as plain values.
+//! threads that may block. This crate knows no server: it gets the figures of disks and upstreams as plain
+//! values.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,4 @@
-//! The mount that a device number belongs to, from the kernel's list: file systems are not asked, because they may
-//! not answer.
+//! Finds the mount of a device number in the kernel's list. File systems are not asked, because they may not answer.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,7 +13,7 @@ const MOUNTINFO: &str = "/proc/self/mountinfo";
 /// Bytes of the list that are read. Mounts beyond them are unknown.
 const MOUNTINFO_BYTES_MAX: u64 = 4 << 20;
 
-/// Everything that is mounted, in the order of mounting.
+/// All mounts, in the order of mounting.
 #[derive(Debug, Default)]
 pub struct Mounts(Vec<MountPoint>);
 
@@ -42,7 +41,7 @@ impl Mounts {
         device: Dev,
         mut roots: impl Iterator<Item = (Dev, &'r Path)>,
     ) -> Option<&MountPoint> {
-        // A btrfs or an overlay has other numbers for its files than the one that is listed.
+        // A btrfs or an overlay gives its files other device numbers than the listed one.
         match roots.find(|(of_root, _)| *of_root == device) {
             Some((_, root)) => self.above(root),
             None => self.shortest(device),

@@ -1,5 +1,5 @@
-//! Messages about devices that do not answer. A failed request adds none of its own: there may be thousands of
-//! them while a mount is dead.
+//! Messages about devices that do not answer. Failed requests log nothing: there may be thousands while a mount is
+//! dead.
 
 use levity_disk::{Outage, Stage};
 

@@ -30,7 +30,7 @@ const SAMPLE: u64 = 16;
 /// How long a window is filled before it gives way to the next.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The requested files of one worker. Only its own thread has it.
+/// The requested files of one worker, used by its own thread only.
 pub struct Popular {
     now: Window,
     before: Window,
@@ -51,7 +51,7 @@ struct Window {
 /// The files with the highest counts.
 #[derive(Default)]
 struct Sketch {
-    /// Beside the files, because a look-up reads all of them.
+    /// Apart from the files, because a look-up reads all hashes.
     hashes: Vec<u64>,
     files: Vec<FileCount>,
 }

@@ -9,7 +9,7 @@
 //!
 //! Asking the kernel is a system call, so it is done once per turn of the loop
 //! ([`Watch::turn_begins`]) and after each long poll, never per poll. The price is that up to one turn
-//! of short polls lies between the two samples. A poll is therefore never charged with more time than it took.
+//! of short polls lies between the two samples. A poll is therefore never charged more time than it took.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -335,7 +335,7 @@ impl Drop for Polling<'_> {
 pub struct Watched<F> {
     task: u64,
     step: Step,
-    // Boxed, because to pin a field in place takes `unsafe`, which this crate forbids.
+    // Boxed, because pinning a field in place needs `unsafe`, which this crate forbids.
     future: Pin<Box<F>>,
 }
 
@@ -404,7 +404,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// The watchdog's own part.
+/// The state of the watchdog's thread.
 struct Looks {
     workers: Vec<Arc<PollStats>>,
     /// Per worker, the beginning of the poll reported last.

@@ -158,7 +158,8 @@ rise = 5
 
 #[test]
 fn every_word_of_an_upstream() {
-    let words: [(&str, fn(&Upstream) -> bool); 11] = [
+    type Line = (&'static str, fn(&Upstream) -> bool);
+    let lines: [Line; 11] = [
         ("protocol = \"fastcgi\"", |u| {
             u.protocol == Protocol::Fastcgi
         }),
@@ -187,7 +188,7 @@ fn every_word_of_an_upstream() {
             u.check.as_ref().is_some_and(|check| check.path.is_none())
         }),
     ];
-    for (line, is_read) in words {
+    for (line, is_read) in lines {
         assert!(is_read(&upstream(line)), "{line}");
     }
 }

@@ -1,4 +1,4 @@
-//! How long reads took by how many were in flight: whether more readers read more.
+//! The time of reads by the number in flight, which shows whether more concurrent reads give more throughput.
 
 use super::run::{Interval, Run};
 

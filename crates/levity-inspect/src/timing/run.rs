@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::lines::{Request, STEPS, Timing};
 use crate::histogram::Histogram;
 
-/// Intervals that a sample keeps at most; beyond that it drops every second one, again and again.
+/// Intervals that a sample keeps at most; when it is full, it drops every second one and samples half as often.
 const SAMPLE_MAX: usize = 1 << 20;
 
 /// Pairs of source and engine that are counted separately: a foreign log may hold any number of names.

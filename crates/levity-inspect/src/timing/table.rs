@@ -159,7 +159,7 @@ fn levels(out: &mut String, levels: &[Level]) {
     }
 }
 
-/// As much of a name as a column has room for, without what a terminal would obey.
+/// A name cut to the width of a column, without characters that control a terminal.
 fn printable(text: &str) -> String {
     text.chars()
         .filter(|char| is_printable(*char))

@@ -1,4 +1,4 @@
-//! Which part of a run took most of its time, in a sentence, and what to do about it.
+//! The part of a run that took most of its time, and a sentence that says what to do about it.
 
 use super::concurrency::{self, Level};
 use super::run::Run;
@@ -44,7 +44,7 @@ pub(super) struct Verdict {
     pub(super) part: Part,
     /// Its share of the time of all requests, from 0 to 1.
     pub(super) share: f64,
-    /// What that means and what to do.
+    /// The meaning, and what to do.
     pub(super) sentence: String,
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Style {
     Plain,
     /// A heading.
     Strong,
-    /// Something that needs attention.
+    /// A line that needs attention.
     Bad,
 }
 

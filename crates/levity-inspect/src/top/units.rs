@@ -5,12 +5,12 @@ use serde_json::Value;
 /// Characters of one figure. The server writes no longer path, and wider columns cannot be made.
 const FIGURE_CHARS_MAX: usize = 4 * 4096;
 
-/// 0 for what is no number.
+/// 0 for a value that is no number.
 pub(super) fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(0.0)
 }
 
-/// `-` for what is missing, and `?` for what is no figure.
+/// `-` for a missing value, and `?` for a list or an object.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.chars().take(FIGURE_CHARS_MAX).collect(),

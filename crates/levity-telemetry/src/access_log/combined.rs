@@ -4,7 +4,7 @@ use super::record::Record;
 use super::{escape, number};
 use levity_wire::decimal;
 
-/// Appends `record`, which came at `stamp`.
+/// Appends `record`, which arrived at `stamp`.
 pub(super) fn line(out: &mut Vec<u8>, record: &Record, stamp: &[u8]) {
     match record.peer {
         Some(peer) => number::address(out, peer),

@@ -1,5 +1,4 @@
-//! Bytes that came from a client, written so that each line holds exactly one newline, and so that no byte is
-//! lost.
+//! Escapes for bytes of clients: each line has exactly one newline, and no byte is lost.
 
 /// Appends `bytes` to a line of the combined format: `\"`, `\\`, and `\xHH` for every control and non-ASCII
 /// byte, as nginx writes them.
@@ -16,10 +15,10 @@ pub(super) fn combined(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(rest);
 }
 
-/// As [`combined`], and without a space: it ends what is not in quotes.
+/// As [`combined`], and escapes spaces too, for a word without quotes.
 pub(super) fn word(out: &mut Vec<u8>, bytes: &[u8]) {
-    for (place, part) in bytes.split(|&byte| byte == b' ').enumerate() {
-        if place > 0 {
+    for (index, part) in bytes.split(|&byte| byte == b' ').enumerate() {
+        if index > 0 {
             escape(out, b' ');
         }
         combined(out, part);
@@ -41,7 +40,7 @@ fn escape(out: &mut Vec<u8>, byte: u8) {
 /// is doubled and a byte that is not UTF-8 is the four characters `\xHH`, so that undoing these two gives the
 /// bytes back.
 pub(super) fn json(out: &mut Vec<u8>, bytes: &[u8]) {
-    // A run that needs nothing is both the common case and valid JSON.
+    // Text without escapes is the common case, and valid JSON.
     if all_plain(bytes) {
         return out.extend_from_slice(bytes);
     }

@@ -8,7 +8,7 @@ use super::{escape, number};
 use crate::trace::{Chunks, Trace, UpstreamTrace};
 use levity_wire::decimal;
 
-/// Appends `record`, which came `micros` after `stamp`.
+/// Appends `record`, which arrived `micros` microseconds after `stamp`.
 pub(super) fn line(
     out: &mut Vec<u8>,
     record: &Record,
@@ -89,8 +89,8 @@ fn timing_us(out: &mut Vec<u8>, trace: &Trace) {
         ("read", disk.read),
         ("write", trace.write),
     ];
-    for (place, (name, time)) in steps.chain(inside).enumerate() {
-        out.extend_from_slice(if place == 0 { b"{\"" } else { b",\"" });
+    for (index, (name, time)) in steps.chain(inside).enumerate() {
+        out.extend_from_slice(if index == 0 { b"{\"" } else { b",\"" });
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b"\":");
         number::microseconds(out, time);
@@ -110,8 +110,8 @@ fn timing_us(out: &mut Vec<u8>, trace: &Trace) {
 fn chunks_us(out: &mut Vec<u8>, chunks: &Chunks) {
     push_key(out, "chunks_us");
     out.push(b'[');
-    for (place, chunk) in chunks.kept.iter().enumerate() {
-        out.extend_from_slice(if place == 0 { b"[" } else { b",[" });
+    for (index, chunk) in chunks.kept.iter().enumerate() {
+        out.extend_from_slice(if index == 0 { b"[" } else { b",[" });
         moments(out, chunk.disk);
         moments(out, chunk.write);
         decimal::push(out, chunk.bytes);
@@ -122,9 +122,9 @@ fn chunks_us(out: &mut Vec<u8>, chunks: &Chunks) {
 }
 
 fn moments<const COUNT: usize>(out: &mut Vec<u8>, moments: Option<[u64; COUNT]>) {
-    for place in 0..COUNT {
+    for index in 0..COUNT {
         match moments {
-            Some(moments) => decimal::push(out, moments[place]),
+            Some(moments) => decimal::push(out, moments[index]),
             None => out.extend_from_slice(b"null"),
         }
         out.push(b',');

@@ -1,4 +1,4 @@
-//! Where lines go: a file that can be reopened, or standard output.
+//! The output of the access log: a file that can be reopened, or standard output.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ pub(super) fn standard() -> io::Result<File> {
     Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
 }
 
-/// A file and what is at its end.
+/// An open file, and whether its last line is complete.
 #[derive(Debug)]
 pub(super) struct Output {
     file: File,

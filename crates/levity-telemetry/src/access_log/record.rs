@@ -1,4 +1,4 @@
-//! A finished request, as its line and the counters need it.
+//! The record of a finished request, for its log line and the counters.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -11,7 +11,7 @@ use crate::trace::Trace;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Source {
-    /// From nowhere else: an error, a redirect, a listing.
+    /// Made by the server: an error, a redirect, a listing.
     #[strum(serialize = "-")]
     None,
     /// From the server's own cache of small bodies.
@@ -35,9 +35,9 @@ impl Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum End {
-    /// As it should.
+    /// Completely.
     Complete,
-    /// The client went away first.
+    /// The client left before the end.
     ClientAbort,
     /// A time limit passed.
     Timeout,
@@ -52,14 +52,14 @@ impl End {
     }
 }
 
-/// A finished request. A slice is empty where the client sent no such thing.
+/// A finished request. A slice is empty when the client did not send the value.
 #[derive(Debug, Clone)]
 pub struct Record<'a> {
     /// The client; `None` on a Unix socket.
     pub peer: Option<IpAddr>,
-    /// Who has connected, `None` over a Unix socket: the client itself, or a proxy.
+    /// The peer of the connection, `None` on a Unix socket: the client itself, or a proxy.
     pub via: Option<IpAddr>,
-    /// When the first byte of the request came.
+    /// When the first byte of the request arrived.
     pub arrived: SystemTime,
     /// The host of the request.
     pub host: &'a [u8],
@@ -67,7 +67,7 @@ pub struct Record<'a> {
     pub method: &'a [u8],
     /// The request target as sent.
     pub target: &'a [u8],
-    /// Such as `HTTP/1.1`.
+    /// The protocol version, such as `HTTP/1.1`.
     pub version: &'a str,
     /// The status sent.
     pub status: u16,
@@ -81,11 +81,11 @@ pub struct Record<'a> {
     pub source: Source,
     /// How it ended.
     pub end: End,
-    /// The `Referer` field.
+    /// The `Referer` header.
     pub referer: &'a [u8],
-    /// The `User-Agent` field.
+    /// The `User-Agent` header.
     pub user_agent: &'a [u8],
-    /// Where its time went, and what it met with.
+    /// Its times, disk trips and upstream attempts.
     pub trace: &'a Trace,
 }
 

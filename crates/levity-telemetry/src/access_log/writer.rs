@@ -103,9 +103,9 @@ impl Drop for Log {
     }
 }
 
-/// Orders of the control thread to the writer.
+/// Requests of the control thread to the writer.
 #[derive(Debug, Default)]
-struct Orders {
+struct Requests {
     reopen: AtomicBool,
     stop: AtomicBool,
 }
@@ -115,7 +115,7 @@ struct Orders {
 pub struct Writer {
     format: Format,
     queue: Sender<Vec<u8>>,
-    orders: Arc<Orders>,
+    requests: Arc<Requests>,
     ended: mpsc::Receiver<()>,
     thread: JoinHandle<()>,
 }
@@ -129,11 +129,11 @@ impl Writer {
     pub fn start(target: Target, format: Format, unwritten: Arc<AtomicU64>) -> io::Result<Self> {
         let (queue, blocks) = channel::bounded(BLOCKS_MAX);
         let (running, ended) = sync_channel(0);
-        let orders = Arc::<Orders>::default();
+        let requests = Arc::<Requests>::default();
         let mut writing = Writing {
             output: target.open()?,
             target,
-            orders: orders.clone(),
+            requests: requests.clone(),
             unwritten,
             failing: false,
         };
@@ -146,7 +146,7 @@ impl Writer {
         Ok(Self {
             format,
             queue,
-            orders,
+            requests,
             ended,
             thread,
         })
@@ -165,32 +165,32 @@ impl Writer {
     /// Reopens the file, for log rotation. A path that cannot be opened is logged, and the old file stays. Does not
     /// wait for the thread.
     pub fn reopen(&self) {
-        self.orders.reopen.store(true, Ordering::Release);
+        self.requests.reopen.store(true, Ordering::Release);
         self.wake();
     }
 
     /// Writes all lines that were handed over, and ends the thread. Returns whether that was done within
     /// `wait_max`; a thread that still waits for its file is left behind. Drop or flush every [`Log`] first.
     pub fn shutdown(self, wait_max: Duration) -> bool {
-        self.orders.stop.store(true, Ordering::Release);
+        self.requests.stop.store(true, Ordering::Release);
         self.wake();
         drop(self.queue);
         let ended = self.ended.recv_timeout(wait_max) == Err(RecvTimeoutError::Disconnected);
         ended && self.thread.join().is_ok()
     }
 
-    /// An empty block wakes the thread. Where the queue is full it is awake anyway, and looks at its
-    /// orders after each block.
+    /// Wakes the thread with an empty block. When the queue is full the thread is awake, and checks for requests
+    /// after each block.
     fn wake(&self) {
         let _ = self.queue.try_send(Vec::new());
     }
 }
 
-/// The thread's own part.
+/// The state of the writing thread.
 struct Writing {
     target: Target,
     output: Output,
-    orders: Arc<Orders>,
+    requests: Arc<Requests>,
     unwritten: Arc<AtomicU64>,
     /// The last write failed, and that was reported.
     failing: bool,
@@ -200,18 +200,17 @@ impl Writing {
     fn run(&mut self, blocks: &Receiver<Vec<u8>>) {
         while let Some(block) = blocks.recv() {
             self.write(&block);
-            if self.orders.reopen.swap(false, Ordering::Acquire) {
+            if self.requests.reopen.swap(false, Ordering::Acquire) {
                 self.drain(blocks);
                 self.reopen();
             }
-            if self.orders.stop.load(Ordering::Acquire) {
+            if self.requests.stop.load(Ordering::Acquire) {
                 return self.drain(blocks);
             }
         }
     }
 
-    /// Lines that were handed over before an order belong to the time before it. Bounded, because
-    /// workers go on meanwhile.
+    /// Writes the lines that were handed over before a request. Bounded, because workers go on meanwhile.
     fn drain(&mut self, blocks: &Receiver<Vec<u8>>) {
         let waiting = iter::from_fn(|| blocks.try_recv());
         waiting
@@ -365,7 +364,7 @@ mod tests {
         let writer = start(&logs.join("access.log"));
         fs::rename(&logs, &moved).expect("rename");
         writer.reopen();
-        until(|| !writer.orders.reopen.load(Ordering::Acquire));
+        until(|| !writer.requests.reopen.load(Ordering::Acquire));
         let mut log = writer.log();
         log.record(&record());
         drop(log);

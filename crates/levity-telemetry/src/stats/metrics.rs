@@ -245,8 +245,8 @@ fn outcomes(scrape: &Scrape, samples: &mut Samples) {
 
 fn backends_up(scrape: &Scrape, samples: &mut Samples) {
     scrape.each_backend(|backend, _, [upstream, name]| {
-        let witnesses = [("requests", backend.is_in), ("checks", backend.is_well)];
-        for (by, up) in witnesses {
+        let sources = [("requests", backend.is_in), ("checks", backend.is_well)];
+        for (by, up) in sources {
             samples.value(&[upstream, name, ("by", by)], u8::from(up));
         }
     });

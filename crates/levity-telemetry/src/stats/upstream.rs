@@ -131,7 +131,7 @@ impl UpstreamCells {
     }
 }
 
-/// A request in the queue.
+/// A request in the queue; it leaves when this is dropped.
 pub struct Queued<'c>(&'c UpstreamCells);
 
 impl Drop for Queued<'_> {
@@ -140,7 +140,7 @@ impl Drop for Queued<'_> {
     }
 }
 
-/// One worker's counters of one backend. As [`UpstreamCells`].
+/// One worker's counters of one backend, with the rules of [`UpstreamCells`].
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct BackendCells {
@@ -158,9 +158,9 @@ pub struct BackendCells {
     pub made: Counter,
     /// Times that a connection was reused.
     pub reused: Counter,
-    /// Bytes that it took.
+    /// Bytes sent to it.
     pub sent_bytes: Counter,
-    /// Bytes that came from it.
+    /// Bytes received from it.
     pub received_bytes: Counter,
 }
 
@@ -185,7 +185,7 @@ impl BackendCells {
     }
 }
 
-/// An upstream of the configuration, as a scrape sees it.
+/// The state of an upstream of the configuration, for a scrape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamState {
     /// Its name, under which workers count.
@@ -196,16 +196,16 @@ pub struct UpstreamState {
     pub unresolved: Vec<String>,
 }
 
-/// A backend, as a scrape sees it.
+/// The state of a backend, for a scrape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackendState {
     /// Its number, under which workers count.
     pub id: u64,
     /// Its address as text.
     pub name: String,
-    /// Requests have not taken it out.
+    /// Whether no failed request has taken it out.
     pub is_in: bool,
-    /// Checks do not find it down.
+    /// Whether no check has found it down.
     pub is_well: bool,
 }
 
@@ -241,9 +241,9 @@ pub struct BackendFigures {
     pub made: u64,
     /// Times that a connection was reused.
     pub reused: u64,
-    /// Bytes that it took.
+    /// Bytes sent to it.
     pub sent_bytes: u64,
-    /// Bytes that came from it.
+    /// Bytes received from it.
     pub received_bytes: u64,
 }
 

@@ -27,7 +27,7 @@ pub enum Ahead {
     Used,
     /// It was refused: a queue or the memory was full.
     Refused,
-    /// The client went away, or was too slow for it to be kept.
+    /// The client left, or was too slow to keep it.
     Unused,
 }
 
@@ -36,7 +36,7 @@ pub enum Ahead {
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct WorkerStats {
-    /// Its long polls, and the poll that it is in.
+    /// Its long polls, and the current one.
     pub polls: Arc<PollStats>,
     statuses: [Counter; STATUSES],
     status_other: Counter,
@@ -47,9 +47,9 @@ pub struct WorkerStats {
     steps: [Fourfold; Step::TIMED.len()],
     /// Connections accepted.
     pub accepted: Counter,
-    /// Connections that have got a request, once for each request.
+    /// Requests begun.
     pub begun: Counter,
-    /// Requests answered; once for each that was begun.
+    /// Requests answered: each of those begun, once.
     pub answered: Counter,
     ends: [Counter; End::COUNT],
     /// Times that it stopped accepting for a while, because descriptors or memory were exhausted.
@@ -67,12 +67,12 @@ pub struct WorkerStats {
     pub sendfile_waits: Counter,
     /// Lines that its access log has dropped.
     pub log_dropped: Counter,
-    /// The upstreams that it sends requests to.
+    /// Counters of the upstreams that it sends requests to.
     pub upstreams: Register,
 }
 
 impl WorkerStats {
-    /// Of the worker with this number, counted from 0.
+    /// Counters at 0, for the worker with this number, counted from 0.
     pub fn new(worker: usize) -> Self {
         Self {
             polls: Arc::new(PollStats::new(worker)),
@@ -130,9 +130,9 @@ impl WorkerStats {
     }
 
     fn status(&self, status: u16) -> &Counter {
-        let place = usize::from(status).checked_sub(STATUS_MIN.into());
-        place
-            .and_then(|place| self.statuses.get(place))
+        let index = usize::from(status).checked_sub(STATUS_MIN.into());
+        index
+            .and_then(|index| self.statuses.get(index))
             .unwrap_or(&self.status_other)
     }
 
@@ -163,7 +163,7 @@ impl WorkerStats {
         self.sources[source as usize].get()
     }
 
-    /// Connections that have ended so.
+    /// Connections that have ended this way.
     pub fn ended(&self, end: End) -> u64 {
         self.ends[end as usize].get()
     }

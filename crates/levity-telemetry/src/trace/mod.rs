@@ -1,5 +1,5 @@
-//! The trace of one request: where its time went, and what it met with. The access log, the counters and the
-//! `Server-Timing` header are made from it.
+//! The trace of one request: its times, disk trips, chunks and upstream attempts. The access log, the counters and
+//! the `Server-Timing` header are made from it.
 
 mod chunks;
 mod steps;
@@ -17,7 +17,7 @@ use crate::step::Step;
 pub(crate) use chunks::Chunks;
 use steps::{Stopwatch, Times};
 
-/// The trace of one request, from its first byte to the line in the log.
+/// The trace of one request, from its first byte to its log line.
 #[derive(Debug)]
 pub struct Trace {
     steps: Stopwatch,
@@ -33,7 +33,7 @@ pub struct Trace {
 /// The disk trips of a request, added up.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
-    /// Trips, with those that were not completed.
+    /// Trips, completed or not.
     pub(crate) trips: u32,
     /// Time that the request waited for them.
     pub(crate) waited: Duration,
@@ -159,7 +159,7 @@ impl Trace {
         !self.write.is_zero()
     }
 
-    /// The request goes to an upstream that counts in `cells`. What it met with at another one is forgotten.
+    /// The request goes to an upstream that counts in `cells`. The trace of an earlier one is dropped.
     pub fn ask_upstream(&mut self, cells: Arc<UpstreamCells>) -> &mut UpstreamTrace {
         self.upstream.insert(UpstreamTrace::new(cells))
     }
@@ -169,7 +169,7 @@ impl Trace {
         self.upstream.as_ref()
     }
 
-    /// The same, to be added to.
+    /// The same, mutable.
     pub fn upstream_mut(&mut self) -> Option<&mut UpstreamTrace> {
         self.upstream.as_mut()
     }

@@ -1,4 +1,4 @@
-//! `levity check`: everything that is wrong with a configuration file.
+//! `levity check`: reports all errors of a configuration file.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{EXIT_CONFIG, Streams};
 
-/// Tells of `file`; the exit status says whether it is without errors.
+/// Reports the errors of `file`; the exit status says whether there are any.
 pub(super) fn check(file: &Path, json: bool, streams: &mut Streams<'_>) -> u8 {
     let result = levity_config::load(file);
     let status = if result.is_ok() { 0 } else { EXIT_CONFIG };

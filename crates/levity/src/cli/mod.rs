@@ -19,7 +19,7 @@ use levity_config::address::Address;
 
 /// Exit status when something fails while running.
 pub const EXIT_FAILURE: u8 = 1;
-/// Exit status for arguments that make no sense.
+/// Exit status for wrong arguments.
 pub const EXIT_USAGE: u8 = 2;
 /// Exit status for a configuration with errors: `EX_CONFIG` of sysexits(3).
 pub const EXIT_CONFIG: u8 = 78;
@@ -33,7 +33,7 @@ levity run levity.toml        serve what a configuration file says
 levity --help says more.
 ";
 
-/// What to do after the command line has been read.
+/// The next step after the command line was read.
 #[derive(Debug)]
 pub enum Step {
     /// Run a server.

@@ -1,30 +1,29 @@
-//! What a server is to do: its configuration, with flags that beat it.
+//! The plan of a server: its configuration, and flags that override it.
 
 use std::path::PathBuf;
 
 use levity_config::address::Address;
 use levity_config::{Config, Errors, Listen};
 
-/// What a server is to do, and how to look it up again.
+/// The configuration of a server, and how to read it again.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// With the overrides applied.
     pub config: Config,
     /// The file to read again on SIGHUP; `None` when there is none.
     pub source: Option<PathBuf>,
-    /// Flags, which beat the file.
+    /// Flags, which override the file.
     pub overrides: Overrides,
     /// Trap file calls that may block on the threads of event loops. For tests.
     pub guard: bool,
-    /// This is `levity serve`: print its URLs on standard output.
+    /// Whether this is `levity serve`, which prints its URLs on standard output.
     pub serve: bool,
-    /// Say at the start what reads files.
+    /// Whether to log at the start what reads files.
     pub verbose: bool,
 }
 
 impl Plan {
-    /// The configuration as its file says it now, with the overrides; without a file the same one
-    /// again. May block.
+    /// The configuration in its file at present, with the overrides; without a file the same one again. May block.
     ///
     /// # Errors
     ///
@@ -37,7 +36,7 @@ impl Plan {
     }
 }
 
-/// Flags that beat the configuration file.
+/// Flags that override the configuration file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// Instead of every address of the file, unless empty.

@@ -35,7 +35,7 @@ fn engine_help() -> String {
     format!("The engine that reads files: {}", NAMES.join(", "))
 }
 
-/// What `--listen` names.
+/// A value of `--listen`.
 #[derive(Debug, Clone)]
 enum ListenOn {
     Address(Address),
@@ -51,7 +51,7 @@ fn listen_on(text: &str) -> Result<ListenOn, AddressError> {
 }
 
 impl Flags {
-    /// Where to listen; empty when no flag says it. `port` is that of `-p`.
+    /// The addresses to listen on; empty when no flag names one. `port` is that of `-p`.
     ///
     /// An address that is given twice would ask for the same port twice, and a port that no address can take
     /// would be forgotten: both are errors.
@@ -80,7 +80,7 @@ impl Flags {
         }
     }
 
-    /// What to do with `config`, which is that of the file `source`.
+    /// The plan for `config`, which was read from the file `source`.
     fn plan(&self, config: Config, source: Option<PathBuf>, listen: Vec<Address>) -> Plan {
         let overrides = Overrides {
             listen,
@@ -107,7 +107,7 @@ fn duplicate(addresses: &[Address]) -> Option<&Address> {
     Some(seen.find(twice)?.1)
 }
 
-/// A plan for a folder or a single file, which needs no configuration. `hosts` are names to answer to.
+/// A plan for a folder or a single file, without configuration. `hosts` are names to answer to.
 pub(super) fn serve(
     what: &Path,
     hosts: Vec<String>,
@@ -141,8 +141,8 @@ pub(super) fn serve(
     }
 }
 
-/// Where only this machine can connect, only its own names are meant for it: else any web page that is open
-/// in a browser here could read the folder. Others know this machine by names that it does not know.
+/// The host names to answer to; `None` is any. Where only this machine can connect, any other name could be that of a
+/// web page that reads the folder (DNS rebinding). Other machines may know this one by names that it does not know.
 fn own_names(config: &Config, added: Vec<String>) -> Option<OwnNames> {
     let mut listen = config.listen.iter();
     let is_private = listen.all(|listen| listen.address.is_of_this_machine_only());
@@ -193,7 +193,7 @@ fn site(what: &Path) -> Result<Site, String> {
         listing: only.is_none(),
         index: vec!["index.html".to_owned()],
         precompressed: Vec::new(),
-        // One file was asked for by name, wherever a link of that name leads.
+        // A file that is named on the command line is served wherever its link leads.
         symlinks: if only.is_some() {
             Symlinks::Follow
         } else {

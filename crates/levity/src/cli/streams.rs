@@ -1,11 +1,11 @@
-//! Where answers and messages go.
+//! The output of commands.
 
 use std::ffi::OsString;
 use std::io::Write;
 
-/// Where answers and messages go.
+/// The output of a command.
 pub struct Streams<'s> {
-    /// Data: what was asked for.
+    /// Data.
     pub out: &'s mut dyn Write,
     /// Messages for people.
     pub err: &'s mut dyn Write,
@@ -14,7 +14,7 @@ pub struct Streams<'s> {
 }
 
 impl Streams<'_> {
-    // A reader that has gone away is no reason to fail, and the exit status still says what was found.
+    // A closed pipe is no reason to fail: the exit status still gives the result.
     pub(super) fn out(&mut self, text: &str) {
         let _ = self.out.write_all(text.as_bytes());
     }

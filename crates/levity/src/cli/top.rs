@@ -1,4 +1,4 @@
-//! `levity top`: which server it is to look at.
+//! `levity top`: finds the admin listener to connect to.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -8,7 +8,7 @@ use levity_inspect::top::{self, Options};
 use super::{EXIT_CONFIG, EXIT_FAILURE, Step, Streams};
 use levity_config::address::{Address, AddressError};
 
-/// Where `levity top` asks when nothing says otherwise: the address of the examples.
+/// The default address, which is that of the examples.
 const ADMIN_USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
 
 /// From the address of a server, or the file that has it.
@@ -37,7 +37,7 @@ fn target(listen: Address) -> top::Address {
     }
 }
 
-/// An address, also as the URL by which a server tells of its admin listener.
+/// Parses an address, or the URL that a server prints for its admin listener.
 pub(super) fn admin_address(text: &str) -> Result<Address, AddressError> {
     match text.strip_prefix("http://") {
         Some(rest) => rest.strip_suffix('/').unwrap_or(rest).parse(),

@@ -1,4 +1,4 @@
-//! Which files are asked for most, as the workers tell it.
+//! The most requested files, from the counts of the workers.
 
 use std::time::{Duration, Instant};
 
@@ -11,75 +11,75 @@ use crate::event_loop::Message;
 use levity_telemetry::escape::escaped;
 use levity_telemetry::popular::{FileCount, SketchCounts, Snapshot, merge};
 
-/// Files that are told of.
+/// Files in each list.
 const FILES_MAX: usize = 20;
 
-/// How long a worker may take to answer; one that takes longer is told of as it was before.
+/// How long a worker may take to answer; the last snapshot of a slower one is used.
 const ANSWER_MAX: Duration = Duration::from_millis(200);
 
-/// One line to each worker. Those who ask take turns, so that a worker which does not answer never has
-/// more than one question to answer.
-pub struct Files(Mutex<Vec<Line>>);
+/// A channel to each worker. Requests for the files take turns, so that a worker which does not answer has one query
+/// at most.
+pub struct Files(Mutex<Vec<WorkerQuery>>);
 
-struct Line {
+struct WorkerQuery {
     worker: UnboundedSender<Message>,
-    asked: Option<oneshot::Receiver<Snapshot>>,
+    pending: Option<oneshot::Receiver<Snapshot>>,
     latest: Option<Snapshot>,
 }
 
 impl Files {
     pub fn new(workers: Vec<UnboundedSender<Message>>) -> Self {
-        let line = |worker| Line {
+        let query = |worker| WorkerQuery {
             worker,
-            asked: None,
+            pending: None,
             latest: None,
         };
-        Self(Mutex::new(workers.into_iter().map(line).collect()))
+        Self(Mutex::new(workers.into_iter().map(query).collect()))
     }
 
     /// The files by requests and by bytes. Waits for the workers, [`ANSWER_MAX`] at most.
     pub async fn json(&self) -> Value {
-        let mut lines = self.0.lock().await;
-        lines.iter_mut().for_each(Line::ask);
+        let mut queries = self.0.lock().await;
+        queries.iter_mut().for_each(WorkerQuery::send);
         let deadline = Instant::now() + ANSWER_MAX;
-        for line in lines.iter_mut() {
-            let answer = time::timeout_at(deadline.into(), line.answer()).await;
-            line.take(answer.ok());
+        for query in queries.iter_mut() {
+            let answer = time::timeout_at(deadline.into(), query.answer()).await;
+            query.take(answer.ok());
         }
-        let all: Vec<_> = lines
+        let all: Vec<_> = queries
             .iter()
-            .filter_map(|line| line.latest.as_ref())
+            .filter_map(|query| query.latest.as_ref())
             .collect();
-        told(&all)
+        figures(&all)
     }
 }
 
-impl Line {
-    fn ask(&mut self) {
-        if self.asked.is_some() {
+impl WorkerQuery {
+    fn send(&mut self) {
+        if self.pending.is_some() {
             return;
         }
         let (reply, answer) = oneshot::channel();
-        // A worker that has ended drops the question, and so the answer.
+        // A worker that has ended drops the query, and so the answer.
         let _ = self.worker.send(Message::Popular(reply));
-        self.asked = Some(answer);
+        self.pending = Some(answer);
     }
 
     /// `None` from a worker that has ended.
     async fn answer(&mut self) -> Option<Snapshot> {
-        self.asked.as_mut()?.await.ok()
+        self.pending.as_mut()?.await.ok()
     }
 
-    /// What came of waiting; nothing when that took too long.
+    /// Stores the answer; `None` when it took too long.
     fn take(&mut self, answer: Option<Option<Snapshot>>) {
         if let Some(answer) = answer {
-            self.asked = None;
+            self.pending = None;
             self.latest = answer;
         }
     }
 }
 
-fn told(all: &[&Snapshot]) -> Value {
+fn figures(all: &[&Snapshot]) -> Value {
     let time = all.iter().map(|snapshot| snapshot.time).max();
     let requests = all.iter().flat_map(|snapshot| &snapshot.requests);
     let bytes = all.iter().flat_map(|snapshot| &snapshot.bytes);

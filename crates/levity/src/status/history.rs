@@ -1,4 +1,4 @@
-//! What the last minutes were like: one sample per second, a fixed number of them.
+//! Samples of the last minutes: one per second, in a bounded number.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ pub const INTERVAL: Duration = Duration::from_secs(1);
 /// Samples that are kept: three minutes.
 const SAMPLES_MAX: usize = 180;
 
-/// Of these many of the last samples everything is kept, so that "recent" is the last ten seconds.
+/// The last samples of which all device figures are kept, so that "recent" is the last ten seconds.
 const RECENT_MAX: usize = 10;
 
 /// Samples, the latest last.
@@ -64,13 +64,13 @@ impl History {
         self.levels.iter().map(|level| level.stall)
     }
 
-    /// Queued and in flight on the device at this place of the list, at each sample.
-    pub fn jobs(&self, place: usize) -> impl Iterator<Item = u64> {
+    /// Operations queued and in flight on the device at this index of the list, at each sample.
+    pub fn jobs(&self, index: usize) -> impl Iterator<Item = u64> {
         let levels = self.levels.iter();
-        levels.map(move |level| level.jobs.get(place).copied().unwrap_or(0))
+        levels.map(move |level| level.jobs.get(index).copied().unwrap_or(0))
     }
 
-    /// About ten seconds ago, and what was known of the devices then.
+    /// The oldest complete sample, about ten seconds old: its time and the figures of the devices.
     pub fn before(&self) -> (Option<Instant>, &[DeviceStats]) {
         match self.recent.front() {
             Some((at, devices)) => (Some(*at), devices),

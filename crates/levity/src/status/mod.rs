@@ -1,4 +1,4 @@
-//! What the server does at this moment: everything that `/status` and `levity top` show.
+//! The state of the server at this moment: everything that `/status` and `levity top` show.
 //!
 //! Gathered on the control thread when somebody asks, as one JSON value; the text is made from it, and
 //! the page and `levity top` read it. Its keys are promised in `docs/status.md`.
@@ -39,7 +39,7 @@ use history::History;
 /// The upstreams of the configuration at present.
 pub type Upstreams = ArcSwap<Vec<Arc<Upstream>>>;
 
-/// Where the figures come from. Its locks are the control thread's own: a worker never waits for one.
+/// The sources of the figures. Only the control thread takes its locks.
 pub struct Status {
     stats: Arc<Stats>,
     upstreams: Arc<Upstreams>,
@@ -51,7 +51,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Of these counters and upstreams, and of workers that are told things through these channels.
+    /// Figures of these counters and upstreams, and of the workers at the other ends of these channels.
     pub fn new(
         stats: Arc<Stats>,
         upstreams: Arc<Upstreams>,
@@ -68,12 +68,12 @@ impl Status {
         }
     }
 
-    /// These are served from now on.
+    /// Replaces the devices and paths of the served roots.
     pub fn set_roots(&self, roots: Vec<(u64, PathBuf)>) {
         *lock(&self.roots) = roots;
     }
 
-    /// These are the upstreams from now on, here and for `/metrics`.
+    /// Replaces the upstreams, here and for `/metrics`.
     pub fn set_upstreams(&self, upstreams: Vec<Arc<Upstream>>) {
         self.upstreams.store(Arc::new(upstreams));
     }
@@ -83,7 +83,7 @@ impl Status {
         &self.stats
     }
 
-    /// Remembers what it is like now. Call it every [`INTERVAL`].
+    /// Adds a sample to the history. Call it every [`INTERVAL`].
     pub fn sample(&self) {
         let workers = self.stats.workers();
         let connections = sum(workers, WorkerStats::open);
@@ -96,7 +96,7 @@ impl Status {
         lock(&self.history).add(Instant::now(), connections, stall, devices);
     }
 
-    /// All figures. Waits for workers that are busy, for a moment.
+    /// All figures. Waits for busy workers, for a fraction of a second at most.
     pub async fn json(&self) -> Value {
         let files = self.files.json().await;
         let workers = self.stats.workers();
@@ -157,16 +157,16 @@ impl Status {
         // Without /proc the names are missing, and nothing else.
         let mounts = Mounts::read().unwrap_or_default();
         let (since, before) = history.before();
-        let recent = |(location, device)| {
-            let recent = Recent::of(device, since, before.get(location));
-            (recent, location, device)
+        let recent = |(index, device)| {
+            let recent = Recent::of(device, since, before.get(index));
+            (recent, index, device)
         };
         let mut slow: Vec<_> = devices.iter().enumerate().map(recent).collect();
         slow.sort_by(|(a, _, one), (b, _, two)| {
             let pain = b.pain(two).cmp(&a.pain(one));
             pain.then_with(|| two.queued.cmp(&one.queued))
         });
-        let told = |(recent, location, device): (Recent, usize, &DeviceStats)| {
+        let device_json = |(recent, index, device): (Recent, usize, &DeviceStats)| {
             let roots = roots.iter().map(|(device, path)| (*device, path.as_path()));
             let mount = mounts.of(device.device, roots);
             json!({
@@ -182,14 +182,14 @@ impl Status {
                 "jobs": device.service_time.count(),
                 "read_bytes": device.bytes_read,
                 "recent": recent.json(),
-                "history": history.jobs(location).collect::<Vec<_>>(),
+                "history": history.jobs(index).collect::<Vec<_>>(),
             })
         };
-        slow.into_iter().map(told).collect()
+        slow.into_iter().map(device_json).collect()
     }
 }
 
-/// What a device has done in the last seconds.
+/// The work of a device in the last seconds.
 struct Recent {
     time: Duration,
     read_bytes: u64,
@@ -198,7 +198,7 @@ struct Recent {
 }
 
 impl Recent {
-    /// Since `since`, when the device had done what `before` says; nothing if it was not known.
+    /// The work since `since`, when the figures were `before`; all of it if the device was not known then.
     fn of(now: &DeviceStats, since: Option<Instant>, before: Option<&DeviceStats>) -> Self {
         let time = since.map(|since| since.elapsed()).unwrap_or_default();
         let [queue, service] = [&now.queue_time, &now.service_time].map(HistogramFigures::from);
@@ -269,7 +269,7 @@ fn io(disk: &DiskFigures, workers: &[Arc<WorkerStats>]) -> Value {
             "async_read": engine.reads_async,
             "sync_read": engine.reads_sync,
             "direct_read": engine.reads_direct,
-            // No engine has a part in these; one of them must be counted for.
+            // Loops make these reads; they count for the configured engine.
             "cached_read": if engine.name == disk.own_engine { cached } else { 0 },
             "read_bytes": engine.bytes_read,
             "opens": engine.opens,

@@ -1,14 +1,14 @@
-//! The live page: one file that loads nothing but the figures.
+//! The live page: one file that loads only the figures.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// No name of a file is ever put into it here: its script writes them as text.
+/// Contains no names of files: its script adds them as text.
 const PAGE: &str = include_str!("page.html");
 
-/// Stands in the page where its scripts and styles prove that they are ours.
+/// The placeholder of the nonce that allows its scripts and styles.
 const NONCE: &str = "{nonce}";
 
-/// The page, and the Content-Security-Policy that lets it do what it does and nothing else.
+/// The page, and a Content-Security-Policy that allows its own script and style only.
 pub fn page() -> (String, String) {
     let nonce = nonce();
     let policy = format!(
@@ -18,7 +18,7 @@ pub fn page() -> (String, String) {
     (PAGE.replace(NONCE, &nonce), policy)
 }
 
-/// New each time, and not to be guessed: the keys of the hashers are the kernel's random bytes.
+/// A random value per page: the keys of the hashers are the kernel's random bytes.
 fn nonce() -> String {
     let half = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", half(), half())

@@ -63,7 +63,7 @@ fn hyphens(key: &str) -> String {
     key.replace('_', "-")
 }
 
-/// How a member of a list is called.
+/// The name of a member of a list, or its number.
 fn name(member: &Value, number: usize) -> String {
     let keys = ["device", "engine", "worker", "upstream", "backend"].into_iter();
     match keys.map(|key| &member[key]).find(|name| !name.is_null()) {

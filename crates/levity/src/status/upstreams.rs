@@ -1,4 +1,4 @@
-//! Upstreams and their backends, as they are at this moment.
+//! The state of upstreams and their backends at this moment.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -94,7 +94,7 @@ fn backend(
     })
 }
 
-/// Nothing has come of it, but it is to be seen.
+/// A backend whose host name does not resolve.
 fn unresolved(unresolved: &Unresolved, connections_max: usize) -> Value {
     let settings = &unresolved.settings;
     json!({
@@ -119,8 +119,7 @@ fn unresolved(unresolved: &Unresolved, connections_max: usize) -> Value {
     })
 }
 
-/// Why it gets no requests. Part of it are words of the system, or of a check that repeats what the
-/// backend has said.
+/// Why it gets no requests. Part of the text comes from the system, or from the backend through a check.
 fn reason(backend: &Backend, is_up: bool) -> Option<String> {
     let trouble = backend.trouble().filter(|_| !is_up);
     trouble.map(|reason| escaped(reason.as_bytes()))
