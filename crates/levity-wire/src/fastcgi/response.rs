@@ -41,7 +41,7 @@ pub enum ProtocolStatus {
 #[derive(Debug, Clone)]
 pub struct ResponseDecoder {
     keep_conn: bool,
-    part: Part,
+    /// The type of the current record, or of the last one.
     kind: Kind,
     /// Bytes of the header so far, then of END_REQUEST.
     held: [u8; HEADER_BYTES],
@@ -72,7 +72,6 @@ impl ResponseDecoder {
     pub fn new(keep_conn: bool) -> Self {
         Self {
             keep_conn,
-            part: Part::Header,
             kind: Kind::Stdout,
             held: [0; HEADER_BYTES],
             held_len: 0,
@@ -97,16 +96,16 @@ impl ResponseDecoder {
         mut event: impl FnMut(Event<'_>),
     ) -> Result<Decoded, Reject> {
         let mut at = 0;
-        while at < input.len() && self.part != Part::Done {
+        while at < input.len() && self.part() != Part::Done {
             at += self.step(&input[at..], &mut event)?;
-            if self.part == Part::Done {
+            if self.part() == Part::Done {
                 event(self.end()?);
             }
         }
         self.surplus |= at < input.len();
         Ok(Decoded {
             consumed: at,
-            done: self.part == Part::Done,
+            done: self.part() == Part::Done,
         })
     }
 
@@ -124,23 +123,21 @@ impl ResponseDecoder {
                 ..
             })
         );
-        self.keep_conn && self.part == Part::Done && complete && !self.surplus
+        self.keep_conn && self.part() == Part::Done && complete && !self.surplus
     }
 
     /// Decodes within one part of one record, and returns the number of bytes.
     fn step(&mut self, rest: &[u8], event: &mut impl FnMut(Event<'_>)) -> Result<usize, Reject> {
-        let len = match self.part {
-            Part::Header => return self.header(rest),
-            Part::Content => self.content(rest, event),
+        match self.part() {
+            Part::Header => self.header(rest),
+            Part::Content => Ok(self.content(rest, event)),
             Part::Padding => {
                 let len = rest.len().min(usize::from(self.padding_left));
                 self.padding_left -= len as u8;
-                len
+                Ok(len)
             }
-            Part::Done => 0,
-        };
-        self.next_part();
-        Ok(len)
+            Part::Done => Ok(0),
+        }
     }
 
     fn header(&mut self, rest: &[u8]) -> Result<usize, Reject> {
@@ -148,7 +145,6 @@ impl ResponseDecoder {
         if self.held_len == HEADER_BYTES {
             self.held_len = 0;
             self.record()?;
-            self.next_part();
         }
         Ok(len)
     }
@@ -162,17 +158,17 @@ impl ResponseDecoder {
         if u16::from_be_bytes([id1, id0]) != REQUEST_ID {
             return Err(Reject::bad_gateway("FastCGI record of another request"));
         }
-        self.kind = match kind {
+        let kind = match kind {
             kind::STDOUT => Kind::Stdout,
             kind::STDERR => Kind::Stderr,
             kind::END_REQUEST => Kind::End,
             _ => return Err(Reject::bad_gateway("FastCGI record of an unexpected type")),
         };
-        self.content_left = u16::from_be_bytes([len1, len0]);
-        self.padding_left = padding;
-        if self.kind == Kind::End && usize::from(self.content_left) != HEADER_BYTES {
+        let content_bytes = u16::from_be_bytes([len1, len0]);
+        if kind == Kind::End && usize::from(content_bytes) != HEADER_BYTES {
             return Err(Reject::bad_gateway("FastCGI END_REQUEST of a wrong length"));
         }
+        (self.kind, self.content_left, self.padding_left) = (kind, content_bytes, padding);
         Ok(())
     }
 
@@ -197,13 +193,13 @@ impl ResponseDecoder {
         len
     }
 
-    fn next_part(&mut self) {
-        self.part = match self.kind {
+    fn part(&self) -> Part {
+        match self.kind {
             _ if self.content_left > 0 => Part::Content,
             _ if self.padding_left > 0 => Part::Padding,
             Kind::End => Part::Done,
             Kind::Stdout | Kind::Stderr => Part::Header,
-        };
+        }
     }
 
     /// The content of END_REQUEST (section 5.5).
