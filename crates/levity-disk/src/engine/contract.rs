@@ -56,7 +56,7 @@ pub struct Description {
     pub summary: &'static str,
     /// For tests; not offered in help.
     pub hidden: bool,
-    /// [`Engine::submit`] does the work itself, on the calling thread, however long that takes.
+    /// `Engine::submit` does the work itself, on the calling thread, however long that takes.
     pub blocks_on_loop: bool,
     /// Some of the bytes leave by `sendfile` on the event loop: a guard must allow that call.
     pub needs_sendfile: bool,

@@ -246,7 +246,7 @@ impl Owner {
         let number = self.submitted.insert(ManuallyDrop::new(read));
         // SAFETY: the file and the buffer stay in `submitted` until the completion has been seen, and the
         // memory of the buffer does not move with it.
-        let refused = unsafe { self.context.submit(request.numbered(number as u64)) }.err()?;
+        let refused = unsafe { self.context.submit(request, number as u64) }.err()?;
         let read = ManuallyDrop::into_inner(self.submitted.remove(number));
         if refused == Errno::AGAIN && !self.submitted.is_empty() {
             return Some(read);

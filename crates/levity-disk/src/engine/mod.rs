@@ -1,6 +1,6 @@
 //! Disk engines: the contract that each keeps, the table of those that exist, and the engines themselves.
 //!
-//! Read [`Engine`] first; `tests/contract` checks it for every engine. [`ENGINES`] is the table. An engine
+//! Read `contract.rs` first; `tests/contract` checks it for every engine. [`ENGINES`] is the table. An engine
 //! is one file in this folder, named as in `disk.engine`. The other files are shared by engines: the
 //! operations as blocking calls (`blocking`), threads that make them (`pool`), and for engines that are
 //! notified of completions the queue to their thread (`command_queue`) and a read in progress
@@ -22,13 +22,12 @@ mod table;
 mod threads;
 mod ticket;
 
-pub use contract::{Description, Engine, StartContext, StartError, Unavailable};
-pub use pool::Threads;
+pub use contract::{Description, StartError, Unavailable};
+pub(crate) use pool::Threads;
 pub(crate) use running::Engines;
 pub(crate) use table::Choice;
 pub use table::{AUTO, ENGINES, NAMES, find};
-pub(crate) use ticket::Completions;
-pub use ticket::{Ticket, Work};
+pub(crate) use ticket::{Completions, Work};
 
 pub use crate::job::COPIED_BYTES;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use super::contract::{Description, Engine, StartContext, StartError};
 use super::pool::{Pool, Threads};
 use super::table::ENGINES;
-use crate::job::{Completion, Done, EngineId, Ready};
+use crate::job::{Completion, Done, EngineId};
 use crate::memory::Budget;
 use crate::stats::{self, EngineCounters, EngineStats};
 use crate::thread::lock;
@@ -139,23 +139,18 @@ impl Engines {
         let counters = &self.running(id).counters;
         counters.queue_time.add(completion.queued);
         counters.service_time.add(completion.service);
-        let count_read = |ready: &Ready| {
+        if let Some(ready) = completion.ready() {
             stats::add(&counters.reads, 1);
             stats::add(&counters.reads_direct, u64::from(completion.direct));
             stats::add(&counters.bytes_read, ready.len() as u64);
-        };
+        }
         match &completion.result {
-            Err(_)
-            | Ok(Done::Listed(_) | Done::Created(_) | Done::Unlinked | Done::RootChecked(_)) => {}
+            Ok(Done::Opened { .. }) => stats::add(&counters.opens, 1),
             Ok(Done::Written(bytes)) => {
                 stats::add(&counters.writes, 1);
                 stats::add(&counters.bytes_written, *bytes as u64);
             }
-            Ok(Done::Read(ready, _)) => count_read(ready),
-            Ok(Done::Opened { first, .. }) => {
-                stats::add(&counters.opens, 1);
-                first.iter().for_each(count_read);
-            }
+            _ => {}
         }
     }
 

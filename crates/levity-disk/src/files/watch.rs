@@ -18,7 +18,7 @@ use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -113,7 +113,6 @@ pub struct Watcher {
 /// Shared by the thread and its users.
 struct Shared {
     requests: SegQueue<Request>,
-    waiting: AtomicUsize,
     /// An eventfd.
     wake: OwnedFd,
     stop: AtomicBool,
@@ -138,7 +137,6 @@ impl Watcher {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let shared = Arc::new(Shared {
             requests: SegQueue::new(),
-            waiting: AtomicUsize::new(0),
             wake: rustix::event::eventfd(0, flags)?,
             stop: AtomicBool::new(false),
             counters: Counters::default(),
@@ -156,8 +154,7 @@ impl Watcher {
     /// not block: the [`Watch`] gets a generation once it is in place, or never if the request is refused.
     pub fn watch(&self, root: &Arc<Root>, directory: &[u8]) -> Arc<Watch> {
         let watch = Arc::new(Watch::default());
-        if self.shared.waiting.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
-            self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
+        if self.shared.requests.len() >= REQUESTS_MAX {
             watch.again.store(true, Ordering::Relaxed);
             return watch;
         }
@@ -308,7 +305,6 @@ impl Tree {
 
     fn answer_requests(&mut self) {
         while let Some(request) = self.shared.requests.pop() {
-            self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
             let Request {
                 root,
                 directory,

@@ -24,7 +24,6 @@ use crate::job::{Class, Completion, Done, Job, Lookup, Op, ReadOptions, Refusal,
 use crate::thread::lock;
 
 /// An operation of one device, waiting or with the engine, and the jobs that it is done for.
-#[derive(Debug)]
 pub(super) struct SharedJob {
     pub(super) op: Op,
     /// The device whose queue it is in.
@@ -42,7 +41,6 @@ pub(super) struct SharedJob {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
 struct State {
     /// When the engine got it.
     started: Option<Instant>,
@@ -276,12 +274,6 @@ impl Waiters {
     fn is_awaited(&self) -> bool {
         let first = self.first.iter().any(|reply| reply.is_awaited());
         first || self.joined.iter().any(PendingJob::is_awaited)
-    }
-}
-
-impl std::fmt::Debug for Waiters {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Waiters({} joined)", self.joined.len())
     }
 }
 

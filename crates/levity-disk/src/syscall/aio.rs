@@ -62,19 +62,11 @@ impl Request {
             ..Request::default()
         })
     }
-
-    /// With a number that its completion carries.
-    pub(crate) fn numbered(self, number: u64) -> Request {
-        Request {
-            data: number,
-            ..self
-        }
-    }
 }
 
 /// `struct io_event`: the outcome of a request.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Event {
     data: u64,
     request: u64,
@@ -111,7 +103,8 @@ impl Context {
         }
     }
 
-    /// Starts a request. A refusal comes from this call or with the completion.
+    /// Starts a request, with a number that its completion carries. A refusal comes from this call or with the
+    /// completion.
     ///
     /// # Errors
     /// EAGAIN if the context is full, EOPNOTSUPP if the file system cannot tell whether a read would block.
@@ -119,7 +112,8 @@ impl Context {
     /// # Safety
     /// The memory of the request must stay valid, and must not be accessed, until its completion has been
     /// fetched. Its descriptors must be open during the call.
-    pub(crate) unsafe fn submit(&self, mut request: Request) -> Result<(), Errno> {
+    pub(crate) unsafe fn submit(&self, mut request: Request, number: u64) -> Result<(), Errno> {
+        request.data = number;
         let mut requests = [&raw mut request];
         // SAFETY: one request, which the kernel copies before it returns; its memory stays valid by the
         // contract of this function.
@@ -139,7 +133,7 @@ impl Context {
 
     /// Appends some of the completions to `completed`. Returns whether there may be more. Does not block.
     pub(crate) fn fetch(&self, completed: &mut Vec<Completed>) -> bool {
-        let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
+        let mut events = [Event::default(); EVENTS_MAX];
         let no_time = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -159,11 +153,8 @@ impl Context {
         let Ok(count) = usize::try_from(count) else {
             return true;
         };
-        completed.extend(events[..count].iter().map(|event| {
-            // SAFETY: the call has written the first `count`.
-            let event = unsafe { event.assume_init() };
-            (event.data, outcome(event.result))
-        }));
+        let events = events[..count].iter();
+        completed.extend(events.map(|event| (event.data, outcome(event.result))));
         count == EVENTS_MAX
     }
 }
@@ -210,7 +201,7 @@ mod tests {
             let request =
                 Request::read(file.as_raw_fd(), 0, &mut memory, announce.as_fd()).unwrap();
             // SAFETY: the completions are fetched below, before the memory goes.
-            unsafe { context.submit(request.numbered(number)) }
+            unsafe { context.submit(request, number) }
         };
         let mut submitted = 0;
         // The kernel allows more requests than were asked for.
@@ -246,7 +237,7 @@ mod tests {
         let request =
             Request::read(directory.as_raw_fd(), 0, &mut memory, announce.as_fd()).unwrap();
         // SAFETY: it is refused, so that nothing is written later.
-        let refused = unsafe { context.submit(request) };
+        let refused = unsafe { context.submit(request, 0) };
         assert!(refused.is_err());
     }
 }
