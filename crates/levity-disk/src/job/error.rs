@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use rustix::io::Errno;
+
 /// Whether an error means that the job was not accepted: the queue of its device, or the queue to the
 /// scheduler, is full; or the job would start now and there is no memory for it. Nothing has been done,
 /// and the job may be submitted again.
@@ -16,11 +18,16 @@ pub fn is_dead(error: &io::Error) -> bool {
     Refusal::of(error) == Some(Refusal::Dead)
 }
 
-/// The mark of an error that [`is_full`] or [`is_dead`] recognises.
+/// Why a job was not accepted, or was given up. Except for `Closed` the mark of an error that [`is_full`] or
+/// [`is_dead`] recognises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
+    /// The queue or the memory is full.
     Full,
+    /// The device is dead.
     Dead,
+    /// The disk is shutting down: ECANCELED.
+    Closed,
 }
 
 impl Refusal {
@@ -31,11 +38,11 @@ impl Refusal {
 
 impl From<Refusal> for io::Error {
     fn from(refusal: Refusal) -> io::Error {
-        let kind = match refusal {
-            Refusal::Full => io::ErrorKind::ResourceBusy,
-            Refusal::Dead => io::ErrorKind::TimedOut,
-        };
-        io::Error::new(kind, refusal)
+        match refusal {
+            Refusal::Full => io::Error::new(io::ErrorKind::ResourceBusy, refusal),
+            Refusal::Dead => io::Error::new(io::ErrorKind::TimedOut, refusal),
+            Refusal::Closed => Errno::CANCELED.into(),
+        }
     }
 }
 
@@ -44,6 +51,7 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Refusal::Full => "the queue of the disk is full",
             Refusal::Dead => "the disk does not answer",
+            Refusal::Closed => "the disk is shutting down",
         })
     }
 }

@@ -9,8 +9,8 @@ use super::device_load::DeviceLoads;
 use super::device_queue::DeviceQueue;
 use super::outage::Outage;
 use super::shared_job::SharedJob;
-use super::submissions::{PendingJob, Refused};
-use crate::job::{Class, Reply};
+use super::submissions::PendingJob;
+use crate::job::{Class, Refusal, Reply};
 use crate::memory::{Budget, Reservation};
 
 /// Protected by the scheduler's lock.
@@ -33,7 +33,7 @@ pub(super) enum Admission {
     Queued,
     /// It has joined another job.
     Joined,
-    Refused(Refused),
+    Refused(PendingJob, Refusal),
 }
 
 /// The result of looking for a job of one device to start.
@@ -92,7 +92,7 @@ impl DeviceQueues {
         open_age_max: Duration,
     ) -> Admission {
         if self.closed {
-            return Admission::Refused(Refused::Closed(pending));
+            return Admission::Refused(pending, Refusal::Closed);
         }
         let device = pending.device();
         let queue = self
@@ -105,7 +105,7 @@ impl DeviceQueues {
         }
         if pending.job.class == Class::First && queue.is_hopeless(pending.since) {
             queue.outage.refused(1);
-            return Admission::Refused(Refused::Dead(pending));
+            return Admission::Refused(pending, Refusal::Dead);
         }
         let pending = match queue.join(pending, open_age_max, self.bounds.queue_max) {
             Ok(()) => return Admission::Joined,
@@ -120,10 +120,10 @@ impl DeviceQueues {
             {
                 true
             }
-            Class::Prefetch => return Admission::Refused(Refused::Full(pending)),
+            Class::Prefetch => return Admission::Refused(pending, Refusal::Full),
         };
         if queue.queued() >= self.bounds.queue_max {
-            return Admission::Refused(Refused::Full(pending));
+            return Admission::Refused(pending, Refusal::Full);
         }
         if starts {
             return self.start(pending, device, memory);
@@ -135,7 +135,7 @@ impl DeviceQueues {
     /// Starts a job that has a slot, if there are `len` bytes of memory for it.
     fn start(&mut self, pending: PendingJob, device: u64, len: usize) -> Admission {
         let Some(memory) = self.reserve(device, len) else {
-            return Admission::Refused(Refused::Full(pending));
+            return Admission::Refused(pending, Refusal::Full);
         };
         let job = SharedJob::new(pending, device);
         self.queue(device).register(&job);

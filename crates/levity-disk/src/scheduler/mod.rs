@@ -59,7 +59,7 @@ use device_load::{DeviceLoads, TimedJob};
 use device_queues::{Admission, DeviceQueues, Overdue};
 use direct_policy::DirectPolicy;
 use shared_job::SharedJob;
-use submissions::{Event, PendingJob, Refused, Submissions};
+use submissions::{Event, PendingJob, Submissions};
 
 /// Checks per `dead_after` while jobs are in flight.
 const CHECKS_PER_DEATH: u32 = 8;
@@ -200,8 +200,8 @@ impl Scheduler {
         if self.blocks_on_loop(pending.job.options) {
             return self.admit(pending);
         }
-        if let Err(refused) = self.submissions.push(pending) {
-            self.turn_away(refused);
+        if let Err((pending, why)) = self.submissions.push(pending) {
+            self.turn_away(pending, why);
         }
     }
 
@@ -215,24 +215,19 @@ impl Scheduler {
             Admission::Start(job, memory) => self.start(job, memory),
             Admission::Queued => self.pump(Some(device)),
             Admission::Joined => stats::add(&self.counters.coalesced, 1),
-            Admission::Refused(refused) => self.turn_away(refused),
+            Admission::Refused(pending, why) => self.turn_away(pending, why),
         }
     }
 
-    fn turn_away(&self, refused: Refused) {
-        match refused {
-            Refused::Closed(pending) => self.refuse(pending.job, Errno::CANCELED.into()),
-            Refused::Full(pending) => {
-                if pending.job.class != Class::Prefetch {
-                    stats::add(&self.counters.full, 1);
-                }
-                self.refuse(pending.job, Refusal::Full.into());
+    fn turn_away(&self, pending: PendingJob, why: Refusal) {
+        match why {
+            Refusal::Full if pending.job.class != Class::Prefetch => {
+                stats::add(&self.counters.full, 1);
             }
-            Refused::Dead(pending) => {
-                stats::add(&self.counters.dead, 1);
-                self.refuse(pending.job, Refusal::Dead.into());
-            }
+            Refusal::Dead => stats::add(&self.counters.dead, 1),
+            _ => {}
         }
+        self.refuse(pending.job, why.into());
     }
 
     /// Starts all jobs that can start: on `device`, and on the devices in line for memory.
@@ -338,7 +333,7 @@ impl Scheduler {
         self.submissions.close();
         let queued = self.lock().close();
         for job in queued {
-            self.fail(&job, Errno::CANCELED.into());
+            self.fail(&job, Refusal::Closed.into());
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
 
-use crate::job::Job;
+use crate::job::{Job, Refusal};
 use crate::thread::Parker;
 
 /// Bounds on the capacity, which is that of one device's queue.
@@ -44,16 +44,6 @@ impl PendingJob {
     }
 }
 
-/// A job that is not accepted, and why.
-pub(super) enum Refused {
-    /// The disk is shutting down.
-    Closed(PendingJob),
-    /// The queue or the memory is full.
-    Full(PendingJob),
-    /// The device is dead.
-    Dead(PendingJob),
-}
-
 /// An event for the scheduler.
 pub(super) enum Event {
     /// Handle a new job.
@@ -88,14 +78,17 @@ impl Submissions {
         }
     }
 
-    /// Pushes a job and wakes the scheduler. Does not block.
-    pub(super) fn push(&self, pending: PendingJob) -> Result<(), Refused> {
+    /// Pushes a job and wakes the scheduler. Does not block. Returns a job that it refuses.
+    pub(super) fn push(&self, pending: PendingJob) -> Result<(), (PendingJob, Refusal)> {
         // Counted before `closed` is looked at, while the scheduler looks at the count after `closed`
         // has been set: either the job is refused here, or the scheduler stays to answer it.
         self.in_transit.fetch_add(1, Ordering::SeqCst);
         let pushed = match self.closed.load(Ordering::SeqCst) {
-            true => Err(Refused::Closed(pending)),
-            false => self.jobs.push(pending).map_err(Refused::Full),
+            true => Err((pending, Refusal::Closed)),
+            false => {
+                let pushed = self.jobs.push(pending);
+                pushed.map_err(|pending| (pending, Refusal::Full))
+            }
         };
         if pushed.is_err() {
             self.arrived();
