@@ -166,8 +166,7 @@ impl Reader {
     /// Content-Length that is repeated or no number.
     pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, Reject> {
         let mut at = 0;
-        while at < input.len() {
-            let rest = &input[at..];
+        while let rest @ [first, ..] = &input[at..] {
             if self.chunk_left > 0 {
                 let bytes = self.chunk_left.min(rest.len());
                 self.chunk_left -= bytes;
@@ -177,20 +176,22 @@ impl Reader {
                 });
             }
             if self.nul_left {
-                end_chunk(rest[0])?;
+                if *first != 0 {
+                    return Err(Reject::bad_gateway("chunk without its NUL"));
+                }
                 self.nul_left = false;
                 at += 1;
                 continue;
             }
-            match self.packet(rest)? {
-                Some((bytes, None)) => at += bytes,
-                Some((bytes, message)) => {
-                    return Ok(Decoded {
-                        consumed: at + bytes,
-                        message,
-                    });
-                }
-                None => break,
+            let Some((bytes, message)) = self.packet(rest)? else {
+                break;
+            };
+            at += bytes;
+            if message.is_some() {
+                return Ok(Decoded {
+                    consumed: at,
+                    message,
+                });
             }
         }
         Ok(Decoded {
@@ -215,12 +216,11 @@ impl Reader {
             return Ok(None);
         };
         let payload_bytes = usize::from(u16::from_be_bytes([*high, *low]));
-        match payload_bytes {
-            0 => return Err(Reject::bad_gateway("empty packet")),
-            _ if payload_bytes > PACKET_BYTES_MAX - PACKET_HEADER_BYTES => {
-                return Err(Reject::bad_gateway("packet too long"));
-            }
-            _ => {}
+        if payload_bytes == 0 {
+            return Err(Reject::bad_gateway("empty packet"));
+        }
+        if payload_bytes > PACKET_BYTES_MAX - PACKET_HEADER_BYTES {
+            return Err(Reject::bad_gateway("packet too long"));
         }
         let Some(&packet_type) = payload.first() else {
             return Ok(None);
@@ -304,13 +304,6 @@ impl Reader {
         } else {
             Err(Reject::bad_gateway("packet longer than its message"))
         }
-    }
-}
-
-fn end_chunk(byte: u8) -> Result<(), Reject> {
-    match byte {
-        0 => Ok(()),
-        _ => Err(Reject::bad_gateway("chunk without its NUL")),
     }
 }
 
