@@ -6,16 +6,16 @@ use strum::VariantNames as _;
 
 use crate::limits;
 use crate::model::{Etag, LogFormat, LogTiming, Symlinks, Watch};
-use crate::schema::{Bounds, Key, Kind, Schema, Table, array, bounds, documented, key, table};
+use crate::schema::{Key, Kind, Schema, Table, array, documented, key, table};
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
 
 /// The number of workers, in the file and on the command line.
-const WORKERS: Bounds = bounds("1", "1024");
+const WORKERS: Kind = Kind::Count("1", "1024");
 
 const ADDRESS: Kind = Kind::Text("an address");
 const PATH: Kind = Kind::Text("a path");
-const CHUNK: Kind = Kind::Size(bounds("4KiB", "16MiB"));
+const CHUNK: Kind = Kind::Size("4KiB", "16MiB");
 
 /// Where bodies go when `disk.spool` is not given.
 pub(crate) const SPOOL: &str = "/var/tmp";
@@ -29,7 +29,7 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// The process.
     table("server", documented! {
         /// Event loops, each with its own thread. `"auto"` is one per core that the process may use.
-        key("workers", Kind::Count(WORKERS), Some("auto"));
+        key("workers", WORKERS, Some("auto"));
         /// Networks such as `"10.0.0.0/8"` and addresses of proxies whose `Forwarded` and `X-Forwarded-*` are
         /// believed and passed on. `"unix"` stands for every client of a Unix socket.
         key("trusted_proxies", Kind::Names, Some("[]"));
@@ -45,33 +45,33 @@ pub(crate) const TABLES: &[Table] = documented! {
         ENGINE.with_default(Some("auto"));
         /// Maximum number of threads in the pool that waits for the disk. Threads are started when they are
         /// needed.
-        key("threads", Kind::Count(bounds("1", "1024")), Some("auto"))
+        key("threads", Kind::Count("1", "1024"), Some("auto"))
             .also(&[("max-read-threads", ", which counts `stat_threads` too")]);
         /// Threads of the pool that only open files and read their metadata; fewer than `threads`.
-        key("stat_threads", Kind::Count(bounds("1", "1024")), Some("auto")).also(&[("max-stat-threads", "")]);
+        key("stat_threads", Kind::Count("1", "1024"), Some("auto")).also(&[("max-stat-threads", "")]);
         /// Reads in flight per device; fewer than `threads` less `stat_threads`, so that one frozen device leaves
         /// threads to the others. `"auto"` measures which depth gives each device the highest throughput, up to
         /// 32, or up to half of the reading threads when `threads` is a number.
-        key("depth", Kind::Count(bounds("1", "4096")), Some("auto"));
+        key("depth", Kind::Count("1", "4096"), Some("auto"));
         /// Bytes per read, a multiple of 4KiB. `"auto"` starts with 128KiB, or with a whole file that is smaller than
         /// 1MiB, and grows to 512KiB for a client that keeps up, or to 1MiB on a disk that takes 2 ms for a read.
         key("chunk", CHUNK, Some("auto"));
         DIRECT.with_default(Some("auto"));
         /// Memory for the contents of small files that are requested often; 0 turns this cache off.
-        key("cache_bytes", Kind::Size(bounds("0B", "1TiB")), Some("64MiB"));
+        key("cache_bytes", Kind::Size("0B", "1TiB"), Some("64MiB"));
         /// Memory for chunks between disk and client. When it is used up, new requests for files that are not in
         /// memory get 503, and later chunks wait.
-        key("buffer_bytes", Kind::Size(bounds("1MiB", "1TiB")), Some("256MiB"));
+        key("buffer_bytes", Kind::Size("1MiB", "1TiB"), Some("256MiB"));
         /// Jobs that may wait per device. When the queue is full, a new request gets 503.
-        key("queue", Kind::Count(bounds("16", "1000000")), Some("4096"));
+        key("queue", Kind::Count("16", "1000000"), Some("4096"));
         /// Time without a completed read after which a device with reads in flight counts as dead. New and
         /// waiting requests that need the device then get 503 at once, until it completes a read; one request at
         /// a time still tries. Set it longer than the disk takes to spin up.
-        key("dead_after", Kind::Duration(bounds("10ms", "1h")), Some("5s"));
+        key("dead_after", Kind::Duration("10ms", "1h"), Some("5s"));
         /// How long an open file, its size, its times and the target of the path of a root are used without being
         /// checked again. `0s` checks a file at every request, as `levity serve` does, and the path of a root
         /// every 0.1 s.
-        key("entry_ttl", Kind::Duration(bounds("0s", "1h")), Some("1s"));
+        key("entry_ttl", Kind::Duration("0s", "1h"), Some("1s"));
         /// Notifications that invalidate cached files. `"inotify"` watches the directories of open files: a file
         /// is used until something changes there, for 20 s at most, whatever `entry_ttl` is. Files on network
         /// file systems, files behind a symbolic link or with several names, and names that were not found stay
@@ -253,11 +253,9 @@ pub fn engine(name: &str) -> Result<&'static str, String> {
 ///
 /// A phrase that names what is expected.
 pub fn workers(text: &str) -> Result<usize, String> {
-    let kind = Kind::Count(WORKERS);
-    let number = kind
-        .quantity(text)
-        .map_err(|_| format!("expected {}", kind.expected()))?;
-    let number = kind.check(number)?;
+    let number = WORKERS.quantity(text);
+    let number = number.map_err(|_| format!("expected {}", WORKERS.expected()))?;
+    let number = WORKERS.check(number)?;
     usize::try_from(number).map_err(|error| error.to_string())
 }
 
@@ -276,7 +274,7 @@ mod tests {
     #[test]
     fn defaults_and_bounds_are_in_their_own_form() {
         for key in TABLES.iter().flat_map(|table| table.keys) {
-            let Some(Bounds { min, max }) = key.kind.bounds() else {
+            let Some((min, max)) = key.kind.bounds() else {
                 continue;
             };
             let (min, max) = (

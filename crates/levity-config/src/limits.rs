@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::schema::{Key, Kind, bounds, documented, key};
+use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
 
 /// Makes the struct, its defaults, the keys of `[limits]` and their reference from one list.
@@ -17,7 +17,7 @@ macro_rules! limits {
 
         pub(crate) const KEYS: &[Key] = documented! {$(
             $(#[doc = $doc])+
-            key(stringify!($name), Kind::$kind(bounds($min, $max)), Some($default));
+            key(stringify!($name), Kind::$kind($min, $max), Some($default));
         )+};
 
         impl Limits {

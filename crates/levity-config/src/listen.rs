@@ -62,7 +62,7 @@ fn address(section: &Section<'_>, name: &str) -> Option<Address> {
         let message = format!("`{}` is not an address", given.text);
         given.refuse_with(message, reason.to_string());
     };
-    let address = Address::parse_beneath(given.text, section.reader.base());
+    let address = Address::parse_beneath(given.text, section.reader.base);
     let address = address.map_err(refuse).ok()?;
     if let Address::Unix(path) = &address {
         section.must_have_folder(name, path);

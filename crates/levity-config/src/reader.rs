@@ -14,10 +14,10 @@ use crate::syntax;
 
 /// The text of a file, and what has been reported about it so far.
 pub(crate) struct Reader<'t> {
-    source: Source<'t>,
-    schema: Schema,
+    pub(crate) source: Source<'t>,
+    pub(crate) schema: Schema,
     /// The folder of relative paths. `None` means that paths are not checked on the disk.
-    base: Option<&'t Path>,
+    pub(crate) base: Option<&'t Path>,
     /// Lines with a syntax error. Further errors there are only its consequences.
     broken: BTreeSet<usize>,
     problems: RefCell<Vec<Problem>>,
@@ -71,10 +71,8 @@ impl<'t> Reader<'t> {
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|problem| {
-            problem
-                .position
-                .as_ref()
-                .map(|position| (position.line, position.column))
+            let position = problem.position.as_ref()?;
+            Some((position.line, position.column))
         });
         problems
     }
@@ -85,11 +83,13 @@ impl<'t> Reader<'t> {
         message: impl Into<String>,
         help: Option<String>,
     ) {
-        let position = Some(self.source.position(span));
-        let message = message.into();
+        self.push(Some(span), message.into(), help);
+    }
+
+    fn push(&self, span: Option<&Range<usize>>, message: String, help: Option<String>) {
         self.problems.borrow_mut().push(Problem {
             message,
-            position,
+            position: span.map(|span| self.source.position(span)),
             help,
         });
     }
@@ -102,12 +102,7 @@ impl<'t> Reader<'t> {
         help: Option<String>,
     ) {
         if self.broken.is_empty() {
-            let position = span.map(|span| self.source.position(span));
-            self.problems.borrow_mut().push(Problem {
-                message,
-                position,
-                help,
-            });
+            self.push(span, message, help);
         }
     }
 
@@ -116,24 +111,10 @@ impl<'t> Reader<'t> {
         self.source.line(span.start) + 1
     }
 
-    pub(crate) fn base(&self) -> Option<&'t Path> {
-        self.base
-    }
-
-    pub(crate) fn schema(&self) -> Schema {
-        self.schema
-    }
-
-    pub(crate) fn source(&self) -> &Source<'t> {
-        &self.source
-    }
-
     /// Whether `span` touches a line with a syntax error.
     pub(crate) fn is_broken(&self, span: &Range<usize>) -> bool {
+        let first = self.source.line(span.start);
         let last = self.source.line(span.end.max(span.start + 1) - 1);
-        self.broken
-            .range(self.source.line(span.start)..=last)
-            .next()
-            .is_some()
+        self.broken.range(first..=last).next().is_some()
     }
 }

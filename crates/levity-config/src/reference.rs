@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::keys::TABLES;
-use crate::schema::{Bounds, Key, Kind, Table};
+use crate::schema::{Key, Kind, Table};
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -30,7 +30,7 @@ pub(crate) fn default(key: &Key) -> Option<String> {
     let text = key.default?;
     let bare = match key.kind {
         Kind::Boolean | Kind::Names | Kind::Pairs => true,
-        Kind::Count(_) => !key.is_auto(),
+        Kind::Count(..) => !key.is_auto(),
         _ => false,
     };
     Some(if bare {
@@ -72,9 +72,9 @@ fn value(key: &Key) -> String {
         ""
     };
     match key.kind {
-        Kind::Duration(bounds) => format!("{auto}duration, {}", range(bounds)),
-        Kind::Size(bounds) => format!("{auto}size, {}", range(bounds)),
-        Kind::Count(bounds) => format!("{auto}number, {}", range(bounds)),
+        Kind::Duration(min, max) => format!("{auto}duration, {min} to {max}"),
+        Kind::Size(min, max) => format!("{auto}size, {min} to {max}"),
+        Kind::Count(min, max) => format!("{auto}number, {min} to {max}"),
         Kind::Boolean => "`true`, `false`".to_owned(),
         Kind::Word(words) => words
             .iter()
@@ -85,10 +85,6 @@ fn value(key: &Key) -> String {
         Kind::Names => "array of strings".to_owned(),
         Kind::Pairs => "table of strings".to_owned(),
     }
-}
-
-fn range(Bounds { min, max }: Bounds) -> String {
-    format!("{min} to {max}")
 }
 
 #[cfg(test)]

@@ -31,15 +31,15 @@ pub(crate) struct Key {
     pub(crate) doc: &'static str,
 }
 
-/// The form of the value of a [`Key`].
+/// The form of the value of a [`Key`]. Quantities have their smallest and largest value, written as in the file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     /// A string such as `"30s"`.
-    Duration(Bounds),
+    Duration(&'static str, &'static str),
     /// A string such as `"16KiB"`, or a number of bytes.
-    Size(Bounds),
+    Size(&'static str, &'static str),
     /// A whole number.
-    Count(Bounds),
+    Count(&'static str, &'static str),
     /// `true` or `false`.
     Boolean,
     /// A string out of a list.
@@ -50,19 +50,6 @@ pub(crate) enum Kind {
     Names,
     /// A table of names and values that are both free.
     Pairs,
-}
-
-/// Smallest and largest value, written as in the file.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    /// The smallest value.
-    pub(crate) min: &'static str,
-    /// The largest value.
-    pub(crate) max: &'static str,
-}
-
-pub(crate) const fn bounds(min: &'static str, max: &'static str) -> Bounds {
-    Bounds { min, max }
 }
 
 /// A list of keys or tables, or constants that are keys. The documentation comment of each is its text in the
@@ -195,15 +182,18 @@ impl Kind {
     /// Milliseconds, bytes or a count, from the text of a value.
     pub(crate) fn quantity(self, text: &str) -> Result<u64, String> {
         match self {
-            Kind::Duration(_) => value::duration(text),
-            Kind::Size(_) => text.parse().or_else(|_| value::size(text)),
+            Kind::Duration(..) => value::duration(text),
+            Kind::Size(..) => text.parse().or_else(|_| value::size(text)),
             _ => text.parse().map_err(|_| String::new()),
         }
     }
 
-    pub(crate) fn bounds(self) -> Option<Bounds> {
+    /// The smallest and the largest value, written as in the file.
+    pub(crate) fn bounds(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Kind::Duration(bounds) | Kind::Size(bounds) | Kind::Count(bounds) => Some(bounds),
+            Kind::Duration(min, max) | Kind::Size(min, max) | Kind::Count(min, max) => {
+                Some((min, max))
+            }
             _ => None,
         }
     }
@@ -211,9 +201,9 @@ impl Kind {
     /// What a message says it expected.
     pub(crate) fn expected(self) -> &'static str {
         match self {
-            Kind::Duration(_) => "a duration such as \"30s\"",
-            Kind::Size(_) => "a size such as \"16KiB\"",
-            Kind::Count(_) => "a whole number",
+            Kind::Duration(..) => "a duration such as \"30s\"",
+            Kind::Size(..) => "a size such as \"16KiB\"",
+            Kind::Count(..) => "a whole number",
             Kind::Boolean => "`true` or `false`",
             Kind::Word(_) | Kind::Text(_) => "a string",
             Kind::Names => "an array of strings",
@@ -227,7 +217,7 @@ impl Kind {
     ///
     /// A phrase that names both bounds.
     pub(crate) fn check(self, quantity: u64) -> Result<u64, String> {
-        let Some(Bounds { min, max }) = self.bounds() else {
+        let Some((min, max)) = self.bounds() else {
             return Ok(quantity);
         };
         let edge = |text| self.quantity(text).expect("a bound in the kind's own form");

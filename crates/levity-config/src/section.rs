@@ -65,7 +65,7 @@ pub(crate) struct Section<'r> {
 impl<'r> Section<'r> {
     /// The file itself.
     pub(crate) fn root(reader: &'r Reader<'r>, document: &'r DeTable<'r>) -> Self {
-        Section::open(reader, reader.schema().table(""), document, 0..0)
+        Section::open(reader, reader.schema.table(""), document, 0..0)
     }
 
     /// A table that the file does not have: every key has its default.
@@ -73,7 +73,7 @@ impl<'r> Section<'r> {
         Section {
             reader,
             span: 0..0,
-            table: reader.schema().table(path),
+            table: reader.schema.table(path),
             entries: None,
         }
     }
@@ -118,7 +118,7 @@ impl<'r> Section<'r> {
     }
 
     fn unknown(&self, name: &str, span: &Range<usize>) {
-        let help = unknown::help(self.reader.schema(), self.table, name);
+        let help = unknown::help(self.reader.schema, self.table, name);
         let message = format!("unknown key `{name}`");
         self.reader.report(span, message, Some(help));
     }
@@ -142,7 +142,7 @@ impl<'r> Section<'r> {
 
     /// The names of the keys and tables that may stand in this table.
     fn known(&self) -> impl Iterator<Item = &'static str> {
-        self.reader.schema().names(self.table)
+        self.reader.schema.names(self.table)
     }
 
     /// Whether the name or the value is on a line with a syntax error, where the parser has guessed.
@@ -150,23 +150,24 @@ impl<'r> Section<'r> {
         self.reader.is_broken(name) || self.reader.is_broken(&value.span())
     }
 
-    fn value(&self, name: &str) -> Option<&'r Spanned<DeValue<'r>>> {
+    /// The entry of a key, which may be under another server's name.
+    fn entry(&self, name: &str) -> Option<(&'r Spanned<DeString<'r>>, &'r Spanned<DeValue<'r>>)> {
         let entries = self.entries?;
         let also = || {
-            self.also(name)
-                .iter()
-                .find_map(|(also, _)| entries.get_key_value(*also))
+            let mut names = self.also(name).iter();
+            names.find_map(|(also, _)| entries.get_key_value(*also))
         };
-        let (key, value) = entries.get_key_value(name).or_else(also)?;
+        entries.get_key_value(name).or_else(also)
+    }
+
+    fn value(&self, name: &str) -> Option<&'r Spanned<DeValue<'r>>> {
+        let (key, value) = self.entry(name)?;
         (!self.is_damaged(&key.span(), value)).then_some(value)
     }
 
     /// Whether the file has the key, even with a wrong value.
     pub(crate) fn has(&self, name: &str) -> bool {
-        let also = self.also(name).iter().map(|(also, _)| *also);
-        let mut names = also.chain([name]);
-        self.entries
-            .is_some_and(|entries| names.any(|name| entries.contains_key(name)))
+        self.entry(name).is_some()
     }
 
     /// Other servers' names for the key `name`; empty for a table.
@@ -207,7 +208,7 @@ impl<'r> Section<'r> {
 
     fn path_of(&self, name: &str) -> &'static Table {
         let path = self.table.path;
-        self.reader.schema().table(&if path.is_empty() {
+        self.reader.schema.table(&if path.is_empty() {
             name.to_owned()
         } else {
             format!("{path}.{name}")
@@ -241,7 +242,7 @@ impl<'r> Section<'r> {
         };
         let help = || Some(format!("write `{}`", table.heading()));
         let DeValue::Array(elements) = value.get_ref() else {
-            if let Some(message) = without_parent(self.reader.schema(), table, value.get_ref()) {
+            if let Some(message) = without_parent(self.reader.schema, table, value.get_ref()) {
                 self.reader.report(&value.span(), message, None);
             } else {
                 self.report_kind(value, "an array of tables", help());
@@ -397,7 +398,7 @@ impl<'r> Section<'r> {
 
     /// The value as it is written in the file.
     fn source_of(&self, value: &Spanned<DeValue<'_>>) -> &'r str {
-        self.reader.source().slice(&value.span())
+        self.reader.source.slice(&value.span())
     }
 
     /// A word out of the key's list, or the result of `unlisted` for another word; `None` when the key is absent
@@ -449,7 +450,7 @@ impl<'r> Section<'r> {
 
     fn existing(&self, name: &str, given: &Text<'_>) -> Option<PathBuf> {
         let path = self.joined(name, given)?;
-        if self.reader.base().is_some()
+        if self.reader.base.is_some()
             && let Err(reason) = is_directory(&path)
         {
             let message = format!("`{name}`: {} {reason}", path.display());
@@ -463,7 +464,7 @@ impl<'r> Section<'r> {
     /// Reports that the folder of `path`, the value of `name`, does not exist. Checks only when the file was
     /// loaded from the disk. May block.
     pub(crate) fn must_have_folder(&self, name: &str, path: &Path) {
-        let folder = path.parent().filter(|_| self.reader.base().is_some());
+        let folder = path.parent().filter(|_| self.reader.base.is_some());
         if let Some(folder) = folder
             && let Err(reason) = is_directory(folder)
         {
@@ -476,7 +477,7 @@ impl<'r> Section<'r> {
             given.refuse(format!("`{name}`: not a path"));
             return None;
         }
-        Some(match self.reader.base() {
+        Some(match self.reader.base {
             Some(base) => base.join(given.text),
             None => PathBuf::from(given.text),
         })
@@ -542,11 +543,11 @@ enum Wrong {
 fn quantity(key: &Key, value: &DeValue<'_>) -> Result<Option<u64>, Wrong> {
     let number = match (value, key.kind) {
         (DeValue::String(text), _) if key.is_auto() && text == "auto" => return Ok(None),
-        (DeValue::String(text), Kind::Duration(_) | Kind::Size(_)) if !is_number(text) => key
+        (DeValue::String(text), Kind::Duration(..) | Kind::Size(..)) if !is_number(text) => key
             .kind
             .quantity(text)
             .map_err(|help| Wrong::Form(Some(help).filter(|help| !help.is_empty())))?,
-        (DeValue::Integer(digits), Kind::Size(_) | Kind::Count(_)) => {
+        (DeValue::Integer(digits), Kind::Size(..) | Kind::Count(..)) => {
             // A number that does not fit is out of any bounds.
             let limit = if digits.as_str().starts_with('-') {
                 0
@@ -558,13 +559,13 @@ fn quantity(key: &Key, value: &DeValue<'_>) -> Result<Option<u64>, Wrong> {
                 Err(_) => return Err(out_of_bounds(key, limit)),
             }
         }
-        (DeValue::Integer(digits), Kind::Duration(_)) => {
+        (DeValue::Integer(digits), Kind::Duration(..)) => {
             return Err(Wrong::Kind(Some(format!("did you mean \"{digits}s\"?"))));
         }
-        (DeValue::String(text), Kind::Count(_) | Kind::Size(_)) if is_number(text) => {
+        (DeValue::String(text), Kind::Count(..) | Kind::Size(..)) if is_number(text) => {
             return Err(Wrong::Kind(Some(format!("write {text}"))));
         }
-        (DeValue::String(text), Kind::Duration(_)) => {
+        (DeValue::String(text), Kind::Duration(..)) => {
             return Err(Wrong::Form(Some(format!("did you mean \"{text}s\"?"))));
         }
         _ => return Err(Wrong::Kind(None)),

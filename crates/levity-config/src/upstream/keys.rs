@@ -3,11 +3,11 @@
 use strum::VariantNames as _;
 
 use super::{AmbiguousPaths, Balance, Forwarded, Protocol};
-use crate::schema::{Key, Kind, bounds, documented, key};
+use crate::schema::{Key, Kind, documented, key};
 
-const SECONDS: Kind = Kind::Duration(bounds("10ms", "1d"));
-const BRIEF: Kind = Kind::Duration(bounds("10ms", "1h"));
-const IN_A_ROW: Kind = Kind::Count(bounds("1", "100"));
+const SECONDS: Kind = Kind::Duration("10ms", "1d");
+const BRIEF: Kind = Kind::Duration("10ms", "1h");
+const IN_A_ROW: Kind = Kind::Count("1", "100");
 
 /// `[[upstream]]`
 pub(crate) const UPSTREAM: &[Key] = documented! {
@@ -28,11 +28,11 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// What ties a client to a backend: a cookie that the server sets, or the value of a request header.
     key("sticky", Kind::Text("`\"cookie:NAME\"` or `\"header:NAME\"`"), None);
     /// Simultaneous connections to one backend, divided among the workers; each worker may have at least one.
-    key("connections", Kind::Count(bounds("1", "65535")), Some("256")).also(&[("max-pool-size", "")]);
+    key("connections", Kind::Count("1", "65535"), Some("256")).also(&[("max-pool-size", "")]);
     /// Idle connections to one backend that are kept, divided among the workers; at most `connections`. 0 closes each
     /// connection after its request, which is the default with fastcgi, because an idle connection occupies a process
     /// of php-fpm.
-    key("keep_alive", Kind::Count(bounds("0", "65535")), Some("32"))
+    key("keep_alive", Kind::Count("0", "65535"), Some("32"))
         .also(&[("keepalive", ", and is divided among the workers")]);
     /// How long an idle connection is kept. Must be shorter than the limit of the backend, or the backend may close a
     /// connection that is about to be used.
@@ -48,19 +48,19 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     key("tunnel_timeout", SECONDS, Some("1h"));
     /// Requests that may wait for a connection, divided among the workers. When the queue is full, a new request gets
     /// 503.
-    key("queue", Kind::Count(bounds("0", "1000000")), Some("1024"));
+    key("queue", Kind::Count("0", "1000000"), Some("1024"));
     /// How long a request may wait for a connection; then it gets 503.
     key("queue_timeout", BRIEF, Some("10s"));
     /// Maximum number of retries of a request: each at another backend, or at the same one when a kept connection
     /// turns out to be closed.
-    key("retries", Kind::Count(bounds("0", "16")), Some("2"));
+    key("retries", Kind::Count("0", "16"), Some("2"));
     /// Failures within `fail_for`, without a success between them, after which a backend gets no requests for that
     /// time; then one request tries it. The only backend that new clients can get is never left out.
-    key("fail_after", Kind::Count(bounds("1", "1000")), Some("1")).also(&[("max_fails", "")]);
+    key("fail_after", Kind::Count("1", "1000"), Some("1")).also(&[("max_fails", "")]);
     /// See `fail_after`. `"0s"` leaves no backend out.
-    key("fail_for", Kind::Duration(bounds("0s", "1d")), Some("10s")).also(&[("fail_timeout", "")]);
+    key("fail_for", Kind::Duration("0s", "1d"), Some("10s")).also(&[("fail_timeout", "")]);
     /// How long a backend that comes back takes to reach its full share; `"0s"` is at once.
-    key("slow_start", Kind::Duration(bounds("0s", "1h")), Some("0s"));
+    key("slow_start", Kind::Duration("0s", "1h"), Some("0s"));
     /// Whether the whole body of a request is received before a backend is asked, so that a slow client does not
     /// occupy a backend: in memory up to `limits.body_memory`, and beyond that in a file in `disk.spool`.
     key("buffer_requests", Kind::Boolean, Some("false"));
@@ -85,7 +85,7 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     key("reproxy", Kind::Names, Some("[]"));
     /// How often names in `to` are resolved again; a name without an address is retried sooner, after 1 s, 2 s, 4 s
     /// and so on. When a name cannot be resolved any more, its last addresses stay in use.
-    key("resolve_interval", Kind::Duration(bounds("1s", "1d")), Some("30s"));
+    key("resolve_interval", Kind::Duration("1s", "1d"), Some("30s"));
 };
 
 /// `[upstream.check]`
@@ -121,7 +121,7 @@ documented! {
     /// needs.
     const SCRIPT_INDEX = key("script_index", Kind::Text("a file such as `index.php`"), None);
     /// Length of a request body, in place of `limits.body_bytes`.
-    const BODY_BYTES = key("body_bytes", Kind::Size(bounds("0B", "1TiB")), None);
+    const BODY_BYTES = key("body_bytes", Kind::Size("0B", "1TiB"), None);
     /// What happens to a request for the upstream whose path some applications read as a path of another route:
     /// applications that decode `%2F` or `%5C` to a slash, or drop `;parameters`. `"refuse"`, the default, answers
     /// 400; `"pass"` forwards the request. A path is always forwarded if all its readings belong to one route, and

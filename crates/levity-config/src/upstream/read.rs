@@ -198,7 +198,7 @@ fn to(section: &Section<'_>) -> Vec<Backend> {
     let mut backends: Vec<Backend> = Vec::new();
     for one in &given {
         let text = one.text;
-        match backend::parse(text, section.reader.base()) {
+        match backend::parse(text, section.reader.base) {
             Ok(backend) => {
                 if backends.iter().any(|other| other.at == backend.at) {
                     one.refuse(format!("`{text}` names a backend a second time"));
