@@ -10,7 +10,7 @@ fn site_text(lines: &str) -> String {
 }
 
 #[track_caller]
-fn assert_upstream_problems_site(lines: &str, expected: &[&str]) {
+fn assert_site_problems(lines: &str, expected: &[&str]) {
     assert_problems(&site_text(lines), expected);
 }
 
@@ -28,8 +28,8 @@ fn a_site_may_have_an_upstream_and_no_root() {
     };
     assert_eq!((site.root, site.proxying), (None, proxying));
     assert_eq!(site.routes[0].proxying, Proxying::default());
-    assert_upstream_problems_site("", &["8:1 `root` is missing"]);
-    assert_upstream_problems_site(
+    assert_site_problems("", &["8:1 `root` is missing"]);
+    assert_site_problems(
         "proxi = \"app\"",
         &["9:1 unknown key `proxi` [did you mean `proxy`?]"],
     );
@@ -86,7 +86,7 @@ fn every_value_of_a_site_and_route_with_an_upstream() {
 
 #[test]
 fn upstreams_that_are_not_there() {
-    assert_upstream_problems_site(
+    assert_site_problems(
         "proxy = \"ap\"\n[[site.route]]\npath = \"/a\"\nproxy = \"ruby\"\n[[site.route]]\npath = \"/b\"\nproxy = 1",
         &[
             "9:9 no upstream has the name `ap` [did you mean \"app\"?]",
@@ -107,7 +107,7 @@ fn upstreams_that_are_not_there() {
         let reports = format!(
             "9:9 no upstream has the name `{address}` [`proxy` takes the name of an `[[upstream]]`; put the address into its `to`]"
         );
-        assert_upstream_problems_site(&format!("proxy = \"{address}\""), &[&reports]);
+        assert_site_problems(&format!("proxy = \"{address}\""), &[&reports]);
     }
     // It may be the one whose name is wrong.
     assert_problems(
@@ -122,21 +122,21 @@ fn upstreams_that_are_not_there() {
 
 #[test]
 fn what_is_tried() {
-    assert_upstream_problems_site(
+    assert_site_problems(
         "root = \"/\"\ntry = [\"proxy\"]",
         &[
             "10:8 `try` asks an upstream, and no `proxy` names one [add proxy = \"NAME\", the name of an [[upstream]]]",
         ],
     );
-    assert_upstream_problems_site(
+    assert_site_problems(
         "proxy = \"app\"\nroot = \"/\"\ntry = [\"proxy\", \"file\"]",
         &["11:17 `file` can only stand before `proxy`"],
     );
-    assert_upstream_problems_site(
+    assert_site_problems(
         "proxy = \"app\"\ntry = [\"file\", \"proxy\"]\n[[site.route]]\npath = \"/a\"\nroot = \"/\"\ntry = [\"file\"]",
         &["10:8 `file` needs a `root`, and there is none"],
     );
-    assert_upstream_problems_site(
+    assert_site_problems(
         "proxy = \"app\"\nroot = \"/\"\ntry = []\n[[site.route]]\npath = \"/a\"\ntry = [\"files\", \"none\", \"proxy\", \"proxy\"]",
         &[
             "11:7 `try`: nobody would answer",
@@ -152,7 +152,7 @@ fn an_upstream_that_is_never_asked() {
     let files = "root = \"/\"\nproxy = \"app\"\ntry = [\"file\"]\n[[site.route]]\npath = \"/a\"\n";
     site(files);
     site(&format!("{files}proxy = \"app\"\ntry = [\"proxy\"]"));
-    assert_upstream_problems_site(
+    assert_site_problems(
         &format!("{files}proxy = \"app\""),
         &["14:9 `proxy`: `try` leaves it out"],
     );
@@ -161,15 +161,15 @@ fn an_upstream_that_is_never_asked() {
 #[test]
 fn scripts() {
     let suffix = "script_suffix = \".php\"";
-    assert_upstream_problems_site(
+    assert_site_problems(
         &format!("root = \"/\"\n{suffix}"),
         &["10:17 `script_suffix`: there is no `proxy` to run scripts"],
     );
-    assert_upstream_problems_site(
+    assert_site_problems(
         &format!("proxy = \"php\"\n{suffix}"),
         &["10:17 `script_suffix`: there is no `root` for scripts"],
     );
-    assert_upstream_problems_site(
+    assert_site_problems(
         &format!("root = \"/\"\nproxy = \"app\"\n{suffix}\nscript_index = \"a\""),
         &[
             "11:17 `script_suffix`: only upstreams of protocol fastcgi or scgi run scripts",
@@ -183,13 +183,13 @@ fn scripts() {
     site(&format!(
         "root = \"/\"\nproxy = \"php\"\n{suffix}\n[[site.route]]\npath = \"/a\"\nproxy = \"app\""
     ));
-    assert_upstream_problems_site(
+    assert_site_problems(
         &format!(
             "root = \"/\"\nproxy = \"php\"\n[[site.route]]\npath = \"/a\"\nproxy = \"app\"\n{suffix}"
         ),
         &["14:17 `script_suffix`: only upstreams of protocol fastcgi or scgi run scripts"],
     );
-    assert_upstream_problems_site(
+    assert_site_problems(
         &format!("root = \"/\"\nproxy = \"other\"\n{suffix}"),
         &["10:9 no upstream has the name `other` [known: `app`, `php`]"],
     );
@@ -305,8 +305,8 @@ fn keys_of_other_servers_and_of_routes() {
         format!("10:1 unknown key `client_max_body_size` [{size}]"),
     ];
     let lines = "proxy_pass = \"http://a:1\"\nclient_max_body_size = \"10m\"";
-    assert_upstream_problems_site(lines, &reports.each_ref().map(String::as_str));
-    assert_upstream_problems_site(
+    assert_site_problems(lines, &reports.each_ref().map(String::as_str));
+    assert_site_problems(
         "root = \"/\"\n[[site.route]]\npath = \"/\"\nproxy_pass = \"a\"\nfastcgi_pass = \"a\"\nclient_max_body_size = 0",
         &[
             &format!("12:1 unknown key `proxy_pass` [{pass}]"),
@@ -318,13 +318,13 @@ fn keys_of_other_servers_and_of_routes() {
         let reports = format!(
             "10:1 unknown key `{table}` [`{table}` belongs to `[[site.route]]`; for a whole site add a route with path `/*`, last]"
         );
-        assert_upstream_problems_site(&format!("root = \"/\"\n{table} = {{}}"), &[&reports]);
+        assert_site_problems(&format!("root = \"/\"\n{table} = {{}}"), &[&reports]);
     }
     for path in ["*.php", "/*.php", "/a/*.php"] {
         let reports = format!(
             "11:8 `{path}` is not the path of a route [a star stands alone at the end, as in `/static/*`; which files are scripts, `script_suffix = \".php\"` of a site says]"
         );
-        assert_upstream_problems_site(
+        assert_site_problems(
             &format!("root = \"/\"\n[[site.route]]\npath = \"{path}\""),
             &[&reports],
         );
@@ -338,14 +338,14 @@ fn what_is_no_script() {
             "11:17 `{suffix}` is not how the name of a script ends [a dot and what follows it, such as \".php\"]"
         );
         let text = format!("root = \"/\"\nproxy = \"php\"\nscript_suffix = \"{suffix}\"");
-        assert_upstream_problems_site(&text, &[&reports]);
+        assert_site_problems(&text, &[&reports]);
     }
     for index in ["", "/index.php", "a//b", "../a", "a/.", "a/"] {
         let reports = format!(
             "11:16 `{index}` is not the name of a script [a file beneath `root`, such as \"index.php\"]"
         );
         let text = format!("root = \"/\"\nproxy = \"php\"\nscript_index = \"{index}\"");
-        assert_upstream_problems_site(&text, &[&reports]);
+        assert_site_problems(&text, &[&reports]);
     }
 }
 
@@ -357,7 +357,7 @@ fn sizes_of_bodies() {
             .body_bytes
     };
     assert_eq!((of("\"1TiB\""), of("0")), (Some(1 << 40), Some(0)));
-    assert_upstream_problems_site(
+    assert_site_problems(
         "proxy = \"app\"\nbody_bytes = \"1025GiB\"",
         &["10:14 `body_bytes` must be from 0B to 1TiB"],
     );
@@ -367,7 +367,7 @@ const ROUTE: &str = "proxy = \"app\"\n[[site.route]]\npath = \"/\"\n";
 
 #[test]
 fn fields_of_requests() {
-    assert_upstream_problems_site(
+    assert_site_problems(
         &format!(
             "{ROUTE}[site.route.request_headers]\nset = {{ \"Host\" = \"a\", \"Via\" = \"1\", \"X-Forwarded-For\" = \"1\", a = \"\\n\" }}\n\
              add = {{ \"Content-Length\" = \"1\", A = \"2\" }}\nremove = [\"Forwarded\", \"TE\", \"x y\", \"Date\"]"
@@ -383,11 +383,11 @@ fn fields_of_requests() {
             "15:30 `x y` is not the name of a header field",
         ],
     );
-    assert_upstream_problems_site(
+    assert_site_problems(
         &format!("{ROUTE}request_headers = {{ add = {{ HOST = \"a\" }} }}"),
         &["12:27 `add`: `Host` can only be `set`"],
     );
-    assert_upstream_problems_site(
+    assert_site_problems(
         &format!("{ROUTE}request_headers = {{ remove = [\"host\"] }}"),
         &["12:30 `remove`: `Host` can only be `set`"],
     );
@@ -413,7 +413,7 @@ fn every_field_of_requests_that_the_server_writes() {
         "x-sendfile-type",
     ] {
         let reports = format!("12:31 `{name}` is written by the server itself");
-        assert_upstream_problems_site(
+        assert_site_problems(
             &format!("{ROUTE}request_headers = {{ remove = [\"{name}\"] }}"),
             &[&reports],
         );
@@ -422,7 +422,7 @@ fn every_field_of_requests_that_the_server_writes() {
 
 #[test]
 fn fields_of_responses_that_are_added() {
-    assert_upstream_problems_site(
+    assert_site_problems(
         &format!(
             "{ROUTE}[site.route.headers]\nset = {{ A = \"1\" }}\nadd = {{ a = \"1\", Date = \"1\" }}"
         ),
@@ -435,7 +435,7 @@ fn fields_of_responses_that_are_added() {
 
 #[test]
 fn what_cannot_be_rewritten() {
-    assert_upstream_problems_site(
+    assert_site_problems(
         &format!(
             "{ROUTE}[site.route.rewrite]\nlocation = {{ \"\" = \"/\", \"/a\" = \"/b c\" }}\n\
              cookie_path = {{ \"a\" = \"/\", \"/b\" = \"/;c\", \"/d\" = \"\" }}\ncookie_domain = {{ \"\" = \"a\", \"b\" = \"*.c\" }}"
@@ -454,7 +454,7 @@ fn what_cannot_be_rewritten() {
 
 #[test]
 fn requests_are_changed_for_upstreams_only() {
-    assert_upstream_problems_site(
+    assert_site_problems(
         "root = \"/\"\n[[site.route]]\npath = \"/a\"\n[site.route.request_headers]\n[site.route.rewrite]\n[[site.route]]\npath = \"/b\"\n\
          proxy = \"app\"\n[site.route.rewrite]",
         &[
@@ -466,7 +466,7 @@ fn requests_are_changed_for_upstreams_only() {
 
 #[test]
 fn ambiguous_paths_are_those_of_an_upstream() {
-    assert_upstream_problems_site(
+    assert_site_problems(
         "root = \"/\"\n[[site.route]]\npath = \"/a\"\nambiguous_paths = \"pass\"\n[[site.route]]\npath = \"/b\"\n\
          proxy = \"app\"\nambiguous_paths = \"decode\"",
         &[
