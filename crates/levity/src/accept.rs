@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::{self, JoinHandle};
 use tokio::time;
 
-use crate::conn::Conn;
+use crate::http::h1::conn::Conn;
 use crate::serve::serve;
 use crate::worker::Worker;
 
@@ -104,11 +104,11 @@ async fn take(
     Step::Accept.enter();
     match accepted {
         Ok((transport, peer)) => {
-            let mut conn = Conn::new(worker.clone(), transport, peer, slot);
+            let conn = Conn::new(worker.clone(), transport, peer, slot);
             // Asked anew each time: a reload may have changed it.
-            conn.has_proxy_header = worker.service().config.has_proxy_header(address);
-            let number = conn.number as u64;
-            task::spawn_local(Watched::new(number, serve(conn)));
+            let has_proxy_header = worker.service().config.has_proxy_header(address);
+            let number = conn.number() as u64;
+            task::spawn_local(Watched::new(number, serve(conn, has_proxy_header)));
         }
         Err(error) if is_shortage(&error) => {
             worker.stats.accept_pauses.add(1);

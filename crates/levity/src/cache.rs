@@ -397,7 +397,7 @@ mod tests {
     use levity_disk::Kind;
 
     use super::*;
-    use crate::fields::Fields;
+    use crate::http::fields::Fields;
 
     const SECOND: Duration = Duration::from_secs(1);
 

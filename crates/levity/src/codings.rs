@@ -5,7 +5,7 @@ use std::ffi::CString;
 use levity_disk::Variants;
 use levity_wire::encoding::{Accepted, Coding};
 
-use crate::request::Request;
+use crate::http::request::Request;
 
 /// The codings of a location, as one request wants them.
 #[derive(Default)]

@@ -1,5 +1,6 @@
 //! A trip to the disk and back, as an async function sees it.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::io;
 use std::sync::Arc;
@@ -115,7 +116,7 @@ pub struct DiskClient<'a> {
     /// Bytes per read, when the configuration fixes it.
     pub chunk_bytes: Option<usize>,
     /// Those of the connection that were for nothing.
-    pub failed_lookups: FailedLookups,
+    failed_lookups: &'a Cell<FailedLookups>,
     /// How many of these may be made per second.
     absent_trips_max: u32,
     /// The trace of the request.
@@ -129,7 +130,7 @@ impl<'a> DiskClient<'a> {
         worker: &'a Worker,
         service: &'a Arc<Service>,
         stream: u64,
-        failed_lookups: FailedLookups,
+        failed_lookups: &'a Cell<FailedLookups>,
         trace: &'a mut Trace,
     ) -> Self {
         let config = &service.config;
@@ -197,6 +198,7 @@ impl<'a> DiskClient<'a> {
     ) -> io::Result<Opened> {
         if let Some(wait) = self
             .failed_lookups
+            .get()
             .wait(Instant::now(), self.absent_trips_max)
         {
             self.worker.stats.absence_waits.add(1);
@@ -230,8 +232,9 @@ impl<'a> DiskClient<'a> {
 
     /// A trip was made for a name that does not exist.
     pub fn found_nothing(&mut self) {
-        self.failed_lookups
-            .add(Instant::now(), self.absent_trips_max);
+        let mut failed_lookups = self.failed_lookups.get();
+        failed_lookups.add(Instant::now(), self.absent_trips_max);
+        self.failed_lookups.set(failed_lookups);
     }
 
     /// Reads a range of a file.

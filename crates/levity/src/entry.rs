@@ -9,7 +9,7 @@ use levity_disk::{Meta, OpenFile};
 use levity_wire::encoding::Coding;
 use levity_wire::{date, mime};
 
-use crate::fields::Fields;
+use crate::http::fields::Fields;
 use levity_config::Etag;
 
 /// Bodies up to this size, in bytes, are kept in memory and leave in one write with their head.

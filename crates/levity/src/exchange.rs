@@ -1,197 +1,168 @@
-//! One request and its answer, in seven words:
+//! One request and its response, in seven words:
 //!
 //! `accept -> parse -> route -> resolve -> respond -> filter -> send`
 //!
 //! `accept` made the connection and `parse` the request; the rest is here. A step returns a value
 //! and never calls a later one, so this file is the only place that knows the order.
 
-use std::io;
 use std::mem;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::time::Instant;
 
-use levity_wire::http1::{Framing, Method, Target, Version};
-
-use crate::body::Incoming;
-use crate::client::Client;
-use crate::conn::Conn;
-use crate::disk_client::DiskClient;
-use crate::filter::filter;
-use crate::request::{NoRequest, Request};
-use crate::resolve::{self, Found};
-use crate::respond::{self, Response};
-use crate::route::{Files, Location, Proxy, Service};
-use crate::script_search::ScriptSearch;
-use crate::scripts::{Known, Script};
-use crate::send::{self, Sent};
-use crate::upstream::handover;
-use crate::worker::Worker;
 use levity_telemetry::access_log::{End, Record};
-use levity_telemetry::diagnostics;
 use levity_telemetry::step::Step;
 use levity_telemetry::trace::Trace;
+use levity_wire::http1::{Method, Target, Version};
+
+use crate::disk_client::DiskClient;
+use crate::filter::filter;
+use crate::handler::Handling;
+use crate::http::client::Client;
+use crate::http::completion::CompletionHook;
+use crate::http::error::error;
+use crate::http::request::Request;
+use crate::http::request_body::{ClientStream, RequestBody};
+use crate::http::response::Response;
+use crate::http::send::{self, Framing, ResponseSink, Sent};
+use crate::respond;
+use crate::route::{Location, Service};
+use crate::worker::Worker;
 
 const NOT_OWN_NAME: &str =
     "`levity serve` answers to `localhost` and IP addresses here; `--host NAME` adds a name";
 
-/// What becomes of the connection.
-pub enum After {
-    /// It waits for the next request.
-    KeepAlive,
-    /// It is closed.
-    Close(End),
+/// What became of a request.
+pub struct Exchanged {
+    /// How the response ended.
+    pub end: End,
+    /// When.
+    pub ended: Instant,
+    /// Nothing can follow on the connection.
+    pub close: bool,
+    /// Closing the connection resets it.
+    pub reset: bool,
 }
 
-/// Answers one request.
-pub async fn exchange(conn: &mut Conn, request: &mut Request) -> After {
-    let mut trace = conn.take_trace();
+/// Answers one request, which `stream` carries.
+pub async fn exchange<S: ResponseSink + 'static>(
+    stream: &Rc<S>,
+    request: &mut Request,
+    mut trace: Trace,
+) -> Exchanged {
     trace.enter(Step::Route);
-    conn.timer.clear();
-    let worker = conn.worker.clone();
+    stream.timer().clear();
+    let worker = stream.worker();
     worker.stats.begun.add(1);
     let service = worker.service();
     if service.config.log.logs_chunks() {
         trace.keep_chunks();
     }
-    let mut disk = DiskClient::new(
-        &worker,
-        &service,
-        conn.stream_number(),
-        conn.failed_lookups,
-        &mut trace,
-    );
-
-    let client = Client::new(&conn.peer, request, &service.config.server.trusted_proxies);
+    let config = &service.config;
+    let client = Client::new(stream.peer(), request, &config.server.trusted_proxies);
+    let (number, lookups) = (stream.number(), stream.failed_lookups());
+    let disk = DiskClient::new(worker, &service, number, lookups, &mut trace);
+    let body = RequestBody::new(stream.clone(), &config.limits);
+    let mut handling = Handling::new(worker, &service, &client, body, disk);
     let (location, response) = match route(&service, request, &client) {
         Ok(location) => {
-            disk.trace.set_server_timing(location.server_timing);
+            handling
+                .disk
+                .trace
+                .set_server_timing(location.server_timing);
             if let Some(files) = &location.files {
-                let now = disk.trace.step_began();
-                disk.attend(&files.root, now).await;
+                let now = handling.disk.trace.step_began();
+                handling.disk.attend(&files.root, now).await;
             }
             request.set_key(location.key());
-            let answer = answer(conn, location, request, &client, &mut disk).await;
-            (Some(location), answer)
+            (Some(location), handling.answer(request, location).await)
         }
-        Err(refusal) => {
-            let received = receive(conn, request, Some(refusal), disk.trace).await;
-            (None, received.expect_err("it was refused before"))
-        }
+        // Boxed: few requests are refused here.
+        Err(refusal) => (None, Box::pin(handling.refuse(refusal)).await),
     };
-    conn.failed_lookups = disk.failed_lookups;
-    let response = finish(conn, request, location, response, disk.trace);
+    let response = finish(&**stream, request, location, response, &mut handling);
     let mut close = response.close;
-    let mut sent = send::send(conn, request, response, &mut disk).await;
+    let mut sent = send::send(&**stream, request, response, &mut handling.disk).await;
     let mut hooks = mem::take(&mut sent.hooks);
-    let mut may_look_again = request.head.framing == Framing::None;
+    if sent.instead.is_some() {
+        // Boxed: few requests need it, and all would carry it.
+        let again = send_instead(
+            &**stream,
+            request,
+            location,
+            close,
+            &mut sent,
+            &mut handling,
+            &mut hooks,
+        );
+        close = Box::pin(again).await;
+    }
+    for hook in hooks {
+        hook.completed(worker, &service, sent.completion());
+    }
+    close |= stream.body_left() != Some(0);
+    drop(handling);
+    conclude(&**stream, request, &client, &sent, trace);
+    Exchanged {
+        end: sent.end,
+        ended: sent.ended,
+        close,
+        reset: sent.reset,
+    }
+}
+
+/// Sends an error in place of a response of which nothing has left; but first what its location has now, if a file was
+/// rewritten meanwhile. Tells whether the connection has to close.
+async fn send_instead<'a, S: ResponseSink>(
+    stream: &S,
+    request: &Request,
+    location: Option<&'a Location>,
+    mut close: bool,
+    sent: &mut Sent,
+    handling: &mut Handling<'a>,
+    hooks: &mut Vec<Box<dyn CompletionHook>>,
+) -> bool {
+    let mut may_look_again = !request.has_body();
     while let Some(failure) = sent.instead.take() {
         hooks.iter_mut().for_each(|hook| hook.replaced());
-        let is_outdated = sent.outdated && disk.trace.upstream().is_none();
+        let is_outdated = sent.outdated && handling.disk.trace.upstream().is_none();
         let mut other = match location.filter(|_| is_outdated && mem::take(&mut may_look_again)) {
             Some(location) => {
-                worker.cache.forget(&request.key);
-                let looking = answer(conn, location, request, &client, &mut disk);
-                // Boxed: few requests need it, and all would carry it.
-                Box::pin(looking).await
+                handling.worker.cache.forget(&request.key);
+                handling.answer(request, location).await
             }
             None => failure,
         };
-        // What is unread of the request stays so, whatever the answer: it is not the next request.
-        other.close |= close || sent.unread;
-        let other = finish(conn, request, location, other, disk.trace);
+        other.close |= close;
+        let other = finish(stream, request, location, other, handling);
         close = other.close;
-        sent = send::send(conn, request, other, &mut disk).await;
+        *sent = send::send(stream, request, other, &mut handling.disk).await;
         if !sent.hooks.is_empty() {
-            hooks = mem::take(&mut sent.hooks);
+            *hooks = mem::take(&mut sent.hooks);
         }
     }
-    for hook in hooks {
-        hook.completed(&worker, &service, sent.completion());
-    }
-    close |= sent.unread;
-    worker.stats.answered.add(1);
-    if sent.bytes > 0 && !trace.has_written() {
-        // All but a file's body leaves at once, in the current step.
-        let (chunk, from) = (trace.last_read().chunk, trace.step_began());
-        trace.wrote(chunk, from, sent.ended, sent.bytes);
-    }
-    trace.end(sent.ended);
-    conn.response_ended(sent.ended);
-    record(conn, client.ip, Some(request), &sent, &trace);
-    if matches!(sent.status, 200 | 206 | 304) {
-        let mut popular = worker.popular.borrow_mut();
-        popular.count(request.host(), &request.path, sent.bytes);
-    }
-    after(conn, &sent, close).await
+    close
 }
 
-/// What every answer goes through before it is sent; sending begins with its end.
-fn finish(
-    conn: &Conn,
+/// What every response goes through before it is sent; sending begins with its end.
+fn finish<S: ResponseSink>(
+    stream: &S,
     request: &Request,
     location: Option<&Location>,
     mut response: Response,
-    trace: &mut Trace,
+    handling: &mut Handling<'_>,
 ) -> Response {
-    trace.enter(Step::Filter);
+    handling.disk.trace.enter(Step::Filter);
     if let Some(location) = location {
         filter(&mut response, location);
     }
-    let ends_by_closing = response.body.is_open_ended() && request.head.version == Version::Http10;
-    response.close |= !request.head.keep_alive || conn.worker.is_draining() || ends_by_closing;
-    trace.enter(Step::Send);
+    let ends_by_closing = stream.framing(response.body.is_open_ended()) == Framing::ByClosing;
+    // What is unread of the request is not the next one. A stream may still take it.
+    let is_unread = stream.body_left() != Some(0) && !response.body.is_stream();
+    response.close |=
+        !request.head.keep_alive || is_unread || handling.worker.is_draining() || ends_by_closing;
+    handling.disk.trace.enter(Step::Send);
     response
-}
-
-/// Takes in and drops the body of a request for a file, and gives the `refusal` if there is one.
-async fn receive(
-    conn: &mut Conn,
-    request: &Request,
-    refusal: Option<Response>,
-    trace: &mut Trace,
-) -> Result<(), Response> {
-    let bytes_max = conn.worker.service().config.limits.body_bytes as u64;
-    let incoming = Incoming::new(&request.head, bytes_max)
-        .map_err(|reject| closing(without_body(&reject.into())))?;
-    if !incoming.is_complete() {
-        trace.enter(Step::Parse);
-        if request.head.expect_continue {
-            // A client that asks first is spared sending what would be refused.
-            if let Some(refusal) = refusal {
-                return Err(closing(refusal));
-            }
-            send::go_on(conn).await;
-        }
-        let received = incoming.discard(conn).await;
-        received.map_err(|error| closing(without_body(&error)))?;
-        conn.timer.clear();
-    }
-    refusal.map_or(Ok(()), Err)
-}
-
-fn closing(mut response: Response) -> Response {
-    response.close = true;
-    response
-}
-
-fn without_body(error: &NoRequest) -> Response {
-    match error {
-        NoRequest::Refused(reject) => respond::error(reject.status, reject.reason),
-        NoRequest::Timeout => respond::error(408, "the request's body took too long"),
-        NoRequest::Gone | NoRequest::Finished => {
-            respond::error(400, "the request's body ended early")
-        }
-    }
-}
-
-/// Methods that files do not have.
-fn refused_method(method: Method) -> Option<Response> {
-    match method {
-        Method::Get | Method::Head | Method::Options => None,
-        Method::Unknown => Some(respond::error(501, "unknown method")),
-        _ => Some(respond::error(405, "")),
-    }
 }
 
 /// Finds the location; what has none is answered here.
@@ -205,215 +176,63 @@ fn route<'a>(
     if let Some(names) = service.config.own_names.as_ref().filter(|_| may_be_a_page)
         && !names.include(request.host())
     {
-        return Err(respond::error(421, NOT_OWN_NAME));
+        return Err(error(421, NOT_OWN_NAME));
     }
     if request.head.target == Target::Asterisk {
         return Err(respond::options());
     }
     request
         .decode_path()
-        .map_err(|reject| respond::error(reject.status, reject.reason))?;
+        .map_err(|reject| error(reject.status, reject.reason))?;
     if matches!(request.head.method, Method::Connect | Method::Trace) {
-        return Err(respond::error(405, ""));
+        return Err(error(405, ""));
     }
     let location = service
         .route(request.host(), &request.path)
-        .ok_or_else(|| respond::error(421, "no site here has that name"))?;
+        .ok_or_else(|| error(421, "no site here has that name"))?;
     if location.internal {
-        return Err(respond::error(404, ""));
+        return Err(error(404, ""));
     }
     service
         .check_readings(request, location)
-        .map_err(|reject| respond::error(reject.status, reject.reason))?;
+        .map_err(|reject| error(reject.status, reject.reason))?;
     Ok(location)
 }
 
-/// Resolve and respond: a file, or what an upstream answers.
-async fn answer(
-    conn: &mut Conn,
-    location: &Location,
+/// Counts and logs a request that has been answered.
+fn conclude<S: ResponseSink>(
+    stream: &S,
     request: &Request,
     client: &Client,
-    disk: &mut DiskClient<'_>,
-) -> Response {
-    let worker = conn.worker.clone();
-    let Some(proxy) = &location.proxy else {
-        let files = location
-            .files
-            .as_ref()
-            .expect("a location has files or a proxy");
-        let refusal = refused_method(request.head.method);
-        return match receive(conn, request, refusal, disk.trace).await {
-            Ok(()) => file(&worker, files, request, disk).await,
-            Err(refusal) => refusal,
-        };
-    };
-    // Boxed, and what few requests need once more: to move the futures of all steps together onto the
-    // heap costs more than parsing.
-    Box::pin(proxied(conn, location, proxy, request, client, disk)).await
-}
-
-/// The answer of an upstream, or of a file that goes before it.
-async fn proxied(
-    conn: &mut Conn,
-    location: &Location,
-    proxy: &Arc<Proxy>,
-    request: &Request,
-    client: &Client,
-    disk: &mut DiskClient<'_>,
-) -> Response {
-    let worker = conn.worker.clone();
-    let mut script = None;
-    let has_scripts = |files: &Files| proxy.scripts(files).is_some();
-    if proxy.files_first || location.files.as_ref().is_some_and(has_scripts) {
-        let looking = self::script(&worker, location, proxy, request, disk);
-        script = match Box::pin(looking).await {
-            Ok(script) => script,
-            Err(response) => {
-                let received = Box::pin(receive(conn, request, Some(response), disk.trace)).await;
-                return received.expect_err("there is an answer already");
-            }
-        };
+    sent: &Sent,
+    mut trace: Trace,
+) {
+    let worker = stream.worker();
+    worker.stats.answered.add(1);
+    if sent.bytes > 0 && !trace.has_written() {
+        // All but a file's body leaves at once, in the current step.
+        let (chunk, from) = (trace.last_read().chunk, trace.step_began());
+        trace.wrote(chunk, from, sent.ended, sent.bytes);
     }
-    let script = script.as_ref();
-    let response = handover::answer(conn, request, proxy, client, script, disk).await;
-    disk.trace.enter(Step::Respond);
-    response
-}
-
-/// Looks for a file: the answer is an error here, and what has none is for an upstream.
-async fn existing(
-    worker: &Worker,
-    files: &Files,
-    request: &Request,
-    disk: &mut DiskClient<'_>,
-) -> Result<Known, Response> {
-    let asks_for_file = matches!(request.head.method, Method::Get | Method::Head)
-        && request.head.framing == Framing::None
-        && !request.keeps_slashes
-        && files.shows(files.beneath(&request.path));
-    if !asks_for_file {
-        return Ok(Known::Unknown);
-    }
-    disk.trace.enter(Step::Resolve);
-    disk.are_for(files);
-    let now = disk.trace.step_began();
-    let found = resolve::resolve(worker, files, request, now, disk).await;
-    disk.trace.enter(Step::Respond);
-    match found {
-        Ok(Found::File(cached, ready)) => Err(respond::file::file(request, cached, ready)),
-        Ok(Found::Directory(_)) => Ok(Known::Directory),
-        Err(error) => match failed(worker, files, request, &error) {
-            answer if answer.status == 404 => Ok(Known::Nothing),
-            answer => Err(answer),
-        },
+    trace.end(sent.ended);
+    record(worker, stream, client.ip, Some(request), sent, &trace);
+    if matches!(sent.status, 200 | 206 | 304) {
+        let mut popular = worker.popular.borrow_mut();
+        popular.count(request.host(), &request.path, sent.bytes);
     }
 }
 
-/// What an application is asked for: a script, where it has scripts. An answer without it, such as that of
-/// a file where files come first, is an error here.
-async fn script(
-    worker: &Worker,
-    location: &Location,
-    proxy: &Proxy,
-    request: &Request,
-    disk: &mut DiskClient<'_>,
-) -> Result<Option<Script>, Response> {
-    let Some(files) = &location.files else {
-        return Ok(None);
-    };
-    let Some(scripts) = proxy.scripts(files) else {
-        if proxy.files_first {
-            existing(worker, files, request, disk).await?;
-        }
-        return Ok(None);
-    };
-    let failed = |error: io::Error| failed(worker, files, request, &error);
-    let mut known = Known::Unknown;
-    disk.trace.enter(Step::Resolve);
-    let now = disk.trace.step_began();
-    let mut search = ScriptSearch::new(location, files, now, disk);
-    if proxy.files_first {
-        let first = search.locate_before_files(scripts, request).await;
-        if let Some(script) = first.map_err(failed)? {
-            return Ok(Some(script));
-        }
-        known = existing(worker, files, request, search.disk()).await?;
-        search.disk().trace.enter(Step::Resolve);
-    }
-    if known == Known::Directory && !request.names_directory() {
-        let has_index = search.has_index(scripts, request).await;
-        if has_index.map_err(failed)? {
-            return Err(respond::redirect::to_directory(request));
-        }
-    }
-    let located = search.locate(scripts, request, known).await;
-    let located = located.map_err(failed)?;
-    located.map(Some).ok_or_else(|| respond::error(404, ""))
+/// Counts and logs a response to something that was no request.
+pub fn record_refused<S: ResponseSink>(stream: &S, arrived: Instant, sent: &Sent) {
+    let trace = Trace::new(arrived, None);
+    let peer = stream.peer().ip();
+    record(stream.worker(), stream, peer, None, sent, &trace);
 }
 
-/// The answer of files alone.
-async fn file(
-    worker: &Worker,
-    files: &Files,
-    request: &Request,
-    disk: &mut DiskClient<'_>,
-) -> Response {
-    if request.head.method == Method::Options {
-        return respond::options();
-    }
-    if request.keeps_slashes {
-        return respond::error(400, "escaped slash in the path");
-    }
-    disk.trace.enter(Step::Resolve);
-    disk.are_for(files);
-    let now = disk.trace.step_began();
-    let found = if files.shows(files.beneath(&request.path)) {
-        resolve::resolve(worker, files, request, now, disk).await
-    } else {
-        return respond::error(404, "");
-    };
-    disk.trace.enter(Step::Respond);
-    match found {
-        Ok(Found::File(cached, ready)) => respond::file::file(request, cached, ready),
-        Ok(Found::Directory(directory)) if !request.names_directory() => {
-            drop(directory);
-            respond::redirect::to_directory(request)
-        }
-        Ok(Found::Directory(directory)) if files.listing => {
-            let entries_max = disk.service().config.limits.listing_entries;
-            match disk.list(directory, entries_max).await {
-                Ok(listing) => respond::listing::listing(&request.path, listing).await,
-                Err(error) => failed(worker, files, request, &error),
-            }
-        }
-        Ok(Found::Directory(_)) => respond::error(403, "listing is off for this directory"),
-        Err(error) => failed(worker, files, request, &error),
-    }
-}
-
-/// Answers for the file system, and tells the operator what only the operator can mend.
-fn failed(worker: &Worker, files: &Files, request: &Request, error: &io::Error) -> Response {
-    let response = respond::error::of_io(error);
-    let path = String::from_utf8_lossy(&request.path);
-    let root = files.root.last();
-    let root = root.path().display();
-    if levity_disk::left_root(error) {
-        diagnostics::log(format_args!(
-            "refused {path}: a symbolic link leaves {root}; \
-             `symlinks = \"follow\"` on its site or route in a configuration file allows that"
-        ));
-    } else if response.status >= 500 {
-        worker.disk_failed(error, || {
-            format!("cannot serve {path} beneath {root}: {error}")
-        });
-    }
-    response
-}
-
-/// Counts and logs an answer: to a request, or to something that was none.
+/// Counts and logs a response: to a request, or to something that was none.
 fn record(
-    conn: &Conn,
+    worker: &Worker,
+    stream: &dyn ClientStream,
     peer: Option<IpAddr>,
     request: Option<&Request>,
     sent: &Sent,
@@ -422,10 +241,10 @@ fn record(
     let arrived = trace.arrived();
     let duration = sent.ended - arrived;
     let header = |name| request.and_then(|request| request.header(name));
-    conn.worker.finished(&Record {
+    worker.finished(&Record {
         peer,
-        via: conn.peer.socket_ip(),
-        arrived: conn.worker.wall_time(arrived),
+        via: stream.peer().socket_ip(),
+        arrived: worker.wall_time(arrived),
         host: request.map_or(b"", Request::host),
         method: request.map_or(b"", Request::method),
         target: request.map_or(b"", Request::target),
@@ -444,25 +263,4 @@ fn record(
         user_agent: header("user-agent").unwrap_or(b""),
         trace,
     });
-}
-
-/// Counts and logs an answer to something that was no request.
-pub fn record_refused(conn: &Conn, arrived: Instant, sent: &Sent) {
-    record(conn, conn.peer.ip(), None, sent, &Trace::new(arrived, None));
-}
-
-async fn after(conn: &mut Conn, sent: &Sent, close: bool) -> After {
-    let end = match sent.end {
-        End::Complete if !close && !conn.worker.is_draining() => {
-            let idle_timeout = conn.worker.service().config.limits.idle_timeout;
-            conn.timer.set_idle(sent.ended + idle_timeout);
-            return After::KeepAlive;
-        }
-        end => end,
-    };
-    // The client may still be sending, and what it has not taken yet is to arrive.
-    if !sent.reset && end != End::ClientAbort {
-        conn.linger().await;
-    }
-    After::Close(end)
 }

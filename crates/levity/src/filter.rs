@@ -1,8 +1,8 @@
 //! Filter: what a location changes in its answers. Bodies pass through here too, once something rewrites
 //! them.
 
-use crate::fields::{OF_CONTENT, is_one_of};
-use crate::respond::Response;
+use crate::http::fields::{OF_CONTENT, is_one_of};
+use crate::http::response::Response;
 use crate::route::Location;
 
 /// Applies the location's header rules: removals first, so that what is set stays.

@@ -5,30 +5,30 @@
 
 mod accept;
 pub mod admin;
-pub mod body;
+
 pub mod cache;
 pub mod cli;
-pub mod client;
+
 pub mod codings;
-pub mod conn;
+
 pub mod disk_client;
 pub mod entry;
 pub mod event_loop;
 pub mod exchange;
 pub mod failed_lookups;
-pub mod fields;
+
 pub mod filter;
+pub mod handler;
+pub mod http;
 mod introduce;
-pub mod parse;
-pub mod proxy_header;
-pub mod request;
+
 pub mod resolve;
 pub mod respond;
 pub mod root;
 pub mod route;
 pub mod script_search;
 pub mod scripts;
-pub mod send;
+
 pub mod serve;
 pub mod server;
 pub mod status;

@@ -20,7 +20,7 @@ use crate::cache::{CacheSlot, EntryRef, EntryVariants, Missing, Wanted, Watched}
 use crate::codings::Codings;
 use crate::disk_client::{DiskClient, FIRST_BYTES, Opened, WHOLE_BYTES};
 use crate::entry::{self, BODY_BYTES_MAX, Content, Entry};
-use crate::request::Request;
+use crate::http::request::Request;
 use crate::route::Files;
 use crate::worker::Worker;
 

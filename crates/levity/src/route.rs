@@ -11,7 +11,7 @@ use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
 use levity_wire::{Reject, http1, path};
 
-use crate::request::Request;
+use crate::http::request::Request;
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::Scripts;
 use crate::upstream::{self, Upstream};
@@ -23,8 +23,10 @@ use levity_telemetry::diagnostics;
 pub struct Location {
     /// Unique in the process, so that a cache never mixes what two configurations meant.
     pub number: u32,
+    /// What answers, in the order in which it is asked.
+    pub handlers: Vec<Handler>,
     /// Its files; none where all that is asked for goes to an upstream.
-    pub files: Option<Files>,
+    pub files: Option<Arc<Files>>,
     /// Who answers in place of files, or after them.
     pub proxy: Option<Arc<Proxy>>,
     /// Only an application may send anybody here.
@@ -45,6 +47,20 @@ impl Location {
         let key = u64::from(self.number) << 32 | u64::from(generation);
         key.to_le_bytes()
     }
+}
+
+/// What may answer at a location; [`handler`](crate::handler) does it.
+pub enum Handler {
+    /// Files, and nothing else.
+    Files(Arc<Files>),
+    /// The script of a directory that goes before the files in it.
+    IndexScript,
+    /// A file, if it exists.
+    ExistingFile,
+    /// The script that the upstream is to run; without one there is no response.
+    Script,
+    /// The upstream.
+    Proxy(Arc<Proxy>),
 }
 
 /// How a location hands requests to an upstream.
@@ -492,10 +508,12 @@ fn location(
     resources: &mut Resources<'_>,
 ) -> io::Result<Location> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let files = files(site, route, resources)?;
+    let files = files(site, route, resources)?.map(Arc::new);
+    let proxy = proxy(site, route, files.as_deref(), resources)?;
     Ok(Location {
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
-        proxy: proxy(site, route, files.as_ref(), resources)?,
+        handlers: handlers(files.as_ref(), proxy.as_ref()),
+        proxy,
         files,
         internal: route.is_some_and(|route| route.internal),
         headers: route.map(|route| route.headers.clone()).unwrap_or_default(),
@@ -504,6 +522,21 @@ fn location(
             .unwrap_or(site.server_timing),
         has_told_ambiguous: AtomicBool::new(false),
     })
+}
+
+fn handlers(files: Option<&Arc<Files>>, proxy: Option<&Arc<Proxy>>) -> Vec<Handler> {
+    let Some(proxy) = proxy else {
+        return files.cloned().map(Handler::Files).into_iter().collect();
+    };
+    let runs_scripts = files.is_some_and(|files| proxy.scripts(files).is_some());
+    let all = [
+        (proxy.files_first && runs_scripts, Handler::IndexScript),
+        (proxy.files_first, Handler::ExistingFile),
+        (runs_scripts, Handler::Script),
+        (true, Handler::Proxy(proxy.clone())),
+    ];
+    let wanted = all.into_iter().filter(|(is_wanted, _)| *is_wanted);
+    wanted.map(|(_, handler)| handler).collect()
 }
 
 fn proxy(

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Instant;
 
 use crate::disk_client::DiskClient;
-use crate::request::Request;
+use crate::http::request::Request;
 use crate::resolve;
 use crate::route::{Files, Location, is_hidden};
 use crate::scripts::{Known, Script, Scripts};

@@ -1,72 +1,97 @@
 //! A connection's requests, one after the other.
 
-use crate::conn::Conn;
-use crate::exchange::{self, After};
-use crate::parse;
-use crate::proxy_header;
-use crate::request::NoRequest;
-use crate::respond::{self, Response};
-use crate::send;
+use std::rc::Rc;
+
+use crate::exchange::{self, Exchanged};
+use crate::http::error::error;
+use crate::http::h1::conn::Conn;
+use crate::http::h1::{parse, proxy_header};
+use crate::http::request::NoRequest;
+use crate::http::request_body::ClientStream;
+use crate::http::response::Response;
+use crate::http::send;
 use levity_telemetry::access_log::End;
 use levity_telemetry::step::Step;
 
-/// What a request counts, besides the bytes of its answer, when connections take turns: a client that
+/// What a request counts, besides the bytes of its response, when connections take turns: a client that
 /// pipelines small requests has one turn for some thirty of them.
 const REQUEST_BYTES: usize = 8 * 1024;
 
 /// Answers requests until one side has had enough.
-pub async fn serve(mut conn: Conn) {
+pub async fn serve(mut conn: Conn, has_proxy_header: bool) {
     wait_for_first(&conn);
-    if conn.has_proxy_header
-        && let Err(end) = proxy_header::read(&mut conn).await
-    {
-        return conn.worker.stats.connection_ended(end);
+    let worker = conn.worker.clone();
+    if has_proxy_header && let Err(end) = proxy_header::read(&mut conn).await {
+        return worker.stats.connection_ended(end);
     }
+    let conn = Rc::new(conn);
     let end = loop {
-        let mut request = match parse::next_request(&mut conn).await {
+        let mut request = match parse::next_request(&conn).await {
             Ok(request) => request,
-            Err(none) => break without_request(&mut conn, none).await,
+            Err(none) => break without_request(&conn, none).await,
         };
+        let trace = conn.take_trace();
         // Boxed: the future of an exchange is far larger than an idle connection.
-        let after = Box::pin(exchange::exchange(&mut conn, &mut request)).await;
-        conn.worker.give_request(request);
-        if let After::Close(end) = after {
+        let exchanged = Box::pin(exchange::exchange(&conn, &mut request, trace)).await;
+        worker.give_request(request);
+        if let Some(end) = after(&conn, exchanged).await {
             break end;
         }
-        conn.give_way(REQUEST_BYTES).await;
+        conn.turn().spend(REQUEST_BYTES).await;
         Step::Idle.enter();
     };
-    conn.worker.stats.connection_ended(end);
+    worker.stats.connection_ended(end);
 }
 
-/// A new connection has as long for its first byte as for the head; on a worker that drains, only
+/// A new connection has as long for its first byte as for the header; on a worker that drains, only
 /// what has arrived already counts.
 fn wait_for_first(conn: &Conn) {
     let header_timeout = conn.worker.service().config.limits.header_timeout;
     let now = conn.since();
     let draining = conn.worker.is_draining();
-    conn.timer
+    conn.timer()
         .set_idle(if draining { now } else { now + header_timeout });
 }
 
-/// Says why there will be no answer to a request, where there is someone to hear it.
-async fn without_request(conn: &mut Conn, none: NoRequest) -> End {
+/// Waits for the next request, or tells how the connection ends.
+async fn after(conn: &Conn, exchanged: Exchanged) -> Option<End> {
+    let Exchanged {
+        end,
+        ended,
+        close,
+        reset,
+    } = exchanged;
+    conn.response_ended(ended);
+    if end == End::Complete && !close && !conn.worker.is_draining() {
+        let idle_timeout = conn.worker.service().config.limits.idle_timeout;
+        conn.timer().set_idle(ended + idle_timeout);
+        return None;
+    }
+    // The client may still be sending, and what it has not taken yet is to arrive.
+    if !reset && end != End::ClientAbort {
+        conn.linger().await;
+    }
+    Some(end)
+}
+
+/// Tells a client why there will be no response to a request, if it is still there.
+async fn without_request(conn: &Conn, none: NoRequest) -> End {
     match none {
         NoRequest::Finished => End::Complete,
         NoRequest::Gone => End::ClientAbort,
         NoRequest::Timeout => {
-            refuse(conn, respond::error(408, "the request took too long")).await;
+            refuse(conn, error(408, "the request took too long")).await;
             End::Timeout
         }
         NoRequest::Refused(reject) => {
-            refuse(conn, respond::error(reject.status, reject.reason)).await;
+            refuse(conn, error(reject.status, reject.reason)).await;
             conn.linger().await;
             End::Error
         }
     }
 }
 
-async fn refuse(conn: &mut Conn, response: Response) {
+async fn refuse(conn: &Conn, response: Response) {
     let arrived = conn.take_arrival();
     let sent = Box::pin(send::refuse(conn, response)).await;
     exchange::record_refused(conn, arrived, &sent);

@@ -18,7 +18,7 @@ use tokio::task;
 use tokio::time;
 
 use crate::cache::{Cache, Shared};
-use crate::request::Request;
+use crate::http::request::Request;
 use crate::route::Service;
 use crate::upstream::failure_reports::FailureReports;
 use crate::upstream::pool::Pools;

@@ -73,20 +73,11 @@ impl Trailers {
             .filter(|(name, _)| !is_forbidden_in_trailers(name))
     }
 
-    /// Removes the trailers with these names, in any case.
-    pub fn leave_out(&mut self, names: &[Vec<u8>]) {
-        let is_named = |line: &[u8]| {
-            let named = |(name, _): (&[u8], &[u8])| {
-                names.iter().any(|other| name.eq_ignore_ascii_case(other))
-            };
-            field(line).is_some_and(named)
-        };
+    /// Keeps the trailers whose names `is_kept`.
+    pub fn retain(&mut self, is_kept: impl Fn(&[u8]) -> bool) {
         let lines = self.lines.split_inclusive(|&byte| byte == b'\r');
-        self.lines = lines
-            .filter(|line| !is_named(line))
-            .flatten()
-            .copied()
-            .collect();
+        let kept = lines.filter(|line| field(line).is_none_or(|(name, _)| is_kept(name)));
+        self.lines = kept.flatten().copied().collect();
     }
 
     pub(super) fn push(&mut self, byte: u8) {

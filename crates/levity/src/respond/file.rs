@@ -8,12 +8,13 @@ use levity_wire::condition::{self, Validators, Verdict};
 use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
 
-use super::version::Version;
-use super::{Body, FileBody, Response, error};
 use crate::cache::EntryRef;
 use crate::entry::{Content, Entry, VARY};
-use crate::fields::OF_CONTENT;
-use crate::request::Request;
+use crate::http::error::error;
+use crate::http::fields::OF_CONTENT;
+use crate::http::file_version::Version;
+use crate::http::request::Request;
+use crate::http::response::{Body, FileBody, Response};
 
 /// Answers with `cached`; `ready` holds bytes from its offset on that were read on the way.
 pub fn file(request: &Request, cached: Rc<EntryRef>, ready: Option<(u64, Ready)>) -> Response {

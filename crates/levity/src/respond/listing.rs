@@ -6,7 +6,8 @@ use levity_disk::{Entry, Kind, Listing};
 use levity_wire::path;
 use tokio::task;
 
-use super::{Body, Response};
+use crate::http::error::error;
+use crate::http::response::{Body, OwnedBytes, Response};
 use crate::route::is_hidden;
 
 /// Bytes of a page, without [`END_BYTES_MAX`]. A row is 150 bytes or so.
@@ -58,10 +59,10 @@ th+th{text-align:right}a{text-decoration:none}a:hover{text-decoration:underline}
 /// `LISTINGS_MAX` others are rendered.
 pub async fn listing(directory: &[u8], listing: Listing) -> Response {
     let Some(_permit) = Permit::take() else {
-        return super::error(503, "too many listings at once");
+        return error(503, "too many listings at once");
     };
     let Some(page) = Page::new(render(directory, listing).await) else {
-        return super::error(503, "too many listings on their way");
+        return error(503, "too many listings on their way");
     };
     let mut response = Response::new(200);
     response
@@ -69,7 +70,7 @@ pub async fn listing(directory: &[u8], listing: Listing) -> Response {
         .add("Content-Type", b"text/html; charset=utf-8");
     // What the page shows has no single version that a validator could name.
     response.fields.add("Cache-Control", b"no-cache");
-    response.body = Body::Page(page);
+    response.body = Body::Page(Box::new(page));
     response
 }
 
@@ -94,12 +95,15 @@ impl Page {
             .ok()?;
         Some(Self { text, reserved })
     }
+}
 
-    /// What is sent.
-    pub fn bytes(&self) -> &[u8] {
+impl AsRef<[u8]> for Page {
+    fn as_ref(&self) -> &[u8] {
         self.text.as_bytes()
     }
 }
+
+impl OwnedBytes for Page {}
 
 impl Drop for Page {
     fn drop(&mut self) {

@@ -2,8 +2,9 @@
 
 use levity_wire::path;
 
-use super::{Response, error};
-use crate::request::Request;
+use crate::http::error::error;
+use crate::http::request::Request;
+use crate::http::response::Response;
 
 /// Points to the same path with a slash, query kept; bytes from 0x80, which no URI has, are escaped.
 ///

@@ -8,7 +8,7 @@ use levity_wire::http1::Method;
 use rustix::io::Errno;
 
 use super::backend::Backend;
-use crate::request::{NoRequest, Request};
+use crate::http::request::{NoRequest, Request};
 use levity_telemetry::access_log::End;
 use levity_telemetry::trace::Side;
 
@@ -42,8 +42,6 @@ pub struct Failure {
     pub end: End,
     /// A byte of an answer has come.
     pub answer_begun: bool,
-    /// Part of the request has not been read: nothing can follow on the client's connection.
-    pub request_unread: bool,
     /// The client does not get to know: another attempt follows.
     pub tried_again: bool,
 }
@@ -59,7 +57,6 @@ impl Failure {
             end: End::Error,
             is_untouched: false,
             answer_begun: false,
-            request_unread: false,
             tried_again: false,
         }
     }

@@ -1,6 +1,5 @@
 //! Upstreams: applications that answer in place of files.
 
-pub mod answer;
 pub mod backend;
 pub mod balance;
 pub mod check;
@@ -10,9 +9,10 @@ pub mod describe;
 pub mod failure;
 pub mod failure_reports;
 pub mod gateway;
-pub mod handover;
 pub mod names;
 pub mod pool;
+mod reported;
+pub mod response;
 pub mod rewrite;
 pub mod sendfile;
 pub mod spooled;

@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -100,9 +101,16 @@ pub struct Lease {
 }
 
 /// The backend that a response comes from; it outlives the lease.
+#[derive(Clone)]
 pub struct Endpoint {
     pool: Rc<Pool>,
     member: Rc<Member>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").finish_non_exhaustive()
+    }
 }
 
 impl Endpoint {

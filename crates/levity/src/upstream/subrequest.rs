@@ -1,5 +1,6 @@
 //! Subrequests: small requests of our own to an application, beside those of clients.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,10 +17,9 @@ use super::pool::{Lease, Wanted};
 use super::stderr::Stderr;
 use super::sticky::Affinity;
 use super::upstream_request::{Length, UpstreamRequest};
-use crate::client::Client;
 use crate::disk_client::DiskClient;
-use crate::failed_lookups::FailedLookups;
-use crate::request::Request;
+use crate::http::client::Client;
+use crate::http::request::Request;
 use crate::route::{Proxy, Service};
 use crate::script_search::ScriptSearch;
 use crate::scripts::{Known, Script};
@@ -160,7 +160,8 @@ impl Subrequest<'_> {
         };
         let now = Instant::now();
         let mut trace = Trace::new(now, None);
-        let mut disk = DiskClient::new(worker, service, 0, FailedLookups::default(), &mut trace);
+        let lookups = Cell::default();
+        let mut disk = DiskClient::new(worker, service, 0, &lookups, &mut trace);
         let mut search = ScriptSearch::new(location, files, now, &mut disk);
         let located = search.locate(scripts, request, Known::Unknown).await;
         match located.map_err(Failure::of_subrequest)? {

@@ -1,18 +1,24 @@
 //! After a change of protocol: bytes, both ways, until both sides have ended.
 
-use std::future::poll_fn;
 use std::io;
 use std::mem;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use levity_net::{TURN_BYTES_MAX, Transport};
 
-use super::pool::{Endpoint, Lease};
-use crate::conn::Conn;
+use super::failure::Failure;
+use super::pool::Lease;
+use super::reported::Reported;
+use crate::http::request_body::{ClientStream, RequestBody};
+use crate::http::response::{Upgrade, UpgradeError};
+use crate::worker::Worker;
 
-/// Two connections that have become one.
+/// The client's connection and the backend's, which have become one.
 pub struct Tunnel {
+    worker: Rc<Worker>,
+    client: RequestBody,
     lease: Lease,
     idle_timeout: Duration,
     /// The same once one side has ended: what is left of the other is on its way, or never comes.
@@ -26,6 +32,53 @@ pub struct Tunnel {
 impl std::fmt::Debug for Tunnel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tunnel").finish_non_exhaustive()
+    }
+}
+
+/// One side of a tunnel.
+trait Side {
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>>;
+    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+    fn end_output(&mut self);
+}
+
+impl Side for Transport {
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        Transport::poll_read(self, context, buffer)
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Transport::poll_write(self, context, bytes)
+    }
+
+    fn end_output(&mut self) {
+        Transport::end_output(self);
+    }
+}
+
+impl Side for &dyn ClientStream {
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        ClientStream::poll_read(*self, context, buffer)
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ClientStream::poll_write(*self, context, bytes)
+    }
+
+    fn end_output(&mut self) {
+        ClientStream::end_output(*self);
     }
 }
 
@@ -44,8 +97,8 @@ impl Flow {
     /// Sends what it holds, then reads and sends on; ready when all has ended.
     fn poll(
         &mut self,
-        from: &mut Transport,
-        to: &mut Transport,
+        from: &mut dyn Side,
+        to: &mut dyn Side,
         scratch: &mut [u8],
         context: &mut Context<'_>,
         moved: &mut u64,
@@ -91,28 +144,18 @@ enum End {
     To(io::Error),
 }
 
-/// Why a tunnel ended before both sides had.
-pub enum Broken {
-    /// Nothing came for `tunnel_timeout`.
-    Silence,
-    /// The client's connection broke.
-    Client,
-    /// The backend's did.
-    Backend(io::Error),
-}
-
-/// How a tunnel ended, and what the client got through it.
-pub struct Ended {
-    /// In bytes.
-    pub down: u64,
-    /// Whether both sides have ended.
-    pub how: Result<(), Broken>,
-}
-
 impl Tunnel {
-    /// Begins with what has come behind the backend's head.
-    pub fn new(lease: Lease, down: Vec<u8>, settings: &levity_config::Upstream) -> Self {
+    /// Begins with what has come behind the backend's header.
+    pub fn new(
+        worker: Rc<Worker>,
+        client: RequestBody,
+        lease: Lease,
+        down: Vec<u8>,
+        settings: &levity_config::Upstream,
+    ) -> Self {
         Self {
+            worker,
+            client,
             lease,
             idle_timeout: settings.tunnel_timeout,
             end_timeout: settings.idle_timeout.min(settings.tunnel_timeout),
@@ -124,42 +167,6 @@ impl Tunnel {
         }
     }
 
-    /// The backend at its other end.
-    pub fn endpoint(&self) -> Endpoint {
-        self.lease.endpoint()
-    }
-
-    /// Carries bytes until both sides have ended.
-    pub async fn run(&mut self, conn: &mut Conn) -> Ended {
-        self.up.bytes = mem::take(&mut conn.inbox);
-        let mut down = 0;
-        let how = poll_fn(|context| {
-            let (before, had_ended, mut up) = (down, self.has_ended(), 0);
-            let polled = self.poll_both(conn, context, &mut up, &mut down);
-            if let Poll::Ready(how) = polled {
-                return Poll::Ready(how);
-            }
-            let moved = up > 0 || down > before || self.has_ended() != had_ended;
-            let cells = &self.lease.member().cells;
-            cells.sent_bytes.add(up);
-            cells.received_bytes.add(down - before);
-            if moved || !conn.timer.is_set() {
-                let patience = match self.has_ended() {
-                    true => self.end_timeout,
-                    false => self.idle_timeout,
-                };
-                conn.timer.set(Instant::now() + patience);
-            }
-            match conn.timer.poll_expired(context) {
-                true => Poll::Ready(Err(Broken::Silence)),
-                false => Poll::Pending,
-            }
-        })
-        .await;
-        conn.timer.clear();
-        Ended { down, how }
-    }
-
     /// Whether one side has.
     fn has_ended(&self) -> bool {
         self.up.ended || self.down.ended
@@ -167,27 +174,60 @@ impl Tunnel {
 
     fn poll_both(
         &mut self,
-        conn: &mut Conn,
         context: &mut Context<'_>,
         up: &mut u64,
         down: &mut u64,
-    ) -> Poll<Result<(), Broken>> {
-        let worker = conn.worker.clone();
-        let mut scratch = worker.bulk.borrow_mut();
+    ) -> Poll<Result<(), UpgradeError>> {
+        let mut scratch = self.worker.bulk.borrow_mut();
+        let endpoint = self.lease.endpoint();
+        let broken = |error: io::Error| {
+            let failure = Failure::of_connection(&error);
+            UpgradeError::Source(Reported::new(failure, endpoint.clone()))
+        };
         let backend = &mut self.lease.connection().transport;
-        let client = &mut conn.transport;
+        let client = &mut &**self.client.stream();
         let up = self.up.poll(client, backend, &mut scratch, context, up);
         let up = up.map_err(|end| match end {
-            End::From(_) => Broken::Client,
-            End::To(error) => Broken::Backend(error),
+            End::From(_) => UpgradeError::Gone,
+            End::To(error) => broken(error),
         })?;
         let down = self.down.poll(backend, client, &mut scratch, context, down);
         let down = down.map_err(|end| match end {
-            End::From(error) => Broken::Backend(error),
-            End::To(_) => Broken::Client,
+            End::From(error) => broken(error),
+            End::To(_) => UpgradeError::Gone,
         })?;
         match up.is_ready() && down.is_ready() {
             true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
+    }
+}
+
+impl Upgrade for Tunnel {
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        sent: &mut u64,
+    ) -> Poll<Result<(), UpgradeError>> {
+        let (before, had_ended, mut up) = (*sent, self.has_ended(), 0);
+        let polled = self.poll_both(context, &mut up, sent);
+        if let Poll::Ready(how) = polled {
+            return Poll::Ready(how);
+        }
+        let moved = up > 0 || *sent > before || self.has_ended() != had_ended;
+        let cells = &self.lease.member().cells;
+        cells.sent_bytes.add(up);
+        cells.received_bytes.add(*sent - before);
+        let timer = self.client.timer();
+        if moved || !timer.is_set() {
+            let patience = match self.has_ended() {
+                true => self.end_timeout,
+                false => self.idle_timeout,
+            };
+            timer.set(Instant::now() + patience);
+        }
+        match timer.poll_expired(context) {
+            true => Poll::Ready(Err(UpgradeError::Timeout)),
             false => Poll::Pending,
         }
     }

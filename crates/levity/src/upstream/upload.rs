@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use levity_wire::http1::Trailers;
@@ -9,9 +10,10 @@ use levity_wire::http1::Trailers;
 use super::failure::Failure;
 use super::spooled::{Reading, Spooled};
 use super::upstream_request::Length;
-use crate::body::Incoming;
-use crate::conn::Conn;
-use crate::request::NoRequest;
+use crate::http::request::NoRequest;
+use crate::http::request_body::RequestBody;
+use crate::route::Service;
+use crate::worker::Worker;
 
 /// Bytes that are handed over at once.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
@@ -26,7 +28,7 @@ pub struct Upload {
     /// Of `kept`.
     handed_over: usize,
     /// The rest, as far as the client has not sent it.
-    incoming: Incoming,
+    body: RequestBody,
     /// All of it is in `kept`, so that it can be sent once more.
     is_whole: bool,
     /// All of it is in a file, so that it can be sent once more.
@@ -37,24 +39,24 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Of what the client sends. What has arrived with the head is taken at once if that is all.
-    pub fn new(mut incoming: Incoming, conn: &mut Conn) -> Result<Self, NoRequest> {
+    /// Of what the client sends. What has arrived with the header is taken at once if that is all.
+    pub fn new(body: RequestBody) -> Result<Self, NoRequest> {
         let mut kept = Vec::new();
-        let in_hand = incoming
-            .left()
-            .is_some_and(|bytes| bytes <= conn.inbox.len() as u64);
-        if in_hand && !incoming.is_complete() {
-            incoming.take_inbox(conn, &mut kept)?;
-        }
+        body.take_arrived(&mut kept)?;
         Ok(Self {
             kept,
             handed_over: 0,
-            is_whole: incoming.is_complete(),
-            incoming,
+            is_whole: body.is_complete(),
+            body,
             spooled: None,
             read_bytes: 0,
             reading: None,
         })
+    }
+
+    /// The client that sends it.
+    pub fn client(&self) -> &RequestBody {
+        &self.body
     }
 
     /// Of the whole body.
@@ -62,7 +64,7 @@ impl Upload {
         if let Some(spooled) = &self.spooled {
             return Length::Known(spooled.length());
         }
-        match (self.incoming.left(), self.kept.len() as u64) {
+        match (self.body.left(), self.kept.len() as u64) {
             (Some(0), 0) => Length::None,
             (Some(left), kept) => Length::Known(left + kept),
             (None, _) => Length::Unknown,
@@ -72,19 +74,19 @@ impl Upload {
     /// Whether all of it has been handed over.
     pub fn is_done(&self) -> bool {
         let is_read = |spooled: &Spooled| self.read_bytes == spooled.length();
-        self.incoming.is_complete()
+        self.body.is_complete()
             && self.handed_over == self.kept.len()
             && self.spooled.as_ref().is_none_or(is_read)
     }
 
     /// Whether the client has sent all of it.
     pub fn is_received(&self) -> bool {
-        self.incoming.is_complete()
+        self.body.is_complete()
     }
 
     /// Whether the client waits for us, or can be asked to.
     pub fn is_untouched(&self) -> bool {
-        self.incoming.is_untouched()
+        self.body.is_untouched()
     }
 
     /// Starts again from its beginning; false when that is gone.
@@ -95,53 +97,52 @@ impl Upload {
             self.reading = None;
         }
         self.handed_over = 0;
-        self.is_whole || self.spooled.is_some() || self.incoming.is_untouched()
+        self.is_whole || self.spooled.is_some() || self.body.is_untouched()
     }
 
     /// What came behind it.
-    pub fn trailers(&self) -> &Trailers {
-        self.incoming.trailers()
+    pub fn trailers(&self) -> Trailers {
+        self.body.trailers()
     }
 
     /// Receives all of it, so that it can be told how long it is and sent more than once: up to
     /// `limits.body_memory` into memory, what is more into a file. Waits for the client, at most
     /// `limits.body_timeout` for each part, and for the disk.
-    pub async fn buffer(&mut self, conn: &mut Conn) -> Result<(), Failure> {
-        let memory_max = conn.worker.service().config.limits.body_memory;
-        while !self.incoming.is_complete() {
+    pub async fn buffer(&mut self, worker: &Worker, service: &Service) -> Result<(), Failure> {
+        let memory_max = service.config.limits.body_memory;
+        while !self.body.is_complete() {
             let before = self.kept.len();
-            let received = self.incoming.receive(conn, &mut self.kept).await;
+            let received = self.body.receive(&mut self.kept).await;
             received.map_err(Failure::of_client)?;
-            conn.timer.clear();
+            self.body.timer().clear();
             let fits = self.spooled.is_none() && self.kept.len() <= memory_max;
-            if !fits && (self.kept.len() >= WRITE_BYTES_MIN || self.incoming.is_complete()) {
-                self.spool(conn)
-                    .await
-                    .map_err(|error| Failure::of_spool(&error))?;
+            if !fits && (self.kept.len() >= WRITE_BYTES_MIN || self.body.is_complete()) {
+                let spooled = self.spool(worker, service).await;
+                spooled.map_err(|error| Failure::of_spool(&error))?;
             }
-            conn.give_way(self.kept.len().saturating_sub(before)).await;
+            let received = self.kept.len().saturating_sub(before);
+            self.body.give_way(received).await;
         }
         self.is_whole = self.spooled.is_none();
         Ok(())
     }
 
     /// Moves what is in memory to the file.
-    async fn spool(&mut self, conn: &Conn) -> io::Result<()> {
-        let service = conn.worker.service();
+    async fn spool(&mut self, worker: &Worker, service: &Service) -> io::Result<()> {
         let folder = service.spool.as_ref();
         let folder = folder.ok_or_else(|| io::Error::other("disk.spool could not be opened"))?;
         let spooled = match &mut self.spooled {
             Some(spooled) => spooled,
-            none => none.insert(Spooled::create(&conn.worker, folder).await?),
+            none => none.insert(Spooled::create(worker, folder).await?),
         };
         let bytes = mem::take(&mut self.kept);
-        spooled.append(&conn.worker, bytes).await
+        spooled.append(worker, bytes).await
     }
 
     /// Hands over the next bytes, at most `room` of them: none only when there are no more.
     pub fn poll_piece(
         &mut self,
-        conn: &mut Conn,
+        worker: &Rc<Worker>,
         context: &mut Context<'_>,
         room: usize,
     ) -> Poll<Result<&[u8], Failure>> {
@@ -149,9 +150,9 @@ impl Upload {
             self.kept.clear();
             self.handed_over = 0;
             match self.spooled.is_some() {
-                true => ready!(self.poll_read(conn, context))
+                true => ready!(self.poll_read(worker, context))
                     .map_err(|error| Failure::of_spool(&error))?,
-                false => ready!(self.incoming.poll_receive(conn, context, &mut self.kept))
+                false => ready!(self.body.poll_receive(context, &mut self.kept))
                     .map_err(Failure::of_client)?,
             }
         }
@@ -162,13 +163,17 @@ impl Upload {
     }
 
     /// Reads the next part of the file into memory.
-    fn poll_read(&mut self, conn: &Conn, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        &mut self,
+        worker: &Rc<Worker>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         let Some(spooled) = &self.spooled else {
             return Poll::Ready(Ok(()));
         };
         let reading = match &mut self.reading {
             Some(reading) => reading,
-            none => none.insert(spooled.read(&conn.worker, self.read_bytes)),
+            none => none.insert(spooled.read(worker, self.read_bytes)),
         };
         let read = ready!(reading.poll(context));
         self.reading = None;

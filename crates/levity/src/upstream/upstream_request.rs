@@ -6,8 +6,8 @@ use levity_wire::forwarded::{self, Element, Node};
 use levity_wire::http1::EndToEnd;
 use levity_wire::{Reject, path, sendfile_header};
 
-use crate::client::Client;
-use crate::request::Request;
+use crate::http::client::Client;
+use crate::http::request::Request;
 use crate::route::Proxy;
 use crate::scripts::Script;
 use levity_config::upstream::Forwarded;

@@ -3,7 +3,7 @@
 use levity_wire::http1::{self, Limits};
 use levity_wire::sendfile_header::{self, Delegation};
 
-use crate::fields::Fields;
+use crate::http::fields::Fields;
 
 /// Bounds on the head of an answer in the words of HTTP or CGI. Applications set long cookies and
 /// policies, so it may be four times as long as that of a request.

@@ -9,6 +9,7 @@ use levity_wire::http1::{
     Chunked, EndToEnd, Framing, RequestInfo, ResponseFraming, ResponseHead, Trailers,
     parse_response,
 };
+use levity_wire::sendfile_header;
 
 use super::head::{Head, LIMITS, may_end};
 use super::{EncodeError, Event};
@@ -239,10 +240,10 @@ impl Http {
 
     fn end(&mut self, event: &mut dyn FnMut(Event<'_>)) {
         self.reading = Reading::Done;
-        if !self.listed.is_empty() {
-            self.trailers.leave_out(&self.listed);
-        }
-        event(Event::End(mem::take(&mut self.trailers)));
+        let mut trailers = mem::take(&mut self.trailers);
+        let is_listed = |name: &[u8]| self.listed.iter().any(|one| one.eq_ignore_ascii_case(name));
+        trailers.retain(|name| !is_listed(name) && !sendfile_header::is_reserved(name));
+        event(Event::End(trailers));
     }
 }
 

@@ -25,17 +25,19 @@ use levity_wire::{Reject, date, mime};
 use self::parts::Parts;
 use self::receipt::Receipt;
 use self::root::{Beneath, Name};
-use super::answer::Answer;
 use super::backend::Backend;
 use super::codec::head::{Head, Wished};
+use super::response::UpstreamResponse;
 use super::subrequest::Origin;
 use crate::cache::Cache;
 use crate::disk_client::{DiskClient, FIRST_BYTES, Opened, WHOLE_BYTES};
 use crate::entry::{self, Content, Entry};
-use crate::fields::{Fields, OF_CONTENT};
-use crate::request::Request;
-use crate::respond::completion::{Completion, CompletionHook};
-use crate::respond::{self, Body, Response, file};
+use crate::http::completion::{Completion, CompletionHook};
+use crate::http::error;
+use crate::http::fields::{Fields, OF_CONTENT};
+use crate::http::request::Request;
+use crate::http::response::{Body, BodyStream, Response};
+use crate::respond::file;
 use crate::root::SendfileRoot;
 use crate::route::{Files, Proxy, Service};
 use crate::worker::Worker;
@@ -59,8 +61,6 @@ pub struct Delegated {
     backend: Arc<Backend>,
     /// When its answer came.
     since: Instant,
-    /// Part of the request has not been read.
-    request_unread: bool,
     /// What the ETag of a file is made from.
     etag: Etag,
 }
@@ -97,15 +97,14 @@ impl Delegated {
     /// once this is made.
     pub fn of(
         mut head: Head,
-        answer: Box<Answer>,
+        answer: Box<UpstreamResponse>,
         backend: Arc<Backend>,
         proxy: Arc<Proxy>,
         origin: Origin,
-        worker: &Rc<Worker>,
+        etag: Etag,
     ) -> Self {
         let wished = head.delegations.swap_remove(0);
-        let request_unread = !answer.is_request_received();
-        answer.finish(worker);
+        answer.discard();
         Self {
             head,
             wished,
@@ -113,8 +112,7 @@ impl Delegated {
             proxy,
             backend,
             since: Instant::now(),
-            request_unread,
-            etag: worker.service().config.server.etag,
+            etag,
         }
     }
 
@@ -147,16 +145,14 @@ impl Delegated {
     }
 
     fn refused(&self, status: u16) -> Response {
-        let mut response = respond::error(status, "");
+        let mut response = error::error(status, "");
         self.promise_receipt(&mut response, receipt::Of::Refusal);
-        response.close = self.request_unread;
         response
     }
 
     /// Gives an answer of somebody else the fields that the application has set: they describe what it
     /// wanted to have sent, and not an error.
     pub fn dress(self, response: &mut Response) {
-        response.close |= self.request_unread;
         if response.status >= 400 {
             self.promise_receipt(response, receipt::Of::Refusal);
             return;
@@ -237,7 +233,7 @@ impl Delegated {
                 Some(self.whole(Found { beneath, opened }, request))
             }
             Ok(_) => None,
-            Err(error) if respond::error::of_io(&error).status == 404 => None,
+            Err(error) if error::of_io(&error).status == 404 => None,
             Err(error) => Some(self.unopened(&beneath, &error)),
         }
     }
@@ -390,7 +386,6 @@ impl Delegated {
     fn finished(&self, mut response: Response) -> Response {
         response.has_date = self.head.has_date;
         response.has_server = self.head.has_server;
-        response.close |= self.request_unread;
         self.promise_receipt(&mut response, receipt::Of::Content);
         response
     }
@@ -466,7 +461,7 @@ impl Delegated {
 /// With which status an application's delegation is refused that `error` stands in the way of: it passes when
 /// the disk has less to do, or is a mistake.
 pub fn status_of(error: &io::Error) -> u16 {
-    match respond::error::of_io(error).status {
+    match error::of_io(error).status {
         503 => 503,
         _ => 502,
     }

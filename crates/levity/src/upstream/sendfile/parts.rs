@@ -18,8 +18,9 @@ use super::root::{Beneath, Name};
 use crate::cache::Cache;
 use crate::disk_client::DiskClient;
 use crate::entry::{Content, Entry};
-use crate::fields::Fields;
-use crate::respond::{FileBody, FileParts, NextPart, file};
+use crate::http::fields::Fields;
+use crate::http::response::{FileBody, FileParts, NextPart};
+use crate::respond::file;
 
 /// Files on their way to be closed, of which the next file is looked at only when there are fewer: looks are
 /// faster than the threads that close, and all of them count as open.

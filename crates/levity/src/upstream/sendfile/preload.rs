@@ -10,13 +10,14 @@
 //! application, which may refuse it. An answer that sets a cookie brings nothing: who had the old one may
 //! not be who gets the new one.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
 use levity_disk::OpenFile;
 use levity_wire::Reject;
-use levity_wire::http1::{Framing, Method};
+use levity_wire::http1::Method;
 use levity_wire::mime;
 use levity_wire::sendfile_header::{self, Preload};
 use tokio::task;
@@ -25,13 +26,13 @@ use super::root::{self, Beneath};
 use super::shown;
 use super::store::PreloadStore;
 use crate::cache;
-use crate::client::Client;
 use crate::disk_client::{DiskClient, Opened};
 use crate::entry::{self, Content, Entry};
-use crate::failed_lookups::FailedLookups;
-use crate::fields::Fields;
-use crate::request::Request;
-use crate::respond::{Response, file};
+use crate::http::client::Client;
+use crate::http::fields::Fields;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::respond::file;
 use crate::route::Proxy;
 use crate::upstream::codec::head::Head;
 use crate::worker::Worker;
@@ -51,8 +52,7 @@ pub fn answer(
     proxy: &Proxy,
 ) -> Option<Response> {
     let now = Watch::poll_began();
-    let asks = matches!(request.head.method, Method::Get | Method::Head)
-        && request.head.framing == Framing::None;
+    let asks = matches!(request.head.method, Method::Get | Method::Head) && !request.has_body();
     if !asks || store.is_empty(now) || is_of_another_site(request) {
         return None;
     }
@@ -201,7 +201,8 @@ impl Naming {
         let preload = self.read().map_err(|reject| reject.reason)?;
         let service = worker.service();
         let mut trace = Trace::new(self.since, None);
-        let mut disk = DiskClient::new(worker, &service, 0, FailedLookups::default(), &mut trace);
+        let lookups = Cell::default();
+        let mut disk = DiskClient::new(worker, &service, 0, &lookups, &mut trace);
         let (beneath, opened) = self.open(&preload, &mut disk).await?;
         if let Some(key) = key {
             let etag = worker.service().config.server.etag;

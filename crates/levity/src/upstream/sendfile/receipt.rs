@@ -12,7 +12,7 @@ use std::time::Instant;
 use tokio::{task, time};
 
 use super::shown;
-use crate::respond::completion::{Completion, CompletionHook};
+use crate::http::completion::{Completion, CompletionHook};
 use crate::route::{Proxy, Service};
 use crate::upstream::backend::Backend;
 use crate::upstream::sticky::Affinity;

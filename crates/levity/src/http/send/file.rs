@@ -7,15 +7,14 @@ use std::time::{Duration, Instant};
 
 use levity_disk::memory::ALIGNMENT;
 use levity_disk::{Class, Meta, OpenFile, Ready, transmit, usage};
-use levity_net::{Socket, TURN_BYTES_MAX};
+use levity_net::TURN_BYTES_MAX;
 use rustix::net::SendFlags;
 use tokio::time;
 
-use super::{SendError, Sender, gone, patiently};
-use crate::conn::Conn;
+use super::{ResponseSink, SendError, Sender, gone, patiently};
 use crate::disk_client::{DiskClient, FIRST_BYTES, Read, ReadAhead, WHOLE_BYTES, is_refused};
-use crate::respond::FileBody;
-use crate::respond::version::{EVIDENCE_BYTES_MAX, Verdict, Version};
+use crate::http::file_version::{EVIDENCE_BYTES_MAX, Verdict, Version};
+use crate::http::response::FileBody;
 
 /// The smallest read from the page cache, for a client that takes little at a time.
 const WINDOW_BYTES_MIN: usize = 16 * 1024;
@@ -104,11 +103,10 @@ enum Cached {
     Miss,
 }
 
-impl Sender {
+impl<S: ResponseSink> Sender<'_, S> {
     /// Sends a part of a file, chunk by chunk, from wherever each is soonest to be had.
     pub(super) async fn file(
         &mut self,
-        conn: &mut Conn,
         file: &mut FileBody,
         disk: &mut DiskClient<'_>,
     ) -> Result<(), SendError> {
@@ -122,9 +120,9 @@ impl Sender {
                     self.pace.read_in = read.time;
                     (ready, read.chunk)
                 }
-                None if probe && self.may_probe(conn, file) => {
+                None if probe && self.may_probe(file) => {
                     let from = Instant::now();
-                    match self.cached(conn, file).await? {
+                    match self.cached(file).await? {
                         Cached::Left(bytes) => {
                             let to = self.last_byte.unwrap_or(from);
                             disk.trace.wrote(None, from, to, bytes as u64);
@@ -137,7 +135,7 @@ impl Sender {
                     let read = self.chunk(file, ahead.take(), disk).await?;
                     // While the disk is slower than memory another probe would only miss again.
                     probe = may_probe && read.was_cached;
-                    self.tell_timing(disk.trace);
+                    self.keep_timing(disk.trace);
                     (read.ready, read.chunk)
                 }
             };
@@ -145,11 +143,11 @@ impl Sender {
             if !probe {
                 ahead = self.ahead(file, wanted, disk);
             }
-            let bytes = self.timed(conn, ready, chunk, file, disk).await?;
+            let bytes = self.timed(ready, chunk, file, disk).await?;
             if (bytes as u64) < wanted {
                 // A slow client: it keeps no memory while it is waited for.
                 ahead = None;
-                self.writable(conn).await?;
+                self.writable().await?;
                 // What it did not take is in the page cache now, unless it was read past it.
                 probe = may_probe;
             }
@@ -159,8 +157,8 @@ impl Sender {
 
     /// A probe that misses makes the kernel read at once, past every queue of ours: only while the
     /// device has room, or when a miss is unlikely.
-    fn may_probe(&self, conn: &Conn, file: &FileBody) -> bool {
-        file.cached.warm.get() || conn.worker.disk.has_room(file.file.meta().device)
+    fn may_probe(&self, file: &FileBody) -> bool {
+        file.cached.warm.get() || self.sink.worker().disk.has_room(file.file.meta().device)
     }
 
     /// Asks for the chunk behind the `bytes` that are about to leave, if the disk would otherwise hold
@@ -300,7 +298,6 @@ impl Sender {
     /// [`Sender::ready`] of `chunk`, with a look at the clock before and after.
     async fn timed(
         &mut self,
-        conn: &mut Conn,
         ready: Ready,
         chunk: Option<usize>,
         file: &mut FileBody,
@@ -308,7 +305,7 @@ impl Sender {
     ) -> Result<usize, SendError> {
         let wanted = file.remaining.min(ready.len() as u64);
         let (from, before) = (Instant::now(), self.body_bytes);
-        let sent = self.ready(conn, ready, file).await;
+        let sent = self.ready(ready, file).await;
         let now = Instant::now();
         self.pace.sent_in = Some(now - from);
         // A client that did not take all was waited for after its last byte.
@@ -319,15 +316,10 @@ impl Sender {
     }
 
     /// Sends what an engine handed over, and no more than is wanted of `file`; tells how much left.
-    async fn ready(
-        &mut self,
-        conn: &mut Conn,
-        ready: Ready,
-        file: &mut FileBody,
-    ) -> Result<usize, SendError> {
-        let ready = match conn.transport.socket() {
-            Some(_) => ready,
-            None => in_memory(conn, ready)?,
+    async fn ready(&mut self, ready: Ready, file: &mut FileBody) -> Result<usize, SendError> {
+        let ready = match self.sink.has_socket() {
+            true => ready,
+            false => self.in_memory(ready)?,
         };
         let bytes = ready
             .len()
@@ -335,26 +327,26 @@ impl Sender {
         let sent = match &ready {
             Ready::Bytes(buffer) => {
                 let memory_file = buffer.memory_file();
-                let memory_file = memory_file.filter(|_| conn.transport.socket().is_some());
-                let send = async |sender: &mut Self, conn: &mut Conn| {
+                let memory_file = memory_file.filter(|_| self.sink.has_socket());
+                let send = async |sender: &mut Self| {
                     let Some((memory, offset)) = memory_file else {
-                        return sender.bytes(conn, &buffer[..bytes]).await;
+                        return sender.bytes(&buffer[..bytes]).await;
                     };
                     let call = |socket: BorrowedFd<'_>, at, turn| {
                         transmit::send_shared(socket, memory, offset + at, turn).map(Some)
                     };
-                    sender.moved(conn, bytes, call).await
+                    sender.moved(bytes, call).await
                 };
-                let sent = self.held(conn, send).await?;
+                let sent = self.held(send).await?;
                 self.pace.keep(sent, bytes);
                 sent
             }
             Ready::PageCache {
                 file: from, offset, ..
             } => {
-                let worker = conn.worker.clone();
+                let worker = self.sink.worker().clone();
                 let version = &mut file.version;
-                let send = async |sender: &mut Self, conn: &mut Conn| {
+                let send = async |sender: &mut Self| {
                     let call = |socket: BorrowedFd<'_>, at: u64, turn| {
                         let is_still_sent = is_still_sent(version, from, offset + at, turn);
                         // The engine has looked a moment ago, and each piece has to bring some bytes.
@@ -368,9 +360,9 @@ impl Sender {
                         }
                         sent.map(Some)
                     };
-                    sender.moved(conn, bytes, call).await
+                    sender.moved(bytes, call).await
                 };
-                self.held(conn, send).await?
+                self.held(send).await?
             }
         };
         if let Ready::Bytes(buffer) = &ready {
@@ -384,14 +376,13 @@ impl Sender {
     /// [`HOLD_MAX`]; tells how much left by then.
     async fn held(
         &mut self,
-        conn: &mut Conn,
-        send: impl AsyncFnOnce(&mut Self, &mut Conn) -> Result<(), SendError>,
+        send: impl AsyncFnOnce(&mut Self) -> Result<(), SendError>,
     ) -> Result<usize, SendError> {
         let before = self.body_bytes;
         // What left is counted where it leaves: the end may fall between a write and its return.
-        match time::timeout(HOLD_MAX, send(self, conn)).await {
+        match time::timeout(HOLD_MAX, send(self)).await {
             Ok(sent) => sent?,
-            Err(_) => conn.timer.clear(),
+            Err(_) => self.sink.timer().clear(),
         }
         Ok((self.body_bytes - before) as usize)
     }
@@ -400,25 +391,24 @@ impl Sender {
     /// of them to begin, and how many make a turn. It says `None` to leave the rest.
     async fn moved(
         &mut self,
-        conn: &mut Conn,
         bytes: usize,
         mut call: impl FnMut(BorrowedFd<'_>, u64, usize) -> io::Result<Option<usize>>,
     ) -> Result<(), SendError> {
-        self.head_with_more(conn).await?;
+        self.head_with_more().await?;
         let mut sent = 0;
         while sent < bytes {
             let turn = (bytes - sent).min(TURN_BYTES_MAX);
-            match socket(conn).try_move(|socket| call(socket, sent as u64, turn)) {
+            match self.sink.try_move(|socket| call(socket, sent as u64, turn)) {
                 Ok(None) => return Ok(()),
                 Ok(Some(0)) => {
                     return Err(SendError::Unreadable(io::ErrorKind::UnexpectedEof.into()));
                 }
                 Ok(Some(moved)) => {
                     sent += moved;
-                    self.count(conn, moved).await;
+                    self.count(moved).await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.writable(conn).await?;
+                    self.writable().await?;
                 }
                 Err(error) if is_of_client(&error) => return Err(SendError::Gone),
                 Err(error) => return Err(SendError::Unreadable(error)),
@@ -428,10 +418,11 @@ impl Sender {
     }
 
     /// Sends the head so that the kernel waits for body bytes to fill the packet.
-    async fn head_with_more(&mut self, conn: &mut Conn) -> Result<(), SendError> {
+    async fn head_with_more(&mut self) -> Result<(), SendError> {
+        self.make_head();
         while self.head_bytes < self.head.len() {
             let rest = &self.head[self.head_bytes..];
-            let sent = socket(conn).try_move(|socket| {
+            let sent = self.sink.try_move(|socket| {
                 Ok(rustix::net::send(
                     socket,
                     rest,
@@ -439,9 +430,9 @@ impl Sender {
                 )?)
             });
             match sent {
-                Ok(sent) => self.count(conn, sent).await,
+                Ok(sent) => self.count(sent).await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.writable(conn).await?;
+                    self.writable().await?;
                 }
                 Err(_) => return Err(SendError::Gone),
             }
@@ -449,20 +440,27 @@ impl Sender {
         Ok(())
     }
 
+    /// The same bytes for a client that takes bytes from memory only.
+    fn in_memory(&self, ready: Ready) -> Result<Ready, SendError> {
+        let bytes = ready.into_bytes(self.sink.worker().disk.budget());
+        bytes.map(Ready::Bytes).map_err(SendError::Unreadable)
+    }
+
     /// One read from the page cache and one write of it, in one turn of the loop: the bytes need no
     /// buffer of their own, and those that the client does not take now are read again.
-    async fn cached(&mut self, conn: &mut Conn, file: &mut FileBody) -> Result<Cached, SendError> {
-        let worker = conn.worker.clone();
+    async fn cached(&mut self, file: &mut FileBody) -> Result<Cached, SendError> {
+        let worker = self.sink.worker().clone();
         let window_bytes =
             match file.cached.warm.get() || file.cached.entry.meta.size < WHOLE_BYTES as u64 {
                 true => self.pace.window_bytes,
                 false => PROBE_BYTES,
             };
         let wanted = window_bytes.min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
-        let head = &self.head[self.head_bytes..];
+        self.make_head();
+        let (sink, head) = (self.sink, &self.head[self.head_bytes..]);
         let head_bytes = head.len();
-        let pushed = patiently(conn, |conn, context| {
-            ready!(conn.transport.poll_write_ready(context)).map_err(gone)?;
+        let pushed = patiently(sink, |context| {
+            ready!(sink.poll_write_ready(context)).map_err(gone)?;
             let mut scratch = worker.outbound.borrow_mut();
             scratch.clear();
             let inline = file.file.inline();
@@ -472,7 +470,7 @@ impl Sender {
                 _ => return Poll::Ready(Ok(None)),
             }
             let slices = [IoSlice::new(head), IoSlice::new(&scratch)];
-            let written = conn.transport.poll_write_vectored(context, &slices);
+            let written = sink.poll_write_vectored(context, &slices);
             written.map_ok(Some).map_err(gone)
         })
         .await?;
@@ -486,24 +484,12 @@ impl Sender {
         file.version
             .keep_evidence(offset, &worker.outbound.borrow()[..left]);
         file.advance(left);
-        self.count(conn, written).await;
+        self.count(written).await;
         if window_bytes == self.pace.window_bytes {
             self.pace.window_bytes = (left * 2).clamp(WINDOW_BYTES_MIN, TURN_BYTES_MAX);
         }
         Ok(Cached::Left(left))
     }
-}
-
-/// The same bytes for a transport that takes bytes from memory only.
-fn in_memory(conn: &Conn, ready: Ready) -> Result<Ready, SendError> {
-    let bytes = ready.into_bytes(conn.worker.disk.budget());
-    bytes.map(Ready::Bytes).map_err(SendError::Unreadable)
-}
-
-/// The client's socket, to which a system call moves bytes from a descriptor.
-fn socket(conn: &Conn) -> Socket<'_> {
-    let socket = conn.transport.socket();
-    socket.expect("a transport without a socket is sent bytes from memory")
 }
 
 impl FileBody {

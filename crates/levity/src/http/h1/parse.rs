@@ -6,17 +6,17 @@ use std::task::{Poll, ready};
 
 use levity_wire::http1::{self, Reject};
 
-use crate::conn::Conn;
-use crate::request::{NoRequest, Request};
+use super::conn::Conn;
+use crate::http::request::{NoRequest, Request};
 use crate::route::Service;
 use levity_telemetry::step::Step;
 
 /// Waits for the next request head. Neither buffer nor request is held while nothing has arrived.
-pub async fn next_request(conn: &mut Conn) -> Result<Box<Request>, NoRequest> {
+pub async fn next_request(conn: &Conn) -> Result<Box<Request>, NoRequest> {
     let worker = conn.worker.clone();
     let service = worker.service();
-    if !conn.inbox.is_empty() {
-        let inbox = std::mem::take(&mut conn.inbox);
+    let inbox = conn.inbox().take();
+    if !inbox.is_empty() {
         conn.head_arrives();
         if let Some(request) = take_head(conn, &service, &inbox)? {
             return Ok(request);
@@ -26,8 +26,10 @@ pub async fn next_request(conn: &mut Conn) -> Result<Box<Request>, NoRequest> {
     poll_fn(|context| {
         let mut scratch = worker.inbound.borrow_mut();
         loop {
-            let count = match ready!(conn.poll_read(context, &mut scratch)) {
-                Ok(0) if conn.inbox.is_empty() => return Poll::Ready(Err(NoRequest::Finished)),
+            let count = match ready!(conn.poll_input(context, &mut scratch)) {
+                Ok(0) if conn.inbox().borrow().is_empty() => {
+                    return Poll::Ready(Err(NoRequest::Finished));
+                }
                 Ok(0) => return Poll::Ready(Err(NoRequest::Gone)),
                 Ok(count) => count,
                 Err(error) => return Poll::Ready(Err(lost(conn, &error))),
@@ -44,11 +46,11 @@ pub async fn next_request(conn: &mut Conn) -> Result<Box<Request>, NoRequest> {
 /// Adds `arrived` to what arrived before. The common case, a whole head at once, is parsed where it
 /// lies.
 fn take_arrival(
-    conn: &mut Conn,
+    conn: &Conn,
     service: &Service,
     arrived: &[u8],
 ) -> Result<Option<Box<Request>>, Reject> {
-    if conn.inbox.is_empty() {
+    if conn.inbox().borrow().is_empty() {
         if is_between_requests(arrived) {
             return Ok(None);
         }
@@ -59,21 +61,17 @@ fn take_arrival(
         }
         return Ok(request);
     }
-    let mut inbox = std::mem::take(&mut conn.inbox);
+    let mut inbox = conn.inbox().take();
     inbox.extend_from_slice(arrived);
     let request = take_head(conn, service, &inbox)?;
     if request.is_none() {
-        conn.inbox = inbox;
+        *conn.inbox().borrow_mut() = inbox;
     }
     Ok(request)
 }
 
 /// Parses a head at the start of `bytes`; what follows it goes to the inbox.
-fn take_head(
-    conn: &mut Conn,
-    service: &Service,
-    bytes: &[u8],
-) -> Result<Option<Box<Request>>, Reject> {
+fn take_head(conn: &Conn, service: &Service, bytes: &[u8]) -> Result<Option<Box<Request>>, Reject> {
     let mut request = conn.worker.take_request();
     if !http1::parse_request(bytes, &mut request.head, &service.wire_limits)? {
         conn.worker.give_request(request);
@@ -81,8 +79,9 @@ fn take_head(
     }
     let (head, rest) = bytes.split_at(request.head.bytes);
     request.set_bytes(head);
+    conn.begin_request(&request.head);
     if !is_between_requests(rest) {
-        conn.inbox = rest.to_vec();
+        *conn.inbox().borrow_mut() = rest.to_vec();
     }
     Ok(Some(request))
 }
@@ -95,7 +94,7 @@ fn is_between_requests(bytes: &[u8]) -> bool {
 }
 
 fn lost(conn: &Conn, error: &io::Error) -> NoRequest {
-    let within = !conn.inbox.is_empty();
+    let within = !conn.inbox().borrow().is_empty();
     match error.kind() {
         io::ErrorKind::TimedOut if within => NoRequest::Timeout,
         _ if within => NoRequest::Gone,

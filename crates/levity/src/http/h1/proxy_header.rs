@@ -9,7 +9,7 @@ use levity_telemetry::access_log::End;
 use levity_telemetry::diagnostics;
 use levity_telemetry::step::Step;
 
-use crate::conn::Conn;
+use super::conn::Conn;
 
 /// Reads the header and notes its client in the connection's peer. The bytes behind it go to the inbox. The
 /// connection's timer limits the time.
@@ -22,13 +22,17 @@ pub async fn read(conn: &mut Conn) -> Result<(), End> {
     poll_fn(|context| {
         let mut scratch = worker.inbound.borrow_mut();
         loop {
-            match ready!(conn.poll_read(context, &mut scratch)) {
+            match ready!(conn.poll_input(context, &mut scratch)) {
                 Ok(0) => return Poll::Ready(Err(cut_off(conn, None))),
-                Ok(count) => conn.inbox.extend_from_slice(&scratch[..count]),
+                Ok(count) => conn
+                    .inbox()
+                    .borrow_mut()
+                    .extend_from_slice(&scratch[..count]),
                 Err(error) => return Poll::Ready(Err(cut_off(conn, Some(&error)))),
             }
             Step::Parse.enter();
-            match proxy_header::take(&mut conn.inbox, &mut conn.peer) {
+            let (inbox, peer) = conn.inbox_and_peer();
+            match proxy_header::take(inbox, peer) {
                 Ok(true) => return Poll::Ready(Ok(())),
                 Ok(false) => {}
                 Err(reject) => {
@@ -44,7 +48,7 @@ pub async fn read(conn: &mut Conn) -> Result<(), End> {
 /// A connection on which nothing came is of no interest: so a proxy finds out whether we live.
 fn cut_off(conn: &Conn, error: Option<&io::Error>) -> End {
     let is_late = error.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
-    match (conn.inbox.is_empty(), is_late) {
+    match (conn.inbox().borrow().is_empty(), is_late) {
         (true, _) => End::Complete,
         (false, false) => End::ClientAbort,
         (false, true) => {

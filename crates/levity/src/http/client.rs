@@ -6,7 +6,7 @@ use levity_config::TrustedProxies;
 use levity_net::Peer;
 use levity_wire::forwarded::{self, Node, Origin};
 
-use crate::request::Request;
+use crate::http::request::Request;
 
 /// The client of a request: the one at the other end of the connection, or whom a trusted proxy there
 /// names.

@@ -1,9 +1,9 @@
-//! One request at one backend: the request goes there, the answer comes back, both at once.
+//! One request at one backend: the request goes there, the response comes back, both at once.
 
 use std::future::poll_fn;
 use std::mem;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use levity_config::upstream::Protocol;
@@ -17,16 +17,15 @@ use super::codec::Event;
 use super::codec::head::Head;
 use super::failure::Failure;
 use super::pool::{Endpoint, Lease};
+use super::reported::Reported;
 use super::stderr::Stderr;
 use super::tunnel::Tunnel;
 use super::upload::Upload;
 use super::upstream_request::UpstreamRequest;
-use crate::conn::Conn;
-use crate::request::NoRequest;
+use crate::http::request::NoRequest;
+use crate::http::request_body::RequestBody;
+use crate::http::response::{BodyStream, Piece, StreamError};
 use crate::worker::Worker;
-
-/// Bytes that a client may send ahead of its next request while it waits for an answer.
-const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// Bytes of a request's head, mostly.
 const HEAD_BYTES: usize = 1024;
@@ -53,8 +52,9 @@ const FINISH_PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes that are read of the rest of an answer that nobody wants.
 const FINISH_BYTES_MAX: usize = 1 << 20;
 
-/// An answer on its way, and what is left of its request.
-pub struct Answer {
+/// A backend's response on its way, and what is left of its request.
+pub struct UpstreamResponse {
+    worker: Rc<Worker>,
     endpoint: Endpoint,
     /// Given back as soon as the answer has ended.
     lease: Option<Lease>,
@@ -83,9 +83,9 @@ pub struct Answer {
     stderr: Stderr,
 }
 
-impl std::fmt::Debug for Answer {
+impl std::fmt::Debug for UpstreamResponse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Answer").finish_non_exhaustive()
+        f.debug_struct("UpstreamResponse").finish_non_exhaustive()
     }
 }
 
@@ -115,8 +115,8 @@ impl Extent {
     }
 }
 
-/// What has come of waiting.
-pub enum News {
+/// What comes before the body of a response.
+pub enum BeforeBody {
     /// The client is to be told, and waits on.
     Interim(Head),
     /// The client asked whether its body is wanted, and nobody says so: it is to send it.
@@ -125,12 +125,13 @@ pub enum News {
     Head(Head),
 }
 
-impl Answer {
+impl UpstreamResponse {
     /// Asks for an answer on the connection of `lease`: nothing is sent yet.
     ///
     /// # Errors
     /// When the request cannot be said in the protocol. The upload comes back with it.
     pub fn new(
+        worker: Rc<Worker>,
         ask: &UpstreamRequest<'_>,
         mut lease: Lease,
         upload: Upload,
@@ -148,9 +149,10 @@ impl Answer {
         }
         if upload.is_done() {
             let codec = &mut connection.codec;
-            codec.end_of_body(upload.trailers(), &mut outbox);
+            codec.end_of_body(&upload.trailers(), &mut outbox);
         }
         Ok(Box::new(Self {
+            worker,
             endpoint: lease.endpoint(),
             lease: Some(lease),
             upload,
@@ -191,25 +193,10 @@ impl Answer {
         self.wrote
     }
 
-    /// Whether all of the body has come.
-    pub fn is_ended(&self) -> bool {
-        self.ended.is_some()
-    }
-
     /// Whether something came behind the body.
-    pub fn has_trailers(&self) -> bool {
+    fn has_trailers(&self) -> bool {
         let mut fields = self.ended.iter().flat_map(Trailers::fields);
         fields.next().is_some()
-    }
-
-    /// What came behind the body.
-    pub fn take_trailers(&mut self) -> Trailers {
-        self.ended.take().unwrap_or_default()
-    }
-
-    /// Whether the client has sent all of its request, so that another can follow.
-    pub fn is_request_received(&self) -> bool {
-        self.upload.is_received()
     }
 
     /// Whether the client can still send all of its request, so that another can follow.
@@ -233,15 +220,12 @@ impl Answer {
         self.holds = false;
     }
 
-    /// Takes what has come of the body. Its memory is for [`Worker::give_piece`] when it has left.
-    pub fn take_data(&mut self) -> Vec<u8> {
-        mem::take(&mut self.data)
-    }
-
     /// The connection, when the answer is that the protocol changes (101), and what has come behind.
     pub fn into_tunnel(mut self: Box<Self>) -> Option<Tunnel> {
         let lease = self.lease.take()?;
         Some(Tunnel::new(
+            self.worker,
+            self.upload.client().clone(),
             lease,
             self.data,
             &self.endpoint.upstream().settings,
@@ -255,92 +239,91 @@ impl Answer {
     }
 
     /// Sends the request and waits for what comes back before the body.
-    pub async fn news(&mut self, conn: &mut Conn) -> Result<News, Failure> {
-        let mut waits = false;
-        poll_fn(|context| {
-            let moved = self.poll_both(conn, context)?;
+    pub async fn event(&mut self) -> Result<BeforeBody, Failure> {
+        let event = poll_fn(|context| {
+            let moved = self.poll_both(context)?;
             if !self.interim.is_empty() {
-                return Poll::Ready(Ok(News::Interim(self.interim.remove(0))));
+                return Poll::Ready(Ok(BeforeBody::Interim(self.interim.remove(0))));
             }
             if let Some(head) = self.head.take() {
                 self.extent = Extent::of(&head);
-                return Poll::Ready(Ok(News::Head(head)));
+                return Poll::Ready(Ok(BeforeBody::Head(head)));
             }
-            let had_ended = conn.input_ended;
-            watch_client(&self.upload, conn, context)?;
-            if moved || !waits || conn.input_ended != had_ended {
-                waits = true;
-                self.set_deadline(conn, self.patience(conn));
-            }
-            if !conn.timer.poll_expired(context) {
+            if !self.has_expired(moved, Self::patience, context)? {
                 return Poll::Pending;
             }
             match self.holds {
-                true => Poll::Ready(Ok(News::GoOn)),
-                false => Poll::Ready(Err(self.timed_out(conn))),
+                true => Poll::Ready(Ok(BeforeBody::GoOn)),
+                false => Poll::Ready(Err(self.timed_out())),
             }
         })
-        .await
+        .await;
+        self.client().timer().clear();
+        event
+    }
+
+    /// The client that waits for the response.
+    fn client(&self) -> &RequestBody {
+        self.upload.client()
+    }
+
+    /// Looks after the client, and tells whether the wait for the backend has lasted too long. It begins anew when
+    /// something has `moved`, and when the client ends its side.
+    fn has_expired(
+        &self,
+        moved: bool,
+        patience: impl Fn(&Self) -> Duration,
+        context: &mut Context<'_>,
+    ) -> Result<bool, Failure> {
+        let client = self.client();
+        let had_ended = client.input_ended();
+        client.watch(context).map_err(Failure::of_client)?;
+        if moved || !client.timer().is_set() || client.input_ended() != had_ended {
+            let patience = patience(self);
+            let patience = match self.is_cut_short(patience) {
+                true => client.half_closed_timeout(),
+                false => patience,
+            };
+            client.timer().set(Watch::poll_began() + patience);
+        }
+        Ok(client.timer().poll_expired(context))
     }
 
     /// Waits for more of the body, or its end. What is left of the request goes on meanwhile.
-    pub async fn more(&mut self, conn: &mut Conn) -> Result<(), Failure> {
-        let mut waits = false;
-        let idle_timeout = self.endpoint.upstream().settings.idle_timeout;
-        let came = poll_fn(|context| {
-            let moved = self.poll_both(conn, context)?;
-            if !self.data.is_empty() || self.ended.is_some() {
-                return Poll::Ready(Ok(()));
-            }
-            let had_ended = conn.input_ended;
-            watch_client(&self.upload, conn, context)?;
-            if conn.input_ended && self.extent == Extent::Events {
-                return Poll::Ready(Err(Failure::of_client(NoRequest::Gone)));
-            }
-            if moved || !waits || conn.input_ended != had_ended {
-                waits = true;
-                self.set_deadline(conn, idle_timeout);
-            }
-            if conn.timer.poll_expired(context) {
-                if self.is_cut_short(conn, idle_timeout) {
-                    return Poll::Ready(Err(Failure::of_half_closed()));
-                }
-                let reason = "no more of the answer came in time (idle_timeout)";
-                return Poll::Ready(Err(Failure::of_silence(reason)));
-            }
-            Poll::Pending
-        })
-        .await;
-        if waits {
-            conn.timer.clear();
+    fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        let moved = self.poll_both(context)?;
+        if !self.data.is_empty() || self.ended.is_some() {
+            return Poll::Ready(Ok(()));
         }
-        came
-    }
-
-    /// Bounds the next wait by `patience`, and by less where the client has ended its side.
-    fn set_deadline(&self, conn: &Conn, patience: Duration) {
-        let patience = match self.is_cut_short(conn, patience) {
-            true => conn.worker.service().config.limits.half_closed_timeout,
-            false => patience,
-        };
-        conn.timer.set(Watch::poll_began() + patience);
+        let idle_timeout = |answer: &Self| answer.endpoint.upstream().settings.idle_timeout;
+        let has_expired = self.has_expired(moved, idle_timeout, context)?;
+        if self.client().input_ended() && self.extent == Extent::Events {
+            return Poll::Ready(Err(Failure::of_client(NoRequest::Gone)));
+        }
+        if !has_expired {
+            return Poll::Pending;
+        }
+        Poll::Ready(Err(match self.is_cut_short(idle_timeout(self)) {
+            true => Failure::of_half_closed(),
+            false => Failure::of_silence("no more of the answer came in time (idle_timeout)"),
+        }))
     }
 
     /// Whether a wait of `patience` is too long for a client that has ended its side: nobody knows whether it
-    /// is still there. An answer of known length will end, or be noticed to reach nobody.
-    fn is_cut_short(&self, conn: &Conn, patience: Duration) -> bool {
-        let half_closed_timeout = || conn.worker.service().config.limits.half_closed_timeout;
+    /// is still there. A response of known length will end, or be noticed to reach nobody.
+    fn is_cut_short(&self, patience: Duration) -> bool {
+        let client = self.client();
         let has_end = self.extent == Extent::Length;
-        conn.input_ended && !has_end && half_closed_timeout() < patience
+        client.input_ended() && !has_end && client.half_closed_timeout() < patience
     }
 
     /// How long the next step may take before the head, whoever's it is.
-    fn patience(&self, conn: &Conn) -> Duration {
+    fn patience(&self) -> Duration {
         let settings = &self.endpoint.upstream().settings;
         match () {
             () if self.holds => EXPECT_PATIENCE,
             () if self.outbox_sent < self.outbox.len() => settings.idle_timeout,
-            () if self.waits_for_client() => conn.worker.service().config.limits.body_timeout,
+            () if self.waits_for_client() => self.client().body_timeout(),
             () => settings.first_byte_timeout,
         }
     }
@@ -352,8 +335,8 @@ impl Answer {
         is_asked && owes && self.outbox_sent == self.outbox.len()
     }
 
-    fn timed_out(&self, conn: &Conn) -> Failure {
-        if self.is_cut_short(conn, self.patience(conn)) {
+    fn timed_out(&self) -> Failure {
+        if self.is_cut_short(self.patience()) {
             return Failure::of_half_closed();
         }
         if self.outbox_sent < self.outbox.len() {
@@ -369,18 +352,17 @@ impl Answer {
     /// Moves what can be moved without waiting, in both directions, until there is something to tell;
     /// says whether anything was sent. What comes and tells nothing, such as a head in drops, is not to be
     /// waited for any longer.
-    fn poll_both(&mut self, conn: &mut Conn, context: &mut Context<'_>) -> Result<bool, Failure> {
-        let worker = conn.worker.clone();
-        let mut moved = self.poll_send(conn, context)?;
+    fn poll_both(&mut self, context: &mut Context<'_>) -> Result<bool, Failure> {
+        let mut moved = self.poll_send(context)?;
         let mut turn_bytes = 0;
         while self.lease.is_some()
-            && !self.has_news()
-            && let Some(count) = self.poll_receive(&worker, context)?
+            && !self.has_event()
+            && let Some(count) = self.poll_receive(context)?
         {
             // A backend may have been waiting for the answer to be taken, or ask for the body.
-            moved |= self.poll_send(conn, context)?;
+            moved |= self.poll_send(context)?;
             turn_bytes += count;
-            if turn_bytes >= TURN_BYTES_MAX && !self.has_news() {
+            if turn_bytes >= TURN_BYTES_MAX && !self.has_event() {
                 // One that says things to its operator alone would keep the loop to itself.
                 context.waker().wake_by_ref();
                 break;
@@ -390,23 +372,14 @@ impl Answer {
     }
 
     /// Whether something has come that the client is to get.
-    fn has_news(&self) -> bool {
+    fn has_event(&self) -> bool {
         self.head.is_some() || !self.interim.is_empty() || !self.data.is_empty()
     }
 
-    /// Sends what is left of the request, as far as that goes without waiting.
-    pub fn poll_upload(
-        &mut self,
-        conn: &mut Conn,
-        context: &mut Context<'_>,
-    ) -> Result<(), Failure> {
-        self.poll_send(conn, context).map(|_| ())
-    }
-
-    fn poll_send(&mut self, conn: &mut Conn, context: &mut Context<'_>) -> Result<bool, Failure> {
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Result<bool, Failure> {
         let mut moved = false;
         let mut turn_bytes = 0;
-        while self.fill_outbox(conn, context)? {
+        while self.fill_outbox(context)? {
             if turn_bytes >= TURN_BYTES_MAX {
                 // A client and a backend that are both fast would keep the loop to themselves.
                 context.waker().wake_by_ref();
@@ -435,7 +408,7 @@ impl Answer {
     }
 
     /// Whether there is something to send.
-    fn fill_outbox(&mut self, conn: &mut Conn, context: &mut Context<'_>) -> Result<bool, Failure> {
+    fn fill_outbox(&mut self, context: &mut Context<'_>) -> Result<bool, Failure> {
         if self.outbox_sent < self.outbox.len() && (self.wrote || self.upload.is_done()) {
             return Ok(true);
         }
@@ -457,11 +430,11 @@ impl Answer {
         if self.stopped || self.holds || self.upload.is_done() || room == 0 {
             return Ok(before);
         }
-        match self.upload.poll_piece(conn, context, room) {
+        match self.upload.poll_piece(&self.worker, context, room) {
             Poll::Ready(Ok(piece)) => {
                 codec.body(piece, &mut self.outbox);
                 if self.upload.is_done() {
-                    codec.end_of_body(self.upload.trailers(), &mut self.outbox);
+                    codec.end_of_body(&self.upload.trailers(), &mut self.outbox);
                 }
                 Ok(!self.outbox.is_empty())
             }
@@ -471,15 +444,12 @@ impl Answer {
     }
 
     /// One read, and how many bytes have come; `None` when there is nothing to read.
-    fn poll_receive(
-        &mut self,
-        worker: &Worker,
-        context: &mut Context<'_>,
-    ) -> Result<Option<usize>, Failure> {
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Result<Option<usize>, Failure> {
         let Some(lease) = &mut self.lease else {
             return Ok(None);
         };
         let Self {
+            worker,
             endpoint,
             interim,
             interim_count,
@@ -510,6 +480,7 @@ impl Answer {
         let read = lease
             .connection()
             .poll_events(context, &mut scratch, &mut event);
+        drop(scratch);
         let Poll::Ready((count, outcome)) = read else {
             return Ok(None);
         };
@@ -544,33 +515,12 @@ impl Answer {
         }
     }
 
-    /// Reads what is left of a body that nobody wants, beside everything else, so that the connection can
-    /// be used again. Does not wait. Frameworks that have a file sent in place of their answer announce its
-    /// length and send nothing: that is not waited for.
-    pub fn finish(mut self: Box<Self>, worker: &Rc<Worker>) {
-        if self.lease.is_none() || !self.is_asked() {
-            return;
-        }
-        let patience = match self.endpoint.upstream().settings.protocol {
-            Protocol::Http => HTTP_FINISH_PATIENCE,
-            _ => FINISH_PATIENCE,
-        };
-        let worker = worker.clone();
-        task::spawn_local(async move {
-            let mut bytes = 0;
-            let rest = poll_fn(|context| self.poll_rest(&worker, context, &mut bytes));
-            // Whatever came of it: the connection is kept if it can be, or else closed.
-            let _ = time::timeout(patience, rest).await;
-        });
-    }
-
     fn poll_rest(
         &mut self,
-        worker: &Worker,
         context: &mut Context<'_>,
         bytes: &mut usize,
     ) -> Poll<Result<(), Failure>> {
-        while let Some(count) = self.poll_receive(worker, context)? {
+        while let Some(count) = self.poll_receive(context)? {
             *bytes += count;
             self.data.clear();
             if *bytes > FINISH_BYTES_MAX {
@@ -583,41 +533,55 @@ impl Answer {
         }
     }
 
+    /// `failure`, for whoever sends the response.
+    fn reported(&self, failure: Failure) -> Box<Reported> {
+        Reported::new(failure, self.endpoint.clone())
+    }
+
     /// Whether all of the request has been sent.
     fn is_asked(&self) -> bool {
         self.upload.is_done() && self.outbox_sent == self.outbox.len() && !self.stopped
     }
 }
 
-/// Looks after a client that waits. What it sends is its next request. The end of that is noted in
-/// [`Conn::input_ended`]: only a connection that is gone altogether is an error.
-pub fn watch_client(
-    upload: &Upload,
-    conn: &mut Conn,
-    context: &mut Context<'_>,
-) -> Result<(), Failure> {
-    if !upload.is_received() || conn.inbox.len() >= AHEAD_BYTES_MAX {
-        return Ok(());
+impl BodyStream for UpstreamResponse {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Piece, StreamError>> {
+        if self.data.is_empty() && self.ended.is_none() {
+            let more = ready!(self.poll_more(context));
+            self.client().timer().clear();
+            more.map_err(|failure| self.reported(failure) as StreamError)?;
+        }
+        let bytes = mem::take(&mut self.data);
+        Poll::Ready(Ok(match bytes.is_empty() {
+            true => Piece::End(self.ended.take().unwrap_or_default()),
+            false => Piece::Data {
+                bytes,
+                is_last: self.ended.is_some() && !self.has_trailers(),
+            },
+        }))
     }
-    if conn.input_ended {
-        return match conn.transport.is_closed() {
-            true => Err(Failure::of_client(NoRequest::Gone)),
-            false => Ok(()),
+
+    fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), StreamError> {
+        let sent = self.poll_send(context);
+        sent.map(|_| ())
+            .map_err(|failure| self.reported(failure) as _)
+    }
+
+    /// Reads the rest beside everything else, so that the connection can be used again. Frameworks that have a file
+    /// sent in place of their response announce its length and send nothing: that is not waited for.
+    fn discard(mut self: Box<Self>) {
+        if self.lease.is_none() || !self.is_asked() {
+            return;
+        }
+        let patience = match self.endpoint.upstream().settings.protocol {
+            Protocol::Http => HTTP_FINISH_PATIENCE,
+            _ => FINISH_PATIENCE,
         };
-    }
-    let worker = conn.worker.clone();
-    let mut scratch = worker.inbound.borrow_mut();
-    match conn.poll_arrival(context, &mut scratch) {
-        Poll::Ready(Ok(0)) if !conn.transport.is_closed() => {
-            conn.input_ended = true;
-            Ok(())
-        }
-        Poll::Ready(Ok(0) | Err(_)) => Err(Failure::of_client(NoRequest::Gone)),
-        Poll::Ready(Ok(count)) => {
-            conn.inbox.extend_from_slice(&scratch[..count]);
-            context.waker().wake_by_ref();
-            Ok(())
-        }
-        Poll::Pending => Ok(()),
+        task::spawn_local(async move {
+            let mut bytes = 0;
+            let rest = poll_fn(|context| self.poll_rest(context, &mut bytes));
+            // Whatever came of it: the connection is kept if it can be, or else closed.
+            let _ = time::timeout(patience, rest).await;
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! One request, as the steps after `parse` see it.
 
-use levity_wire::http1::{self, EndToEnd, Limits, Reject, RequestHead, Target, write};
+use levity_wire::http1::{self, EndToEnd, Framing, Limits, Reject, RequestHead, Target, write};
 use levity_wire::path;
 
 /// A request, with the bytes that it was parsed from. Recycled by the worker.
@@ -27,6 +27,11 @@ impl Request {
     /// The first header line of that name; `name` in lower case.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.head.headers.first(&self.bytes, name)
+    }
+
+    /// Whether a body follows the header.
+    pub fn has_body(&self) -> bool {
+        self.head.framing != Framing::None
     }
 
     /// The request target as sent.

@@ -2,12 +2,13 @@
 
 use std::io;
 
-use levity_telemetry::trace::Side;
 use levity_wire::http1::reason;
 use rustix::io::Errno;
 
-use super::{ALLOW, Body, Response};
-use crate::upstream::failure::Failure;
+use super::response::{Body, Response};
+
+/// The methods that files answer to.
+pub const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
 /// Seconds after which a client may try again when the disk is busy.
 const RETRY_AFTER_SECONDS: &[u8] = b"5";
@@ -29,17 +30,6 @@ pub fn error(status: u16, detail: &str) -> Response {
         detail => format!("{status} {name}: {detail}\n"),
     };
     response.body = Body::Text(text.into_bytes());
-    response
-}
-
-/// The answer when an upstream has given none.
-pub fn of_upstream(failure: &Failure) -> Response {
-    let is_of_client = failure.side == Side::Client;
-    let detail = if is_of_client { &failure.reason } else { "" };
-    let mut response = error(failure.status, detail);
-    let status = format!("levity; error={}", failure.kind);
-    response.fields.add("Proxy-Status", status.as_bytes());
-    response.close = failure.request_unread || is_of_client;
     response
 }
 

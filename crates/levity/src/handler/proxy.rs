@@ -1,0 +1,291 @@
+//! An application answers, or has the request answered by somebody else: by a file, by another location
+//! of this server, by another upstream.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use levity_telemetry::step::Step;
+use levity_telemetry::trace::{Side, UpstreamTrace};
+use levity_wire::http1::{Limits, Method};
+use levity_wire::path;
+use levity_wire::sendfile_header::{self, Delegation};
+
+use super::{Candidate, Handling, Outcome, Reroute, Target};
+use crate::http::request::Request;
+use crate::http::response::{Body, Response};
+use crate::route::{Location, Proxy};
+use crate::script_search::ScriptSearch;
+use crate::scripts::{Known, Script};
+use crate::upstream::failure::Failure;
+use crate::upstream::gateway::{Answered, Gateway};
+use crate::upstream::sendfile::{self, Delegated, preload};
+
+/// What a client shows to the site it asked for, and nobody else: another server gets an address, and what
+/// the application has decided about the client lies behind it.
+const CREDENTIALS: [&[u8]; 2] = [b"cookie", b"authorization"];
+
+impl<'a> Handling<'a> {
+    /// Has the upstream answer.
+    pub(super) async fn proxy(&mut self, request: &Request, proxy: &'a Arc<Proxy>) -> Outcome<'a> {
+        let preloaded = preload::answer(&self.worker.preload, request, self.client, proxy);
+        if let Some(response) = preloaded {
+            self.disk.trace.enter(Step::Resolve);
+            self.disk.are_for_any();
+            self.disk.reads_what_was_just_written();
+            self.disk.trace.enter(Step::Respond);
+            return Outcome::Response(response);
+        }
+        self.ask(request, proxy).await
+    }
+
+    /// Asks the upstream; by the script that was found, if there is one.
+    async fn ask(&mut self, request: &Request, proxy: &'a Arc<Proxy>) -> Outcome<'a> {
+        let script = self.script.take();
+        let gateway = Gateway {
+            worker: self.worker,
+            service: self.service,
+            client: self.client,
+            body: &self.body,
+        };
+        let trace = &mut *self.disk.trace;
+        let answered = gateway.answer(request, proxy, script.as_ref(), trace).await;
+        match answered {
+            Answered::Response(response) => {
+                self.disk.trace.enter(Step::Respond);
+                Outcome::Response(response)
+            }
+            // Boxed: most responses are those of the application.
+            Answered::Delegated(sender) => {
+                let delegated = Box::pin(self.delegated(sender, request, proxy)).await;
+                self.disk.trace.enter(Step::Respond);
+                delegated
+            }
+        }
+    }
+
+    /// [`ask`](Handling::ask) for a request that was derived from the client's.
+    async fn ask_derived(&mut self, request: Box<Request>, proxy: &'a Arc<Proxy>) -> Outcome<'a> {
+        let mut outcome = self.ask(&request, proxy).await;
+        if let Outcome::Reroute(reroute) = &mut outcome {
+            reroute.request = Some(request);
+        }
+        outcome
+    }
+
+    /// What an application's response names in its place.
+    async fn delegated(
+        &mut self,
+        sender: Box<Delegated>,
+        request: &Request,
+        proxy: &'a Arc<Proxy>,
+    ) -> Outcome<'a> {
+        self.disk.trace.enter(Step::Resolve);
+        if sender.is_contradictory() {
+            let reason = "the answer names something else to send, too";
+            return Outcome::Response(sender.refuse(502, reason));
+        }
+        match sender.delegation() {
+            Delegation::InternalUri => self.to_location(sender, request),
+            Delegation::Urls => self.to_upstreams(sender, request, proxy),
+            Delegation::File | Delegation::TemporaryFile | Delegation::FileParts => {
+                Outcome::Response(sender.file(request, &mut self.disk).await)
+            }
+        }
+    }
+
+    /// To another path of this server.
+    fn to_location(&self, sender: Box<Delegated>, request: &Request) -> Outcome<'a> {
+        let mut path = Vec::new();
+        if let Err(reject) = sendfile_header::internal_uri(sender.value(), &mut path) {
+            return Outcome::Response(sender.refuse(502, reject.reason));
+        }
+        path.insert(0, b'/');
+        let location = self.service.route(request.host(), &path);
+        match location.filter(|location| location.internal) {
+            Some(location) => Outcome::Reroute(Reroute {
+                sender,
+                request: None,
+                to: Target::Location(location, path),
+            }),
+            None => {
+                let reason = "no route with `internal = true` has that path";
+                Outcome::Response(sender.refuse(502, reason))
+            }
+        }
+    }
+
+    /// To other upstreams: those of the URLs whose host is one that the operator has listed, in their order.
+    fn to_upstreams(
+        &self,
+        sender: Box<Delegated>,
+        request: &Request,
+        proxy: &'a Arc<Proxy>,
+    ) -> Outcome<'a> {
+        let limits = &self.service.wire_limits;
+        let urls = match sendfile_header::urls(sender.value()) {
+            Ok(urls) => urls,
+            Err(reject) => return Outcome::Response(sender.refuse(502, reject.reason)),
+        };
+        let candidates = urls.iter().filter_map(|url| {
+            let mut listed = proxy.reproxy.iter();
+            let proxy = listed.find(|listed| listed.upstream.is_at(url.host, url.port))?;
+            let request = derived(request, url.target, url.host, &CREDENTIALS, limits)?;
+            Some(Candidate { request, proxy })
+        });
+        let candidates: Vec<_> = candidates.collect();
+        if candidates.is_empty() {
+            let reason = "no upstream in `reproxy` has that address";
+            return Outcome::Response(sender.refuse(502, reason));
+        }
+        Outcome::Reroute(Reroute {
+            sender,
+            request: None,
+            to: Target::Upstreams(candidates),
+        })
+    }
+
+    /// Asks one upstream after the other until a response is of use, or is the last.
+    pub(super) async fn first_of_use(&mut self, candidates: Vec<Candidate<'a>>) -> Outcome<'a> {
+        let mut left = candidates.len();
+        let mut last = Outcome::Next;
+        for Candidate { request, proxy } in candidates {
+            left -= 1;
+            last = self.ask_derived(request, proxy).await;
+            let Outcome::Response(response) = &last else {
+                break;
+            };
+            if left == 0 || is_of_use(response.status) || self.failed_side() == Some(Side::Client) {
+                break;
+            }
+            let Outcome::Response(response) = std::mem::replace(&mut last, Outcome::Next) else {
+                break;
+            };
+            self.pass_over(proxy, response);
+        }
+        last
+    }
+
+    /// Who failed at the upstream that was asked last, if anybody did.
+    fn failed_side(&self) -> Option<Side> {
+        let upstream = self.disk.trace.upstream();
+        upstream.and_then(UpstreamTrace::failed_side)
+    }
+
+    /// Lets go of a response that is of no use. That none came has been reported already.
+    fn pass_over(&self, proxy: &Proxy, response: Response) {
+        if self.failed_side().is_none() {
+            let reason = format_args!("it answered {} to X-Reproxy-URL", response.status);
+            let mut failure = Failure::of_backend(response.status, "other", reason);
+            failure.tried_again = true;
+            let pool = self.worker.pools.of(&proxy.upstream);
+            pool.report(&failure, None);
+        }
+        if let Body::Stream { stream, .. } = response.body {
+            stream.discard();
+        }
+    }
+
+    /// The files or the upstream of an internal location, on behalf of the application that named it.
+    pub(super) async fn internal(
+        &mut self,
+        request: &Request,
+        location: &'a Location,
+        path: &[u8],
+    ) -> Outcome<'a> {
+        let Some(sender) = self.sender.take() else {
+            return Outcome::Next;
+        };
+        let Some(proxy) = &location.proxy else {
+            let files = location.files.as_ref();
+            let files = files.expect("a location has files or a proxy");
+            let file = sender.internal_file(files, path, request, &mut self.disk);
+            return Outcome::Response(file.await);
+        };
+        if let Some(files) = &location.files
+            && proxy.files_first
+            && proxy.scripts(files).is_none()
+            && let Some(response) = sender
+                .file_before(files, path, request, &mut self.disk)
+                .await
+        {
+            return Outcome::Response(response);
+        }
+        let prepared = self.prepare(&sender, request, location, proxy).await;
+        match prepared {
+            Ok((request, script)) => {
+                (self.sender, self.script) = (Some(sender), script);
+                self.ask_derived(request, proxy).await
+            }
+            Err(refusal) => Outcome::Response(refusal),
+        }
+    }
+
+    /// What is asked of the upstream of an internal location.
+    async fn prepare(
+        &mut self,
+        sender: &Delegated,
+        request: &Request,
+        location: &Location,
+        proxy: &Proxy,
+    ) -> Result<(Box<Request>, Option<Script>), Response> {
+        let (target, limits) = (sender.value(), &self.service.wire_limits);
+        let Some(request) = derived(request, target, request.host(), &[], limits) else {
+            return Err(sender.refuse(502, "no path that can be asked for"));
+        };
+        if let Err(reject) = self.service.check_readings(&request, location) {
+            return Err(sender.refuse(502, reject.reason));
+        }
+        let files = location.files.as_ref();
+        let script = match files.and_then(|files| Some((files, proxy.scripts(files)?))) {
+            None => None,
+            Some(_) if proxy.files_first => {
+                let reason = "an internal route that runs scripts has no `file` in its `try`";
+                return Err(sender.refuse(502, reason));
+            }
+            Some((files, scripts)) => {
+                let now = Instant::now();
+                let mut search = ScriptSearch::new(location, files, now, &mut self.disk);
+                let located = search.locate(scripts, &request, Known::Unknown).await;
+                Some(there(sender, located)?)
+            }
+        };
+        Ok((request, script))
+    }
+}
+
+/// As Perlbal takes it: a success, and what conditions and ranges make of one. A change of protocol is
+/// one too.
+fn is_of_use(status: u16) -> bool {
+    matches!(status, 101 | 200..=299 | 304 | 412 | 416)
+}
+
+/// The script that was looked for, if there is one.
+fn there(sender: &Delegated, located: io::Result<Option<Script>>) -> Result<Script, Response> {
+    match located {
+        Ok(Some(script)) => Ok(script),
+        Ok(None) => Err(sender.refuse(404, "no script answers that path")),
+        Err(error) => {
+            let reason = format_args!("cannot look for a script: {error}");
+            Err(sender.refuse(sendfile::status_of(&error), reason))
+        }
+    }
+}
+
+/// The same request for something else: without its body, which the first application has had, and without
+/// the fields of these names. None for a target that cannot be passed on.
+fn derived(
+    request: &Request,
+    target: &[u8],
+    host: &[u8],
+    without: &[&[u8]],
+    limits: &Limits,
+) -> Option<Box<Request>> {
+    let method: &[u8] = match request.head.method {
+        Method::Head => b"HEAD",
+        _ => b"GET",
+    };
+    let derived = Request::derived(request, method, target, host, without, limits).ok()?;
+    path::forwarded(derived.raw_path()).ok()?;
+    Some(Box::new(derived))
+}

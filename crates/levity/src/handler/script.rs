@@ -1,0 +1,79 @@
+//! Scripts: finds the file that an application is to run.
+
+use std::io;
+
+use levity_telemetry::step::Step;
+
+use super::files::failed;
+use super::{Handling, Outcome};
+use crate::http::error::error;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::respond;
+use crate::route::{Files, Location};
+use crate::script_search::ScriptSearch;
+use crate::scripts::{Known, Scripts};
+
+impl<'a> Handling<'a> {
+    /// Finds the script of a directory that goes before the files in it.
+    pub(super) async fn index_script(
+        &mut self,
+        request: &Request,
+        location: &'a Location,
+    ) -> Outcome<'a> {
+        let (files, scripts) = scripts(location);
+        let mut search = self.search(location, files);
+        match search.locate_before_files(scripts, request).await {
+            Ok(script) => self.script = script,
+            Err(error) => return self.search_failed(files, request, &error),
+        }
+        Outcome::Next
+    }
+
+    /// Finds the script, unless one has been found; without one there is nothing to run.
+    pub(super) async fn script(
+        &mut self,
+        request: &Request,
+        location: &'a Location,
+    ) -> Outcome<'a> {
+        if self.script.is_some() {
+            return Outcome::Next;
+        }
+        let (files, scripts) = scripts(location);
+        let known = self.known;
+        let mut search = self.search(location, files);
+        if known == Known::Directory && !request.names_directory() {
+            match search.has_index(scripts, request).await {
+                Ok(true) => return Outcome::Response(respond::redirect::to_directory(request)),
+                Ok(false) => {}
+                Err(error) => return self.search_failed(files, request, &error),
+            }
+        }
+        match search.locate(scripts, request, known).await {
+            Ok(None) => Outcome::Response(error(404, "")),
+            Ok(script) => {
+                self.script = script;
+                Outcome::Next
+            }
+            Err(error) => self.search_failed(files, request, &error),
+        }
+    }
+
+    fn search<'s>(&'s mut self, location: &Location, files: &'s Files) -> ScriptSearch<'s, 'a> {
+        self.disk.trace.enter(Step::Resolve);
+        let now = self.disk.trace.step_began();
+        ScriptSearch::new(location, files, now, &mut self.disk)
+    }
+
+    fn search_failed(&self, files: &Files, request: &Request, error: &io::Error) -> Outcome<'a> {
+        let response: Response = failed(self.worker, files, request, error);
+        Outcome::Response(response)
+    }
+}
+
+/// The files and scripts of a location whose handlers look for scripts.
+fn scripts(location: &Location) -> (&Files, &Scripts) {
+    let files = location.files.as_ref().expect("scripts are files");
+    let scripts = files.scripts.as_ref();
+    (files, scripts.expect("the location runs scripts"))
+}

@@ -1,0 +1,423 @@
+//! One client's connection.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use levity_net::{Peer, Timer, Transport, Turn};
+use levity_telemetry::stall::Watch;
+use levity_telemetry::trace::Trace;
+use levity_wire::http1::{Framing, Reject, RequestHead, Trailers, Version};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::head;
+use super::incoming::Incoming;
+use crate::failed_lookups::FailedLookups;
+use crate::http::fields::Fields;
+use crate::http::request::NoRequest;
+use crate::http::request_body::ClientStream;
+use crate::http::send::{self, Head, ResponseSink};
+use crate::worker::Worker;
+
+/// How long a refused client may go on sending before the connection is closed under it. Closing
+/// at once would reset the connection and destroy the response on its way, which many clients read only
+/// when they have sent all of a body.
+const LINGER_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// How long it may pause meanwhile.
+const LINGER_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Bytes that a client may send of its next request while it waits for a response.
+const PIPELINED_BYTES_MAX: usize = 16 * 1024;
+
+/// A connection. Everything that it needs only while a request is in hand is borrowed from the
+/// worker, so that an idle one stays small. A borrow of its state ends with the call that made it.
+pub struct Conn {
+    /// The loop that it lives on.
+    pub worker: Rc<Worker>,
+    transport: RefCell<Transport>,
+    /// Who is at the other end.
+    pub peer: Peer,
+    /// Bytes that arrived and are not parsed yet; no allocation while idle.
+    inbox: RefCell<Vec<u8>>,
+    /// The body of the request in hand.
+    incoming: RefCell<Incoming>,
+    /// Of the request in hand.
+    version: Cell<Version>,
+    /// The client of the request in hand waits to be asked for its body.
+    expects_continue: Cell<bool>,
+    /// The client sends no more. It may still take responses, or be gone.
+    input_ended: Cell<bool>,
+    failed_lookups: Cell<FailedLookups>,
+    timer: Rc<Timer>,
+    /// When the last response ended, or else when the connection was accepted.
+    since: Cell<Instant>,
+    /// No request has been taken from it.
+    is_new: Cell<bool>,
+    /// When the first byte of the request in hand came.
+    head_since: Cell<Option<Instant>>,
+    turn: Turn,
+    number: usize,
+    /// Its slot among the connections that the worker may have.
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Conn {
+    /// Takes a connection in.
+    pub fn new(
+        worker: Rc<Worker>,
+        transport: Transport,
+        peer: Peer,
+        slot: OwnedSemaphorePermit,
+    ) -> Self {
+        let timer = Rc::new(Timer::default());
+        let number = worker.timers.insert(timer.clone());
+        worker.stats.accepted.add(1);
+        Self {
+            worker,
+            transport: RefCell::new(transport),
+            peer,
+            inbox: RefCell::default(),
+            incoming: RefCell::default(),
+            version: Cell::new(Version::Http11),
+            expects_continue: Cell::new(false),
+            input_ended: Cell::new(false),
+            failed_lookups: Cell::default(),
+            timer,
+            since: Cell::new(Instant::now()),
+            is_new: Cell::new(true),
+            head_since: Cell::new(None),
+            turn: Turn::default(),
+            number,
+            _slot: slot,
+        }
+    }
+
+    /// Unique among the connections that are open on the loop.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Bytes that arrived and are not parsed yet.
+    pub(super) fn inbox(&self) -> &RefCell<Vec<u8>> {
+        &self.inbox
+    }
+
+    /// The same, while nobody shares the connection, and who is at the other end.
+    pub(super) fn inbox_and_peer(&mut self) -> (&mut Vec<u8>, &mut Peer) {
+        (self.inbox.get_mut(), &mut self.peer)
+    }
+
+    /// The request with this header is in hand.
+    pub(super) fn begin_request(&self, head: &RequestHead) {
+        if head.framing != Framing::None || !self.incoming.borrow().is_complete() {
+            *self.incoming.borrow_mut() = Incoming::new(head.framing);
+        }
+        self.version.set(head.version);
+        self.expects_continue.set(head.expect_continue);
+    }
+
+    /// Reads what has arrived; `TimedOut` when that is nothing and the deadline has passed.
+    pub(super) fn poll_input(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.poll_arrival(context, buffer) {
+            Poll::Pending if self.timer.poll_expired(context) => {
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            read => read,
+        }
+    }
+
+    /// Reads what has arrived, for a caller who minds the time.
+    fn poll_arrival(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let read = self.transport.borrow_mut().poll_read(context, buffer);
+        if read.is_pending() {
+            self.turn.restart();
+        }
+        read
+    }
+
+    /// When the last response ended, or else when the connection was accepted.
+    pub fn since(&self) -> Instant {
+        self.since.get()
+    }
+
+    /// A response has ended at `now`.
+    pub fn response_ended(&self, now: Instant) {
+        self.since.set(now);
+    }
+
+    /// Notes that bytes of the next request are here. The poll that found them began with them, unless
+    /// it has answered another request before.
+    pub(super) fn head_arrives(&self) {
+        if self.head_since.get().is_none() {
+            let arrived = Watch::poll_began().max(self.since.get());
+            self.head_since.set(Some(arrived));
+        }
+    }
+
+    /// When the first byte of the request in hand came; now, when there is none.
+    pub fn take_arrival(&self) -> Instant {
+        self.head_since.take().unwrap_or_else(Instant::now)
+    }
+
+    /// The trace of the request that has just been parsed.
+    pub fn take_trace(&self) -> Trace {
+        let arrived = self.take_arrival();
+        let is_new = self.is_new.replace(false);
+        Trace::new(arrived, is_new.then(|| arrived - self.since.get()))
+    }
+
+    /// Keeps the start of a header until the rest arrives, which must be soon.
+    pub(super) fn wait_for_more(&self, inbox: Vec<u8>) {
+        *self.inbox.borrow_mut() = inbox;
+        let header_timeout = self.worker.service().config.limits.header_timeout;
+        self.timer.set(Instant::now() + header_timeout);
+    }
+
+    /// Ends our side, then reads what the client still sends, within bounds.
+    pub async fn linger(&self) {
+        self.transport.borrow().end_output();
+        let time_max = match self.worker.is_draining() {
+            true => LINGER_PAUSE_MAX,
+            false => LINGER_TIME_MAX,
+        };
+        let end = Watch::poll_began() + time_max;
+        loop {
+            let now = Watch::poll_began();
+            self.timer.set(end.min(now + LINGER_PAUSE_MAX));
+            let read =
+                poll_fn(|context| self.poll_input(context, &mut self.worker.inbound.borrow_mut()));
+            match read.await {
+                Ok(count) if count > 0 && now < end => self.turn.spend(count).await,
+                _ => return,
+            }
+        }
+    }
+}
+
+impl ClientStream for Conn {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn local_address(&self) -> Option<SocketAddr> {
+        self.transport.borrow().local_address()
+    }
+
+    fn number(&self) -> u64 {
+        (self.worker.stats.worker() as u64) << 32 | self.number as u64
+    }
+
+    fn timer(&self) -> &Timer {
+        &self.timer
+    }
+
+    fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    fn failed_lookups(&self) -> &Cell<FailedLookups> {
+        &self.failed_lookups
+    }
+
+    fn limit_body(&self, bytes_max: u64) -> Result<(), Reject> {
+        self.incoming.borrow_mut().limit(bytes_max)
+    }
+
+    fn body_left(&self) -> Option<u64> {
+        self.incoming.borrow().left()
+    }
+
+    fn is_body_untouched(&self) -> bool {
+        self.incoming.borrow().is_untouched()
+    }
+
+    fn trailers(&self) -> Trailers {
+        self.incoming.borrow().trailers().clone()
+    }
+
+    fn poll_body(
+        &self,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<(), NoRequest>> {
+        let mut incoming = self.incoming.borrow_mut();
+        let before = out.len();
+        while !incoming.is_complete() && out.len() == before {
+            let inbox = self.inbox.take();
+            if !inbox.is_empty() {
+                let taken = incoming.take(&inbox, out)?;
+                *self.inbox.borrow_mut() = inbox[taken..].to_vec();
+                continue;
+            }
+            let mut scratch = self.worker.bulk.borrow_mut();
+            let count = match ready!(self.poll_arrival(context, &mut scratch)) {
+                Ok(0) | Err(_) => return Poll::Ready(Err(NoRequest::Gone)),
+                Ok(count) => count,
+            };
+            let taken = incoming.take(&scratch[..count], out)?;
+            *self.inbox.borrow_mut() = scratch[taken..count].to_vec();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn take_arrived(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
+        let mut incoming = self.incoming.borrow_mut();
+        let mut inbox = self.inbox.borrow_mut();
+        let is_here = |left| left > 0 && left <= inbox.len() as u64;
+        if incoming.left().is_some_and(is_here) {
+            let taken = incoming.take(&inbox, out)?;
+            *inbox = inbox[taken..].to_vec();
+        }
+        Ok(())
+    }
+
+    /// What a client sends that has sent all of its request is its next request.
+    fn watch(&self, context: &mut Context<'_>) -> Result<(), NoRequest> {
+        let has_sent_all = self.incoming.borrow().is_complete();
+        if !has_sent_all || self.inbox.borrow().len() >= PIPELINED_BYTES_MAX {
+            return Ok(());
+        }
+        let is_closed = || self.transport.borrow().is_closed();
+        if self.input_ended.get() {
+            return match is_closed() {
+                true => Err(NoRequest::Gone),
+                false => Ok(()),
+            };
+        }
+        let mut scratch = self.worker.inbound.borrow_mut();
+        match self.poll_arrival(context, &mut scratch) {
+            Poll::Ready(Ok(0)) if !is_closed() => self.input_ended.set(true),
+            Poll::Ready(Ok(0) | Err(_)) => return Err(NoRequest::Gone),
+            Poll::Ready(Ok(count)) => {
+                let mut inbox = self.inbox.borrow_mut();
+                inbox.extend_from_slice(&scratch[..count]);
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending => {}
+        }
+        Ok(())
+    }
+
+    fn input_ended(&self) -> bool {
+        self.input_ended.get()
+    }
+
+    fn expects_continue(&self) -> bool {
+        self.expects_continue.get()
+    }
+
+    fn inform<'a>(
+        &'a self,
+        status: u16,
+        fields: &'a Fields,
+    ) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        // A client of HTTP/1.0 knows none of them (RFC 9110, 15.2).
+        let wanted = match status {
+            100 => self.expects_continue.replace(false),
+            _ => self.version.get() == Version::Http11,
+        };
+        Box::pin(async move {
+            if wanted {
+                send::bytes(self, head::interim(status, fields)).await;
+            }
+        })
+    }
+
+    fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut inbox = self.inbox.borrow_mut();
+        if inbox.is_empty() {
+            return self.transport.borrow_mut().poll_read(context, buffer);
+        }
+        let count = inbox.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&inbox[..count]);
+        *inbox = inbox[count..].to_vec();
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.transport.borrow_mut().poll_write(context, bytes)
+    }
+
+    fn end_output(&self) {
+        self.transport.borrow().end_output();
+    }
+}
+
+impl ResponseSink for Conn {
+    fn worker(&self) -> &Rc<Worker> {
+        &self.worker
+    }
+
+    fn head(&self, head: &Head<'_>) -> Vec<u8> {
+        head::of(
+            head,
+            self.version.get(),
+            self.framing(head.is_open_ended),
+            &self.worker,
+        )
+    }
+
+    fn framing(&self, is_open_ended: bool) -> send::Framing {
+        match (is_open_ended, self.version.get()) {
+            (false, _) => send::Framing::ByVersion,
+            (true, Version::Http11) => send::Framing::Chunks,
+            // HTTP/1.0 knows no chunks.
+            (true, Version::Http10) => send::Framing::ByClosing,
+        }
+    }
+
+    fn poll_write_vectored(
+        &self,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut transport = self.transport.borrow_mut();
+        transport.poll_write_vectored(context, slices)
+    }
+
+    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.transport.borrow().poll_write_ready(context)
+    }
+
+    fn poll_end(&self, _: &mut Context<'_>, _: &Trailers) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn has_socket(&self) -> bool {
+        self.transport.borrow().socket().is_some()
+    }
+
+    fn try_move<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+        let transport = self.transport.borrow();
+        let socket = transport.socket();
+        socket
+            .expect("a transport without a socket is sent bytes from memory")
+            .try_move(call)
+    }
+
+    fn reset(&self) {
+        self.transport.borrow_mut().reset_on_close();
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        self.worker.timers.remove(self.number);
+        self.worker.connection_gone.notify_one();
+    }
+}

@@ -1,0 +1,74 @@
+//! The header of a response, as HTTP/1 writes it.
+
+use std::io::Write;
+
+use levity_wire::decimal;
+use levity_wire::http1::{Version, reason};
+
+use crate::http::fields::Fields;
+use crate::http::send::{Framing, Head};
+use crate::worker::Worker;
+
+/// Bytes that most headers fit into.
+const USUAL_BYTES: usize = 512;
+
+/// Status line, date, what responding and filtering set, framing.
+pub(super) fn of(head: &Head<'_>, version: Version, framing: Framing, worker: &Worker) -> Vec<u8> {
+    let mut out = Vec::with_capacity(USUAL_BYTES);
+    out.extend_from_slice(b"HTTP/1.1 ");
+    decimal::push(&mut out, u64::from(head.status));
+    out.push(b' ');
+    match head.reason {
+        b"" => out.extend_from_slice(reason(head.status).as_bytes()),
+        reason => out.extend_from_slice(reason),
+    }
+    out.extend_from_slice(b"\r\n");
+    if !head.has_server {
+        out.extend_from_slice(b"Server: levity\r\n");
+    }
+    if !head.has_date {
+        out.extend_from_slice(b"Date: ");
+        worker.date(&mut out);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(head.fields.as_bytes());
+    if let Some(metrics) = head.server_timing {
+        out.extend_from_slice(b"Server-Timing: ");
+        out.extend_from_slice(metrics.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    if let Some(bytes) = head.length {
+        out.extend_from_slice(b"Content-Length: ");
+        decimal::push(&mut out, bytes);
+        out.extend_from_slice(b"\r\n");
+    } else if framing == Framing::Chunks {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    end(&mut out, head, version);
+    out
+}
+
+/// What is said of the connection, and the empty line.
+fn end(out: &mut Vec<u8>, head: &Head<'_>, version: Version) {
+    if let Some(protocol) = head.upgrade {
+        out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: ");
+        out.extend_from_slice(protocol);
+        out.extend_from_slice(b"\r\n\r\n");
+        return;
+    }
+    out.extend_from_slice(match (head.close, version) {
+        (true, _) => b"Connection: close\r\n\r\n",
+        (false, Version::Http10) => b"Connection: keep-alive\r\n\r\n",
+        (false, Version::Http11) => b"\r\n",
+    });
+}
+
+/// An interim response (RFC 9110, 15.2).
+pub(super) fn interim(status: u16, fields: &Fields) -> Vec<u8> {
+    let mut out = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = write!(out, "HTTP/1.1 {status} {}\r\n", reason(status));
+    out.extend_from_slice(fields.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    out
+}

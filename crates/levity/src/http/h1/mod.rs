@@ -1,0 +1,7 @@
+//! HTTP/1: one connection carries one exchange at a time.
+
+pub mod conn;
+mod head;
+mod incoming;
+pub mod parse;
+pub mod proxy_header;

@@ -1,0 +1,138 @@
+//! Sending content that arrives while it is sent, and what follows a change of protocol.
+
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::num::NonZeroUsize;
+use std::task::Poll;
+
+use levity_wire::http1::Trailers;
+use levity_wire::http1::write::{self, CHUNK_END, ChunkSize};
+
+use super::{JOINED_BYTES_MAX, ResponseSink, SendError, Sender, gone, patiently};
+use crate::http::response::{BodyStream, Piece, Upgrade};
+
+/// The end of the last chunk, and of a body without trailers.
+const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
+
+impl<S: ResponseSink> Sender<'_, S> {
+    /// Sends what comes as it comes.
+    pub(super) async fn stream(&mut self, stream: &mut dyn BodyStream) -> Result<(), SendError> {
+        loop {
+            match self.next_piece(stream).await? {
+                Piece::Data { bytes, is_last } => {
+                    self.piece(stream, &bytes, is_last).await?;
+                    // A stream that waits for events keeps no memory.
+                    self.sink.worker().give_piece(bytes);
+                }
+                Piece::End(trailers) => return self.end_of_stream(trailers).await,
+            }
+        }
+    }
+
+    /// The next piece. If it is not here yet, the header leaves before it: a client that waits for events must not wait
+    /// for the header.
+    async fn next_piece(&mut self, stream: &mut dyn BodyStream) -> Result<Piece, SendError> {
+        let is_head_gone = self.has_head && self.head_bytes == self.head.len();
+        let piece = poll_fn(|context| match stream.poll_piece(context) {
+            Poll::Ready(piece) => Poll::Ready(Some(piece)),
+            Poll::Pending if is_head_gone => Poll::Pending,
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await;
+        let piece = match piece {
+            Some(piece) => piece,
+            None => {
+                self.rest_of_head().await?;
+                poll_fn(|context| stream.poll_piece(context)).await
+            }
+        };
+        piece.map_err(SendError::Source)
+    }
+
+    /// Sends a piece of a body whose length may be known by its end only.
+    async fn piece(
+        &mut self,
+        stream: &mut dyn BodyStream,
+        data: &[u8],
+        is_last: bool,
+    ) -> Result<(), SendError> {
+        let len = NonZeroUsize::new(data.len()).filter(|_| self.chunks);
+        let Some(len) = len else {
+            return self.parts(stream, [b"", data, b""]).await;
+        };
+        let size = ChunkSize::of(len);
+        let end = match is_last {
+            true => LAST_CHUNK,
+            false => CHUNK_END,
+        };
+        self.chunks = !is_last;
+        self.parts(stream, [size.as_bytes(), data, end]).await
+    }
+
+    /// Ends a body; what came behind it goes along.
+    async fn end_of_stream(&mut self, trailers: Trailers) -> Result<(), SendError> {
+        if self.chunks {
+            let mut end = Vec::new();
+            write::last_chunk(&mut end, trailers.fields())
+                .expect("what a parser took can be written again");
+            let before = self.body_bytes;
+            let sent = self.bytes(&end).await;
+            self.framing_bytes += self.body_bytes - before;
+            sent?;
+        }
+        self.rest_of_head().await?;
+        self.end(&trailers).await
+    }
+
+    /// Sends a piece between what frames it as if they were one. What is left of the request goes on
+    /// meanwhile.
+    async fn parts(
+        &mut self,
+        stream: &mut dyn BodyStream,
+        parts: [&[u8]; 3],
+    ) -> Result<(), SendError> {
+        self.make_head();
+        let sink = self.sink;
+        let [before, data, behind] = parts.map(<[u8]>::len);
+        let total = before + data + behind;
+        let framing = |sent: usize| sent.min(before) + sent.saturating_sub(before + data);
+        let mut sent = 0;
+        while sent < total {
+            let head = &self.head[self.head_bytes..];
+            let head_bytes = head.len();
+            let mut skip = sent;
+            let [one, two, three] = parts.map(|part| {
+                let skipped = skip.min(part.len());
+                skip -= skipped;
+                &part[skipped..]
+            });
+            let left = [head, one, two, three];
+            let pushed = patiently(sink, |context| {
+                stream.poll_upload(context).map_err(SendError::Source)?;
+                if head_bytes + total - sent <= JOINED_BYTES_MAX {
+                    let mut joined = sink.worker().outbound.borrow_mut();
+                    joined.clear();
+                    left.iter().for_each(|part| joined.extend_from_slice(part));
+                    return sink.poll_write(context, &joined).map_err(gone);
+                }
+                let slices = left.map(IoSlice::new);
+                sink.poll_write_vectored(context, &slices).map_err(gone)
+            })
+            .await?;
+            let more = sent + pushed.saturating_sub(head_bytes);
+            self.framing_bytes += (framing(more) - framing(sent)) as u64;
+            self.count(pushed).await;
+            sent = more;
+        }
+        Ok(())
+    }
+
+    /// Carries bytes both ways until both sides have ended.
+    pub(super) async fn upgrade(&mut self, tunnel: &mut dyn Upgrade) -> Result<(), SendError> {
+        self.rest_of_head().await?;
+        let sent = &mut self.body_bytes;
+        let outcome = poll_fn(|context| tunnel.poll(context, sent)).await;
+        self.sink.timer().clear();
+        outcome.map_err(SendError::from)
+    }
+}
