@@ -24,6 +24,8 @@ mod introduce;
 
 pub mod resolve;
 pub mod respond;
+#[cfg(test)]
+mod rig;
 pub mod root;
 pub mod route;
 pub mod script_search;
