@@ -213,7 +213,7 @@ pub(super) fn json(run: &Run, skipped: &SkippedLines) -> Value {
         "sources": sources.collect::<Vec<_>>(),
         "readers": levels.collect::<Vec<_>>(),
         "chunks_omitted": run.chunks_omitted,
-        "dominant": { "part": part.label(), "share": share, "sentence": sentence },
+        "dominant": { "part": part.into_str(), "share": share, "sentence": sentence },
         "bad_lines": { "count": skipped.count, "first": bad.collect::<Vec<_>>() },
     })
 }

@@ -1,11 +1,14 @@
 //! The part of a run that took most of its time, and a sentence that says what to do about it.
 
+use strum::IntoStaticStr;
+
 use super::concurrency::{self, Level};
 use super::run::Run;
 use super::units::{number, time};
 
-/// A part of the time of a request. The parts of one log do not overlap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A part of the time of a request, under its value in JSON. The parts of one log do not overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub(super) enum Part {
     /// Waiting for a turn at the disk.
     Queue,
@@ -21,21 +24,6 @@ pub(super) enum Part {
     Upstream,
     /// Everything else.
     Server,
-}
-
-impl Part {
-    /// The value in JSON.
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::Queue => "queue",
-            Self::Read => "read",
-            Self::Disk => "disk",
-            Self::Handover => "handover",
-            Self::Write => "write",
-            Self::Upstream => "upstream",
-            Self::Server => "server",
-        }
-    }
 }
 
 /// The largest part.

@@ -176,10 +176,8 @@ impl View<'_> {
 
     /// The rate of a figure of a backend.
     fn rate_of_backend(&self, upstream: &Value, backend: &Value, key: &str) -> Option<f64> {
-        let mut upstreams = list(&self.before?["upstreams"]).iter();
-        let same = upstreams.find(|before| before["upstream"] == *upstream)?;
-        let mut backends = list(&same["backends"]).iter();
-        let same = backends.find(|before| before["backend"] == backend["backend"])?;
+        let before = member(&self.before?["upstreams"], "upstream", upstream)?;
+        let same = member(&before["backends"], "backend", &backend["backend"])?;
         self.per_second(backend[key].as_f64()?, same[key].as_f64()?)
     }
 
@@ -267,8 +265,7 @@ impl View<'_> {
 
     /// The rate of a figure of a worker.
     fn rate_of_worker(&self, worker: &Value, key: &str) -> Option<f64> {
-        let mut workers = list(&self.before?["workers"]).iter();
-        let same = workers.find(|before| before["worker"] == worker["worker"])?;
+        let same = member(&self.before?["workers"], "worker", &worker["worker"])?;
         self.per_second(worker[key].as_f64()?, same[key].as_f64()?)
     }
 
@@ -363,6 +360,11 @@ fn queue(upstream: &Value) -> Option<Line> {
             style: style(refused > 0.0),
         }
     })
+}
+
+/// The member of a list whose value of `key` is `name`.
+fn member<'v>(members: &'v Value, key: &str, name: &Value) -> Option<&'v Value> {
+    list(members).iter().find(|member| member[key] == *name)
 }
 
 fn list(value: &Value) -> &[Value] {
