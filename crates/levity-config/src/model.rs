@@ -96,7 +96,7 @@ impl From<Address> for Listen {
 pub struct Disk {
     /// The settings of the disk crate: engine, threads, queues and memory.
     pub settings: levity_disk::Settings,
-    /// Bytes per read, a multiple of [`CHUNK_STEP_BYTES`].
+    /// Bytes per read, a multiple of 4096.
     pub chunk_bytes: Option<usize>,
     /// Whether reads go past the page cache.
     pub direct: Direct,
@@ -136,7 +136,7 @@ impl Disk {
 pub struct LocationDisk {
     /// The name of an engine of [`levity_disk`], or `auto`.
     pub engine: Option<String>,
-    /// Bytes per read, a multiple of [`CHUNK_STEP_BYTES`].
+    /// Bytes per read, a multiple of 4096.
     pub chunk_bytes: Option<usize>,
     /// Whether reads go past the page cache.
     pub direct: Option<Direct>,
@@ -146,7 +146,7 @@ pub struct LocationDisk {
 const WATCHED_ROOT_TTL: Duration = Duration::from_secs(1);
 
 /// Reads with `O_DIRECT` start and end at multiples of the largest logical block in use.
-pub const CHUNK_STEP_BYTES: usize = 4096;
+pub(crate) const CHUNK_STEP_BYTES: usize = 4096;
 
 /// `[log]`: the access log.
 #[derive(Debug, Clone, PartialEq, Eq)]
