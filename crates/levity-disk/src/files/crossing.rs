@@ -21,7 +21,6 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::mounts::Table;
-use super::resolver::HANDLE;
 use crate::syscall::openat2;
 
 /// Bound on the links that a walk follows, as in the kernel (MAXSYMLINKS).
@@ -30,6 +29,9 @@ const LINKS_MAX: usize = 40;
 /// Bound on the devices that one job is charged to, one after the other. The last one is charged for all
 /// others on the way.
 const DEVICES_MAX: usize = 8;
+
+/// Opens a location in the tree, not the file there (`O_PATH`).
+pub(super) const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// For one name: opens a link itself instead of its target.
 const STEP: OFlags = HANDLE.union(OFlags::NOFOLLOW);

@@ -9,7 +9,7 @@ use rustix::fs::{OFlags, ResolveFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::closer::DeferredFd;
-use super::crossing::{self, KnownDevices, OtherDevice};
+use super::crossing::{self, HANDLE, KnownDevices, OtherDevice};
 use super::meta::Meta;
 use crate::syscall;
 
@@ -141,8 +141,6 @@ fn settled<T>(open: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
     }
     Err(Errno::BUSY)
 }
-
-pub(super) const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// Beneath the root and without following any link, whatever the root allows.
 pub(super) const NO_LINKS: ResolveFlags = ResolveFlags::BENEATH

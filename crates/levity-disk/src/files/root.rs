@@ -16,12 +16,13 @@ use rustix::io::Errno;
 
 use super::atime;
 use super::closer::{self, DeferredFd};
+use super::crossing::HANDLE;
 use super::crossing::{self, KnownDevices, OtherDevice};
 use super::meta::{Kind, Meta};
 use super::mounts::Beneath;
 use super::open_file::{Answers, Location, OpenFile};
 use super::probe::{self, FileSystem};
-use super::resolver::{HANDLE, NO_LINKS, Resolver, Symlinks};
+use super::resolver::{NO_LINKS, Resolver, Symlinks};
 use crate::syscall;
 
 /// A directory whose files may be opened, or a single file.
