@@ -39,8 +39,8 @@ pub use keys::{engine, workers};
 pub use limits::Limits;
 pub use load::{load, parse};
 pub use model::{
-    AccessLog, Admin, Config, Disk, Etag, Headers, Listen, LocationDisk, Log, LogFormat, LogTiming,
-    Route, Server, Site, Symlinks, Watch,
+    AccessLog, Admin, Config, Disk, Etag, Headers, Listen, LocationDisk, LocationOptions, Log,
+    LogFormat, LogTiming, Route, Server, Site, Symlinks, Watch,
 };
 pub use network::{Network, TrustedProxies};
 pub use own_names::OwnNames;

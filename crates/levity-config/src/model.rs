@@ -131,7 +131,7 @@ impl Disk {
     }
 }
 
-/// `[site.disk]` and `[site.route.disk]`: how files are read there. `None` inherits the value of the table above.
+/// `[site.disk]` and `[site.route.disk]`: how files are read there. `None` is the value of `[disk]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LocationDisk {
     /// The name of an engine of [`levity_disk`], or `auto`.
@@ -211,6 +211,18 @@ pub struct Site {
     pub root: Option<PathBuf>,
     /// How requests are handed to an upstream.
     pub proxying: Proxying,
+    /// The keys that routes inherit.
+    pub options: LocationOptions,
+    /// Serves this one file of `root`, at `/` and under its own name, and nothing else. No key of the
+    /// file sets it; `levity serve FILE` does.
+    pub only: Option<std::ffi::OsString>,
+    /// In the order of the file: the first that matches wins.
+    pub routes: Vec<Route>,
+}
+
+/// Keys that sites and routes have in common, with the values that hold there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocationOptions {
     /// Whether a folder without index file is listed.
     pub listing: bool,
     /// Names of index files; the first one that exists is served.
@@ -221,13 +233,21 @@ pub struct Site {
     pub symlinks: Symlinks,
     /// Whether responses have a `Server-Timing` header.
     pub server_timing: bool,
-    /// Serves this one file of `root`, at `/` and under its own name, and nothing else. No key of the
-    /// file sets it; `levity serve FILE` does.
-    pub only: Option<std::ffi::OsString>,
     /// How files are read.
     pub disk: LocationDisk,
-    /// In the order of the file: the first that matches wins.
-    pub routes: Vec<Route>,
+}
+
+impl Default for LocationOptions {
+    fn default() -> Self {
+        Self {
+            listing: false,
+            index: vec!["index.html".to_owned()],
+            precompressed: Vec::new(),
+            symlinks: Symlinks::Beneath,
+            server_timing: false,
+            disk: LocationDisk::default(),
+        }
+    }
 }
 
 /// Which symbolic links are followed.
@@ -250,18 +270,8 @@ pub struct Route {
     /// Starts with a slash and does not end with one; whole segments at the start of `path`. A path
     /// of which nothing is left is `/`.
     pub strip_prefix: Option<String>,
-    /// Whether a folder without index file is listed.
-    pub listing: Option<bool>,
-    /// Names of index files.
-    pub index: Option<Vec<String>>,
-    /// Codings in which a variant may lie beside a file.
-    pub precompressed: Option<Vec<Coding>>,
-    /// Which symbolic links are followed.
-    pub symlinks: Option<Symlinks>,
-    /// Whether responses have a `Server-Timing` header.
-    pub server_timing: Option<bool>,
-    /// How files are read.
-    pub disk: LocationDisk,
+    /// Its own values of these keys, or those of the site.
+    pub options: LocationOptions,
     /// How requests are handed to an upstream.
     pub proxying: Proxying,
     /// Whether the route is reachable only through X-Accel-Redirect; clients get 404.
@@ -312,9 +322,11 @@ impl Config {
     /// The engines that sites and routes name, each once.
     pub fn location_engines(&self) -> BTreeSet<&str> {
         fn of_site(site: &Site) -> Vec<&str> {
-            let routes = site.routes.iter().map(|route| &route.disk);
-            let named = routes.chain([&site.disk]);
-            named.filter_map(|disk| disk.engine.as_deref()).collect()
+            let routes = site.routes.iter().map(|route| &route.options);
+            let named = routes.chain([&site.options]);
+            named
+                .filter_map(|options| options.disk.engine.as_deref())
+                .collect()
         }
         let named = self.sites.iter().flat_map(of_site);
         named

@@ -8,7 +8,7 @@ use levity_wire::encoding::Coding;
 use crate::disk::location_disk;
 use crate::headers;
 use crate::host::host_or_report;
-use crate::model::{Route, Site};
+use crate::model::{LocationDisk, LocationOptions, Route, Site};
 use crate::pattern::Pattern;
 use crate::proxying::{self, Reach};
 use crate::reader::Reader;
@@ -35,7 +35,8 @@ fn site(section: &Section<'_>, names: &mut Names, upstreams: &Upstreams) -> Site
     if !reach.has_proxy && !section.has_misspelt("proxy") {
         section.require("root");
     }
-    let routes = routes(section, upstreams, reach);
+    let options = options(section, &LocationOptions::default());
+    let routes = routes(section, upstreams, reach, &options);
     let of_files = routes.iter().filter(|route| has_files(route));
     proxying::note_unasked_files(section, reach, |key| match key {
         "root" => of_files.clone().any(|route| route.root.is_none()),
@@ -45,13 +46,8 @@ fn site(section: &Section<'_>, names: &mut Names, upstreams: &Upstreams) -> Site
         hosts: hosts(section, names),
         root: section.folder("root"),
         proxying,
-        listing: section.boolean("listing").unwrap_or(false),
-        index: index(section).unwrap_or_else(|| vec!["index.html".to_owned()]),
-        precompressed: precompressed(section).unwrap_or_default(),
-        symlinks: section.word_or_default("symlinks"),
-        server_timing: section.boolean("server_timing").unwrap_or(false),
+        options,
         only: None,
-        disk: location_disk(&section.child("disk")),
         routes,
     }
 }
@@ -100,6 +96,24 @@ fn hosts(section: &Section<'_>, names: &mut Names) -> Vec<String> {
 
 // ---- what sites and routes share ----
 
+/// The keys of a site, or of a route of a site with the options `above`.
+fn options(section: &Section<'_>, above: &LocationOptions) -> LocationOptions {
+    let timing = section.boolean("server_timing");
+    let disk = location_disk(&section.child("disk"));
+    LocationOptions {
+        listing: section.boolean("listing").unwrap_or(above.listing),
+        index: index(section).unwrap_or_else(|| above.index.clone()),
+        precompressed: precompressed(section).unwrap_or_else(|| above.precompressed.clone()),
+        symlinks: section.word("symlinks").unwrap_or(above.symlinks),
+        server_timing: timing.unwrap_or(above.server_timing),
+        disk: LocationDisk {
+            engine: disk.engine.or_else(|| above.disk.engine.clone()),
+            chunk_bytes: disk.chunk_bytes.or(above.disk.chunk_bytes),
+            direct: disk.direct.or(above.disk.direct),
+        },
+    }
+}
+
 fn index(section: &Section<'_>) -> Option<Vec<String>> {
     let mut files = Vec::new();
     for given in section.names("index")? {
@@ -132,11 +146,16 @@ fn precompressed(section: &Section<'_>) -> Option<Vec<Coding>> {
 
 // ---- routes ----
 
-fn routes(site: &Section<'_>, upstreams: &Upstreams, reach: Reach) -> Vec<Route> {
+fn routes(
+    site: &Section<'_>,
+    upstreams: &Upstreams,
+    reach: Reach,
+    options: &LocationOptions,
+) -> Vec<Route> {
     let mut seen: Vec<(Pattern, usize)> = Vec::new();
     let mut routes = Vec::new();
     for section in site.children("route") {
-        let Some(route) = route(&section, upstreams, reach) else {
+        let Some(route) = route(&section, upstreams, reach, options) else {
             continue;
         };
         if let Some((earlier, line)) = seen.iter().find(|(earlier, _)| earlier.covers(&route.path))
@@ -164,19 +183,19 @@ fn has_files(route: &Route) -> bool {
 }
 
 /// Reads every key even if the path is wrong, so that their problems are reported too.
-fn route(section: &Section<'_>, upstreams: &Upstreams, above: Reach) -> Option<Route> {
+fn route(
+    section: &Section<'_>,
+    upstreams: &Upstreams,
+    above: Reach,
+    of_site: &LocationOptions,
+) -> Option<Route> {
     section.require("path");
     let path = pattern(section);
     let strip_prefix = strip_prefix(section, path.as_ref());
     let root = section.folder("root");
     let (proxying, reach) = proxying::read(section, upstreams, above);
     let internal = section.boolean("internal").unwrap_or(false);
-    let listing = section.boolean("listing");
-    let index = index(section);
-    let precompressed = precompressed(section);
-    let symlinks = section.word("symlinks");
-    let disk = location_disk(&section.child("disk"));
-    let server_timing = section.boolean("server_timing");
+    let options = options(section, of_site);
     let headers = headers::of_responses(&section.child("headers"));
     let request_headers = headers::of_requests(&section.child("request_headers"));
     let rewrite = headers::rewrite(&section.child("rewrite"));
@@ -193,12 +212,7 @@ fn route(section: &Section<'_>, upstreams: &Upstreams, above: Reach) -> Option<R
         path: path?,
         root,
         strip_prefix,
-        listing,
-        index,
-        precompressed,
-        symlinks,
-        disk,
-        server_timing,
+        options,
         proxying,
         internal,
         headers,

@@ -65,8 +65,9 @@ fn a_site_is_enough() {
     let config = parse(SITE).unwrap();
     let site = &config.sites[0];
     assert_eq!(site.root.as_deref(), Some(Path::new("/srv")));
-    assert_eq!(site.index, ["index.html"]);
-    assert!(site.hosts.is_empty() && !site.listing && site.routes.is_empty());
+    assert_eq!(site.options, LocationOptions::default());
+    assert_eq!(site.options.index, ["index.html"]);
+    assert!(site.hosts.is_empty() && site.routes.is_empty());
     assert_eq!(
         Config {
             sites: Vec::new(),
@@ -308,22 +309,25 @@ root = \"/srv/b\"
         panic!("two sites")
     };
     assert_eq!(first.hosts, ["example.org", "*.example.org"]);
-    assert!(first.listing && first.index.is_empty() && first.symlinks == Symlinks::Follow);
+    let options = &first.options;
+    assert!(options.listing && options.index.is_empty() && options.symlinks == Symlinks::Follow);
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let route = Route {
         path: Pattern::Prefix("/static/".to_owned()),
         root: Some("/srv/static".into()),
         strip_prefix: Some("/static".to_owned()),
-        listing: Some(false),
-        index: Some(vec!["a.htm".to_owned(), "b.htm".to_owned()]),
-        precompressed: Some(vec![Coding::Brotli]),
-        symlinks: Some(Symlinks::Beneath),
-        disk: LocationDisk {
-            engine: Some("threads".to_owned()),
-            chunk_bytes: Some(1 << 20),
-            direct: Some(Direct::Never),
+        options: LocationOptions {
+            listing: false,
+            index: vec!["a.htm".to_owned(), "b.htm".to_owned()],
+            precompressed: vec![Coding::Brotli],
+            symlinks: Symlinks::Beneath,
+            server_timing: false,
+            disk: LocationDisk {
+                engine: Some("threads".to_owned()),
+                chunk_bytes: Some(1 << 20),
+                direct: Some(Direct::Never),
+            },
         },
-        server_timing: Some(false),
         proxying: Proxying::default(),
         internal: false,
         request_headers: Headers::default(),
@@ -335,7 +339,7 @@ root = \"/srv/b\"
         },
     };
     assert_eq!(first.routes, [route]);
-    assert!(first.server_timing && !second.server_timing);
+    assert!(first.options.server_timing && !second.options.server_timing);
     assert_eq!(second.root.as_deref(), Some(Path::new("/srv/b")));
 }
 

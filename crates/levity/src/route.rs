@@ -16,7 +16,7 @@ use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::Scripts;
 use crate::upstream::{self, Upstream};
 use levity_config::upstream::{AmbiguousPaths, Protocol, Try};
-use levity_config::{Config, LocationDisk, Pattern, Symlinks};
+use levity_config::{Config, LocationDisk, LocationOptions, Pattern, Symlinks};
 use levity_telemetry::diagnostics;
 
 /// Where a request's answer comes from, and how it is dressed.
@@ -412,24 +412,13 @@ struct Resources<'a> {
 }
 
 impl Resources<'_> {
-    /// How a route's files are read: what it does not say, its site says, or the server.
-    fn reading(
-        &self,
-        site: &levity_config::Site,
-        route: Option<&levity_config::Route>,
-    ) -> LocationDisk {
-        let of_route = route.map(|route| route.disk.clone()).unwrap_or_default();
-        let LocationDisk {
-            engine,
-            chunk_bytes,
-            direct,
-        } = of_route;
+    /// How the files of a location are read: as its options say, or as `[disk]` does.
+    fn reading(&self, options: &LocationOptions) -> LocationDisk {
+        let own = options.disk.clone();
         LocationDisk {
-            engine: engine.or_else(|| site.disk.engine.clone()),
-            chunk_bytes: chunk_bytes
-                .or(site.disk.chunk_bytes)
-                .or(self.whole.chunk_bytes),
-            direct: direct.or(site.disk.direct).or(Some(self.whole.direct)),
+            chunk_bytes: own.chunk_bytes.or(self.whole.chunk_bytes),
+            direct: own.direct.or(Some(self.whole.direct)),
+            ..own
         }
     }
 
@@ -517,11 +506,16 @@ fn location(
         files,
         internal: route.is_some_and(|route| route.internal),
         headers: route.map(|route| route.headers.clone()).unwrap_or_default(),
-        server_timing: route
-            .and_then(|route| route.server_timing)
-            .unwrap_or(site.server_timing),
+        server_timing: options(site, route).server_timing,
         has_told_ambiguous: AtomicBool::new(false),
     })
+}
+
+fn options<'c>(
+    site: &'c levity_config::Site,
+    route: Option<&'c levity_config::Route>,
+) -> &'c LocationOptions {
+    route.map_or(&site.options, |route| &route.options)
 }
 
 fn handlers(files: Option<&Arc<Files>>, proxy: Option<&Arc<Proxy>>) -> Vec<Handler> {
@@ -608,33 +602,25 @@ fn files(
     let Some(root) = root.or(site.root.as_ref()) else {
         return Ok(None);
     };
-    let symlinks = route.and_then(|route| route.symlinks);
-    let index = route.and_then(|route| route.index.as_ref());
-    let index = index.unwrap_or(&site.index);
-    let scripts = scripts(site, route, index);
+    let options = options(site, route);
+    let scripts = scripts(site, route, &options.index);
     let scripts = scripts.or_else(|| resources.has_php(site).then(Scripts::guarded));
     let is_source = |name: &[u8]| {
         let scripts = scripts.as_ref();
         scripts.is_some_and(|scripts| scripts.is_source(name))
     };
-    let reading = resources.reading(site, route);
+    let reading = resources.reading(options);
     Ok(Some(Files {
-        root: resources
-            .roots
-            .open(root, symlinks.unwrap_or(site.symlinks))?,
-        index: index
+        root: resources.roots.open(root, options.symlinks)?,
+        index: options
+            .index
             .iter()
             .map(|name| name.clone().into_bytes())
             .filter(|name| !is_source(name))
             .collect(),
         scripts,
-        precompressed: route
-            .and_then(|route| route.precompressed.as_ref())
-            .unwrap_or(&site.precompressed)
-            .clone(),
-        listing: route
-            .and_then(|route| route.listing)
-            .unwrap_or(site.listing),
+        precompressed: options.precompressed.clone(),
+        listing: options.listing,
         strip_prefix: prefix(route).to_vec(),
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
         read_options: resources.read_options(&reading)?,

@@ -88,10 +88,9 @@ fn codings_of_precompressed_files() {
     let route = "[[site.route]]\npath = \"/a\"\nprecompressed = []\n[[site.route]]\npath = \"/b\"";
     let text = format!("{SITE}precompressed = [\"br\", \"zstd\", \"gzip\"]\n{route}");
     let site = &parse(&text).unwrap().sites[0];
-    assert_eq!(site.precompressed, [Brotli, Zstd, Gzip]);
-    assert_eq!(site.routes[0].precompressed, Some(Vec::new()));
-    assert_eq!(site.routes[1].precompressed, None);
-    assert!(parse(SITE).unwrap().sites[0].precompressed.is_empty());
+    assert_eq!(site.options.precompressed, [Brotli, Zstd, Gzip]);
+    assert!(site.routes[0].options.precompressed.is_empty());
+    assert_eq!(site.routes[1].options, site.options);
 }
 
 #[test]

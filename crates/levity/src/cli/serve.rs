@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::{EXIT_CONFIG, EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams};
 use levity_config::address::{self, Address, AddressError, PORT_USUAL};
-use levity_config::{Config, LocationDisk, OwnNames, Proxying, Site, Symlinks};
+use levity_config::{Config, LocationOptions, OwnNames, Proxying, Site, Symlinks};
 use levity_disk::engine::NAMES;
 
 // A comment of documentation would become the text of `--help`.
@@ -190,18 +190,16 @@ fn site(what: &Path) -> Result<Site, String> {
         hosts: Vec::new(),
         root: Some(root),
         proxying: Proxying::default(),
-        listing: only.is_none(),
-        index: vec!["index.html".to_owned()],
-        precompressed: Vec::new(),
-        // A file that is named on the command line is served wherever its link leads.
-        symlinks: if only.is_some() {
-            Symlinks::Follow
-        } else {
-            Symlinks::Beneath
+        options: LocationOptions {
+            listing: only.is_none(),
+            // A file that is named on the command line is served wherever its link leads.
+            symlinks: match only {
+                Some(_) => Symlinks::Follow,
+                None => Symlinks::Beneath,
+            },
+            ..LocationOptions::default()
         },
-        server_timing: false,
         only,
-        disk: LocationDisk::default(),
         routes: Vec::new(),
     })
 }
@@ -225,7 +223,11 @@ mod tests {
             panic!("one site")
         };
         assert_eq!(
-            (site.root.as_deref().unwrap(), site.listing, &site.only),
+            (
+                site.root.as_deref().unwrap(),
+                site.options.listing,
+                &site.only
+            ),
             (Path::new(folder.path()), true, &None)
         );
         assert_eq!(plan.reload().unwrap(), plan.config);
@@ -248,7 +250,7 @@ mod tests {
         let site = &plan.config.sites[0];
         assert_eq!(site.root.as_deref(), Some(Path::new(folder.path())));
         assert_eq!(site.only.as_deref(), Some("a b.txt".as_ref()));
-        assert!(!site.listing && site.symlinks == Symlinks::Follow);
+        assert!(!site.options.listing && site.options.symlinks == Symlinks::Follow);
     }
 
     #[test]
