@@ -16,7 +16,7 @@ use levity_telemetry::trace::Trace;
 use levity_wire::http1::{Method, Target, Version};
 
 use crate::disk_client::DiskClient;
-use crate::filter::filter;
+use crate::filter;
 use crate::handler::Handling;
 use crate::http::client::Client;
 use crate::http::completion::CompletionHook;
@@ -154,9 +154,9 @@ fn finish<S: ResponseSink>(
 ) -> Response {
     handling.disk.trace.enter(Step::Filter);
     if let Some(location) = location {
-        filter(&mut response, location);
+        filter::apply(&location.filters, request, &mut response);
     }
-    let ends_by_closing = stream.framing(response.body.is_open_ended()) == Framing::ByClosing;
+    let ends_by_closing = stream.framing(response.is_open_ended()) == Framing::ByClosing;
     // What is unread of the request is not the next one. A stream may still take it.
     let is_unread = stream.body_left() != Some(0) && !response.body.is_stream();
     response.close |=

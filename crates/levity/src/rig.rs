@@ -70,15 +70,19 @@ impl Rig {
         self.runtime.block_on(self.tasks.run_until(test))
     }
 
-    /// A connection that the worker serves, and the client's end of it. `bytes_max` is the size of the buffer in each
-    /// direction.
-    pub fn connect(&self, bytes_max: usize) -> (Transport, JoinHandle<()>) {
+    /// A connection, and the client's end of it. `bytes_max` is the size of the buffer in each direction.
+    pub fn conn(&self, bytes_max: usize) -> (Transport, Conn) {
         let (client, served) = Transport::memory(bytes_max);
         let slot = self.worker.slots.clone().try_acquire_owned();
         let slot = slot.expect("a slot");
         let conn = Conn::new(self.worker.clone(), served, Peer::new(None), slot);
-        let serving = self.tasks.spawn_local(serve(conn, false));
-        (client, serving)
+        (client, conn)
+    }
+
+    /// The same, and the task that serves it.
+    pub fn connect(&self, bytes_max: usize) -> (Transport, JoinHandle<()>) {
+        let (client, conn) = self.conn(bytes_max);
+        (client, self.tasks.spawn_local(serve(conn, false)))
     }
 
     /// All deadlines that lie at most so far ahead pass.

@@ -11,6 +11,8 @@ use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
 use levity_wire::{Reject, http1, path};
 
+use crate::filter::Filter;
+use crate::filter::header_rules::HeaderRules;
 use crate::http::request::Request;
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::Scripts;
@@ -31,8 +33,8 @@ pub struct Location {
     pub proxy: Option<Arc<Proxy>>,
     /// Only an application may send anybody here.
     pub internal: bool,
-    /// Headers to set and remove.
-    pub headers: levity_config::Headers,
+    /// What changes its responses, in order.
+    pub filters: Vec<Box<dyn Filter>>,
     /// Whether answers tell how long they took to make.
     pub server_timing: bool,
     /// The operator has been told of a path that was refused because it is ambiguous.
@@ -505,7 +507,7 @@ fn location(
         proxy,
         files,
         internal: route.is_some_and(|route| route.internal),
-        headers: route.map(|route| route.headers.clone()).unwrap_or_default(),
+        filters: filters(route),
         server_timing: options(site, route).server_timing,
         has_told_ambiguous: AtomicBool::new(false),
     })
@@ -516,6 +518,13 @@ fn options<'c>(
     route: Option<&'c levity_config::Route>,
 ) -> &'c LocationOptions {
     route.map_or(&site.options, |route| &route.options)
+}
+
+fn filters(route: Option<&levity_config::Route>) -> Vec<Box<dyn Filter>> {
+    let rules = route.map(|route| route.headers.clone());
+    let rules = rules.filter(|rules| *rules != levity_config::Headers::default());
+    let rules = rules.map(|rules| Box::new(HeaderRules(rules)) as _);
+    rules.into_iter().collect()
 }
 
 fn handlers(files: Option<&Arc<Files>>, proxy: Option<&Arc<Proxy>>) -> Vec<Handler> {

@@ -73,6 +73,12 @@ impl Trailers {
             .filter(|(name, _)| !is_forbidden_in_trailers(name))
     }
 
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.fields().next().is_none()
+    }
+
     /// Keeps the trailers whose names `is_kept`.
     pub fn retain(&mut self, is_kept: impl Fn(&[u8]) -> bool) {
         let lines = self.lines.split_inclusive(|&byte| byte == b'\r');

@@ -134,7 +134,11 @@ impl Request {
         Ok(request)
     }
 
-    fn parsed(head: &[u8], limits: &Limits) -> Result<Self, Reject> {
+    /// That of a whole header.
+    ///
+    /// # Errors
+    /// For what is no request, or only the start of one.
+    pub fn parsed(head: &[u8], limits: &Limits) -> Result<Self, Reject> {
         let mut request = Self::default();
         if !http1::parse_request(head, &mut request.head, limits)? {
             return Err(Reject {

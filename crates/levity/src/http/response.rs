@@ -73,6 +73,18 @@ pub trait BodyStream: fmt::Debug {
     fn discard(self: Box<Self>);
 }
 
+/// Changes a body on its way to the client. Computes, and does nothing else: it may run on any thread.
+pub trait BodyFilter: fmt::Debug + Send {
+    /// Takes `input`, and adds what is ready to `out`: all, a part or nothing of it.
+    fn push(&mut self, input: &[u8], out: &mut Vec<u8>);
+
+    /// Adds to `out` all that the client can make use of now. More input may follow.
+    fn flush(&mut self, out: &mut Vec<u8>);
+
+    /// Adds the rest to `out`. No more input follows.
+    fn finish(&mut self, out: &mut Vec<u8>);
+}
+
 /// A part of a [`BodyStream`].
 #[derive(Debug)]
 pub enum Piece {
@@ -173,11 +185,6 @@ impl Body {
     pub fn is_stream(&self) -> bool {
         matches!(self, Self::Stream { .. } | Self::Upgrade { .. })
     }
-
-    /// Whether only its end tells how long it is.
-    pub fn is_open_ended(&self) -> bool {
-        matches!(self, Self::Stream { length: None, .. })
-    }
 }
 
 /// A response, before it is filtered and sent.
@@ -195,6 +202,8 @@ pub struct Response {
     pub fields: Fields,
     /// The content.
     pub body: Body,
+    /// What changes the content on its way, in order. Its length is not known then.
+    pub filters: Vec<Box<dyn BodyFilter>>,
     /// The connection cannot go on after this.
     pub close: bool,
     /// Are told when it has been sent.
@@ -211,8 +220,17 @@ impl Response {
             has_server: false,
             fields: Fields::default(),
             body: Body::None,
+            filters: Vec::new(),
             close: false,
             hooks: Vec::new(),
+        }
+    }
+
+    /// Whether only the end of the content tells how long it is.
+    pub fn is_open_ended(&self) -> bool {
+        match &self.body {
+            Body::None | Body::Upgrade { .. } => false,
+            body => body.length().is_none() || !self.filters.is_empty(),
         }
     }
 }

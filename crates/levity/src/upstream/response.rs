@@ -195,8 +195,9 @@ impl UpstreamResponse {
 
     /// Whether something came behind the body.
     fn has_trailers(&self) -> bool {
-        let mut fields = self.ended.iter().flat_map(Trailers::fields);
-        fields.next().is_some()
+        self.ended
+            .as_ref()
+            .is_some_and(|trailers| !trailers.is_empty())
     }
 
     /// Whether the client can still send all of its request, so that another can follow.

@@ -187,7 +187,7 @@ impl<S: ResponseSink> Sender<'_, S> {
 
     /// The next chunk: what was asked for ahead, or else what an engine is asked for now. Larger than
     /// the last if the client took that within [`HOLD_MAX`], else about what it took.
-    async fn chunk(
+    pub(super) async fn chunk(
         &mut self,
         file: &mut FileBody,
         ahead: Option<ReadAhead>,
@@ -493,7 +493,7 @@ impl<S: ResponseSink> Sender<'_, S> {
 }
 
 impl FileBody {
-    fn advance(&mut self, bytes: usize) {
+    pub(super) fn advance(&mut self, bytes: usize) {
         self.offset += bytes as u64;
         self.remaining -= bytes as u64;
     }

@@ -4,6 +4,7 @@
 //! then a failing disk can still be told to the client.
 
 mod file;
+mod filtered;
 mod stream;
 
 use std::future::poll_fn;
@@ -179,10 +180,16 @@ pub async fn send<S: ResponseSink>(
     disk: &mut DiskClient<'_>,
 ) -> Sent {
     let head_only = request.head.method == Method::Head;
+    let is_open_ended = response.is_open_ended();
     let mut body = mem::replace(&mut response.body, Body::None);
-    let mut sender = Sender::new(sink, &response, &body);
+    let mut filters = mem::take(&mut response.filters);
+    let mut sender = Sender::new(sink, &response, &body, is_open_ended);
     sender.keep_timing(disk.trace);
-    let outcome = sender.response(&mut body, head_only, disk).await;
+    let outcome = match filters.is_empty() || head_only {
+        true => sender.response(&mut body, head_only, disk).await,
+        // Boxed: most bodies go out as they are.
+        false => Box::pin(sender.filtered(&mut body, &mut filters, disk)).await,
+    };
     match &outcome {
         Err(SendError::Unreadable(error)) => report_unreadable(sink.worker(), request, error),
         // Nothing is wrong with one that can be looked up again.
@@ -210,7 +217,7 @@ pub async fn send<S: ResponseSink>(
 pub async fn refuse<S: ResponseSink>(sink: &S, mut response: Response) -> Sent {
     response.close = true;
     let body = mem::replace(&mut response.body, Body::None);
-    let mut sender = Sender::new(sink, &response, &body);
+    let mut sender = Sender::new(sink, &response, &body, false);
     let outcome = match &body {
         Body::Text(text) => sender.bytes(text).await,
         _ => sender.rest_of_head().await,
@@ -221,7 +228,7 @@ pub async fn refuse<S: ResponseSink>(sink: &S, mut response: Response) -> Sent {
 /// Sends bytes that are no response. A client that is gone is noticed when its body is read, or its response sent.
 pub async fn bytes<S: ResponseSink>(sink: &S, bytes: Vec<u8>) {
     let response = Response::new(100);
-    let mut sender = Sender::new(sink, &response, &Body::None);
+    let mut sender = Sender::new(sink, &response, &Body::None, false);
     sender.head = bytes;
     sender.has_head = true;
     let _ = sender.rest_of_head().await;
@@ -272,8 +279,7 @@ struct Sender<'s, S> {
 }
 
 impl<'s, S: ResponseSink> Sender<'s, S> {
-    fn new(sink: &'s S, response: &'s Response, body: &Body) -> Self {
-        let is_open_ended = body.is_open_ended();
+    fn new(sink: &'s S, response: &'s Response, body: &Body, is_open_ended: bool) -> Self {
         let framing = sink.framing(is_open_ended);
         let upgrade = match body {
             Body::Upgrade { protocol, .. } => Some(protocol.clone()),
@@ -282,7 +288,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         Self {
             sink,
             response,
-            length: body.length(),
+            length: body.length().filter(|_| !is_open_ended),
             is_open_ended,
             is_framed: upgrade.is_none() && framing != Framing::ByClosing,
             upgrade,

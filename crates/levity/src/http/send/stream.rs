@@ -20,7 +20,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         loop {
             match self.next_piece(stream).await? {
                 Piece::Data { bytes, is_last } => {
-                    self.piece(stream, &bytes, is_last).await?;
+                    self.piece(Some(&mut *stream), &bytes, is_last).await?;
                     // A stream that waits for events keeps no memory.
                     self.sink.worker().give_piece(bytes);
                 }
@@ -31,7 +31,10 @@ impl<S: ResponseSink> Sender<'_, S> {
 
     /// The next piece. If it is not here yet, the header leaves before it: a client that waits for events must not wait
     /// for the header.
-    async fn next_piece(&mut self, stream: &mut dyn BodyStream) -> Result<Piece, SendError> {
+    pub(super) async fn next_piece(
+        &mut self,
+        stream: &mut dyn BodyStream,
+    ) -> Result<Piece, SendError> {
         let is_head_gone = self.has_head && self.head_bytes == self.head.len();
         let piece = poll_fn(|context| match stream.poll_piece(context) {
             Poll::Ready(piece) => Poll::Ready(Some(piece)),
@@ -49,10 +52,10 @@ impl<S: ResponseSink> Sender<'_, S> {
         piece.map_err(SendError::Source)
     }
 
-    /// Sends a piece of a body whose length may be known by its end only.
-    async fn piece(
+    /// Sends a piece of a body whose length may be known by its end only. What is left of the request goes on meanwhile.
+    pub(super) async fn piece(
         &mut self,
-        stream: &mut dyn BodyStream,
+        stream: Option<&mut dyn BodyStream>,
         data: &[u8],
         is_last: bool,
     ) -> Result<(), SendError> {
@@ -70,7 +73,7 @@ impl<S: ResponseSink> Sender<'_, S> {
     }
 
     /// Ends a body; what came behind it goes along.
-    async fn end_of_stream(&mut self, trailers: Trailers) -> Result<(), SendError> {
+    pub(super) async fn end_of_stream(&mut self, trailers: Trailers) -> Result<(), SendError> {
         if self.chunks {
             let mut end = Vec::new();
             write::last_chunk(&mut end, trailers.fields())
@@ -84,11 +87,10 @@ impl<S: ResponseSink> Sender<'_, S> {
         self.end(&trailers).await
     }
 
-    /// Sends a piece between what frames it as if they were one. What is left of the request goes on
-    /// meanwhile.
+    /// Sends a piece between what frames it as if they were one.
     async fn parts(
         &mut self,
-        stream: &mut dyn BodyStream,
+        mut stream: Option<&mut dyn BodyStream>,
         parts: [&[u8]; 3],
     ) -> Result<(), SendError> {
         self.make_head();
@@ -108,7 +110,9 @@ impl<S: ResponseSink> Sender<'_, S> {
             });
             let left = [head, one, two, three];
             let pushed = patiently(sink, |context| {
-                stream.poll_upload(context).map_err(SendError::Source)?;
+                if let Some(stream) = &mut stream {
+                    stream.poll_upload(context).map_err(SendError::Source)?;
+                }
                 if head_bytes + total - sent <= JOINED_BYTES_MAX {
                     let mut joined = sink.worker().outbound.borrow_mut();
                     joined.clear();

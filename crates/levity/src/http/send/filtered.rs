@@ -1,0 +1,259 @@
+//! Sending a body that filters change on its way.
+
+use levity_wire::http1::Trailers;
+
+use super::{ResponseSink, SendError, Sender};
+use crate::disk_client::DiskClient;
+use crate::entry::Content;
+use crate::http::response::{Body, BodyFilter, BodyStream, FileBody, Piece};
+
+type Filters = [Box<dyn BodyFilter>];
+
+impl<S: ResponseSink> Sender<'_, S> {
+    /// Sends `body` as `filters` change it, piece by piece.
+    pub(super) async fn filtered(
+        &mut self,
+        body: &mut Body,
+        filters: &mut Filters,
+        disk: &mut DiskClient<'_>,
+    ) -> Result<(), SendError> {
+        let mut trailers = Trailers::default();
+        match body {
+            Body::Text(text) => self.push_through(filters, text).await?,
+            Body::Page(page) => self.push_through(filters, (**page).as_ref()).await?,
+            Body::Memory(cached, range) => match &cached.entry.content {
+                Content::Memory(bytes, _) => {
+                    self.push_through(filters, &bytes[range.clone()]).await?;
+                }
+                Content::File(_) => unreachable!("a memory body is of an entry in memory"),
+            },
+            Body::File(file) => self.file_through(filters, file, disk).await?,
+            Body::Parts(parts) => {
+                while let Some(mut part) = parts.next(disk).await.map_err(SendError::Unreadable)? {
+                    self.file_through(filters, &mut part, disk).await?;
+                }
+            }
+            Body::Stream { stream, .. } => {
+                trailers = self.stream_through(filters, &mut **stream).await?;
+            }
+            Body::None | Body::Upgrade { .. } => unreachable!("it has no content to filter"),
+        }
+        let out = run(filters, &[], BodyFilter::finish);
+        if !out.is_empty() {
+            self.piece(None, &out, trailers.is_empty()).await?;
+        }
+        self.end_of_stream(trailers).await
+    }
+
+    /// Sends what becomes of `bytes`, which are followed by more at once.
+    async fn push_through(&mut self, filters: &mut Filters, bytes: &[u8]) -> Result<(), SendError> {
+        let out = run(filters, bytes, |_, _| {});
+        match out.is_empty() {
+            true => Ok(()),
+            false => self.piece(None, &out, false).await,
+        }
+    }
+
+    /// The same for a part of a file.
+    async fn file_through(
+        &mut self,
+        filters: &mut Filters,
+        file: &mut FileBody,
+        disk: &mut DiskClient<'_>,
+    ) -> Result<(), SendError> {
+        while file.remaining > 0 {
+            let ready = match file.ready.take() {
+                Some(ready) => ready,
+                None => self.chunk(file, None, disk).await?.ready,
+            };
+            let bytes = ready.into_bytes(disk.worker().disk.budget());
+            let bytes = bytes.map_err(SendError::Unreadable)?;
+            let wanted = usize::try_from(file.remaining).unwrap_or(usize::MAX);
+            let bytes = &bytes[..bytes.len().min(wanted)];
+            self.push_through(filters, bytes).await?;
+            file.version.keep_evidence(file.offset, bytes);
+            file.advance(bytes.len());
+        }
+        Ok(())
+    }
+
+    /// The same for a stream, which is flushed with each of its pieces: nobody knows when the next one comes.
+    async fn stream_through(
+        &mut self,
+        filters: &mut Filters,
+        stream: &mut dyn BodyStream,
+    ) -> Result<Trailers, SendError> {
+        loop {
+            match self.next_piece(stream).await? {
+                Piece::End(trailers) => return Ok(trailers),
+                Piece::Data { bytes, .. } => {
+                    let out = run(filters, &bytes, BodyFilter::flush);
+                    self.sink.worker().give_piece(bytes);
+                    if !out.is_empty() {
+                        self.piece(Some(&mut *stream), &out, false).await?;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What becomes of `input` behind the last filter; each has `then` called after it took its input.
+fn run(
+    filters: &mut Filters,
+    input: &[u8],
+    then: impl Fn(&mut (dyn BodyFilter + 'static), &mut Vec<u8>),
+) -> Vec<u8> {
+    let mut bytes = input.to_vec();
+    for filter in filters {
+        let mut out = Vec::new();
+        filter.push(&bytes, &mut out);
+        then(&mut **filter, &mut out);
+        bytes = out;
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Instant;
+
+    use levity_telemetry::access_log::End;
+    use levity_telemetry::trace::Trace;
+
+    use super::*;
+    use crate::http::h1::conn::Conn;
+    use crate::http::request::Request;
+    use crate::http::response::Response;
+    use crate::http::send::send;
+    use crate::rig::Rig;
+
+    /// A filter that transforms.
+    #[derive(Debug)]
+    struct Uppercase;
+
+    impl BodyFilter for Uppercase {
+        fn push(&mut self, input: &[u8], out: &mut Vec<u8>) {
+            out.extend(input.to_ascii_uppercase());
+        }
+
+        fn flush(&mut self, _: &mut Vec<u8>) {}
+
+        fn finish(&mut self, _: &mut Vec<u8>) {}
+    }
+
+    /// A filter that delays: it passes whole lines on, and the start of a line only when it is asked to.
+    #[derive(Debug, Default)]
+    struct Lines(Vec<u8>);
+
+    impl BodyFilter for Lines {
+        fn push(&mut self, input: &[u8], out: &mut Vec<u8>) {
+            self.0.extend_from_slice(input);
+            let lines = self.0.iter().rposition(|&byte| byte == b'\n');
+            out.extend(self.0.drain(..lines.map_or(0, |end| end + 1)));
+        }
+
+        fn flush(&mut self, out: &mut Vec<u8>) {
+            out.append(&mut self.0);
+        }
+
+        fn finish(&mut self, out: &mut Vec<u8>) {
+            self.flush(out);
+        }
+    }
+
+    fn filters() -> Vec<Box<dyn BodyFilter>> {
+        vec![Box::new(Lines::default()), Box::new(Uppercase)]
+    }
+
+    /// What a client gets of `body` through the filters, with `request` on a connection that takes so many bytes at a
+    /// time.
+    fn filtered(body: Body, request: &[u8], bytes_max: usize) -> String {
+        let rig = Rig::new("");
+        let (mut client, conn) = rig.conn(bytes_max);
+        rig.run(async {
+            let sending = async {
+                let request = Request::parsed(request, &Default::default()).expect("a request");
+                let mut response = Response::new(200);
+                response.body = body;
+                response.filters = filters();
+                let (service, lookups) = (rig.worker.service(), Cell::default());
+                let mut trace = Trace::new(Instant::now(), None);
+                let mut disk = DiskClient::new(&rig.worker, &service, 0, &lookups, &mut trace);
+                let sent = send::<Conn>(&conn, &request, response, &mut disk).await;
+                assert!(matches!(sent.end, End::Complete));
+                drop(conn);
+            };
+            let receiving = async {
+                let (mut received, mut buffer) = (Vec::new(), [0; 64]);
+                while let count @ 1.. = client.read(&mut buffer).await.expect("received") {
+                    received.extend_from_slice(&buffer[..count]);
+                }
+                String::from_utf8(received).expect("text")
+            };
+            tokio::join!(sending, receiving).1
+        })
+    }
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    #[test]
+    fn a_body_in_memory_is_filtered() {
+        for bytes_max in [1, 7, 4096] {
+            let text = Body::Text(b"one\ntwo".to_vec());
+            let received = filtered(text, REQUEST, bytes_max);
+            assert!(received.contains("\r\nTransfer-Encoding: chunked\r\n"));
+            assert!(!received.contains("Content-Length"));
+            let end = "\r\n\r\n4\r\nONE\n\r\n3\r\nTWO\r\n0\r\n\r\n";
+            assert!(received.ends_with(end), "{received}");
+        }
+    }
+
+    #[test]
+    fn a_stream_is_flushed_with_each_piece() {
+        let pieces = ["one\ntw", "o", "\nthree"].map(str::to_owned);
+        let stream = Body::Stream {
+            stream: Box::new(Pieces(pieces.into_iter().collect())),
+            length: Some(14),
+        };
+        let received = filtered(stream, REQUEST, 4096);
+        let end = "\r\n\r\n6\r\nONE\nTW\r\n1\r\nO\r\n6\r\n\nTHREE\r\n0\r\n\r\n";
+        assert!(received.ends_with(end), "{received}");
+    }
+
+    #[test]
+    fn nothing_is_filtered_for_head() {
+        let text = Body::Text(b"one".to_vec());
+        let received = filtered(text, b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", 4096);
+        assert!(received.ends_with("\r\n\r\n"), "{received}");
+    }
+
+    /// A body in pieces that are all here.
+    #[derive(Debug)]
+    struct Pieces(std::collections::VecDeque<String>);
+
+    impl BodyStream for Pieces {
+        fn poll_piece(
+            &mut self,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Result<Piece, crate::http::response::StreamError>> {
+            std::task::Poll::Ready(Ok(match self.0.pop_front() {
+                Some(piece) => Piece::Data {
+                    bytes: piece.into_bytes(),
+                    is_last: false,
+                },
+                None => Piece::End(Trailers::default()),
+            }))
+        }
+
+        fn poll_upload(
+            &mut self,
+            _: &mut std::task::Context<'_>,
+        ) -> Result<(), crate::http::response::StreamError> {
+            Ok(())
+        }
+
+        fn discard(self: Box<Self>) {}
+    }
+}
