@@ -30,6 +30,9 @@ const INBOUND_BYTES: usize = 16 * 1024;
 /// Bytes of a body moved at once.
 const BULK_BYTES: usize = 64 * 1024;
 
+/// Bytes of memory for a header that are kept for the next.
+const HEAD_KEPT_MAX: usize = 16 * 1024;
+
 /// Requests kept for reuse; as many as are in hand at once on a busy loop.
 const REQUESTS_KEPT_MAX: usize = 64;
 
@@ -86,6 +89,8 @@ pub struct Worker {
     pub outbound: RefCell<Vec<u8>>,
     /// Memory for a piece of a body that comes from a backend.
     piece: Cell<Vec<u8>>,
+    /// Memory for the header of a response.
+    head: Cell<Vec<u8>>,
     #[expect(
         clippy::redundant_allocation,
         reason = "a request counts a reference that no other worker's requests count too"
@@ -145,6 +150,7 @@ impl Worker {
             bulk: RefCell::new(vec![0; BULK_BYTES].into_boxed_slice()),
             outbound: RefCell::default(),
             piece: Cell::default(),
+            head: Cell::default(),
             service: RefCell::new(Rc::new(given.service)),
             requests: RefCell::default(),
             log: RefCell::new(given.log),
@@ -191,6 +197,19 @@ impl Worker {
         if piece.capacity() > 0 {
             piece.clear();
             self.piece.set(piece);
+        }
+    }
+
+    /// Empty memory for the header of a response.
+    pub fn take_head(&self) -> Vec<u8> {
+        self.head.take()
+    }
+
+    /// Gives it back, once the header has left.
+    pub fn give_head(&self, mut head: Vec<u8>) {
+        if head.capacity() <= HEAD_KEPT_MAX {
+            head.clear();
+            self.head.set(head);
         }
     }
 

@@ -20,7 +20,7 @@ const REQUEST: &[u8] = b"GET /hot HTTP/1.1\r\nHost: localhost\r\nUser-Agent: tes
 const REQUESTS: usize = 2000;
 
 /// Per request, with the access log on. The number may only fall.
-const ALLOCATIONS_MAX: usize = 3;
+const ALLOCATIONS_MAX: usize = 1;
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 

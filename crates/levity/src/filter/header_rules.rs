@@ -22,20 +22,21 @@ impl Filter for HeaderRules {
         let Self(rules) = self;
         let has_content = response.status != 304;
         let applies = |name: &str| has_content || !is_one_of(name.as_bytes(), OF_CONTENT);
+        let fields = response.merged_fields();
         for name in &rules.remove {
-            response.fields.remove(name);
+            fields.remove(name);
         }
         for (name, value) in &rules.set {
             // A cache must be told all that an answer depends on, ours and theirs (RFC 9110, 12.5.5).
             if !name.eq_ignore_ascii_case("vary") {
-                response.fields.remove(name);
+                fields.remove(name);
             }
             if applies(name) {
-                response.fields.add(name, value.as_bytes());
+                fields.add(name, value.as_bytes());
             }
         }
         for (name, value) in rules.add.iter().filter(|(name, _)| applies(name)) {
-            response.fields.add(name, value.as_bytes());
+            fields.add(name, value.as_bytes());
         }
         // Sending would add one of its own.
         let written = rules.set.iter().chain(&rules.add).map(|(name, _)| name);

@@ -198,7 +198,9 @@ pub struct Response {
     pub has_date: bool,
     /// `fields` have a Server, or are to have none: that is the backend's or the route's to say.
     pub has_server: bool,
-    /// All headers but those that sending decides: length, date, connection.
+    /// A file whose header lines go before `fields`: they are not copied, since most responses are sent as they are.
+    pub base: Option<Rc<EntryRef>>,
+    /// All headers but those of `base` and those that sending decides: length, date, connection.
     pub fields: Fields,
     /// The content.
     pub body: Body,
@@ -218,12 +220,23 @@ impl Response {
             reason: Vec::new(),
             has_date: false,
             has_server: false,
+            base: None,
             fields: Fields::default(),
             body: Body::None,
             filters: Vec::new(),
             close: false,
             hooks: Vec::new(),
         }
+    }
+
+    /// All headers in one place, to be changed.
+    pub fn merged_fields(&mut self) -> &mut Fields {
+        if let Some(base) = self.base.take() {
+            let mut merged = base.entry.fields.clone();
+            merged.extend(&self.fields);
+            self.fields = merged;
+        }
+        &mut self.fields
     }
 
     /// Whether only the end of the content tells how long it is.

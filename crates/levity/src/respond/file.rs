@@ -76,16 +76,16 @@ fn requested_range(request: &Request, entry: &Entry, validators: &Validators<'_>
 
 /// Answers with all of `cached`, whatever the request says of conditions and ranges.
 pub fn whole(cached: Rc<EntryRef>, ready: Option<(u64, Ready)>) -> Response {
-    let mut response = with_content(200, &cached.entry);
+    let mut response = with_content(200, &cached);
     let bytes = cached.entry.meta.size;
     response.body = body(cached, ready, 0, bytes);
     response
 }
 
-fn with_content(status: u16, entry: &Entry) -> Response {
+fn with_content(status: u16, cached: &Rc<EntryRef>) -> Response {
     let mut response = Response::new(status);
-    response.fields.extend(&entry.fields);
-    if let Some(coding) = entry.coding {
+    response.base = Some(cached.clone());
+    if let Some(coding) = cached.entry.coding {
         let name = coding.name().as_bytes();
         response.fields.add("Content-Encoding", name);
     }
@@ -93,7 +93,7 @@ fn with_content(status: u16, entry: &Entry) -> Response {
 }
 
 fn part(cached: Rc<EntryRef>, ready: Option<(u64, Ready)>, first: u64, last: u64) -> Response {
-    let mut response = with_content(206, &cached.entry);
+    let mut response = with_content(206, &cached);
     let range = format!("bytes {first}-{last}/{}", cached.entry.meta.size);
     response.fields.add("Content-Range", range.as_bytes());
     response.body = body(cached, ready, first, last - first + 1);

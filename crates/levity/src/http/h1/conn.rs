@@ -363,13 +363,9 @@ impl ResponseSink for Conn {
         &self.worker
     }
 
-    fn head(&self, head: &Head<'_>) -> Vec<u8> {
-        head::of(
-            head,
-            self.version.get(),
-            self.framing(head.is_open_ended),
-            &self.worker,
-        )
+    fn head(&self, head: &Head<'_>, out: &mut Vec<u8>) {
+        let framing = self.framing(head.is_open_ended);
+        head::write(head, self.version.get(), framing, &self.worker, out);
     }
 
     fn framing(&self, is_open_ended: bool) -> send::Framing {

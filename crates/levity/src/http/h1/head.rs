@@ -12,11 +12,17 @@ use crate::worker::Worker;
 /// Bytes that most headers fit into.
 const USUAL_BYTES: usize = 512;
 
-/// Status line, date, what responding and filtering set, framing.
-pub(super) fn of(head: &Head<'_>, version: Version, framing: Framing, worker: &Worker) -> Vec<u8> {
-    let mut out = Vec::with_capacity(USUAL_BYTES);
+/// Writes status line, date, what responding and filtering set, and framing to `out`.
+pub(super) fn write(
+    head: &Head<'_>,
+    version: Version,
+    framing: Framing,
+    worker: &Worker,
+    out: &mut Vec<u8>,
+) {
+    out.reserve(USUAL_BYTES);
     out.extend_from_slice(b"HTTP/1.1 ");
-    decimal::push(&mut out, u64::from(head.status));
+    decimal::push(out, u64::from(head.status));
     out.push(b' ');
     match head.reason {
         b"" => out.extend_from_slice(reason(head.status).as_bytes()),
@@ -28,10 +34,12 @@ pub(super) fn of(head: &Head<'_>, version: Version, framing: Framing, worker: &W
     }
     if !head.has_date {
         out.extend_from_slice(b"Date: ");
-        worker.date(&mut out);
+        worker.date(out);
         out.extend_from_slice(b"\r\n");
     }
-    out.extend_from_slice(head.fields.as_bytes());
+    head.fields
+        .iter()
+        .for_each(|lines| out.extend_from_slice(lines));
     if let Some(metrics) = head.server_timing {
         out.extend_from_slice(b"Server-Timing: ");
         out.extend_from_slice(metrics.as_bytes());
@@ -39,13 +47,12 @@ pub(super) fn of(head: &Head<'_>, version: Version, framing: Framing, worker: &W
     }
     if let Some(bytes) = head.length {
         out.extend_from_slice(b"Content-Length: ");
-        decimal::push(&mut out, bytes);
+        decimal::push(out, bytes);
         out.extend_from_slice(b"\r\n");
     } else if framing == Framing::Chunks {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
-    end(&mut out, head, version);
-    out
+    end(out, head, version);
 }
 
 /// What is said of the connection, and the empty line.

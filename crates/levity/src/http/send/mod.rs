@@ -24,7 +24,6 @@ use levity_wire::http1::{Method, Trailers};
 use self::file::Pace;
 use super::completion::{Completion, CompletionHook};
 use super::error::{error, of_io};
-use super::fields::Fields;
 use super::request::Request;
 use super::request_body::ClientStream;
 use super::response::{Body, Response, StreamError, UpgradeError};
@@ -41,9 +40,9 @@ pub trait ResponseSink: ClientStream {
     /// The loop that it lives on.
     fn worker(&self) -> &Rc<Worker>;
 
-    /// The bytes of a header, which are to be written before the body. Nothing is sent yet: an error may take the place
-    /// of the response.
-    fn head(&self, head: &Head<'_>) -> Vec<u8>;
+    /// Adds the bytes of a header to `out`, which are to be written before the body. Nothing is sent yet: an error may
+    /// take the place of the response.
+    fn head(&self, head: &Head<'_>, out: &mut Vec<u8>);
 
     /// How the client learns where a body ends.
     fn framing(&self, is_open_ended: bool) -> Framing;
@@ -92,8 +91,8 @@ pub struct Head<'r> {
     pub status: u16,
     /// What goes with it; empty for the standard name.
     pub reason: &'r [u8],
-    /// Header lines.
-    pub fields: &'r Fields,
+    /// Header lines; the second ones follow the first.
+    pub fields: [&'r [u8]; 2],
     /// `fields` have a Date.
     pub has_date: bool,
     /// `fields` have a Server, or are to have none.
@@ -208,6 +207,7 @@ pub async fn send<S: ResponseSink>(
     }
     let source = source(&body, disk.trace);
     let mut sent = sender.sent(source, outcome);
+    sink.worker().give_head(sender.head);
     sent.reset = reset;
     sent.hooks = response.hooks;
     sent
@@ -293,7 +293,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             is_framed: upgrade.is_none() && framing != Framing::ByClosing,
             upgrade,
             server_timing: None,
-            head: Vec::new(),
+            head: sink.worker().take_head(),
             has_head: false,
             head_bytes: 0,
             body_bytes: 0,
@@ -370,10 +370,12 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         if mem::replace(&mut self.has_head, true) {
             return;
         }
-        self.head = self.sink.head(&Head {
+        let base = self.response.base.as_ref();
+        let base = base.map_or(&[][..], |base| base.entry.fields.as_bytes());
+        let head = Head {
             status: self.response.status,
             reason: &self.response.reason,
-            fields: &self.response.fields,
+            fields: [base, self.response.fields.as_bytes()],
             has_date: self.response.has_date,
             has_server: self.response.has_server,
             server_timing: self.server_timing.as_deref(),
@@ -381,7 +383,9 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             is_open_ended: self.is_open_ended,
             upgrade: self.upgrade.as_deref(),
             close: self.response.close,
-        });
+        };
+        self.head.clear();
+        self.sink.head(&head, &mut self.head);
     }
 
     async fn response(

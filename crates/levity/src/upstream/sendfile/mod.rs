@@ -160,7 +160,7 @@ impl Delegated {
         self.promise_receipt(response, receipt::Of::Content);
         let fields = self.own_fields();
         for name in fields.names() {
-            response.fields.remove(&name);
+            response.merged_fields().remove(&name);
         }
         response.has_date |= self.head.has_date;
         response.has_server |= self.head.has_server;
