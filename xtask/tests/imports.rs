@@ -26,6 +26,27 @@ fn no_file_imports_itself_by_way_of_others() {
     }
 }
 
+/// The part of `levity` that one version of HTTP, and nothing else, is made of.
+const CONNECTION: [&str; 2] = ["http", "h1"];
+
+/// Files that pair a listener or a test's client with a connection.
+const KNOW_THE_CONNECTION: [&str; 3] = ["accept", "serve", "rig"];
+
+#[test]
+fn features_do_not_know_the_connection_of_the_client() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/levity/src");
+    for (module, targets) in imports(&source) {
+        let is_within = |module: &Module| module.iter().take(2).eq(&CONNECTION);
+        let may = is_within(&module)
+            || module.iter().eq(&CONNECTION[..1])
+            || module
+                .iter()
+                .any(|name| KNOW_THE_CONNECTION.contains(&name.as_str()));
+        let found = targets.iter().find(|target| is_within(target));
+        assert!(may || found.is_none(), "{module:?} names {found:?}");
+    }
+}
+
 #[test]
 fn a_folder_may_import_its_children_and_they_it() {
     let imports = |pairs: &[(&str, &str)]| {

@@ -2,6 +2,7 @@
 //!
 //! [`load`] reads a file and reports everything that is wrong with it in one run. The table in `keys.rs` lists every
 //! key; the reader, the suggestions and `docs/configuration.md` come from it.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 
 pub mod address;

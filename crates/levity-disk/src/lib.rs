@@ -7,6 +7,7 @@
 //!
 //! Read [`engine`] first: it has the contract of engines and the table of those that exist. A job waits in the
 //! scheduler until its device has room; files, memory and system calls are below both.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(

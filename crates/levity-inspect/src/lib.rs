@@ -2,6 +2,7 @@
 //!
 //! The crate links nothing of the server: the keys of the log and of `/status.json` are the interface.
 //! The benchmark uses [`histogram`] and [`svg`] too.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 
 pub mod histogram;

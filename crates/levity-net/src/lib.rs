@@ -1,5 +1,6 @@
 //! Levity's network: connections and listening sockets, the PROXY header, deadlines, and turns on an event loop.
 //! Knows no HTTP.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 
 mod bind;

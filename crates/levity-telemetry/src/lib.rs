@@ -3,7 +3,7 @@
 //! Event loops write here without ever waiting: counters have one writer each, lines go over bounded queues to
 //! threads that may block. This crate knows no server: it gets the figures of disks and upstreams as plain
 //! values.
-
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 
 pub mod access_log;

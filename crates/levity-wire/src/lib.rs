@@ -3,7 +3,7 @@
 //! Nothing here does I/O, reads a clock or blocks. Nothing allocates in proportion to a length that
 //! a peer claims: every such length has a named limit. Clients and upstreams share one parser for
 //! each grammar, because request smuggling needs two parsers that read the same bytes differently.
-
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 
 pub mod ajp13;

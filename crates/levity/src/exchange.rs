@@ -64,22 +64,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
     let disk = DiskClient::new(worker, &service, number, lookups, &mut trace);
     let body = RequestBody::new(stream.clone(), &config.limits);
     let mut handling = Handling::new(worker, &service, &client, body, disk);
-    let (location, response) = match route(&service, request, &client) {
-        Ok(location) => {
-            handling
-                .disk
-                .trace
-                .set_server_timing(location.server_timing);
-            if let Some(files) = &location.files {
-                let now = handling.disk.trace.step_began();
-                handling.disk.attend(&files.root, now).await;
-            }
-            request.set_key(location.key());
-            (Some(location), handling.answer(request, location).await)
-        }
-        // Boxed: few requests are refused here.
-        Err(refusal) => (None, Box::pin(handling.refuse(refusal)).await),
-    };
+    let (location, response) = answer(&mut handling, request).await;
     let response = finish(&**stream, request, location, response, &mut handling);
     let mut close = response.close;
     let mut sent = send::send(&**stream, request, response, &mut handling.disk).await;
@@ -108,6 +93,27 @@ pub async fn exchange<S: ResponseSink + 'static>(
         ended: sent.ended,
         close,
         reset: sent.reset,
+    }
+}
+
+/// Route, resolve and respond: the response, and the location that it comes from.
+async fn answer<'a>(
+    handling: &mut Handling<'a>,
+    request: &mut Request,
+) -> (Option<&'a Location>, Response) {
+    match route(handling.service, request, handling.client) {
+        Ok(location) => {
+            let disk = &mut handling.disk;
+            disk.trace.set_server_timing(location.server_timing);
+            if let Some(files) = &location.files {
+                let now = disk.trace.step_began();
+                disk.attend(&files.root, now).await;
+            }
+            request.set_key(location.key());
+            (Some(location), handling.answer(request, location).await)
+        }
+        // Boxed: few requests are refused here.
+        Err(refusal) => (None, Box::pin(handling.refuse(refusal)).await),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Levity: a web server whose event loop never waits for the disk.
 //!
 //! Start with [`exchange`]: it lists the seven steps that carry every request.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 
 mod accept;

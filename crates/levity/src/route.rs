@@ -11,8 +11,8 @@ use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
 use levity_wire::{Reject, http1, path};
 
-use crate::filter::Filter;
 use crate::filter::header_rules::HeaderRules;
+use crate::http::filter::Filter;
 use crate::http::request::Request;
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::Scripts;

@@ -241,6 +241,27 @@ struct Server {
     _watchdog: Watchdog,
 }
 
+fn worker_stats(workers: usize) -> Vec<Arc<WorkerStats>> {
+    let stats = (0..workers).map(WorkerStats::new);
+    stats.map(Arc::new).collect()
+}
+
+fn bind_all(config: &Config, workers: usize) -> io::Result<Vec<Bound>> {
+    let listen = config.listen.iter();
+    listen
+        .map(|listen| levity_net::bind(&listen.address, workers))
+        .collect()
+}
+
+fn start_disk(settings: &levity_config::Disk, descriptors: &Descriptors) -> io::Result<Arc<Disk>> {
+    widen_descriptor_table(descriptors)?;
+    levity_disk::set_direct_files_max(descriptors.direct_max);
+    let disk = Disk::start(settings.settings.clone()).map_err(io::Error::other)?;
+    disk.on_outage(outage::report);
+    disk.set_open_age_max(settings.entry_ttl);
+    Ok(disk)
+}
+
 struct Admin {
     bound: Bound,
     names: watch::Sender<OwnNames>,
@@ -252,46 +273,27 @@ impl Server {
         let config = &plan.config;
         let count = config.server.workers.unwrap_or_else(cores);
         let descriptors = Descriptors::share(config.limits.connections);
-        widen_descriptor_table(&descriptors)?;
-        levity_disk::set_direct_files_max(descriptors.direct_max);
-        let disk = Disk::start(config.disk.settings.clone()).map_err(io::Error::other)?;
-        disk.on_outage(outage::report);
-        disk.set_open_age_max(config.disk.entry_ttl);
+        let disk = start_disk(&config.disk, &descriptors)?;
         let service = Arc::new(Service::new(config.clone(), &disk, &[])?);
-        let cache = Arc::new(Shared::new(
-            config.disk.cache_bytes,
-            descriptors.cached_max,
-            count,
-        ));
+        let cache = Shared::new(config.disk.cache_bytes, descriptors.cached_max, count);
+        let cache = Arc::new(cache);
         let preload = Arc::new(PreloadStore::new(descriptors.preloads_max));
         let watcher = start_watcher(config.disk.watch)?;
-        let unwritten = Arc::<AtomicU64>::default();
+        let unwritten = Arc::default();
         let log = log_writer(&config.log, &unwritten)?;
-        let mut bound = config
-            .listen
-            .iter()
-            .map(|listen| levity_net::bind(&listen.address, count))
-            .collect::<io::Result<Vec<_>>>()?;
-
-        let worker_stats: Vec<_> = (0..count)
-            .map(|number| Arc::new(WorkerStats::new(number)))
-            .collect();
+        let mut bound = bind_all(config, count)?;
+        let worker_stats = worker_stats(count);
         let upstreams = Arc::new(Upstreams::from_pointee(service.upstreams.clone()));
-        let sources = sources(
-            disk.clone(),
-            watcher.clone(),
-            upstreams.clone(),
-            unwritten.clone(),
-        );
+        let sources = sources(&disk, watcher.clone(), &upstreams, &unwritten);
         let stats = Arc::new(Stats::new(worker_stats.clone(), sources));
         let polls = worker_stats.iter().map(|stats| stats.polls.clone());
         let watchdog = Watchdog::start(polls.collect(), diagnostics::log)?;
-        let (workers, messages): (Vec<_>, Vec<_>) =
-            (0..count).map(|_| mpsc::unbounded_channel()).unzip();
+        let channels = (0..count).map(|_| mpsc::unbounded_channel());
+        let (workers, messages): (Vec<_>, Vec<_>) = channels.unzip();
         let connections_max = descriptors.connections_max.div_ceil(count);
         let status = Status::new(stats, upstreams, workers.clone(), connections_max * count);
-        status.set_roots(devices_of(&service));
         let status = Arc::new(status);
+        status.set_roots(devices_of(&service));
         let admin = start_admin(config.admin.as_ref(), &status)?;
         let (end, ended) = mpsc::channel(count);
         for (number, (stats, messages)) in worker_stats.into_iter().zip(messages).enumerate() {
@@ -561,11 +563,12 @@ fn start_watcher(watch: levity_config::Watch) -> io::Result<Option<Arc<Watcher>>
 
 /// What a scrape reads from.
 fn sources(
-    disk: Arc<Disk>,
+    disk: &Arc<Disk>,
     watcher: Option<Arc<Watcher>>,
-    upstreams: Arc<Upstreams>,
-    log_unwritten: Arc<AtomicU64>,
+    upstreams: &Arc<Upstreams>,
+    log_unwritten: &Arc<AtomicU64>,
 ) -> Sources {
+    let (disk, upstreams) = (disk.clone(), upstreams.clone());
     let states = move || {
         let upstreams = upstreams.load();
         upstreams.iter().map(|one| status::state(one)).collect()
@@ -574,7 +577,7 @@ fn sources(
         disk: Some(Box::new(move || DiskFigures::of(&disk))),
         watch: watcher.map(|watcher| Box::new(move || watcher.stats()) as _),
         upstreams: Some(Box::new(states)),
-        log_unwritten,
+        log_unwritten: log_unwritten.clone(),
     }
 }
 

@@ -2,10 +2,9 @@
 
 use levity_config::Headers;
 
-use super::Filter;
 use crate::http::fields::{OF_CONTENT, is_one_of};
+use crate::http::filter::{BodyFilter, Filter, FilteredHead};
 use crate::http::request::Request;
-use crate::http::response::Response;
 
 /// The rules of one location.
 pub struct HeaderRules(pub Headers);
@@ -15,32 +14,32 @@ impl Filter for HeaderRules {
     ///
     /// Errors go out as they are: a `Cache-Control` meant for a location's files would have a client keep a 404
     /// for a year.
-    fn apply(&self, _: &Request, response: &mut Response) {
-        if response.status >= 400 {
-            return;
+    fn apply(&self, _: &Request, head: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {
+        if head.status >= 400 {
+            return None;
         }
         let Self(rules) = self;
-        let has_content = response.status != 304;
+        let has_content = head.status != 304;
         let applies = |name: &str| has_content || !is_one_of(name.as_bytes(), OF_CONTENT);
-        let fields = response.merged_fields();
         for name in &rules.remove {
-            fields.remove(name);
+            head.fields.remove(name);
         }
         for (name, value) in &rules.set {
             // A cache must be told all that an answer depends on, ours and theirs (RFC 9110, 12.5.5).
             if !name.eq_ignore_ascii_case("vary") {
-                fields.remove(name);
+                head.fields.remove(name);
             }
             if applies(name) {
-                fields.add(name, value.as_bytes());
+                head.fields.add(name, value.as_bytes());
             }
         }
         for (name, value) in rules.add.iter().filter(|(name, _)| applies(name)) {
-            fields.add(name, value.as_bytes());
+            head.fields.add(name, value.as_bytes());
         }
         // Sending would add one of its own.
         let written = rules.set.iter().chain(&rules.add).map(|(name, _)| name);
         let mut ruled = written.chain(&rules.remove);
-        response.has_server |= ruled.any(|name| name.eq_ignore_ascii_case("server"));
+        *head.has_server |= ruled.any(|name| name.eq_ignore_ascii_case("server"));
+        None
     }
 }

@@ -7,6 +7,7 @@ pub mod completion;
 pub mod error;
 pub mod fields;
 pub mod file_version;
+pub mod filter;
 pub mod h1;
 pub mod request;
 pub mod request_body;

@@ -17,6 +17,7 @@ use levity_wire::http1::Trailers;
 use super::completion::CompletionHook;
 use super::fields::Fields;
 use super::file_version::Version;
+use super::filter::BodyFilter;
 use crate::cache::EntryRef;
 use crate::disk_client::DiskClient;
 
@@ -71,18 +72,6 @@ pub trait BodyStream: fmt::Debug {
 
     /// Nobody wants the rest.
     fn discard(self: Box<Self>);
-}
-
-/// Changes a body on its way to the client. Computes, and does nothing else: it may run on any thread.
-pub trait BodyFilter: fmt::Debug + Send {
-    /// Takes `input`, and adds what is ready to `out`: all, a part or nothing of it.
-    fn push(&mut self, input: &[u8], out: &mut Vec<u8>);
-
-    /// Adds to `out` all that the client can make use of now. More input may follow.
-    fn flush(&mut self, out: &mut Vec<u8>);
-
-    /// Adds the rest to `out`. No more input follows.
-    fn finish(&mut self, out: &mut Vec<u8>);
 }
 
 /// A part of a [`BodyStream`].
@@ -229,14 +218,13 @@ impl Response {
         }
     }
 
-    /// All headers in one place, to be changed.
-    pub fn merged_fields(&mut self) -> &mut Fields {
+    /// Makes `fields` hold all headers, so that they can be changed.
+    pub fn merge_base(&mut self) {
         if let Some(base) = self.base.take() {
             let mut merged = base.entry.fields.clone();
             merged.extend(&self.fields);
             self.fields = merged;
         }
-        &mut self.fields
     }
 
     /// Whether only the end of the content tells how long it is.

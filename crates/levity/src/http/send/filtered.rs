@@ -5,7 +5,8 @@ use levity_wire::http1::Trailers;
 use super::{ResponseSink, SendError, Sender};
 use crate::disk_client::DiskClient;
 use crate::entry::Content;
-use crate::http::response::{Body, BodyFilter, BodyStream, FileBody, Piece};
+use crate::http::filter::BodyFilter;
+use crate::http::response::{Body, BodyStream, FileBody, Piece};
 
 type Filters = [Box<dyn BodyFilter>];
 

@@ -159,8 +159,9 @@ impl Delegated {
         }
         self.promise_receipt(response, receipt::Of::Content);
         let fields = self.own_fields();
+        response.merge_base();
         for name in fields.names() {
-            response.merged_fields().remove(&name);
+            response.fields.remove(&name);
         }
         response.has_date |= self.head.has_date;
         response.has_server |= self.head.has_server;
