@@ -170,7 +170,7 @@ impl<'a> Handling<'a> {
         };
         self.disk.trace.enter(Step::Respond);
         while let Some(sender) = senders.pop() {
-            sender.dress(&mut response);
+            sender.apply_headers(&mut response);
         }
         response
     }

@@ -1,8 +1,8 @@
-//! One backend: an address, and whether it is well.
+//! One backend: its address and its health.
 //!
-//! Two witnesses tell of it. Requests do in passing: some failures in a row take it out for a while,
-//! after which one request, its *trial*, decides whether it is back. Checks, where there are some, ask
-//! it and nobody else. It is up when neither speaks against it.
+//! Health has two sources. Passive: after some consecutive failures of requests the backend is left alone for
+//! a while; then one request, its *trial*, decides whether it is back. Active: checks, if configured, have
+//! their own result. The backend is up when neither source says otherwise.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,72 +14,72 @@ use arc_swap::ArcSwapOption;
 use levity_config::address::Address;
 use levity_config::upstream::{self, At};
 
-/// What a weight of 1 is in the unit of [`Backend::share`], so that slow start has steps to rise by.
+/// The unit of [`Backend::share`]: a weight of 1 has this share, so that slow start can rise in small steps.
 pub const SHARE_OF_WEIGHT: u32 = 256;
 
-/// A backend, shared by all workers. Nothing here waits for anybody.
+/// A backend, shared by all workers. No method blocks or waits.
 #[derive(Debug)]
 pub struct Backend {
-    /// Where it is.
+    /// Its address.
     pub address: Address,
-    /// What the configuration says of that: the address, or the name that led there.
+    /// Its address or host name as configured.
     pub at: At,
     /// The address as text, for logs and for `Host`.
     pub name: String,
-    /// The same for the same address: in every process, in every release, on every host, since
-    /// clients bring it back in cookies.
+    /// Derived from the address alone, and the same in every process, release and host: clients send it back
+    /// in cookies.
     pub id: u64,
     /// Its share of requests; at least 1.
     pub weight: u32,
-    /// It is asked only when all others are down.
+    /// Used only when all other backends are down.
     pub backup: bool,
-    /// It gets no new clients.
+    /// Accepts no new clients.
     pub drain: bool,
-    /// A [`Standing`] in one word, so that it changes as a whole.
+    /// A [`Standing`] packed into one word, so that it changes atomically.
     standing: AtomicU64,
-    /// What checks say; true until they say otherwise.
+    /// The result of checks; true until a check fails.
     well: AtomicBool,
-    /// When it last came back, in milliseconds of [`millis`]; 0 when it was never away.
+    /// When it last came back, in milliseconds of [`millis`]; 0 if it was never down.
     returned_ms: AtomicU64,
-    /// Why it was taken out the last time.
+    /// Why it was last taken out.
     trouble: ArcSwapOption<String>,
-    /// When requests began to fail with no success since, in milliseconds of [`millis`]; 0 when the last
-    /// one succeeded.
+    /// When the current run of failures began, in milliseconds of [`millis`]; 0 if the last request
+    /// succeeded.
     failing_since_ms: AtomicU64,
-    /// How many have failed since then.
+    /// Failures since then.
     failures: AtomicU64,
 }
 
-/// How a backend is at one moment, for people.
+/// The state of a backend, for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// It gets requests.
     Up,
-    /// It has failed, and is left alone for so long.
+    /// It has failed and gets no requests for this long.
     LeftAlone(Duration),
-    /// It has been left alone for long enough: one request shows, or is about to, whether it is back.
+    /// Its time out is over. One request decides, or is about to, whether it is back.
     Trial,
-    /// Checks find it down.
+    /// Its checks fail.
     Down,
 }
 
-/// As what a request begins at a backend.
+/// The role of a request at a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
-    /// As one of many.
+    /// An ordinary request.
     Ordinary,
-    /// It shows whether the backend is back. [`Backend::end_trial`] when it is over.
+    /// The request decides whether the backend is back. Call [`Backend::end_trial`] when it ends.
     Trial,
 }
 
-/// What requests have shown. Times are milliseconds of [`millis`].
+/// Passive health. Times are milliseconds of [`millis`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// Failures without a success between them, and when the first of them was.
+    /// Consecutive failures, and the time of the first.
     In { failures: u16, first_ms: u64 },
-    /// Left alone until then, then in need of a trial.
+    /// Gets no requests until then; afterwards it needs a trial.
     Out { until_ms: u64 },
-    /// A request tries it. One that never tells how it went is forgotten then.
+    /// A trial is in progress. A trial without a result expires then.
     Trial { until_ms: u64 },
 }
 
@@ -90,7 +90,7 @@ impl Standing {
     };
     const KIND_SHIFT: u32 = 62;
     const FAILURES_SHIFT: u32 = 46;
-    /// Two thousand years.
+    /// Enough for two thousand years.
     const MS_MASK: u64 = (1 << Self::FAILURES_SHIFT) - 1;
 
     fn of_word(word: u64) -> Self {
@@ -114,13 +114,13 @@ impl Standing {
         kind << Self::KIND_SHIFT | u64::from(failures) << Self::FAILURES_SHIFT | ms & Self::MS_MASK
     }
 
-    /// After one more failure.
+    /// The standing after one more failure.
     fn failed(self, now_ms: u64, fail_after: usize, fail_for_ms: u64) -> Self {
         let out = Self::Out {
             until_ms: now_ms + fail_for_ms,
         };
         match self {
-            // Those that a count begins with are as old as it may get: it begins anew.
+            // A count whose first failure is older than the window starts again.
             Self::In { failures, first_ms } => {
                 let is_old = failures == 0 || now_ms > first_ms + fail_for_ms;
                 let (failures, first_ms) = if is_old {
@@ -134,8 +134,8 @@ impl Standing {
                     Self::In { failures, first_ms }
                 }
             }
-            // Requests that were under way when it was taken out, and those that had no better
-            // choice, do not put its return off.
+            // Failures of requests that were in progress when it was taken out, or that had no better choice,
+            // do not extend its time out.
             Self::Out { until_ms } if now_ms < until_ms => self,
             Self::Out { .. } | Self::Trial { .. } => out,
         }
@@ -143,7 +143,7 @@ impl Standing {
 }
 
 impl Backend {
-    /// The backend at `address`, otherwise as `entry` says. It is up.
+    /// A backend at `address` with the options of `entry`. It is up.
     pub fn new(address: Address, entry: &upstream::Backend) -> Self {
         Self {
             name: address.to_string(),
@@ -162,33 +162,33 @@ impl Backend {
         }
     }
 
-    /// Notes why it has been taken out. Does not wait.
+    /// Records why it was taken out. Does not wait.
     pub fn set_trouble(&self, reason: String) {
         self.trouble.store(Some(Arc::new(reason)));
     }
 
-    /// Why it was taken out the last time; none when it never was.
+    /// Why it was last taken out; `None` if it never was.
     pub fn trouble(&self) -> Option<Arc<String>> {
         self.trouble.load_full()
     }
 
-    /// Counts a failure towards the outage that [`Backend::end_outage`] tells of. Does not wait.
+    /// Counts a failure towards the outage that [`Backend::end_outage`] reports. Does not wait.
     pub fn count_failure(&self, now: Instant) {
         self.failures.fetch_add(1, Ordering::AcqRel);
         self.begin_outage(now);
     }
 
-    /// It does not answer, unless that is known already. Does not wait.
+    /// Records the start of an outage, unless one is in progress. Does not wait.
     pub fn begin_outage(&self, now: Instant) {
         let (ok, fail) = (Ordering::AcqRel, Ordering::Relaxed);
-        // Whoever was first knows since when.
+        // Only the first failure sets the start.
         let _ = self
             .failing_since_ms
             .compare_exchange(0, millis(now), ok, fail);
     }
 
-    /// It has answered: for how long nothing but failures came before, and how many. `None` when the last
-    /// request succeeded too. Does not wait, and writes nothing then.
+    /// Records a response, and returns the duration of the outage before it with its number of failures.
+    /// `None`, without a write, when the last request succeeded too. Does not wait.
     pub fn end_outage(&self, now: Instant) -> Option<(Duration, u64)> {
         if self.failing_since_ms.load(Ordering::Acquire) == 0 {
             return None;
@@ -199,7 +199,7 @@ impl Backend {
         (since_ms > 0).then(|| (Duration::from_millis(lasted), failures))
     }
 
-    /// How it is now.
+    /// The current state.
     pub fn state(&self, now: Instant) -> State {
         let now_ms = millis(now);
         match self.standing() {
@@ -212,12 +212,12 @@ impl Backend {
         }
     }
 
-    /// Whether requests speak for it, whatever checks find.
+    /// Whether passive health finds it up, regardless of checks.
     pub fn is_in(&self) -> bool {
         matches!(self.standing(), Standing::In { .. })
     }
 
-    /// As well or ill as `known`, which has the same address.
+    /// Copies the health of `known`, which has the same address.
     #[must_use]
     pub fn with_health_of(self, known: &Self) -> Self {
         Self {
@@ -231,14 +231,14 @@ impl Backend {
         }
     }
 
-    /// Whether the configuration says the same of both.
+    /// Whether both have the same settings.
     pub fn is_set_like(&self, other: &Self) -> bool {
         let settings = |one: &Self| (one.id, one.weight, one.backup, one.drain);
         settings(self) == settings(other) && self.at == other.at
     }
 
-    /// Whether requests may go there: checks find it well, and it is not left alone. When its time
-    /// out is over, it is up until a request has [begun](Backend::begin) the trial.
+    /// Whether it may get requests: its checks succeed and it is not left alone. After its time out it is up
+    /// until a request [begins](Backend::begin) the trial.
     pub fn is_up(&self, now: Instant) -> bool {
         let is_in = match self.standing() {
             Standing::In { .. } => true,
@@ -247,8 +247,8 @@ impl Backend {
         is_in && self.is_well()
     }
 
-    /// When it may be tried again; past or present when it may be now. `None` when only a check can
-    /// tell.
+    /// When it may be tried again; a time in the past when it may be now. `None` when only a check can bring
+    /// it back.
     pub fn back_at(&self, now: Instant) -> Option<Instant> {
         if !self.is_well() {
             return None;
@@ -259,11 +259,10 @@ impl Backend {
         }
     }
 
-    /// To be called for a backend that was chosen because it is up, before it is asked. `None` when it
-    /// is not up any more, for instance because another request began its trial at this moment: choose
-    /// again.
+    /// Begins a request at a backend that was chosen because it is up. `None` when it is no longer up, for
+    /// instance because another request has just begun its trial: choose again.
     ///
-    /// A trial that does not end within `trial_max` is given to another request.
+    /// A trial that does not end within `trial_max` passes to another request.
     pub fn begin(&self, now: Instant, trial_max: Duration) -> Option<Begun> {
         let now_ms = millis(now);
         let word = self.standing.load(Ordering::Acquire);
@@ -278,24 +277,23 @@ impl Backend {
         }
     }
 
-    /// The request that was a trial is over. Where it has shown nothing, as its client has left, the next
-    /// request is one, and does not wait for the time that a trial may take.
+    /// Ends the request that is a trial. If the trial gave no result, because its client left, the next
+    /// request becomes the trial at once instead of after `trial_max`.
     pub fn end_trial(&self, now: Instant) {
         let word = self.standing.load(Ordering::Acquire);
         if matches!(Standing::of_word(word), Standing::Trial { .. }) {
             let until_ms = millis(now);
-            // Whoever was faster knows more.
+            // If another thread has changed it meanwhile, its result is newer.
             self.swap(word, Standing::Out { until_ms });
         }
     }
 
-    /// A request failed for a reason that is the backend's. True when this very failure took it out:
-    /// the last of `fail_after` without a success between them, all within `fail_for`. It is then
-    /// left alone for as long, which for a time of zero is not at all. The same for its trial, which
-    /// does not take out what is out already.
+    /// Records a failed request that is the fault of the backend. True when this failure took the backend
+    /// out: it was the last of `fail_after` consecutive failures within `fail_for`. It is then left alone for
+    /// `fail_for`; zero means not at all. A failed trial extends the time out and returns false.
     ///
-    /// The window begins with a failure and does not slide: of failures that come slower than
-    /// `fail_after` per `fail_for`, some are forgotten early.
+    /// The window begins with a failure and does not slide: of failures that are slower than `fail_after` per
+    /// `fail_for`, some are forgotten early.
     pub fn failed(&self, now: Instant, fail_after: usize, fail_for: Duration) -> bool {
         if fail_for.is_zero() {
             return false;
@@ -312,13 +310,11 @@ impl Backend {
         }
     }
 
-    /// A request was answered. True when this brought it back. Whatever request it was, it is
-    /// later news than the failures.
+    /// Records a response. True when this brought the backend back: any response is newer than the failures.
     pub fn succeeded(&self, now: Instant) -> bool {
         loop {
             let word = self.standing.load(Ordering::Acquire);
-            // Nothing is written in the ordinary case: a line of memory that all workers read stays
-            // in all their caches.
+            // The common case writes nothing, so that the cache line stays shared by all workers' cores.
             if word == Standing::WELL.word() {
                 return false;
             }
@@ -332,13 +328,13 @@ impl Backend {
         }
     }
 
-    /// What checks found last.
+    /// The result of the last checks.
     pub fn is_well(&self) -> bool {
         self.well.load(Ordering::Relaxed)
     }
 
-    /// What checks found. True when that is new. What is found well again is free of its failures too:
-    /// they are older.
+    /// Sets the result of checks. True when it has changed. A backend that becomes well loses its failures
+    /// too, since they are older.
     pub fn set_well(&self, well: bool, now: Instant) -> bool {
         if self.is_well() == well {
             return false;
@@ -351,13 +347,13 @@ impl Backend {
         self.well.swap(well, Ordering::AcqRel) != well
     }
 
-    /// Its full share is due `slow_start` from now.
+    /// Starts slow start: the full share is reached `slow_start` from now.
     pub fn mark_return(&self, now: Instant) {
         self.returned_ms.store(millis(now), Ordering::Release);
     }
 
-    /// Its weight times [`SHARE_OF_WEIGHT`]; less within `slow_start` of its return, rising evenly
-    /// from almost nothing, but never 0.
+    /// Its weight times [`SHARE_OF_WEIGHT`]. Within `slow_start` of its return the share rises linearly from
+    /// almost nothing, but is never 0.
     pub fn share(&self, now: Instant, slow_start: Duration) -> u32 {
         let full = self.weight.saturating_mul(SHARE_OF_WEIGHT).max(1);
         let (returned_ms, rise_ms) = (
@@ -376,7 +372,7 @@ impl Backend {
         Standing::of_word(self.standing.load(Ordering::Acquire))
     }
 
-    /// False when somebody was faster.
+    /// False when another thread was faster.
     fn swap(&self, word: u64, new: Standing) -> bool {
         let (ok, fail) = (Ordering::AcqRel, Ordering::Relaxed);
         self.standing
@@ -388,16 +384,16 @@ impl Backend {
 fn id(address: &Address) -> u64 {
     match address {
         Address::Tcp(address) => fingerprint(address.to_string().as_bytes()),
-        // As text, two paths that are not UTF-8 could be one.
+        // Raw bytes: as lossy text, two paths that are not UTF-8 could be equal.
         Address::Unix(path) => {
             fingerprint(&[b"unix:".as_slice(), path.as_os_str().as_bytes()].concat())
         }
     }
 }
 
-/// A number for `bytes` that is the same everywhere and for ever: 64-bit FNV-1a. Not for what an
-/// attacker may choose and must not make collide. Its high bits are poor where texts differ in their
-/// end only: mix it before it decides anything.
+/// A stable 64-bit hash: FNV-1a, the same on every host and in every release. Not collision resistant, so not
+/// for input that an attacker can choose. Texts that differ only at the end have similar high bits: mix the
+/// result before use.
 pub fn fingerprint(bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -406,13 +402,13 @@ pub fn fingerprint(bytes: &[u8]) -> u64 {
     })
 }
 
-/// What [`millis`] counts from; the first use in the process.
+/// The origin of [`millis`]: its first use in the process.
 fn start() -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
     *START.get_or_init(Instant::now)
 }
 
-/// From 1: 0 is free to stand for never.
+/// Starts at 1: 0 means never.
 fn millis(instant: Instant) -> u64 {
     whole_millis(instant.saturating_duration_since(start())) + 1
 }
@@ -421,7 +417,7 @@ fn instant(ms: u64) -> Instant {
     start() + Duration::from_millis(ms.saturating_sub(1))
 }
 
-/// So large at most that sums of two stay within what a [`Standing`] holds.
+/// Capped so that the sum of two fits into a [`Standing`].
 fn whole_millis(duration: Duration) -> u64 {
     const MAX: u64 = 1 << 44;
     u64::try_from(duration.as_millis()).unwrap_or(MAX).min(MAX)

@@ -1,7 +1,8 @@
-//! Who gets a request: which backends may, and which of them does.
+//! Load balancing: which backends are eligible for a request, and which of them gets it.
 //!
-//! [`usable`] says who may, [`Balancer::choose`] picks one. Each worker has its own balancer and knows
-//! its own requests only: with enough of them the sums come out right, and nobody waits for anybody.
+//! [`usable`] lists the eligible backends, [`Balancer::choose`] picks one. Each worker has its own balancer
+//! and counts only its own requests. With enough requests the shares come out right, and no worker waits for
+//! another.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -10,25 +11,25 @@ use std::time::Instant;
 use super::backend::Backend;
 use levity_config::upstream::Balance;
 
-/// Turns that a balancer may be advanced by before it begins.
+/// Upper limit of the turns by which a new balancer is advanced.
 const ADVANCE_MAX: usize = 64;
 
-/// Turns that are kept of backends that are no candidates now.
+/// Turns that are kept of backends that are no candidates at present.
 const ABSENT_MAX: usize = 64;
 
-/// Replaces the content of `usable` by the slots in `backends` of those that may get a request. In
-/// this order, the first rule that finds any:
+/// Replaces the content of `usable` by the indices in `backends` of those that may get the request. The first
+/// rule that finds any decides:
 ///
-/// 1. the backend `sticky`, to which the client is tied, if it is up, also one that drains;
-/// 2. those that are up and neither backups nor draining;
+/// 1. the backend `sticky` that the client is bound to, if it is up, even if it drains;
+/// 2. backends that are up and neither backups nor draining;
 /// 3. backups that are up and not draining;
-/// 4. when nothing is up, whichever may be tried again soonest, backup or not, unless it drains. An
-///    answer is worth an attempt. Those of which only a check can tell come last.
+/// 4. when none is up, those that may be tried again soonest, backup or not, but not draining: an attempt
+///    that may fail is better than none. Backends that only a check can bring back come last.
 ///
-/// Never one that was `tried` for this request already, so in the end there is none.
+/// Backends in `tried` are never listed, so after enough attempts the list is empty.
 ///
-/// Returns whether they are up: the one that is chosen may then need a [trial](Backend::begin). What
-/// is not up is asked without.
+/// Returns whether the listed backends are up. If so, the chosen one may need a [trial](Backend::begin);
+/// otherwise it is used without one.
 pub fn usable(
     backends: &[Arc<Backend>],
     now: Instant,
@@ -55,7 +56,7 @@ pub fn usable(
         }
     }
     let waiting = || fresh().filter(|(_, backend)| !backend.drain);
-    // `None`, which is before all times, would come first.
+    // `None` would sort before all times.
     let due = |backend: &Backend| {
         let back_at = backend.back_at(now);
         (back_at.is_none(), back_at)
@@ -66,18 +67,18 @@ pub fn usable(
     false
 }
 
-/// A backend that may get a request, as one worker sees it.
+/// An eligible backend, as one worker sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
     /// [`Backend::id`]
     pub id: u64,
     /// [`Backend::share`]; at least 1.
     pub share: u32,
-    /// Requests that this worker has in hand there.
+    /// This worker's requests in progress there.
     pub busy: u32,
 }
 
-/// Picks one of the candidates. One worker's.
+/// Picks one of the candidates. Owned by one worker.
 #[derive(Debug)]
 pub struct Balancer {
     balance: Balance,
@@ -86,7 +87,7 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// One that begins at a slot of its own, so that workers do not all begin with the same backend.
+    /// A balancer that begins at a random turn, so that workers do not all begin with the same backend.
     #[must_use]
     pub fn new(balance: Balance) -> Self {
         Self::seeded(balance, RandomState::new().build_hasher().finish())
@@ -100,9 +101,9 @@ impl Balancer {
         }
     }
 
-    /// The slot of the one that gets the next request; `None` only if there is none. `key` is what
-    /// the request asks for as a number, such as [`fingerprint`](super::backend::fingerprint) of its
-    /// path, and matters to [`Balance::Carp`] alone.
+    /// The index of the candidate that gets the next request; `None` only if there are no candidates. `key`
+    /// is a hash of the request target, such as [`fingerprint`](super::backend::fingerprint) of its path;
+    /// only [`Balance::Carp`] uses it.
     pub fn choose(&mut self, candidates: &[Candidate], key: u64) -> Option<usize> {
         if candidates.len() < 2 && self.balance != Balance::RoundRobin {
             return (!candidates.is_empty()).then_some(0);
@@ -135,8 +136,7 @@ impl Balancer {
         self.in_turn(candidates, |one| is_as_busy(one, &least))
     }
 
-    /// Both are picked by share. With that, and the first taken where neither is busier, shares hold
-    /// also while there is little to do.
+    /// Both are picked by share, and the first wins a tie, so that shares hold under light load too.
     fn random_two(&mut self, candidates: &[Candidate]) -> Option<usize> {
         let first = self.pick(candidates, None)?;
         let second = self.pick(candidates, Some(first)).unwrap_or(first);
@@ -145,7 +145,7 @@ impl Balancer {
         Some(if is_other { second } else { first })
     }
 
-    /// One at random, by share.
+    /// Picks a random candidate, weighted by share.
     fn pick(&mut self, candidates: &[Candidate], without: Option<usize>) -> Option<usize> {
         let shares = || {
             let slots = candidates.iter().enumerate();
@@ -164,16 +164,16 @@ impl Balancer {
     }
 }
 
-/// The slot of the candidate that `key` belongs to: rendezvous hashing by weight. When a candidate
-/// leaves, only its keys move, to the others by their shares; when one joins, only what becomes its
-/// own. `None` only if there is no candidate.
+/// The index of the candidate that `key` maps to, by weighted rendezvous hashing. When a candidate leaves,
+/// only its keys move, to the others by their shares; when one joins, only the keys that it takes over move.
+/// `None` only if there are no candidates.
 ///
 /// Source: Mosko, Schinazi and others, "Weighted Distributed Hash Tables"; the score is
 /// `-share / ln(hash)`.
 pub fn rendezvous(candidates: &[Candidate], key: u64) -> Option<usize> {
     let score = |candidate: &Candidate| -> f64 {
         let hash = mix(mix(key) ^ candidate.id);
-        // 53 bits, the middle of each step: within 0 and 1, and neither.
+        // 53 bits at the middle of each step: strictly between 0 and 1.
         let unit = ((hash >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         f64::from(candidate.share) / -unit.ln()
     };
@@ -182,7 +182,7 @@ pub fn rendezvous(candidates: &[Candidate], key: u64) -> Option<usize> {
     best.map(|(slot, _)| slot)
 }
 
-/// The one with fewer requests for its share; the first if neither has.
+/// The candidate with fewer requests per share; the first one on a tie.
 fn less_busy(one: Candidate, other: Candidate) -> Candidate {
     let (left, right) = (per_share(&one, &other), per_share(&other, &one));
     if right < left { other } else { one }
@@ -192,21 +192,21 @@ fn is_as_busy(one: &Candidate, other: &Candidate) -> bool {
     per_share(one, other) == per_share(other, one)
 }
 
-/// `busy / share`, times what both shares have in common: no rounding makes equal what is not.
+/// `busy / share`, multiplied by both shares: integers compare without rounding.
 fn per_share(one: &Candidate, other: &Candidate) -> u64 {
     u64::from(one.busy) * u64::from(other.share)
 }
 
-/// Smooth weighted round-robin, as in nginx: at each turn all gain their share, and the one that has
-/// most is picked and pays what all gained. Of weights 5, 1, 1 comes a a b a c a a, and not a a a a a b c.
+/// Smooth weighted round-robin, as in nginx: at each turn all candidates gain their share as credit; the one
+/// with the most is picked and pays the sum. Weights 5, 1, 1 give a a b a c a a instead of a a a a a b c.
 #[derive(Debug, Default)]
 struct Turns {
-    /// In the order of the candidates, as far as they were seen.
+    /// In the order in which candidates were first seen.
     known: Vec<Turn>,
 }
 
-/// What one has to its credit. It stays while the backend is away, so that those of the others need
-/// no change.
+/// The credit of one backend. It is kept while the backend is down, so that the credits of the others need no
+/// change.
 #[derive(Debug)]
 struct Turn {
     id: u64,
@@ -246,8 +246,8 @@ impl Turns {
         Some(slot)
     }
 
-    /// Where the turn of `id` is; made if there is none. Looks from `from` on first: candidates come in
-    /// the same order each time, so one pass finds all.
+    /// The position of the turn of `id`, which is created if missing. Searches from `from` first: candidates
+    /// come in the same order each time, so one pass finds them all.
     fn find(&mut self, id: u64, from: usize) -> usize {
         let (before, behind) = self.known.split_at(from.min(self.known.len()));
         let is_it = |turn: &Turn| turn.id == id;
@@ -259,14 +259,14 @@ impl Turns {
         self.known.len() - 1
     }
 
-    /// Names that are looked up again and again may bring ever new addresses.
+    /// Bounds the list: names that are resolved repeatedly may bring new addresses again and again.
     fn forget_absent(&mut self, candidates: &[Candidate]) {
         self.known
             .retain(|turn| candidates.iter().any(|candidate| candidate.id == turn.id));
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014). For spreading, not for secrets.
+/// SplitMix64 (Steele, Lea and Flood, 2014). Not for secrets.
 #[derive(Debug)]
 struct Random(u64);
 
@@ -282,7 +282,7 @@ impl Random {
     }
 }
 
-/// The finishing step of SplitMix64: every bit of the result depends on every bit given.
+/// The finalizer of SplitMix64: every output bit depends on every input bit.
 fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,5 +1,5 @@
-//! Backends are asked whether they are well, on the control thread: no loop does it, and a backend is
-//! asked once per interval however many workers there are.
+//! Active health checks. They run on the control thread, so that no event loop makes them and each backend is
+//! checked once per interval regardless of the number of workers.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,13 +22,13 @@ use super::Upstream;
 use super::backend::Backend;
 use super::codec::head::LIMITS;
 
-/// Bytes of an answer that are read at most; its head must end within. What the gateway takes for a head
-/// is one here too, with room for interim heads and the frames of a protocol.
+/// The maximum of bytes that are read of a response; its header must end within. A header that the gateway
+/// accepts is accepted here too, with room for interim responses and protocol framing.
 const ANSWER_BYTES_MAX: usize = 2 * LIMITS.head_bytes_max;
 
-/// The checks of some upstreams, or of none. They end when this is dropped, which does not wait.
+/// The running checks of some upstreams. Dropping this stops them without waiting.
 #[derive(Default)]
-pub struct Checks(#[expect(dead_code, reason = "their end is what they are kept for")] Vec<Task>);
+pub struct Checks(#[expect(dead_code, reason = "dropping them ends the tasks")] Vec<Task>);
 
 struct Task(JoinHandle<()>);
 
@@ -38,27 +38,28 @@ impl Drop for Task {
     }
 }
 
-/// Begins to check those that want it. For the control thread, within its runtime.
+/// Starts the checks of upstreams that have one configured. Call it on the control thread, within its
+/// runtime.
 pub fn start(upstreams: &[Arc<Upstream>]) -> Checks {
-    let wanted = upstreams.iter().filter_map(|upstream| {
+    let tasks = upstreams.iter().filter_map(|upstream| {
         let check = upstream.settings.check.clone()?;
         Some(Task(tokio::spawn(watch_all(
             upstream.clone(),
             Arc::new(check),
         ))))
     });
-    Checks(wanted.collect())
+    Checks(tasks.collect())
 }
 
-/// One task per backend, as names bring and take them. The first questions are spread over an
-/// interval, and with them all that follow.
+/// Runs one task per backend and follows changes of the addresses. The first checks are spread over an
+/// interval, and so are all that follow.
 async fn watch_all(upstream: Arc<Upstream>, check: Arc<Check>) {
-    // With whom each asks: an address that goes and comes back is another backend.
+    // The backend is kept too: an address that is removed and comes back is another backend with the same ID.
     let mut tasks: HashMap<u64, (Arc<Backend>, Task)> = HashMap::new();
     loop {
         let backends = upstream.backends();
-        tasks.retain(|_, (asked, _)| backends.iter().any(|one| Arc::ptr_eq(one, asked)));
-        let places = u32::try_from(backends.len()).unwrap_or(u32::MAX);
+        tasks.retain(|_, (backend, _)| backends.iter().any(|one| Arc::ptr_eq(one, backend)));
+        let count = u32::try_from(backends.len()).unwrap_or(u32::MAX);
         let mut first = Duration::ZERO;
         for backend in backends.iter() {
             tasks.entry(backend.id).or_insert_with(|| {
@@ -66,7 +67,7 @@ async fn watch_all(upstream: Arc<Upstream>, check: Arc<Check>) {
                 let watching = watch(upstream, check, backend.clone(), first);
                 (backend.clone(), Task(tokio::spawn(watching)))
             });
-            first += check.interval / places;
+            first += check.interval / count;
         }
         drop(backends);
         time::sleep(check.interval).await;
@@ -74,26 +75,26 @@ async fn watch_all(upstream: Arc<Upstream>, check: Arc<Check>) {
 }
 
 async fn watch(upstream: Arc<Upstream>, check: Arc<Check>, backend: Arc<Backend>, first: Duration) {
-    let mut row = Row::default();
+    let mut streak = Streak::default();
     time::sleep(first).await;
     let mut times = time::interval(check.interval);
     times.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         times.tick().await;
-        let found = ask(&upstream, &check, &backend.address).await;
-        if row.counts(found.is_ok(), backend.is_well(), &check) {
-            tell(&upstream, &backend, found);
+        let found = check_once(&upstream, &check, &backend.address).await;
+        if streak.add(found.is_ok(), backend.is_well(), &check) {
+            record(&upstream, &backend, found);
         }
     }
 }
 
-fn tell(upstream: &Upstream, backend: &Backend, found: Result<(), String>) {
+fn record(upstream: &Upstream, backend: &Backend, found: Result<(), String>) {
     let now = Instant::now();
     if !backend.set_well(found.is_ok(), now) {
         return;
     }
     match found {
-        Ok(()) => upstream.say_back(backend, backend.end_outage(now)),
+        Ok(()) => upstream.log_return(backend, backend.end_outage(now)),
         Err(reason) => {
             backend.begin_outage(now);
             let (upstream, name) = (&upstream.settings.name, &backend.name);
@@ -105,14 +106,14 @@ fn tell(upstream: &Upstream, backend: &Backend, found: Result<(), String>) {
     }
 }
 
-/// Answers in a row that speak against what is believed.
+/// Consecutive results that contradict the current state.
 #[derive(Debug, Default)]
-struct Row(usize);
+struct Streak(usize);
 
-impl Row {
-    /// Whether, with this answer, they are enough to believe it.
-    fn counts(&mut self, found_well: bool, believed_well: bool, check: &Check) -> bool {
-        if found_well == believed_well {
+impl Streak {
+    /// Adds a result; true when there are enough to change the state.
+    fn add(&mut self, found_well: bool, is_well: bool, check: &Check) -> bool {
+        if found_well == is_well {
             self.0 = 0;
             return false;
         }
@@ -125,33 +126,32 @@ impl Row {
     }
 }
 
-/// Asks once, for `check.timeout` at most; an error says what is wrong, for the log.
-async fn ask(upstream: &Upstream, check: &Check, address: &Address) -> Result<(), String> {
+/// Checks once, within `check.timeout`; an error is the reason for the log.
+async fn check_once(upstream: &Upstream, check: &Check, address: &Address) -> Result<(), String> {
     let settings = &upstream.settings;
-    let question = question(settings.protocol, check, address)
+    let request = request(settings.protocol, check, address)
         .map_err(|reason| format!("cannot be asked: {reason}"))?;
-    let asking = async {
+    let attempt = async {
         let transport = levity_net::connect(address)
             .await
             .map_err(|error| format!("cannot connect: {error}"))?;
-        let Some(question) = question else {
+        let Some(request) = request else {
             return Ok(());
         };
         let mut bytes = proxy_header::for_own_request(settings.proxy_protocol);
-        bytes.extend(question);
-        talk(transport, &bytes, settings.protocol)
+        bytes.extend(request);
+        exchange(transport, &bytes, settings.protocol)
             .await
             .map_err(|reason| described(settings.protocol, check, address, &reason))
     };
-    let asked = time::timeout(check.timeout, asking).await;
-    asked.unwrap_or_else(|_| {
+    let outcome = time::timeout(check.timeout, attempt).await;
+    outcome.unwrap_or_else(|_| {
         let reason = format!("no answer within {:?}", check.timeout);
         Err(described(settings.protocol, check, address, &reason))
     })
 }
 
-/// What was asked, and what came of it: an answer of 400 or 404 is that to another question than people
-/// have in mind.
+/// Adds the request to the reason: a 404 is easier to understand with the host and path that were requested.
 fn described(protocol: Protocol, check: &Check, address: &Address, reason: &str) -> String {
     match (protocol, check.path.as_deref()) {
         (Protocol::Ajp13, _) => format!("CPing: {reason}"),
@@ -163,22 +163,26 @@ fn described(protocol: Protocol, check: &Check, address: &Address, reason: &str)
     }
 }
 
-async fn talk(mut transport: Transport, question: &[u8], protocol: Protocol) -> Result<(), String> {
+async fn exchange(
+    mut transport: Transport,
+    request: &[u8],
+    protocol: Protocol,
+) -> Result<(), String> {
     transport
-        .write_all(question)
+        .write_all(request)
         .await
         .map_err(|error| format!("cannot be asked: {error}"))?;
-    let mut answer = vec![0; ANSWER_BYTES_MAX];
+    let mut response = vec![0; ANSWER_BYTES_MAX];
     let mut filled = 0;
-    while filled < answer.len() {
-        let free = &mut answer[filled..];
+    while filled < response.len() {
+        let free = &mut response[filled..];
         let read = transport.read(free).await;
         let bytes = read.map_err(|error| format!("no answer: {error}"))?;
         if bytes == 0 {
             return Err("it closed the connection before it had answered".to_owned());
         }
         filled += bytes;
-        if let Some(status) = status(protocol, &answer[..filled])
+        if let Some(status) = status(protocol, &response[..filled])
             .map_err(|reject| format!("its answer is not understood: {}", reject.reason))?
         {
             return judge(status);
@@ -196,9 +200,8 @@ fn judge(status: u16) -> Result<(), String> {
     }
 }
 
-/// What is sent; `None` when it is enough to connect. AJP13 has a question of its own, which asks
-/// for nothing, path or not.
-fn question(
+/// The request to send; `None` when connecting is enough. AJP13 has a ping of its own without a path.
+fn request(
     protocol: Protocol,
     check: &Check,
     address: &Address,
@@ -226,7 +229,7 @@ fn question(
     Ok(Some(out))
 }
 
-/// For whom is asked: the host of `check`; by default the address where an application hears HTTP itself.
+/// The Host of the request: `check.host`, by default the address for HTTP and `localhost` otherwise.
 fn host(protocol: Protocol, check: &Check, address: &Address) -> String {
     match (&check.host, protocol, address) {
         (Some(host), ..) => host.clone(),
@@ -244,8 +247,8 @@ fn write_http(path: &str, host: &str, out: &mut Vec<u8>) -> Result<(), http1::wr
     Ok(())
 }
 
-/// FastCGI: the path is the script's name, by which php-fpm knows its `ping.path`. SCGI, which PHP
-/// does not speak: an application at the root, which finds the path in PATH_INFO.
+/// FastCGI: the path becomes the script's name, which is how php-fpm recognises its `ping.path`. SCGI, which
+/// PHP does not speak: an application at the root that reads the path from PATH_INFO.
 fn environment(protocol: Protocol, path: &str, host: &str) -> Result<Environment, Reject> {
     let host = host.as_bytes();
     let (server_name, port) = super::codec::cgi::server(host);
@@ -288,8 +291,8 @@ fn environment(protocol: Protocol, path: &str, host: &str) -> Result<Environment
     Ok(environment)
 }
 
-/// The status of an answer of which `bytes` have come; `None` when it takes more to tell. Reads from
-/// the start each time: there is little of it.
+/// The status of a response of which `bytes` have arrived; `None` when more is needed. Parses from the start
+/// each time, which is cheap because responses are short.
 fn status(protocol: Protocol, bytes: &[u8]) -> Result<Option<u16>, Reject> {
     match protocol {
         Protocol::Http => http_status(bytes),
@@ -304,11 +307,11 @@ fn status(protocol: Protocol, bytes: &[u8]) -> Result<Option<u16>, Reject> {
 
 fn http_status(mut bytes: &[u8]) -> Result<Option<u16>, Reject> {
     let mut head = http1::ResponseHead::default();
-    let asked = RequestInfo {
+    let request = RequestInfo {
         method: Method::Get,
         upgrade: false,
     };
-    while http1::parse_response(bytes, &mut head, asked, &LIMITS)? {
+    while http1::parse_response(bytes, &mut head, request, &LIMITS)? {
         if !head.is_interim() {
             return Ok(Some(head.status));
         }
@@ -331,7 +334,7 @@ fn fastcgi_status(bytes: &[u8]) -> Result<Option<u16>, Reject> {
         }
     })?;
     let status = cgi_status(&stdout)?;
-    // An end without a head: refused, or nothing to say. As a client would see it.
+    // The response ended without a header; a client would get 502.
     Ok(status.or(decoded.done.then_some(502)))
 }
 

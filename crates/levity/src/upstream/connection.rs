@@ -14,21 +14,21 @@ use super::backend::Backend;
 use super::codec::{Codec, Event};
 use super::failure::Failure;
 
-/// Bytes that an idle connection keeps of the memory that its requests were written to.
+/// The maximum of write buffer that an idle connection keeps, in bytes.
 const OUTBOX_KEPT_MAX: usize = 4 * 1024;
 
-/// Bytes that are read at once of the answer to a ping.
+/// The size of a read of the response to a ping, in bytes.
 const PONG_BYTES_MAX: usize = 16;
 
-/// A connection, and what is spoken on it.
+/// A connection and the protocol state on it.
 pub struct Connection {
-    /// The backend's end.
+    /// The byte stream.
     pub transport: Transport,
-    /// The protocol.
+    /// The protocol state.
     pub codec: Codec,
-    /// When its last answer ended.
+    /// The end of the last response.
     pub idle_since: Instant,
-    /// What the next request is written to: empty, kept for its memory.
+    /// The write buffer for the next request: empty, kept for its allocation.
     pub outbox: Vec<u8>,
 }
 
@@ -36,13 +36,13 @@ impl Connection {
     /// Connects to `backend`.
     ///
     /// # Errors
-    /// Those of connect(2); `TimedOut` after `patience`.
+    /// As connect(2); `TimedOut` after `timeout`.
     pub async fn open(
         backend: &Backend,
         protocol: Protocol,
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<Self> {
-        let transport = time::timeout(patience, levity_net::connect(&backend.address)).await;
+        let transport = time::timeout(timeout, levity_net::connect(&backend.address)).await;
         Ok(Self {
             transport: transport.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??,
             codec: Codec::new(protocol),
@@ -51,7 +51,7 @@ impl Connection {
         })
     }
 
-    /// Keeps the memory that a request was written to for the next, unless it is much.
+    /// Keeps a write buffer for the next request, unless it is large.
     pub fn keep_outbox(&mut self, mut outbox: Vec<u8>) {
         if outbox.capacity() <= OUTBOX_KEPT_MAX {
             outbox.clear();
@@ -59,8 +59,8 @@ impl Connection {
         }
     }
 
-    /// One read into `scratch`, and what it tells. Counts the bytes that came, also those that are no part
-    /// of an answer; none is the end of the connection.
+    /// Reads once into `scratch` and passes the events to `event`. Returns the number of bytes read,
+    /// including framing; zero means that the connection has ended.
     pub fn poll_events(
         &mut self,
         context: &mut Context<'_>,
@@ -82,23 +82,23 @@ impl Connection {
         Poll::Ready((count, outcome))
     }
 
-    /// Whether it can be used after it was idle, at most for `age_max`.
+    /// Whether it can be used after an idle time of less than `age_max`.
     pub fn is_fresh(&mut self, now: Instant, age_max: Duration) -> bool {
         now.saturating_duration_since(self.idle_since) < age_max && self.is_quiet()
     }
 
-    /// Whether the backend still listens on it after it was idle, where the protocol can ask. Waits for the
-    /// answer, at most for `patience`.
-    pub async fn is_alive(&mut self, patience: Duration) -> bool {
+    /// Whether the backend still responds after an idle time, for protocols with a ping. Waits for the
+    /// response, at most `timeout`.
+    pub async fn is_alive(&mut self, timeout: Duration) -> bool {
         let quiet = Watch::poll_began().saturating_duration_since(self.idle_since);
         let Some(ping) = self.codec.ping(quiet) else {
             return true;
         };
-        let answered = Box::pin(time::timeout(patience, self.ask(ping))).await;
+        let answered = Box::pin(time::timeout(timeout, self.send_ping(ping))).await;
         answered.is_ok_and(|alive| alive.is_ok())
     }
 
-    async fn ask(&mut self, ping: &[u8]) -> io::Result<()> {
+    async fn send_ping(&mut self, ping: &[u8]) -> io::Result<()> {
         let mut sent = 0;
         let mut bytes = [0; PONG_BYTES_MAX];
         poll_fn(|context| {
@@ -120,8 +120,8 @@ impl Connection {
         .await
     }
 
-    /// Whether nothing has happened on it while it was idle: neither was it closed, nor is there
-    /// anything to read. Costs no system call unless there was an event.
+    /// Whether nothing has arrived and the connection is still open. Costs no system call unless the socket
+    /// had an event.
     fn is_quiet(&mut self) -> bool {
         let read = self.transport.try_read(&mut [0]);
         read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)

@@ -1,18 +1,18 @@
-//! Upstreams in a line each, for whoever starts or reloads the server.
+//! One-line descriptions of upstreams, for the output of start and reload.
 
 use std::sync::Arc;
 
 use super::Upstream;
 use super::backend::Backend;
 
-/// Backends that are named in a line; of the others, it tells how many there are.
+/// The maximum of backends that a line lists; the others are counted.
 const BACKENDS_MAX: usize = 16;
 
-/// An upstream: its name, what it speaks, and where its backends are.
+/// An upstream: its name, protocol, balancing and backends.
 pub fn line(upstream: &Upstream) -> String {
     let settings = &upstream.settings;
     let backends = upstream.backends();
-    let mut list: Vec<_> = backends.iter().take(BACKENDS_MAX).map(place).collect();
+    let mut list: Vec<_> = backends.iter().take(BACKENDS_MAX).map(describe).collect();
     if backends.len() > BACKENDS_MAX {
         list.push(format!("{} more", backends.len() - BACKENDS_MAX));
     }
@@ -27,7 +27,7 @@ pub fn line(upstream: &Upstream) -> String {
     )
 }
 
-fn place(backend: &Arc<Backend>) -> String {
+fn describe(backend: &Arc<Backend>) -> String {
     let mut text = backend.name.clone();
     if backend.weight > 1 {
         text += &format!(" weight={}", backend.weight);
@@ -38,12 +38,12 @@ fn place(backend: &Arc<Backend>) -> String {
     text
 }
 
-/// What a reload has changed: a line for each upstream that is new, other than it was, or gone.
+/// The effect of a reload: a line for each upstream that is new, changed or gone.
 pub fn changes(now: &[Arc<Upstream>], before: &[Arc<Upstream>]) -> Vec<String> {
     fn named<'u>(all: &'u [Arc<Upstream>], name: &str) -> Option<&'u Arc<Upstream>> {
         all.iter().find(|one| one.settings.name == name)
     }
-    let told = |upstream: &Arc<Upstream>| match named(before, &upstream.settings.name) {
+    let changed = |upstream: &Arc<Upstream>| match named(before, &upstream.settings.name) {
         None => Some(format!("{} (new)", line(upstream))),
         Some(old) if Arc::ptr_eq(old, upstream) => None,
         Some(_) => Some(format!("{} (changed)", line(upstream))),
@@ -51,7 +51,7 @@ pub fn changes(now: &[Arc<Upstream>], before: &[Arc<Upstream>]) -> Vec<String> {
     let gone = before.iter().map(|old| &old.settings.name);
     let gone = gone.filter(|name| named(now, name).is_none());
     let gone = gone.map(|name| format!("upstream {name}: gone"));
-    now.iter().filter_map(told).chain(gone).collect()
+    now.iter().filter_map(changed).chain(gone).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Why a request got no answer from its upstream, and whose fault that is.
+//! Why a request failed at its upstream, and whose fault that is.
 
 use std::fmt;
 use std::io;
@@ -12,42 +12,42 @@ use crate::http::request::{NoRequest, Request};
 use levity_telemetry::access_log::End;
 use levity_telemetry::trace::Side;
 
-/// Why there is no connection.
+/// Why there is no slot for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoSlot {
-    /// As many requests wait as may.
+    /// The queue is full.
     QueueFull,
-    /// None was free within `queue_timeout`.
+    /// No slot became free within `queue_timeout`.
     QueueTimeout,
     /// Every backend has been tried.
     Exhausted,
-    /// There is no backend: names that cannot be looked up have no addresses.
+    /// No backend has an address: names do not resolve.
     NoAddress,
 }
 
-/// A request that got no answer, or not all of it.
+/// A failed request: it got no response, or only a part.
 #[derive(Debug)]
 pub struct Failure {
-    /// What the client is told, if nothing has been sent yet.
+    /// The status for the client, if nothing has been sent yet.
     pub status: u16,
-    /// Who failed.
+    /// Who caused the failure.
     pub side: Side,
     /// The error type of `Proxy-Status` (RFC 9209, 2.3).
     pub kind: &'static str,
-    /// In a few words.
+    /// For the log.
     pub reason: String,
-    /// The backend can have done nothing with the request.
+    /// The backend cannot have acted on the request.
     pub is_untouched: bool,
-    /// How the response ends for the log, if its beginning has been sent.
+    /// How the response ends for the access log, if its header has been sent.
     pub end: End,
-    /// A byte of an answer has come.
+    /// A byte of the response has arrived.
     pub answer_begun: bool,
-    /// The client does not get to know: another attempt follows.
+    /// Another attempt follows, so the client does not see this failure.
     pub tried_again: bool,
 }
 
 impl Failure {
-    /// Of the backend.
+    /// A failure of the backend.
     pub fn of_backend(status: u16, kind: &'static str, reason: impl fmt::Display) -> Self {
         Self {
             status,
@@ -61,25 +61,25 @@ impl Failure {
         }
     }
 
-    /// Whether another backend may be asked: nobody has acted on the request, or it may be acted upon
-    /// twice (RFC 9110, 9.2.2), and nothing has been said of it.
+    /// Whether the request may be sent to another backend: no backend has acted on it or it is idempotent
+    /// (RFC 9110, 9.2.2), and no byte of a response has arrived.
     pub fn may_be_tried_again(&self, request: &Request) -> bool {
         let is_idempotent = matches!(
             request.head.method,
             Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete
         );
-        // Who was too slow may still be at it, and the next would be too.
+        // A slow backend may still be processing it, and the next would be slow too.
         let may_repeat = is_idempotent && self.status != 504;
         self.side == Side::Backend && !self.answer_begun && (self.is_untouched || may_repeat)
     }
 
-    /// Whether the connection ended before a byte of an answer.
+    /// Whether the connection ended before a byte of the response.
     pub fn is_end_of_connection(&self) -> bool {
         let ended = ["connection_terminated", "http_response_incomplete"];
         !self.answer_begun && ended.contains(&self.kind)
     }
 
-    /// No connection could be made.
+    /// A connection could not be made.
     pub fn of_connect(error: &io::Error) -> Self {
         let (status, kind) = match error.kind() {
             io::ErrorKind::TimedOut => (504, "connection_timeout"),
@@ -91,7 +91,7 @@ impl Failure {
             }
             _ => (502, "destination_unavailable"),
         };
-        // Ours are used up, not the backend's.
+        // Our resources are exhausted, not the backend's.
         let is_own = matches!(
             Errno::from_io_error(error),
             Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::ADDRNOTAVAIL)
@@ -111,22 +111,22 @@ impl Failure {
         }
     }
 
-    /// A connection broke.
+    /// A connection failed.
     pub fn of_connection(error: &io::Error) -> Self {
         Self::of_backend(502, "connection_terminated", error)
     }
 
-    /// The backend neither takes nor sends anything.
+    /// The backend made no progress in either direction.
     pub fn of_silence(reason: &str) -> Self {
         Self::of_backend(504, "http_response_timeout", reason)
     }
 
-    /// What the backend sent is no answer.
+    /// The backend sent no valid response.
     pub fn of_answer(reject: Reject) -> Self {
         Self::of_backend(502, "http_protocol_error", reject.reason)
     }
 
-    /// The backend says that it does not take the request.
+    /// The backend refused the request.
     pub fn of_refusal(reason: &str) -> Self {
         Self {
             is_untouched: true,
@@ -134,7 +134,7 @@ impl Failure {
         }
     }
 
-    /// The client left, was too slow, or sent what is no body.
+    /// The client disconnected, was too slow, or sent an invalid body.
     pub fn of_client(none: NoRequest) -> Self {
         let (status, end, reason) = match none {
             NoRequest::Refused(reject) => (reject.status, End::Error, reject.reason),
@@ -150,19 +150,19 @@ impl Failure {
         }
     }
 
-    /// The client has ended its side, and the backend is silent: nobody may be there any more.
+    /// The client has ended its side, and the backend is silent: the client may be gone.
     pub fn of_half_closed() -> Self {
         Self::of_ended_side(
             "the client has ended its side, and the backend is silent (half_closed_timeout)",
         )
     }
 
-    /// The client has ended its side, and there is no slot for its request yet.
+    /// The client has ended its side while its request was queued.
     pub fn of_half_closed_in_queue() -> Self {
         Self::of_ended_side("the client has ended its side while its request was in the queue")
     }
 
-    /// 408, since the request is valid, and what is over is the time that its connection is kept for (RFC 9110,
+    /// 408, because the request is valid and only its connection is closed after a time-out (RFC 9110,
     /// 15.5.9).
     fn of_ended_side(reason: &str) -> Self {
         Self {
@@ -172,7 +172,7 @@ impl Failure {
         }
     }
 
-    /// The request's body could not be kept.
+    /// The request body could not be spooled.
     pub fn of_spool(error: &io::Error) -> Self {
         Self {
             side: Side::Own,
@@ -184,7 +184,7 @@ impl Failure {
         }
     }
 
-    /// There was no connection to be had.
+    /// There was no slot.
     pub fn of_slot(none: NoSlot) -> Self {
         const LIMIT: &str = "connection_limit_reached";
         let (side, kind, reason) = match none {
@@ -199,7 +199,7 @@ impl Failure {
                 "no connection became free in time (queue_timeout)",
             ),
             NoSlot::Exhausted => (Side::Own, LIMIT, "every backend has been tried"),
-            // 503 in place of the 502 that RFC 9209 recommends: it passes when the name is found.
+            // 503 in place of the 502 that RFC 9209 recommends: the failure is temporary.
             NoSlot::NoAddress => (
                 Side::Backend,
                 "dns_error",
@@ -212,7 +212,7 @@ impl Failure {
         }
     }
 
-    /// What the client gets, as the end of a [line](Self::line).
+    /// The result for the client, as the end of a [line](Self::line).
     pub fn outcome(&self) -> String {
         match self.tried_again {
             true => "; tried again".to_owned(),
@@ -220,7 +220,7 @@ impl Failure {
         }
     }
 
-    /// For the operator.
+    /// The log line.
     pub fn line(&self, upstream: &str, backend: Option<&Backend>, outcome: &str) -> String {
         let reason = &self.reason;
         match backend {

@@ -23,7 +23,7 @@ use levity_wire::http1::Method;
 use super::backend::{Backend, fingerprint};
 use super::codec::head::Head;
 use super::failure::Failure;
-use super::pool::{Lease, Pool, Wanted};
+use super::pool::{Lease, Pool, SlotRequest};
 use super::reported;
 use super::response::{BeforeBody, UpstreamResponse};
 use super::rewrite::rewrite;
@@ -81,7 +81,7 @@ impl Gateway<'_> {
             }
         };
         preload::take(&head, request, self.client, proxy, self.worker);
-        if head.wants_other_content() {
+        if head.delegates() {
             let origin = Origin {
                 scheme: self.client.scheme,
                 host: request.host().to_vec(),
@@ -139,7 +139,8 @@ impl Gateway<'_> {
         if let Some(version) = proxy.upstream.settings.proxy_protocol {
             let destination = self.body.peer().proxy_destination();
             let destination = destination.or_else(|| self.body.stream().local_address());
-            ask.proxy_head = proxy_header::for_client(version, self.client.address(), destination);
+            ask.proxy_header =
+                proxy_header::for_client(version, self.client.address(), destination);
         }
         Ok(ask)
     }
@@ -177,7 +178,7 @@ impl Gateway<'_> {
                 Ok((mut head, response)) => {
                     trace.answered();
                     if proxy.upstream.succeeded(&backend, Watch::poll_began()) {
-                        pool.hand_on();
+                        pool.serve_queue();
                     }
                     rewrite(&mut head, proxy, &backend);
                     keep_affinity(&mut head, &wanted, proxy, self.client, &backend);
@@ -200,7 +201,7 @@ impl Gateway<'_> {
             if !had_ended {
                 wanted.tried.push(backend.id);
             }
-            let is_last = tries == settings.retries || !pool.has_left(&wanted);
+            let is_last = tries == settings.retries || !pool.has_untried(&wanted);
             let again = !is_last && failure.may_be_tried_again(request) && upload.rewind();
             failure.tried_again = again;
             trace.attempt_failed(failure.kind);
@@ -314,7 +315,7 @@ fn is_taken_in(proxy: &Proxy, upload: &Upload) -> bool {
 }
 
 /// What decides which backend gets the request.
-fn wanted(request: &Request, proxy: &Proxy) -> Wanted {
+fn wanted(request: &Request, proxy: &Proxy) -> SlotRequest {
     let settings = &proxy.upstream.settings;
     let affinity = settings.sticky.as_ref().map_or(Affinity::Free, |sticky| {
         sticky::affinity(sticky, request.headers_named(sticky::header(sticky)))
@@ -323,7 +324,7 @@ fn wanted(request: &Request, proxy: &Proxy) -> Wanted {
         Balance::Carp => fingerprint(&request.path),
         _ => 0,
     };
-    Wanted {
+    SlotRequest {
         tried: Vec::new(),
         affinity,
         key,
@@ -333,7 +334,7 @@ fn wanted(request: &Request, proxy: &Proxy) -> Wanted {
 /// Ties the client to the backend that has answered, where that is wanted.
 fn keep_affinity(
     head: &mut Head,
-    wanted: &Wanted,
+    wanted: &SlotRequest,
     proxy: &Proxy,
     client: &Client,
     backend: &Backend,

@@ -1,4 +1,4 @@
-//! Upstreams: applications that answer in place of files.
+//! Upstreams: named groups of application servers that requests are proxied to.
 
 pub mod backend;
 pub mod balance;
@@ -38,22 +38,22 @@ use levity_config::upstream::At;
 use levity_telemetry::diagnostics;
 use names::{Found, Lookup, Names, Unresolved};
 
-/// Failures in a row at a backend that cannot be left alone, from which on its return is reported. Each
-/// failure has its own line, so fewer need none.
+/// Consecutive failures after which the return of a backend is logged although the backend was never taken
+/// out. Each failure has a log line of its own, so a shorter outage needs none.
 const FAILURES_MIN: u64 = 3;
 
 /// A named set of backends, shared by all workers.
 pub struct Upstream {
-    /// Unique in the process, so that a worker never mixes up what two configurations meant.
+    /// Unique in the process, so that a worker never confuses upstreams of two configurations.
     pub number: u32,
-    /// What the configuration says.
+    /// Its settings in the configuration.
     pub settings: levity_config::Upstream,
     found: Arc<Found>,
     _names: Option<names::Keeper>,
 }
 
-/// The upstreams of a configuration. One of `old` whose settings are the same stays; one whose
-/// settings have changed hands its backends' health on. Blocks.
+/// Creates the upstreams of a configuration. An upstream of `old` with the same settings is reused; one whose
+/// settings have changed passes the health of its backends on. Blocks.
 ///
 /// # Errors
 /// As [`Upstream::new`].
@@ -73,24 +73,24 @@ pub fn make(
 }
 
 impl Upstream {
-    /// Looks up the names among its backends, and goes on doing so in a thread until it is dropped. A
-    /// name that cannot be looked up has no backends until it can: there may be none at all. Blocks.
+    /// Resolves the names of its backends, and keeps resolving them in a thread until it is dropped. A name
+    /// that does not resolve has no backends until it does, so the list of backends may be empty. Blocks.
     ///
     /// # Errors
-    /// When no thread can be made.
+    /// When the thread cannot be started.
     pub fn new(settings: levity_config::Upstream) -> io::Result<Self> {
         Self::with_lookup(settings, &[], Arc::new(names::system))
     }
 
-    /// As [`Upstream::new`]; what is known of backends of `old` holds for those at the same addresses,
-    /// and its addresses for names that cannot be looked up now.
+    /// As [`Upstream::new`]. Backends at the same addresses inherit the health of those of `old`; names that
+    /// do not resolve now keep the addresses they have in `old`.
     ///
     /// # Errors
     /// The same.
     pub fn after(settings: levity_config::Upstream, old: &Self) -> io::Result<Self> {
         let known = old.backends();
         let new = Self::with_lookup(settings, &known, Arc::new(names::system))?;
-        // What a check took out, only a check would bring back.
+        // Only a check would bring back a backend that a check has taken out.
         if new.settings.check.is_none() {
             let now = Instant::now();
             new.backends().iter().for_each(|backend| {
@@ -100,7 +100,7 @@ impl Upstream {
         Ok(new)
     }
 
-    /// As [`Upstream::new`], with backends that are `known` and another way to look up names.
+    /// As [`Upstream::new`], with the backends `known` from before and the resolver `lookup`.
     fn with_lookup(
         settings: levity_config::Upstream,
         known: &[Arc<Backend>],
@@ -120,13 +120,13 @@ impl Upstream {
         })
     }
 
-    /// Whether one of its backends is at this host and port, as the configuration writes them, or the
-    /// host is its own name.
+    /// Whether one of its backends has this host and port in the configuration, or the host is the name of
+    /// the upstream itself.
     pub fn is_at(&self, host: &[u8], port: u16) -> bool {
         let Ok(host) = http1::host_name(host) else {
             return false;
         };
-        // What the configuration takes it for.
+        // The configuration reads `localhost` as this address.
         let ip = match host.as_ref() {
             "localhost" => "127.0.0.1",
             host => host.trim_start_matches('[').trim_end_matches(']'),
@@ -142,20 +142,20 @@ impl Upstream {
         is_own_name || self.settings.to.iter().any(is_at)
     }
 
-    /// Its backends as of now. Does not wait.
+    /// The current backends. Does not wait.
     pub fn backends(&self) -> Arc<Vec<Arc<Backend>>> {
         self.found.backends.load_full()
     }
 
-    /// Those that nobody can be asked at as of now. Does not wait.
+    /// Backends whose host names do not resolve at present. Does not wait.
     pub fn unresolved(&self) -> Arc<Vec<Unresolved>> {
         self.found.unresolved.load_full()
     }
 
-    /// A request failed for a reason that is the fault of `backend`, as `reason` tells. Does not wait.
+    /// Records that a request failed through the fault of `backend`. Does not wait.
     ///
-    /// This never takes out the only backend that new clients can get: nobody else could answer, and
-    /// an attempt that may fail is better than none.
+    /// The only backend that accepts new clients is never taken out: no other could respond, and an attempt
+    /// that may fail is better than none.
     pub fn failed(&self, backend: &Backend, now: Instant, reason: fmt::Arguments<'_>) {
         backend.count_failure(now);
         let is_other = |other: &Arc<Backend>| other.id != backend.id && !other.drain;
@@ -172,18 +172,18 @@ impl Upstream {
         }
     }
 
-    /// `backend` answered. True when this brought it back. Does not wait.
+    /// Records a response of `backend`. True when this brought the backend back. Does not wait.
     pub fn succeeded(&self, backend: &Backend, now: Instant) -> bool {
         let is_back = backend.succeeded(now);
         let outage = backend.end_outage(now);
         if is_back || outage.is_some_and(|(_, failures)| failures >= FAILURES_MIN) {
-            self.say_back(backend, outage);
+            self.log_return(backend, outage);
         }
         is_back
     }
 
-    /// Tells the operator that `backend` answers again, and what [`Backend::end_outage`] says. Does not wait.
-    fn say_back(&self, backend: &Backend, outage: Option<(Duration, u64)>) {
+    /// Logs that `backend` responds again, with the result of [`Backend::end_outage`]. Does not wait.
+    fn log_return(&self, backend: &Backend, outage: Option<(Duration, u64)>) {
         let (name, backend) = (&self.settings.name, &backend.name);
         match outage {
             Some((lasted, failures)) => diagnostics::log(format_args!(

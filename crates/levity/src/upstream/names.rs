@@ -1,8 +1,7 @@
-//! Backends whose hosts are named: looked up at the start, and again and again in a thread.
+//! Host names of backends: resolved at the start, and then repeatedly in a thread.
 //!
-//! `getaddrinfo` may take as long as it likes, so no loop and no other upstream waits for it: each
-//! upstream with names has a thread of its own, which ends when the upstream is dropped, and which
-//! nobody waits for.
+//! `getaddrinfo` may block for any time, so neither an event loop nor another upstream waits for it. Each
+//! upstream with names has a thread of its own, which ends when the upstream is dropped; nothing joins it.
 
 use std::collections::HashSet;
 use std::io;
@@ -19,45 +18,45 @@ use levity_config::address::Address;
 use levity_config::upstream::{self, At};
 use levity_telemetry::diagnostics;
 
-/// Addresses of one name; those beyond are left out.
+/// The maximum of addresses per name; more are ignored.
 pub const ADDRESSES_MAX: usize = 256;
 
-/// From one attempt to look up a name that has no addresses to the next, at first; twice as long after
-/// each, and `resolve_interval` at most.
+/// The interval between attempts to resolve a name without addresses. It doubles with each attempt, up to
+/// `resolve_interval`.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Where the backends of an upstream are, which its thread replaces.
+/// The resolved backends of an upstream, replaced by its thread.
 #[derive(Debug)]
 pub struct Found {
-    /// One for each address.
+    /// One per address.
     pub backends: ArcSwap<Vec<Arc<Backend>>>,
-    /// Names without one.
+    /// Entries whose names have no address.
     pub unresolved: ArcSwap<Vec<Unresolved>>,
 }
 
-/// A backend that nobody can be asked at, since its name has not been looked up so far.
+/// A backend without an address, because its name has not been resolved so far.
 #[derive(Debug, Clone)]
 pub struct Unresolved {
-    /// What the configuration says of it.
+    /// Its settings in the configuration.
     pub settings: upstream::Backend,
-    /// Its name and port, as the configuration writes them.
+    /// Its name and port as configured.
     pub name: String,
-    /// What the system says of it.
+    /// The error of the resolver.
     pub reason: String,
 }
 
-/// Finds the addresses of a host, at this port. May block.
+/// Resolves a host, at this port. May block.
 pub type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// Asks the system. Blocks.
+/// The resolver of the system. Blocks.
 ///
 /// # Errors
-/// When the name does not exist or nobody can say.
+/// When the name does not exist or the resolver fails.
 pub fn system(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
-/// Where the backends of an upstream are.
+/// The entries of an upstream with their resolver.
 pub struct Names {
     upstream: String,
     entries: Vec<Entry>,
@@ -67,15 +66,15 @@ pub struct Names {
 /// One entry of `to`.
 struct Entry {
     settings: upstream::Backend,
-    /// In order, so that a name server that answers in turn moves nothing.
+    /// Sorted, so that round-robin DNS does not change the order of backends.
     addresses: Vec<Address>,
-    /// Why its name could not be looked up the last time, as it was said.
+    /// The error of the last attempt, as it was logged.
     trouble: Option<String>,
 }
 
 impl Names {
-    /// Looks up every name of `settings`, and says which cannot be: such a name has the addresses that
-    /// it has among those `known`, or none. Blocks.
+    /// Resolves every name of `settings` and logs failures. A name that cannot be resolved keeps its
+    /// addresses among those `known`, if any. Blocks.
     pub fn look_up(
         settings: &levity_config::Upstream,
         known: &[Arc<Backend>],
@@ -103,26 +102,27 @@ impl Names {
         names
     }
 
-    /// Looks up every name again, and says what is new: once, however often it is found. Blocks. True
-    /// when addresses have changed. Those of a name that has none now stay what they were.
+    /// Resolves every name again and logs what has changed; the same failure is logged once. A name that
+    /// cannot be resolved keeps its addresses. True when addresses have changed. Blocks.
     fn refresh(&mut self) -> bool {
         let mut changed = false;
         for entry in &mut self.entries {
             entry.refresh(&self.upstream, &self.lookup, |moved| {
-                say(&self.upstream, moved);
+                log(&self.upstream, moved);
                 changed = true;
             });
         }
         changed
     }
 
-    /// Whether a name has no addresses, so that nobody can be asked there.
-    fn lacks_any(&self) -> bool {
+    /// Whether a name has no addresses.
+    fn lacks_addresses(&self) -> bool {
         self.entries.iter().any(|entry| entry.addresses.is_empty())
     }
 
-    /// The backends, in the order of the file; one for each address, whatever names lead there. Those
-    /// that are `known` stay as they are, with their health. Others are marked as having come `now`.
+    /// The backends in the order of the configuration, one per address even if several names resolve to it.
+    /// Backends that are `known` are kept with their health; others count as returned at `now`, for slow
+    /// start.
     pub fn backends(&self, known: &[Arc<Backend>], now: Option<Instant>) -> Vec<Arc<Backend>> {
         let mut seen = HashSet::new();
         let make = |(address, settings): (&Address, &upstream::Backend)| {
@@ -147,7 +147,7 @@ impl Names {
             .collect()
     }
 
-    /// The backends that have no address, in the order of the file.
+    /// Entries without an address, in the order of the configuration.
     pub fn unresolved(&self) -> Vec<Unresolved> {
         let unresolved = |entry: &Entry| match &entry.settings.at {
             At::Name(host, port) if entry.addresses.is_empty() => Some(Unresolved {
@@ -160,18 +160,18 @@ impl Names {
         self.entries.iter().filter_map(unresolved).collect()
     }
 
-    fn has_any(&self) -> bool {
+    fn has_names(&self) -> bool {
         let mut entries = self.entries.iter();
         entries.any(|entry| matches!(entry.settings.at, At::Name(..)))
     }
 
-    /// Keeps `found` up to date, in a thread that ends when what is returned is dropped. `None`
-    /// when there are no names.
+    /// Keeps `found` up to date in a thread that ends when the [`Keeper`] is dropped. `None` when there are
+    /// no names.
     ///
     /// # Errors
-    /// When the thread cannot be made.
+    /// When the thread cannot be started.
     pub fn keep(self, interval: Duration, found: Arc<Found>) -> io::Result<Option<Keeper>> {
-        if !self.has_any() {
+        if !self.has_names() {
             return Ok(None);
         }
         let (keeper, dropped) = channel();
@@ -185,7 +185,7 @@ impl Names {
         let mut retry = RETRY;
         loop {
             let mut pause = interval;
-            if self.lacks_any() {
+            if self.lacks_addresses() {
                 pause = retry.min(interval);
                 retry = retry.saturating_mul(2);
             }
@@ -202,8 +202,8 @@ impl Names {
 }
 
 impl Entry {
-    /// Looks its name up, if it has one, and says whether that can be done where this is new. `moved` is
-    /// called when its addresses have changed, with what there is to say of it.
+    /// Resolves the name, if the entry has one, and logs a changed result. Calls `moved` with a message when
+    /// the addresses have changed.
     fn refresh(&mut self, upstream: &str, lookup: &Arc<Lookup>, moved: impl FnOnce(&str)) {
         let At::Name(host, port) = &self.settings.at else {
             return;
@@ -211,7 +211,7 @@ impl Entry {
         match addresses(lookup, host, *port) {
             Ok(new) => {
                 if self.trouble.take().is_some() {
-                    say(upstream, &format!("{host} can be looked up again"));
+                    log(upstream, &format!("{host} can be looked up again"));
                 }
                 if new != self.addresses {
                     let list: Vec<_> = new.iter().map(Address::to_string).collect();
@@ -226,7 +226,7 @@ impl Entry {
                         true => "nobody is asked there until it can be",
                         false => "its addresses stay what they were",
                     };
-                    say(upstream, &format!("{error}; {outcome}"));
+                    log(upstream, &format!("{error}; {outcome}"));
                     self.trouble = trouble;
                 }
             }
@@ -234,14 +234,14 @@ impl Entry {
     }
 }
 
-fn say(upstream: &str, what: &str) {
-    diagnostics::log(format_args!("upstream {upstream}: {what}"));
+fn log(upstream: &str, message: &str) {
+    diagnostics::log(format_args!("upstream {upstream}: {message}"));
 }
 
-/// Ends the thread when it is dropped; does not wait for it.
-pub struct Keeper(#[expect(dead_code, reason = "its end is what it tells")] Sender<()>);
+/// Ends the thread when dropped; does not wait for it.
+pub struct Keeper(#[expect(dead_code, reason = "dropping it ends the thread")] Sender<()>);
 
-/// In order, each once, and not too many. Never empty.
+/// Sorted, without duplicates, and at most [`ADDRESSES_MAX`]. Never empty.
 fn addresses(lookup: &Arc<Lookup>, host: &str, port: u16) -> io::Result<Vec<Address>> {
     let named = |error: io::Error| {
         let text = format!("cannot look up {host}: {error}");
@@ -270,7 +270,7 @@ mod tests {
     const WAIT_MAX: Duration = Duration::from_secs(20);
     const TURN: Duration = Duration::from_millis(1);
 
-    /// A name server whose answers are set, and which can be watched for questions.
+    /// A name server with programmable responses that can also report queries.
     #[derive(Clone)]
     struct Server {
         answer: Arc<Mutex<io::Result<Vec<SocketAddr>>>>,
@@ -309,11 +309,11 @@ mod tests {
             Arc::new(move |_, _| server.answer())
         }
 
-        /// Waits at each question until the test takes it.
+        /// Blocks at each query until the test receives it.
         fn lookup_in_step(&self) -> Arc<Lookup> {
             let server = self.clone();
             Arc::new(move |_, _| {
-                // The test has ended when nobody takes it.
+                // An error means that the test has ended.
                 let _ = server.asked.send(());
                 server.answer()
             })
@@ -392,9 +392,9 @@ mod tests {
         assert_eq!(names.entries[0].trouble.as_deref(), Some(text));
         let before = names.backends(&[], None);
         assert_eq!(texts(&before), ["10.0.0.9:1"]);
-        assert!(names.lacks_any() && !names.refresh());
+        assert!(names.lacks_addresses() && !names.refresh());
         server.set(&["10.0.0.1:80"]);
-        assert!(names.refresh() && !names.lacks_any());
+        assert!(names.refresh() && !names.lacks_addresses());
         let after = names.backends(&before, None);
         assert_eq!(texts(&after), ["10.0.0.1:80", "10.0.0.9:1"]);
     }
@@ -435,14 +435,14 @@ mod tests {
         });
         assert_eq!(texts(&upstream.backends()), ["10.0.0.1:80"]);
         server.set(&["10.0.0.2:80"]);
-        // The next question comes only after what the one before brought is in place.
+        // A query arrives only after the result of the previous one is stored.
         for _ in 0..2 {
             questions.recv_timeout(WAIT_MAX).expect("asked again");
         }
         assert_eq!(texts(&upstream.backends()), ["10.0.0.2:80"]);
         drop(upstream);
         drop(server);
-        // The thread had the last lookup: when it ends, nobody is left to ask.
+        // The thread had the last resolver: when the thread ends, the channel closes.
         let ended = |_: &()| questions.recv_timeout(WAIT_MAX);
         let last = std::iter::repeat(())
             .map(|()| ended(&()))
@@ -455,7 +455,7 @@ mod tests {
         let (server, questions) = Server::new(&[]);
         let lookup = server.lookup_in_step();
         let upstream = thread::scope(|scope| {
-            // Whose `resolve_interval` is longer than the test may take.
+            // Its `resolve_interval` is longer than the test may take.
             let settings = settings(&["app.test:80"]);
             let made = scope.spawn(|| Upstream::with_lookup(settings, &[], lookup));
             questions.recv_timeout(WAIT_MAX).expect("asked at first");

@@ -1,7 +1,7 @@
-//! One worker's connections to an upstream's backends: how many there may be, which are idle, and who
-//! waits for one.
+//! One worker's connections to the backends of an upstream: their limits, the idle ones, and the queue of
+//! requests that wait for one.
 //!
-//! Each worker has its own, so that no loop ever waits for another. The bounds of the configuration are
+//! Each worker has its own pools, so that no loop waits for another. The limits of the configuration are
 //! divided among the workers.
 
 use std::cell::{Cell, RefCell};
@@ -29,48 +29,48 @@ use levity_telemetry::stats::WorkerStats;
 use levity_telemetry::stats::upstream::{BackendCells, UpstreamCells};
 use levity_telemetry::trace::Side;
 
-/// Requests that are passed over at a time for one behind them. Where each belongs to a backend, all may
-/// wait for the same one, and to look at each of a queue without end whenever a slot becomes free would
-/// take the loop longer than the requests themselves.
+/// Queued requests that may be skipped to serve one behind them. With affinity all requests of a queue may
+/// wait for the same backend, and scanning the whole queue whenever a slot becomes free would take longer
+/// than the requests themselves.
 const PASSED_OVER_MAX: usize = 1024;
 
 /// A worker's view of an upstream.
 pub struct Pool {
     upstream: Arc<Upstream>,
     bounds: Bounds,
-    /// As of `seen`.
+    /// As of `seen`, in the same order.
     members: RefCell<Vec<Rc<Member>>>,
     seen: RefCell<Arc<Vec<Arc<Backend>>>>,
-    /// Requests that wait for a connection, in their order; some may have given up.
+    /// Queued requests in order of arrival; some may have given up.
     waiting: RefCell<VecDeque<Waiting>>,
     balancer: RefCell<Balancer>,
     failure_reports: RefCell<FailureReports>,
     cells: Arc<UpstreamCells>,
-    /// The configuration has its upstream no more. Another of the same name may count in the same cells.
+    /// The upstream is no longer configured. Another one of the same name may share its cells.
     is_gone: Cell<bool>,
     /// Kept for their allocations.
     usable: RefCell<Vec<usize>>,
     candidates: RefCell<Vec<Candidate>>,
 }
 
-/// What a request asks of a pool.
+/// The criteria by which a pool selects a backend for a request.
 #[derive(Debug, Clone)]
-pub struct Wanted {
-    /// The backends that it was tried at.
+pub struct SlotRequest {
+    /// IDs of the backends that were tried.
     pub tried: Vec<u64>,
-    /// Where its client belongs.
+    /// The backend that the client is bound to.
     pub affinity: Affinity,
-    /// What it asks for, as a number.
+    /// A hash of the request target, for [`Balance::Carp`].
     pub key: u64,
 }
 
-/// A request that waits.
+/// A queued request.
 struct Waiting {
-    wanted: Wanted,
-    answer: oneshot::Sender<Result<Lease, NoSlot>>,
+    request: SlotRequest,
+    sender: oneshot::Sender<Result<Lease, NoSlot>>,
 }
 
-/// The part of an upstream's bounds that one worker has.
+/// One worker's share of an upstream's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bounds {
     connections: usize,
@@ -80,17 +80,17 @@ struct Bounds {
 
 /// A backend, as one worker sees it.
 pub struct Member {
-    /// Whose connections these are.
+    /// The backend of these connections.
     pub backend: Arc<Backend>,
-    /// What is counted of it.
+    /// Its counters.
     pub cells: Arc<BackendCells>,
     idle: RefCell<VecDeque<Connection>>,
-    /// Connections that are in use or are being made.
+    /// Connections that are in use or being opened.
     busy: Cell<u32>,
 }
 
-/// The right to one connection to a backend, and that connection once there is one. Given back when it
-/// is dropped; the connection is closed then unless it was [kept](Lease::keep).
+/// The right to one connection to a backend, and the connection once it is open. Dropping the lease returns
+/// the slot and closes the connection, unless it was [kept](Lease::keep).
 pub struct Lease {
     pool: Rc<Pool>,
     member: Rc<Member>,
@@ -100,7 +100,7 @@ pub struct Lease {
     begun: Begun,
 }
 
-/// The backend that a response comes from; it outlives the lease.
+/// The backend that sends a response; it outlives the lease.
 #[derive(Clone)]
 pub struct Endpoint {
     pool: Rc<Pool>,
@@ -119,7 +119,8 @@ impl Endpoint {
         &self.pool.upstream
     }
 
-    /// Reports that a response failed: before any of it was sent, or after its beginning was.
+    /// Reports that a response failed: before any of it was sent if `is_untouched`, otherwise after its
+    /// header.
     pub fn report(&self, failure: &Failure, is_untouched: bool) {
         match is_untouched {
             true => self.pool.report(failure, None),
@@ -138,14 +139,14 @@ impl Bounds {
     }
 }
 
-/// Connections to one backend, and requests that wait for one, that all of `workers` allow together.
+/// The limits of all `workers` together: connections to one backend, and queued requests.
 pub fn bounds_of_all(settings: &levity_config::Upstream, workers: usize) -> (usize, usize) {
     let bounds = Bounds::of_one(settings, workers);
     (bounds.connections * workers, bounds.queue * workers)
 }
 
 impl Pool {
-    /// Without connections, for one of `workers`, which counts in `stats`.
+    /// A pool without connections, for one of `workers`. It counts in `stats`.
     pub fn new(upstream: Arc<Upstream>, workers: usize, stats: &WorkerStats) -> Self {
         let settings = &upstream.settings;
         Self {
@@ -163,29 +164,29 @@ impl Pool {
         }
     }
 
-    /// Whose pool it is.
+    /// The upstream.
     pub fn upstream(&self) -> &Arc<Upstream> {
         &self.upstream
     }
 
-    /// What is counted of it.
+    /// The counters of the upstream.
     pub fn cells(&self) -> &Arc<UpstreamCells> {
         &self.cells
     }
 
-    /// Tells the operator of a failure, unless it is the client's own affair, or the same has been told
-    /// within the second: then how often it was follows.
+    /// Logs a failure, except one that is the client's. Repetitions within a second are counted, and the
+    /// count is logged at the end of the second.
     pub fn report(&self, failure: &Failure, backend: Option<&Backend>) {
-        self.complain_with(failure, backend, || failure.outcome());
+        self.log_failure(failure, backend, || failure.outcome());
     }
 
-    /// The same of a failure within an answer whose beginning the client has.
+    /// Logs a failure of a response whose header has been sent.
     fn report_cut(&self, failure: &Failure, backend: &Backend) {
         let outcome = || "; its answer had begun, and is cut off".to_owned();
-        self.complain_with(failure, Some(backend), outcome);
+        self.log_failure(failure, Some(backend), outcome);
     }
 
-    fn complain_with(
+    fn log_failure(
         &self,
         failure: &Failure,
         backend: Option<&Backend>,
@@ -197,28 +198,28 @@ impl Pool {
         let (id, reason) = (backend.map(|backend| backend.id), &failure.reason);
         let line = || failure.line(&self.upstream.settings.name, backend, &outcome());
         let mut failure_reports = self.failure_reports.borrow_mut();
-        failure_reports.add(Instant::now(), id, reason, line, say);
+        failure_reports.add(Instant::now(), id, reason, line, log);
     }
 
-    /// Takes a slot at a backend, with an idle connection if there is one.
-    /// Waits for it, behind others who wait.
-    pub async fn slot(self: &Rc<Self>, wanted: &Wanted) -> Result<Lease, NoSlot> {
-        self.look_again();
+    /// Takes a slot at a backend, with an idle connection if there is one. Waits in the queue if no slot is
+    /// free.
+    pub async fn slot(self: &Rc<Self>, request: &SlotRequest) -> Result<Lease, NoSlot> {
+        self.refresh_members();
         let is_first = self.waiting.borrow().is_empty();
-        if is_first && let Some(lease) = self.take(wanted)? {
+        if is_first && let Some(lease) = self.take(request)? {
             return Ok(lease);
         }
-        let answer = self
-            .wait(wanted)
+        let receiver = self
+            .wait(request)
             .inspect_err(|_| self.cells.queue_full.add(1))?;
         let _queued = self.cells.queued();
         if !is_first {
             // A backend may have come back since the others began to wait.
-            self.hand_on();
+            self.serve_queue();
         }
         let patience = self.upstream.settings.queue_timeout;
-        match time::timeout(patience, answer).await {
-            Ok(answer) => answer.expect("who waits is answered"),
+        match time::timeout(patience, receiver).await {
+            Ok(slot) => slot.expect("a queued request gets a result"),
             Err(_) => {
                 self.cells.queue_timeouts.add(1);
                 Err(NoSlot::QueueTimeout)
@@ -226,56 +227,60 @@ impl Pool {
         }
     }
 
-    /// Whether there is a backend that a request has not been tried at.
-    pub fn has_left(&self, wanted: &Wanted) -> bool {
+    /// Whether there is a backend that the request has not tried.
+    pub fn has_untried(&self, request: &SlotRequest) -> bool {
         let is_left = |member: &Rc<Member>| {
-            !member.backend.drain && !wanted.tried.contains(&member.backend.id)
+            !member.backend.drain && !request.tried.contains(&member.backend.id)
         };
         self.members.borrow().iter().any(is_left)
     }
 
-    /// Joins those who wait.
-    fn wait(&self, wanted: &Wanted) -> Result<oneshot::Receiver<Result<Lease, NoSlot>>, NoSlot> {
+    /// Appends a request to the queue.
+    fn wait(
+        &self,
+        request: &SlotRequest,
+    ) -> Result<oneshot::Receiver<Result<Lease, NoSlot>>, NoSlot> {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() >= self.bounds.queue {
-            waiting.retain(|one| !one.answer.is_closed());
+            waiting.retain(|one| !one.sender.is_closed());
         }
         if waiting.len() >= self.bounds.queue {
             return Err(NoSlot::QueueFull);
         }
-        let (answer, receiver) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         waiting.push_back(Waiting {
-            wanted: wanted.clone(),
-            answer,
+            request: request.clone(),
+            sender,
         });
         Ok(receiver)
     }
 
-    /// Gives what has become free to the first who can use it: no newcomer comes before it.
-    pub fn hand_on(self: &Rc<Self>) {
+    /// Gives free slots to the first queued requests that can use them. New requests do not overtake the
+    /// queue.
+    pub fn serve_queue(self: &Rc<Self>) {
         let mut passed_over = Vec::new();
-        let mut anybody_is_full = false;
+        let mut all_are_full = false;
         while passed_over.len() < PASSED_OVER_MAX && self.may_have_room() {
             let next = self.waiting.borrow_mut().pop_front();
             let Some(one) = next else { break };
-            if one.answer.is_closed() {
+            if one.sender.is_closed() {
                 continue;
             }
-            let takes_anybody = self.takes_anybody(&one.wanted);
-            if takes_anybody && anybody_is_full {
+            let takes_any = self.takes_any(&one.request);
+            if takes_any && all_are_full {
                 passed_over.push(one);
                 continue;
             }
-            // What nobody takes any more is handed on as it is dropped.
-            match self.take(&one.wanted) {
+            // If the receiver is gone, dropping the lease frees the slot again.
+            match self.take(&one.request) {
                 Ok(Some(lease)) => {
-                    let _ = one.answer.send(Ok(lease));
+                    let _ = one.sender.send(Ok(lease));
                 }
                 Err(none) => {
-                    let _ = one.answer.send(Err(none));
+                    let _ = one.sender.send(Err(none));
                 }
                 Ok(None) => {
-                    anybody_is_full |= takes_anybody;
+                    all_are_full |= takes_any;
                     passed_over.push(one);
                 }
             }
@@ -287,39 +292,41 @@ impl Pool {
             .for_each(|one| waiting.push_front(one));
     }
 
-    /// Whether some backend may take one more, or there is none, which those who wait are to be told.
+    /// Whether a backend has a free slot, or there is no backend at all, which fails every queued request.
     fn may_have_room(&self) -> bool {
         let members = self.members.borrow();
         let has_room = |member: &Rc<Member>| member.has_room(self.bounds.connections);
         members.is_empty() || members.iter().any(has_room)
     }
 
-    /// Whether one backend is as good as another for this request, and for all others of which that is true.
-    fn takes_anybody(&self, wanted: &Wanted) -> bool {
-        wanted.tried.is_empty() && wanted.affinity == Affinity::Free && !self.is_fixed(wanted)
+    /// Whether the request may go to any backend. If no slot is free for one such request, none is free for
+    /// the others.
+    fn takes_any(&self, request: &SlotRequest) -> bool {
+        request.tried.is_empty() && request.affinity == Affinity::Free && !self.is_fixed(request)
     }
 
-    /// A slot that is free now; `None` when all are taken.
-    fn take(self: &Rc<Self>, wanted: &Wanted) -> Result<Option<Lease>, NoSlot> {
+    /// Takes a free slot; `None` when all are in use.
+    fn take(self: &Rc<Self>, request: &SlotRequest) -> Result<Option<Lease>, NoSlot> {
         let now = Watch::poll_began();
         let backends = self.seen.borrow();
         let members = self.members.borrow();
         let mut usable = self.usable.borrow_mut();
-        let (tried, tied) = (&wanted.tried, wanted.affinity.backend());
+        let (tried, tied) = (&request.tried, request.affinity.backend());
         loop {
             let are_up = balance::usable(&backends, now, tried, tied, &mut usable);
             if usable.is_empty() {
-                // The configuration has at least one that does not drain.
+                // `tried` is empty, and the configuration has at least one backend that does not drain: no
+                // name resolves.
                 return Err(match tried.is_empty() {
                     true => NoSlot::NoAddress,
                     false => NoSlot::Exhausted,
                 });
             }
             let has_room = |at: usize| members[at].has_room(self.bounds.connections);
-            if !self.is_fixed(wanted) {
+            if !self.is_fixed(request) {
                 usable.retain(|&at| has_room(at));
             }
-            let chosen = self.choose(&members, &usable, wanted, now);
+            let chosen = self.choose(&members, &usable, request, now);
             let Some(at) = chosen.filter(|&at| has_room(usable[at])) else {
                 return Ok(None);
             };
@@ -328,10 +335,10 @@ impl Pool {
                 true => member.backend.begin(now, self.trial_max()),
                 false => Some(Begun::Ordinary),
             };
-            // Another request may be trying whether it is back, so that it is not up now.
+            // Another request has begun the trial of this backend meanwhile, so it is no longer up.
             let Some(begun) = begun else { continue };
             if begun == Begun::Trial {
-                // What was kept from before says nothing of the backend when it fails.
+                // A failure on an old connection would say nothing about the backend.
                 member.close_idle();
             }
             let connection = member.take_idle(now, self.upstream.settings.keep_alive_timeout);
@@ -345,21 +352,21 @@ impl Pool {
         }
     }
 
-    /// Whether a request has one backend where it belongs, and rather waits for that than goes to another.
-    fn is_fixed(&self, wanted: &Wanted) -> bool {
+    /// Whether the request has to wait for one particular backend instead of going to another.
+    fn is_fixed(&self, request: &SlotRequest) -> bool {
         let is_by_order = matches!(
             self.upstream.settings.balance,
             Balance::Carp | Balance::Static
         );
-        is_by_order || matches!(wanted.affinity, Affinity::Key(_))
+        is_by_order || matches!(request.affinity, Affinity::Key(_))
     }
 
-    /// Which of the members at these slots gets the request.
+    /// Selects one of the members at the indices `usable`.
     fn choose(
         &self,
         members: &[Rc<Member>],
         usable: &[usize],
-        wanted: &Wanted,
+        request: &SlotRequest,
         now: Instant,
     ) -> Option<usize> {
         let slow_start = self.upstream.settings.slow_start;
@@ -370,21 +377,20 @@ impl Pool {
             share: members[at].backend.share(now, slow_start),
             busy: members[at].busy.get(),
         }));
-        match wanted.affinity {
+        match request.affinity {
             Affinity::Key(key) => balance::rendezvous(&candidates, key),
-            _ => self.balancer.borrow_mut().choose(&candidates, wanted.key),
+            _ => self.balancer.borrow_mut().choose(&candidates, request.key),
         }
     }
 
-    /// How long a backend may take to show whether it is back.
+    /// The time limit of a trial.
     fn trial_max(&self) -> Duration {
         let settings = &self.upstream.settings;
         settings.connect_timeout + settings.first_byte_timeout
     }
 
-    /// Takes over a list of backends that has changed. Connections to those that are gone live until
-    /// their request is over.
-    fn look_again(&self) {
+    /// Adopts a changed list of backends. Connections to removed backends stay open until their request ends.
+    fn refresh_members(&self) {
         let now = self.upstream.backends();
         if Arc::ptr_eq(&now, &self.seen.borrow()) {
             return;
@@ -406,18 +412,18 @@ impl Pool {
         *self.seen.borrow_mut() = now;
     }
 
-    /// Closes idle connections that were closed at the other end, or have been idle for too long, and
-    /// tells what there is to tell.
+    /// Closes idle connections that the backend closed or that have been idle for too long, and logs the
+    /// failures that are due.
     pub fn sweep(&self, now: Instant) {
         let age_max = self.upstream.settings.keep_alive_timeout;
         for member in self.members.borrow().iter() {
             member.sweep(now, age_max);
         }
-        self.failure_reports.borrow_mut().sweep(now, say);
+        self.failure_reports.borrow_mut().sweep(now, log);
     }
 }
 
-fn say(line: &str) {
+fn log(line: &str) {
     diagnostics::log(format_args!("{line}"));
 }
 
@@ -435,7 +441,7 @@ impl Member {
         (self.busy.get() as usize) < connections_max
     }
 
-    /// Closes idle connections that are of no more use.
+    /// Closes idle connections that are closed or too old.
     fn sweep(&self, now: Instant, age_max: Duration) {
         let mut idle = self.idle.borrow_mut();
         let before = idle.len();
@@ -451,8 +457,8 @@ impl Member {
         idle.clear();
     }
 
-    /// The connection that was used last, so that those which are not needed grow old. Counts one more in
-    /// use in any case.
+    /// Takes the most recently used idle connection, so that surplus connections reach their time-out. Counts
+    /// one more connection in use even if there is none.
     fn take_idle(&self, now: Instant, age_max: Duration) -> Option<Connection> {
         self.busy.set(self.busy.get() + 1);
         self.cells.in_use.up(1);
@@ -468,7 +474,7 @@ impl Member {
 }
 
 impl Drop for Member {
-    /// Its idle connections are closed, while those of another with the same cells may live.
+    /// The gauge of idle connections may be shared with another member, so it is corrected here.
     fn drop(&mut self) {
         self.cells.idle.down(self.idle.borrow().len() as u64);
     }
@@ -480,12 +486,12 @@ impl Lease {
         &self.member.backend
     }
 
-    /// The same, as this worker sees it.
+    /// The worker's view of the backend.
     pub fn member(&self) -> &Rc<Member> {
         &self.member
     }
 
-    /// The backend, for as long as its response takes.
+    /// A handle to the backend for the duration of its response.
     pub fn endpoint(&self) -> Endpoint {
         Endpoint {
             pool: self.pool.clone(),
@@ -496,24 +502,24 @@ impl Lease {
     /// The connection.
     ///
     /// # Panics
-    /// Before there is one: see [`Lease::open`].
+    /// If the lease was not [opened](Lease::open).
     pub fn connection(&mut self) -> &mut Connection {
         self.connection.as_mut().expect("it was opened")
     }
 
-    /// Whether the backend takes more of the request now.
+    /// Whether the backend accepts more of the request body now.
     pub fn has_room(&self) -> bool {
         let connection = self.connection.as_ref();
         connection.is_some_and(|connection| connection.codec.room() > 0)
     }
 
-    /// Closes the connection that was idle, if it is one: [`Lease::open`] makes a new one in its place.
+    /// Closes the idle connection, if the lease has one. [`Lease::open`] then makes a new one.
     pub fn close_idle(&mut self) {
         self.connection = None;
         self.is_reused = false;
     }
 
-    /// Connects to the backend, if that has not been done, or has been of no use.
+    /// Connects to the backend, unless the lease has a connection that is alive.
     ///
     /// # Errors
     /// As [`Connection::open`].
@@ -531,14 +537,14 @@ impl Lease {
         }
         let backend = &self.member.backend;
         let opened = Connection::open(backend, settings.protocol, settings.connect_timeout);
-        // Boxed, as a kept connection is the rule: see `gateway`.
+        // Boxed because a kept connection is the common case: see `gateway`.
         self.connection = Some(Box::pin(opened).await?);
         self.member.cells.made.add(1);
         Ok(())
     }
 
-    /// Keeps the connection for another request, if there is room among the idle ones: together with
-    /// those in use they are never more than may be open.
+    /// Keeps the connection for another request if there is room for an idle one. Idle connections and those
+    /// in use never exceed the limit together.
     pub fn keep(mut self) {
         if let Some(connection) = &mut self.connection {
             connection.idle_since = Watch::poll_began();
@@ -546,7 +552,7 @@ impl Lease {
         self.put_back();
     }
 
-    /// As [`Lease::keep`], where nothing was sent: it has been idle all along.
+    /// As [`Lease::keep`] for a connection that was not used: its idle time continues.
     pub fn put_back(mut self) {
         let mut idle = self.member.idle.borrow_mut();
         if idle.len() < self.pool.bounds.idle
@@ -566,23 +572,24 @@ impl Drop for Lease {
         if self.begun == Begun::Trial {
             self.member.backend.end_trial(Watch::poll_began());
         }
-        self.pool.hand_on();
+        self.pool.serve_queue();
     }
 }
 
 /// The pools of a worker.
 pub struct Pools {
     pools: RefCell<Vec<Rc<Pool>>>,
-    /// Those of upstreams that are gone, which requests of before still ask: together within the bounds.
+    /// Pools of removed upstreams that requests from before a reload still use. One pool per upstream keeps
+    /// them within its limits.
     gone: RefCell<Vec<Weak<Pool>>>,
-    /// Numbers of the upstreams that there are now.
+    /// Numbers of the configured upstreams.
     current: RefCell<Vec<u32>>,
     workers: usize,
     stats: Arc<WorkerStats>,
 }
 
 impl Pools {
-    /// None yet, of one of `workers`, which counts in `stats`.
+    /// No pools yet, for one of `workers`. They will count in `stats`.
     pub fn new(workers: usize, stats: Arc<WorkerStats>) -> Self {
         Self {
             pools: RefCell::default(),
@@ -606,7 +613,7 @@ impl Pools {
             return pool;
         }
         let pool = Rc::new(Pool::new(upstream.clone(), self.workers, &self.stats));
-        // A request that began before a reload may still ask for the pool of what is gone since.
+        // A request that began before a reload may need the pool of an upstream that was removed.
         match self.current.borrow().contains(&upstream.number) {
             true => self.pools.borrow_mut().push(pool.clone()),
             false => self.let_go(&pool),
@@ -614,7 +621,7 @@ impl Pools {
         pool
     }
 
-    /// Those that somebody still has.
+    /// Pools of removed upstreams that are still in use.
     fn all_gone(&self) -> impl Iterator<Item = Rc<Pool>> {
         let mut gone = self.gone.borrow_mut();
         gone.retain(|pool| pool.strong_count() > 0);
@@ -627,7 +634,7 @@ impl Pools {
         self.gone.borrow_mut().push(Rc::downgrade(pool));
     }
 
-    /// Lets go of pools whose upstream is not among `upstreams`. Requests in hand keep theirs.
+    /// Releases the pools of upstreams that are not in `upstreams`. Requests in progress keep theirs.
     pub fn retain(&self, upstreams: &[Arc<Upstream>]) {
         let numbers: Vec<_> = upstreams.iter().map(|upstream| upstream.number).collect();
         let is_current = |pool: &Rc<Pool>| numbers.contains(&pool.upstream.number);
@@ -674,7 +681,7 @@ mod tests {
         pools.retain(std::slice::from_ref(&new));
         assert!(Rc::ptr_eq(&held, &pools.of(&old)));
         drop(held);
-        // Nobody had it: another is made, and that is shared too.
+        // The last handle was dropped: a new pool is made, and shared as well.
         let held = pools.of(&old);
         assert!(Rc::ptr_eq(&held, &pools.of(&old)));
         assert!(!Rc::ptr_eq(&held, &pools.of(&new)));
@@ -690,12 +697,12 @@ mod tests {
         let held = pools.of(&old);
         pools.retain(std::slice::from_ref(&new));
         let (id, now) = (new.backends()[0].id, pools.of(&new));
-        now.look_again();
+        now.refresh_members();
         let cells = now.cells().backend(id, "a");
-        held.look_again();
+        held.refresh_members();
         assert!(Arc::ptr_eq(&cells, &now.cells().backend(id, "a")));
         drop(held);
-        pools.of(&old).look_again();
+        pools.of(&old).refresh_members();
         assert!(Arc::ptr_eq(&cells, &now.cells().backend(id, "a")));
     }
 }

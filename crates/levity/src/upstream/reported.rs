@@ -1,4 +1,4 @@
-//! A failure of a response, on its way to whoever sends the response.
+//! A failure that occurs while a response is sent, in the form in which the sender gets it.
 
 use super::failure::Failure;
 use super::pool::Endpoint;
@@ -7,7 +7,7 @@ use crate::http::response::{Response, SourceFailure};
 use levity_telemetry::access_log::End;
 use levity_telemetry::trace::{Side, Trace};
 
-/// The response when an upstream has given none.
+/// The response to a request that failed at its upstream.
 pub fn response(failure: &Failure) -> Response {
     let is_of_client = failure.side == Side::Client;
     let detail = if is_of_client { &failure.reason } else { "" };
@@ -18,7 +18,7 @@ pub fn response(failure: &Failure) -> Response {
     response
 }
 
-/// A failure of a response that has begun, which knows where to report itself.
+/// A failure of a response whose source was an upstream; it can report itself there.
 #[derive(Debug)]
 pub struct Reported {
     failure: Failure,
@@ -26,7 +26,7 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// `failure` of a response that comes from `endpoint`.
+    /// Wraps `failure` of a response that comes from `endpoint`.
     pub fn new(failure: Failure, endpoint: Endpoint) -> Box<Self> {
         Box::new(Self { failure, endpoint })
     }

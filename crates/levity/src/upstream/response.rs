@@ -139,7 +139,7 @@ impl UpstreamResponse {
         let connection = lease.connection();
         let mut outbox = mem::take(&mut connection.outbox);
         outbox.reserve(HEAD_BYTES);
-        outbox.extend_from_slice(&ask.proxy_head);
+        outbox.extend_from_slice(&ask.proxy_header);
         if let Err(reject) = connection.codec.begin(ask, &mut outbox) {
             if connection.codec.is_reusable() {
                 connection.keep_outbox(outbox);
@@ -473,7 +473,7 @@ impl UpstreamResponse {
                 }
                 data.extend_from_slice(bytes);
             }
-            Event::Stderr(text) => stderr.tell(endpoint.upstream(), text),
+            Event::Stderr(text) => stderr.log(endpoint.upstream(), text),
             Event::Declined(reason) => *declined = Some(reason),
             Event::End(trailers) => *ended = Some(trailers),
         };

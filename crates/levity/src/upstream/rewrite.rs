@@ -1,5 +1,5 @@
-//! What an application says of its own place, as it is for those who come through us: where it sends
-//! clients, and where its cookies go.
+//! Rewriting of Location and Set-Cookie: an application names its own host and paths, and clients need those
+//! of this server.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use levity_config::Rewrite;
 use levity_config::address::Address;
 use levity_config::upstream::{At, Protocol};
 
-/// Applies the rules of `proxy` to what `backend` has answered, whatever its status.
+/// Applies the rules of `proxy` to a response of `backend`, whatever its status.
 pub fn rewrite(head: &mut Head, proxy: &Proxy, backend: &Backend) {
     let rules = &proxy.rewrite;
     head.fields.edit("location", |value| {
@@ -22,7 +22,7 @@ pub fn rewrite(head: &mut Head, proxy: &Proxy, backend: &Backend) {
     }
 }
 
-/// The first pair whose first half is at the start of `value`, applied.
+/// The first pair whose first half is a prefix of `value`, applied.
 fn replace_start(pairs: &[(String, String)], value: &[u8]) -> Option<Vec<u8>> {
     pairs.iter().find_map(|(found, put)| {
         let rest = value.strip_prefix(found.as_bytes())?;
@@ -30,7 +30,7 @@ fn replace_start(pairs: &[(String, String)], value: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// A URL with an address by which only we know the application, as a path here.
+/// Turns a URL with a host that only this server uses for the application into a path of this site.
 fn at_this_site(url: &[u8], proxy: &Proxy, backend: &Backend) -> Option<Vec<u8>> {
     if proxy.upstream.settings.protocol != Protocol::Http {
         return None;
@@ -47,13 +47,12 @@ fn at_this_site(url: &[u8], proxy: &Proxy, backend: &Backend) -> Option<Vec<u8>>
     }
     let slash: &[u8] = if rest.starts_with(b"/") { b"" } else { b"/" };
     let path = [&proxy.strip_prefix, slash, rest].concat();
-    // A path that starts so is an address of somebody else (RFC 3986, 4.2), or is taken for one.
+    // Such a path would be a reference to another host (RFC 3986, 4.2), or be taken for one by browsers.
     let is_elsewhere = matches!(path.as_slice(), [b'/', b'/' | b'\\', ..]);
     (!is_elsewhere).then_some(path)
 }
 
-/// Whether a host with its port is that of the backend, of an entry in `to`, or the one that the route
-/// has it asked for.
+/// Whether the authority is that of the backend, of an entry in `to`, or the Host that the route sets.
 fn is_own(authority: &[u8], proxy: &Proxy, backend: &Backend) -> bool {
     let is = |name: &str| is_same_authority(authority, name);
     let of_entry = |at: &At| match at {
@@ -81,7 +80,7 @@ fn is_address(address: &Address, authority: &[u8]) -> bool {
     }
 }
 
-/// The port of HTTP may be left out.
+/// Port 80 may be omitted.
 fn is_same_authority(one: &[u8], other: &str) -> bool {
     let other = other.as_bytes();
     let without_port = |authority: &[u8]| {
@@ -91,8 +90,8 @@ fn is_same_authority(one: &[u8], other: &str) -> bool {
     without_port(one) == without_port(other)
 }
 
-/// A cookie with its `Path` and `Domain` rewritten, read as browsers do (RFC 6265, 5.2); `None` leaves it
-/// as it is.
+/// A cookie with its `Path` and `Domain` rewritten; parsed as browsers do (RFC 6265, 5.2). `None` when it
+/// does not change.
 fn cookie(line: &[u8], rules: &Rewrite) -> Option<Vec<u8>> {
     let mut parts = line.split(|&byte| byte == b';');
     let pair = parts.next()?;
@@ -116,7 +115,7 @@ fn cookie(line: &[u8], rules: &Rewrite) -> Option<Vec<u8>> {
     changed.then_some(out)
 }
 
-/// One attribute with what stands before it; `None` leaves it as it is.
+/// One attribute with the text before it; `None` when it does not change.
 fn attribute(part: &[u8], rules: &Rewrite) -> Option<Vec<u8>> {
     let equals = part.iter().position(|&byte| byte == b'=')?;
     let (name, value) = (part[..equals].trim_ascii(), part[equals + 1..].trim_ascii());
@@ -130,7 +129,7 @@ fn attribute(part: &[u8], rules: &Rewrite) -> Option<Vec<u8>> {
     Some([&part[..=equals], &value].concat())
 }
 
-/// Neither case nor a dot at the start makes another domain (RFC 6265, 5.2.3).
+/// Domains are compared without case and without a leading dot (RFC 6265, 5.2.3).
 fn domain(pairs: &[(String, String)], value: &[u8]) -> Option<Vec<u8>> {
     let bare = |domain: &[u8]| {
         domain
@@ -209,7 +208,7 @@ mod tests {
             ("a=b; Path; Domain", None),
             ("a=b; Pathology=/app/", None),
             ("a=b", None),
-            // No cookie: no name, or nothing that is one.
+            // Not a cookie: no name, or no `=`.
             ("=b; Path=/app/", None),
             (" =b; Path=/app/", None),
             ("garbage; Path=/app/", None),

@@ -1,5 +1,5 @@
-//! Bodies of requests that do not fit into memory: in a file without a name, written and read back by
-//! the disk's threads.
+//! Request bodies that exceed the memory limit: stored in an unnamed file, written and read back by the
+//! disk's threads.
 
 use std::io;
 use std::pin::Pin;
@@ -14,24 +14,24 @@ use crate::disk_client;
 use crate::route::SpoolFolder;
 use crate::worker::Worker;
 
-/// Bytes that are read back at once.
+/// The size of a read, in bytes.
 const READ_BYTES: usize = 128 * 1024;
 
-/// A body in a file.
+/// A request body in a file.
 pub struct Spooled {
     file: Arc<OpenFile>,
     read_options: ReadOptions,
     bytes: u64,
 }
 
-/// Bytes on their way back.
+/// A read in progress.
 pub struct Reading(Pin<Box<dyn Future<Output = io::Result<Vec<u8>>>>>);
 
 impl Spooled {
-    /// An empty one.
+    /// Creates an empty file.
     ///
     /// # Errors
-    /// Those of `open`; `TimedOut` when the disk does not answer within `limits.io_timeout`.
+    /// As `open`; `TimedOut` when the disk does not respond within `limits.io_timeout`.
     pub async fn create(worker: &Worker, folder: &SpoolFolder) -> io::Result<Self> {
         let spool = folder.spool.clone();
         let create = Op::Create { spool };
@@ -50,10 +50,10 @@ impl Spooled {
         self.bytes
     }
 
-    /// Writes `bytes` behind what is there.
+    /// Appends `bytes`.
     ///
     /// # Errors
-    /// Those of `write`, such as ENOSPC; `TimedOut`.
+    /// As `write`, such as ENOSPC; `TimedOut`.
     pub async fn append(&mut self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
         let count = bytes.len() as u64;
         let write = Op::Write {
@@ -66,7 +66,7 @@ impl Spooled {
         Ok(())
     }
 
-    /// Begins to read from `offset` on. Does not wait.
+    /// Starts a read at `offset`. Does not wait.
     pub fn read(&self, worker: &Rc<Worker>, offset: u64) -> Reading {
         let left = usize::try_from(self.bytes - offset).unwrap_or(usize::MAX);
         let read = Op::Read {
@@ -88,13 +88,13 @@ impl Spooled {
 }
 
 impl Reading {
-    /// Gives what was read once it is here.
+    /// Returns the bytes once they have been read.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
         self.0.as_mut().poll(context)
     }
 }
 
-/// Waits for a place in the queue of the disk, too: a client is sending, or a backend is being sent to.
+/// Waits for room in the disk's queue too, instead of failing: a body is in transit.
 async fn make(
     worker: &Worker,
     op: Op,

@@ -1,53 +1,54 @@
-//! What applications have to say to their operator, in our diagnostics.
+//! Standard error of applications, forwarded to the server's own log.
 //!
-//! One request can make an application say more than anybody reads, and each line takes time on the
-//! loop: so much is passed on, and of the rest how much it was.
+//! A faulty application may write any amount for one request, and each line costs time on the event loop. So
+//! the output of a request is limited; the bytes beyond are counted and reported.
 
 use std::sync::Arc;
 
 use super::Upstream;
 use levity_telemetry::diagnostics;
 
-/// Bytes of what is said during one request that are passed on.
+/// The maximum of bytes that are logged per request.
 pub const BYTES_MAX: usize = 32 * 1024;
 
-/// Lines of it; pieces of a line that comes in pieces, or is too long for one of ours, count as lines.
+/// The maximum of log lines per request. Pieces of a line that arrives in pieces, or is too long for one log
+/// line, count separately.
 pub const LINES_MAX: usize = 128;
 
-/// Bytes of a piece at least, however long the name of its upstream is.
+/// The minimum size of a piece in bytes, however long the name of the upstream is.
 const PIECE_BYTES_MIN: usize = 64;
 
-/// What an application says during one request. Takes no memory until it says something.
+/// The standard error of an application during one request. Allocates on first output.
 #[derive(Default)]
-pub struct Stderr(Option<Box<Said>>);
+pub struct Stderr(Option<Box<Output>>);
 
-struct Said {
+struct Output {
     upstream: Arc<Upstream>,
     left: Left,
 }
 
 impl Stderr {
-    /// Passes each line of `text`, which may be cut anywhere, on. An application chose the bytes, so those
-    /// that a terminal would act upon are escaped.
-    pub fn tell(&mut self, upstream: &Arc<Upstream>, text: &[u8]) {
+    /// Logs each line of `text`, which may be cut anywhere. The bytes are untrusted, so control characters
+    /// are escaped.
+    pub fn log(&mut self, upstream: &Arc<Upstream>, text: &[u8]) {
         let new = || {
             let (upstream, left) = (upstream.clone(), Left::default());
-            Box::new(Said { upstream, left })
+            Box::new(Output { upstream, left })
         };
-        let said = self.0.get_or_insert_with(new);
-        let beginning = beginning(&said.upstream);
-        let room = diagnostics::TEXT_BYTES_MAX.saturating_sub(beginning.len());
-        said.left.share(text, room.max(PIECE_BYTES_MIN), |piece| {
-            diagnostics::log(format_args!("{beginning}{}", piece.escape_ascii()));
+        let output = self.0.get_or_insert_with(new);
+        let prefix = prefix(&output.upstream);
+        let room = diagnostics::TEXT_BYTES_MAX.saturating_sub(prefix.len());
+        output.left.split(text, room.max(PIECE_BYTES_MIN), |piece| {
+            diagnostics::log(format_args!("{prefix}{}", piece.escape_ascii()));
         });
     }
 }
 
-fn beginning(upstream: &Upstream) -> String {
+fn prefix(upstream: &Upstream) -> String {
     format!("upstream {} says: ", upstream.settings.name)
 }
 
-/// How many bytes of `line` take `room` at most once they are escaped.
+/// How many bytes of `line` fit into `room` after escaping.
 fn fitting(line: &[u8], room: usize) -> usize {
     let sizes = line.iter().scan(0, |total, byte| {
         *total += byte.escape_ascii().len();
@@ -56,8 +57,8 @@ fn fitting(line: &[u8], room: usize) -> usize {
     sizes.take_while(|total| *total <= room).count()
 }
 
-impl Drop for Said {
-    /// The request is over.
+impl Drop for Output {
+    /// Reports what was left out when the request ends.
     fn drop(&mut self) {
         let (name, bytes) = (&self.upstream.settings.name, self.left.out_bytes);
         if bytes > 0 {
@@ -68,7 +69,7 @@ impl Drop for Said {
     }
 }
 
-/// What may still be passed on, and what was not.
+/// The remaining allowance, and the bytes beyond it.
 #[derive(Debug, PartialEq, Eq)]
 struct Left {
     bytes: usize,
@@ -87,9 +88,9 @@ impl Default for Left {
 }
 
 impl Left {
-    /// Calls `say` with each line of `text` that has anything in it, as long as there is something left: in
-    /// pieces that take `room` at most once they are escaped, so that nothing is cut unseen.
-    fn share(&mut self, text: &[u8], room: usize, mut say: impl FnMut(&[u8])) {
+    /// Calls `log` with each line of `text` that is not blank, while the allowance lasts. Long lines are
+    /// split into pieces of at most `room` bytes after escaping.
+    fn split(&mut self, text: &[u8], room: usize, mut log: impl FnMut(&[u8])) {
         let mut rest = text;
         while !rest.is_empty() {
             if self.bytes == 0 || self.lines == 0 {
@@ -102,7 +103,7 @@ impl Left {
             let mut line = line.trim_ascii();
             while !line.is_empty() && self.bytes > 0 && self.lines > 0 {
                 let piece = fitting(&line[..line.len().min(self.bytes)], room);
-                say(&line[..piece]);
+                log(&line[..piece]);
                 self.bytes -= piece;
                 self.lines -= 1;
                 line = &line[piece..];
@@ -120,7 +121,7 @@ mod tests {
 
     fn shared(left: &mut Left, text: &[u8]) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();
-        left.share(text, ROOM, |line| lines.push(line.to_vec()));
+        left.split(text, ROOM, |line| lines.push(line.to_vec()));
         lines
     }
 
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!((pieces.concat(), left.out_bytes), (text.clone(), 0));
         let sizes = pieces.iter().map(|piece| piece.escape_ascii().count());
         let sizes: Vec<_> = sizes.collect();
-        // All but the last are full: not one more byte, escaped, would have had room.
+        // All but the last are full: one more escaped byte would not have fitted.
         let (last, full) = sizes.split_last().expect("some");
         assert!(
             full.iter().all(|size| (ROOM - 3..=ROOM).contains(size)),
@@ -172,14 +173,14 @@ mod tests {
     fn a_line_of_ours_has_room_for_a_piece() {
         let settings = crate::upstream::tests::settings(&["127.0.0.1:1"]);
         let upstream = Upstream::new(settings).expect("upstream");
-        let room = diagnostics::TEXT_BYTES_MAX - beginning(&upstream).len();
+        let room = diagnostics::TEXT_BYTES_MAX - prefix(&upstream).len();
         for (line, expected) in [
             (vec![b'x'; room], vec![room]),
             (vec![b'x'; room + 1], vec![room, 1]),
             (vec![0xff; room / 4 + 1], vec![room / 4, 1]),
         ] {
             let mut sizes = Vec::new();
-            Left::default().share(&line, room, |piece| sizes.push(piece.len()));
+            Left::default().split(&line, room, |piece| sizes.push(piece.len()));
             assert_eq!(sizes, expected);
         }
     }

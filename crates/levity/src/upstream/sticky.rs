@@ -1,8 +1,9 @@
-//! What ties a client to a backend: a cookie that names it, or the value of a header.
+//! Session affinity: a client is bound to a backend by a cookie that contains its ID, or by the value of a
+//! header.
 //!
-//! The cookie's value is [`Backend::id`](super::backend::Backend::id) in hexadecimal. It says nothing
-//! else and is not a secret: whoever can guess a backend's address can recognise it, and whoever sends
-//! another chooses another of the same upstream, which any client may.
+//! The cookie's value is [`Backend::id`](super::backend::Backend::id) in hexadecimal. It is not secret: it
+//! only reveals a backend's address to those who can guess it, and a client that sends another value selects
+//! another backend of the same upstream, which is harmless.
 
 use super::backend::fingerprint;
 use levity_config::upstream::Sticky;
@@ -10,19 +11,19 @@ use levity_config::upstream::Sticky;
 /// Hexadecimal digits of an id.
 const DIGITS: usize = 16;
 
-/// Where a request wants to go.
+/// The backend that a request prefers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Affinity {
-    /// Nowhere in particular.
+    /// None.
     Free,
-    /// To the backend of this id, if there is one.
+    /// The backend with this ID, if it exists.
     Backend(u64),
-    /// To where [`rendezvous`](super::balance::rendezvous) of this key leads.
+    /// The backend that [`rendezvous`](super::balance::rendezvous) selects for this key.
     Key(u64),
 }
 
 impl Affinity {
-    /// The backend that it names.
+    /// The ID in a cookie.
     pub fn backend(self) -> Option<u64> {
         match self {
             Self::Backend(id) => Some(id),
@@ -39,8 +40,8 @@ pub fn header(sticky: &Sticky) -> &str {
     }
 }
 
-/// What ties a request whose [`header`] has these values. Cookies that are not ours or not whole are
-/// passed over. Does not allocate.
+/// The affinity of a request whose [`header`] has these values. Cookies of other names and malformed ones are
+/// skipped. Does not allocate.
 pub fn affinity<'v>(sticky: &Sticky, values: impl IntoIterator<Item = &'v [u8]>) -> Affinity {
     let mut values = values.into_iter();
     match sticky {
@@ -56,11 +57,11 @@ pub fn affinity<'v>(sticky: &Sticky, values: impl IntoIterator<Item = &'v [u8]>)
     }
 }
 
-/// The value of the `Set-Cookie` that ties a client to the backend `chosen`; `None` when it is tied
-/// so already, or by no cookie. `https` is whether the client speaks it: then its browser is told to
-/// send the cookie over nothing else.
+/// The value of the `Set-Cookie` that binds a client to the backend `chosen`; `None` when it is bound to it
+/// already, or the affinity is not by cookie. `https` is whether the client uses it; the cookie is then
+/// `Secure`.
 ///
-/// It lasts as long as the browser's session, and no script sees it (RFC 6265, 4.1.2).
+/// A session cookie, hidden from scripts (RFC 6265, 4.1.2).
 pub fn set_cookie(sticky: &Sticky, affinity: Affinity, chosen: u64, https: bool) -> Option<String> {
     let Sticky::Cookie(name) = sticky else {
         return None;
@@ -70,7 +71,7 @@ pub fn set_cookie(sticky: &Sticky, affinity: Affinity, chosen: u64, https: bool)
         .then(|| format!("{name}={chosen:016x}; Path=/; HttpOnly; SameSite=Lax{secure}"))
 }
 
-/// One `name=value` of a cookie line. Names differ by case (RFC 6265, 5.4).
+/// The value of a `name=value` pair of a Cookie header. Names are case-sensitive (RFC 6265, 5.4).
 fn value_of<'v>(pair: &'v [u8], name: &str) -> Option<&'v [u8]> {
     let value = pair
         .trim_ascii_start()
@@ -79,7 +80,7 @@ fn value_of<'v>(pair: &'v [u8], name: &str) -> Option<&'v [u8]> {
     Some(value.trim_ascii_end())
 }
 
-/// Exactly as it is written: nothing that another reader could take for something else.
+/// Strict: another reader must not see a different value in the same text.
 fn id(value: &[u8]) -> Option<u64> {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let text = std::str::from_utf8(value).ok()?;

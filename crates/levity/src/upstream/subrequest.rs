@@ -1,4 +1,4 @@
-//! Subrequests: small requests of our own to an application, beside those of clients.
+//! Subrequests: small requests that the server itself sends to an application.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -13,7 +13,7 @@ use super::Upstream;
 use super::backend::fingerprint;
 use super::codec::Event;
 use super::failure::Failure;
-use super::pool::{Lease, Wanted};
+use super::pool::{Lease, SlotRequest};
 use super::stderr::Stderr;
 use super::sticky::Affinity;
 use super::upstream_request::{Length, UpstreamRequest};
@@ -26,21 +26,21 @@ use crate::scripts::{Known, Script};
 use crate::worker::Worker;
 use levity_telemetry::trace::{Side, Trace};
 
-/// Bytes of an answer that are read, so that the connection can be used again.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// The maximum of response bytes that are read so that the connection can be reused.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
-/// For what an application was asked (RFC 6454, 4): it may know itself by no other name, and send whoever
-/// comes by another scheme away.
+/// The origin that the application was requested under (RFC 6454, 4). The application may know itself by no
+/// other name, and may redirect requests that come by another scheme.
 #[derive(Debug, Clone)]
 pub struct Origin {
     /// `http` or `https`.
     pub scheme: &'static str,
-    /// With its port.
+    /// With the port.
     pub host: Vec<u8>,
 }
 
 impl Origin {
-    /// No client has asked; but it might.
+    /// The server as the client of this request, with no address.
     fn ourselves(&self) -> Client {
         Client {
             ip: None,
@@ -52,58 +52,59 @@ impl Origin {
     }
 }
 
-/// A POST.
+/// A POST request to an application.
 pub struct Subrequest<'a> {
-    /// Where it goes.
+    /// The route.
     pub proxy: &'a Arc<Proxy>,
-    /// At which backend.
+    /// The backend.
     pub affinity: Affinity,
-    /// What is asked for.
+    /// The scheme and host to request.
     pub origin: &'a Origin,
     /// Path and query.
     pub target: &'a [u8],
-    /// A field beside those that every subrequest has.
+    /// A header in addition to those of every subrequest.
     pub field: (&'static str, &'static str),
-    /// Of `body`.
+    /// The type of `body`.
     pub media_type: &'a str,
-    /// A few bytes.
+    /// Short.
     pub body: &'a [u8],
 }
 
 impl Subrequest<'_> {
-    /// Asks one backend, once, over a new connection, and gives the status of its answer; `service` is what
-    /// the request was answered with that gave rise to it. Waits for a slot in line with the requests of
-    /// clients.
+    /// Sends the request once, to one backend, over a new connection, and returns the status of the response.
+    /// `service` is the configuration of the request that caused this one. Waits for a slot in the same queue
+    /// as requests of clients.
     ///
     /// # Errors
-    /// As a request of a client.
+    /// As for a client's request.
     pub async fn run(&self, worker: &Rc<Worker>, service: &Arc<Service>) -> Result<u16, Failure> {
         let request = self.request()?;
         let script = self.script(&request, worker, service).await?;
         let length = Length::Known(self.body.len() as u64);
         let ourselves = self.origin.ourselves();
         let proxy = self.proxy(script.as_ref());
-        let mut ask = UpstreamRequest::new(&request, &proxy, &ourselves, length)
+        let mut outgoing = UpstreamRequest::new(&request, &proxy, &ourselves, length)
             .map_err(|reject| Failure::of_client(reject.into()))?;
-        ask.script = script.as_ref();
-        ask.proxy_head =
+        outgoing.script = script.as_ref();
+        outgoing.proxy_header =
             levity_net::proxy_header::for_own_request(self.proxy.upstream.settings.proxy_protocol);
-        let wanted = Wanted {
+        let slot_request = SlotRequest {
             tried: Vec::new(),
             affinity: self.affinity,
             key: fingerprint(&request.path),
         };
         let pool = worker.pools.of(&self.proxy.upstream);
         let upstream = &self.proxy.upstream;
-        let mut lease = pool.slot(&wanted).await.map_err(Failure::of_slot)?;
-        // A kept connection may end with the subrequest on it, and nobody can tell then whether it was taken.
+        let mut lease = pool.slot(&slot_request).await.map_err(Failure::of_slot)?;
+        // If a kept connection ended with the subrequest on it, it would be unknown whether the backend had
+        // acted on it.
         lease.close_idle();
         let backend = lease.backend().clone();
-        let answered = match lease.open().await {
-            Ok(()) => self.attempt(&ask, lease, worker).await,
+        let outcome = match lease.open().await {
+            Ok(()) => self.attempt(&outgoing, lease, worker).await,
             Err(error) => Err(Failure::of_connect(&error)),
         };
-        match &answered {
+        match &outcome {
             Ok(_) => {
                 upstream.succeeded(&backend, Instant::now());
             }
@@ -113,11 +114,11 @@ impl Subrequest<'_> {
             }
             Err(_) => {}
         }
-        answered
+        outcome
     }
 
-    /// How it goes there: as requests of clients do, but with a field that none of them may have, and with
-    /// the path that the application has named. A script has its name beneath the site.
+    /// The route of a subrequest: that of clients' requests, with a header that clients may not send, and
+    /// with the path as the application gave it. A script has its name below the site.
     fn proxy(&self, script: Option<&Script>) -> Proxy {
         let mut proxy = Proxy::clone(self.proxy);
         if script.is_none() {
@@ -139,7 +140,7 @@ impl Subrequest<'_> {
             .map_err(|reject| Failure::of_subrequest(reject.reason))
     }
 
-    /// The script that is to answer, where the same path of a client would be answered by one.
+    /// The script that handles the path, if a client's request for the path would be handled by a script.
     async fn script(
         &self,
         request: &Request,
@@ -172,81 +173,83 @@ impl Subrequest<'_> {
 
     async fn attempt(
         &self,
-        ask: &UpstreamRequest<'_>,
+        outgoing: &UpstreamRequest<'_>,
         mut lease: Lease,
         worker: &Worker,
     ) -> Result<u16, Failure> {
-        let mut question = ask.proxy_head.clone();
+        let mut bytes = outgoing.proxy_header.clone();
         let codec = &mut lease.connection().codec;
         codec
-            .begin(ask, &mut question)
+            .begin(outgoing, &mut bytes)
             .map_err(|reject| Failure::of_client(reject.into()))?;
-        codec.body(self.body, &mut question);
-        codec.end_of_body(&Default::default(), &mut question);
-        let mut talk = Talk {
+        codec.body(self.body, &mut bytes);
+        codec.end_of_body(&Default::default(), &mut bytes);
+        let mut transfer = Transfer {
             upstream: self.proxy.upstream.clone(),
             lease,
-            question,
+            request: bytes,
             sent: 0,
-            answer: Heard::default(),
+            response: Received::default(),
         };
-        let heard = poll_fn(|context| talk.poll(worker, context)).await;
-        heard.map_err(|failure| Failure {
-            answer_begun: talk.answer.bytes > 0,
+        let received = poll_fn(|context| transfer.poll(worker, context)).await;
+        received.map_err(|failure| Failure {
+            answer_begun: transfer.response.bytes > 0,
             ..failure
         })?;
-        let Talk {
-            mut lease, answer, ..
-        } = talk;
-        if answer.ended && lease.connection().codec.is_reusable() {
+        let Transfer {
+            mut lease,
+            response,
+            ..
+        } = transfer;
+        if response.ended && lease.connection().codec.is_reusable() {
             lease.keep();
         }
         let nothing = || Failure::of_backend(502, "http_response_incomplete", "no status");
-        answer.status.ok_or_else(nothing)
+        response.status.ok_or_else(nothing)
     }
 }
 
-/// A question on its way, and what is heard in return.
-struct Talk {
+/// A request in progress and its response so far.
+struct Transfer {
     upstream: Arc<Upstream>,
     lease: Lease,
-    question: Vec<u8>,
-    /// Bytes of the question.
+    request: Vec<u8>,
+    /// Bytes of the request.
     sent: usize,
-    answer: Heard,
+    response: Received,
 }
 
 #[derive(Default)]
-struct Heard {
+struct Received {
     status: Option<u16>,
-    /// Of all that has come.
+    /// All bytes received.
     bytes: usize,
     stderr: Stderr,
     declined: Option<&'static str>,
     ended: bool,
 }
 
-impl Heard {
+impl Received {
     fn event(&mut self, upstream: &Arc<Upstream>, event: Event<'_>) {
         match event {
             Event::Head(head) => self.status = Some(head.status),
             Event::Declined(reason) => self.declined = Some(reason),
             Event::End(_) => self.ended = true,
-            Event::Stderr(text) => self.stderr.tell(upstream, text),
+            Event::Stderr(text) => self.stderr.log(upstream, text),
             Event::Interim(_) | Event::Data(_) => {}
         }
     }
 
     fn is_enough(&self) -> bool {
-        self.ended || self.bytes > ANSWER_BYTES_MAX
+        self.ended || self.bytes > RESPONSE_BYTES_MAX
     }
 }
 
-impl Talk {
+impl Transfer {
     fn poll(&mut self, worker: &Worker, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
             ready!(self.poll_send(context))?;
-            if self.answer.is_enough() {
+            if self.response.is_enough() {
                 return Poll::Ready(Ok(()));
             }
             ready!(self.poll_receive(worker, context))?;
@@ -254,17 +257,18 @@ impl Talk {
     }
 
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        while self.sent < self.question.len() {
-            let rest = &self.question[self.sent..];
+        while self.sent < self.request.len() {
+            let rest = &self.request[self.sent..];
             let wrote = self.lease.connection().transport.poll_write(context, rest);
             self.sent += ready!(wrote).map_err(|error| Failure::of_connection(&error))?;
         }
-        self.question.clear();
+        self.request.clear();
         self.sent = 0;
         Poll::Ready(Ok(()))
     }
 
-    /// One read. What a backend waits for although it has had everything is the next to be sent.
+    /// One read. If the backend waits for more input although the request is complete, queues the reply to
+    /// that.
     fn poll_receive(
         &mut self,
         worker: &Worker,
@@ -272,31 +276,31 @@ impl Talk {
     ) -> Poll<Result<(), Failure>> {
         let Self {
             lease,
-            answer,
+            response,
             upstream,
-            question,
+            request,
             ..
         } = self;
         let mut scratch = worker.bulk.borrow_mut();
-        let mut event = |event: Event<'_>| answer.event(upstream, event);
+        let mut event = |event: Event<'_>| response.event(upstream, event);
         let read = lease
             .connection()
             .poll_events(context, &mut scratch, &mut event);
         let (count, outcome) = ready!(read);
-        answer.bytes += count;
+        response.bytes += count;
         outcome?;
-        if let Some(reason) = answer.declined {
+        if let Some(reason) = response.declined {
             return Poll::Ready(Err(Failure::of_refusal(reason)));
         }
-        if !answer.ended {
-            lease.connection().codec.settle(question);
+        if !response.ended {
+            lease.connection().codec.settle(request);
         }
         Poll::Ready(Ok(()))
     }
 }
 
 impl Failure {
-    /// What we wanted to ask cannot be asked.
+    /// The subrequest cannot be sent.
     fn of_subrequest(reason: impl std::fmt::Display) -> Self {
         Self {
             side: Side::Own,

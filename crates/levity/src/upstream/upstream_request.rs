@@ -1,4 +1,4 @@
-//! A request as a backend is to see it.
+//! A client's request in the form in which a backend gets it.
 
 use std::borrow::Cow;
 
@@ -12,67 +12,67 @@ use crate::route::Proxy;
 use crate::scripts::Script;
 use levity_config::upstream::Forwarded;
 
-/// How we call ourselves in `Via` (RFC 9110, 7.6.3).
+/// The name of this server in `Via` (RFC 9110, 7.6.3).
 const VIA: &[u8] = b"1.1 levity";
 
-/// How long the body of a request is.
+/// The length of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
-    /// There is none.
+    /// There is no body.
     None,
     /// In bytes.
     Known(u64),
-    /// It ends when the client says so.
+    /// Unknown until the client ends the body.
     Unknown,
 }
 
-/// A request on its way to a backend.
+/// A request to a backend.
 pub struct UpstreamRequest<'a> {
-    /// As the client sent it.
+    /// The client's request.
     pub request: &'a Request,
-    /// Where it goes.
+    /// The route.
     pub proxy: &'a Proxy,
-    /// Who sent it.
+    /// The sender.
     pub client: &'a Client,
-    /// Of its body.
+    /// The length of its body.
     pub length: Length,
-    /// The script that is to answer, where applications are asked for scripts.
+    /// The script that handles it, for applications that run scripts.
     pub script: Option<&'a Script>,
-    /// The path that the client has asked for, as [`path::forwarded`] gives it.
+    /// The requested path, as [`path::forwarded`] gives it.
     pub whole_path: Cow<'a, [u8]>,
-    /// The same less `strip_prefix`.
+    /// `whole_path` without `strip_prefix`.
     pub path: Cow<'a, [u8]>,
-    /// What follows the `?`, as [`path::forwarded_query`] gives it.
+    /// The part after the `?`, as [`path::forwarded_query`] gives it.
     pub query: Option<Cow<'a, [u8]>>,
-    /// The protocols that the client offers to switch to, where the backend may.
+    /// The protocols that the client offers to upgrade to, where an upgrade is allowed.
     pub upgrade: Option<&'a [u8]>,
-    /// The backend is to say whether it wants the body.
+    /// The client expects 100-continue: the backend decides whether it wants the body.
     pub expects_continue: bool,
-    /// The client reads what comes behind a body.
+    /// The client accepts trailers.
     pub accepts_trailers: bool,
-    /// What the connection begins with: a head of the PROXY protocol, or nothing.
-    pub proxy_head: Vec<u8>,
-    /// Another request may follow on the connection.
+    /// The PROXY protocol header that begins the connection; may be empty.
+    pub proxy_header: Vec<u8>,
+    /// The connection may be reused.
     pub keep_alive: bool,
-    forwarded: Told,
+    forwarding: ForwardingHeaders,
 }
 
-/// What we say of the client.
+/// The headers by which a proxy describes the client.
 #[derive(Default)]
-struct Told {
+struct ForwardingHeaders {
     forwarded: Vec<u8>,
     x_for: Vec<u8>,
-    /// What was taken off the start of the path, here and before.
+    /// The prefix that was stripped from the path, by trusted proxies and here.
     x_prefix: Vec<u8>,
     x_host: bool,
     x_proto: bool,
 }
 
 impl<'a> UpstreamRequest<'a> {
-    /// What `request` becomes on its way through `proxy`.
+    /// Prepares `request` for `proxy`.
     ///
     /// # Errors
-    /// 400 for a path that [`path::forwarded`] refuses, or that would have to be written anew and cannot be.
+    /// 400 for a path that [`path::forwarded`] refuses, or that cannot be re-encoded without `strip_prefix`.
     pub fn new(
         request: &'a Request,
         proxy: &'a Proxy,
@@ -87,14 +87,14 @@ impl<'a> UpstreamRequest<'a> {
             whole_path,
             query: request.query().map(path::forwarded_query),
             upgrade: request.upgrade().filter(|offer| {
-                // The rest of a body would be the start of what is spoken next.
+                // The rest of a body would be read as the start of the new protocol.
                 length == Length::None && !offer.split(|&byte| byte == b',').any(carries_requests)
             }),
             expects_continue: request.head.expect_continue,
             accepts_trailers: te().any(names_trailers),
-            proxy_head: Vec::new(),
+            proxy_header: Vec::new(),
             keep_alive: settings.keep_alive > 0,
-            forwarded: told(request, client, proxy),
+            forwarding: forwarding_headers(request, client, proxy),
             script: None,
             request,
             proxy,
@@ -103,7 +103,7 @@ impl<'a> UpstreamRequest<'a> {
         })
     }
 
-    /// Path and query.
+    /// The request target: path and query.
     pub fn target(&self) -> Vec<u8> {
         match &self.query {
             Some(query) => [&self.path, &b"?"[..], query].concat(),
@@ -111,7 +111,7 @@ impl<'a> UpstreamRequest<'a> {
         }
     }
 
-    /// The host that the backend is asked for, with its port.
+    /// The Host for the backend, with its port.
     pub fn host(&self) -> &[u8] {
         let rules = &self.proxy.request_headers.set;
         let set = rules
@@ -120,7 +120,8 @@ impl<'a> UpstreamRequest<'a> {
         set.map_or(self.request.host(), |(_, value)| value.as_bytes())
     }
 
-    /// Its end-to-end fields but Host and those that frame the body, in their order; ours come last.
+    /// The end-to-end headers except Host and those that frame the body, in their order; headers of this
+    /// server come last.
     pub fn fields(&self) -> Vec<(&[u8], &[u8])> {
         let bytes = self.request.bytes();
         let headers = &self.request.head.headers;
@@ -128,11 +129,11 @@ impl<'a> UpstreamRequest<'a> {
         let passed = EndToEnd::of(bytes, headers);
         for header in passed.headers() {
             let name = header.name.of(bytes);
-            if passes(name, self.ruled()) {
+            if passes(name, self.protected()) {
                 fields.push((name, header.value.of(bytes)));
             }
         }
-        self.add_told(&mut fields);
+        self.add_forwarding_headers(&mut fields);
         let rules = &self.proxy.request_headers;
         let written = rules.set.iter().chain(&rules.add);
         let written = written.filter(|(name, _)| !name.eq_ignore_ascii_case("host"));
@@ -140,100 +141,99 @@ impl<'a> UpstreamRequest<'a> {
         fields
     }
 
-    /// Names that the client may not write here: what the route sets or removes, and what only a proxy
-    /// is believed.
-    pub fn ruled(&self) -> impl Iterator<Item = &str> {
+    /// Names of headers that the client may not send here: those that the route sets or removes, and those
+    /// that only a trusted proxy may send.
+    pub fn protected(&self) -> impl Iterator<Item = &str> {
         let rules = &self.proxy.request_headers;
         let set = rules.set.iter().map(|(name, _)| name);
         let spoof = (!self.client.by_trusted).then_some("x-real-ip");
         set.chain(&rules.remove).map(String::as_str).chain(spoof)
     }
 
-    /// Names that the client may not write in trailers: those that are [ruled](Self::ruled), and what its
-    /// Connection lists.
-    pub fn ruled_in_trailers(&self) -> Vec<String> {
+    /// Names of trailers that the client may not send: those [protected](Self::protected), and those listed
+    /// in its Connection header.
+    pub fn protected_in_trailers(&self) -> Vec<String> {
         let listed = EndToEnd::of(self.request.bytes(), &self.request.head.headers);
         let listed = listed.listed().map(String::from_utf8_lossy);
-        let ruled = self.ruled().map(str::to_owned);
-        ruled.chain(listed.map(Cow::into_owned)).collect()
+        let protected = self.protected().map(str::to_owned);
+        protected.chain(listed.map(Cow::into_owned)).collect()
     }
 
-    /// Adds what we say of the client and of ourselves.
-    fn add_told<'s>(&'s self, fields: &mut Vec<(&'s [u8], &'s [u8])>) {
-        let told = &self.forwarded;
+    /// Adds Via, the headers that describe the client, and X-Sendfile-Type.
+    fn add_forwarding_headers<'s>(&'s self, fields: &mut Vec<(&'s [u8], &'s [u8])>) {
+        let headers = &self.forwarding;
         fields.push((b"Via", VIA));
-        if !told.x_for.is_empty() {
-            fields.push((b"X-Forwarded-For", &told.x_for));
+        if !headers.x_for.is_empty() {
+            fields.push((b"X-Forwarded-For", &headers.x_for));
         }
-        if told.x_proto {
+        if headers.x_proto {
             fields.push((b"X-Forwarded-Proto", self.client.scheme.as_bytes()));
         }
-        if !told.x_prefix.is_empty() && !self.is_set("x-forwarded-prefix") {
-            fields.push((b"X-Forwarded-Prefix", &told.x_prefix));
+        if !headers.x_prefix.is_empty() && !self.is_set("x-forwarded-prefix") {
+            fields.push((b"X-Forwarded-Prefix", &headers.x_prefix));
         }
-        if told.x_host {
+        if headers.x_host {
             fields.push((b"X-Forwarded-Host", self.forwarded_host()));
         }
-        if !told.forwarded.is_empty() {
-            fields.push((b"Forwarded", &told.forwarded));
+        if !headers.forwarded.is_empty() {
+            fields.push((b"Forwarded", &headers.forwarded));
         }
         if !self.proxy.upstream.settings.sendfile_roots.is_empty() {
             fields.push((b"X-Sendfile-Type", b"X-Sendfile"));
         }
     }
 
-    /// Whether the route sets a field of that name.
+    /// Whether the route sets a header of that name.
     fn is_set(&self, name: &str) -> bool {
         let mut set = self.proxy.request_headers.set.iter();
         set.any(|(set, _)| set.eq_ignore_ascii_case(name))
     }
 
-    /// What the client asked for first: a trusted proxy may have changed Host.
+    /// The host that the client requested first: a trusted proxy may have changed Host.
     fn forwarded_host(&self) -> &[u8] {
-        let told = self.request.header("x-forwarded-host");
-        told.filter(|_| self.client.by_trusted)
+        let host = self.request.header("x-forwarded-host");
+        host.filter(|_| self.client.by_trusted)
             .unwrap_or(self.request.host())
     }
 }
 
-/// Whether a field of the client goes on as it is, where it may not write those that are `ruled`.
-/// Applications that see fields as variables cannot tell `X_Forwarded_For` from `X-Forwarded-For`, so neither
-/// may be written by a client.
-pub fn passes<'r>(name: &[u8], mut ruled: impl Iterator<Item = &'r str>) -> bool {
-    !is_ours(name) && !ruled.any(|rule| is_same_variable(name, rule.as_bytes()))
+/// Whether a header of the client is forwarded unchanged, where those in `protected` are not. Applications
+/// that see headers as CGI variables cannot distinguish `X_Forwarded_For` from `X-Forwarded-For`, so both
+/// spellings are dropped.
+pub fn passes<'r>(name: &[u8], mut protected: impl Iterator<Item = &'r str>) -> bool {
+    !is_reserved(name) && !protected.any(|rule| is_same_variable(name, rule.as_bytes()))
 }
 
-/// Header fields that a client may not send to an application, as the start of their names if they end in
-/// a hyphen.
-const OURS: [&str; 7] = [
+/// Headers that a client may not send to an application. A name that ends in a hyphen is a prefix.
+const RESERVED: [&str; 7] = [
     "host",
-    // Programs that the application starts take HTTP_PROXY for the proxy of their own requests
-    // (CVE-2016-5385 and others, "httpoxy"), and HTTP backends may be gateways to CGI themselves.
+    // Programs that the application starts use HTTP_PROXY as the proxy of their own requests (CVE-2016-5385
+    // and others, "httpoxy"), and HTTP backends may be CGI gateways themselves.
     "proxy",
     "expect",
     "forwarded",
     "x-forwarded-",
     "content-length",
-    // That with its hyphen ends at this hop. Others that make the same variable would have the
-    // application look for chunks that nobody has sent.
+    // The spelling with a hyphen ends at this hop. Other spellings that make the same variable would have the
+    // application expect chunks that were never sent.
     "transfer-encoding",
 ];
 
-/// Whether a field of this name is ours to write, or between a proxy and its application, or nobody's:
-/// `Proxy` has no meaning in a request.
-fn is_ours(name: &[u8]) -> bool {
-    let is = |ours: &&str| {
-        let name = match ours.ends_with('-') {
-            true => name.get(..ours.len()).unwrap_or_default(),
+/// Whether a header is set by this server, reserved between a proxy and its application, or unsafe: `Proxy`
+/// has no meaning in a request.
+fn is_reserved(name: &[u8]) -> bool {
+    let is = |reserved: &&str| {
+        let name = match reserved.ends_with('-') {
+            true => name.get(..reserved.len()).unwrap_or_default(),
             false => name,
         };
-        is_same_variable(name, ours.as_bytes())
+        is_same_variable(name, reserved.as_bytes())
     };
-    OURS.iter().any(is) || sendfile_header::is_reserved(name)
+    RESERVED.iter().any(is) || sendfile_header::is_reserved(name)
 }
 
-/// Whether two names make the same variable of an environment, where letters have no case and every mark
-/// is an underscore.
+/// Whether two names make the same environment variable: case is ignored and every mark becomes an
+/// underscore.
 fn is_same_variable(name: &[u8], other: &[u8]) -> bool {
     let same = |(one, other): (&u8, &u8)| match one.is_ascii_alphanumeric() {
         true => one.eq_ignore_ascii_case(other),
@@ -242,8 +242,7 @@ fn is_same_variable(name: &[u8], other: &[u8]) -> bool {
     name.len() == other.len() && name.iter().zip(other).all(same)
 }
 
-/// Whether this is a protocol whose requests would pass in a tunnel, unseen by all that decides about
-/// requests here.
+/// Whether this protocol carries further requests, which would pass through a tunnel unchecked.
 fn carries_requests(protocol: &[u8]) -> bool {
     let name = protocol.split(|&byte| byte == b'/').next();
     let name = name.unwrap_or_default().trim_ascii();
@@ -257,11 +256,11 @@ fn names_trailers(te: &[u8]) -> bool {
         .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
 
-/// What a hop that is trusted has said before us stays in front; of others we say what we see. What it
-/// said in one of the two fields alone is put into the other too (RFC 7239, 7.4), so that it does not
-/// matter which of them an application reads.
-fn told(request: &Request, client: &Client, proxy: &Proxy) -> Told {
-    let mut told = Told::default();
+/// The headers that describe the client. Values of a trusted proxy are extended, values of others replaced. A
+/// value that the proxy sent in only one of the two formats is copied to the other (RFC 7239, 7.4), so that
+/// it does not matter which one the application reads.
+fn forwarding_headers(request: &Request, client: &Client, proxy: &Proxy) -> ForwardingHeaders {
+    let mut headers = ForwardingHeaders::default();
     let (forwarded, x_forwarded) = match proxy.upstream.settings.forwarded {
         Forwarded::Both => (true, true),
         Forwarded::Forwarded => (true, false),
@@ -270,19 +269,19 @@ fn told(request: &Request, client: &Client, proxy: &Proxy) -> Told {
     };
     if x_forwarded {
         if client.by_trusted {
-            told.x_for = x_forwarded_for_before(request);
+            headers.x_for = x_forwarded_for_before(request);
         }
-        // Whoever reads the list from the right would take `unknown` for the client.
-        if client.peer.is_some() || told.x_for.is_empty() {
-            forwarded::push_x_forwarded_for(&mut told.x_for, client.peer);
+        // Applications that read the list from the right would take `unknown` for the client.
+        if client.peer.is_some() || headers.x_for.is_empty() {
+            forwarded::push_x_forwarded_for(&mut headers.x_for, client.peer);
         }
-        told.x_prefix = x_forwarded_prefix(request, client, &proxy.strip_prefix);
-        told.x_proto = true;
-        told.x_host = !request.host().is_empty();
+        headers.x_prefix = x_forwarded_prefix(request, client, &proxy.strip_prefix);
+        headers.x_proto = true;
+        headers.x_host = !request.host().is_empty();
     }
     if forwarded {
         if client.by_trusted {
-            told.forwarded = forwarded_before(request);
+            headers.forwarded = forwarded_before(request);
         }
         let host = request.host();
         let element = Element {
@@ -291,21 +290,21 @@ fn told(request: &Request, client: &Client, proxy: &Proxy) -> Told {
             host: (!host.is_empty()).then_some(host),
             scheme: client.scheme,
         };
-        // The host has been parsed, so nothing of it can be refused.
-        let _ = forwarded::push_forwarded(&mut told.forwarded, &element);
+        // Cannot fail: the host has been parsed.
+        let _ = forwarded::push_forwarded(&mut headers.forwarded, &element);
     }
-    told
+    headers
 }
 
-/// What a trusted hop has taken off the path, then what we do.
+/// The prefixes that a trusted proxy has stripped, followed by the one stripped here.
 fn x_forwarded_prefix(request: &Request, client: &Client, strip_prefix: &[u8]) -> Vec<u8> {
-    let told = request.header("x-forwarded-prefix");
-    let told = told.filter(|told| client.by_trusted && told.starts_with(b"/"));
-    let told = told.unwrap_or_default();
-    [told.strip_suffix(b"/").unwrap_or(told), strip_prefix].concat()
+    let before = request.header("x-forwarded-prefix");
+    let before = before.filter(|before| client.by_trusted && before.starts_with(b"/"));
+    let before = before.unwrap_or_default();
+    [before.strip_suffix(b"/").unwrap_or(before), strip_prefix].concat()
 }
 
-/// What a trusted hop said in X-Forwarded-For, or else in `Forwarded`.
+/// The list of a trusted proxy, from X-Forwarded-For or else from `Forwarded`.
 fn x_forwarded_for_before(request: &Request) -> Vec<u8> {
     let mut list = forwarded::join(request.headers_named("x-forwarded-for"));
     if list.is_empty() {
@@ -317,7 +316,7 @@ fn x_forwarded_for_before(request: &Request) -> Vec<u8> {
     list
 }
 
-/// What a trusted hop said in X-Forwarded-For, or else in `Forwarded`: as it is believed.
+/// The list of a trusted proxy in the syntax of `Forwarded`. X-Forwarded-For takes precedence, as everywhere.
 fn forwarded_before(request: &Request) -> Vec<u8> {
     let mut list = Vec::new();
     if request.header("x-forwarded-for").is_none() {
@@ -336,7 +335,7 @@ fn from_the_left(hops: impl Iterator<Item = Option<Node>>) -> impl Iterator<Item
     hops.into_iter().rev()
 }
 
-/// `path` less `prefix`. Where the prefix was sent with escapes in it, the path is written anew.
+/// `path` without `prefix`. If the client sent the prefix with escapes, the path is re-encoded.
 fn without_prefix<'a>(
     path: &Cow<'a, [u8]>,
     prefix: &[u8],

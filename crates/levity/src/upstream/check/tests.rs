@@ -32,28 +32,28 @@ fn check(path: Option<&str>) -> Check {
     }
 }
 
-/// What an application answers to each question; `None` closes the connection unread.
-type Answer = Option<&'static [u8]>;
+/// The response of an application to each request; `None` closes the connection unread.
+type Reply = Option<&'static [u8]>;
 
 /// An application on a port of its own.
 struct Application {
     address: String,
-    answer: Arc<Mutex<Answer>>,
-    news: Arc<Notify>,
-    question: Arc<Mutex<Vec<u8>>>,
+    answer: Arc<Mutex<Reply>>,
+    served: Arc<Notify>,
+    request: Arc<Mutex<Vec<u8>>>,
     _serving: Task,
 }
 
 impl Application {
-    async fn start(answer: Answer) -> Self {
+    async fn start(answer: Reply) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let address = listener.local_addr().expect("address").to_string();
         let answer = Arc::new(Mutex::new(answer));
-        let news = Arc::<Notify>::default();
-        let question = Arc::<Mutex<Vec<u8>>>::default();
-        let told = (answer.clone(), news.clone(), question.clone());
+        let served = Arc::<Notify>::default();
+        let request = Arc::<Mutex<Vec<u8>>>::default();
+        let shared = (answer.clone(), served.clone(), request.clone());
         let serving = tokio::spawn(async move {
-            let (answer, news, question) = told;
+            let (answer, served, request) = shared;
             loop {
                 let (tcp, _) = listener.accept().await.expect("accept");
                 let mut transport = Transport::Tcp(tcp);
@@ -62,33 +62,33 @@ impl Application {
                 if let Some(now) = now {
                     let read = transport.read(&mut bytes).await;
                     bytes.truncate(read.unwrap_or(0));
-                    *question.lock().expect("lock") = bytes;
+                    *request.lock().expect("lock") = bytes;
                     let _ = transport.write_all(now).await;
                 }
                 drop(transport);
-                news.notify_waiters();
+                served.notify_waiters();
             }
         });
         Self {
             address,
             answer,
-            news,
-            question,
+            served,
+            request,
             _serving: Task(serving),
         }
     }
 
-    fn set(&self, answer: Answer) {
+    fn set(&self, answer: Reply) {
         *self.answer.lock().expect("lock") = answer;
     }
 
-    /// Waits until it has been asked once more.
-    async fn asked(&self) {
-        self.news.notified().await;
+    /// Waits for the next check.
+    async fn next_check(&self) {
+        self.served.notified().await;
     }
 
-    fn question(&self) -> String {
-        String::from_utf8_lossy(&self.question.lock().expect("lock")).into_owned()
+    fn request(&self) -> String {
+        String::from_utf8_lossy(&self.request.lock().expect("lock")).into_owned()
     }
 }
 
@@ -98,7 +98,7 @@ fn upstream(to: &[&str], change: impl FnOnce(&mut levity_config::Upstream)) -> A
     Arc::new(Upstream::new(settings).expect("upstream"))
 }
 
-/// One question, as it is asked of `application`.
+/// Checks `application` once.
 async fn ask_once(
     application: &Application,
     protocol: Protocol,
@@ -108,7 +108,7 @@ async fn ask_once(
         settings.protocol = protocol;
     });
     let address = upstream.backends()[0].address.clone();
-    ask(&upstream, check, &address).await
+    check_once(&upstream, check, &address).await
 }
 
 const PONG: &[u8] = b"AB\0\x01\x09";
@@ -144,8 +144,8 @@ fn each_protocol_is_asked_in_its_way() {
             let found = ask_once(&application, protocol, &check(Some("/ping?a"))).await;
             assert_eq!(found, Ok(()), "{protocol:?}");
             for text in said {
-                let question = application.question();
-                assert!(question.contains(text), "{protocol:?}: {question:?}");
+                let request = application.request();
+                assert!(request.contains(text), "{protocol:?}: {request:?}");
             }
         }
     });
@@ -188,23 +188,23 @@ fn an_application_is_asked_by_the_name_that_it_answers_to() {
                 ..check(Some("/"))
             };
             assert_eq!(ask_once(&application, protocol, &check).await, Ok(()));
-            let question = application.question();
+            let request = application.request();
             for text in said {
-                assert!(question.contains(text), "{text:?} in {question:?}");
+                assert!(request.contains(text), "{text:?} in {request:?}");
             }
         }
         let application = Application::start(Some(b"HTTP/1.1 200 OK\r\n\r\n")).await;
         let asked = ask_once(&application, Protocol::Http, &check(Some("/"))).await;
         assert_eq!(asked, Ok(()));
         let host = format!("\r\nHost: {}\r\n", application.address);
-        assert!(application.question().contains(&host), "by default");
+        assert!(application.request().contains(&host), "by default");
     });
 }
 
 #[test]
 fn what_is_not_well_is_told_with_its_reason() {
     const CLOSED: &str = "it closed the connection before it had answered";
-    let cases: [(Protocol, Answer, &str); 8] = [
+    let cases: [(Protocol, Reply, &str); 8] = [
         (
             Protocol::Http,
             Some(b"HTTP/1.1 503 Busy\r\n\r\n"),
@@ -253,7 +253,7 @@ fn what_is_not_well_is_told_with_its_reason() {
         tokio::task::yield_now().await;
         let upstream = upstream(&[&address], |_| {});
         let address = upstream.backends()[0].address.clone();
-        let found = ask(&upstream, &check(None), &address).await;
+        let found = check_once(&upstream, &check(None), &address).await;
         assert!(found.expect_err("gone").starts_with("cannot connect: "));
     });
 }
@@ -282,7 +282,7 @@ fn a_busy_backend_at_a_unix_socket_is_waited_for() {
         let upstream = upstream(&[&format!("unix:{}", path.display())], |_| {});
         let address = upstream.backends()[0].address.clone();
         let check = check(None);
-        let mut asked = std::pin::pin!(ask(&upstream, &check, &address));
+        let mut asked = std::pin::pin!(check_once(&upstream, &check, &address));
         let refused = poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await;
         assert!(refused.is_pending(), "{refused:?}");
         drop(first);
@@ -353,11 +353,11 @@ fn an_end_without_an_answer_is_502() {
 
 #[test]
 fn it_takes_several_in_a_row() {
-    let (check, mut row) = (check(None), Row::default());
-    let mut count = |found, believed| row.counts(found, believed, &check);
+    let (check, mut streak) = (check(None), Streak::default());
+    let mut count = |found, believed| streak.add(found, believed, &check);
     assert!(!count(false, true));
     assert!(!count(false, true));
-    assert!(!count(true, true), "the row is broken");
+    assert!(!count(true, true), "the streak is broken");
     assert!(!count(false, true));
     assert!(!count(false, true));
     assert!(count(false, true));
@@ -378,16 +378,16 @@ fn a_backend_goes_down_and_comes_back() {
         });
         let checks = start(std::slice::from_ref(&upstream));
         let backends = upstream.backends();
-        other.asked().await;
+        other.next_check().await;
         assert!(backends[0].is_well() && backends[1].is_well());
         one.set(Some(bad));
         while backends[0].is_well() {
-            one.asked().await;
+            one.next_check().await;
         }
         assert!(backends[1].is_well());
         one.set(Some(good));
         while !backends[0].is_well() {
-            one.asked().await;
+            one.next_check().await;
         }
         drop(checks);
         tokio::task::yield_now().await;
@@ -412,7 +412,7 @@ fn silence_is_not_well() {
         while backend.is_well() {
             time::sleep(Duration::from_millis(1)).await;
         }
-        let told = format!("GET / of host {address}: no answer within 2ms");
-        assert_eq!(backend.trouble().as_deref(), Some(&told));
+        let shared = format!("GET / of host {address}: no answer within 2ms");
+        assert_eq!(backend.trouble().as_deref(), Some(&shared));
     });
 }

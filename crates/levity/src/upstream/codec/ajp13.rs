@@ -1,4 +1,4 @@
-//! Protocol: AJP13, spoken to a servlet container.
+//! The AJP13 protocol, for servlet containers.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use super::length_check::LengthCheck;
 use super::{EncodeError, Event};
 use crate::upstream::upstream_request::{Length, UpstreamRequest};
 
-/// A connection that was idle for so long is asked whether the container still listens on it: a pool of
-/// threads that hangs looks like an open connection. Busy ones are spared the round trip.
+/// After this idle time a connection is checked with a ping: a container whose threads hang keeps its
+/// connections open. Busy connections are spared the round trip.
 pub const QUIET_MAX: Duration = Duration::from_secs(5);
 
 /// One AJP13 connection to a container, which carries one request at a time.
 #[derive(Debug)]
 pub struct Ajp13 {
-    /// Of the request.
+    /// The request's method.
     method: Method,
     upload: Upload,
     reader: Reader,
-    /// The start of a packet whose rest has not come.
+    /// The start of an incomplete packet.
     partial: Vec<u8>,
-    /// What is still to come of the answer's body; `None` before its head.
-    promise: Option<LengthCheck>,
-    /// The answer has been handed over in full.
+    /// The rest of the response body; `None` before the header.
+    length_check: Option<LengthCheck>,
+    /// The end of the response has been passed on.
     ended: bool,
     reusable: bool,
 }
@@ -39,7 +39,7 @@ impl Default for Ajp13 {
             upload: Upload::new(None),
             reader: Reader::response(),
             partial: Vec::new(),
-            promise: None,
+            length_check: None,
             ended: true,
             reusable: true,
         }
@@ -50,17 +50,17 @@ impl Ajp13 {
     /// See [`Codec::begin`](super::Codec::begin).
     pub fn begin(
         &mut self,
-        ask: &UpstreamRequest<'_>,
+        outgoing: &UpstreamRequest<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
-        let length = match ask.length {
+        let length = match outgoing.length {
             Length::Known(bytes) => Some(bytes),
             Length::None | Length::Unknown => None,
         };
-        head(ask, length, out)?;
+        head(outgoing, length, out)?;
         let partial = std::mem::take(&mut self.partial);
         *self = Self {
-            method: ask.request.head.method,
+            method: outgoing.request.head.method,
             upload: Upload::new(length),
             ended: false,
             reusable: false,
@@ -102,7 +102,7 @@ impl Ajp13 {
         Ok(())
     }
 
-    /// Reads whole messages, and says how many bytes they were.
+    /// Reads complete messages; returns their total size.
     fn packets(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<usize, Reject> {
         let mut at = 0;
         loop {
@@ -123,13 +123,13 @@ impl Ajp13 {
         match message {
             Message::SendHeaders(headers) => {
                 let head = answer_head(&headers);
-                self.promise = Some(LengthCheck::of(&head, self.method));
+                self.length_check = Some(LengthCheck::of(&head, self.method));
                 event(Event::Head(head));
             }
             Message::SendBodyChunk(data) => self.data(data, event),
             Message::GetBodyChunk { requested } => self.upload.grant(requested)?,
             Message::EndResponse { reuse } => {
-                if !self.promise.is_some_and(|promise| promise.is_kept()) && !self.ended {
+                if !self.length_check.is_some_and(|length| length.may_end()) && !self.ended {
                     return Err(Reject::bad_gateway(
                         "the answer's body is shorter than its Content-Length",
                     ));
@@ -142,12 +142,12 @@ impl Ajp13 {
         Ok(())
     }
 
-    /// A body that is longer than its Content-Length ends there.
+    /// Drops what exceeds Content-Length.
     fn data(&mut self, data: &[u8], event: &mut dyn FnMut(Event<'_>)) {
-        let Some(promise) = self.promise.as_mut().filter(|_| !self.ended) else {
+        let Some(length_check) = self.length_check.as_mut().filter(|_| !self.ended) else {
             return;
         };
-        let taken = promise.take(data);
+        let taken = length_check.take(data);
         if !taken.is_empty() {
             event(Event::Data(taken));
         }
@@ -178,14 +178,14 @@ impl Ajp13 {
         self.ended && self.reusable && self.partial.is_empty()
     }
 
-    /// What asks an idle container whether it is alive.
+    /// The request of a ping.
     pub fn ping(&mut self) -> &'static [u8] {
         self.reader = Reader::pong();
         self.partial.clear();
         &PING
     }
 
-    /// Reads the answer to a [ping](Self::ping); whether it is complete.
+    /// Reads the response to a [ping](Self::ping); true when it is complete.
     ///
     /// # Errors
     /// 502 for anything else.
@@ -202,33 +202,33 @@ impl Ajp13 {
 }
 
 fn head(
-    ask: &UpstreamRequest<'_>,
+    outgoing: &UpstreamRequest<'_>,
     length: Option<u64>,
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
-    let (server_name, port) = cgi::server(ask.host());
-    let secure = ask.client.scheme == "https";
-    let address = ask.client.ip.map(|ip| ip.to_canonical().to_string());
+    let (server_name, port) = cgi::server(outgoing.host());
+    let secure = outgoing.client.scheme == "https";
+    let address = outgoing.client.ip.map(|ip| ip.to_canonical().to_string());
     let length = length.map(|bytes| bytes.to_string());
-    let mut fields = vec![(&b"host"[..], ask.host())];
-    fields.extend(ask.fields());
-    match (&length, ask.length) {
+    let mut fields = vec![(&b"host"[..], outgoing.host())];
+    fields.extend(outgoing.fields());
+    match (&length, outgoing.length) {
         (Some(length), _) => fields.push((b"content-length", length.as_bytes())),
-        // Of no account to the packets, but it tells the application that there is a body.
+        // Not needed for the framing, but it tells the application that there is a body.
         (None, Length::Unknown) => fields.push((b"transfer-encoding", b"chunked")),
         (None, _) => {}
     }
     let head = ajp13::Head {
-        method: ask.request.method(),
-        version: ask.request.head.version,
-        path: &ask.path,
-        query: ask.query.as_deref(),
+        method: outgoing.request.method(),
+        version: outgoing.request.head.version,
+        path: &outgoing.path,
+        query: outgoing.query.as_deref(),
         remote_address: address.as_deref().unwrap_or_default().as_bytes(),
-        remote_port: ask.client.port,
+        remote_port: outgoing.client.port,
         server_name,
         server_port: port.unwrap_or(if secure { 443 } else { 80 }),
         secure,
-        secret: ask
+        secret: outgoing
             .proxy
             .upstream
             .settings
@@ -243,7 +243,7 @@ fn answer_head(headers: &SendHeaders<'_>) -> Head {
     let mut head = Head::new(headers.status, headers.message);
     let status = headers.status.to_string();
     if headers.message == status.as_bytes() {
-        // What Tomcat says where it has nothing to say.
+        // Tomcat repeats the status where it has no message.
         head.reason.clear();
     }
     for (name, value) in headers.headers() {
@@ -258,7 +258,7 @@ fn answer_head(headers: &SendHeaders<'_>) -> Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::codec::transcript::{Heard, heard};
+    use crate::upstream::codec::transcript::{Transcript, transcript};
 
     fn packet(payload: &[u8]) -> Vec<u8> {
         let len = (payload.len() as u16).to_be_bytes();
@@ -288,38 +288,40 @@ mod tests {
     }
 
     #[track_caller]
-    fn heard_of(packets: &[&[u8]]) -> (Heard, Result<(), Reject>, Ajp13) {
-        heard(&packets.concat(), begun, Ajp13::decode)
+    fn transcript_of(packets: &[&[u8]]) -> (Transcript, Result<(), Reject>, Ajp13) {
+        transcript(&packets.concat(), begun, Ajp13::decode)
     }
 
     #[test]
     fn an_answer_is_the_same_however_it_is_cut() {
         let (head, half, other) = (head(b'8'), chunk(b"half"), chunk(b"half"));
-        let (heard, outcome, codec) = heard_of(&[&head, &half, &chunk(b""), &other, &END]);
-        let expected = Heard {
+        let (transcript, outcome, codec) =
+            transcript_of(&[&head, &half, &chunk(b""), &other, &END]);
+        let expected = Transcript {
             status: Some(404),
             data: "halfhalf".to_owned(),
             ends: 1,
-            ..Heard::default()
+            ..Transcript::default()
         };
-        assert_eq!((heard, outcome), (expected, Ok(())));
+        assert_eq!((transcript, outcome), (expected, Ok(())));
         assert!(codec.is_reusable());
     }
 
     #[test]
     fn a_body_is_as_long_as_was_said() {
-        let (long, outcome, codec) = heard_of(&[&head(b'3'), &chunk(b"four"), &chunk(b"x"), &END]);
+        let (long, outcome, codec) =
+            transcript_of(&[&head(b'3'), &chunk(b"four"), &chunk(b"x"), &END]);
         assert_eq!((&*long.data, long.ends, outcome), ("fou", 1, Ok(())));
         assert!(codec.is_reusable());
-        let (short, outcome, _) = heard_of(&[&head(b'5'), &chunk(b"four"), &END]);
+        let (short, outcome, _) = transcript_of(&[&head(b'5'), &chunk(b"four"), &END]);
         assert_eq!((short.ends, outcome.map_err(|it| it.status)), (0, Err(502)));
-        let (_, _, mut codec) = heard_of(&[&head(b'4'), &chunk(b"four")]);
+        let (_, _, mut codec) = transcript_of(&[&head(b'4'), &chunk(b"four")]);
         assert!(codec.closed().is_err());
     }
 
     #[test]
     fn a_container_that_waits_gets_an_answer_and_is_not_asked_again() {
-        let (_, outcome, mut codec) = heard_of(&[&GET_BODY_CHUNK]);
+        let (_, outcome, mut codec) = transcript_of(&[&GET_BODY_CHUNK]);
         assert!(outcome.is_ok());
         assert_eq!(codec.room(), 9);
         let mut out = Vec::new();
@@ -328,7 +330,7 @@ mod tests {
         assert_eq!(codec.room(), 0);
         codec.settle(&mut out);
         assert_eq!(out.len(), 4);
-        let (_, _, codec) = heard_of(&[&head(b'0'), &GET_BODY_CHUNK, &END]);
+        let (_, _, codec) = transcript_of(&[&head(b'0'), &GET_BODY_CHUNK, &END]);
         assert!(!codec.is_reusable());
     }
 

@@ -1,4 +1,5 @@
-//! What FastCGI and SCGI share: a request as variables, and the answer of a CGI program (RFC 3875).
+//! What FastCGI and SCGI share: a request as environment variables, and the response of a CGI program (RFC
+//! 3875).
 
 use std::mem;
 
@@ -11,12 +12,12 @@ use super::length_check::LengthCheck;
 use super::{EncodeError, Event};
 use crate::upstream::upstream_request::{Length, UpstreamRequest};
 
-/// Bytes of the body of `ask`; `None` when it has none.
+/// The length of the request body in bytes; `None` when there is no body.
 ///
 /// # Errors
-/// 411 when nobody knows: a program reads as much as CONTENT_LENGTH says.
-pub fn body_bytes(ask: &UpstreamRequest<'_>) -> Result<Option<u64>, EncodeError> {
-    match ask.length {
+/// 411 when the length is unknown: a program reads CONTENT_LENGTH bytes.
+pub fn body_bytes(outgoing: &UpstreamRequest<'_>) -> Result<Option<u64>, EncodeError> {
+    match outgoing.length {
         Length::None => Ok(None),
         Length::Known(bytes) => Ok(Some(bytes)),
         Length::Unknown => Err(Reject {
@@ -26,48 +27,48 @@ pub fn body_bytes(ask: &UpstreamRequest<'_>) -> Result<Option<u64>, EncodeError>
     }
 }
 
-/// Replaces the variables by those of `ask`.
+/// Replaces the environment by that of `outgoing`.
 ///
 /// # Errors
-/// 431 when they are more than programs take, 400 for a NUL.
+/// 431 when it exceeds the limits of CGI programs, 400 for a NUL.
 pub fn fill(
     environment: &mut Environment,
-    ask: &UpstreamRequest<'_>,
+    outgoing: &UpstreamRequest<'_>,
     body_bytes: Option<u64>,
 ) -> Result<(), EncodeError> {
-    let (request, proxy) = (ask.request, ask.proxy);
-    let host = ask.host();
+    let (request, proxy) = (outgoing.request, outgoing.proxy);
+    let host = outgoing.host();
     let (server_name, port) = server(host);
-    let is_https = ask.client.scheme == "https";
+    let is_https = outgoing.client.scheme == "https";
     let document_root = proxy.document_root();
     let described = cgi::Request {
         method: request.method(),
-        path: &ask.whole_path,
-        query: ask.query.as_deref(),
+        path: &outgoing.whole_path,
+        query: outgoing.query.as_deref(),
         version: request.head.version,
         host: (!host.is_empty()).then_some(host),
         server_name,
         server_port: port.unwrap_or(if is_https { 443 } else { 80 }),
         server_software: b"levity",
-        remote_addr: ask.client.ip,
-        remote_port: ask.client.port,
+        remote_addr: outgoing.client.ip,
+        remote_port: outgoing.client.port,
         https: is_https,
         content_length: body_bytes,
         document_root: &document_root,
-        script: script(ask),
+        script: script(outgoing),
     };
-    environment.fill(&described, ask.fields().iter().copied())?;
-    if let Some(script) = ask.script.filter(|_| !proxy.strip_prefix.is_empty()) {
-        // Beneath the root it has another name than beneath the site.
+    environment.fill(&described, outgoing.fields().iter().copied())?;
+    if let Some(script) = outgoing.script.filter(|_| !proxy.strip_prefix.is_empty()) {
+        // Its path below the root differs from the one below the site.
         let name = [&proxy.strip_prefix, &b"/"[..], &script.name].concat();
         environment.set("SCRIPT_NAME", &name)?;
     }
     Ok(())
 }
 
-/// The script that was found; without one, an application that is mounted where its route is.
-fn script<'a>(ask: &'a UpstreamRequest<'_>) -> cgi::Script<'a> {
-    if let Some(script) = ask.script {
+/// The script that was found. Without one, the application is mounted at its route.
+fn script<'a>(outgoing: &'a UpstreamRequest<'_>) -> cgi::Script<'a> {
+    if let Some(script) = outgoing.script {
         return cgi::Script {
             name: &script.name,
             info: script.info.as_deref(),
@@ -75,9 +76,9 @@ fn script<'a>(ask: &'a UpstreamRequest<'_>) -> cgi::Script<'a> {
         };
     }
     let without_slash = |path: &'a [u8]| path.strip_prefix(b"/").unwrap_or(path);
-    // `%2F` stays as it was sent in PATH_INFO: decoded, it could not be told from a slash.
-    let path = without_slash(&ask.request.path);
-    let mount = Split::Mount(without_slash(&ask.proxy.strip_prefix));
+    // PATH_INFO keeps `%2F` as sent: decoded, it would be a separator.
+    let path = without_slash(&outgoing.request.path);
+    let mount = Split::Mount(without_slash(&outgoing.proxy.strip_prefix));
     split_script(path, mount).unwrap_or(cgi::Script {
         name: b"",
         info: Some(path),
@@ -85,9 +86,8 @@ fn script<'a>(ask: &'a UpstreamRequest<'_>) -> cgi::Script<'a> {
     })
 }
 
-/// SERVER_NAME and the port that go with the host that the client asked for. As with other servers, and
-/// for applications that make links of both, the port is that of the client's URL, which is not ours
-/// behind a proxy.
+/// SERVER_NAME and port for the host that the client requested. The port is that of the client's URL and not
+/// that of this server, which may be behind a proxy: applications build links from both.
 pub fn server(host: &[u8]) -> (&[u8], Option<u16>) {
     let colon = host.iter().rposition(|&byte| byte == b':');
     let colon = colon.filter(|&at| !host[at..].contains(&b']'));
@@ -97,25 +97,25 @@ pub fn server(host: &[u8]) -> (&[u8], Option<u16>) {
     };
     let port = str::from_utf8(port).ok().and_then(|port| port.parse().ok());
     match name {
-        // HTTP/1.0 needs no Host, but programs need a name.
+        // Host is optional in HTTP/1.0, but programs need a name.
         b"" => (b"localhost", port),
         name => (name, port),
     }
 }
 
-/// The answer of a program: a head, and a body behind it.
+/// The response of a program: a header section and a body.
 #[derive(Debug)]
 pub struct Answer {
-    /// Of the request.
+    /// The request's method.
     method: Method,
     reading: Reading,
-    /// The start of a head whose rest has not come.
+    /// The start of an incomplete header.
     partial: Vec<u8>,
     /// Kept for its allocation.
     head: ResponseHead,
 }
 
-/// What is read next.
+/// The state of the parser.
 #[derive(Debug)]
 enum Reading {
     Head,
@@ -135,32 +135,31 @@ impl Default for Answer {
 }
 
 impl Answer {
-    /// Expects the answer to a request of `method`.
+    /// Begins the response to a request of `method`.
     pub fn begin(&mut self, method: Method) {
         self.method = method;
         self.reading = Reading::Head;
         self.partial.clear();
     }
 
-    /// Whether nothing of it has come.
+    /// Whether no byte has arrived.
     pub fn is_untouched(&self) -> bool {
         matches!(self.reading, Reading::Head) && self.partial.is_empty()
     }
 
-    /// Whether all that was promised has come, so that nothing can be missing.
+    /// Whether the body is complete according to Content-Length.
     pub fn is_fulfilled(&self) -> bool {
         match &self.reading {
             Reading::Head => false,
-            Reading::Body(promise) => promise.is_fulfilled(),
+            Reading::Body(length) => length.is_fulfilled(),
             Reading::Done => true,
         }
     }
 
-    /// Reads what has come, cut anywhere. A body that is longer than its Content-Length ends there: what
-    /// follows is dropped.
+    /// Reads a piece, cut anywhere. Drops what exceeds Content-Length.
     ///
     /// # Errors
-    /// 502 for what is no head.
+    /// 502 for a malformed header.
     pub fn read(
         &mut self,
         mut input: &[u8],
@@ -169,10 +168,10 @@ impl Answer {
         if matches!(self.reading, Reading::Head) {
             input = self.head(input, event)?;
         }
-        let Reading::Body(promise) = &mut self.reading else {
+        let Reading::Body(length) = &mut self.reading else {
             return Ok(());
         };
-        let data = promise.take(input);
+        let data = length.take(input);
         if !data.is_empty() {
             event(Event::Data(data));
         }
@@ -182,14 +181,14 @@ impl Answer {
         Ok(())
     }
 
-    /// No more will come.
+    /// Handles the end of the output.
     ///
     /// # Errors
-    /// 502 when it is cut short.
+    /// 502 when the response is truncated.
     pub fn end(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         match &self.reading {
             Reading::Head => Err(Reject::bad_gateway("the answer ended before its head did")),
-            Reading::Body(promise) if !promise.is_kept() => Err(Reject::bad_gateway(
+            Reading::Body(length) if !length.may_end() => Err(Reject::bad_gateway(
                 "the answer's body is shorter than its Content-Length",
             )),
             Reading::Body(_) => {
@@ -205,7 +204,7 @@ impl Answer {
         event(Event::End(Trailers::default()));
     }
 
-    /// Reads a head, or keeps its start; gives what comes behind it.
+    /// Parses the header, or stores its start; returns the input that follows it.
     fn head<'i>(
         &mut self,
         input: &'i [u8],
@@ -231,8 +230,8 @@ impl Answer {
         Ok(&[])
     }
 
-    /// Hands over the head that is in `bytes`. A local redirect (RFC 3875, 6.2.2) is one for the client:
-    /// 302 with its Location.
+    /// Emits the header in `bytes`. A local redirect (RFC 3875, 6.2.2) becomes one for the client: 302 with
+    /// its Location.
     fn headed(&mut self, bytes: &[u8], event: &mut dyn FnMut(Event<'_>)) {
         let parsed = &self.head;
         let mut head = Head::new(parsed.status, parsed.reason.of(bytes));

@@ -1,4 +1,4 @@
-//! Protocol: FastCGI, spoken to a responder.
+//! The FastCGI protocol, in the responder role.
 
 use levity_wire::Reject;
 use levity_wire::cgi::Environment;
@@ -15,9 +15,9 @@ pub struct Fastcgi {
     environment: Environment,
     records: fastcgi::ResponseDecoder,
     answer: cgi::Answer,
-    /// The record that ends an answer has come.
+    /// The record that ends a response has arrived.
     ended: bool,
-    /// Something came behind it, which would be taken for the next answer.
+    /// Bytes followed the end, which would be taken for the next response.
     stray: bool,
 }
 
@@ -37,14 +37,14 @@ impl Fastcgi {
     /// See [`Codec::begin`](super::Codec::begin).
     pub fn begin(
         &mut self,
-        ask: &UpstreamRequest<'_>,
+        outgoing: &UpstreamRequest<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
-        let body_bytes = cgi::body_bytes(ask)?;
-        cgi::fill(&mut self.environment, ask, body_bytes)?;
-        write_head(&self.environment, ask.keep_alive, out);
-        self.records = fastcgi::ResponseDecoder::new(ask.keep_alive);
-        self.answer.begin(ask.request.head.method);
+        let body_bytes = cgi::body_bytes(outgoing)?;
+        cgi::fill(&mut self.environment, outgoing, body_bytes)?;
+        write_head(&self.environment, outgoing.keep_alive, out);
+        self.records = fastcgi::ResponseDecoder::new(outgoing.keep_alive);
+        self.answer.begin(outgoing.request.head.method);
         self.ended = false;
         Ok(())
     }
@@ -83,8 +83,8 @@ impl Fastcgi {
         outcome
     }
 
-    /// See [`Codec::closed`](super::Codec::closed). Some applications leave the last record out
-    /// when they close; then a Content-Length tells whether all is there.
+    /// See [`Codec::closed`](super::Codec::closed). Some applications close without the last record; then
+    /// Content-Length decides whether the response is complete.
     pub fn closed(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         self.stray = true;
         if self.ended || self.answer.is_fulfilled() {
@@ -101,7 +101,7 @@ impl Fastcgi {
     }
 }
 
-/// The last record has come.
+/// Handles the last record.
 fn end(
     answer: &mut cgi::Answer,
     status: ProtocolStatus,
@@ -125,7 +125,7 @@ mod tests {
     use levity_wire::http1::Method;
 
     use super::*;
-    use crate::upstream::codec::transcript::{Heard, heard};
+    use crate::upstream::codec::transcript::{Transcript, transcript};
 
     fn record(kind: u8, content: &[u8], padding: u8) -> Vec<u8> {
         let len = (content.len() as u16).to_be_bytes();
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn heard_of(records: &[Vec<u8>]) -> (Heard, Result<(), Reject>, Fastcgi) {
-        heard(&records.concat(), begun(Method::Get), Fastcgi::decode)
+    fn transcript_of(records: &[Vec<u8>]) -> (Transcript, Result<(), Reject>, Fastcgi) {
+        transcript(&records.concat(), begun(Method::Get), Fastcgi::decode)
     }
 
     #[test]
     fn an_answer_is_the_same_however_it_is_cut() {
-        let (heard, outcome, codec) = heard_of(&[
+        let (transcript, outcome, codec) = transcript_of(&[
             record(7, b"oh", 1),
             record(6, b"Status: 404 Gone\r\nX-A", 5),
             record(6, b": b\r\n\r\nhalf ", 0),
@@ -165,21 +165,21 @@ mod tests {
             record(6, b"", 0),
             end(0),
         ]);
-        let expected = Heard {
+        let expected = Transcript {
             status: Some(404),
             fields: "X-A: b\r\n".to_owned(),
             data: "half and half".to_owned(),
             stderr: "oh dear".to_owned(),
             ends: 1,
-            ..Heard::default()
+            ..Transcript::default()
         };
-        assert_eq!((heard, outcome), (expected, Ok(())));
+        assert_eq!((transcript, outcome), (expected, Ok(())));
         assert!(codec.is_reusable());
     }
 
     #[test]
     fn a_body_is_as_long_as_was_said() {
-        let output = |text: &[u8]| heard_of(&[record(6, text, 0), end(0)]);
+        let output = |text: &[u8]| transcript_of(&[record(6, text, 0), end(0)]);
         let (long, outcome, codec) = output(b"Content-Length: 4\n\nbody and more");
         assert_eq!((&*long.data, long.ends, outcome), ("body", 1, Ok(())));
         assert!(codec.is_reusable());
@@ -194,19 +194,19 @@ mod tests {
 
     #[test]
     fn what_follows_the_answer_spoils_the_connection() {
-        let (heard, _, codec) = heard_of(&[record(6, b"A: b\n\n", 0), end(0), end(0)]);
-        assert_eq!(heard.ends, 1);
+        let (transcript, _, codec) = transcript_of(&[record(6, b"A: b\n\n", 0), end(0), end(0)]);
+        assert_eq!(transcript.ends, 1);
         assert!(!codec.is_reusable());
     }
 
     #[test]
     fn a_refusal_is_no_answer() {
         for status in [1, 2, 3] {
-            let (heard, outcome, codec) = heard_of(&[record(7, b"busy", 0), end(status)]);
-            assert!(heard.declined.is_some() && heard.ends == 0 && outcome.is_ok());
+            let (transcript, outcome, codec) = transcript_of(&[record(7, b"busy", 0), end(status)]);
+            assert!(transcript.declined.is_some() && transcript.ends == 0 && outcome.is_ok());
             assert!(!codec.is_reusable());
-            let (heard, outcome, _) = heard_of(&[record(6, b"A: b\n\n", 0), end(status)]);
-            assert!(heard.declined.is_none() && outcome.is_err());
+            let (transcript, outcome, _) = transcript_of(&[record(6, b"A: b\n\n", 0), end(status)]);
+            assert!(transcript.declined.is_none() && outcome.is_err());
         }
     }
 
@@ -219,7 +219,7 @@ mod tests {
             (b"A: b\n", false),
             (b"", false),
         ] {
-            let (_, outcome, mut codec) = heard_of(&[record(6, output, 0)]);
+            let (_, outcome, mut codec) = transcript_of(&[record(6, output, 0)]);
             assert!(outcome.is_ok());
             assert_eq!(codec.closed(&mut |_| {}).is_ok(), ends);
             assert!(!codec.is_reusable());

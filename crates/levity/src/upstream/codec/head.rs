@@ -1,12 +1,12 @@
-//! The head of a backend's answer, whatever protocol it came by.
+//! The header section of a backend's response, the same for all protocols.
 
 use levity_wire::http1::{self, Limits};
 use levity_wire::sendfile_header::{self, Delegation};
 
 use crate::http::fields::Fields;
 
-/// Bounds on the head of an answer in the words of HTTP or CGI. Applications set long cookies and
-/// policies, so it may be four times as long as that of a request.
+/// Limits of a response header in HTTP or CGI syntax. Applications set long cookies and policies, so it may
+/// be four times as long as that of a request.
 pub const LIMITS: Limits = Limits {
     line_bytes_max: 8 * 1024,
     header_bytes_max: 16 * 1024,
@@ -14,45 +14,45 @@ pub const LIMITS: Limits = Limits {
     headers_max: 200,
 };
 
-/// Whether a head may be complete now that `input` has come, `bytes` with what came before. It ends with a
-/// line, and may come byte by byte: to read it anew for each of them would keep the loop busy. One that is
-/// too long is found out meanwhile.
+/// Whether the header may be complete after `input`, with `bytes` in total. A header ends with a newline;
+/// parsing again after every byte would take quadratic time. A header that is too long is parsed too, to be
+/// rejected.
 pub fn may_end(input: &[u8], bytes: usize) -> bool {
     input.contains(&b'\n') || bytes >= LIMITS.head_bytes_max
 }
 
-/// Contents that one answer may bring for later; more are passed over.
+/// The maximum of preloaded files per response; more are ignored.
 const PRELOAD_MAX: usize = 16;
 
-/// What an answer begins with. Fields that belong to the connection with the backend are not in it.
+/// The start of a response, without hop-by-hop headers.
 #[derive(Debug, Default)]
 pub struct Head {
     /// 100 to 599.
     pub status: u16,
-    /// As sent, often empty.
+    /// As sent; empty for the usual one.
     pub reason: Vec<u8>,
-    /// What the client is to get.
+    /// The headers for the client.
     pub fields: Fields,
-    /// Content-Length.
+    /// The value of Content-Length.
     pub length: Option<u64>,
     /// Whether `fields` have a Date.
     pub has_date: bool,
     /// Whether `fields` have a Server.
     pub has_server: bool,
-    /// What the application wants to have sent in place of its answer.
-    pub delegations: Vec<Wished>,
-    /// Where a receipt for what is sent is to go.
+    /// Delegations of the body to this server.
+    pub delegations: Vec<DelegationHeader>,
+    /// The path for a receipt.
     pub receipt: Option<Vec<u8>>,
-    /// What the application preloads.
+    /// Values of X-Sendfile-Preload.
     pub preload: Vec<Vec<u8>>,
-    /// The protocol that is switched to (101).
+    /// The new protocol of a 101.
     pub upgrade: Option<Vec<u8>>,
 }
 
-/// A field by which an application has something sent in place of its answer.
+/// A header that delegates the body.
 #[derive(Debug)]
-pub struct Wished {
-    /// What it asks for.
+pub struct DelegationHeader {
+    /// The kind of delegation.
     pub delegation: Delegation,
     /// Its name as sent.
     pub name: Vec<u8>,
@@ -61,12 +61,12 @@ pub struct Wished {
 }
 
 impl Head {
-    /// With nothing but a status.
+    /// A response with only a status.
     pub fn new(status: u16, reason: &[u8]) -> Self {
         let is_usual = reason == http1::reason(status).as_bytes();
         Self {
             status,
-            // The usual one is written for an empty one, and needs no memory.
+            // The usual reason is stored as an empty one, which needs no allocation.
             reason: if is_usual {
                 Vec::new()
             } else {
@@ -76,13 +76,12 @@ impl Head {
         }
     }
 
-    /// Whether something is to be sent in place of the content. A status that has none goes on as it is
-    /// (RFC 9110, 6.4.1).
-    pub fn wants_other_content(&self) -> bool {
+    /// Whether the body is delegated. A status without a body is forwarded unchanged (RFC 9110, 6.4.1).
+    pub fn delegates(&self) -> bool {
         !self.delegations.is_empty() && !matches!(self.status, 101 | 204 | 205 | 304)
     }
 
-    /// Adds an end-to-end field. Those by which an application speaks to its proxy stay here.
+    /// Adds an end-to-end header. Headers that are meant for this server are consumed here.
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"date") => self.has_date = true,
@@ -91,7 +90,7 @@ impl Head {
             _ => {}
         }
         if let Some(delegation) = Delegation::of(name) {
-            self.delegations.push(Wished {
+            self.delegations.push(DelegationHeader {
                 delegation,
                 name: name.to_vec(),
                 value: value.to_vec(),

@@ -1,4 +1,4 @@
-//! Protocol: HTTP/1.1 (RFC 9112).
+//! The HTTP/1.1 protocol (RFC 9112).
 
 use std::mem;
 use std::num::NonZeroUsize;
@@ -18,24 +18,24 @@ use crate::upstream::upstream_request::{Length, UpstreamRequest, passes};
 /// One HTTP/1.1 connection to a backend.
 #[derive(Debug)]
 pub struct Http {
-    asked: RequestInfo,
-    /// The request's body is sent in chunks.
+    request_info: RequestInfo,
+    /// The request body is sent chunked.
     chunks: bool,
-    /// Names that the client may not write, behind the body either.
-    ruled: Vec<String>,
+    /// Names of trailers that the client may not send.
+    protected: Vec<String>,
     reading: Reading,
-    /// The start of a head whose rest has not come.
+    /// The start of an incomplete header.
     partial: Vec<u8>,
-    /// Of the last head; kept for its allocation.
+    /// The last header; kept for its allocation.
     head: ResponseHead,
     trailers: Trailers,
-    /// Names of trailers that end here, since Connection lists them.
+    /// Names of trailers that are dropped because Connection lists them.
     listed: Vec<Vec<u8>>,
-    /// The last answer has left the connection in a state in which another can follow.
+    /// The last response has left the connection in a state in which another request may follow.
     reusable: bool,
 }
 
-/// What is read next.
+/// The state of the parser.
 #[derive(Debug)]
 enum Reading {
     Head,
@@ -48,12 +48,12 @@ enum Reading {
 impl Default for Http {
     fn default() -> Self {
         Self {
-            asked: RequestInfo {
+            request_info: RequestInfo {
                 method: Default::default(),
                 upgrade: false,
             },
             chunks: false,
-            ruled: Vec::new(),
+            protected: Vec::new(),
             reading: Reading::Done,
             partial: Vec::new(),
             head: ResponseHead::default(),
@@ -68,21 +68,21 @@ impl Http {
     /// See [`Codec::begin`](super::Codec::begin).
     pub fn begin(
         &mut self,
-        ask: &UpstreamRequest<'_>,
+        outgoing: &UpstreamRequest<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
-        head(ask, out).map_err(|unwritable| Reject {
+        head(outgoing, out).map_err(|unwritable| Reject {
             status: 400,
             reason: unwritable.0,
         })?;
-        self.asked = RequestInfo {
-            method: ask.request.head.method,
-            upgrade: ask.upgrade.is_some(),
+        self.request_info = RequestInfo {
+            method: outgoing.request.head.method,
+            upgrade: outgoing.upgrade.is_some(),
         };
-        self.chunks = ask.length == Length::Unknown;
-        self.ruled.clear();
+        self.chunks = outgoing.length == Length::Unknown;
+        self.protected.clear();
         if self.chunks {
-            self.ruled = ask.ruled_in_trailers();
+            self.protected = outgoing.protected_in_trailers();
         }
         self.reading = Reading::Head;
         self.reusable = false;
@@ -106,9 +106,9 @@ impl Http {
     /// See [`Codec::end_of_body`](super::Codec::end_of_body).
     pub fn end_of_body(&mut self, trailers: &Trailers, out: &mut Vec<u8>) {
         if self.chunks {
-            let ruled = || self.ruled.iter().map(String::as_str);
+            let protected = || self.protected.iter().map(String::as_str);
             let passed = trailers.fields();
-            let passed = passed.filter(|(name, _)| passes(name, ruled()));
+            let passed = passed.filter(|(name, _)| passes(name, protected()));
             write::last_chunk(out, passed).expect("what a parser took can be written again");
         }
     }
@@ -147,7 +147,7 @@ impl Http {
                     event(Event::Data(input));
                     input.len()
                 }
-                // Nobody has asked for it: what it is the start of would be taken for the next answer.
+                // Bytes without a request: they would be taken for the start of the next response.
                 Reading::Done => {
                     self.reusable = false;
                     input.len()
@@ -183,10 +183,10 @@ impl Http {
         self.reusable && matches!(self.reading, Reading::Done)
     }
 
-    /// Reads a head, or keeps its start; tells how much of `input` belongs to it.
+    /// Parses the header, or stores its start; returns how much of `input` belongs to it.
     fn head(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<usize, Reject> {
         if self.partial.is_empty() {
-            if parse_response(input, &mut self.head, self.asked, &LIMITS)? {
+            if parse_response(input, &mut self.head, self.request_info, &LIMITS)? {
                 self.headed(input, event);
                 return Ok(self.head.bytes);
             }
@@ -197,7 +197,7 @@ impl Http {
         let before = bytes.len();
         bytes.extend_from_slice(input);
         if may_end(input, bytes.len())
-            && parse_response(&bytes, &mut self.head, self.asked, &LIMITS)?
+            && parse_response(&bytes, &mut self.head, self.request_info, &LIMITS)?
         {
             self.headed(&bytes, event);
             return Ok(self.head.bytes - before);
@@ -206,7 +206,7 @@ impl Http {
         Ok(input.len())
     }
 
-    /// Hands over the head that is in `bytes`.
+    /// Emits the header in `bytes`.
     fn headed(&mut self, bytes: &[u8], event: &mut dyn FnMut(Event<'_>)) {
         let parsed = &self.head;
         let mut head = Head::new(parsed.status, parsed.reason.of(bytes));
@@ -247,7 +247,7 @@ impl Http {
     }
 }
 
-/// What Content-Length says, also where no body follows: what GET would bring (RFC 9110, 8.6).
+/// The value of Content-Length, also where no body follows: the length that GET would return (RFC 9110, 8.6).
 fn announced(head: &ResponseHead, bytes: &[u8]) -> Option<u64> {
     match head.framing {
         ResponseFraming::Length(bytes) => Some(bytes),
@@ -259,25 +259,29 @@ fn announced(head: &ResponseHead, bytes: &[u8]) -> Option<u64> {
     }
 }
 
-fn head(ask: &UpstreamRequest<'_>, out: &mut Vec<u8>) -> Result<(), write::Unwritable> {
-    write::request_line(out, ask.request.method(), &ask.target())?;
-    write::field(out, b"Host", ask.host())?;
-    for (name, value) in ask.fields() {
+fn head(outgoing: &UpstreamRequest<'_>, out: &mut Vec<u8>) -> Result<(), write::Unwritable> {
+    write::request_line(out, outgoing.request.method(), &outgoing.target())?;
+    write::field(out, b"Host", outgoing.host())?;
+    for (name, value) in outgoing.fields() {
         write::field(out, name, value)?;
     }
-    match ask.length {
-        // Some applications want to be told that there is nothing (RFC 9110, 8.6).
-        Length::None if ask.request.head.framing != Framing::None => {
+    match outgoing.length {
+        // Some applications require an explicit length of zero (RFC 9110, 8.6).
+        Length::None if outgoing.request.head.framing != Framing::None => {
             write::field(out, b"Content-Length", b"0")?;
         }
         Length::None => {}
         Length::Known(bytes) => write::field(out, b"Content-Length", bytes.to_string().as_bytes())?,
         Length::Unknown => write::field(out, b"Transfer-Encoding", b"chunked")?,
     }
-    if ask.expects_continue {
+    if outgoing.expects_continue {
         write::field(out, b"Expect", b"100-continue")?;
     }
-    match (ask.upgrade, ask.accepts_trailers, ask.keep_alive) {
+    match (
+        outgoing.upgrade,
+        outgoing.accepts_trailers,
+        outgoing.keep_alive,
+    ) {
         (Some(protocols), ..) => {
             write::field(out, b"Connection", b"Upgrade")?;
             write::field(out, b"Upgrade", protocols)?;
@@ -297,7 +301,7 @@ fn head(ask: &UpstreamRequest<'_>, out: &mut Vec<u8>) -> Result<(), write::Unwri
 mod tests {
     use super::*;
 
-    /// To read it anew for each drop would take time that grows with the square of its length.
+    /// Parsing again after every byte would take quadratic time.
     #[test]
     fn a_head_in_drops_is_read_when_it_may_have_ended() {
         let mut http = Http {

@@ -1,25 +1,24 @@
-//! What the head of an answer has promised of its body, for protocols that tell the end of an answer
-//! apart from its length.
+//! Checks a response body against its Content-Length, for protocols that mark the end of a response
+//! themselves.
 
 use levity_wire::http1::Method;
 
 use super::head::Head;
 
-/// How much of a body is still to come.
+/// The remaining length of a body.
 #[derive(Debug, Clone, Copy)]
 pub struct LengthCheck {
-    /// Bytes; `None` when the end of the answer is that of the body.
+    /// In bytes; `None` when the end of the response ends the body.
     left: Option<u64>,
 }
 
 impl LengthCheck {
-    /// Of the answer that begins with `head`, to a request of `method`. Where no body follows (RFC 9110,
-    /// 6.4.1), whatever comes is handed over as one: the gateway reads it to the end, within bounds, and
-    /// drops it. So it is with an answer in whose place a file is to be sent: frameworks announce the
-    /// file's bytes there.
+    /// For the response `head` to a request of `method`. Without a limit where no body should follow (RFC
+    /// 9110, 6.4.1): the gateway reads such a body within bounds and drops it. The same holds for a response
+    /// whose body is delegated, because frameworks set Content-Length to the size of the file.
     pub fn of(head: &Head, method: Method) -> Self {
         let has_body = method != Method::Head && !matches!(head.status, 204 | 304);
-        let has_body = has_body && !head.wants_other_content();
+        let has_body = has_body && !head.delegates();
         Self {
             left: head.length.filter(|_| has_body),
         }
@@ -36,11 +35,11 @@ impl LengthCheck {
     }
 
     /// Whether the body may end here.
-    pub fn is_kept(&self) -> bool {
+    pub fn may_end(&self) -> bool {
         matches!(self.left, None | Some(0))
     }
 
-    /// Whether the body ends here, however the answer goes on.
+    /// Whether the body is complete, even if more data follows.
     pub fn is_fulfilled(&self) -> bool {
         self.left == Some(0)
     }

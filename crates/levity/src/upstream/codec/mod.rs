@@ -1,4 +1,4 @@
-//! What the gateway needs of a protocol: a request in, bytes out; bytes in, events out. No I/O.
+//! Protocols of backends: a request in, bytes out; bytes in, events out. No I/O.
 
 mod ajp13;
 pub mod cgi;
@@ -23,27 +23,27 @@ use self::scgi::Scgi;
 use crate::upstream::upstream_request::UpstreamRequest;
 use levity_config::upstream::Protocol;
 
-/// What a backend's bytes turn out to be.
+/// An event that is decoded from a backend's bytes.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A response head before the one that answers (1xx).
+    /// An interim response (1xx).
     Interim(Head),
-    /// The head of the answer.
+    /// The header of the final response.
     Head(Head),
     /// A piece of the body.
     Data(&'a [u8]),
-    /// What the application has to say to its operator.
+    /// Standard error of the application.
     Stderr(&'a [u8]),
-    /// The backend has not taken the request, for this reason: another may. Nothing follows.
+    /// The backend has refused the request, for this reason; another may accept it. No event follows.
     Declined(&'static str),
-    /// The answer is complete; what came behind its body.
+    /// The response is complete; with its trailers.
     End(Trailers),
 }
 
-/// Why a request cannot be put into a protocol's words: the client's fault, or the operator's.
+/// Why a request cannot be encoded: a fault of the client or of the configuration.
 pub type EncodeError = Reject;
 
-/// One protocol on one connection. Keeps its allocations from request to request.
+/// The protocol state of one connection. Keeps its allocations from request to request.
 #[derive(Debug)]
 pub enum Codec {
     /// HTTP/1.1
@@ -57,7 +57,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// For a new connection.
+    /// The state of a new connection.
     pub fn new(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Http => Self::Http(Box::default()),
@@ -67,24 +67,25 @@ impl Codec {
         }
     }
 
-    /// Begins a request: writes all that comes before its body to `out`.
+    /// Begins a request: writes all that precedes its body to `out`.
     ///
     /// # Errors
-    /// When the protocol has no way to say it. Nothing has begun then, whatever is in `out`.
+    /// When the protocol cannot express the request. No request has begun then, and the content of `out` is
+    /// unspecified.
     pub fn begin(
         &mut self,
-        ask: &UpstreamRequest<'_>,
+        outgoing: &UpstreamRequest<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
         match self {
-            Self::Http(http) => http.begin(ask, out),
-            Self::Fastcgi(fastcgi) => fastcgi.begin(ask, out),
-            Self::Scgi(scgi) => scgi.begin(ask, out),
-            Self::Ajp13(ajp13) => ajp13.begin(ask, out),
+            Self::Http(http) => http.begin(outgoing, out),
+            Self::Fastcgi(fastcgi) => fastcgi.begin(outgoing, out),
+            Self::Scgi(scgi) => scgi.begin(outgoing, out),
+            Self::Ajp13(ajp13) => ajp13.begin(outgoing, out),
         }
     }
 
-    /// Bytes of the request's body that may be given to [`Codec::body`] now.
+    /// How many bytes of the request body [`Codec::body`] accepts now.
     pub fn room(&self) -> usize {
         match self {
             Self::Http(_) | Self::Fastcgi(_) | Self::Scgi(_) => usize::MAX,
@@ -92,7 +93,7 @@ impl Codec {
         }
     }
 
-    /// Writes a piece of the request's body to `out`; no more than there is [room](Codec::room) for.
+    /// Writes a piece of the request body to `out`. The piece must not exceed [`Codec::room`].
     pub fn body(&mut self, data: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Http(http) => http.body(data, out),
@@ -102,7 +103,7 @@ impl Codec {
         }
     }
 
-    /// Writes the end of the request's body to `out`.
+    /// Writes the end of the request body to `out`.
     pub fn end_of_body(&mut self, trailers: &Trailers, out: &mut Vec<u8>) {
         match self {
             Self::Http(http) => http.end_of_body(trailers, out),
@@ -112,18 +113,18 @@ impl Codec {
         }
     }
 
-    /// Writes to `out` what a backend waits for although no more of the request's body will come: an AJP13
-    /// container may ask for more, and is told that there is none.
+    /// Writes to `out` what a backend waits for after the end of the request body: an AJP13 container may outgoing
+    /// for more, and gets an empty reply.
     pub fn settle(&mut self, out: &mut Vec<u8>) {
         if let Self::Ajp13(ajp13) = self {
             ajp13.settle(out);
         }
     }
 
-    /// Reads what has arrived; all of it is consumed. Input may be cut anywhere.
+    /// Decodes a piece of input, which may be cut anywhere. All of it is consumed.
     ///
     /// # Errors
-    /// 502 for what can be no answer. Nothing can be read after that.
+    /// 502 for a malformed response. The connection cannot be used after that.
     pub fn decode(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         match self {
             Self::Http(http) => http.decode(input, event),
@@ -133,10 +134,10 @@ impl Codec {
         }
     }
 
-    /// The backend has closed the connection: an answer may end so.
+    /// Handles the end of the connection, which may be the end of the response.
     ///
     /// # Errors
-    /// 502 when it is cut short.
+    /// 502 when the response is truncated.
     pub fn closed(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         match self {
             Self::Http(http) => http.closed(event),
@@ -146,8 +147,9 @@ impl Codec {
         }
     }
 
-    /// What asks whether the backend still listens, on a connection that has been idle for `quiet`; the
-    /// answer is for [`Codec::pong`]. None where the protocol has nothing to ask by, or no reason.
+    /// The request that checks whether the backend still responds, on a connection that has been idle for
+    /// `quiet`; [`Codec::pong`] reads the response. `None` where the protocol has no ping, or the connection
+    /// needs none.
     pub fn ping(&mut self, quiet: Duration) -> Option<&'static [u8]> {
         match self {
             Self::Ajp13(ajp13) if quiet >= QUIET_MAX => Some(ajp13.ping()),
@@ -155,10 +157,10 @@ impl Codec {
         }
     }
 
-    /// Reads what has arrived after a ping; whether that is all of the answer.
+    /// Reads a piece of the response to a ping; true when it is complete.
     ///
     /// # Errors
-    /// 502 for what is none.
+    /// 502 for any other response.
     pub fn pong(&mut self, input: &[u8]) -> Result<bool, Reject> {
         match self {
             Self::Ajp13(ajp13) => ajp13.pong(input),
@@ -166,8 +168,8 @@ impl Codec {
         }
     }
 
-    /// Whether the connection can carry another request, now that the answer has ended and the request
-    /// has been sent in full.
+    /// Whether the connection can carry another request, after the response has ended and the request has
+    /// been sent in full.
     pub fn is_reusable(&self) -> bool {
         match self {
             Self::Http(http) => http.is_reusable(),

@@ -1,4 +1,4 @@
-//! Protocol: SCGI. A connection carries one request, and its end is that of the answer.
+//! The SCGI protocol. A connection carries one request, and its end ends the response.
 
 use levity_wire::Reject;
 use levity_wire::cgi::Environment;
@@ -19,13 +19,13 @@ impl Scgi {
     /// See [`Codec::begin`](super::Codec::begin).
     pub fn begin(
         &mut self,
-        ask: &UpstreamRequest<'_>,
+        outgoing: &UpstreamRequest<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
-        let body_bytes = cgi::body_bytes(ask)?;
-        cgi::fill(&mut self.environment, ask, body_bytes)?;
+        let body_bytes = cgi::body_bytes(outgoing)?;
+        cgi::fill(&mut self.environment, outgoing, body_bytes)?;
         write_head(&self.environment, body_bytes.unwrap_or(0), out);
-        self.answer.begin(ask.request.head.method);
+        self.answer.begin(outgoing.request.head.method);
         Ok(())
     }
 
@@ -38,7 +38,7 @@ impl Scgi {
     pub fn decode(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         self.answer.read(input, event)?;
         if self.answer.is_fulfilled() {
-            // Nothing else is to come, so nobody need wait for the application to close.
+            // Nothing follows, so there is no need to wait for the application to close.
             self.answer.end(event)?;
         }
         Ok(())
@@ -55,32 +55,34 @@ mod tests {
     use levity_wire::http1::Method;
 
     use super::*;
-    use crate::upstream::codec::transcript::{Heard, heard};
+    use crate::upstream::codec::transcript::{Transcript, transcript};
 
     #[track_caller]
-    fn heard_of(method: Method, output: &[u8]) -> (Heard, Result<(), Reject>, Scgi) {
+    fn transcript_of(method: Method, output: &[u8]) -> (Transcript, Result<(), Reject>, Scgi) {
         let begun = || {
             let mut scgi = Scgi::default();
             scgi.answer.begin(method);
             scgi
         };
-        heard(output, begun, Scgi::decode)
+        transcript(output, begun, Scgi::decode)
     }
 
     #[test]
     fn an_answer_is_the_same_however_it_is_cut() {
         let output = b"HTTP/1.1 404 Gone\r\nX-A: b\r\n\r\nhalf and half";
-        let (mut heard, outcome, mut codec) = heard_of(Method::Get, output);
-        assert!(outcome.is_ok() && heard.ends == 0);
-        codec.closed(&mut |_| heard.ends += 1).expect("complete");
-        let expected = Heard {
+        let (mut transcript, outcome, mut codec) = transcript_of(Method::Get, output);
+        assert!(outcome.is_ok() && transcript.ends == 0);
+        codec
+            .closed(&mut |_| transcript.ends += 1)
+            .expect("complete");
+        let expected = Transcript {
             status: Some(404),
             fields: "X-A: b\r\n".to_owned(),
             data: "half and half".to_owned(),
             ends: 1,
-            ..Heard::default()
+            ..Transcript::default()
         };
-        assert_eq!(heard, expected);
+        assert_eq!(transcript, expected);
     }
 
     #[test]
@@ -89,18 +91,21 @@ mod tests {
             "Content-Length: 4\n\nbody",
             "Content-Length: 4\n\nbody and more",
         ] {
-            let (heard, outcome, mut codec) = heard_of(Method::Get, output.as_bytes());
-            assert_eq!((&*heard.data, heard.ends, outcome), ("body", 1, Ok(())));
+            let (transcript, outcome, mut codec) = transcript_of(Method::Get, output.as_bytes());
+            assert_eq!(
+                (&*transcript.data, transcript.ends, outcome),
+                ("body", 1, Ok(()))
+            );
             codec
-                .closed(&mut |_| panic!("told twice"))
+                .closed(&mut |_| panic!("ended twice"))
                 .expect("complete");
         }
-        let (heard, _, mut codec) = heard_of(Method::Get, b"Content-Length: 4\n\nbod");
-        assert_eq!(heard.ends, 0);
+        let (transcript, _, mut codec) = transcript_of(Method::Get, b"Content-Length: 4\n\nbod");
+        assert_eq!(transcript.ends, 0);
         assert!(codec.closed(&mut |_| {}).is_err());
-        // The length is that of what GET would bring.
-        let (heard, _, mut codec) = heard_of(Method::Head, b"Content-Length: 4\n\n");
-        assert_eq!(heard.ends, 0);
+        // Content-Length is that of a GET.
+        let (transcript, _, mut codec) = transcript_of(Method::Head, b"Content-Length: 4\n\n");
+        assert_eq!(transcript.ends, 0);
         assert!(codec.closed(&mut |_| {}).is_ok());
     }
 }

@@ -1,12 +1,12 @@
-//! What codecs tell, for their tests: the same however their input is cut.
+//! A record of a codec's events, for tests: it must not depend on how the input is cut.
 
 use levity_wire::Reject;
 
 use super::Event;
 
-/// All that was told of one answer.
+/// The events of one response.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct Transcript {
     pub status: Option<u16>,
     pub fields: String,
     pub data: String,
@@ -15,8 +15,8 @@ pub struct Heard {
     pub ends: usize,
 }
 
-impl Heard {
-    fn hear(&mut self, event: Event<'_>) {
+impl Transcript {
+    fn record(&mut self, event: Event<'_>) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match event {
             Event::Interim(_) => panic!("no protocol but HTTP has them"),
@@ -28,7 +28,7 @@ impl Heard {
                 assert!(self.status.is_some() && self.ends == 0);
                 self.data += &text(data);
             }
-            Event::Stderr(said) => self.stderr += &text(said),
+            Event::Stderr(output) => self.stderr += &text(output),
             Event::Declined(reason) => self.declined = Some(reason),
             Event::End(_) => self.ends += 1,
         }
@@ -38,29 +38,29 @@ impl Heard {
 /// Reads one piece.
 pub type Decode<C> = fn(&mut C, &[u8], &mut dyn FnMut(Event<'_>)) -> Result<(), Reject>;
 
-/// What a codec hears in `bytes`, and whether it refuses them: read at once, byte by byte, and in two
-/// pieces cut at each place.
+/// The transcript of `bytes` and the outcome: read at once, byte by byte, and in two pieces cut at each
+/// position, which must all agree.
 #[track_caller]
-pub fn heard<C>(
+pub fn transcript<C>(
     bytes: &[u8],
     begun: impl Fn() -> C,
     decode: Decode<C>,
-) -> (Heard, Result<(), Reject>, C) {
-    let hear = |pieces: &[&[u8]]| {
-        let (mut codec, mut heard) = (begun(), Heard::default());
+) -> (Transcript, Result<(), Reject>, C) {
+    let run = |pieces: &[&[u8]]| {
+        let (mut codec, mut transcript) = (begun(), Transcript::default());
         let outcome = pieces
             .iter()
-            .try_for_each(|piece| decode(&mut codec, piece, &mut |event| heard.hear(event)));
-        (heard, outcome, codec)
+            .try_for_each(|piece| decode(&mut codec, piece, &mut |event| transcript.record(event)));
+        (transcript, outcome, codec)
     };
-    let whole = hear(&[bytes]);
+    let whole = run(&[bytes]);
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
-    let (heard, outcome, _) = hear(&single);
-    assert_eq!((&heard, outcome), (&whole.0, whole.1), "byte by byte");
+    let (transcript, outcome, _) = run(&single);
+    assert_eq!((&transcript, outcome), (&whole.0, whole.1), "byte by byte");
     for at in 0..bytes.len() {
         let (start, rest) = bytes.split_at(at);
-        let (heard, outcome, _) = hear(&[start, rest]);
-        assert_eq!((&heard, outcome), (&whole.0, whole.1), "cut at {at}");
+        let (transcript, outcome, _) = run(&[start, rest]);
+        assert_eq!((&transcript, outcome), (&whole.0, whole.1), "cut at {at}");
     }
     whole
 }

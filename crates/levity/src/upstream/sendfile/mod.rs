@@ -1,8 +1,7 @@
-//! The X-Sendfile family: an application names what is to be sent in its place.
+//! The X-Sendfile family: an application names files to be sent in place of its response body.
 //!
-//! The backend's connection is given back first. Files are opened beneath a root that the operator has
-//! named, and past our caches: applications use names again, and what an earlier file of that name held
-//! may have been another client's.
+//! The backend's connection is released first. Files are opened below a root that is configured, and bypass
+//! the caches: applications reuse names, and the earlier file of a name may have belonged to another client.
 
 pub mod parts;
 pub mod preload;
@@ -26,7 +25,7 @@ use self::parts::Parts;
 use self::receipt::Receipt;
 use self::root::{Beneath, Name};
 use super::backend::Backend;
-use super::codec::head::{Head, Wished};
+use super::codec::head::{DelegationHeader, Head};
 use super::response::UpstreamResponse;
 use super::subrequest::Origin;
 use crate::cache::Cache;
@@ -45,27 +44,27 @@ use levity_config::Etag;
 use levity_telemetry::access_log::End;
 use levity_telemetry::diagnostics;
 
-/// Fields that describe a body which is not sent.
-const OF_THE_BODY: [&str; 3] = ["Content-Range", "Accept-Ranges", "Content-Length"];
+/// Headers that describe the discarded body.
+const BODY_HEADERS: [&str; 3] = ["Content-Range", "Accept-Ranges", "Content-Length"];
 
-/// Bytes of a field that the operator is shown.
-const SHOWN_BYTES_MAX: usize = 256;
+/// The maximum of a header value that is logged, in bytes.
+const LOGGED_BYTES_MAX: usize = 256;
 
-/// What a backend wants to have sent in place of its answer.
+/// A response of a backend that delegates its body to this server.
 pub struct Delegated {
     head: Head,
-    wished: Wished,
-    /// For what the application was asked.
+    header: DelegationHeader,
+    /// The origin that the application was requested under.
     origin: Origin,
     proxy: Arc<Proxy>,
     backend: Arc<Backend>,
-    /// When its answer came.
+    /// When the application's response arrived.
     since: Instant,
-    /// What the ETag of a file is made from.
+    /// The source of a file's ETag.
     etag: Etag,
 }
 
-/// Removes a file once all of it has arrived.
+/// Removes a file once the client has received all of it.
 struct RemoveWhenSent {
     beneath: Beneath,
     file: Arc<OpenFile>,
@@ -93,21 +92,21 @@ impl CompletionHook for RemoveWhenSent {
 }
 
 impl Delegated {
-    /// Of an answer that has such a delegation; its body, if it has one, is of no use, and the backend is free
-    /// once this is made.
+    /// Takes a response that contains a delegation. Its body, if any, is discarded, and the backend is free
+    /// afterwards.
     pub fn of(
         mut head: Head,
-        answer: Box<UpstreamResponse>,
+        response: Box<UpstreamResponse>,
         backend: Arc<Backend>,
         proxy: Arc<Proxy>,
         origin: Origin,
         etag: Etag,
     ) -> Self {
-        let wished = head.delegations.swap_remove(0);
-        answer.discard();
+        let header = head.delegations.swap_remove(0);
+        response.discard();
         Self {
             head,
-            wished,
+            header,
             origin,
             proxy,
             backend,
@@ -116,48 +115,48 @@ impl Delegated {
         }
     }
 
-    /// What is to be sent.
+    /// The kind of delegation.
     pub fn delegation(&self) -> Delegation {
-        self.wished.delegation
+        self.header.delegation
     }
 
-    /// Whether there is more than one thing that is to be sent.
+    /// Whether there is more than one delegation.
     pub fn is_contradictory(&self) -> bool {
         !self.head.delegations.is_empty()
     }
 
-    /// Where it is, as the application says.
+    /// The path or URL in the header.
     pub fn value(&self) -> &[u8] {
-        &self.wished.value
+        &self.header.value
     }
 
-    /// What went wrong, for the operator; the client learns no more than the status.
+    /// Logs the reason, and returns an error response; the client sees only the status.
     pub fn refuse(&self, status: u16, reason: impl fmt::Display) -> Response {
-        let Wished { name, value, .. } = &self.wished;
+        let DelegationHeader { name, value, .. } = &self.header;
         diagnostics::log(format_args!(
             "upstream {}, backend {}: {}: {}: {reason} ({status})",
             self.proxy.upstream.settings.name,
             self.backend.name,
             name.escape_ascii(),
-            shown(value),
+            escaped(value),
         ));
         self.refused(status)
     }
 
     fn refused(&self, status: u16) -> Response {
         let mut response = error::error(status, "");
-        self.promise_receipt(&mut response, receipt::Of::Refusal);
+        self.add_receipt(&mut response, receipt::Subject::Refusal);
         response
     }
 
-    /// Gives an answer of somebody else the fields that the application has set: they describe what it
-    /// wanted to have sent, and not an error.
-    pub fn dress(self, response: &mut Response) {
+    /// Adds the application's headers to a response from elsewhere. They describe the delegated content, so
+    /// an error response does not get them.
+    pub fn apply_headers(self, response: &mut Response) {
         if response.status >= 400 {
-            self.promise_receipt(response, receipt::Of::Refusal);
+            self.add_receipt(response, receipt::Subject::Refusal);
             return;
         }
-        self.promise_receipt(response, receipt::Of::Content);
+        self.add_receipt(response, receipt::Subject::Content);
         let fields = self.own_fields();
         response.merge_base();
         for name in fields.names() {
@@ -172,25 +171,25 @@ impl Delegated {
         response.fields.extend_but(&fields, but);
     }
 
-    /// Has the application told what becomes of `response`, if it wants to know.
-    fn promise_receipt(&self, response: &mut Response, of: receipt::Of) {
+    /// Adds a receipt to `response`, if the application has requested one.
+    fn add_receipt(&self, response: &mut Response, subject: receipt::Subject) {
         if let Some(path) = &self.head.receipt {
             let (proxy, origin) = (self.proxy.clone(), &self.origin);
-            let receipt = Receipt::new(proxy, &self.backend, origin, path, of, self.since);
+            let receipt = Receipt::new(proxy, &self.backend, origin, path, subject, self.since);
             response.hooks.push(Box::new(receipt));
         }
     }
 
-    /// Those of the application that do not describe the body of its answer.
+    /// The application's headers without those that describe its body.
     fn own_fields(&self) -> Fields {
         let mut fields = self.head.fields.clone();
-        for name in OF_THE_BODY {
+        for name in BODY_HEADERS {
             fields.remove(name);
         }
         fields
     }
 
-    /// Answers with the file at `path`, of an internal location.
+    /// Sends the file at `path` of an internal location.
     pub async fn internal_file(
         self,
         files: &Files,
@@ -213,7 +212,8 @@ impl Delegated {
         }
     }
 
-    /// Answers with the file at `path` of an internal location whose upstream is asked where there is none.
+    /// Sends the file at `path` of an internal location that falls back to its upstream; `None` when there is
+    /// no such file.
     pub async fn file_before(
         &self,
         files: &Files,
@@ -228,7 +228,7 @@ impl Delegated {
         disk.are_for(files);
         disk.attend(&files.root, Instant::now()).await;
         let beneath = Beneath::new(&files.root, name.to_vec());
-        let opened = beneath.open(wants_body(request), Name::Stays, disk).await;
+        let opened = beneath.open(wants_body(request), Name::Keep, disk).await;
         match opened {
             Ok(opened) if opened.file.meta().kind == Kind::Regular => {
                 Some(self.whole(Found { beneath, opened }, request))
@@ -239,20 +239,20 @@ impl Delegated {
         }
     }
 
-    /// Answers with the file or files that are wished for.
+    /// Sends the file or files of the delegation.
     pub async fn file(self, request: &Request, disk: &mut DiskClient<'_>) -> Response {
         disk.are_for_any();
-        let roots = match self.wished.delegation {
+        let roots = match self.header.delegation {
             Delegation::TemporaryFile => &self.proxy.temporary_roots,
             _ => &self.proxy.sendfile_roots,
         };
         root::attend(roots, disk).await;
-        let answered = match self.wished.delegation {
+        let outcome = match self.header.delegation {
             Delegation::FileParts => self.parts(disk).await,
             Delegation::TemporaryFile => self.temporary(request, disk).await,
             _ => self.lasting(request, disk).await,
         };
-        answered.unwrap_or_else(|refusal| refusal)
+        outcome.unwrap_or_else(|refusal| refusal)
     }
 
     async fn lasting(
@@ -265,8 +265,8 @@ impl Delegated {
         Ok(self.whole(found, request))
     }
 
-    /// A file that goes when it has been sent, or as soon as it is open: then nothing is left of it,
-    /// whatever becomes of us.
+    /// Sends a file that is removed after it has been sent, or as soon as it is open, so that it is gone even
+    /// if this server crashes.
     async fn temporary(
         &self,
         request: &Request,
@@ -287,14 +287,14 @@ impl Delegated {
         Ok(response)
     }
 
-    /// Where the file may be: the path as it was sent, then with its escapes decoded, since applications
-    /// disagree on that.
+    /// The possible paths of the file: as sent, and with its escapes decoded, since applications disagree
+    /// about that.
     fn candidates(
         &self,
         roots: &[SendfileRoot],
         key: &'static str,
     ) -> Result<Vec<Beneath>, Response> {
-        let path = sendfile_header::file_path(&self.wished.value)
+        let path = sendfile_header::file_path(&self.header.value)
             .map_err(|reject| self.refuse(502, reject.reason))?;
         let paths = [Some(Cow::Borrowed(path.raw)), path.decoded.map(Cow::Owned)];
         self.beneath(paths.into_iter().flatten(), roots, key)
@@ -317,18 +317,19 @@ impl Delegated {
         }
     }
 
-    /// What becomes of its name.
+    /// What happens to the file's name.
     fn name(&self) -> Name {
-        match self.wished.delegation {
+        match self.header.delegation {
             Delegation::TemporaryFile if self.proxy.upstream.settings.keep_until_sent => {
-                Name::GoesLater
+                Name::RemoveLater
             }
-            Delegation::TemporaryFile => Name::Goes,
-            _ => Name::Stays,
+            Delegation::TemporaryFile => Name::Remove,
+            _ => Name::Keep,
         }
     }
 
-    /// The first of `candidates` that exists, with its first bytes if that takes a trip anyway.
+    /// Opens the first of `candidates` that exists, and reads its first bytes if the open needs a disk trip
+    /// anyway.
     async fn first_of(
         &self,
         candidates: Vec<Beneath>,
@@ -350,21 +351,21 @@ impl Delegated {
         Err(self.refuse(404, absent))
     }
 
-    /// It may be there, but cannot be opened.
+    /// The response to a file that may exist but cannot be opened.
     fn unopened(&self, beneath: &Beneath, error: &io::Error) -> Response {
         if levity_disk::is_dead(error) {
-            // There is one report for all of them.
+            // A dead disk is logged once for all requests.
             return self.refused(status_of(error));
         }
         self.refuse(status_of(error), self.explain(beneath, error))
     }
 
     fn explain(&self, beneath: &Beneath, error: &io::Error) -> String {
-        beneath.explain(error, &self.wished.value)
+        beneath.explain(error, &self.header.value)
     }
 
-    /// The application's fields and the file's content. Conditions and ranges are evaluated against the
-    /// file, if the application meant an ordinary answer.
+    /// The response with the application's headers and the file's content. Conditions and ranges are
+    /// evaluated against the file if the application's response was an ordinary one.
     fn whole(&self, found: Found, request: &Request) -> Response {
         let Found { beneath, opened } = found;
         let cached = Cache::uncached(Arc::new(self.entry(&beneath.path, &opened)));
@@ -387,11 +388,11 @@ impl Delegated {
     fn finished(&self, mut response: Response) -> Response {
         response.has_date = self.head.has_date;
         response.has_server = self.head.has_server;
-        self.promise_receipt(&mut response, receipt::Of::Content);
+        self.add_receipt(&mut response, receipt::Subject::Content);
         response
     }
 
-    /// What the file is, as far as the application does not say otherwise.
+    /// The metadata of the file; headers of the application take precedence.
     fn entry(&self, path: &[u8], opened: &Opened) -> Entry {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
         let form = entry::Form {
@@ -426,18 +427,18 @@ impl Delegated {
         entry
     }
 
-    /// Parts of files, one behind the other. They have no version and no ranges of their own.
+    /// Sends parts of files as one body, without a validator and without range support.
     async fn parts(&self, disk: &mut DiskClient<'_>) -> Result<Response, Response> {
         let refuse = |reject: Reject| self.refuse(502, reject.reason);
-        let wished = sendfile_header::file_parts(&self.wished.value).map_err(refuse)?;
+        let ranges = sendfile_header::file_parts(&self.header.value).map_err(refuse)?;
         let roots = &self.proxy.sendfile_roots;
         let mut body = Parts::default();
         let since = Instant::now();
-        for part in wished {
+        for part in ranges {
             parts::room_to_look(since).await;
             let path = std::iter::once(part.path);
             let candidates = self.beneath(path, roots, "sendfile_roots")?;
-            // Read when it is sent: the starts of all parts would be much memory.
+            // The content is read when it is sent: the beginnings of all parts might need much memory.
             let found = self.first_of(candidates, false, disk).await?;
             let size = found.opened.file.meta().size;
             let end = part.last.map_or(size, |last| last.saturating_add(1));
@@ -459,8 +460,8 @@ impl Delegated {
     }
 }
 
-/// With which status an application's delegation is refused that `error` stands in the way of: it passes when
-/// the disk has less to do, or is a mistake.
+/// The status for a delegation that fails with `error`: 503 for an overloaded disk, which passes; otherwise
+/// 502, a mistake of the application.
 pub fn status_of(error: &io::Error) -> u16 {
     match error::of_io(error).status {
         503 => 503,
@@ -468,9 +469,9 @@ pub fn status_of(error: &io::Error) -> u16 {
     }
 }
 
-/// A value as the operator is shown it: its start, so that what is said behind it fits into the line.
-fn shown(value: &[u8]) -> String {
-    match value.get(..SHOWN_BYTES_MAX) {
+/// The escaped start of a value for a log line, cut so that the reason fits into the line too.
+fn escaped(value: &[u8]) -> String {
+    match value.get(..LOGGED_BYTES_MAX) {
         Some(start) if start.len() < value.len() => format!("{}...", start.escape_ascii()),
         _ => value.escape_ascii().to_string(),
     }
@@ -480,13 +481,13 @@ fn wants_body(request: &Request) -> bool {
     request.head.method != Method::Head
 }
 
-/// A file that was wished for, open.
+/// An open file.
 struct Found {
     beneath: Beneath,
     opened: Opened,
 }
 
-/// What an open brings along for a response with a body.
+/// The read that is combined with the open, for a response with a body.
 fn first(wants_body: bool) -> Option<First> {
     wants_body.then_some(First {
         offset: 0,

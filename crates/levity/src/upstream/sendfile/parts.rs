@@ -1,7 +1,7 @@
-//! Parts of files, one behind the other: one file is open at a time, however many there are.
+//! Parts of several files as one body, with one file open at a time.
 //!
-//! A client that takes its time would otherwise keep a descriptor for each part. So each file is opened
-//! once before the response begins, which tells whether the part exists, and once more when its turn comes.
+//! A slow client would otherwise hold one descriptor per part. So each file is opened once before the
+//! response begins, to check that the part exists, and again when its turn comes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,36 +22,36 @@ use crate::http::fields::Fields;
 use crate::http::response::{FileBody, FileParts, NextPart};
 use crate::respond::file;
 
-/// Files on their way to be closed, of which the next file is looked at only when there are fewer: looks are
-/// faster than the threads that close, and all of them count as open.
+/// The maximum of files that are being closed when the next file is opened for its check. Checks are faster
+/// than the threads that close files, and files being closed still use descriptors.
 const UNCLOSED_MAX: usize = 16;
 
-/// How often their number is asked for.
+/// The interval between looks at their number.
 const CLOSE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How long the looks of one response wait for it in all: closing a file may wait for a device.
+/// The total time that the checks of one response wait for it: closing a file may wait for a device.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Waits until there is room for one more look, of a response whose looks began at `since`.
+/// Waits until there is room for one more check, for a response whose checks began at `since`.
 pub(super) async fn room_to_look(since: Instant) {
     while levity_disk::unclosed() >= UNCLOSED_MAX && since.elapsed() < CLOSE_PATIENCE {
         time::sleep(CLOSE_INTERVAL).await;
     }
 }
 
-/// What is left to be sent.
+/// The parts that remain to be sent.
 #[derive(Default)]
 pub struct Parts {
-    /// The first, which is open from the look at it.
+    /// The current part, open.
     open: Option<Box<FileBody>>,
-    /// Those behind it.
+    /// The following parts.
     closed: VecDeque<Part>,
 }
 
 /// A part of a file that is not open.
 struct Part {
     beneath: Beneath,
-    /// The file as it was when the response began.
+    /// The file's metadata when the response began.
     meta: Meta,
     range: Range<u64>,
 }
@@ -63,7 +63,7 @@ impl fmt::Debug for Parts {
 }
 
 impl Parts {
-    /// Adds a part of a file that has just been opened, behind the others. One without bytes is left out.
+    /// Appends a part of a file that has just been opened. An empty part is dropped.
     pub(super) fn add(&mut self, found: Found, range: Range<u64>) {
         let Found { beneath, opened } = found;
         let part = Part {
@@ -110,7 +110,7 @@ impl FileParts for Parts {
 
 impl Part {
     async fn open(self, disk: &mut DiskClient<'_>) -> io::Result<Box<FileBody>> {
-        let opened = self.beneath.open(false, Name::Stays, disk).await?;
+        let opened = self.beneath.open(false, Name::Keep, disk).await?;
         let now = opened.file.meta();
         if (now.device, now.inode) != (self.meta.device, self.meta.inode) {
             let message = "another file has its name since the response began";
@@ -119,8 +119,8 @@ impl Part {
         Ok(self.body(opened.file))
     }
 
-    /// Its content, as that of the version that was looked at first: sending notices a file that was written
-    /// over since. No field tells of it, and no validator.
+    /// The body of a part, bound to the version of the file that was checked: sending detects a file that was
+    /// overwritten since.
     fn body(&self, file: Arc<OpenFile>) -> Box<FileBody> {
         let entry = Entry {
             meta: self.meta,

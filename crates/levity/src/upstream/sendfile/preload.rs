@@ -1,14 +1,15 @@
-//! Preloaded content: with one answer an application names files for what the same client will ask
-//! next, and those requests are answered from them at once.
+//! Preloaded content: a response of an application names files for the next requests of the same client, and
+//! those requests are served from the files without the application.
 //!
-//! The field is `X-Sendfile-Preload: TARGET FILE ttl=SECONDS [type=MEDIA-TYPE]`, on any answer, once per
-//! target. FILE is beneath one of `temporary_roots`. It is opened and its name removed when the field
-//! comes; the content goes when its time is over. A request gets it only from the same principal at the
-//! same upstream: for the same host, from the same address, with the same fields but for those that
-//! browsers write anew for each request. Cookie or Authorization must be among them, because an address
-//! stands for everybody behind it. What a page of another site has a browser ask for is answered by the
-//! application, which may refuse it. An answer that sets a cookie brings nothing: who had the old one may
-//! not be who gets the new one.
+//! The header is `X-Sendfile-Preload: TARGET FILE ttl=SECONDS [type=MEDIA-TYPE]`, on any response, once per
+//! target. FILE is below one of `temporary_roots`. It is opened and its name removed when the header arrives;
+//! the content is dropped when its time is over.
+//!
+//! A request gets it only from the same principal: the same upstream, host and client address, and the same
+//! headers except those that browsers vary between requests. Cookie or Authorization must be among them,
+//! because several users may share an address. Requests that a browser makes for a page of another site go to
+//! the application, which may refuse them. A response that sets a cookie preloads nothing: the next request
+//! may come from another principal.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,8 +23,8 @@ use levity_wire::mime;
 use levity_wire::sendfile_header::{self, Preload};
 use tokio::task;
 
+use super::escaped;
 use super::root::{self, Beneath};
-use super::shown;
 use super::store::PreloadStore;
 use crate::cache;
 use crate::disk_client::{DiskClient, Opened};
@@ -41,10 +42,10 @@ use levity_telemetry::diagnostics;
 use levity_telemetry::stall::Watch;
 use levity_telemetry::trace::Trace;
 
-/// Bytes that tell a principal and its request from others. What would take more is not kept.
+/// The maximum size of a key. Content with a longer key is not stored.
 const KEY_BYTES_MAX: usize = 8 * 1024;
 
-/// The answer to `request`, if it was preloaded for its client.
+/// The response to `request`, if it was preloaded for its client.
 pub fn answer(
     store: &PreloadStore,
     request: &Request,
@@ -52,16 +53,16 @@ pub fn answer(
     proxy: &Proxy,
 ) -> Option<Response> {
     let now = Watch::poll_began();
-    let asks = matches!(request.head.method, Method::Get | Method::Head) && !request.has_body();
-    if !asks || store.is_empty(now) || is_of_another_site(request) {
+    let is_read = matches!(request.head.method, Method::Get | Method::Head) && !request.has_body();
+    if !is_read || store.is_empty(now) || is_of_another_site(request) {
         return None;
     }
     let entry = store.entry(&key(request, client, proxy, request.target())?, now)?;
     Some(file::file(request, cache::Cache::uncached(entry), None))
 }
 
-/// Whether a browser asks on behalf of a page that is not of the site it asks, as it says in
-/// `Sec-Fetch-Site` or `Origin` (RFC 6454, 7).
+/// Whether a browser sends the request for a page of another site, according to `Sec-Fetch-Site` or `Origin`
+/// (RFC 6454, 7).
 fn is_of_another_site(request: &Request) -> bool {
     let is_own = |site: &[u8]| matches!(site, b"same-origin" | b"none");
     let mut sites = request.headers_named("sec-fetch-site");
@@ -69,7 +70,7 @@ fn is_of_another_site(request: &Request) -> bool {
     !sites.all(is_own) || !origins.all(|origin| is_at(origin, request.host()))
 }
 
-/// Whether an origin is that of this host, of whatever scheme.
+/// Whether an origin has this host, with any scheme.
 fn is_at(origin: &[u8], host: &[u8]) -> bool {
     let schemes: [&[u8]; 2] = [b"http://", b"https://"];
     let mut named = schemes
@@ -78,11 +79,11 @@ fn is_at(origin: &[u8], host: &[u8]) -> bool {
     named.any(|named| named.eq_ignore_ascii_case(host))
 }
 
-/// Who may have it, and what it is; `None` for who cannot be told from others.
+/// The principal and the target as one key; `None` if the request has no credentials.
 fn key(request: &Request, client: &Client, proxy: &Proxy, target: &[u8]) -> Option<Box<[u8]>> {
     let mut key = Vec::with_capacity(256);
     let mut add = |part: &[u8]| {
-        // With its length, so that no two parts can be taken for others.
+        // The length prefix keeps the encoding of the parts unambiguous.
         key.extend_from_slice(&(part.len() as u64).to_le_bytes());
         key.extend_from_slice(part);
     };
@@ -90,20 +91,19 @@ fn key(request: &Request, client: &Client, proxy: &Proxy, target: &[u8]) -> Opti
     add(client.ip?.to_string().as_bytes());
     add(request.host());
     add(target);
-    let is_known = ["cookie", "authorization"]
+    let has_credentials = ["cookie", "authorization"]
         .iter()
         .any(|name| request.header(name).is_some());
-    for (name, value) in telling(request) {
+    for (name, value) in identifying_headers(request) {
         add(&name);
         add(value);
     }
-    (is_known && key.len() <= KEY_BYTES_MAX).then(|| key.into_boxed_slice())
+    (has_credentials && key.len() <= KEY_BYTES_MAX).then(|| key.into_boxed_slice())
 }
 
-/// The fields by which an application may tell clients apart, in an order that does not depend on the
-/// client: all but those that a browser writes otherwise for a page than for what the page asks next. So
-/// whoever shows who they are by a field of their own is told apart as well.
-fn telling(request: &Request) -> Vec<(Vec<u8>, &[u8])> {
+/// The headers that may identify the client, sorted: all except those that a browser varies between a page
+/// and its resources. So a client that authenticates by a header of its own is identified too.
+fn identifying_headers(request: &Request) -> Vec<(Vec<u8>, &[u8])> {
     let bytes = request.bytes();
     let headers = request.head.headers.iter();
     let fields = headers.map(|header| {
@@ -117,7 +117,7 @@ fn telling(request: &Request) -> Vec<(Vec<u8>, &[u8])> {
     fields
 }
 
-/// Whether a field belongs to one request rather than to who sends it; the name is in lower case.
+/// Whether a header varies between requests of one client; the name is in lower case.
 fn is_of_one_request(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 14] = [
         b"accept",
@@ -139,8 +139,8 @@ fn is_of_one_request(name: &[u8]) -> bool {
     NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Takes in what the answer to `request` that begins with `head` names. Does not wait: the files are
-/// opened beside the answer.
+/// Opens the files that the response `head` to `request` preloads. Does not wait: the files are opened in
+/// tasks of their own.
 pub fn take(
     head: &Head,
     request: &Request,
@@ -150,24 +150,24 @@ pub fn take(
 ) {
     let is_good = (200..400).contains(&head.status) && head.fields.value("set-cookie").is_none();
     for value in &head.preload {
-        let naming = Naming {
+        let header = PreloadHeader {
             value: value.clone(),
             proxy: proxy.clone(),
             since: Instant::now(),
         };
-        match (naming.read(), worker.openings.clone().try_acquire_owned()) {
-            (Err(reject), _) => naming.tell(reject.reason),
+        match (header.read(), worker.openings.clone().try_acquire_owned()) {
+            (Err(reject), _) => header.log(reject.reason),
             (Ok(_), _) if proxy.temporary_roots.is_empty() => {
-                naming.tell("the upstream has no `temporary_roots`");
+                header.log("the upstream has no `temporary_roots`");
             }
-            (Ok(_), Err(_)) => naming.tell("too many are on their way to be opened"),
+            (Ok(_), Err(_)) => header.log("too many are on their way to be opened"),
             (Ok(preload), Ok(slot)) => {
                 let key = || key(request, client, proxy, preload.target);
                 let key = is_good.then(key).flatten();
                 let worker = worker.clone();
                 task::spawn_local(async move {
-                    if let Err(reason) = naming.follow(key, &worker).await {
-                        naming.tell(&reason);
+                    if let Err(reason) = header.load(key, &worker).await {
+                        header.log(&reason);
                     }
                     drop(slot);
                 });
@@ -176,28 +176,28 @@ pub fn take(
     }
 }
 
-/// What an application has said of one content.
-struct Naming {
+/// One X-Sendfile-Preload header.
+struct PreloadHeader {
     value: Vec<u8>,
     proxy: Arc<Proxy>,
     since: Instant,
 }
 
-impl Naming {
+impl PreloadHeader {
     fn read(&self) -> Result<Preload<'_>, Reject> {
         sendfile_header::preload(&self.value)
     }
 
-    fn tell(&self, reason: &str) {
-        let (name, value) = (&self.proxy.upstream.settings.name, shown(&self.value));
+    fn log(&self, reason: &str) {
+        let (name, value) = (&self.proxy.upstream.settings.name, escaped(&self.value));
         diagnostics::log(format_args!(
             "upstream {name}: X-Sendfile-Preload: {value}: {reason}"
         ));
     }
 
-    /// Opens the file, which removes its name, and keeps it under `key`. Without a key nobody may have it, and
-    /// only its name goes: nobody else would remove it.
-    async fn follow(&self, key: Option<Box<[u8]>>, worker: &Rc<Worker>) -> Result<(), String> {
+    /// Opens the file, which removes its name, and stores it under `key`. Without a key the content is
+    /// dropped, but the name is still removed, since nothing else would do so.
+    async fn load(&self, key: Option<Box<[u8]>>, worker: &Rc<Worker>) -> Result<(), String> {
         let preload = self.read().map_err(|reject| reject.reason)?;
         let service = worker.service();
         let mut trace = Trace::new(self.since, None);
@@ -212,7 +212,7 @@ impl Naming {
         Ok(())
     }
 
-    /// The first that exists beneath one of the roots.
+    /// The first existing file below one of the roots.
     async fn open(
         &self,
         preload: &Preload<'_>,
@@ -221,7 +221,7 @@ impl Naming {
         let mut reason = "not beneath any of `temporary_roots`".to_owned();
         root::attend(&self.proxy.temporary_roots, disk).await;
         for beneath in root::beneath(&self.proxy.temporary_roots, &preload.path) {
-            match beneath.open(false, root::Name::Goes, disk).await {
+            match beneath.open(false, root::Name::Remove, disk).await {
                 Ok(opened) => return Ok((beneath, opened)),
                 Err(error) => {
                     reason = beneath.explain(&error, &preload.path);
@@ -235,8 +235,8 @@ impl Naming {
     }
 }
 
-/// What is said of `file`. Not when it was modified: that may lie in the same second as what the
-/// application itself has answered to the same target before.
+/// The entry of `file`. It has no Last-Modified: the application's own response to the same target may be
+/// from the same second.
 fn entry(preload: &Preload<'_>, path: &[u8], file: Arc<OpenFile>, etag: Etag) -> Entry {
     let form = entry::Form {
         name: path,
@@ -249,7 +249,7 @@ fn entry(preload: &Preload<'_>, path: &[u8], file: Arc<OpenFile>, etag: Etag) ->
     let mut fields = Fields::default();
     fields.add("Content-Type", preload.media_type.unwrap_or(by_name));
     fields.add("ETag", entry.etag.as_bytes());
-    // It is one principal's, for now.
+    // The content belongs to one principal, for a limited time.
     fields.add("Cache-Control", b"private, no-cache");
     fields.add("Accept-Ranges", b"bytes");
     entry.fields = fields;

@@ -1,8 +1,9 @@
-//! Receipts: an application learns what became of a file that was sent in its place.
+//! Receipts: an application is notified of the result of a delegated transfer.
 //!
-//! With `X-Sendfile-Receipt: /path` beside its delegation it asks for a POST to that path, on the same
-//! upstream, when the transfer is over: for locks, quotas, counters of downloads. It is tried once. Its own
-//! field `X-Sendfile-Receipt` tells it from what clients send: theirs never get to an application.
+//! With `X-Sendfile-Receipt: /path` beside its delegation the application requests a POST to that path, on
+//! the same upstream, after the transfer: for locks, quotas or download counters. It is sent once. The header
+//! `X-Sendfile-Receipt` of the POST proves its origin, since headers of that name from clients never reach an
+//! application.
 
 use std::fmt;
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 use tokio::{task, time};
 
-use super::shown;
+use super::escaped;
 use crate::http::completion::{Completion, CompletionHook};
 use crate::route::{Proxy, Service};
 use crate::upstream::backend::Backend;
@@ -21,23 +22,23 @@ use crate::worker::Worker;
 use levity_telemetry::access_log::End;
 use levity_telemetry::diagnostics;
 
-/// A receipt that is due when its response has been sent.
+/// A receipt to be sent after its response.
 pub struct Receipt {
     proxy: Arc<Proxy>,
     affinity: Affinity,
     origin: Origin,
     path: Vec<u8>,
-    of: Of,
-    /// When the application's answer came.
+    subject: Subject,
+    /// When the application's response arrived.
     since: Instant,
 }
 
-/// What it tells of.
+/// The subject of a receipt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Of {
-    /// What the application wanted to have sent.
+pub enum Subject {
+    /// The delegated content.
     Content,
-    /// An error in place of it.
+    /// An error response in place of the content.
     Refusal,
 }
 
@@ -49,10 +50,10 @@ impl fmt::Debug for Receipt {
 
 impl CompletionHook for Receipt {
     fn replaced(&mut self) {
-        self.of = Of::Refusal;
+        self.subject = Subject::Refusal;
     }
 
-    /// Posts it, beside everything else.
+    /// Posts the receipt in a task of its own.
     fn completed(
         self: Box<Self>,
         worker: &Rc<Worker>,
@@ -62,13 +63,13 @@ impl CompletionHook for Receipt {
         let result = self.result(how);
         let text = self.text(result, how);
         let Ok(permit) = worker.receipts.clone().try_acquire_owned() else {
-            return self.tell(&text, "too many are on their way");
+            return self.log(&text, "too many are on their way");
         };
         let (worker, service) = (worker.clone(), service.clone());
         task::spawn_local(async move {
             let delivered = self.deliver(&worker, &service, result, &text).await;
             if let Err(reason) = delivered {
-                self.tell(&text, &reason);
+                self.log(&text, &reason);
             }
             drop(permit);
         });
@@ -76,34 +77,33 @@ impl CompletionHook for Receipt {
 }
 
 impl Receipt {
-    /// For a response that is about to be sent, to `path` of `origin`; `backend` is the one that wants it, as
-    /// it said at `since`.
+    /// A receipt to `path` of `origin`. `backend` has requested it, in a response that arrived at `since`.
     pub fn new(
         proxy: Arc<Proxy>,
         backend: &Backend,
         origin: &Origin,
         path: &[u8],
-        of: Of,
+        subject: Subject,
         since: Instant,
     ) -> Self {
-        // What clients are tied for, such as a session in memory, receipts need as well.
-        let is_tied = proxy.upstream.settings.sticky.is_some();
-        let affinity = is_tied.then_some(Affinity::Backend(backend.id));
+        // If clients need affinity, for instance to a session in memory, receipts need it too.
+        let has_affinity = proxy.upstream.settings.sticky.is_some();
+        let affinity = has_affinity.then_some(Affinity::Backend(backend.id));
         Self {
             proxy,
             affinity: affinity.unwrap_or(Affinity::Free),
             origin: origin.clone(),
             path: path.to_vec(),
-            of,
+            subject,
             since,
         }
     }
 
     fn result(&self, how: Completion) -> &'static str {
-        match (self.of, how.end) {
-            (Of::Refusal, _) => "refused",
-            (Of::Content, End::Complete) => "complete",
-            (Of::Content, End::ClientAbort | End::Timeout | End::Error) => "aborted",
+        match (self.subject, how.end) {
+            (Subject::Refusal, _) => "refused",
+            (Subject::Content, End::Complete) => "complete",
+            (Subject::Content, End::ClientAbort | End::Timeout | End::Error) => "aborted",
         }
     }
 
@@ -123,7 +123,7 @@ impl Receipt {
         text: &str,
     ) -> Result<(), String> {
         let settings = &self.proxy.upstream.settings;
-        let patience = settings.connect_timeout + settings.first_byte_timeout;
+        let timeout = settings.connect_timeout + settings.first_byte_timeout;
         let subrequest = Subrequest {
             proxy: &self.proxy,
             affinity: self.affinity,
@@ -133,7 +133,7 @@ impl Receipt {
             media_type: "application/json",
             body: text.as_bytes(),
         };
-        match time::timeout(patience, subrequest.run(worker, service)).await {
+        match time::timeout(timeout, subrequest.run(worker, service)).await {
             Ok(Ok(200..=299)) => Ok(()),
             Ok(Ok(status)) => Err(format!("it was answered {status}")),
             Ok(Err(failure)) => Err(failure.reason),
@@ -141,8 +141,8 @@ impl Receipt {
         }
     }
 
-    fn tell(&self, text: &str, reason: &str) {
-        let (name, path) = (&self.proxy.upstream.settings.name, shown(&self.path));
+    fn log(&self, text: &str, reason: &str) {
+        let (name, path) = (&self.proxy.upstream.settings.name, escaped(&self.path));
         let text = text.trim_end();
         diagnostics::log(format_args!(
             "upstream {name}: no receipt for {path}: {reason}: {text}"

@@ -1,4 +1,4 @@
-//! Folders whose files an application may have sent, and paths beneath them.
+//! Folders whose files applications may delegate, and paths below them.
 
 use std::ffi::CString;
 use std::io;
@@ -16,30 +16,30 @@ use crate::disk_client::{self, DiskClient, Opened};
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::worker::Worker;
 
-/// A path beneath a root.
+/// A path below a root.
 #[derive(Clone)]
 pub struct Beneath {
-    /// What it may not leave.
+    /// The folder that contains it.
     pub root: Arc<Root>,
-    /// The root's path leads nowhere now: nothing is beneath it.
+    /// The root's path does not exist at present, so nothing is below it.
     pub is_gone: bool,
     /// Relative.
     pub path: Vec<u8>,
 }
 
-/// What becomes of the name of a file that is sent.
+/// What happens to the name of a file that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Name {
-    /// It stays.
-    Stays,
-    /// It goes when all has been sent, by [`Beneath::remove`].
-    GoesLater,
-    /// It goes as the file is opened.
-    Goes,
+    /// The name is kept.
+    Keep,
+    /// [`Beneath::remove`] removes the name after the file has been sent.
+    RemoveLater,
+    /// The open removes the name.
+    Remove,
 }
 
 impl Beneath {
-    /// The relative `path` beneath a root as it is now.
+    /// A relative `path` below the current folder of a root.
     pub fn new(root: &LiveRoot, path: Vec<u8>) -> Self {
         Self {
             is_gone: root.current().is_err(),
@@ -48,14 +48,14 @@ impl Beneath {
         }
     }
 
-    /// Opens it for this request alone: a lasting file inline if the kernel has it in memory, else by an
-    /// engine. One whose name does not stay is opened without following links, and by an engine: in
-    /// memory one trip opens it, removes the name and reads the start. Elsewhere the removal is a trip of
-    /// its own, as it may wait for a journal, and the client would wait with it. The operator is told if
-    /// the name could not be removed.
+    /// Opens the file, bypassing the caches. A file whose name is kept is opened inline if the kernel has it
+    /// in memory, otherwise by an engine. A file whose name is removed is opened by an engine without
+    /// following links; on a file system in memory one trip opens it, removes the name and reads the start.
+    /// On others the removal is a trip of its own, because it may wait for a journal, and the client would
+    /// wait too. A name that cannot be removed is logged.
     ///
     /// # Errors
-    /// Those of open, `fstat` and read.
+    /// As open, `fstat` and read.
     pub async fn open(
         &self,
         wants_body: bool,
@@ -67,20 +67,20 @@ impl Beneath {
         }
         let path = self.c_path()?;
         let lookup = match name {
-            Name::Stays => match self.root.open_cached(&path) {
+            Name::Keep => match self.root.open_cached(&path) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Lookup::Fresh,
                 file => return file.map(Opened::unread),
             },
-            Name::Goes if self.root.file_system().is_memory() => Lookup::Consume,
-            Name::Goes | Name::GoesLater => Lookup::NoSymlinks,
+            Name::Remove if self.root.file_system().is_memory() => Lookup::Consume,
+            Name::Remove | Name::RemoveLater => Lookup::NoSymlinks,
         };
-        if name != Name::Stays {
+        if name != Name::Keep {
             disk.reads_what_was_just_written();
         }
         let none = Variants::default();
         let first = first(wants_body);
         let opened = disk.open(&self.root, path, none, first, lookup).await?;
-        if name == Name::Goes && lookup == Lookup::NoSymlinks {
+        if name == Name::Remove && lookup == Lookup::NoSymlinks {
             self.remove(disk.worker(), opened.file.clone());
         }
         if let Some(error) = &opened.not_removed {
@@ -89,14 +89,14 @@ impl Beneath {
         Ok(opened)
     }
 
-    /// Removes it, if it still is `file`. Does not wait; a failure is told to the operator.
+    /// Removes the name, if it still belongs to `file`. Does not wait; a failure is logged.
     pub fn remove(&self, worker: &Worker, file: Arc<OpenFile>) {
         if let Ok(path) = self.c_path() {
             disk_client::remove(worker, self.root.clone(), path, file);
         }
     }
 
-    /// What `error` means here, behind a name that the operator has been shown.
+    /// Describes `error` in a log line that contains the path `shown` already.
     pub fn explain(&self, error: &io::Error, shown: &[u8]) -> String {
         let root = self.root.path().display();
         if levity_disk::left_root(error) {
@@ -114,13 +114,13 @@ impl Beneath {
     }
 }
 
-/// Whether there is nothing of that name.
+/// Whether the file does not exist.
 pub fn is_absent(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR))
 }
 
-/// Has a request that begins now wait until it is known what the roots are.
+/// Waits until the current folders of the roots are known.
 pub async fn attend(roots: &[SendfileRoot], disk: &mut DiskClient<'_>) {
     let now = Instant::now();
     for root in roots {
@@ -128,8 +128,8 @@ pub async fn attend(roots: &[SendfileRoot], disk: &mut DiskClient<'_>) {
     }
 }
 
-/// The roots that an absolute path is beneath, as the operator wrote them or as they really are, and the
-/// rest of the path. A path in Latin-1 is tried in UTF-8 as well.
+/// The roots that contain an absolute path, in their configured or in their real spelling, with the rest of
+/// the path. A path in Latin-1 is tried as UTF-8 too.
 pub fn beneath(roots: &[SendfileRoot], path: &[u8]) -> Vec<Beneath> {
     let mut found = as_it_is(roots, path);
     if let Some(path) = sendfile_header::utf8_of_latin1(path) {
@@ -152,8 +152,8 @@ fn as_it_is(roots: &[SendfileRoot], path: &[u8]) -> Vec<Beneath> {
     roots.iter().filter_map(found).collect()
 }
 
-/// Without `.`, `..` and empty segments. Only to find the root: what is opened is held beneath it by the
-/// kernel.
+/// Removes `.`, `..` and empty segments. This only selects the root: the kernel enforces that an open stays
+/// below it.
 fn plain(path: &[u8]) -> Vec<u8> {
     let mut kept: Vec<&[u8]> = Vec::new();
     for segment in path.split(|&byte| byte == b'/') {

@@ -1,4 +1,4 @@
-//! Where preloaded content is kept until it is asked for.
+//! The store of preloaded content.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,30 +8,30 @@ use quick_cache::sync::Cache;
 
 use crate::entry::Entry;
 
-/// How often contents whose time is over are let go of.
+/// The interval between removals of expired content.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Files of one worker that are on their way to be opened at once; one more is left where it is.
+/// The maximum of files that one worker opens at a time; files beyond are not opened.
 pub const OPENINGS_MAX: usize = 256;
 
-/// Preloaded content, for all workers. Its locks are taken by loops only and held for a look-up.
+/// Preloaded content, shared by all workers. Its locks are taken by event loops only, for one lookup each.
 pub struct PreloadStore {
-    kept: Cache<Box<[u8]>, Arc<Made>>,
+    kept: Cache<Box<[u8]>, Arc<Stored>>,
     born: Instant,
-    /// When the last of the times is over, in seconds since `born`: from then on nobody need look.
+    /// When the last entry expires, in seconds since `born`: after that the store is empty.
     empty_s: AtomicU64,
-    /// When the last sweep was, in seconds since `born`.
+    /// The time of the last sweep, in seconds since `born`.
     swept_s: AtomicU64,
 }
 
-/// One content.
-struct Made {
+/// An entry with its expiry.
+struct Stored {
     entry: Arc<Entry>,
     until: Instant,
 }
 
 impl PreloadStore {
-    /// For so many contents at once, each of which keeps a file open.
+    /// A store for this many entries, each of which holds an open file.
     pub fn new(files_max: usize) -> Self {
         Self {
             kept: Cache::new(files_max),
@@ -41,30 +41,30 @@ impl PreloadStore {
         }
     }
 
-    /// Whether there is nothing that may be sent at `now`. Takes no lock.
+    /// Whether nothing is valid at `now`. Takes no lock.
     pub fn is_empty(&self, now: Instant) -> bool {
         self.seconds(now) >= self.empty_s.load(Ordering::Relaxed)
     }
 
-    /// What was kept under `key`, if its time is not over at `now`.
+    /// The entry under `key`, if it has not expired at `now`.
     pub fn entry(&self, key: &[u8], now: Instant) -> Option<Arc<Entry>> {
-        let made = self.kept.get(key)?;
-        (made.until > now).then(|| made.entry.clone())
+        let stored = self.kept.get(key)?;
+        (stored.until > now).then(|| stored.entry.clone())
     }
 
-    /// Keeps `entry` under `key` for a while.
+    /// Stores `entry` under `key` until `until`.
     pub fn keep(&self, key: Box<[u8]>, entry: Arc<Entry>, until: Instant) {
-        // A second more: what is left of one does not count.
+        // Rounds up: the conversion drops fractions of a second.
         let over_s = self.seconds(until) + 1;
         self.empty_s.fetch_max(over_s, Ordering::Relaxed);
-        self.kept.insert(key, Arc::new(Made { entry, until }));
+        self.kept.insert(key, Arc::new(Stored { entry, until }));
     }
 
     fn seconds(&self, at: Instant) -> u64 {
         at.saturating_duration_since(self.born).as_secs()
     }
 
-    /// Lets go of what is too old. To be called often: it looks at the clock first.
+    /// Removes expired entries. Cheap unless the interval has passed, so it may be called often.
     pub fn sweep(&self, now: Instant) {
         let now_s = self.seconds(now);
         let last_s = self.swept_s.load(Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl PreloadStore {
         let order = Ordering::Relaxed;
         let swap = |last_s| self.swept_s.compare_exchange(last_s, now_s, order, order);
         if is_due && swap(last_s).is_ok() {
-            self.kept.retain(|_, made| made.until > now);
+            self.kept.retain(|_, stored| stored.until > now);
         }
     }
 }
