@@ -1,7 +1,7 @@
 //! `cargo xtask lines`: how much product code there is.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::files;
 use crate::run::{self, Result};
@@ -21,11 +21,33 @@ pub fn run() -> Result<()> {
 }
 
 fn lines_beneath(folder: &Path) -> Result<usize> {
-    let mut sum = 0;
+    let mut sources = Vec::new();
     for file in files::sources(folder)? {
-        sum += product_lines(&files::read(&file)?);
+        let source = files::read(&file)?;
+        sources.push((file, source));
     }
-    Ok(sum)
+    let of_tests: Vec<_> = sources
+        .iter()
+        .flat_map(|(file, source)| test_modules(file, source))
+        .collect();
+    let is_product = |file: &Path| {
+        let module = file.with_extension("");
+        !of_tests.iter().any(|tests| module.starts_with(tests))
+    };
+    let product = sources.iter().filter(|(file, _)| is_product(file));
+    Ok(product.map(|(_, source)| product_lines(source)).sum())
+}
+
+/// The modules that `file` declares for tests, in files of their own: the paths of those less their extension.
+fn test_modules(file: &Path, source: &str) -> Vec<PathBuf> {
+    let folder = match file.file_stem().and_then(|stem| stem.to_str()) {
+        Some("mod" | "lib" | "main") => file.parent().unwrap_or(file).to_owned(),
+        _ => file.with_extension(""),
+    };
+    let lines = source.lines().zip(source.lines().skip(1));
+    let behind = lines.filter(|(line, _)| line.trim() == "#[cfg(test)]");
+    let names = behind.filter_map(|(_, line)| line.split("mod ").nth(1)?.strip_suffix(';'));
+    names.map(|name| folder.join(name)).collect()
 }
 
 /// The lines of `source` that are code of the product. `source` is formatted by rustfmt, so that an item
@@ -61,6 +83,14 @@ fn is_code(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modules_of_tests_are_found_where_they_lie() {
+        let source = "#[cfg(test)]\npub mod rig;\nmod other;\n#[cfg(test)]\nuse x;\n";
+        let found = |file: &str| test_modules(Path::new(file), source);
+        assert_eq!(found("src/lib.rs"), [Path::new("src/rig")]);
+        assert_eq!(found("src/a.rs"), [Path::new("src/a/rig")]);
+    }
 
     #[test]
     fn tests_comments_and_blank_lines_do_not_count() {

@@ -347,17 +347,11 @@ impl<'a> DiskClient<'a> {
     /// A full queue refuses what no client has seen anything of yet; later chunks ask again. Tells when
     /// the disk took the job, too.
     async fn ask(&self, op: Op, class: Class) -> io::Result<(Instant, Completion)> {
-        loop {
-            let submitted = Instant::now();
-            let answer = self.submit(op.clone(), class);
-            let completion = answer.await.map_err(|_| io::Error::from(Errno::CANCELED))?;
-            match &completion.result {
-                Err(error) if is_full(error) && class == Class::First => {
-                    return Err(Errno::CANCELED.into());
-                }
-                Err(error) if is_full(error) => time::sleep(FULL_RETRY_INTERVAL).await,
-                _ => return Ok((submitted, completion)),
-            }
+        let submit = || self.submit(op.clone(), class);
+        let (submitted, completion) = until_taken(submit, class != Class::First).await?;
+        match &completion.result {
+            Err(error) if is_full(error) => Err(Errno::CANCELED.into()),
+            _ => Ok((submitted, completion)),
         }
     }
 
@@ -437,18 +431,29 @@ pub async fn make_room_for(
     class: Class,
     read_options: ReadOptions,
 ) -> io::Result<Done> {
-    loop {
+    let submit = || {
         let (sender, receiver) = oneshot::channel();
         disk.submit(Job {
             options: read_options,
             ..Job::new(op.clone(), class, Box::new(Answer(sender)))
         });
-        let completion = receiver
-            .await
-            .map_err(|_| io::Error::from(Errno::CANCELED))?;
-        match completion.result {
-            Err(error) if is_full(&error) => time::sleep(FULL_RETRY_INTERVAL).await,
-            done => return done,
+        receiver
+    };
+    until_taken(submit, true).await?.1.result
+}
+
+/// The outcome of a job, and when the disk took it. One that a full queue refuses is submitted again if it `may_wait`.
+async fn until_taken(
+    submit: impl Fn() -> oneshot::Receiver<Completion>,
+    may_wait: bool,
+) -> io::Result<(Instant, Completion)> {
+    loop {
+        let submitted = Instant::now();
+        let completion = submit().await;
+        let completion = completion.map_err(|_| io::Error::from(Errno::CANCELED))?;
+        match &completion.result {
+            Err(error) if is_full(error) && may_wait => time::sleep(FULL_RETRY_INTERVAL).await,
+            _ => return Ok((submitted, completion)),
         }
     }
 }
