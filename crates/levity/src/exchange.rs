@@ -51,28 +51,29 @@ pub async fn exchange<S: ResponseSink + 'static>(
     mut trace: Trace,
 ) -> Exchanged {
     trace.enter(Step::Route);
-    stream.timer().clear();
-    let worker = stream.worker();
+    let sink: &S = stream;
+    sink.timer().clear();
+    let worker = sink.worker();
     worker.stats.begun.add(1);
     let service = worker.service();
     if service.config.log.logs_chunks() {
         trace.keep_chunks();
     }
     let config = &service.config;
-    let client = Client::new(stream.peer(), request, &config.server.trusted_proxies);
-    let (number, lookups) = (stream.number(), stream.failed_lookups());
+    let client = Client::new(sink.peer(), request, &config.server.trusted_proxies);
+    let (number, lookups) = (sink.number(), sink.failed_lookups());
     let disk = DiskClient::new(worker, &service, number, lookups, &mut trace);
     let body = RequestBody::new(stream.clone(), &config.limits);
     let mut handling = Handling::new(worker, &service, &client, body, disk);
     let (location, response) = answer(&mut handling, request).await;
-    let response = finish(&**stream, request, location, response, &mut handling);
+    let response = finish(sink, request, location, response, &mut handling);
     let mut close = response.close;
-    let mut sent = send::send(&**stream, request, response, &mut handling.disk).await;
+    let mut sent = send::send(sink, request, response, &mut handling.disk).await;
     let mut hooks = mem::take(&mut sent.hooks);
     if sent.instead.is_some() {
         // Boxed: few requests need it, and all would carry it.
         let again = send_instead(
-            &**stream,
+            sink,
             request,
             location,
             close,
@@ -85,9 +86,9 @@ pub async fn exchange<S: ResponseSink + 'static>(
     for hook in hooks {
         hook.completed(worker, &service, sent.completion());
     }
-    close |= stream.body_left() != Some(0);
+    close |= sink.body_left() != Some(0);
     drop(handling);
-    conclude(&**stream, request, &client, &sent, trace);
+    conclude(sink, request, &client, &sent, trace);
     Exchanged {
         end: sent.end,
         ended: sent.ended,
