@@ -13,7 +13,7 @@ use std::time::Instant;
 use levity_telemetry::access_log::{End, Record};
 use levity_telemetry::step::Step;
 use levity_telemetry::trace::Trace;
-use levity_wire::http1::{Method, Target, Version};
+use levity_wire::http1::{Method, Target};
 
 use crate::disk_client::DiskClient;
 use crate::filter;
@@ -255,11 +255,7 @@ fn record(
         host: request.map_or(b"", Request::host),
         method: request.map_or(b"", Request::method),
         target: request.map_or(b"", Request::target),
-        version: match request.map(|request| request.head.version) {
-            None => "",
-            Some(Version::Http10) => "HTTP/1.0",
-            Some(Version::Http11) => "HTTP/1.1",
-        },
+        version: request.map_or("", |_| stream.version()),
         status: sent.status,
         bytes: sent.bytes,
         duration,

@@ -81,7 +81,7 @@ pub struct Worker {
     pub openings: Arc<Semaphore>,
     /// Deadlines of all connections.
     pub timers: Timers,
-    /// Borrowed by whoever reads from a client, within one poll.
+    /// Borrowed by whoever reads from a client, or joins what is small before it is written, within one poll.
     pub inbound: RefCell<Box<[u8]>>,
     /// Borrowed by whoever takes bytes of a body from a socket, within one poll.
     pub bulk: RefCell<Box<[u8]>>,

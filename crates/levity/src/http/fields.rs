@@ -48,12 +48,8 @@ impl Fields {
 
     /// The names of all lines, in their order.
     pub fn names(&self) -> Vec<String> {
-        let lines = self.0.split(|&byte| byte == b'\n');
-        let names = lines.filter_map(|line| line.split(|&byte| byte == b':').next());
-        let names = names.filter(|name| !name.is_empty());
-        names
-            .map(|name| String::from_utf8_lossy(name).into_owned())
-            .collect()
+        let names = lines(&self.0).map(|(name, _)| String::from_utf8_lossy(name));
+        names.map(Cow::into_owned).collect()
     }
 
     /// Takes out every line of that name, in whatever case.
@@ -70,12 +66,9 @@ impl Fields {
 
     /// The value of the first line of that name, in whatever case.
     pub fn value(&self, name: &str) -> Option<&[u8]> {
-        let line = self.0.split(|&byte| byte == b'\n').find(|line| {
-            let line_name = line.get(..name.len());
-            line_name.is_some_and(|own| own.eq_ignore_ascii_case(name.as_bytes()))
-                && line.get(name.len()) == Some(&b':')
-        })?;
-        Some(line[name.len() + 1..].trim_ascii())
+        let mut lines = lines(&self.0);
+        let line = lines.find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
+        line.map(|(_, value)| value)
     }
 
     /// Replaces values of lines of that name, in whatever case, where `edit` gives another.
@@ -107,6 +100,15 @@ impl Fields {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// Names and values of header lines, in their order.
+pub fn lines(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let lines = lines.split_inclusive(|&byte| byte == b'\n');
+    lines.filter_map(|line| {
+        let colon = line.iter().position(|&byte| byte == b':')?;
+        Some((&line[..colon], line[colon + 1..].trim_ascii()))
+    })
 }
 
 /// Fields that describe content and are not for a 304, which has none (RFC 9110, 15.4.5). Last-Modified

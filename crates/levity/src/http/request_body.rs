@@ -21,6 +21,9 @@ use crate::failed_lookups::FailedLookups;
 
 /// The client's end of an exchange, in whatever version of HTTP. Each method borrows the connection for the call only.
 pub trait ClientStream {
+    /// The version of HTTP, as the access log names it.
+    fn version(&self) -> &'static str;
+
     /// Who is at the other end of the connection.
     fn peer(&self) -> &Peer;
 
@@ -74,7 +77,8 @@ pub trait ClientStream {
     /// When the client is gone.
     fn watch(&self, context: &mut Context<'_>) -> Result<(), NoRequest>;
 
-    /// Whether the client has ended its side.
+    /// Whether the client has ended its side of the connection, and so may be gone: never where one request's end
+    /// leaves the connection open.
     fn input_ended(&self) -> bool;
 
     /// Whether the client waits to be asked for the body.

@@ -14,15 +14,16 @@ use levity_net::{Peer, Timer, Transport, Turn};
 use levity_telemetry::stall::Watch;
 use levity_telemetry::trace::Trace;
 use levity_wire::http1::{Framing, Reject, RequestHead, Trailers, Version};
+use rustix::net::SendFlags;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::head;
+use super::head::{self, Header};
 use super::incoming::Incoming;
 use crate::failed_lookups::FailedLookups;
 use crate::http::fields::Fields;
 use crate::http::request::NoRequest;
 use crate::http::request_body::ClientStream;
-use crate::http::send::{self, Head, ResponseSink};
+use crate::http::send::{self, Head, Moved, ResponseSink};
 use crate::worker::Worker;
 
 /// How long a refused client may go on sending before the connection is closed under it. Closing
@@ -32,6 +33,10 @@ const LINGER_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// How long it may pause meanwhile.
 const LINGER_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Header and body of so many bytes are put together before they are sent: to copy them costs less than to
+/// have the kernel take them from two places.
+const JOINED_BYTES_MAX: usize = 2048;
 
 /// Bytes that a client may send of its next request while it waits for a response.
 const PIPELINED_BYTES_MAX: usize = 16 * 1024;
@@ -150,6 +155,30 @@ impl Conn {
         read
     }
 
+    /// Writes as much of `parts`, one behind the other, as the client takes now.
+    fn poll_write_parts(
+        &self,
+        context: &mut Context<'_>,
+        parts: [&[u8]; 4],
+    ) -> Poll<io::Result<usize>> {
+        let mut transport = self.transport.borrow_mut();
+        let mut filled = parts.iter().filter(|part| !part.is_empty());
+        if let (Some(only), None) = (filled.next(), filled.next()) {
+            return transport.poll_write(context, only);
+        }
+        let total = parts.iter().map(|part| part.len()).sum();
+        if total > JOINED_BYTES_MAX {
+            return transport.poll_write_vectored(context, &parts.map(IoSlice::new));
+        }
+        let mut scratch = self.worker.inbound.borrow_mut();
+        let mut end = 0;
+        for part in parts {
+            scratch[end..end + part.len()].copy_from_slice(part);
+            end += part.len();
+        }
+        transport.poll_write(context, &scratch[..total])
+    }
+
     /// When the last response ended, or else when the connection was accepted.
     pub fn since(&self) -> Instant {
         self.since.get()
@@ -210,6 +239,13 @@ impl Conn {
 }
 
 impl ClientStream for Conn {
+    fn version(&self) -> &'static str {
+        match self.version.get() {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+        }
+    }
+
     fn peer(&self) -> &Peer {
         &self.peer
     }
@@ -333,7 +369,7 @@ impl ClientStream for Conn {
         };
         Box::pin(async move {
             if wanted {
-                send::bytes(self, head::interim(status, fields)).await;
+                send::interim(self, head::interim(status, fields)).await;
             }
         })
     }
@@ -359,31 +395,37 @@ impl ClientStream for Conn {
 }
 
 impl ResponseSink for Conn {
+    type Header = Header;
+
     fn worker(&self) -> &Rc<Worker> {
         &self.worker
     }
 
-    fn head(&self, head: &Head<'_>, out: &mut Vec<u8>) {
+    fn header(&self, head: &Head<'_>) -> Header {
         let framing = self.framing(head.is_open_ended);
-        head::write(head, self.version.get(), framing, &self.worker, out);
+        let mut bytes = self.worker.take_head();
+        head::write(head, self.version.get(), framing, &self.worker, &mut bytes);
+        Header::new(bytes)
     }
 
     fn framing(&self, is_open_ended: bool) -> send::Framing {
         match (is_open_ended, self.version.get()) {
-            (false, _) => send::Framing::ByVersion,
+            (false, _) => send::Framing::ByLength,
             (true, Version::Http11) => send::Framing::Chunks,
             // HTTP/1.0 knows no chunks.
             (true, Version::Http10) => send::Framing::ByClosing,
         }
     }
 
-    fn poll_write_vectored(
+    fn poll_send(
         &self,
         context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let mut transport = self.transport.borrow_mut();
-        transport.poll_write_vectored(context, slices)
+        header: &mut Option<Header>,
+        [one, two, three]: [&[u8]; 3],
+    ) -> Poll<io::Result<Moved>> {
+        let head = header.as_ref().map_or(&[][..], Header::rest);
+        let written = ready!(self.poll_write_parts(context, [head, one, two, three]))?;
+        Poll::Ready(Ok(head::left(header, written, &self.worker)))
     }
 
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -404,6 +446,13 @@ impl ResponseSink for Conn {
         socket
             .expect("a transport without a socket is sent bytes from memory")
             .try_move(call)
+    }
+
+    fn try_send_header(&self, header: &mut Option<Header>) -> io::Result<Moved> {
+        let head = header.as_ref().map_or(&[][..], Header::rest);
+        let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+        let sent = self.try_move(|socket| Ok(rustix::net::send(socket, head, flags)?))?;
+        Ok(head::left(header, sent, &self.worker))
     }
 
     fn reset(&self) {

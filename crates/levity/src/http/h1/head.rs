@@ -6,11 +6,44 @@ use levity_wire::decimal;
 use levity_wire::http1::{Version, reason};
 
 use crate::http::fields::Fields;
-use crate::http::send::{Framing, Head};
+use crate::http::send::{Framing, Head, Moved};
 use crate::worker::Worker;
 
 /// Bytes that most headers fit into.
 const USUAL_BYTES: usize = 512;
+
+/// A header on its way.
+pub struct Header {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Header {
+    pub(super) fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes, sent: 0 }
+    }
+
+    /// What has not left.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+}
+
+/// So many bytes have left: of what is left of the header, then of the body.
+pub(super) fn left(header: &mut Option<Header>, bytes: usize, worker: &Worker) -> Moved {
+    let mut of_header = 0;
+    if let Some(sending) = header {
+        of_header = bytes.min(sending.rest().len());
+        sending.sent += of_header;
+    }
+    if let Some(sent) = header.take_if(|header| header.rest().is_empty()) {
+        worker.give_head(sent.bytes);
+    }
+    Moved {
+        bytes,
+        body_bytes: bytes - of_header,
+    }
+}
 
 /// Writes status line, date, what responding and filtering set, and framing to `out`.
 pub(super) fn write(
@@ -71,11 +104,11 @@ fn end(out: &mut Vec<u8>, head: &Head<'_>, version: Version) {
 }
 
 /// An interim response (RFC 9110, 15.2).
-pub(super) fn interim(status: u16, fields: &Fields) -> Vec<u8> {
+pub(super) fn interim(status: u16, fields: &Fields) -> Header {
     let mut out = Vec::new();
     // Writing to memory cannot fail.
     let _ = write!(out, "HTTP/1.1 {status} {}\r\n", reason(status));
     out.extend_from_slice(fields.as_bytes());
     out.extend_from_slice(b"\r\n");
-    out
+    Header::new(out)
 }

@@ -1,6 +1,6 @@
 //! Sending a file: chunk by chunk, from wherever each is soonest to be had.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 use levity_disk::memory::ALIGNMENT;
 use levity_disk::{Class, Meta, OpenFile, Ready, transmit, usage};
 use levity_net::TURN_BYTES_MAX;
-use rustix::net::SendFlags;
 use tokio::time;
 
-use super::{ResponseSink, SendError, Sender, gone, patiently};
+use super::{Moved, ResponseSink, SendError, Sender, gone, patiently};
 use crate::disk_client::{DiskClient, FIRST_BYTES, Read, ReadAhead, WHOLE_BYTES, is_refused};
 use crate::http::file_version::{EVIDENCE_BYTES_MAX, Verdict, Version};
 use crate::http::response::FileBody;
@@ -394,7 +393,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         bytes: usize,
         mut call: impl FnMut(BorrowedFd<'_>, u64, usize) -> io::Result<Option<usize>>,
     ) -> Result<(), SendError> {
-        self.head_with_more().await?;
+        self.header_with_more().await?;
         let mut sent = 0;
         while sent < bytes {
             let turn = (bytes - sent).min(TURN_BYTES_MAX);
@@ -405,7 +404,8 @@ impl<S: ResponseSink> Sender<'_, S> {
                 }
                 Ok(Some(moved)) => {
                     sent += moved;
-                    self.count(moved).await;
+                    let (bytes, body_bytes) = (moved, moved);
+                    self.count(Moved { bytes, body_bytes }).await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.writable().await?;
@@ -417,20 +417,12 @@ impl<S: ResponseSink> Sender<'_, S> {
         Ok(())
     }
 
-    /// Sends the head so that the kernel waits for body bytes to fill the packet.
-    async fn head_with_more(&mut self) -> Result<(), SendError> {
-        self.make_head();
-        while self.head_bytes < self.head.len() {
-            let rest = &self.head[self.head_bytes..];
-            let sent = self.sink.try_move(|socket| {
-                Ok(rustix::net::send(
-                    socket,
-                    rest,
-                    SendFlags::MORE | SendFlags::NOSIGNAL,
-                )?)
-            });
-            match sent {
-                Ok(sent) => self.count(sent).await,
+    /// Sends the header so that the kernel waits for body bytes to fill the packet.
+    async fn header_with_more(&mut self) -> Result<(), SendError> {
+        self.make_header();
+        while self.header.is_some() {
+            match self.sink.try_send_header(&mut self.header) {
+                Ok(moved) => self.count(moved).await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.writable().await?;
                 }
@@ -456,10 +448,9 @@ impl<S: ResponseSink> Sender<'_, S> {
                 false => PROBE_BYTES,
             };
         let wanted = window_bytes.min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
-        self.make_head();
-        let (sink, head) = (self.sink, &self.head[self.head_bytes..]);
-        let head_bytes = head.len();
-        let pushed = patiently(sink, |context| {
+        self.make_header();
+        let (sink, header) = (self.sink, &mut self.header);
+        let moved = patiently(sink, |context| {
             ready!(sink.poll_write_ready(context)).map_err(gone)?;
             let mut scratch = worker.outbound.borrow_mut();
             scratch.clear();
@@ -469,22 +460,21 @@ impl<S: ResponseSink> Sender<'_, S> {
                 // The engine finds out what is the matter.
                 _ => return Poll::Ready(Ok(None)),
             }
-            let slices = [IoSlice::new(head), IoSlice::new(&scratch)];
-            let written = sink.poll_write_vectored(context, &slices);
-            written.map_ok(Some).map_err(gone)
+            let sent = sink.poll_send(context, header, [&scratch, &[], &[]]);
+            sent.map_ok(Some).map_err(gone)
         })
         .await?;
-        file.cached.warm.set(pushed.is_some());
-        let Some(written) = pushed else {
+        file.cached.warm.set(moved.is_some());
+        let Some(moved) = moved else {
             return Ok(Cached::Miss);
         };
         worker.stats.reads_cached.add(1);
-        let left = written.saturating_sub(head_bytes);
+        let left = moved.body_bytes;
         let offset = file.offset;
         file.version
             .keep_evidence(offset, &worker.outbound.borrow()[..left]);
         file.advance(left);
-        self.count(written).await;
+        self.count(moved).await;
         if window_bytes == self.pace.window_bytes {
             self.pace.window_bytes = (left * 2).clamp(WINDOW_BYTES_MIN, TURN_BYTES_MAX);
         }

@@ -8,7 +8,7 @@ mod filtered;
 mod stream;
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::mem;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -31,28 +31,27 @@ use crate::disk_client::DiskClient;
 use crate::entry::Content;
 use crate::worker::Worker;
 
-/// Header and body of so many bytes are put together before they are sent: to copy them costs less than to
-/// have the kernel take them from two places.
-const JOINED_BYTES_MAX: usize = 2048;
-
 /// The end of a [`ClientStream`] that a response is written to: the framing of one version of HTTP.
 pub trait ResponseSink: ClientStream {
+    /// A header, as the version sends it.
+    type Header;
+
     /// The loop that it lives on.
     fn worker(&self) -> &Rc<Worker>;
 
-    /// Adds the bytes of a header to `out`, which are to be written before the body. Nothing is sent yet: an error may
-    /// take the place of the response.
-    fn head(&self, head: &Head<'_>, out: &mut Vec<u8>);
+    /// Makes a header. Nothing is sent yet: an error may take the place of the response.
+    fn header(&self, head: &Head<'_>) -> Self::Header;
 
     /// How the client learns where a body ends.
     fn framing(&self, is_open_ended: bool) -> Framing;
 
-    /// Writes as much of `slices` as the client takes now.
-    fn poll_write_vectored(
+    /// Sends what is left of `header`, then as much of `body` as the client takes now. A header that has left is `None`.
+    fn poll_send(
         &self,
         context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>>;
+        header: &mut Option<Self::Header>,
+        body: [&[u8]; 3],
+    ) -> Poll<io::Result<Moved>>;
 
     /// Ready when a write is likely to move bytes.
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
@@ -69,6 +68,13 @@ pub trait ResponseSink: ClientStream {
     /// Those of `call`; `WouldBlock` when the socket is full.
     fn try_move<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T>;
 
+    /// Sends what is left of `header` so that the kernel waits for bytes of the body to fill the packet. Only where there
+    /// [is a socket](ResponseSink::has_socket).
+    ///
+    /// # Errors
+    /// Those of `send`; `WouldBlock` when the socket is full.
+    fn try_send_header(&self, header: &mut Option<Self::Header>) -> io::Result<Moved>;
+
     /// Makes the end of the response one by which the client learns that it is incomplete.
     fn reset(&self);
 }
@@ -76,12 +82,23 @@ pub trait ResponseSink: ClientStream {
 /// How a client learns where a body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// By its length, or by the version's own frames.
-    ByVersion,
+    /// By its length.
+    ByLength,
+    /// By the version's own frames. The connection goes on behind a body that is cut.
+    ByFrames,
     /// By chunks (RFC 9112, 7.1).
     Chunks,
     /// By the end of the connection.
     ByClosing,
+}
+
+/// What has left with one call.
+#[derive(Debug, Clone, Copy)]
+pub struct Moved {
+    /// Bytes in all.
+    pub bytes: usize,
+    /// Bytes of the body.
+    pub body_bytes: usize,
 }
 
 /// All that is written before a body.
@@ -207,7 +224,6 @@ pub async fn send<S: ResponseSink>(
     }
     let source = source(&body, disk.trace);
     let mut sent = sender.sent(source, outcome);
-    sink.worker().give_head(sender.head);
     sent.reset = reset;
     sent.hooks = response.hooks;
     sent
@@ -218,20 +234,23 @@ pub async fn refuse<S: ResponseSink>(sink: &S, mut response: Response) -> Sent {
     response.close = true;
     let body = mem::replace(&mut response.body, Body::None);
     let mut sender = Sender::new(sink, &response, &body, false);
-    let outcome = match &body {
+    let mut outcome = match &body {
         Body::Text(text) => sender.bytes(text).await,
-        _ => sender.rest_of_head().await,
+        _ => sender.rest_of_header().await,
     };
+    if outcome.is_ok() {
+        outcome = sender.end(&Trailers::default()).await;
+    }
     sender.sent(Source::None, outcome)
 }
 
-/// Sends bytes that are no response. A client that is gone is noticed when its body is read, or its response sent.
-pub async fn bytes<S: ResponseSink>(sink: &S, bytes: Vec<u8>) {
+/// Sends the header of an interim response. A client that is gone is noticed when its body is read, or its response sent.
+pub async fn interim<S: ResponseSink>(sink: &S, header: S::Header) {
     let response = Response::new(100);
     let mut sender = Sender::new(sink, &response, &Body::None, false);
-    sender.head = bytes;
-    sender.has_head = true;
-    let _ = sender.rest_of_head().await;
+    sender.header = Some(header);
+    sender.has_header = true;
+    let _ = sender.rest_of_header().await;
 }
 
 fn report_unreadable(worker: &Worker, request: &Request, error: &io::Error) {
@@ -252,7 +271,7 @@ fn source(body: &Body, trace: &Trace) -> Source {
 }
 
 /// One response on its way.
-struct Sender<'s, S> {
+struct Sender<'s, S: ResponseSink> {
     sink: &'s S,
     response: &'s Response,
     /// What [`Head`] says of the body.
@@ -260,13 +279,12 @@ struct Sender<'s, S> {
     is_open_ended: bool,
     upgrade: Option<Vec<u8>>,
     server_timing: Option<String>,
-    /// Written anew until its first byte has left.
-    head: Vec<u8>,
-    has_head: bool,
-    head_bytes: usize,
+    /// Made anew until its first byte has left; `None` once all of it has.
+    header: Option<S::Header>,
+    has_header: bool,
     body_bytes: u64,
     /// The client can tell a body that is cut from a whole one when the connection is closed in an orderly way
-    /// (RFC 9112, 8): not where its end is that of the body, nor behind a change of protocol.
+    /// (RFC 9112, 8): not where its end is that of the body, where it goes on, nor behind a change of protocol.
     is_framed: bool,
     /// The body goes out in chunks.
     chunks: bool,
@@ -290,12 +308,11 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             response,
             length: body.length().filter(|_| !is_open_ended),
             is_open_ended,
-            is_framed: upgrade.is_none() && framing != Framing::ByClosing,
+            is_framed: upgrade.is_none() && matches!(framing, Framing::ByLength | Framing::Chunks),
             upgrade,
             server_timing: None,
-            head: sink.worker().take_head(),
-            has_head: false,
-            head_bytes: 0,
+            header: None,
+            has_header: false,
             body_bytes: 0,
             chunks: framing == Framing::Chunks,
             framing_bytes: 0,
@@ -361,18 +378,18 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             && let Some(metrics) = trace.server_timing()
         {
             self.server_timing = Some(metrics.to_string());
-            self.has_head = false;
+            self.has_header = false;
         }
     }
 
-    /// Makes sure of the header's bytes. From the first byte that leaves on, the response cannot be replaced.
-    fn make_head(&mut self) {
-        if mem::replace(&mut self.has_head, true) {
+    /// Makes sure of the header. From its first byte that leaves on, the response cannot be replaced.
+    fn make_header(&mut self) {
+        if mem::replace(&mut self.has_header, true) {
             return;
         }
         let base = self.response.base.as_ref();
         let base = base.map_or(&[][..], |base| base.entry.fields.as_bytes());
-        let head = Head {
+        self.header = Some(self.sink.header(&Head {
             status: self.response.status,
             reason: &self.response.reason,
             fields: [base, self.response.fields.as_bytes()],
@@ -383,9 +400,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             is_open_ended: self.is_open_ended,
             upgrade: self.upgrade.as_deref(),
             close: self.response.close,
-        };
-        self.head.clear();
-        self.sink.head(&head, &mut self.head);
+        }));
     }
 
     async fn response(
@@ -395,22 +410,22 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         disk: &mut DiskClient<'_>,
     ) -> Result<(), SendError> {
         match body {
-            _ if head_only => self.rest_of_head().await?,
-            Body::None => self.rest_of_head().await?,
+            _ if head_only => self.rest_of_header().await?,
+            Body::None => self.rest_of_header().await?,
             Body::Text(text) => self.bytes(text).await?,
             Body::Page(page) => self.bytes((**page).as_ref()).await?,
             Body::Memory(cached, range) => match &cached.entry.content {
                 Content::Memory(bytes, _) => self.bytes(&bytes[range.clone()]).await?,
                 Content::File(_) => unreachable!("a memory body is of an entry in memory"),
             },
-            Body::File(file) if file.remaining == 0 => self.rest_of_head().await?,
+            Body::File(file) if file.remaining == 0 => self.rest_of_header().await?,
             // Boxed: a small file in memory needs none of it.
             Body::File(file) => Box::pin(self.file(file, disk)).await?,
             Body::Parts(parts) => {
                 while let Some(mut part) = parts.next(disk).await.map_err(SendError::Unreadable)? {
                     Box::pin(self.file(&mut part, disk)).await?;
                 }
-                self.rest_of_head().await?;
+                self.rest_of_header().await?;
             }
             Body::Stream { stream, .. } => return self.stream(&mut **stream).await,
             Body::Upgrade { tunnel, .. } => return self.upgrade(&mut **tunnel).await,
@@ -418,9 +433,9 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         self.end(&Trailers::default()).await
     }
 
-    async fn rest_of_head(&mut self) -> Result<(), SendError> {
-        self.make_head();
-        while self.head_bytes < self.head.len() {
+    async fn rest_of_header(&mut self) -> Result<(), SendError> {
+        self.make_header();
+        while self.header.is_some() {
             self.push(&[]).await?;
         }
         Ok(())
@@ -431,7 +446,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         while sent < bytes.len() {
             sent += self.push(&bytes[sent..]).await?;
         }
-        self.rest_of_head().await
+        self.rest_of_header().await
     }
 
     async fn end(&mut self, trailers: &Trailers) -> Result<(), SendError> {
@@ -442,31 +457,20 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         .await
     }
 
-    /// One write of what is left of the header, then `bytes`; tells how many of `bytes` left. No more than
+    /// Sends once what is left of the header, then `bytes`; tells how many of `bytes` left. No more than
     /// a turn's worth: the kernel would copy a mebibyte into a socket that has room for it while others
     /// wait.
     async fn push(&mut self, bytes: &[u8]) -> Result<usize, SendError> {
-        self.make_head();
-        let (sink, head) = (self.sink, &self.head[self.head_bytes..]);
+        self.make_header();
+        let (sink, header) = (self.sink, &mut self.header);
         let turn = &bytes[..bytes.len().min(TURN_BYTES_MAX)];
-        let head_bytes = head.len();
-        let pushed = patiently(sink, |context| match (head, turn) {
-            ([], one) | (one, []) => sink.poll_write(context, one).map_err(gone),
-            _ if head.len() + turn.len() <= JOINED_BYTES_MAX => {
-                let mut joined = sink.worker().outbound.borrow_mut();
-                joined.clear();
-                joined.extend_from_slice(head);
-                joined.extend_from_slice(turn);
-                sink.poll_write(context, &joined).map_err(gone)
-            }
-            _ => {
-                let slices = [IoSlice::new(head), IoSlice::new(turn)];
-                sink.poll_write_vectored(context, &slices).map_err(gone)
-            }
+        let moved = patiently(sink, |context| {
+            let sent = sink.poll_send(context, header, [turn, &[], &[]]);
+            sent.map_err(gone)
         })
         .await?;
-        self.count(pushed).await;
-        Ok(pushed.saturating_sub(head_bytes))
+        self.count(moved).await;
+        Ok(moved.body_bytes)
     }
 
     async fn writable(&mut self) -> Result<(), SendError> {
@@ -474,15 +478,13 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         patiently(sink, |context| sink.poll_write_ready(context).map_err(gone)).await
     }
 
-    /// Counts bytes that left, header first, and gives way to others in time.
-    async fn count(&mut self, bytes: usize) {
+    /// Counts what left, and gives way to others in time.
+    async fn count(&mut self, moved: Moved) {
         let now = Instant::now();
         self.first_byte.get_or_insert(now);
         self.last_byte = Some(now);
-        let of_head = bytes.min(self.head.len() - self.head_bytes);
-        self.head_bytes += of_head;
-        self.body_bytes += (bytes - of_head) as u64;
-        self.sink.turn().spend(bytes).await;
+        self.body_bytes += moved.body_bytes as u64;
+        self.sink.turn().spend(moved.bytes).await;
     }
 }
 

@@ -1,14 +1,13 @@
 //! Sending content that arrives while it is sent, and what follows a change of protocol.
 
 use std::future::poll_fn;
-use std::io::IoSlice;
 use std::num::NonZeroUsize;
 use std::task::Poll;
 
 use levity_wire::http1::Trailers;
 use levity_wire::http1::write::{self, CHUNK_END, ChunkSize};
 
-use super::{JOINED_BYTES_MAX, ResponseSink, SendError, Sender, gone, patiently};
+use super::{ResponseSink, SendError, Sender, gone, patiently};
 use crate::http::response::{BodyStream, Piece, Upgrade};
 
 /// The end of the last chunk, and of a body without trailers.
@@ -35,17 +34,17 @@ impl<S: ResponseSink> Sender<'_, S> {
         &mut self,
         stream: &mut dyn BodyStream,
     ) -> Result<Piece, SendError> {
-        let is_head_gone = self.has_head && self.head_bytes == self.head.len();
+        let is_header_gone = self.has_header && self.header.is_none();
         let piece = poll_fn(|context| match stream.poll_piece(context) {
             Poll::Ready(piece) => Poll::Ready(Some(piece)),
-            Poll::Pending if is_head_gone => Poll::Pending,
+            Poll::Pending if is_header_gone => Poll::Pending,
             Poll::Pending => Poll::Ready(None),
         })
         .await;
         let piece = match piece {
             Some(piece) => piece,
             None => {
-                self.rest_of_head().await?;
+                self.rest_of_header().await?;
                 poll_fn(|context| stream.poll_piece(context)).await
             }
         };
@@ -83,7 +82,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             self.framing_bytes += self.body_bytes - before;
             sent?;
         }
-        self.rest_of_head().await?;
+        self.rest_of_header().await?;
         self.end(&trailers).await
     }
 
@@ -93,39 +92,30 @@ impl<S: ResponseSink> Sender<'_, S> {
         mut stream: Option<&mut dyn BodyStream>,
         parts: [&[u8]; 3],
     ) -> Result<(), SendError> {
-        self.make_head();
+        self.make_header();
         let sink = self.sink;
         let [before, data, behind] = parts.map(<[u8]>::len);
         let total = before + data + behind;
         let framing = |sent: usize| sent.min(before) + sent.saturating_sub(before + data);
         let mut sent = 0;
         while sent < total {
-            let head = &self.head[self.head_bytes..];
-            let head_bytes = head.len();
+            let header = &mut self.header;
             let mut skip = sent;
-            let [one, two, three] = parts.map(|part| {
+            let left = parts.map(|part| {
                 let skipped = skip.min(part.len());
                 skip -= skipped;
                 &part[skipped..]
             });
-            let left = [head, one, two, three];
-            let pushed = patiently(sink, |context| {
+            let moved = patiently(sink, |context| {
                 if let Some(stream) = &mut stream {
                     stream.poll_upload(context).map_err(SendError::Source)?;
                 }
-                if head_bytes + total - sent <= JOINED_BYTES_MAX {
-                    let mut joined = sink.worker().outbound.borrow_mut();
-                    joined.clear();
-                    left.iter().for_each(|part| joined.extend_from_slice(part));
-                    return sink.poll_write(context, &joined).map_err(gone);
-                }
-                let slices = left.map(IoSlice::new);
-                sink.poll_write_vectored(context, &slices).map_err(gone)
+                sink.poll_send(context, header, left).map_err(gone)
             })
             .await?;
-            let more = sent + pushed.saturating_sub(head_bytes);
+            let more = sent + moved.body_bytes;
             self.framing_bytes += (framing(more) - framing(sent)) as u64;
-            self.count(pushed).await;
+            self.count(moved).await;
             sent = more;
         }
         Ok(())
@@ -133,7 +123,7 @@ impl<S: ResponseSink> Sender<'_, S> {
 
     /// Carries bytes both ways until both sides have ended.
     pub(super) async fn upgrade(&mut self, tunnel: &mut dyn Upgrade) -> Result<(), SendError> {
-        self.rest_of_head().await?;
+        self.rest_of_header().await?;
         let sent = &mut self.body_bytes;
         let outcome = poll_fn(|context| tunnel.poll(context, sent)).await;
         self.sink.timer().clear();
