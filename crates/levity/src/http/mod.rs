@@ -13,3 +13,5 @@ pub mod request;
 pub mod request_body;
 pub mod response;
 pub mod send;
+#[cfg(test)]
+mod tests;

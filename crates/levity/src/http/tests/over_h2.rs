@@ -1,0 +1,556 @@
+//! Exchanges over HTTP/2: the same files, backends and tunnels as over HTTP/1, at the client's pace.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime};
+
+use ::http::{HeaderMap, Method, Request, Response};
+use bytes::Bytes;
+use h2::client::{self, Builder, SendRequest};
+use h2::ext::Protocol;
+use h2::{Reason, RecvStream, SendStream};
+use levity_net::{Peer, Transport};
+use tempfile::TempDir;
+use tokio::task::{self, yield_now};
+
+use super::h2_front::{self, Io};
+use crate::rig::Rig;
+
+/// Bytes between client and server, in each direction.
+const WIRE_BYTES: usize = 16 * 1024;
+
+const LARGE_BYTES: usize = 600 * 1024;
+
+/// Turns of the loop without progress, after which nothing is expected to move.
+const STILL_TURNS: usize = 2000;
+
+struct Client {
+    requests: SendRequest<Bytes>,
+    connection: task::JoinHandle<()>,
+    serving: task::JoinHandle<()>,
+}
+
+impl Client {
+    async fn of(rig: &Rig) -> Self {
+        Self::with(rig, &client::Builder::new()).await
+    }
+
+    async fn with(rig: &Rig, builder: &Builder) -> Self {
+        let (ours, served) = Transport::memory(WIRE_BYTES);
+        let slot = rig.worker.slots.clone().try_acquire_owned();
+        let slot = slot.expect("a slot");
+        let front = h2_front::serve(rig.worker.clone(), served, Peer::new(None), slot);
+        let serving = task::spawn_local(front);
+        let (requests, connection) = builder.handshake(Io(ours)).await.expect("a connection");
+        let connection = task::spawn_local(async move {
+            // That the server ends it shows in the requests.
+            let _ = connection.await;
+        });
+        Self {
+            requests,
+            connection,
+            serving,
+        }
+    }
+
+    async fn send(&mut self, request: Request<()>, ends: bool) -> (Reply, SendStream<Bytes>) {
+        let mut requests = self.requests.clone().ready().await.expect("a connection");
+        requests.send_request(request, ends).expect("a request")
+    }
+
+    async fn get(&mut self, path: &str) -> Response<RecvStream> {
+        let (reply, _) = self.send(request(Method::GET, path), true).await;
+        reply.await.expect("a response")
+    }
+
+    /// Closes the connection and waits for the server's end of it.
+    async fn close(self) {
+        self.connection.abort();
+        self.serving.await.expect("served");
+    }
+}
+
+type Reply = client::ResponseFuture;
+
+fn request(method: Method, path: &str) -> Request<()> {
+    let uri = format!("http://localhost{path}");
+    let request = Request::builder().method(method).uri(uri);
+    request.body(()).expect("a request")
+}
+
+/// The next bytes, for which the client makes room again.
+async fn piece(body: &mut RecvStream) -> Option<Result<Bytes, h2::Error>> {
+    let piece = body.data().await;
+    if let Some(Ok(bytes)) = &piece {
+        let released = body.flow_control().release_capacity(bytes.len());
+        released.expect("no more than has come");
+    }
+    piece
+}
+
+async fn whole(body: &mut RecvStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    while let Some(bytes) = piece(body).await {
+        all.extend_from_slice(&bytes.expect("a whole body"));
+    }
+    all
+}
+
+/// Why the body ends early.
+async fn cut(body: &mut RecvStream) -> Option<Reason> {
+    loop {
+        match piece(body).await.expect("a body that is cut") {
+            Ok(_) => {}
+            Err(error) => return error.reason(),
+        }
+    }
+}
+
+/// Waits until a condition holds, which something else on the loop or a thread brings about.
+async fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        yield_now().await;
+    }
+}
+
+/// All that exchanges and connections hold is back: one connection is left, without streams.
+async fn only_a_connection_is_left(rig: &Rig) {
+    until(|| rig.worker.timers.len() == 1).await;
+    let stats = &rig.worker.stats;
+    assert_eq!(stats.begun.get(), stats.answered.get());
+}
+
+fn nothing_is_left(rig: &Rig) {
+    assert!(rig.worker.timers.is_empty());
+    assert_eq!(rig.worker.slots.available_permits(), 64);
+}
+
+/// A file that has not changed lately, so that it may stay in memory.
+fn write_file(rig: &Rig, name: &str, content: &[u8]) {
+    let path = rig.root.path().join(name);
+    fs::write(&path, content).expect("a file");
+    let past = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let file = File::options().write(true).open(path);
+    file.and_then(|file| file.set_modified(past))
+        .expect("a time");
+}
+
+fn large() -> Vec<u8> {
+    (0..LARGE_BYTES as u32)
+        .map(|byte| byte as u8 ^ (byte >> 8) as u8)
+        .collect()
+}
+
+/// One connection of a backend in the hands of a thread.
+struct Backend {
+    folder: TempDir,
+    thread: JoinHandle<()>,
+}
+
+impl Backend {
+    fn new(serve: impl FnOnce(UnixStream) + Send + 'static) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let listener = UnixListener::bind(folder.path().join("socket")).expect("a socket");
+        let thread = thread::spawn(move || serve(listener.accept().expect("a connection").0));
+        Self { folder, thread }
+    }
+
+    fn rig(&self) -> Rig {
+        let route = "[[site.route]]\npath = \"/app\"\nproxy = \"app\"\nbody_bytes = \"16MiB\"\n";
+        let to = self.folder.path().join("socket");
+        let to = to.display();
+        Rig::new(&format!(
+            "{route}[[upstream]]\nname = \"app\"\nto = [\"unix:{to}\"]\n"
+        ))
+    }
+
+    fn end(self) {
+        self.thread.join().expect("the backend does not panic");
+    }
+}
+
+/// The header of a request, in lower case.
+fn read_header(stream: &mut UnixStream) -> String {
+    let mut header = Vec::new();
+    while !header.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a header");
+        header.extend(byte);
+    }
+    String::from_utf8(header)
+        .expect("text")
+        .to_ascii_lowercase()
+}
+
+#[test]
+fn a_file_from_the_disk_and_from_memory() {
+    let rig = Rig::new("");
+    write_file(&rig, "file", b"content");
+    rig.run(async {
+        let mut client = Client::of(&rig).await;
+        for _ in 0..3 {
+            let response = client.get("/file").await;
+            assert_eq!(response.status(), 200);
+            let headers = response.headers();
+            assert_eq!(headers["content-length"], "7");
+            assert_eq!(headers["server"], "levity");
+            assert!(headers.contains_key("date") && headers.contains_key("etag"));
+            assert!(!headers.contains_key("connection"));
+            assert_eq!(whole(&mut response.into_body()).await, b"content");
+        }
+        let (reply, _) = client.send(request(Method::HEAD, "/file"), true).await;
+        let response = reply.await.expect("a response");
+        assert_eq!(response.headers()["content-length"], "7");
+        assert!(whole(&mut response.into_body()).await.is_empty());
+        assert_eq!(client.get("/absent").await.status(), 404);
+        only_a_connection_is_left(&rig).await;
+        client.close().await;
+    });
+    nothing_is_left(&rig);
+}
+
+#[test]
+fn a_large_file_goes_at_the_clients_pace() {
+    let rig = Rig::new("");
+    write_file(&rig, "large", &large());
+    rig.run(async {
+        let mut builder = Builder::new();
+        builder.initial_window_size(5000);
+        let mut client = Client::with(&rig, &builder).await;
+        let response = client.get("/large").await;
+        assert_eq!(
+            response.headers()["content-length"],
+            LARGE_BYTES.to_string()
+        );
+        assert_eq!(whole(&mut response.into_body()).await, large());
+        only_a_connection_is_left(&rig).await;
+        client.close().await;
+    });
+    nothing_is_left(&rig);
+}
+
+#[test]
+fn a_stalled_stream_holds_up_no_other() {
+    let rig = Rig::new("");
+    write_file(&rig, "large", &large());
+    write_file(&rig, "file", b"content");
+    rig.run(async {
+        let mut builder = Builder::new();
+        builder.initial_connection_window_size(1 << 20);
+        let mut client = Client::with(&rig, &builder).await;
+        let mut stalled = client.get("/large").await.into_body();
+        for _ in 0..3 {
+            let mut other = client.get("/file").await.into_body();
+            assert_eq!(whole(&mut other).await, b"content");
+        }
+        assert_eq!(rig.worker.timers.len(), 2);
+        assert_eq!(whole(&mut stalled).await, large());
+        client.close().await;
+    });
+    nothing_is_left(&rig);
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_reset_and_its_connection_goes_on() {
+    let rig = Rig::new("");
+    write_file(&rig, "large", &large());
+    write_file(&rig, "file", b"content");
+    rig.run(async {
+        let mut builder = Builder::new();
+        builder.initial_connection_window_size(1 << 20);
+        let mut client = Client::with(&rig, &builder).await;
+        let mut stalled = client.get("/large").await.into_body();
+        let mut expired = 0;
+        while rig.worker.timers.len() > 1 {
+            // A chunk in memory is held for a second before the client is waited for.
+            yield_now().await;
+            expired += 1;
+            if expired % STILL_TURNS == 0 {
+                rig.pass(Duration::from_secs(61));
+            }
+        }
+        assert_eq!(cut(&mut stalled).await, Some(Reason::INTERNAL_ERROR));
+        let mut other = client.get("/file").await.into_body();
+        assert_eq!(whole(&mut other).await, b"content");
+        client.close().await;
+    });
+    nothing_is_left(&rig);
+}
+
+#[test]
+fn a_proxied_response_comes_piece_by_piece_with_its_trailers() {
+    let (go_on, may_go_on) = mpsc::channel();
+    let backend = Backend::new(move |mut stream| {
+        let header = read_header(&mut stream);
+        assert!(header.starts_with("get /app http/1.1\r\n"), "{header}");
+        assert!(header.contains("\r\nhost: localhost\r\n"), "{header}");
+        assert!(header.contains("\r\ncookie: a=1; b=2\r\n"), "{header}");
+        let start = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n5\r\nfirst\r\n";
+        stream.write_all(start.as_bytes()).expect("sent");
+        may_go_on.recv().expect("the client has the first piece");
+        let end = "6\r\nsecond\r\n0\r\nX-Sum: 11\r\n\r\n";
+        stream.write_all(end.as_bytes()).expect("sent");
+    });
+    let rig = backend.rig();
+    rig.run(async {
+        let mut client = Client::of(&rig).await;
+        let mut request = request(Method::GET, "/app");
+        request
+            .headers_mut()
+            .insert("te", "trailers".parse().expect("a value"));
+        for crumb in ["a=1", "b=2"] {
+            let crumb = crumb.parse().expect("a value");
+            request.headers_mut().append("cookie", crumb);
+        }
+        let (reply, _) = client.send(request, true).await;
+        let response = reply.await.expect("a response");
+        assert_eq!(response.headers()["x-a"], "1");
+        assert!(!response.headers().contains_key("transfer-encoding"));
+        let mut body = response.into_body();
+        let first = piece(&mut body).await.expect("a piece").expect("a piece");
+        assert_eq!(first, "first");
+        go_on.send(()).expect("a backend");
+        assert_eq!(whole(&mut body).await, b"second");
+        let trailers = body.trailers().await.expect("an end").expect("trailers");
+        assert_eq!(trailers["x-sum"], "11");
+        only_a_connection_is_left(&rig).await;
+        client.close().await;
+    });
+    nothing_is_left(&rig);
+    backend.end();
+}
+
+#[test]
+fn a_backend_that_breaks_off_resets_the_stream() {
+    let (go_on, may_go_on) = mpsc::channel();
+    let backend = Backend::new(move |mut stream| {
+        read_header(&mut stream);
+        let start = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nstart";
+        stream.write_all(start.as_bytes()).expect("sent");
+        may_go_on.recv().expect("the client has the header");
+    });
+    let rig = backend.rig();
+    rig.run(async {
+        let mut client = Client::of(&rig).await;
+        let mut body = client.get("/app").await.into_body();
+        go_on.send(()).expect("a backend");
+        assert_eq!(cut(&mut body).await, Some(Reason::INTERNAL_ERROR));
+        only_a_connection_is_left(&rig).await;
+        client.close().await;
+    });
+    nothing_is_left(&rig);
+    backend.end();
+}
+
+/// Sends `total` bytes as there is room for them, and counts.
+async fn upload(mut body: SendStream<Bytes>, total: usize, sent: Rc<Cell<usize>>) {
+    while sent.get() < total {
+        body.reserve_capacity(total - sent.get());
+        let room = std::future::poll_fn(|context| body.poll_capacity(context)).await;
+        let room = room.expect("a stream").expect("a stream");
+        let frame = vec![b'z'; room.min(total - sent.get())];
+        sent.set(sent.get() + frame.len());
+        body.send_data(frame.into(), false).expect("sent");
+    }
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-sum", total.into());
+    body.send_trailers(trailers).expect("sent");
+}
+
+#[test]
+fn an_upload_waits_for_the_backend() {
+    const UPLOAD_BYTES: usize = 8 << 20;
+    let (go_on, may_go_on) = mpsc::channel();
+    let backend = Backend::new(move |mut stream| {
+        let header = read_header(&mut stream);
+        assert!(
+            header.contains("\r\ntransfer-encoding: chunked\r\n"),
+            "{header}"
+        );
+        may_go_on.recv().expect("the client waits");
+        let mut all = Vec::new();
+        let mut buffer = vec![0; 1 << 16];
+        while !all.ends_with(b"\r\n\r\n") {
+            let count = stream.read(&mut buffer).expect("a body");
+            all.extend_from_slice(&buffer[..count]);
+        }
+        let data = all.iter().filter(|&&byte| byte == b'z').count();
+        assert_eq!(data, UPLOAD_BYTES);
+        let end = String::from_utf8_lossy(&all[all.len() - 40..]).to_ascii_lowercase();
+        assert!(end.contains("x-sum: 8388608\r\n"), "{end}");
+        let response = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nthere";
+        stream.write_all(response.as_bytes()).expect("sent");
+    });
+    let rig = backend.rig();
+    rig.run(async {
+        let mut client = Client::of(&rig).await;
+        let (reply, body) = client.send(request(Method::POST, "/app"), false).await;
+        let sent = Rc::new(Cell::new(0));
+        let uploading = task::spawn_local(upload(body, UPLOAD_BYTES, sent.clone()));
+        let (mut still, mut before) = (0, 0);
+        while still < STILL_TURNS {
+            yield_now().await;
+            still = if sent.get() == before { still + 1 } else { 0 };
+            before = sent.get();
+        }
+        assert!((1..1 << 20).contains(&before), "{before}");
+        go_on.send(()).expect("a backend");
+        let response = reply.await.expect("a response");
+        assert_eq!(response.status(), 200);
+        assert_eq!(whole(&mut response.into_body()).await, b"there");
+        uploading.await.expect("uploaded");
+        only_a_connection_is_left(&rig).await;
+        client.close().await;
+    });
+    nothing_is_left(&rig);
+    backend.end();
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused() {
+    let backend = "[[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:1\"]\n";
+    let rig = Rig::new(&format!(
+        "proxy = \"app\"\nbody_bytes = \"1KiB\"\n{backend}"
+    ));
+    rig.run(async {
+        let mut client = Client::of(&rig).await;
+        let mut announced = request(Method::POST, "/app");
+        announced
+            .headers_mut()
+            .insert("content-length", 4096.into());
+        let (reply, _body) = client.send(announced, false).await;
+        assert_eq!(reply.await.expect("a response").status(), 413);
+        assert_eq!(client.get("/%2e%2e/").await.status(), 400);
+        only_a_connection_is_left(&rig).await;
+        client.close().await;
+    });
+    nothing_is_left(&rig);
+}
+
+#[test]
+fn a_websocket_is_a_stream() {
+    let backend = Backend::new(|mut stream| {
+        let header = read_header(&mut stream);
+        assert!(header.starts_with("get /app http/1.1\r\n"), "{header}");
+        for line in [
+            "connection: upgrade",
+            "upgrade: websocket",
+            "sec-websocket-version: 13",
+        ] {
+            assert!(header.contains(&format!("\r\n{line}\r\n")), "{header}");
+        }
+        let key = header.split("sec-websocket-key: ").nth(1).expect("a key");
+        assert_eq!(key.split("\r\n").next().map(str::len), Some(24), "{key}");
+        let accept = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                      Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+        stream.write_all(accept.as_bytes()).expect("sent");
+        let mut buffer = [0; 4096];
+        loop {
+            match stream.read(&mut buffer).expect("bytes") {
+                0 => break,
+                count => stream.write_all(&buffer[..count]).expect("sent"),
+            }
+        }
+    });
+    let rig = backend.rig();
+    rig.run(async {
+        let mut client = Client::of(&rig).await;
+        until(|| client.requests.is_extended_connect_protocol_enabled()).await;
+        let mut connect = request(Method::CONNECT, "/app");
+        let protocol = Protocol::from_static("websocket");
+        connect.extensions_mut().insert(protocol);
+        let (reply, mut ours) = client.send(connect, false).await;
+        let response = reply.await.expect("a response");
+        assert_eq!(response.status(), 200);
+        for name in [
+            "sec-websocket-accept",
+            "connection",
+            "upgrade",
+            "content-length",
+        ] {
+            assert!(!response.headers().contains_key(name), "{name}");
+        }
+        let mut echo = response.into_body();
+        for message in ["ping", "a longer message"] {
+            ours.send_data(message.into(), false).expect("sent");
+            let back = piece(&mut echo).await.expect("bytes").expect("bytes");
+            assert_eq!(back, message);
+        }
+        ours.send_data(Bytes::new(), true).expect("sent");
+        assert!(whole(&mut echo).await.is_empty());
+        only_a_connection_is_left(&rig).await;
+        client.close().await;
+    });
+    nothing_is_left(&rig);
+    backend.end();
+}
+
+#[test]
+fn a_client_that_resets_a_stream_leaves_nothing_behind() {
+    let (asked, is_asked) = mpsc::channel();
+    let backend = Backend::new(move |mut stream| {
+        read_header(&mut stream);
+        asked.send(()).expect("a test");
+        // The server closes the connection when nobody waits for the response.
+        let rest = stream.read(&mut [0]);
+        assert!(matches!(rest, Ok(0) | Err(_)), "{rest:?}");
+    });
+    let rig = backend.rig();
+    write_file(&rig, "large", &large());
+    rig.run(async {
+        let mut client = Client::of(&rig).await;
+        let (reply, mut waiting) = client.send(request(Method::GET, "/app"), true).await;
+        until(|| is_asked.try_recv().is_ok()).await;
+        waiting.send_reset(Reason::CANCEL);
+        only_a_connection_is_left(&rig).await;
+        assert!(reply.await.is_err());
+        let (reply, mut sending) = client.send(request(Method::GET, "/large"), true).await;
+        let mut body = reply.await.expect("a response").into_body();
+        piece(&mut body).await.expect("a piece").expect("a piece");
+        sending.send_reset(Reason::CANCEL);
+        only_a_connection_is_left(&rig).await;
+        client.close().await;
+    });
+    nothing_is_left(&rig);
+    backend.end();
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_nothing_behind() {
+    let rig = Rig::new("");
+    write_file(&rig, "large", &large());
+    rig.run(async {
+        let mut client = Client::of(&rig).await;
+        let _body = client.get("/large").await.into_body();
+        client.close().await;
+        until(|| rig.worker.timers.is_empty()).await;
+        let stats = &rig.worker.stats;
+        assert_eq!((stats.begun.get(), stats.answered.get()), (1, 1));
+    });
+    nothing_is_left(&rig);
+}
+
+#[test]
+fn a_worker_that_drains_lets_its_streams_end() {
+    let rig = Rig::new("");
+    write_file(&rig, "large", &large());
+    rig.run(async {
+        let mut client = Client::of(&rig).await;
+        let mut idle = Client::of(&rig).await;
+        let mut body = client.get("/large").await.into_body();
+        assert_eq!(idle.get("/absent").await.status(), 404);
+        let worker = rig.worker.clone();
+        let drained = task::spawn_local(async move { worker.drain().await });
+        idle.serving.await.expect("let go");
+        assert_eq!(whole(&mut body).await, large());
+        rig.pass(Duration::ZERO);
+        client.serving.await.expect("ended");
+        drained.await.expect("drained");
+    });
+    nothing_is_left(&rig);
+}
