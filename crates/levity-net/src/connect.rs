@@ -7,6 +7,8 @@ use levity_config::address::Address;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time;
 
+#[cfg(any(test, feature = "test-support"))]
+use crate::memory_listener;
 use crate::transport::Transport;
 
 /// How long to wait before the next attempt when the backlog of a Unix socket is full.
@@ -18,6 +20,12 @@ const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// # Errors
 /// Those of connect(2).
 pub async fn connect(address: &Address) -> io::Result<Transport> {
+    #[cfg(any(test, feature = "test-support"))]
+    if let Some(accepted) = memory_listener::join(address) {
+        return accepted
+            .await
+            .map_err(|_| io::ErrorKind::ConnectionRefused.into());
+    }
     match address {
         Address::Tcp(address) => {
             let tcp = TcpStream::connect(address).await?;

@@ -8,6 +8,8 @@ mod connect;
 mod listener;
 #[cfg(any(test, feature = "test-support"))]
 pub mod memory;
+#[cfg(any(test, feature = "test-support"))]
+pub mod memory_listener;
 mod peer;
 pub mod proxy_header;
 mod timer;
