@@ -22,7 +22,7 @@ const SETTLED_AGE: Duration = Duration::from_secs(2);
 /// Twice the largest tick of a kernel's clock (100 Hz). The modification time may have been set back after a
 /// write (`rsync -t`, `cp -p`); the change time then shows the write, unless another one came in the same
 /// tick.
-const TICK: Duration = Duration::from_millis(20);
+pub const TICK: Duration = Duration::from_millis(20);
 
 /// What an answer depends on besides the path (RFC 9110, 12.5.5).
 pub const VARY: &[u8] = b"Accept-Encoding";

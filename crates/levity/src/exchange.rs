@@ -267,3 +267,6 @@ fn record(
         trace,
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,24 +1,54 @@
-//! A worker for unit tests: files in a folder of its own, the simulated disk, clients in memory. Nothing but the test
-//! moves its time.
+//! A worker for unit tests: files in a folder of its own, the simulated disk, clients and backends in memory. Nothing
+//! but the test moves its time.
+//!
+//! ```ignore
+//! let rig = Rig::new("[[site.route]]\npath = \"/app\"\nproxy = \"app\"\n[[upstream]]\nname = \"app\"\nto = [\"unix:/app\"]\n");
+//! let app = Backend::new("unix:/app");
+//! rig.run(async {
+//!     let (mut client, serving) = rig.connect(4096);
+//!     client.send(b"GET /app HTTP/1.0\r\n\r\n").await;
+//!     let mut backend = app.accept(4096).await;
+//!     backend.until("\r\n\r\n").await;
+//!     backend.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+//!     assert!(client.rest().await.ends_with("ok"));
+//!     serving.await.expect("served");
+//! });
+//! rig.assert_idle();
+//! ```
 
+use std::fs::File;
 use std::future::Future;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use levity_disk::{Disk, Settings};
+use levity_net::memory_listener::MemoryListener;
 use levity_net::{Peer, Transport};
-use levity_telemetry::stats::WorkerStats;
+use levity_telemetry::stats::{Sources, Stats, WorkerStats};
+use levity_wire::http1::Chunked;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::{JoinHandle, LocalSet};
+use tokio::task::{self, JoinHandle, LocalSet};
+use tokio::time;
 
 use crate::cache::Shared;
+use crate::entry::TICK;
 use crate::http::h1::conn::Conn;
 use crate::route::Service;
 use crate::serve::serve;
 use crate::upstream::sendfile::store::PreloadStore;
 use crate::worker::{Given, Worker};
+
+const CONNECTIONS_MAX: usize = 64;
+
+/// Rounds of the loop after which every task waits: in each, all that are ready run. A task gives way to the others
+/// only after much work.
+const ROUNDS: usize = 16;
+
+/// By the clock of the runtime, which a test may pause: it then goes on when all tasks wait.
+const TEST_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A worker and the loop that it lives on.
 pub struct Rig {
@@ -31,10 +61,13 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// A worker with one site. `config` follows its root, as lines of `[[site]]` and tables behind it.
+    /// A worker with one site. `config` follows its root, as lines of `[[site]]` and tables behind it; `{root}` stands
+    /// for the folder.
     pub fn new(config: &str) -> Self {
         let root = tempfile::tempdir().expect("a folder");
-        let text = format!("[[site]]\nroot = \"{}\"\n{config}", root.path().display());
+        let path = root.path().display().to_string();
+        let config = config.replace("{root}", &path);
+        let text = format!("[disk]\nentry_ttl = \"1h\"\n[[site]]\nroot = \"{path}\"\n{config}");
         let config = levity_config::parse(&text).expect("a valid configuration");
         let disk = Disk::start(Settings {
             engine: "simulated:seed=1".to_owned(),
@@ -52,7 +85,7 @@ impl Rig {
             watcher: None,
             stats: Arc::new(WorkerStats::new(0)),
             log: None,
-            connections_max: 64,
+            connections_max: CONNECTIONS_MAX,
             preload: Arc::new(PreloadStore::new(16)),
             workers: 1,
         }));
@@ -65,31 +98,232 @@ impl Rig {
         }
     }
 
-    /// Runs `test` as a task of the loop, beside what it starts.
-    pub fn run<T>(&self, test: impl Future<Output = T>) -> T {
-        self.runtime.block_on(self.tasks.run_until(test))
+    /// A worker whose site has these files, by name. They are settled: a clock of the kernel has ticked since they were
+    /// written.
+    pub fn with_files(config: &str, files: &[(&str, &str)]) -> Self {
+        let rig = Self::new(config);
+        for (name, content) in files {
+            let path = rig.root.path().join(name);
+            std::fs::write(&path, content).expect("a file");
+            let file = File::options().write(true).open(&path).expect("the file");
+            let then = SystemTime::now() - Duration::from_secs(60);
+            file.set_modified(then).expect("its time");
+        }
+        let written = SystemTime::now();
+        while written.elapsed().is_ok_and(|age| age <= TICK) {
+            std::thread::yield_now();
+        }
+        rig
     }
 
-    /// A connection, and the client's end of it. `bytes_max` is the size of the buffer in each direction.
-    pub fn conn(&self, bytes_max: usize) -> (Transport, Conn) {
+    /// Runs `test` as a task of the loop, beside what it starts. One that waits for what never comes fails.
+    pub fn run<T>(&self, test: impl Future<Output = T>) -> T {
+        let test = async { time::timeout(TEST_TIME_MAX, test).await };
+        let done = self.runtime.block_on(self.tasks.run_until(test));
+        done.expect("what the test waits for comes")
+    }
+
+    /// A connection that nobody serves, and the client's end of it. `bytes_max` is the size of the buffer in each
+    /// direction.
+    pub fn conn(&self, bytes_max: usize) -> (End, Conn) {
         let (client, served) = Transport::memory(bytes_max);
         let slot = self.worker.slots.clone().try_acquire_owned();
         let slot = slot.expect("a slot");
         let conn = Conn::new(self.worker.clone(), served, Peer::new(None), slot);
-        (client, conn)
+        (End(client), conn)
     }
 
-    /// The same, and the task that serves it.
-    pub fn connect(&self, bytes_max: usize) -> (Transport, JoinHandle<()>) {
+    /// A connection that the worker serves, and the client's end of it.
+    pub fn connect(&self, bytes_max: usize) -> (End, JoinHandle<()>) {
         let (client, conn) = self.conn(bytes_max);
         (client, self.tasks.spawn_local(serve(conn, false)))
     }
 
-    /// All deadlines that lie at most so far ahead pass.
+    /// All that a client gets that sends `request` at once, until its connection ends.
+    pub async fn ask(&self, request: impl AsRef<[u8]>) -> String {
+        let (mut client, serving) = self.connect(1 << 16);
+        client.send(request).await;
+        let response = client.rest().await;
+        drop(client);
+        serving.await.expect("served");
+        response
+    }
+
+    /// All deadlines that lie at most so far ahead pass. Those of the runtime are not among them.
     pub fn pass(&self, time: Duration) {
         let then = Instant::now() + time;
         assert!(self.worker.timers.sweep(then, 0).is_none());
     }
+
+    /// The same, so many seconds ahead; tasks then run on.
+    pub async fn pass_seconds(&self, seconds: u64) {
+        settle().await;
+        self.pass(Duration::from_secs(seconds));
+        settle().await;
+    }
+
+    /// Checks that no connection of a client is left, and nothing that one held.
+    #[track_caller]
+    pub fn assert_idle(&self) {
+        let worker = &self.worker;
+        assert!(worker.timers.is_empty(), "a timer is left");
+        assert_eq!(worker.slots.available_permits(), CONNECTIONS_MAX);
+        assert_eq!(worker.stats.open(), 0, "connections are counted as open");
+        assert_eq!(worker.stats.busy(), 0, "requests are counted as running");
+        for upstream in &worker.service().upstreams {
+            let stats = Stats::new(vec![worker.stats.clone()], Sources::default());
+            let backends = upstream.backends();
+            let ids = backends.iter().map(|backend| backend.id);
+            let figures = stats.upstream(&upstream.settings.name, ids);
+            assert_eq!(figures.queue, 0, "a request is counted as queued");
+            let in_use: u64 = figures.backends.iter().map(|backend| backend.in_use).sum();
+            assert_eq!(in_use, 0, "a slot at a backend is taken");
+        }
+    }
+}
+
+/// Lets the tasks of the loop run until all of them wait.
+pub async fn settle() {
+    for _ in 0..ROUNDS {
+        task::yield_now().await;
+    }
+}
+
+/// A backend that the test plays: the worker connects to it in memory.
+pub struct Backend(MemoryListener);
+
+impl Backend {
+    /// Listens at `address`, which is written as in a configuration.
+    pub fn new(address: &str) -> Self {
+        Self(MemoryListener::bind(address.parse().expect("an address")))
+    }
+
+    /// Waits for a connection of the worker; `bytes_max` is the size of its buffer in each direction.
+    pub async fn accept(&self, bytes_max: usize) -> End {
+        End(self.0.accept(bytes_max).await)
+    }
+
+    /// Waits for a connection, and for the header of a request on it; gives both.
+    pub async fn asked(&self) -> (End, String) {
+        let mut backend = self.accept(1 << 16).await;
+        let head = backend.until("\r\n\r\n").await;
+        (backend, head)
+    }
+
+    /// Waits for an attempt to connect, and refuses it.
+    pub async fn refuse(&self) {
+        self.0.refuse().await;
+    }
+
+    /// Attempts to connect that wait now.
+    pub fn waiting(&self) -> usize {
+        self.0.waiting()
+    }
+}
+
+/// The test's end of a connection. Dropping it closes the connection.
+pub struct End(Transport);
+
+impl End {
+    /// Sends all of `bytes`, as the other end takes them.
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        let sent = self.0.write_all(bytes.as_ref()).await;
+        sent.expect("the other end takes it");
+    }
+
+    /// Sends no more.
+    pub fn end_output(&self) {
+        self.0.end_output();
+    }
+
+    /// Reads at most so many bytes: none at the end.
+    pub async fn read(&mut self, bytes_max: usize) -> io::Result<String> {
+        let mut bytes = vec![0; bytes_max];
+        let count = self.0.read(&mut bytes).await?;
+        bytes.truncate(count);
+        Ok(String::from_utf8(bytes).expect("text"))
+    }
+
+    /// What has come once every task of the loop waits, as far as there was room for it.
+    pub async fn arrived(&mut self) -> String {
+        settle().await;
+        let mut text = String::new();
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = self.0.try_read(&mut bytes) {
+            text.push_str(std::str::from_utf8(&bytes[..count]).expect("text"));
+            settle().await;
+        }
+        text
+    }
+
+    /// Reads on until what has come ends so.
+    pub async fn until(&mut self, end: &str) -> String {
+        let mut text = String::new();
+        while !text.ends_with(end) {
+            let more = self.read(1).await.expect("more comes");
+            assert!(!more.is_empty(), "it ends before {end:?}: {text}");
+            text.push_str(&more);
+        }
+        text
+    }
+
+    /// Reads on to the end of the connection; tells whether that is a reset.
+    pub async fn all(&mut self) -> (String, bool) {
+        let mut text = String::new();
+        loop {
+            match self.read(4096).await {
+                Ok(more) if more.is_empty() => return (text, false),
+                Ok(more) => text.push_str(&more),
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+                    return (text, true);
+                }
+            }
+        }
+    }
+
+    /// Reads on until the other end sends no more; it must not reset the connection.
+    pub async fn rest(&mut self) -> String {
+        let (text, is_reset) = self.all().await;
+        assert!(!is_reset, "it is reset: {text}");
+        text
+    }
+
+    /// Reads on until the other end resets the connection, which it must.
+    pub async fn reset(&mut self) -> String {
+        let (text, is_reset) = self.all().await;
+        assert!(is_reset, "it ends, and is not reset: {text}");
+        text
+    }
+
+    /// Closes the connection with a reset.
+    pub fn break_off(mut self) {
+        self.0.reset_on_close();
+    }
+}
+
+/// A message of HTTP/1 without what frames it: its first line, and its body. `None` when it is not complete.
+/// `ended` tells whether the connection has ended behind it.
+pub fn message(text: &str, ended: bool) -> Option<(&str, String)> {
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let mut lines = head.split("\r\n");
+    let first = lines.next()?;
+    let value = |name: &str| {
+        let mut lines = lines.clone();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    };
+    if let Some(length) = value("Content-Length") {
+        let length: usize = length.parse().expect("a length");
+        return (body.len() == length).then(|| (first, body.to_owned()));
+    }
+    if value("Transfer-Encoding").is_none() {
+        return ended.then(|| (first, body.to_owned()));
+    }
+    let mut data = Vec::new();
+    let decoded = Chunked::default().decode(body.as_bytes(), |part| data.extend_from_slice(part));
+    let decoded = decoded.expect("chunks");
+    let body = String::from_utf8(data).expect("text");
+    (decoded.done && decoded.consumed == text.len() - head.len() - 4).then_some((first, body))
 }
 
 #[cfg(test)]
@@ -98,37 +332,25 @@ mod tests {
 
     #[test]
     fn a_request_is_answered() {
-        let rig = Rig::new("");
-        std::fs::write(rig.root.path().join("file"), "content").expect("a file");
-        let (mut client, serving) = rig.connect(4096);
-        let mut response = Vec::new();
-        rig.run(async {
-            let request = b"GET /file HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-            client.write_all(request).await.expect("sent");
-            let mut buffer = [0; 1024];
-            loop {
-                match client.read(&mut buffer).await.expect("received") {
-                    0 => break,
-                    count => response.extend_from_slice(&buffer[..count]),
-                }
-            }
-            drop(client);
-            serving.await.expect("served");
-        });
-        let response = String::from_utf8(response).expect("text");
+        let rig = Rig::with_files("", &[("file", "content")]);
+        let request = "GET /file HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        let response = rig.run(rig.ask(request));
         assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
         assert!(response.ends_with("\r\n\r\ncontent"), "{response}");
+        rig.assert_idle();
     }
 
     #[test]
-    fn an_idle_client_is_let_go() {
-        let rig = Rig::new("");
-        let (mut client, serving) = rig.connect(4096);
-        rig.run(async {
-            tokio::task::yield_now().await;
-            rig.pass(Duration::from_secs(3600));
-            serving.await.expect("served");
-            assert_eq!(client.read(&mut [0; 16]).await.expect("an end"), 0);
-        });
+    fn messages_are_complete_or_not() {
+        let length = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab";
+        let whole = Some(("HTTP/1.1 200 OK", "ab".to_owned()));
+        assert_eq!(message(length, true), whole);
+        assert_eq!(message(&length[..length.len() - 1], true), None);
+        let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n";
+        assert_eq!(message(chunks, false), whole);
+        assert_eq!(message(&chunks[..chunks.len() - 1], true), None);
+        let open = "HTTP/1.1 200 OK\r\n\r\nab";
+        assert_eq!(message(open, true), whole);
+        assert_eq!(message(open, false), None);
     }
 }

@@ -289,3 +289,6 @@ fn derived(
     path::forwarded(derived.raw_path()).ok()?;
     Some(Box::new(derived))
 }
+
+#[cfg(test)]
+mod tests;

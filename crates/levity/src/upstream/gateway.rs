@@ -405,3 +405,6 @@ fn without_body(response: &mut Response, length: Option<u64>, from: Box<Upstream
     }
     from.discard();
 }
+
+#[cfg(test)]
+mod tests;

@@ -186,14 +186,7 @@ mod tests {
                 assert!(matches!(sent.end, End::Complete));
                 drop(conn);
             };
-            let receiving = async {
-                let (mut received, mut buffer) = (Vec::new(), [0; 64]);
-                while let count @ 1.. = client.read(&mut buffer).await.expect("received") {
-                    received.extend_from_slice(&buffer[..count]);
-                }
-                String::from_utf8(received).expect("text")
-            };
-            tokio::join!(sending, receiving).1
+            tokio::join!(sending, client.rest()).1
         })
     }
 

@@ -519,3 +519,6 @@ async fn patiently<S: ResponseSink, T>(
 fn gone(_: io::Error) -> SendError {
     SendError::Gone
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! Requests in pieces, one after the other, and late.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use super::exchange;
+use crate::http::request::Request;
+use crate::rig::{End, Rig};
+use levity_telemetry::trace::Trace;
+
+const FILE: &str = "GET /file HTTP/1.1\r\nHost: a\r\nUser-Agent: test\r\n\r\n";
+const LAST: &str = "GET /other HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
+fn rig() -> Rig {
+    Rig::with_files("", &[("file", "content"), ("other", "something else")])
+}
+
+/// The response to each of these requests alone, without what it says of the connection.
+async fn alone(rig: &Rig, request: &str) -> String {
+    let (mut client, serving) = rig.connect(4096);
+    client.send(request).await;
+    let response = client.until("content").await;
+    drop(client);
+    serving.await.expect("served");
+    response
+}
+
+/// `requests` are sent in two parts, cut at each byte behind `from`, and answered as if they were not.
+fn cut_anywhere(rig: &Rig, requests: &str, from: usize) {
+    rig.run(async {
+        let whole = rig.ask(requests).await;
+        for cut in from..requests.len() {
+            let (mut client, serving) = rig.connect(4096);
+            client.send(&requests[..cut]).await;
+            let mut responses = client.arrived().await;
+            client.send(&requests[cut..]).await;
+            responses += &client.rest().await;
+            assert_eq!(responses, whole, "cut at byte {cut}");
+            drop(client);
+            serving.await.expect("served");
+        }
+    });
+    rig.assert_idle();
+}
+
+#[test]
+fn a_request_may_be_cut_anywhere() {
+    let rig = rig();
+    cut_anywhere(&rig, LAST, 1);
+    let whole = rig.run(rig.ask(LAST));
+    assert!(whole.starts_with("HTTP/1.1 200 OK\r\n") && whole.ends_with("something else"));
+}
+
+#[test]
+fn a_header_in_drops_is_a_request() {
+    let rig = rig();
+    rig.run(async {
+        let whole = rig.ask(LAST).await;
+        let (mut client, serving) = rig.connect(4096);
+        for byte in LAST.as_bytes() {
+            assert_eq!(client.arrived().await, "");
+            client.send([*byte]).await;
+        }
+        assert_eq!(client.rest().await, whole);
+        drop(client);
+        serving.await.expect("served");
+    });
+    rig.assert_idle();
+}
+
+#[test]
+fn a_pipelined_request_may_be_cut_anywhere() {
+    let rig = rig();
+    let both = format!("{FILE}{LAST}");
+    cut_anywhere(&rig, &both, FILE.len());
+    rig.run(async {
+        let (first, second) = (alone(&rig, FILE).await, rig.ask(LAST).await);
+        assert_eq!(rig.ask(&both).await, first + &second);
+    });
+}
+
+#[test]
+fn an_empty_line_between_requests_is_none() {
+    let rig = rig();
+    rig.run(async {
+        let whole = rig.ask(format!("{FILE}{LAST}")).await;
+        assert_eq!(rig.ask(format!("{FILE}\r\n{LAST}")).await, whole);
+        let (mut client, serving) = rig.connect(4096);
+        client.send("\r\n").await;
+        rig.pass_seconds(5).await;
+        client.end_output();
+        assert_eq!(client.rest().await, "");
+        serving.await.expect("served");
+    });
+    rig.assert_idle();
+}
+
+/// A body that nobody reads is dropped, however it is framed and cut.
+#[test]
+fn a_body_for_a_file_is_dropped() {
+    let rig = rig();
+    let get = "GET /file HTTP/1.1\r\nHost: a\r\n";
+    let length = format!("{get}Content-Length: 5\r\n\r\nGET /");
+    let chunks = format!("{get}Transfer-Encoding: chunked\r\n\r\n3\r\nGET\r\n2\r\n /\r\n0\r\n\r\n");
+    for request in [length, chunks] {
+        let both = format!("{request}{LAST}");
+        cut_anywhere(&rig, &both, get.len());
+        rig.run(async {
+            let (first, second) = (alone(&rig, FILE).await, rig.ask(LAST).await);
+            assert_eq!(rig.ask(&both).await, first + &second);
+        });
+    }
+}
+
+#[test]
+fn a_body_that_is_refused_is_dropped_too() {
+    let rig = rig();
+    let request = "PUT /file HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nGET /";
+    let both = format!("{request}{LAST}");
+    cut_anywhere(&rig, &both, request.len() - 5);
+    let responses = rig.run(rig.ask(&both));
+    assert!(responses.starts_with("HTTP/1.1 405 "), "{responses}");
+    assert!(responses.ends_with("something else"), "{responses}");
+}
+
+#[test]
+fn a_body_that_is_too_large_ends_the_connection() {
+    let rig = Rig::new("[limits]\nbody_bytes = \"4B\"\n");
+    let length = "GET /file HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n";
+    let chunks = "GET /file HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345";
+    for request in [length, chunks] {
+        let response = rig.run(async {
+            let (mut client, serving) = rig.connect(4096);
+            client.send(request).await;
+            let response = client.rest().await;
+            drop(client);
+            serving.await.expect("served");
+            response
+        });
+        assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
+        assert!(response.contains("Connection: close\r\n"), "{response}");
+    }
+    rig.assert_idle();
+}
+
+#[test]
+fn a_client_that_asks_first_is_asked_for_its_body() {
+    let rig = rig();
+    rig.run(async {
+        let plain = alone(&rig, FILE).await;
+        let (mut client, serving) = rig.connect(4096);
+        let head =
+            "GET /file HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
+        client.send(head).await;
+        let interim = client.arrived().await;
+        assert_eq!(interim, "HTTP/1.1 100 Continue\r\n\r\n");
+        client.send("body").await;
+        assert_eq!(client.until("content").await, plain);
+        drop(client);
+        serving.await.expect("served");
+    });
+    rig.assert_idle();
+}
+
+/// Where the body is refused nobody asks for it, and what follows the header is no request.
+#[test]
+fn a_client_that_asks_first_is_spared_what_is_refused() {
+    let rig = rig();
+    rig.run(async {
+        let (mut client, serving) = rig.connect(4096);
+        let head =
+            "PUT /file HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
+        client.send(head).await;
+        let response = client.rest().await;
+        assert!(response.starts_with("HTTP/1.1 405 "), "{response}");
+        assert!(response.contains("Connection: close\r\n"), "{response}");
+        client.send(LAST).await;
+        client.end_output();
+        assert_eq!(client.rest().await, "");
+        serving.await.expect("served");
+    });
+    rig.assert_idle();
+}
+
+#[test]
+fn http_1_0_keeps_a_connection_only_if_asked_to() {
+    let rig = rig();
+    rig.run(async {
+        let response = rig.ask("GET /file HTTP/1.0\r\n\r\n").await;
+        assert!(response.contains("Connection: close\r\n"), "{response}");
+        let (mut client, serving) = rig.connect(4096);
+        client
+            .send("GET /file HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+            .await;
+        let kept = client.until("content").await;
+        assert!(kept.contains("Connection: keep-alive\r\n"), "{kept}");
+        client.send("GET /file HTTP/1.0\r\n\r\n").await;
+        assert_eq!(client.rest().await, response);
+        drop(client);
+        serving.await.expect("served");
+    });
+    rig.assert_idle();
+}
+
+#[test]
+fn a_header_has_its_time() {
+    let rig = rig();
+    rig.run(async {
+        for cut in [1, FILE.len() / 2, FILE.len() - 1] {
+            let (mut client, serving) = rig.connect(4096);
+            client.send(&FILE[..cut]).await;
+            rig.pass_seconds(9).await;
+            assert_eq!(client.arrived().await, "");
+            rig.pass_seconds(11).await;
+            let response = client.rest().await;
+            assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
+            serving.await.expect("served");
+        }
+    });
+    rig.assert_idle();
+}
+
+#[test]
+fn a_body_has_its_time() {
+    let rig = rig();
+    rig.run(async {
+        let (mut client, serving) = rig.connect(4096);
+        client
+            .send("GET /file HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbod")
+            .await;
+        rig.pass_seconds(29).await;
+        assert_eq!(client.arrived().await, "");
+        rig.pass_seconds(31).await;
+        let response = client.rest().await;
+        assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
+        drop(client);
+        serving.await.expect("served");
+    });
+    rig.assert_idle();
+}
+
+/// A client without a request is let go without a word: `header_timeout` after it has come, `idle_timeout` after a
+/// response.
+#[test]
+fn an_idle_client_is_let_go() {
+    let rig = rig();
+    rig.run(async {
+        for (first, still, over) in [("", 9, 11), (FILE, 59, 61)] {
+            let (mut client, serving) = rig.connect(4096);
+            client.send(first).await;
+            if !first.is_empty() {
+                client.until("content").await;
+            }
+            rig.pass_seconds(still).await;
+            assert!(!serving.is_finished());
+            rig.pass_seconds(over).await;
+            assert_eq!(client.rest().await, "");
+            serving.await.expect("served");
+        }
+    });
+    rig.assert_idle();
+}
+
+/// However far it has come, a client may leave or send no more: that is noticed, and nothing is left of it.
+#[test]
+fn a_client_may_leave_within_a_request() {
+    let rig = rig();
+    let body = "GET /file HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n1234";
+    rig.run(async {
+        for request in [FILE, body] {
+            for cut in 0..request.len() {
+                let half_closed = |client: End| client.end_output();
+                for leave in [half_closed, drop] {
+                    let (mut client, serving) = rig.connect(4096);
+                    client.send(&request[..cut]).await;
+                    client.arrived().await;
+                    leave(client);
+                    serving.await.expect("served");
+                }
+            }
+        }
+    });
+    rig.assert_idle();
+}
+
+/// Each request moves its future onto the heap: what few requests need belongs into a box of its own.
+#[test]
+fn the_future_of_an_exchange_stays_small() {
+    const BYTES_MAX: usize = 3584;
+    let rig = rig();
+    rig.run(async {
+        let (_client, conn) = rig.conn(64);
+        let conn = Rc::new(conn);
+        let mut request = Request::default();
+        let trace = Trace::new(Instant::now(), None);
+        let bytes = size_of_val(&exchange(&conn, &mut request, trace));
+        assert!(bytes <= BYTES_MAX, "it has {bytes} bytes");
+    });
+}

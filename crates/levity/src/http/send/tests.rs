@@ -1,0 +1,147 @@
+//! Clients that take little at a time, nothing, or leave.
+
+use levity_telemetry::access_log::End as Ended;
+
+use crate::rig::{Rig, message, settle};
+
+/// Too large to be kept in memory.
+const LARGE_BYTES: usize = 300_000;
+
+fn rig() -> Rig {
+    let large = "0123456789".repeat(LARGE_BYTES / 10);
+    Rig::with_files("", &[("small", "content"), ("large", &large)])
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+}
+
+#[test]
+fn a_client_may_take_little_at_a_time() {
+    let rig = rig();
+    rig.run(async {
+        for request in [
+            get("/small"),
+            get("/absent"),
+            get("/small").replace("GET", "HEAD"),
+        ] {
+            let whole = rig.ask(&request).await;
+            let head_bytes = whole.find("\r\n\r\n").expect("a header") + 4;
+            for bytes_max in [1, 7, head_bytes - 1, head_bytes, head_bytes + 1] {
+                let (mut client, serving) = rig.connect(bytes_max);
+                client.send(&request).await;
+                assert_eq!(client.rest().await, whole, "{bytes_max} bytes at a time");
+                drop(client);
+                serving.await.expect("served");
+            }
+        }
+    });
+    rig.assert_idle();
+}
+
+#[test]
+fn a_large_file_arrives_whole() {
+    let rig = rig();
+    rig.run(async {
+        for bytes_max in [997, 4096, 1 << 20] {
+            let (mut client, serving) = rig.connect(bytes_max);
+            client.send(get("/large")).await;
+            let response = client.rest().await;
+            let (_, body) = response.split_once("\r\n\r\n").expect("a header");
+            assert_eq!(body.len(), LARGE_BYTES);
+            assert!(body.as_bytes().chunks(10).all(|part| part == b"0123456789"));
+            drop(client);
+            serving.await.expect("served");
+        }
+    });
+    rig.assert_idle();
+}
+
+/// The client takes each number of bytes, then closes its connection. With its end nothing is left of it.
+#[test]
+fn a_client_may_leave_after_each_byte() {
+    let rig = rig();
+    rig.run(async {
+        let whole = rig.ask(get("/small")).await;
+        for taken in 0..=whole.len() {
+            let (mut client, serving) = rig.connect(1);
+            client.send(get("/small")).await;
+            let mut response = String::new();
+            for _ in 0..taken {
+                response += &client.read(1).await.expect("a byte");
+            }
+            assert_eq!(response, whole[..taken]);
+            settle().await;
+            drop(client);
+            serving.await.expect("served");
+        }
+        // Of the first and the last two, all bytes had left.
+        let bytes = whole.len() as u64;
+        assert_eq!(rig.worker.stats.ended(Ended::ClientAbort), bytes - 1);
+        assert_eq!(rig.worker.stats.ended(Ended::Complete), 3);
+    });
+    rig.assert_idle();
+}
+
+#[test]
+fn a_client_may_leave_within_a_file() {
+    let rig = rig();
+    rig.run(async {
+        for taken in (0..LARGE_BYTES).step_by(LARGE_BYTES / 40) {
+            let (mut client, serving) = rig.connect(4096);
+            client.send(get("/large")).await;
+            let mut left = taken;
+            while left > 0 {
+                left -= client.read(left.min(4096)).await.expect("bytes").len();
+            }
+            drop(client);
+            serving.await.expect("served");
+        }
+    });
+    rig.assert_idle();
+    assert_eq!(rig.worker.stats.ended(Ended::ClientAbort), 40);
+}
+
+/// The connection of a client that takes nothing is reset: the kernel would keep the rest for it.
+#[test]
+fn a_client_that_takes_nothing_is_reset() {
+    let rig = rig();
+    rig.run(async {
+        for path in ["/small", "/large", "/absent"] {
+            for taken in [1, 64, 100] {
+                let (mut client, serving) = rig.connect(64);
+                client.send(get(path)).await;
+                // The first byte comes when the disk has answered.
+                for _ in 0..taken {
+                    client.read(1).await.expect("a byte");
+                }
+                rig.pass_seconds(59).await;
+                assert!(!serving.is_finished());
+                rig.pass_seconds(61).await;
+                serving.await.expect("served");
+                client.reset().await;
+            }
+        }
+    });
+    rig.assert_idle();
+    assert_eq!(rig.worker.stats.ended(Ended::Timeout), 9);
+}
+
+/// What the file has instead is not sent: the client notices that the response is too short.
+#[test]
+fn a_file_that_shrinks_is_cut_off() {
+    let rig = rig();
+    rig.run(async {
+        let (mut client, serving) = rig.connect(4096);
+        client.send(get("/large")).await;
+        let mut response = client.until("0123456789").await;
+        std::fs::write(rig.root.path().join("large"), "short").expect("a file");
+        response += &client.rest().await;
+        assert_eq!(message(&response, true), None);
+        assert!(!response.contains("short"));
+        drop(client);
+        serving.await.expect("served");
+    });
+    rig.assert_idle();
+    assert_eq!(rig.worker.stats.ended(Ended::Error), 1);
+}
