@@ -111,7 +111,7 @@ async fn answer<'a>(
                 disk.attend(&files.root, now).await;
             }
             request.set_key(location.key());
-            (Some(location), handling.answer(request, location).await)
+            (Some(location), handling.respond(request, location).await)
         }
         // Boxed: few requests are refused here.
         Err(refusal) => (None, Box::pin(handling.refuse(refusal)).await),
@@ -136,7 +136,7 @@ async fn send_instead<'a, S: ResponseSink>(
         let mut other = match location.filter(|_| is_outdated && mem::take(&mut may_look_again)) {
             Some(location) => {
                 handling.worker.cache.forget(&request.key);
-                handling.answer(request, location).await
+                handling.respond(request, location).await
             }
             None => failure,
         };

@@ -1,4 +1,4 @@
-//! Which script of a location answers a request.
+//! The search for the script that handles a request.
 
 use std::io;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use crate::resolve;
 use crate::route::{Files, Location, is_hidden};
 use crate::scripts::{Known, Script, Scripts};
 
-/// A search on behalf of one request.
+/// A search for one request.
 pub struct ScriptSearch<'a, 't> {
     files: &'a Files,
     /// The location's key in caches.
@@ -19,7 +19,7 @@ pub struct ScriptSearch<'a, 't> {
 }
 
 impl<'a, 't> ScriptSearch<'a, 't> {
-    /// Beneath `files` of `location`, as of `now`.
+    /// A search below `files` of `location`, as of `now`.
     pub fn new(
         location: &Location,
         files: &'a Files,
@@ -40,7 +40,7 @@ impl<'a, 't> ScriptSearch<'a, 't> {
         self.disk
     }
 
-    /// The script that answers `request`; `None` when there is none. Waits for the disk, if at all, in a trip.
+    /// The script for `request`; `None` when there is none. Waits for the disk only if a lookup needs a trip.
     ///
     /// # Errors
     /// As [`resolve::is_file`].
@@ -54,8 +54,8 @@ impl<'a, 't> ScriptSearch<'a, 't> {
         self.first(scripts.candidates(path, known)).await
     }
 
-    /// The script that answers for the directory that `request` names, if that is one whose name stands
-    /// before those of files.
+    /// The script for the directory that `request` names, if it is among the index names that precede the
+    /// first file.
     ///
     /// # Errors
     /// As [`resolve::is_file`].
@@ -68,7 +68,7 @@ impl<'a, 't> ScriptSearch<'a, 't> {
         self.first(scripts.before_files(path)).await
     }
 
-    /// Whether the directory that `request` names without its slash has a script for its page.
+    /// Whether the directory that `request` names without its slash has an index script.
     ///
     /// # Errors
     /// As [`resolve::is_file`].
@@ -80,18 +80,18 @@ impl<'a, 't> ScriptSearch<'a, 't> {
 
     async fn first(&mut self, candidates: Vec<Script>) -> io::Result<Option<Script>> {
         for script in candidates {
-            if self.is_there(&script.name).await? {
+            if self.exists(&script.name).await? {
                 return Ok(Some(script));
             }
         }
         Ok(None)
     }
 
-    async fn is_there(&mut self, name: &[u8]) -> io::Result<bool> {
+    async fn exists(&mut self, name: &[u8]) -> io::Result<bool> {
         if name.split(|&byte| byte == b'/').any(is_hidden) {
             return Ok(false);
         }
-        // As a request for the file itself would have it.
+        // The cache key of a request for the file itself.
         let key = [&self.key[..], &self.files.strip_prefix, b"/", name].concat();
         let worker = self.disk.worker();
         resolve::is_file(worker, self.files, &key, name, self.now, self.disk).await

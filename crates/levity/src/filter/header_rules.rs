@@ -1,4 +1,4 @@
-//! Header rules: what a location sets, adds and removes in the headers of its responses.
+//! Header rules: headers that a location sets, adds and removes in its responses.
 
 use levity_config::Headers;
 
@@ -10,10 +10,10 @@ use crate::http::request::Request;
 pub struct HeaderRules(pub Headers);
 
 impl Filter for HeaderRules {
-    /// Removals come first, so that what is set stays.
+    /// Removals come first, so that a header may be removed and set.
     ///
-    /// Errors go out as they are: a `Cache-Control` meant for a location's files would have a client keep a 404
-    /// for a year.
+    /// Errors are not changed: a `Cache-Control` for the location's files would make clients cache a 404 for
+    /// a year.
     fn apply(&self, _: &Request, head: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {
         if head.status >= 400 {
             return None;
@@ -25,7 +25,7 @@ impl Filter for HeaderRules {
             head.fields.remove(name);
         }
         for (name, value) in &rules.set {
-            // A cache must be told all that an answer depends on, ours and theirs (RFC 9110, 12.5.5).
+            // Vary accumulates: a cache needs every header that selects the response (RFC 9110, 12.5.5).
             if !name.eq_ignore_ascii_case("vary") {
                 head.fields.remove(name);
             }
@@ -36,10 +36,10 @@ impl Filter for HeaderRules {
         for (name, value) in rules.add.iter().filter(|(name, _)| applies(name)) {
             head.fields.add(name, value.as_bytes());
         }
-        // Sending would add one of its own.
+        // Otherwise the writer would add its own Server.
         let written = rules.set.iter().chain(&rules.add).map(|(name, _)| name);
-        let mut ruled = written.chain(&rules.remove);
-        *head.has_server |= ruled.any(|name| name.eq_ignore_ascii_case("server"));
+        let mut names = written.chain(&rules.remove);
+        *head.has_server |= names.any(|name| name.eq_ignore_ascii_case("server"));
         None
     }
 }

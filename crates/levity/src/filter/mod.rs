@@ -1,5 +1,5 @@
-//! Filter: what a location changes in its responses. A further filter is a file here, and one line where locations are
-//! compiled.
+//! Filters: changes of a location to its responses. A new filter is a file here, and one line where locations
+//! are compiled.
 
 pub mod header_rules;
 
@@ -7,7 +7,7 @@ use crate::http::filter::{Filter, FilteredHead};
 use crate::http::request::Request;
 use crate::http::response::Response;
 
-/// Applies `filters` in their order.
+/// Applies `filters` in order.
 pub fn apply(filters: &[Box<dyn Filter>], request: &Request, response: &mut Response) {
     for filter in filters {
         response.merge_base();

@@ -1,4 +1,4 @@
-//! Files of a location.
+//! Handlers that serve files.
 
 use std::io;
 
@@ -17,11 +17,11 @@ use crate::scripts::Known;
 use crate::worker::Worker;
 
 impl<'a> Handling<'a> {
-    /// The response of files alone.
+    /// Serves a file or a directory; the last handler of a location.
     pub(super) async fn files(&mut self, request: &Request, files: &Files) -> Outcome<'a> {
         let refusal = refused_method(request.head.method);
         if refusal.is_some() || !self.body.is_complete() {
-            // Boxed: few such requests have a body.
+            // Boxed: such a request rarely has a body.
             if let Err(refusal) = Box::pin(self.drop_body(refusal)).await {
                 return Outcome::Response(refusal);
             }
@@ -67,7 +67,7 @@ impl<'a> Handling<'a> {
         found
     }
 
-    /// The response of a file, where one exists; other requests are for the next handler.
+    /// Serves a file if it exists; otherwise continues with the next handler.
     pub(super) async fn existing_file(
         &mut self,
         request: &Request,
@@ -76,11 +76,11 @@ impl<'a> Handling<'a> {
         let Some(files) = location.files.as_ref().filter(|_| self.script.is_none()) else {
             return Outcome::Next;
         };
-        let asks_for_file = matches!(request.head.method, Method::Get | Method::Head)
+        let may_be_file = matches!(request.head.method, Method::Get | Method::Head)
             && !request.has_body()
             && !request.keeps_slashes
             && files.shows(files.beneath(&request.path));
-        if !asks_for_file {
+        if !may_be_file {
             return Outcome::Next;
         }
         match self.resolve(request, files).await {
@@ -97,7 +97,7 @@ impl<'a> Handling<'a> {
     }
 }
 
-/// Methods that files do not have.
+/// Methods that files do not support.
 fn refused_method(method: Method) -> Option<Response> {
     match method {
         Method::Get | Method::Head | Method::Options => None,
@@ -106,7 +106,7 @@ fn refused_method(method: Method) -> Option<Response> {
     }
 }
 
-/// Responds for the file system, and logs what only the operator can mend.
+/// The response to a failed file operation. Logs failures that need the operator's attention.
 pub(super) fn failed(
     worker: &Worker,
     files: &Files,

@@ -1,5 +1,5 @@
-//! Handlers: what answers at a location. A location lists its handlers in order; each one responds, leaves the request
-//! to the next, or sends it elsewhere.
+//! Handlers: they make the responses of a location. A location lists its handlers in order; each one
+//! responds, passes the request to the next, or reroutes it.
 
 mod files;
 mod proxy;
@@ -22,65 +22,64 @@ use crate::scripts::{Known, Script};
 use crate::upstream::sendfile::Delegated;
 use crate::worker::Worker;
 
-/// How often a request may be sent elsewhere: an application that gets what it has sent elsewhere itself would
-/// do so for ever.
+/// The maximum of reroutes per request. It ends loops, such as an application that receives its own reroute.
 const REROUTES_MAX: usize = 3;
 
-/// A request, with all that handlers need besides its header.
+/// A request's progress through the handlers, with everything they need except its header.
 pub struct Handling<'a> {
-    /// The loop that it lives on.
+    /// The worker that runs the request.
     pub worker: &'a Rc<Worker>,
-    /// The configuration that it began with.
+    /// The configuration as of the start of the request.
     pub service: &'a Arc<Service>,
-    /// Who sent it.
+    /// The client.
     pub client: &'a Client,
-    /// Its body, as the client sends it.
+    /// The request body.
     pub body: RequestBody,
-    /// What it asks of the disk; holds its trace.
+    /// Disk access for this request; holds its trace.
     pub disk: DiskClient<'a>,
-    /// What a handler has found out for those behind it.
+    /// What an earlier handler has found out about the path.
     known: Known,
-    /// The script that is to answer.
+    /// The script that handles the request.
     script: Option<Script>,
-    /// What sent it here: an application's response.
+    /// The application's response that rerouted the request here.
     sender: Option<Box<Delegated>>,
 }
 
-/// What a handler makes of a request.
+/// The result of a handler.
 enum Outcome<'s> {
-    /// It is answered.
+    /// The response.
     Response(Response),
-    /// The next handler is asked.
+    /// Continue with the next handler.
     Next,
-    /// It goes elsewhere.
+    /// Continue elsewhere.
     Reroute(Reroute<'s>),
 }
 
-/// A request on its way elsewhere.
+/// A request on its way to another target.
 struct Reroute<'s> {
-    /// Which response says so.
+    /// The application's response that reroutes it.
     sender: Box<Delegated>,
-    /// The form in which it went to the application that says so; `None` for that of the client.
+    /// The request as sent to that application; `None` if it is the client's.
     request: Option<Box<Request>>,
     to: Target<'s>,
 }
 
-/// Where a request goes on.
+/// The target of a reroute.
 enum Target<'s> {
     /// An internal location, at this path.
     Location(&'s Location, Vec<u8>),
-    /// The first of these upstreams whose response is of use; at least one.
+    /// The first of these upstreams with a usable response; never empty.
     Upstreams(Vec<Candidate<'s>>),
 }
 
-/// An upstream that may be asked, and for what.
+/// An upstream to try, with the request for it.
 struct Candidate<'s> {
     request: Box<Request>,
     proxy: &'s Arc<Proxy>,
 }
 
 impl<'a> Handling<'a> {
-    /// A request that no handler has seen.
+    /// A request before its first handler.
     pub fn new(
         worker: &'a Rc<Worker>,
         service: &'a Arc<Service>,
@@ -100,27 +99,28 @@ impl<'a> Handling<'a> {
         }
     }
 
-    /// Has the handlers of `location` answer `request`.
-    pub async fn answer(&mut self, request: &Request, location: &'a Location) -> Response {
+    /// Runs the handlers of `location`.
+    pub async fn respond(&mut self, request: &Request, location: &'a Location) -> Response {
         (self.known, self.script) = (Known::Unknown, None);
-        match self.at(request, location).await {
+        match self.run(request, location).await {
             Outcome::Response(response) => response,
             Outcome::Next => error(404, ""),
-            // Boxed: few requests need it, and all would carry it.
+            // Boxed: few requests are rerouted, and the future of every request would grow.
             Outcome::Reroute(reroute) => Box::pin(self.follow(request, reroute)).await,
         }
     }
 
-    /// Refuses a request that no location answers; its body is dropped.
+    /// Sends the error response of a request without a location; its body is dropped.
     pub async fn refuse(&mut self, refusal: Response) -> Response {
         let received = self.drop_body(Some(refusal)).await;
         received.expect_err("there is a response already")
     }
 
-    /// Asks one handler after the other.
-    async fn at(&mut self, request: &Request, location: &'a Location) -> Outcome<'a> {
+    /// Runs the handlers in order.
+    async fn run(&mut self, request: &Request, location: &'a Location) -> Outcome<'a> {
         for handler in &location.handlers {
-            // Boxed, but for files: to move the futures of all handlers together onto the heap costs more than parsing.
+            // Boxed except for files: moving one future that holds those of all handlers to the heap costs
+            // more than parsing a request.
             let outcome = match handler {
                 Handler::Files(files) => return self.files(request, files).await,
                 Handler::Proxy(proxy) => return Box::pin(self.proxy(request, proxy)).await,
@@ -139,10 +139,10 @@ impl<'a> Handling<'a> {
         Outcome::Next
     }
 
-    /// From one target to the next, until somebody answers.
+    /// Follows reroutes until there is a response.
     async fn follow(&mut self, request: &Request, mut reroute: Reroute<'a>) -> Response {
         let mut senders = Vec::new();
-        // The first application has had the body.
+        // The first application has consumed the body.
         self.body = self.body.absent();
         let mut response = loop {
             let Reroute {
@@ -158,9 +158,9 @@ impl<'a> Handling<'a> {
             self.disk.trace.enter(Step::Resolve);
             let outcome = match to {
                 Target::Location(location, path) => self.internal(request, location, &path).await,
-                Target::Upstreams(candidates) => self.first_of_use(candidates).await,
+                Target::Upstreams(candidates) => self.first_usable(candidates).await,
             };
-            // One that has answered by itself, such as with a file, is not left.
+            // An application whose delegation is already served, such as by a file, adds its headers itself.
             senders.extend(self.sender.take());
             match outcome {
                 Outcome::Response(response) => break response,
@@ -175,10 +175,10 @@ impl<'a> Handling<'a> {
         response
     }
 
-    /// Takes in and drops the body of a request that nobody reads, and gives the `response` if there is one.
+    /// Reads and drops the body of a request that no handler reads.
     ///
     /// # Errors
-    /// The response to send: the one that was there, or one that says what is wrong with the body.
+    /// The response to send: `response` if there is one, otherwise an error of the body.
     async fn drop_body(&mut self, response: Option<Response>) -> Result<(), Response> {
         if self.body.is_complete() {
             return response.map_or(Ok(()), Err);
@@ -187,7 +187,7 @@ impl<'a> Handling<'a> {
         self.body.limit(bytes_max).map_err(refused_body)?;
         self.disk.trace.enter(Step::Parse);
         if let Some(response) = response {
-            // A client that asks first is spared sending what would be refused.
+            // A client that expects 100-continue need not send its body.
             if !self.body.is_awaited() {
                 self.body.discard().await.map_err(without_body)?;
             }

@@ -1,5 +1,5 @@
-//! An application answers, or has the request answered by somebody else: by a file, by another location
-//! of this server, by another upstream.
+//! The handler that proxies to an upstream. The application responds, or delegates the response to a file,
+//! another location or another upstream.
 
 use std::io;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::upstream::failure::Failure;
 use crate::upstream::gateway::{Answered, Gateway};
 use crate::upstream::sendfile::{self, Delegated, preload};
 
-/// What a client shows to the site it asked for, and nobody else: another server gets an address, and what
-/// the application has decided about the client lies behind it.
+/// Headers with credentials for the requested site. They are not sent to another upstream, which gets only a
+/// URL; the application has already decided about the client.
 const CREDENTIALS: [&[u8]; 2] = [b"cookie", b"authorization"];
 
 impl<'a> Handling<'a> {
-    /// Has the upstream answer.
+    /// Proxies the request, unless the response was preloaded.
     pub(super) async fn proxy(&mut self, request: &Request, proxy: &'a Arc<Proxy>) -> Outcome<'a> {
         let preloaded = preload::answer(&self.worker.preload, request, self.client, proxy);
         if let Some(response) = preloaded {
@@ -36,11 +36,11 @@ impl<'a> Handling<'a> {
             self.disk.trace.enter(Step::Respond);
             return Outcome::Response(response);
         }
-        self.ask(request, proxy).await
+        self.forward(request, proxy).await
     }
 
-    /// Asks the upstream; by the script that was found, if there is one.
-    async fn ask(&mut self, request: &Request, proxy: &'a Arc<Proxy>) -> Outcome<'a> {
+    /// Sends the request to the upstream, for the script that was found, if any.
+    async fn forward(&mut self, request: &Request, proxy: &'a Arc<Proxy>) -> Outcome<'a> {
         let script = self.script.take();
         let gateway = Gateway {
             worker: self.worker,
@@ -49,13 +49,13 @@ impl<'a> Handling<'a> {
             body: &self.body,
         };
         let trace = &mut *self.disk.trace;
-        let answered = gateway.answer(request, proxy, script.as_ref(), trace).await;
-        match answered {
+        let result = gateway.answer(request, proxy, script.as_ref(), trace).await;
+        match result {
             Answered::Response(response) => {
                 self.disk.trace.enter(Step::Respond);
                 Outcome::Response(response)
             }
-            // Boxed: most responses are those of the application.
+            // Boxed: most responses are not delegated.
             Answered::Delegated(sender) => {
                 let delegated = Box::pin(self.delegated(sender, request, proxy)).await;
                 self.disk.trace.enter(Step::Respond);
@@ -64,16 +64,20 @@ impl<'a> Handling<'a> {
         }
     }
 
-    /// [`ask`](Handling::ask) for a request that was derived from the client's.
-    async fn ask_derived(&mut self, request: Box<Request>, proxy: &'a Arc<Proxy>) -> Outcome<'a> {
-        let mut outcome = self.ask(&request, proxy).await;
+    /// As [`forward`](Handling::forward) for a request that was derived from the client's.
+    async fn forward_derived(
+        &mut self,
+        request: Box<Request>,
+        proxy: &'a Arc<Proxy>,
+    ) -> Outcome<'a> {
+        let mut outcome = self.forward(&request, proxy).await;
         if let Outcome::Reroute(reroute) = &mut outcome {
             reroute.request = Some(request);
         }
         outcome
     }
 
-    /// What an application's response names in its place.
+    /// Handles a response that delegates its body.
     async fn delegated(
         &mut self,
         sender: Box<Delegated>,
@@ -94,7 +98,7 @@ impl<'a> Handling<'a> {
         }
     }
 
-    /// To another path of this server.
+    /// Reroutes to an internal location.
     fn to_location(&self, sender: Box<Delegated>, request: &Request) -> Outcome<'a> {
         let mut path = Vec::new();
         if let Err(reject) = sendfile_header::internal_uri(sender.value(), &mut path) {
@@ -115,7 +119,7 @@ impl<'a> Handling<'a> {
         }
     }
 
-    /// To other upstreams: those of the URLs whose host is one that the operator has listed, in their order.
+    /// Reroutes to the upstreams in `reproxy` whose addresses are in the URLs, in the order of the URLs.
     fn to_upstreams(
         &self,
         sender: Box<Delegated>,
@@ -145,17 +149,17 @@ impl<'a> Handling<'a> {
         })
     }
 
-    /// Asks one upstream after the other until a response is of use, or is the last.
-    pub(super) async fn first_of_use(&mut self, candidates: Vec<Candidate<'a>>) -> Outcome<'a> {
+    /// Tries the upstreams in order until a response is usable or the last one.
+    pub(super) async fn first_usable(&mut self, candidates: Vec<Candidate<'a>>) -> Outcome<'a> {
         let mut left = candidates.len();
         let mut last = Outcome::Next;
         for Candidate { request, proxy } in candidates {
             left -= 1;
-            last = self.ask_derived(request, proxy).await;
+            last = self.forward_derived(request, proxy).await;
             let Outcome::Response(response) = &last else {
                 break;
             };
-            if left == 0 || is_of_use(response.status) || self.failed_side() == Some(Side::Client) {
+            if left == 0 || is_usable(response.status) || self.failed_side() == Some(Side::Client) {
                 break;
             }
             let Outcome::Response(response) = std::mem::replace(&mut last, Outcome::Next) else {
@@ -166,13 +170,13 @@ impl<'a> Handling<'a> {
         last
     }
 
-    /// Who failed at the upstream that was asked last, if anybody did.
+    /// Who caused the failure at the last upstream, if it failed.
     fn failed_side(&self) -> Option<Side> {
         let upstream = self.disk.trace.upstream();
         upstream.and_then(UpstreamTrace::failed_side)
     }
 
-    /// Lets go of a response that is of no use. That none came has been reported already.
+    /// Drops an unusable response and logs it. A missing response has been logged already.
     fn pass_over(&self, proxy: &Proxy, response: Response) {
         if self.failed_side().is_none() {
             let reason = format_args!("it answered {} to X-Reproxy-URL", response.status);
@@ -186,7 +190,8 @@ impl<'a> Handling<'a> {
         }
     }
 
-    /// The files or the upstream of an internal location, on behalf of the application that named it.
+    /// Serves a request at an internal location, from its files or its upstream, for the application that
+    /// rerouted it.
     pub(super) async fn internal(
         &mut self,
         request: &Request,
@@ -215,13 +220,13 @@ impl<'a> Handling<'a> {
         match prepared {
             Ok((request, script)) => {
                 (self.sender, self.script) = (Some(sender), script);
-                self.ask_derived(request, proxy).await
+                self.forward_derived(request, proxy).await
             }
             Err(refusal) => Outcome::Response(refusal),
         }
     }
 
-    /// What is asked of the upstream of an internal location.
+    /// Derives the request for the upstream of an internal location, and finds its script.
     async fn prepare(
         &mut self,
         sender: &Delegated,
@@ -247,21 +252,23 @@ impl<'a> Handling<'a> {
                 let now = Instant::now();
                 let mut search = ScriptSearch::new(location, files, now, &mut self.disk);
                 let located = search.locate(scripts, &request, Known::Unknown).await;
-                Some(there(sender, located)?)
+                Some(found_script(sender, located)?)
             }
         };
         Ok((request, script))
     }
 }
 
-/// As Perlbal takes it: a success, and what conditions and ranges make of one. A change of protocol is
-/// one too.
-fn is_of_use(status: u16) -> bool {
+/// As in Perlbal: a success, or the result of a condition or range on one. So is an upgrade.
+fn is_usable(status: u16) -> bool {
     matches!(status, 101 | 200..=299 | 304 | 412 | 416)
 }
 
-/// The script that was looked for, if there is one.
-fn there(sender: &Delegated, located: io::Result<Option<Script>>) -> Result<Script, Response> {
+/// The script, or the error response if there is none.
+fn found_script(
+    sender: &Delegated,
+    located: io::Result<Option<Script>>,
+) -> Result<Script, Response> {
     match located {
         Ok(Some(script)) => Ok(script),
         Ok(None) => Err(sender.refuse(404, "no script answers that path")),
@@ -272,8 +279,8 @@ fn there(sender: &Delegated, located: io::Result<Option<Script>>) -> Result<Scri
     }
 }
 
-/// The same request for something else: without its body, which the first application has had, and without
-/// the fields of these names. None for a target that cannot be passed on.
+/// Derives a request for another target: without its body, which the first application has consumed, and
+/// without the headers in `without`. `None` if the target is invalid.
 fn derived(
     request: &Request,
     target: &[u8],

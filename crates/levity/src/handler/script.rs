@@ -1,4 +1,4 @@
-//! Scripts: finds the file that an application is to run.
+//! Handlers that find the script of a request.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use crate::script_search::ScriptSearch;
 use crate::scripts::{Known, Scripts};
 
 impl<'a> Handling<'a> {
-    /// Finds the script of a directory that goes before the files in it.
+    /// Finds the script of a directory whose index names list scripts before files.
     pub(super) async fn index_script(
         &mut self,
         request: &Request,
@@ -30,7 +30,7 @@ impl<'a> Handling<'a> {
         Outcome::Next
     }
 
-    /// Finds the script, unless one has been found; without one there is nothing to run.
+    /// Finds the script, unless an earlier handler has found it. Without one the response is 404.
     pub(super) async fn script(
         &mut self,
         request: &Request,
@@ -71,7 +71,7 @@ impl<'a> Handling<'a> {
     }
 }
 
-/// The files and scripts of a location whose handlers look for scripts.
+/// The files and scripts of a location that has script handlers.
 fn scripts(location: &Location) -> (&Files, &Scripts) {
     let files = location.files.as_ref().expect("scripts are files");
     let scripts = files.scripts.as_ref();

@@ -1,4 +1,4 @@
-//! A file's answer: conditions first, then ranges (RFC 9110, 13.2.2 and 14).
+//! The response of a file: conditions are evaluated first, then ranges (RFC 9110, 13.2.2 and 14).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::http::file_version::Version;
 use crate::http::request::Request;
 use crate::http::response::{Body, FileBody, Response};
 
-/// Answers with `cached`; `ready` holds bytes from its offset on that were read on the way.
+/// The response of `cached` to `request`. `ready` holds bytes that the lookup has read already, with their
+/// offset.
 pub fn file(request: &Request, cached: Rc<EntryRef>, ready: Option<(u64, Ready)>) -> Response {
     let entry = &cached.entry;
     let validators = Validators {
@@ -52,16 +53,16 @@ fn without_content(status: u16, entry: &Entry) -> Response {
     response
 }
 
-/// RFC 9110, 14.2: only GET, and only while If-Range holds.
+/// The range of the request: only for GET, and only if If-Range matches (RFC 9110, 14.2).
 fn requested_range(request: &Request, entry: &Entry, validators: &Validators<'_>) -> Range {
     let Some(value) = request.header("range") else {
         return Range::Whole;
     };
-    // A date proves nothing while the file may still change within its second (8.8.2.2), nor of files
-    // with variants, which have the same date: parts of two of them would be put together.
-    let proves = entry.strong && !entry.varies;
+    // A date is no strong validator while the file may still change within its second (8.8.2.2), nor for
+    // files with variants, which share their date: parts of two variants would be combined.
+    let is_strong = entry.strong && !entry.varies;
     let validators = Validators {
-        modified: validators.modified.filter(|_| proves),
+        modified: validators.modified.filter(|_| is_strong),
         ..*validators
     };
     let holds = request
@@ -74,7 +75,7 @@ fn requested_range(request: &Request, entry: &Entry, validators: &Validators<'_>
     }
 }
 
-/// Answers with all of `cached`, whatever the request says of conditions and ranges.
+/// The whole content of `cached`, regardless of conditions and ranges.
 pub fn whole(cached: Rc<EntryRef>, ready: Option<(u64, Ready)>) -> Response {
     let mut response = with_content(200, &cached);
     let bytes = cached.entry.meta.size;
@@ -104,15 +105,15 @@ fn body(cached: Rc<EntryRef>, ready: Option<(u64, Ready)>, offset: u64, bytes: u
     let file = match &cached.entry.content {
         Content::File(file) => file.clone(),
         Content::Memory(..) => {
-            let start = usize::try_from(offset).expect("a kept body is small");
-            let bytes = usize::try_from(bytes).expect("a kept body is small");
+            let start = usize::try_from(offset).expect("a body in memory is small");
+            let bytes = usize::try_from(bytes).expect("a body in memory is small");
             return Body::Memory(cached, start..start + bytes);
         }
     };
     Body::File(part_of(cached, file, ready, offset..offset + bytes))
 }
 
-/// A part of `file`, whose entry is that of `cached`.
+/// A range of `file`, which belongs to the entry `cached`.
 pub fn part_of(
     cached: Rc<EntryRef>,
     file: Arc<OpenFile>,

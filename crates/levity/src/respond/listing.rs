@@ -1,4 +1,4 @@
-//! A directory's names as a page that people, `wget -r` and screen readers can follow.
+//! A directory listing as an HTML page for browsers, `wget -r` and screen readers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,44 +10,44 @@ use crate::http::error::error;
 use crate::http::response::{Body, OwnedBytes, Response};
 use crate::route::is_hidden;
 
-/// Bytes of a page, without [`END_BYTES_MAX`]. A row is 150 bytes or so.
+/// The maximum size of a page in bytes, without [`END_BYTES_MAX`]. A row has about 150 bytes.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Bytes of what begins a page, without its title.
+/// The size of the start of a page in bytes, without its title.
 const HEAD_BYTES_MAX: usize = 2048;
 
-/// Bytes of what ends a page.
+/// The size of the end of a page in bytes.
 const END_BYTES_MAX: usize = 128;
 
-/// Bytes of a row without its name, at most.
+/// The maximum size of a row in bytes, without its name.
 const ROW_BYTES_MAX: usize = 128;
 
-/// What a byte of a name becomes in a row, in bytes, at most: `%22` in the link and `&quot;` in the text.
+/// The maximum size of a byte of a name in a row: `%22` in the link and `&quot;` in the text.
 const ESCAPED_BYTES_MAX: usize = 3 + 6;
 
-/// Bytes of names looked at and of rows rendered before other connections get their turn.
+/// Names and rows are processed in turns of this many bytes, between which other connections are served.
 const TURN_BYTES: usize = 16 * 1024;
 
-/// Pages that are rendered at once in the whole process; further ones are answered 503. No more than
-/// this many times [`PAGE_BYTES_MAX`] is held by pages that are not on their way yet. What a directory
-/// holds is read before one is counted, so that a disk that freezes keeps nobody else's page away.
+/// The maximum of pages that are rendered at a time in the process; more get 503. It bounds the memory of
+/// unsent pages to this many times [`PAGE_BYTES_MAX`]. A directory is read before its page counts, so that a
+/// frozen disk blocks no other listing.
 const LISTINGS_MAX: usize = 16;
 
-/// Bytes of long pages on their way to clients, in the whole process; one more is answered 503.
+/// The maximum of long pages that are being sent in the process, in bytes; more get 503.
 const SENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// A page up to this size is not counted: no client is kept from an ordinary folder by others who
-/// read long pages slowly.
+/// Pages up to this size do not count towards [`SENT_BYTES_MAX`], so that slow readers of long pages do not
+/// block ordinary listings.
 const SMALL_PAGE_BYTES: usize = 64 * 1024;
 
-/// How many there are.
+/// The size of long pages that are being sent.
 static SENT_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// How many there are.
+/// The number of pages that are being rendered.
 static RENDERED: AtomicUsize = AtomicUsize::new(0);
 
-// On the root, because the browser paints the whole page in the colours of the root's scheme: on the body it
-// changes the text alone.
+// On the root element, because browsers paint the canvas in the root's colour scheme; on the body it would
+// change only the text.
 const STYLE: &str = ":root{color-scheme:light dark}\
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;\
 padding:0 1rem}table{border-collapse:collapse;width:100%}\
@@ -55,8 +55,8 @@ td{padding:.15rem .5rem;border-bottom:1px solid #8884}td+td{text-align:right;\
 white-space:nowrap;font-variant-numeric:tabular-nums}th{text-align:left;padding:.15rem .5rem}\
 th+th{text-align:right}a{text-decoration:none}a:hover{text-decoration:underline}";
 
-/// The page for the directory at `directory`, the decoded path with a slash at both ends; or 503 while
-/// `LISTINGS_MAX` others are rendered.
+/// The page of `directory`, a decoded path with a slash at both ends; 503 while [`LISTINGS_MAX`] other pages
+/// are rendered.
 pub async fn listing(directory: &[u8], listing: Listing) -> Response {
     let Some(_permit) = Permit::take() else {
         return error(503, "too many listings at once");
@@ -68,14 +68,14 @@ pub async fn listing(directory: &[u8], listing: Listing) -> Response {
     response
         .fields
         .add("Content-Type", b"text/html; charset=utf-8");
-    // What the page shows has no single version that a validator could name.
+    // A listing has no validator.
     response.fields.add("Cache-Control", b"no-cache");
     response.body = Body::Page(Box::new(page));
     response
 }
 
-/// A page on its way. Those of all connections together are bounded, or clients that ask for long pages
-/// and read nothing could take any amount of memory.
+/// A page that is being sent. The total is bounded over all connections: otherwise clients that request long
+/// pages and do not read them could use any amount of memory.
 #[derive(Debug)]
 pub struct Page {
     text: String,
@@ -111,7 +111,7 @@ impl Drop for Page {
     }
 }
 
-/// The right to render a page.
+/// A slot for rendering a page.
 struct Permit(());
 
 impl Permit {
@@ -132,8 +132,8 @@ impl Drop for Permit {
 
 async fn render(directory: &[u8], listing: Listing) -> String {
     let mut page = String::new();
-    // All at once, or the last few bytes of a long page would copy megabytes, which takes milliseconds.
-    // What is not written to costs no memory.
+    // Reserved at once: growing a long page would copy megabytes, which takes milliseconds. Untouched memory
+    // costs nothing.
     page.reserve_exact(bytes_max(directory, &listing));
     begin(&mut page, directory);
     let mut truncated = listing.truncated;
@@ -153,7 +153,7 @@ async fn render(directory: &[u8], listing: Listing) -> String {
     page
 }
 
-/// Bytes that the page has at most.
+/// The maximum size of the page in bytes.
 fn bytes_max(directory: &[u8], listing: &Listing) -> usize {
     let title = 2 * ESCAPED_BYTES_MAX * directory.len();
     let names = ESCAPED_BYTES_MAX * listing.name_bytes();
@@ -165,7 +165,7 @@ fn row_bytes_max(name_bytes: usize) -> usize {
     ROW_BYTES_MAX + ESCAPED_BYTES_MAX * name_bytes
 }
 
-/// What has been done since others had their turn, in bytes.
+/// The bytes processed in the current turn.
 #[derive(Default)]
 struct Turn(usize);
 
@@ -205,7 +205,7 @@ fn row(page: &mut String, entry: &Entry<'_>) {
     } else {
         ""
     };
-    // `./` keeps a name with a colon from being read as a scheme.
+    // `./` keeps a name with a colon from being parsed as a scheme.
     let mut link = b"./".to_vec();
     path::encode(entry.name, &mut link);
     page.push_str("<tr><td><a href=\"");
@@ -215,7 +215,7 @@ fn row(page: &mut String, entry: &Entry<'_>) {
     escape(page, &String::from_utf8_lossy(entry.name));
     page.push_str(slash);
     page.push_str("</a><td>");
-    // Nothing more is known of what lies in another mount.
+    // Other mounts are not examined, so their entries have no metadata.
     if let Some(meta) = entry.meta.filter(|_| slash.is_empty()) {
         page.push_str(&meta.size.to_string());
     }
@@ -246,7 +246,7 @@ fn escape(page: &mut String, text: &str) {
     }
 }
 
-/// `2026-11-20 19:42`; the civil calendar from days, as Howard Hinnant's `civil_from_days` has it.
+/// Formats a time as `2026-11-20 19:42`; the date by Howard Hinnant's `civil_from_days`.
 fn minute(seconds: i64) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let shifted = days + 719_468;
@@ -298,11 +298,11 @@ mod tests {
         listing
     }
 
-    /// Runs to the end; what came of it, and how many turns it took.
+    /// Runs a future to its end; returns its output and the number of turns.
     fn turns<T>(work: impl Future<Output = T>) -> (T, usize) {
         let mut work = pin!(work);
         let mut turns = 1;
-        // `yield_now` outside a runtime wakes at once, so it may be polled again at once.
+        // Outside a runtime, `yield_now` wakes at once, so the future can be polled again.
         loop {
             match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(result) => return (result, turns),
@@ -323,7 +323,7 @@ mod tests {
         assert!(turns > 70_000 / (TURN_BYTES + 7), "{turns}");
     }
 
-    /// To copy a page of megabytes into more memory takes milliseconds, all in one turn.
+    /// Moving a page of megabytes takes milliseconds, all in one turn.
     #[test]
     fn a_page_stays_where_it_is() {
         for (count, name) in [

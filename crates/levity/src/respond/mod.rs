@@ -1,4 +1,4 @@
-//! Respond: from what was found to status, headers and body. No system calls.
+//! Responses: from a resolved entry to status, headers and body. No system calls.
 
 pub mod file;
 pub mod listing;

@@ -1,4 +1,4 @@
-//! A directory asked for without its slash: the client must ask again, or relative links break.
+//! The redirect of a directory path without its trailing slash, which relative links need.
 
 use levity_wire::path;
 
@@ -6,9 +6,10 @@ use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
 
-/// Points to the same path with a slash, query kept; bytes from 0x80, which no URI has, are escaped.
+/// Redirects to the path with a slash and the same query; bytes from 0x80, which URIs do not allow, are
+/// escaped.
 ///
-/// A normalised path starts with exactly one slash: two would name another host.
+/// The result starts with exactly one slash because the path is normalised: two would start a host name.
 pub fn to_directory(request: &Request) -> Response {
     let mut location = Vec::new();
     path::encode(&request.path, &mut location);
