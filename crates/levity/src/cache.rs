@@ -1,13 +1,14 @@
-//! What is known of files: the worker's own cache in front of one that all workers share.
+//! The file cache: one per worker, in front of one that all workers share.
 //!
-//! A path's [`EntryVariants`] is the file and its precompressed variants. It is immutable, and so is each
-//! [`Entry`] in it. Freshness is a date beside it: within `disk.entry_ttl` it is served as it is; after
-//! that the files are opened anew, and an entry goes on only if its file is still the same version.
+//! A path's [`EntryVariants`] holds the file and its precompressed variants. It is immutable, and so is each
+//! [`Entry`] in it; the time of its last check is stored beside it. Within `disk.entry_ttl` of the check it
+//! is served as it is. After that the files are opened again, and an entry is reused only if its file is
+//! still the same version.
 //!
-//! Under a watch (`disk.watch`) an entry is believed until something changes in its directory.
+//! With a watch (`disk.watch`) an entry is valid until something changes in its directory.
 //!
-//! That there is no file is remembered apart from those that are, in little memory: names that somebody
-//! makes up cannot push out what others ask for.
+//! Missing names are cached separately, in little memory, so that requests for names that do not exist cannot
+//! evict existing files.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,46 +22,47 @@ use quick_cache::{Weighter, sync, unsync};
 
 use crate::entry::{Content, Entry};
 
-/// A worker's own cache, in bytes; bodies are shared with the common cache, so most of it is not
+/// The size of a worker's own cache in bytes. Bodies are shared with the common cache, so most of it is no
 /// extra memory.
 const WORKER_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// Names known to be absent, in bytes: some 10,000 of usual length.
-const ABSENCE_BYTES_MAX: u64 = 1024 * 1024;
+/// The size of the negative cache in bytes: about 10,000 names of usual length.
+const MISSING_BYTES_MAX: u64 = 1024 * 1024;
 
-/// What the cache needs for one of them, besides the name.
-const ABSENCE_BYTES: u64 = 64;
+/// The overhead of a missing name in bytes.
+const MISSING_BYTES: u64 = 64;
 
-/// Directories known to have no index, which are kept open: this part of all files that are.
+/// The share of the cached descriptors, as a divisor, that may be directories without an index.
 const DIRECTORIES_PART: usize = 32;
 
-/// An entry that was not found true again for so long goes, and its file is closed.
+/// Entries that were not confirmed for this long are dropped, and their files closed.
 const ENTRY_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// A watched entry is looked at again after so long, for what a watch does not tell: stores to mapped
-/// memory, a hard link made later. Less than [`ENTRY_AGE_MAX`], so that what is asked for stays.
+/// The maximum time between checks of a watched entry, for changes that a watch does not see: stores to
+/// mapped memory, or a hard link made later. Less than [`ENTRY_AGE_MAX`], so that entries in use are not
+/// dropped.
 const WATCHED_AGE_MAX: Duration = Duration::from_secs(20);
 
-/// How often a cache is looked through for such entries: some 100 microseconds for 4096 of them.
+/// The interval between scans for expired entries; a scan of 4096 takes about 100 microseconds.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A file and those of its variants that may stand in for it, as one look found them.
+/// A file and its usable variants, as of one check.
 #[derive(Debug)]
 pub struct EntryVariants {
     /// The file itself.
     pub file: Arc<Entry>,
-    /// The others, each with its coding.
+    /// The variants, each with its coding.
     pub variants: Vec<Arc<Entry>>,
-    /// What tells of changes to any of them.
+    /// The watch on all of them, if any.
     pub watched: Option<Watched>,
 }
 
-/// A watch, and what it said before the files were opened.
+/// A watch, with its state before the files were opened.
 #[derive(Debug, Clone)]
 pub struct Watched {
-    /// On their directory.
+    /// The watch on their directory.
     pub watch: Arc<Watch>,
-    /// Its number then; `None` when it was not in place yet.
+    /// Its generation then; `None` when it was not in place yet.
     pub generation: Option<u64>,
 }
 
@@ -70,14 +72,14 @@ impl EntryVariants {
         self.entries().find(|entry| entry.coding == coding)
     }
 
-    /// Whether it may still be believed `age` after it was checked.
+    /// Whether it is still valid `age` after its check.
     fn is_fresh(&self, age: Duration, ttl: Duration) -> bool {
         let Some(Watched { watch, generation }) = &self.watched else {
             return age < ttl;
         };
         match (generation, watch.generation()) {
             (None, None) => age < ttl,
-            // Now that the watch is there, another look puts the files under it.
+            // The watch is in place now: another check puts the files under it.
             (None, Some(_)) => false,
             (then, now) => *then == now && age < ttl.max(WATCHED_AGE_MAX),
         }
@@ -87,7 +89,7 @@ impl EntryVariants {
         std::iter::once(&self.file).chain(&self.variants)
     }
 
-    /// The first of `choices` that is there, or else the file itself.
+    /// The first available of `choices`, otherwise the file itself.
     fn chosen(&self, choices: &[Coding]) -> &Arc<Entry> {
         let mut variants = choices
             .iter()
@@ -96,25 +98,25 @@ impl EntryVariants {
     }
 }
 
-/// What a request is about to send.
+/// The representation that a request needs.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
-    /// The codings that go before the file itself, the best first.
+pub struct Selection<'a> {
+    /// The codings that are preferred to the file itself, best first.
     pub choices: &'a [Coding],
-    /// Whether there will be a body.
+    /// Whether the response has a body.
     pub body: bool,
 }
 
-/// Why there is no file under a name.
+/// Why there is no file of a name.
 #[derive(Debug, Clone)]
 pub enum Missing {
-    /// There is nothing.
+    /// Nothing has that name.
     Name,
-    /// There is this directory, and no index in it.
+    /// It is this directory, which has no index.
     Index(Arc<OpenFile>),
 }
 
-/// A variants in one worker's hands.
+/// The variants of a file in one worker's cache.
 #[derive(Debug)]
 pub struct CacheSlot {
     variants: Arc<EntryVariants>,
@@ -124,7 +126,7 @@ pub struct CacheSlot {
 }
 
 impl CacheSlot {
-    /// A variants as found at `checked`.
+    /// The slot for `variants`, which were checked at `checked`.
     pub fn new(variants: Arc<EntryVariants>, checked: Instant) -> Rc<Self> {
         let refs = variants.entries().map(|entry| EntryRef::new(entry.clone()));
         Rc::new(Self {
@@ -134,7 +136,7 @@ impl CacheSlot {
         })
     }
 
-    /// The first of `choices` that is there, or else the file itself.
+    /// The first available of `choices`, otherwise the file itself.
     pub fn chosen(&self, choices: &[Coding]) -> Rc<EntryRef> {
         let chosen = self.variants.chosen(choices);
         let mut refs = self.refs.iter();
@@ -143,12 +145,12 @@ impl CacheSlot {
     }
 }
 
-/// An entry in one worker's hands; cloning it touches no memory that other workers use.
+/// One worker's reference to an entry. Cloning it touches no memory that other workers use.
 #[derive(Debug)]
 pub struct EntryRef {
-    /// The facts.
+    /// The entry.
     pub entry: Arc<Entry>,
-    /// The page cache held what was last read of the file, so a probe is worth its price even while
+    /// The page cache held the bytes that were last read of the file, so probing it is worthwhile even while
     /// the disk is busy.
     pub warm: Cell<bool>,
 }
@@ -162,12 +164,12 @@ impl EntryRef {
     }
 }
 
-/// The key of a place, which tells its root too, followed by the decoded path.
+/// The key of a location, which identifies its root too, followed by the decoded path.
 pub type Key = Box<[u8]>;
 
 #[derive(Clone)]
 struct Weight {
-    /// What an open descriptor weighs, so that the byte bound is a bound on descriptors too.
+    /// The weight of an open descriptor, by which the size limit also limits descriptors.
     descriptor_bytes: u64,
 }
 
@@ -194,31 +196,31 @@ impl Weighter<Key, Rc<CacheSlot>> for Weight {
 }
 
 #[derive(Clone)]
-struct AbsenceWeight;
+struct MissingWeight;
 
-impl Weighter<Key, Instant> for AbsenceWeight {
+impl Weighter<Key, Instant> for MissingWeight {
     fn weight(&self, key: &Key, _: &Instant) -> u64 {
-        ABSENCE_BYTES + key.len() as u64
+        MISSING_BYTES + key.len() as u64
     }
 }
 
-/// The cache that all workers share. Its shard locks are taken by loops only, and held for a look-up,
-/// never across a system call or an await.
+/// The cache that all workers share. Only event loops take its shard locks, for one lookup each, and never
+/// hold them across a system call or an await.
 pub struct Shared {
     entries_by_key: sync::Cache<Key, (Arc<EntryVariants>, Instant), Weight>,
-    absent: sync::Cache<Key, Instant, AbsenceWeight>,
+    absent: sync::Cache<Key, Instant, MissingWeight>,
     directories: sync::Cache<Key, (Arc<OpenFile>, Instant)>,
     weight: Weight,
-    /// Of each worker's own cache.
+    /// The size of each worker's own cache.
     own_bytes_max: u64,
     born: Instant,
-    /// When entries were last let go, in seconds since `born`.
+    /// The last removal of expired entries, in seconds since `born`.
     expired_s: AtomicU64,
 }
 
 impl Shared {
-    /// Holds at most `bytes_max` of content. This one and those of `workers` together keep about
-    /// `descriptors_max` files open: a quarter of them only in a worker's own cache.
+    /// Holds at most `bytes_max` of content. Together with the caches of `workers` it keeps about
+    /// `descriptors_max` files open; up to a quarter of them are in workers' own caches only.
     pub fn new(bytes_max: usize, descriptors_max: usize, workers: usize) -> Self {
         let bytes_max = bytes_max as u64;
         let directories_max = (descriptors_max / DIRECTORIES_PART).max(1);
@@ -231,7 +233,7 @@ impl Shared {
         let items = (bytes_max / 4096).max(64) as usize;
         Self {
             entries_by_key: sync::Cache::with_weighter(items, bytes_max, weight.clone()),
-            absent: sync::Cache::with_weighter(1024, ABSENCE_BYTES_MAX, AbsenceWeight),
+            absent: sync::Cache::with_weighter(1024, MISSING_BYTES_MAX, MissingWeight),
             directories: sync::Cache::new(directories_max),
             own_bytes_max: WORKER_BYTES_MAX.min(own_descriptors * weight.descriptor_bytes),
             weight,
@@ -240,7 +242,7 @@ impl Shared {
         }
     }
 
-    /// Whether it is time to let go of old entries, and nobody else does it.
+    /// Whether expired entries should be removed now. True for one caller per interval.
     fn is_due(&self, now: Instant) -> bool {
         let now_s = now.saturating_duration_since(self.born).as_secs();
         let last_s = self.expired_s.load(Ordering::Relaxed);
@@ -270,9 +272,9 @@ impl Cache {
         }
     }
 
-    /// Lets go of what nobody has asked for lately, or deleted files would keep their blocks and busy
-    /// mounts could not be taken away. To be called often: it looks at the clock first.
-    /// Entries that are still within `ttl` stay.
+    /// Drops entries that were not used lately: they would keep the blocks of deleted files and prevent
+    /// unmounting. Entries within `ttl` stay. Cheap unless the interval has passed, so it may be called
+    /// often.
     pub fn expire(&self, now: Instant, ttl: Duration) {
         let age_max = ENTRY_AGE_MAX.max(ttl);
         let is_young = |checked: Instant| now.saturating_duration_since(checked) < age_max;
@@ -292,7 +294,7 @@ impl Cache {
         }
     }
 
-    /// Forgets everything: what was known of places that a reload has replaced is of no use.
+    /// Drops everything: after a reload, the keys belong to locations that are gone.
     pub fn clear(&self) {
         self.own.borrow_mut().clear();
         self.shared.entries_by_key.clear();
@@ -300,26 +302,26 @@ impl Cache {
         self.shared.directories.clear();
     }
 
-    /// What to send as `wanted`, if the files were checked less than `ttl` before `now`.
+    /// The entry to send for `selection`, if the files were checked less than `ttl` before `now`.
     pub fn fresh(
         &self,
         key: &[u8],
-        wanted: Wanted<'_>,
+        selection: Selection<'_>,
         now: Instant,
         ttl: Duration,
     ) -> Option<Rc<EntryRef>> {
         let usable = |checked: Instant, variants: &EntryVariants| {
             variants.is_fresh(now.saturating_duration_since(checked), ttl)
-                && variants.chosen(wanted.choices).suffices(wanted.body)
+                && variants.chosen(selection.choices).suffices(selection.body)
         };
         if let Some(slot) = self.own.borrow().get(key)
             && usable(slot.checked, &slot.variants)
         {
-            return Some(slot.chosen(wanted.choices));
+            return Some(slot.chosen(selection.choices));
         }
         let (variants, checked) = self.shared.entries_by_key.get(key)?;
         let slot = usable(checked, &variants).then(|| self.keep_own(key, variants, checked))?;
-        Some(slot.chosen(wanted.choices))
+        Some(slot.chosen(selection.choices))
     }
 
     /// Why there is no file, if that was found less than `ttl` before `now`.
@@ -335,7 +337,7 @@ impl Cache {
         is_fresh(checked).then_some(Missing::Index(directory))
     }
 
-    /// Remembers what was found `missing` at `checked`.
+    /// Caches that a file is missing, as of `checked`.
     pub fn keep_missing(&self, key: &[u8], missing: Missing, checked: Instant) {
         let shared = &self.shared;
         match missing {
@@ -346,7 +348,7 @@ impl Cache {
         }
     }
 
-    /// A variants of any age: an entry of it is good only if its file proves to be the same version.
+    /// Variants of any age. An entry of them is valid only if its file is still the same version.
     pub fn stale(&self, key: &[u8]) -> Option<Arc<EntryVariants>> {
         self.shared
             .entries_by_key
@@ -354,7 +356,7 @@ impl Cache {
             .map(|(variants, _)| variants)
     }
 
-    /// Keeps `variants`, found true at `checked`, for all workers.
+    /// Caches `variants`, which were checked at `checked`, for all workers.
     pub fn keep(
         &self,
         key: &[u8],
@@ -366,7 +368,7 @@ impl Cache {
         self.keep_own(key, variants, checked)
     }
 
-    /// A file that is sent and never kept.
+    /// A reference to an entry that is not cached.
     pub fn uncached(entry: Arc<Entry>) -> Rc<EntryRef> {
         Rc::new(EntryRef {
             entry,
@@ -374,7 +376,7 @@ impl Cache {
         })
     }
 
-    /// Forgets the files that are known under `key`.
+    /// Drops the files under `key`.
     pub fn forget(&self, key: &[u8]) {
         self.own.borrow_mut().remove(key);
         self.shared.entries_by_key.remove(key);
@@ -401,7 +403,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    const PLAIN: Wanted<'static> = Wanted {
+    const PLAIN: Selection<'static> = Selection {
         choices: &[],
         body: false,
     };
@@ -513,9 +515,9 @@ mod tests {
             (&[Zstd], None),
             (&[], None),
         ] {
-            let wanted = Wanted { choices, ..PLAIN };
+            let selection = Selection { choices, ..PLAIN };
             let cached = cache
-                .fresh(b"key", wanted, now, SECOND)
+                .fresh(b"key", selection, now, SECOND)
                 .expect("it is fresh");
             assert_eq!(cached.entry.coding, coding, "{choices:?}");
         }
@@ -537,7 +539,7 @@ mod tests {
         assert!(cache.shared.directories.is_empty() && cache.shared.absent.is_empty());
     }
 
-    /// However many names somebody makes up, what others ask for stays, and memory is bounded.
+    /// Any number of missing names leaves existing files cached, and memory bounded.
     #[test]
     fn absence_pushes_nothing_out() {
         let (cache, now) = (cache(), Instant::now());
@@ -546,7 +548,7 @@ mod tests {
             cache.keep_missing(&number.to_le_bytes(), Missing::Name, now);
         }
         assert!(cache.fresh(b"key", PLAIN, now, SECOND).is_some());
-        assert!(cache.shared.absent.weight() <= ABSENCE_BYTES_MAX);
+        assert!(cache.shared.absent.weight() <= MISSING_BYTES_MAX);
         assert!(cache.shared.absent.len() > 1000);
     }
 

@@ -1,4 +1,4 @@
-//! Files that are kept compressed beside themselves: where, and which of them a client wants.
+//! Precompressed variants: their paths, and which of them a client accepts.
 
 use std::ffi::CString;
 
@@ -7,17 +7,17 @@ use levity_wire::encoding::{Accepted, Coding};
 
 use crate::http::request::Request;
 
-/// The codings of a location, as one request wants them.
+/// The codings of a location in a request's order of preference.
 #[derive(Default)]
 pub struct Codings {
-    /// Those that go before the file itself, the best first; then the others.
+    /// The accepted codings, best first; then the others.
     pub all: Vec<Coding>,
-    /// How many go before it.
+    /// The number of accepted codings.
     pub preferred: usize,
 }
 
 impl Codings {
-    /// What `request` accepts of the codings that are `offered`.
+    /// The codings in `offered` for `request`.
     pub fn of(offered: &[Coding], request: &Request) -> Self {
         if offered.is_empty() {
             return Self::default();
@@ -32,16 +32,16 @@ impl Codings {
         Self { all, preferred }
     }
 
-    /// Those that go before the file itself, the best first.
+    /// The accepted codings, best first.
     pub fn choices(&self) -> &[Coding] {
         &self.all[..self.preferred]
     }
 
-    /// Where the variants of `path` would be.
+    /// The paths of the variants of `path`.
     pub fn variants(&self, path: &[u8]) -> Variants {
         let beside = |coding: &Coding| CString::new([path, suffix(*coding)].concat());
         Variants {
-            // A path with a NUL in it is not opened at all.
+            // A path with a NUL is never opened.
             paths: self
                 .all
                 .iter()
@@ -52,7 +52,7 @@ impl Codings {
     }
 }
 
-/// What the tools that compress append to a name.
+/// The suffix that compression tools append to a name.
 fn suffix(coding: Coding) -> &'static [u8] {
     match coding {
         Coding::Zstd => b".zst",

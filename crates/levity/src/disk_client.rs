@@ -1,4 +1,4 @@
-//! A trip to the disk and back, as an async function sees it.
+//! Disk operations of a request as async functions: one job out, one completion back.
 
 use std::cell::Cell;
 use std::ffi::CString;
@@ -22,49 +22,49 @@ use levity_telemetry::diagnostics;
 use levity_telemetry::stats::{Ahead, WorkerStats};
 use levity_telemetry::trace::{DiskTrip, Trace};
 
-/// Bytes that come along with a cold open: all of a small file, the start of a large one.
+/// The size of the read that is combined with a cold open: all of a small file, the start of a large one.
 pub const FIRST_BYTES: usize = 128 * 1024;
 
-/// In bytes: a file of fewer comes whole with a cold open, while memory is ample. A disk that must move
-/// a head, or a network, takes as long to begin the second read as the first; larger files may be read
-/// past the page cache, but for their start.
+/// Smaller files, in bytes, are read whole with a cold open while memory is ample: on a spinning disk or a
+/// network the second read takes as long to start as the first. Larger files may be read past the page cache,
+/// except for their start.
 pub const WHOLE_BYTES: usize = 1 << 20;
 
-/// How soon a later chunk asks again for a place in a full queue.
+/// The interval at which chunks after the first retry when the queue is full.
 const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A read that took less than this, in the kernel, found its bytes in memory.
+/// A read that took less than this in the kernel found its bytes in the page cache.
 const CACHED_READ_MAX: Duration = Duration::from_micros(300);
 
-struct Answer(oneshot::Sender<Completion>);
+struct ReplySender(oneshot::Sender<Completion>);
 
-impl Reply for Answer {
+impl Reply for ReplySender {
     fn is_awaited(&self) -> bool {
         !self.0.is_closed()
     }
 
     fn send(self: Box<Self>, completion: Completion) {
-        // Nobody waits any more when the client has gone; the bytes go back to their pool.
+        // An error means that the client has gone; the bytes return to their pool.
         let _ = self.0.send(completion);
     }
 }
 
-/// What an open brought.
+/// The result of an open.
 pub struct Opened {
-    /// The file, directory or other thing.
+    /// The file, directory or other object.
     pub file: Arc<OpenFile>,
-    /// For each variant asked for the file, if it is there and may stand in for the other.
+    /// For each requested variant, the file if it is usable.
     pub variants: Vec<Option<Arc<OpenFile>>>,
-    /// The bytes asked for, of the first preferred variant that is there or else of the file.
+    /// The bytes that were requested, of the first preferred variant that exists, otherwise of the file.
     pub first: Option<Ready>,
-    /// The bytes are those of one version.
+    /// All bytes are of one version.
     pub stable: bool,
-    /// Why the name is still there that was to be removed.
+    /// Why the name could not be removed, if removal was requested.
     pub not_removed: Option<io::Error>,
 }
 
 impl Opened {
-    /// A file that was in memory: nothing was read of it.
+    /// A file that was opened inline, without a read.
     pub fn unread(file: Arc<OpenFile>) -> Self {
         Self {
             file,
@@ -76,56 +76,56 @@ impl Opened {
     }
 }
 
-/// What a read brought.
+/// The result of a read.
 pub struct Read {
-    /// The bytes; fewer than asked for only at the end of the file.
+    /// The bytes; fewer than requested only at the end of the file.
     pub ready: Ready,
-    /// What `fstat` said of the file after the read.
+    /// The result of `fstat` after the read.
     pub now: Meta,
-    /// They were in memory already: an inline probe may work again.
+    /// The bytes were in the page cache, so an inline probe may work again.
     pub was_cached: bool,
     /// The index of the chunk in the request's trace.
     pub chunk: Option<usize>,
 }
 
-/// A chunk asked for before it is needed. Dropped, it is not read if that has not begun.
+/// A read ahead of its use. Dropping it cancels a read that has not begun.
 pub struct ReadAhead {
-    /// Where it begins in the file.
+    /// The offset in the file.
     pub offset: u64,
     asked: Instant,
-    /// `None` once it has been fetched.
-    answer: Option<oneshot::Receiver<Completion>>,
+    /// `None` once it has been taken.
+    receiver: Option<oneshot::Receiver<Completion>>,
     stats: Arc<WorkerStats>,
 }
 
 impl Drop for ReadAhead {
     fn drop(&mut self) {
-        if self.answer.is_some() {
+        if self.receiver.is_some() {
             self.stats.read_ahead(Ahead::Unused);
         }
     }
 }
 
-/// Opens and reads on behalf of one request.
+/// Disk access for one request.
 pub struct DiskClient<'a> {
     worker: &'a Worker,
     service: &'a Arc<Service>,
     stream: u64,
     read_options: ReadOptions,
     timeout: Duration,
-    /// Bytes per read, when the configuration fixes it.
+    /// The size of a read in bytes, if configured.
     pub chunk_bytes: Option<usize>,
-    /// Those of the connection that were for nothing.
+    /// Lookups on this connection that found nothing; limited by `absent_trips_max`.
     failed_lookups: &'a Cell<FailedLookups>,
-    /// How many of these may be made per second.
+    /// The limit of such lookups per second.
     absent_trips_max: u32,
     /// The trace of the request.
     pub trace: &'a mut Trace,
 }
 
 impl<'a> DiskClient<'a> {
-    /// For a request with this trace on the connection `stream`, which is answered with `service`. Each
-    /// may last `limits.io_timeout`.
+    /// For a request with this trace on the connection `stream`, with the configuration `service`. Each
+    /// operation may take `limits.io_timeout`.
     pub fn new(
         worker: &'a Worker,
         service: &'a Arc<Service>,
@@ -147,47 +147,47 @@ impl<'a> DiskClient<'a> {
         }
     }
 
-    /// The engine that is asked.
+    /// The name of the engine in use.
     fn engine(&self) -> &'static str {
         let own = self.worker.disk.engine();
         self.read_options.engine.map_or(own, EngineId::name)
     }
 
-    /// From now on for `files`.
-    pub fn are_for(&mut self, files: &Files) {
+    /// Applies the read options of `files` to the following operations.
+    pub fn use_options_of(&mut self, files: &Files) {
         self.read_options = files.read_options;
         self.chunk_bytes = files.chunk_bytes;
     }
 
-    /// What the request is answered with: the configuration that it began with, whatever was reloaded since.
+    /// The configuration of the request: as of its start, regardless of reloads.
     pub fn service(&self) -> &'a Arc<Service> {
         self.service
     }
 
-    /// From now on for files of no place, read as `[disk]` says.
-    pub fn are_for_any(&mut self) {
+    /// Applies the options of `[disk]` to the following operations, for files of no location.
+    pub fn use_default_options(&mut self) {
         self.read_options = ReadOptions::default();
         self.chunk_bytes = self.service.config.disk.chunk_bytes;
     }
 
-    /// From now on through the page cache: past it, a read of what was just written would wait until
-    /// that is on the disk.
-    pub fn reads_what_was_just_written(&mut self) {
+    /// Reads through the page cache from now on: a direct read of bytes that were just written would wait
+    /// until they are on the disk.
+    pub fn use_page_cache(&mut self) {
         self.read_options.direct = Direct::Never;
     }
 
-    /// Whose loop it is.
+    /// The worker of this request.
     pub fn worker(&self) -> &'a Worker {
         self.worker
     }
 
-    /// Whether a first read may bring all of so many bytes, as the open of a cold file does.
-    pub fn may_bring_whole(&self, bytes: u64) -> bool {
+    /// Whether a first read may read this many bytes at once, as the open of a cold file does.
+    pub fn may_read_whole(&self, bytes: u64) -> bool {
         bytes < WHOLE_BYTES as u64 && self.worker.disk.budget().is_ample(bytes as usize)
     }
 
-    /// Opens beneath `root`, with `variants`, and reads `first`, in one trip. Waits before it when too
-    /// many lookups on this connection have found nothing.
+    /// Opens `path` below `root`, with `variants`, and reads `first`, in one trip. Delayed when too many
+    /// lookups on this connection have found nothing.
     pub async fn open(
         &mut self,
         root: &Arc<Root>,
@@ -221,17 +221,17 @@ impl<'a> DiskClient<'a> {
             } => Ok(Opened {
                 file,
                 variants,
-                // Some of the bytes may be of another version than `fstat` told of.
+                // Otherwise some bytes may be of another version than the metadata.
                 first: first.filter(|_| stable),
                 stable,
                 not_removed,
             }),
-            other => unreachable!("an open was answered with {other:?}"),
+            other => unreachable!("unexpected result of an open: {other:?}"),
         }
     }
 
-    /// A trip was made for a name that does not exist.
-    pub fn found_nothing(&mut self) {
+    /// Counts a trip for a name that does not exist.
+    pub fn add_failed_lookup(&mut self) {
         let mut failed_lookups = self.failed_lookups.get();
         failed_lookups.add(Instant::now(), self.absent_trips_max);
         self.failed_lookups.set(failed_lookups);
@@ -250,26 +250,26 @@ impl<'a> DiskClient<'a> {
         read_of(completion, self.trace.last_read().chunk)
     }
 
-    /// Asks for a range of a file that will be needed next. Does not wait.
+    /// Starts a read of a range that will be needed next. Does not wait.
     pub fn read_ahead(&self, file: &Arc<OpenFile>, offset: u64, len: usize) -> ReadAhead {
         let file = file.clone();
         let asked = Instant::now();
-        let answer = self.submit(Op::Read { file, offset, len }, Class::Prefetch);
+        let receiver = self.submit(Op::Read { file, offset, len }, Class::Prefetch);
         ReadAhead {
             offset,
             asked,
-            answer: Some(answer),
+            receiver: Some(receiver),
             stats: self.worker.stats.clone(),
         }
     }
 
-    /// What was asked for ahead; `None` when it was refused, and must be read after all.
+    /// Waits for a read-ahead; `None` when it was refused, so that the range has to be read again.
     pub async fn fetch(&mut self, mut ahead: ReadAhead) -> io::Result<Option<Read>> {
-        let Some(answer) = ahead.answer.take() else {
+        let Some(receiver) = ahead.receiver.take() else {
             return Ok(None);
         };
         let since = Instant::now();
-        let completion = time::timeout(self.timeout, answer).await;
+        let completion = time::timeout(self.timeout, receiver).await;
         self.trace.disk_waited(self.engine(), since.elapsed());
         let completion = completion.map_err(|_| timed_out())?;
         match completion.map_err(|_| io::Error::from(Errno::CANCELED))? {
@@ -297,12 +297,11 @@ impl<'a> DiskClient<'a> {
         };
         match self.make(op, Class::First).await?.result? {
             Done::Listed(listing) => Ok(listing),
-            other => unreachable!("a listing was answered with {other:?}"),
+            other => unreachable!("unexpected result of a listing: {other:?}"),
         }
     }
 
-    /// Notes that a request uses `root` that begins at `now`. Waits for a look at it if there was none for too
-    /// long.
+    /// Records that a request at `now` uses `root`. Waits for a check of the root if the last one is too old.
     pub async fn attend(&mut self, root: &LiveRoot, now: Instant) {
         if root.is_overdue(now, self.service.config.disk.root_ttl()) {
             let last = root.last();
@@ -311,22 +310,22 @@ impl<'a> DiskClient<'a> {
         }
     }
 
-    /// Finds out whether another root has taken the place of `root`.
+    /// Checks whether another root has replaced `root`.
     async fn look(&mut self, root: Arc<Root>) -> io::Result<Option<Arc<Root>>> {
         root::looked(self.make(Op::CheckRoot { root }, Class::First).await?)
     }
 
     async fn make(&mut self, op: Op, class: Class) -> io::Result<Completion> {
         let asked = Instant::now();
-        let answer = time::timeout(self.timeout, self.ask(op, class)).await;
+        let result = time::timeout(self.timeout, self.run(op, class)).await;
         self.trace.disk_waited(self.engine(), asked.elapsed());
-        let (submitted, completion) = answer.unwrap_or_else(|_| Err(timed_out()))?;
+        let (submitted, completion) = result.unwrap_or_else(|_| Err(timed_out()))?;
         self.note(asked, submitted, asked, &completion);
         Ok(completion)
     }
 
-    /// Adds a trip to the trace that was asked for at `asked`, taken by the disk at `submitted` and waited for from
-    /// `since` on.
+    /// Adds a trip to the trace: requested at `asked`, accepted by the disk at `submitted`, waited for since
+    /// `since`.
     fn note(
         &mut self,
         asked: Instant,
@@ -339,14 +338,14 @@ impl<'a> DiskClient<'a> {
             asked,
             read_start,
             read_end: read_start + completion.service,
-            bytes: brought_bytes(completion),
+            bytes: bytes_read(completion),
         };
         self.trace.disk_completed(&trip, since);
     }
 
-    /// A full queue refuses what no client has seen anything of yet; later chunks ask again. Tells when
-    /// the disk took the job, too.
-    async fn ask(&self, op: Op, class: Class) -> io::Result<(Instant, Completion)> {
+    /// Submits a job and waits. When the queue is full, a first read fails, and later chunks retry. Also
+    /// returns when the disk accepted the job.
+    async fn run(&self, op: Op, class: Class) -> io::Result<(Instant, Completion)> {
         let submit = || self.submit(op.clone(), class);
         let (submitted, completion) = until_taken(submit, class != Class::First).await?;
         match &completion.result {
@@ -357,7 +356,7 @@ impl<'a> DiskClient<'a> {
 
     fn submit(&self, op: Op, class: Class) -> oneshot::Receiver<Completion> {
         let (sender, receiver) = oneshot::channel();
-        let reply = Box::new(Answer(sender));
+        let reply = Box::new(ReplySender(sender));
         self.worker.disk.submit(Job {
             op,
             class,
@@ -378,11 +377,11 @@ fn read_of(completion: Completion, chunk: Option<usize>) -> io::Result<Read> {
             was_cached,
             chunk,
         }),
-        other => unreachable!("a read was answered with {other:?}"),
+        other => unreachable!("unexpected result of a read: {other:?}"),
     }
 }
 
-/// Whether there was no room for a job that no client has seen anything of yet.
+/// Whether the queue was full at the first read of a response.
 pub fn is_refused(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
 }
@@ -392,7 +391,7 @@ fn timed_out() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
-fn brought_bytes(completion: &Completion) -> u64 {
+fn bytes_read(completion: &Completion) -> u64 {
     match &completion.result {
         Ok(Done::Read(ready, _))
         | Ok(Done::Opened {
@@ -402,30 +401,30 @@ fn brought_bytes(completion: &Completion) -> u64 {
     }
 }
 
-/// Removes `path` beneath `root`, if it still is `file`, whatever becomes of the request. Does not wait;
-/// a failure is told to the operator.
+/// Removes `path` below `root` if it still is `file`, even if the request ends. Does not wait; a failure is
+/// logged.
 pub fn remove(worker: &Worker, root: Arc<Root>, path: CString, file: Arc<OpenFile>) {
     let disk = worker.disk.clone();
-    let shown = path.to_string_lossy().into_owned();
+    let name = path.to_string_lossy().into_owned();
     let op = Op::Unlink { root, path, file };
     task::spawn_local(async move {
-        let done = make_room_for(&disk, op, Class::First, ReadOptions::default()).await;
+        let done = submit_when_free(&disk, op, Class::First, ReadOptions::default()).await;
         if let Err(error) = done {
-            tell_not_removed(&shown, &error);
+            log_not_removed(&name, &error);
         }
     });
 }
 
-/// Tells the operator why a name is still there. One that somebody else has removed is as good.
-pub fn tell_not_removed(path: &str, error: &io::Error) {
+/// Logs why a name could not be removed. A name that is already gone is no error.
+pub fn log_not_removed(path: &str, error: &io::Error) {
     if error.kind() != io::ErrorKind::NotFound {
         diagnostics::log(format_args!("cannot remove {path}: {error}"));
     }
 }
 
-/// Has the disk do `op`, as soon as there is room for it. Dropped before, it is not done if that has not
+/// Submits `op` and retries while the queue is full. Dropping the future cancels an operation that has not
 /// begun.
-pub async fn make_room_for(
+pub async fn submit_when_free(
     disk: &Disk,
     op: Op,
     class: Class,
@@ -435,14 +434,15 @@ pub async fn make_room_for(
         let (sender, receiver) = oneshot::channel();
         disk.submit(Job {
             options: read_options,
-            ..Job::new(op.clone(), class, Box::new(Answer(sender)))
+            ..Job::new(op.clone(), class, Box::new(ReplySender(sender)))
         });
         receiver
     };
     until_taken(submit, true).await?.1.result
 }
 
-/// The outcome of a job, and when the disk took it. One that a full queue refuses is submitted again if it `may_wait`.
+/// Submits a job and waits; returns the result, and when the disk accepted the job. Retries while the queue
+/// is full if it `may_wait`.
 async fn until_taken(
     submit: impl Fn() -> oneshot::Receiver<Completion>,
     may_wait: bool,

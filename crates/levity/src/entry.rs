@@ -1,4 +1,4 @@
-//! What is known of a file that was opened, and the header fields that follow from it.
+//! The metadata of an opened file, and the headers that follow from it.
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,55 +12,55 @@ use levity_wire::{date, mime};
 use crate::http::fields::Fields;
 use levity_config::Etag;
 
-/// Bodies up to this size, in bytes, are kept in memory and leave in one write with their head.
+/// Bodies up to this size, in bytes, are kept in memory and sent in one write with their header.
 pub const BODY_BYTES_MAX: u64 = 64 * 1024;
 
-/// A file written more recently may change again without its time changing: file systems keep time
-/// in ticks, and clients compare seconds.
+/// A file that was modified more recently may change again without a change of its times: file systems store
+/// time in ticks, and clients compare seconds.
 const SETTLED_AGE: Duration = Duration::from_secs(2);
 
-/// Twice the largest tick of a kernel's clock (100 Hz). The modification time may have been set back after a
-/// write (`rsync -t`, `cp -p`); the change time then shows the write, unless another one came in the same
-/// tick.
+/// Twice the longest tick of a kernel's clock (100 Hz). The modification time may have been set back after a
+/// write (`rsync -t`, `cp -p`); the change time then shows the write, unless another write came within the
+/// same tick.
 pub const TICK: Duration = Duration::from_millis(20);
 
-/// What an answer depends on besides the path (RFC 9110, 12.5.5).
+/// The request header that selects a variant (RFC 9110, 12.5.5).
 pub const VARY: &[u8] = b"Accept-Encoding";
 
-/// What a file's name led to, and what every response about it needs.
+/// A file and everything that its responses need.
 #[derive(Debug)]
 pub struct Entry {
-    /// As `fstat` told it.
+    /// The result of `fstat`.
     pub meta: Meta,
     /// Quoted, with `W/` when weak.
     pub etag: String,
-    /// The version can be told from every other by its ETag alone, so it may be reused.
+    /// The ETag distinguishes this version from every other, so it is a strong validator.
     pub strong: bool,
-    /// Those that depend on the file only; without `Content-Encoding`, which an answer without content
-    /// does not have.
+    /// Headers that depend on the file only. Content-Encoding is not among them, because a 304 does not have
+    /// it.
     pub fields: Fields,
-    /// The coding of the content, of a variant.
+    /// The coding of the content, for a variant.
     pub coding: Option<Coding>,
     /// The time of Last-Modified, in seconds since 1970.
     pub modified: Option<u64>,
-    /// The file has variants, or is one: which is sent depends on Accept-Encoding.
+    /// The file has variants or is one, so Accept-Encoding selects the response.
     pub varies: bool,
-    /// Where the content is.
+    /// The content.
     pub content: Content,
 }
 
-/// Where a file's content is to be had.
+/// The location of a file's content.
 #[derive(Debug)]
 pub enum Content {
-    /// All of it here: it is small and settled. The file stays open, so that the kernel does not
-    /// forget its name: looking it up again would wait for the disk.
+    /// In memory, for a small and settled file. The file stays open so that the kernel keeps its name cached:
+    /// looking it up again would wait for the disk.
     Memory(Box<[u8]>, Arc<OpenFile>),
-    /// In the file, which stays open while the entry lives.
+    /// In the file, which stays open as long as the entry.
     File(Arc<OpenFile>),
 }
 
 impl Entry {
-    /// Whether a response needs nothing but this entry.
+    /// Whether a response needs nothing else.
     pub fn suffices(&self, needs_body: bool) -> bool {
         !needs_body
             || matches!(self.content, Content::Memory(..))
@@ -68,23 +68,23 @@ impl Entry {
     }
 }
 
-/// What a file is to those who ask for it.
+/// How a file is served.
 #[derive(Debug, Clone, Copy)]
 pub struct Form<'a> {
-    /// Its name, or that of the file that it is a variant of: the type of the content comes from it.
+    /// Its name, or for a variant that of the original; it determines the content type.
     pub name: &'a [u8],
-    /// Of a variant.
+    /// The coding of a variant.
     pub coding: Option<Coding>,
-    /// There are variants.
+    /// The file has variants.
     pub varies: bool,
-    /// What the ETag is made from.
+    /// The source of the ETag.
     pub etag: Etag,
 }
 
-/// The facts of a file that was just opened.
+/// The entry of a file that was just opened.
 ///
-/// `settled`: the content read is that of one version, and it was last written long enough ago
-/// that another write would have changed its time. Only then is the ETag strong.
+/// `settled` means that the content is of one version, and was last written long enough ago that another
+/// write would have changed its times. Only then is the ETag strong.
 pub fn entry(form: Form<'_>, meta: Meta, settled: bool, content: Content) -> Entry {
     let etag = etag(&meta, form, settled);
     let mut fields = Fields::default();
@@ -109,13 +109,13 @@ pub fn entry(form: Form<'_>, meta: Meta, settled: bool, content: Content) -> Ent
     }
 }
 
-/// Modification time and size in hexadecimal. By default also a hash of what tells two versions of equal
-/// size and modification time apart: the inode, if a new file replaced the old one, and the change time,
-/// which programs cannot set. The device counts because images of file systems repeat inodes and times.
-/// A hash, so that the tag does not disclose an inode number.
+/// The ETag: modification time and size in hexadecimal, and by default a hash of what else distinguishes
+/// versions: the inode, which changes when a new file replaces the old one; the change time, which programs
+/// cannot set; and the device, because images of file systems repeat inodes and times. It is hashed so that
+/// the tag does not disclose inode numbers.
 ///
-/// A variant has its coding in its tag, since it may have the size and the time of its file by chance
-/// (RFC 9110, 8.8.3.3).
+/// The tag of a variant contains its coding, because a variant may have the size and time of its original by
+/// chance (RFC 9110, 8.8.3.3).
 fn etag(meta: &Meta, form: Form<'_>, strong: bool) -> String {
     let weak = if strong { "" } else { "W/" };
     let time = i128::from(meta.mtime_s) * 1_000_000_000 + i128::from(meta.mtime_ns);
@@ -130,14 +130,14 @@ fn etag(meta: &Meta, form: Form<'_>, strong: bool) -> String {
     etag
 }
 
-/// The same in every process, unlike that of a `HashMap`: a restart must not change the tags.
+/// Must not change with a restart; the hasher of a `HashMap` is seeded per process.
 fn version_hash(meta: &Meta) -> u64 {
     let mut hasher = DefaultHasher::new();
     (meta.device, meta.inode, meta.ctime_s, meta.ctime_ns).hash(&mut hasher);
     hasher.finish()
 }
 
-/// Times before 1970 have no HTTP date worth sending.
+/// `None` for times before 1970, which HTTP dates need not express.
 fn modified(meta: &Meta) -> Option<u64> {
     u64::try_from(meta.mtime_s).ok()
 }
@@ -146,14 +146,14 @@ fn modified(meta: &Meta) -> Option<u64> {
 pub fn is_settled(meta: &Meta) -> bool {
     let now = SystemTime::now();
     let is_older = |seconds: i64, nanoseconds, age_min| {
-        // Before 1970: long ago.
+        // Before 1970.
         let Ok(seconds) = u64::try_from(seconds) else {
             return true;
         };
         let then = UNIX_EPOCH + Duration::new(seconds, nanoseconds);
         now.duration_since(then).is_ok_and(|age| age > age_min)
     };
-    // A time in whole seconds comes from a file system that keeps no others.
+    // Times in whole seconds come from a file system with that resolution.
     let tick = match meta.ctime_ns {
         0 => SETTLED_AGE,
         _ => TICK,

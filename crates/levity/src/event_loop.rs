@@ -18,7 +18,7 @@ use tokio::task;
 
 use crate::accept;
 use crate::route::Service;
-use crate::worker::{Given, Worker};
+use crate::worker::{Worker, WorkerParts};
 
 /// What the control thread tells a worker.
 pub enum Message {
@@ -42,7 +42,7 @@ pub enum Message {
 /// What a worker's thread is given.
 pub struct Parts {
     /// What its tasks share.
-    pub worker: Given,
+    pub worker: WorkerParts,
     /// Where it listens.
     pub listen: Vec<(Address, ListeningSocket)>,
     /// What it is told.

@@ -1,32 +1,32 @@
-//! Names that do not exist, and how often one connection may send the disk after them.
+//! The limit of failed lookups per connection.
 //!
-//! A name that the kernel does not remember costs a trip to the disk, and whoever makes names up can
-//! make one up for every request. A connection that has had `limits.absent_trips` such trips within a
-//! second waits before the next, so that it keeps to that rate. It is not refused: the next name may
-//! be that of a file, and the connection that of a proxy with many clients behind it.
+//! A missing name that is not in the kernel's cache costs a disk trip, and a client can request a new one
+//! each time. After `limits.absent_trips` such trips within a second, the next trip of a connection waits, so
+//! that it keeps to that rate. It is delayed and not refused: the next name may exist, and the connection may
+//! belong to a proxy with many clients.
 
 use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a connection has had of its share.
+/// The failed lookups of a connection, by the generic cell rate algorithm.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FailedLookups {
-    /// When all of it will be there again. Each trip for nothing takes 1/`per_second` of a second of it;
-    /// there is one second of it in all. (The generic cell rate algorithm.)
-    replete: Option<Instant>,
+    /// When the full allowance of one second is available again. Each failed trip uses 1/`per_second` of a
+    /// second of it.
+    full_at: Option<Instant>,
 }
 
 impl FailedLookups {
-    /// A trip at `now` was for nothing.
+    /// Adds a failed trip at `now`.
     pub fn add(&mut self, now: Instant, per_second: u32) {
-        let since = self.replete.map_or(now, |replete| replete.max(now));
-        self.replete = Some(since + SECOND / per_second);
+        let since = self.full_at.map_or(now, |full_at| full_at.max(now));
+        self.full_at = Some(since + SECOND / per_second);
     }
 
-    /// How long the next trip has to wait; `None` when it need not.
+    /// The delay before the next trip; `None` when there is none.
     pub fn wait(&self, now: Instant, per_second: u32) -> Option<Duration> {
-        let after_one_more = self.replete?.max(now) + SECOND / per_second;
+        let after_one_more = self.full_at?.max(now) + SECOND / per_second;
         let wait = after_one_more.saturating_duration_since(now + SECOND);
         (!wait.is_zero()).then_some(wait)
     }

@@ -1,7 +1,7 @@
-//! Resolve: from a path to a file, a directory, or the reason why there is neither.
+//! Resolve: from a path to a file, a directory, or an error.
 //!
-//! What is known and fresh costs no system call. What the kernel knows costs an open that cannot
-//! block. Only the rest travels to a disk engine, in one trip for open, `fstat` and first bytes.
+//! A fresh cache hit costs no system call. A path that the kernel has in memory costs an open that cannot
+//! block. Anything else goes to a disk engine, in one trip for open, `fstat` and first bytes.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -16,7 +16,7 @@ use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
 use rustix::io::Errno;
 
-use crate::cache::{CacheSlot, EntryRef, EntryVariants, Missing, Wanted, Watched};
+use crate::cache::{CacheSlot, EntryRef, EntryVariants, Missing, Selection, Watched};
 use crate::codings::Codings;
 use crate::disk_client::{DiskClient, FIRST_BYTES, Opened, WHOLE_BYTES};
 use crate::entry::{self, BODY_BYTES_MAX, Content, Entry};
@@ -24,19 +24,18 @@ use crate::http::request::Request;
 use crate::route::Files;
 use crate::worker::Worker;
 
-/// What a path leads to.
+/// The result for a path.
 pub enum Found {
-    /// A regular file, and bytes of it that were read on the way, with their offset.
+    /// A regular file, with bytes that were read already and their offset.
     File(Rc<EntryRef>, Option<(u64, Ready)>),
     /// A directory without an index.
     Directory(Arc<OpenFile>),
 }
 
-/// Finds what `request` asks for in `files`.
+/// Finds the file or directory for `request` in `files`.
 ///
 /// # Errors
-/// Those of open, `fstat` and read; `TimedOut` when the disk does not answer; `ECANCELED` when its
-/// queue is full.
+/// As open, `fstat` and read; `TimedOut` when the disk does not respond; `ECANCELED` when its queue is full.
 pub async fn resolve(
     worker: &Worker,
     files: &Files,
@@ -45,11 +44,11 @@ pub async fn resolve(
     disk: &mut DiskClient<'_>,
 ) -> io::Result<Found> {
     let codings = Codings::of(&files.precompressed, request);
-    let wanted = Wanted {
+    let selection = Selection {
         choices: codings.choices(),
         body: request.head.method == Method::Get,
     };
-    if let Some(known) = known(worker, &request.key, wanted, now) {
+    if let Some(known) = known(worker, &request.key, selection, now) {
         return known;
     }
     let search = Search {
@@ -62,15 +61,15 @@ pub async fn resolve(
         watched: None,
         first: first_bytes(files, request),
     };
-    // Boxed: what is in the cache needs none of it.
+    // Boxed: a cache hit does not need it.
     Box::pin(search.run(files.beneath(&request.path), disk)).await
 }
 
-/// Whether there is a regular file at `path` beneath the root of `files`. Nothing of it is read. The result is
-/// cached under `key`.
+/// Whether there is a regular file at `path` below the root of `files`. Its content is not read. The result
+/// is cached under `key`.
 ///
 /// # Errors
-/// As [`resolve`], but for those that say that there is nothing.
+/// As [`resolve`], except that a missing file is no error.
 pub async fn is_file(
     worker: &Worker,
     files: &Files,
@@ -79,11 +78,11 @@ pub async fn is_file(
     now: Instant,
     disk: &mut DiskClient<'_>,
 ) -> io::Result<bool> {
-    let wanted = Wanted {
+    let selection = Selection {
         choices: &[],
         body: false,
     };
-    let found = match known(worker, key, wanted, now) {
+    let found = match known(worker, key, selection, now) {
         Some(known) => known,
         None => {
             let search = Search {
@@ -101,21 +100,21 @@ pub async fn is_file(
     };
     match found {
         Ok(found) => Ok(matches!(found, Found::File(..))),
-        Err(error) if names_nothing(&error) => Ok(false),
+        Err(error) if is_missing(&error) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// What the cache has for `key`, if that is fresh.
+/// The cached result for `key`, if it is fresh.
 fn known(
     worker: &Worker,
     key: &[u8],
-    wanted: Wanted<'_>,
+    selection: Selection<'_>,
     now: Instant,
 ) -> Option<io::Result<Found>> {
     let ttl = worker.service().config.disk.entry_ttl;
-    if let Some(cached) = worker.cache.fresh(key, wanted, now, ttl)
-        && still_names(&cached)
+    if let Some(cached) = worker.cache.fresh(key, selection, now, ttl)
+        && is_current(&cached)
     {
         return Some(Ok(Found::File(cached, None)));
     }
@@ -125,10 +124,9 @@ fn known(
     }
 }
 
-/// Whether a file that is kept open still has the version that its entry speaks of. A body in memory
-/// is of that version; a file is read as it is now. One whose `fstat` may wait is taken at its entry's
-/// word: the first read tells.
-fn still_names(cached: &EntryRef) -> bool {
+/// Whether an open file still has the version of its entry. A body in memory always has; a file may have been
+/// written to since. If `fstat` might block, the entry is trusted: the first read detects a change.
+fn is_current(cached: &EntryRef) -> bool {
     let Content::File(file) = &cached.entry.content else {
         return true;
     };
@@ -137,12 +135,12 @@ fn still_names(cached: &EntryRef) -> bool {
         .is_none_or(|file| file.refresh().is_ok_and(same))
 }
 
-/// The file became shorter while it was read: another look may find it whole.
+/// Whether the file became shorter while it was read: a second attempt may succeed.
 fn is_torn(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof
 }
 
-/// What a cold open brings along for `request`.
+/// The read to combine with a cold open for `request`.
 fn first_bytes(files: &Files, request: &Request) -> Option<First> {
     if request.head.method != Method::Get {
         return None;
@@ -161,8 +159,8 @@ fn first_bytes(files: &Files, request: &Request) -> Option<First> {
     })
 }
 
-/// Where the answer will probably start: a cold open reads from there. How a range from the end of
-/// the file begins cannot be known yet.
+/// The likely start of the response body, where a cold open reads. The start of a suffix range is unknown
+/// before the open.
 fn likely_offset(request: &Request) -> u64 {
     let any_size = u64::MAX;
     match request
@@ -174,64 +172,64 @@ fn likely_offset(request: &Request) -> u64 {
     }
 }
 
-/// One look at the file system.
+/// One search in the file system.
 struct Search<'a> {
     worker: &'a Worker,
     files: &'a Files,
-    /// That of the files as it is now.
+    /// The root of the files at present.
     root: Arc<Root>,
     key: &'a [u8],
     now: Instant,
     codings: Codings,
-    /// What its files are under already, as it was before any of them was opened.
+    /// The watch on the files, with its state before any of them was opened.
     watched: Option<Watched>,
-    /// What to bring along; `None` when the answer has no body.
+    /// The read to combine with the open; `None` when the response has no body.
     first: Option<First>,
 }
 
-/// A file or a variant on its way to an entry.
+/// A file or variant that is to become an entry.
 struct Candidate {
     coding: Option<Coding>,
     file: Arc<OpenFile>,
-    /// The entry that it had, if that is still true.
+    /// Its entry in the cache, if that is still valid.
     known: Option<Arc<Entry>>,
 }
 
-/// What will be sent.
+/// The entry to send.
 struct Chosen {
     entry: Arc<Entry>,
-    /// Bytes that were read on the way, with their offset.
+    /// Bytes that were read already, with their offset.
     ready: Option<(u64, Ready)>,
-    /// Others may be sent it too.
+    /// The entry may be cached.
     keep: bool,
 }
 
 impl Search<'_> {
-    /// Looks for `path`, once more if a file became shorter while it was read, and remembers what is not there.
+    /// Finds `path`; tries once more if a file became shorter while it was read. Caches a missing name.
     async fn run(mut self, path: &[u8], disk: &mut DiskClient<'_>) -> io::Result<Found> {
         let trips_before = disk.trace.disk_trips();
-        self.look_at_watch();
+        self.read_watch();
         let mut found = self.find(path, disk).await;
         if found.as_ref().is_err_and(is_torn) {
-            self.look_at_watch();
+            self.read_watch();
             found = self.find(path, disk).await;
         }
         if found.is_err() {
             self.worker.cache.forget(self.key);
         }
         if disk.trace.disk_trips() > trips_before {
-            self.remember_missing(&found, disk);
+            self.cache_missing(&found, disk);
         }
         found
     }
 
-    /// To be called before the files are opened: a change after this shows in another number.
-    fn look_at_watch(&mut self) {
+    /// Reads the state of the watch. Call it before the files are opened, so that later changes are detected.
+    fn read_watch(&mut self) {
         if self.worker.watcher.is_none() {
             return;
         }
         let stale = self.worker.cache.stale(self.key);
-        let watched = stale.and_then(|family| family.watched.clone());
+        let watched = stale.and_then(|variants| variants.watched.clone());
         let watched = watched.filter(|watched| !watched.watch.is_over());
         self.watched = watched.map(|Watched { watch, .. }| Watched {
             generation: watch.generation(),
@@ -239,7 +237,7 @@ impl Search<'_> {
         });
     }
 
-    /// What will tell of changes to the file called `name` and its variants.
+    /// The watch on the file called `name` and its variants.
     fn watched(&self, name: &[u8]) -> Option<Watched> {
         let watcher = self.worker.watcher.as_ref()?;
         if !self.root.can_be_watched() {
@@ -255,13 +253,12 @@ impl Search<'_> {
         }))
     }
 
-    /// What is missing was looked for in a trip, so it is worth remembering; what the kernel itself
-    /// remembers is not.
-    fn remember_missing(&self, found: &io::Result<Found>, disk: &mut DiskClient<'_>) {
+    /// Caches a missing file only after a trip: the kernel's own cache holds the other missing names.
+    fn cache_missing(&self, found: &io::Result<Found>, disk: &mut DiskClient<'_>) {
         let missing = match found {
             Ok(Found::Directory(directory)) => Missing::Index(directory.clone()),
-            Err(error) if names_nothing(error) => {
-                disk.found_nothing();
+            Err(error) if is_missing(error) => {
+                disk.add_failed_lookup();
                 Missing::Name
             }
             _ => return,
@@ -281,7 +278,7 @@ impl Search<'_> {
         }
     }
 
-    /// Opens `path`; for a directory's path the first index that exists, or else the directory.
+    /// Opens `path`. For the path of a directory, opens the first index that exists, otherwise the directory.
     async fn open_named(
         &self,
         path: &[u8],
@@ -312,7 +309,8 @@ impl Search<'_> {
         Ok((path.to_vec(), opened))
     }
 
-    /// Opens inline what the kernel has in memory; if that is not all, everything in an engine.
+    /// Opens the file and its variants inline if the kernel has all of them in memory, otherwise in an
+    /// engine.
     async fn open(
         &self,
         path: &[u8],
@@ -342,8 +340,7 @@ impl Search<'_> {
         })
     }
 
-    /// Makes entries of an open file and its variants, with the content of the one that is wanted if
-    /// that is small.
+    /// Makes the entries of an open file and its variants, and reads the selected one if it is small.
     async fn regular(
         &self,
         name: &[u8],
@@ -386,8 +383,8 @@ impl Search<'_> {
                 entries.push(unread(form, candidate));
             }
         }
-        let chosen = chosen.expect("what is wanted is among those that are there");
-        let family = Arc::new(EntryVariants {
+        let chosen = chosen.expect("the selected variant exists");
+        let variants = Arc::new(EntryVariants {
             file: entries.remove(0),
             variants: entries,
             watched: match chosen.keep && can_be_watched {
@@ -396,8 +393,8 @@ impl Search<'_> {
             },
         });
         let slot = match chosen.keep {
-            true => self.worker.cache.keep(self.key, family, self.now),
-            false => CacheSlot::new(family, self.now),
+            true => self.worker.cache.keep(self.key, variants, self.now),
+            false => CacheSlot::new(variants, self.now),
         };
         Ok(Found::File(
             slot.chosen(self.codings.choices()),
@@ -405,7 +402,7 @@ impl Search<'_> {
         ))
     }
 
-    /// The file first, then the variants that are there.
+    /// The file first, then its variants that exist.
     fn candidates(
         &self,
         file: Arc<OpenFile>,
@@ -414,7 +411,7 @@ impl Search<'_> {
     ) -> Vec<Candidate> {
         let stale = self.worker.cache.stale(self.key);
         let candidate = |coding, file: Arc<OpenFile>| {
-            let known = stale.as_ref().and_then(|family| family.entry(coding));
+            let known = stale.as_ref().and_then(|variants| variants.entry(coding));
             let meta = file.meta();
             let still_true = |entry: &&Arc<Entry>| {
                 entry.strong && entry.varies == varies && entry.meta.same_version(&meta)
@@ -432,8 +429,8 @@ impl Search<'_> {
         candidates
     }
 
-    /// Makes the entry of what is wanted: `first` was read of it, and `stable` tells whether it stayed
-    /// the same meanwhile.
+    /// Makes the selected entry. `first` holds bytes of it; `stable` is whether the file stayed the same
+    /// during that read.
     async fn chosen(
         &self,
         form: entry::Form<'_>,
@@ -447,7 +444,7 @@ impl Search<'_> {
         let needs_body = self.first.is_some();
         let offset = self.first.map(|first| first.offset);
         if let Some(entry) = known.filter(|entry| entry.suffices(needs_body)) {
-            // Of the version that the entry speaks of; what is kept in memory needs no other copy.
+            // The bytes are of the entry's version; content in memory needs no other copy.
             let of_entry = stable && matches!(entry.content, Content::File(_));
             return Ok(Chosen {
                 entry,
@@ -467,7 +464,7 @@ impl Search<'_> {
         })
     }
 
-    /// Reads all of a small file and keeps it if it is settled.
+    /// Reads all of a small file, and caches it if it is settled.
     async fn small(
         &self,
         form: entry::Form<'_>,
@@ -503,8 +500,8 @@ impl Search<'_> {
         })
     }
 
-    /// From the page cache when that cannot block, else by an engine; and whether the file was the
-    /// same before and after.
+    /// Reads the file from the page cache if that cannot block, otherwise by an engine. Also returns whether
+    /// the file was the same before and after.
     async fn read_whole(
         &self,
         file: &Arc<OpenFile>,
@@ -520,13 +517,13 @@ impl Search<'_> {
         {
             return Ok((Ready::Bytes(bytes.into()), now.same_version(&meta)));
         }
-        // A read of no bytes tells what the file is now, too.
+        // At least one byte, because the read also returns the metadata.
         let read = disk.read(file, 0, size.max(1), Class::First).await?;
         Ok((read.ready, read.now.same_version(&meta)))
     }
 }
 
-/// The entry of a file or a variant that this request does not want.
+/// The entry of a file or variant that is not selected.
 fn unread(form: entry::Form<'_>, candidate: Candidate) -> Arc<Entry> {
     let Candidate { file, known, .. } = candidate;
     known.unwrap_or_else(|| {
@@ -540,8 +537,8 @@ fn is_absent(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
 }
 
-/// Nobody could be served under that name, whatever is there: each of these is answered 404.
-fn names_nothing(error: &io::Error) -> bool {
+/// Whether the name cannot lead to a file: these errors become 404.
+fn is_missing(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| {
         matches!(

@@ -39,7 +39,7 @@ use crate::http::h1::conn::Conn;
 use crate::route::Service;
 use crate::serve::serve;
 use crate::upstream::sendfile::store::PreloadStore;
-use crate::worker::{Given, Worker};
+use crate::worker::{Worker, WorkerParts};
 
 const CONNECTIONS_MAX: usize = 64;
 
@@ -78,7 +78,7 @@ impl Rig {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
         let entered = runtime.enter();
-        let worker = Rc::new(Worker::new(Given {
+        let worker = Rc::new(Worker::new(WorkerParts {
             service: Arc::new(service),
             disk,
             cache: Arc::new(Shared::new(1 << 20, 16, 1)),

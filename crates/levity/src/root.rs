@@ -1,8 +1,7 @@
-//! Roots that follow their path: a link that is switched, or a folder that is replaced, is noticed.
+//! Roots that follow their path: a changed link or a replaced folder is detected.
 //!
-//! What the path of a root leads to is looked at again every `disk.entry_ttl`, by the disk's threads. No
-//! request waits for that while the root is in use. A root that nobody has asked for lately is not looked
-//! at; the next request then waits for one look.
+//! The disk's threads check the path of a root every `disk.entry_ttl`. While the root is in use, no request
+//! waits for that. A root that is not in use is not checked; its next request waits for one check.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,50 +15,50 @@ use levity_net::SWEEP_INTERVAL;
 use levity_telemetry::diagnostics;
 use rustix::io::Errno;
 
-/// A root is no longer looked at when nobody has asked for it for so long. CacheSlot files are closed then, too.
+/// A root is no longer checked after this time without requests. Its cached files are closed then, too.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// A look may be late by so much before requests wait for one: loops are busy at times.
+/// A check may be late by this much before requests wait for one, because event loops are busy at times.
 const LATE_MAX: Duration = Duration::from_millis(500);
 
-/// So many looks in a row must find nothing before a root is gone. `ln -sfn` removes the old link before
-/// it makes the new one, and so does `mv` of a folder out of the way of its successor.
+/// A root is gone after this many consecutive checks that found nothing. `ln -sfn` removes the old link
+/// before it makes the new one, and so does `mv` when a folder is replaced.
 const MISSES_MAX: u32 = 2;
 
-/// Looks that find nothing count as one for so long. Each loop looks, so two looks may come at once.
+/// Failed checks within this time count as one. Each event loop makes checks, so two may come at once.
 const GAP_MAX: Duration = SWEEP_INTERVAL;
 
-/// A root as its path leads to it now.
+/// The root at a path at present.
 #[derive(Debug)]
 pub struct LiveRoot {
     current: ArcSwap<Root>,
-    /// Another number for each root, and for its absence.
+    /// Changes whenever the root is replaced, disappears or returns.
     generation: AtomicU32,
     gone: AtomicBool,
-    /// Looks in a row that found nothing.
+    /// Consecutive checks that found nothing.
     misses: AtomicU32,
-    /// When the first of them came back; in milliseconds since `born`.
+    /// The time of the first of them, in milliseconds since `born`.
     missed_ms: AtomicU64,
-    /// A look is under way that no request waits for.
+    /// A check without a waiting request is in progress.
     looking: AtomicBool,
     born: Instant,
-    /// When it was looked at last, or a look was found to take long; in milliseconds since `born`.
+    /// The last check, or the time when it was found to be slow; in milliseconds since `born`.
     looked_ms: AtomicU64,
-    /// When a request asked for it last, to the second; in milliseconds since `born`, 0 for never.
+    /// The last request, with a resolution of a second; in milliseconds since `born`, 0 for none.
     used_ms: AtomicU64,
 }
 
-/// A folder whose files an application may have sent.
+/// A folder whose files applications may delegate.
 #[derive(Clone)]
 pub struct SendfileRoot {
-    /// As the operator wrote it, absolute.
+    /// The configured path, absolute.
     pub named: PathBuf,
-    /// Open.
+    /// The root at that path.
     pub root: Arc<LiveRoot>,
 }
 
 impl LiveRoot {
-    /// A root that was just opened.
+    /// Wraps a root that was just opened.
     pub fn new(root: Arc<Root>) -> Arc<Self> {
         Arc::new(Self {
             current: ArcSwap::new(root),
@@ -74,16 +73,16 @@ impl LiveRoot {
         })
     }
 
-    /// Belongs into the key of whatever is kept of its files. To be asked for before the root: what is
-    /// kept under a number is of that root or of a later one.
+    /// Part of the cache key of its files. Read it before the root, so that what is cached under a generation
+    /// belongs to that root or to a later one.
     pub fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The root. A request that has begun with one goes on with it.
+    /// The root. A request continues with the root that it began with.
     ///
     /// # Errors
-    /// ENOENT when the path leads nowhere: what is left of the old root is not served.
+    /// ENOENT when nothing is at the path: files of the old root are not served.
     pub fn current(&self) -> io::Result<Arc<Root>> {
         match self.gone.load(Ordering::Acquire) {
             true => Err(Errno::NOENT.into()),
@@ -91,25 +90,24 @@ impl LiveRoot {
         }
     }
 
-    /// The root as it was seen last.
+    /// The last known root.
     pub fn last(&self) -> Arc<Root> {
         self.current.load_full()
     }
 
-    /// Notes that a request uses it that begins at `now`. Whether the request has to wait for a look, because
-    /// there was none for too long.
+    /// Records that a request at `now` uses the root. True when the last check is too old, so that the
+    /// request has to wait for one.
     pub fn is_overdue(&self, now: Instant, ttl: Duration) -> bool {
         let now_ms = self.ms(now);
         let used_ms = self.used_ms.load(Ordering::Relaxed);
-        // The memory is shared with all loops, so it is written to as seldom as possible.
+        // Written rarely, because all event loops share the cache line.
         if used_ms == 0 || now_ms >= used_ms + 1000 {
             self.used_ms.store(now_ms.max(1), Ordering::Relaxed);
         }
         self.age(now_ms) > interval(ttl) + LATE_MAX
     }
 
-    /// Has the disk look at it if it is time for that. Does not wait. To be called every
-    /// [`SWEEP_INTERVAL`] by each loop.
+    /// Starts a check if one is due. Does not wait. Each event loop calls it every [`SWEEP_INTERVAL`].
     pub fn tend(self: &Arc<Self>, disk: &Disk, now: Instant, ttl: Duration) {
         let now_ms = self.ms(now);
         let used_ms = self.used_ms.load(Ordering::Relaxed);
@@ -119,23 +117,23 @@ impl LiveRoot {
             return;
         }
         if self.looking.swap(true, Ordering::Relaxed) {
-            // It takes long: the disk is busy or frozen. Requests go on with what is known.
+            // The check is slow because the disk is busy or frozen. Requests continue with the last result.
             self.looked_ms.store(now_ms, Ordering::Relaxed);
             return;
         }
         let root = self.last();
         let reply = Box::new(Look {
-            of: self.clone(),
+            live: self.clone(),
             root: root.clone(),
         });
         let op = Op::CheckRoot { root };
         disk.submit(Job::new(op, Class::First, reply));
     }
 
-    /// Takes in what a look at `root` has found. All who waited for one look come here with the same.
+    /// Applies the result of a check of `root`. Requests that waited for the same check all call this.
     pub fn settle(&self, root: &Arc<Root>, looked: io::Result<Option<Arc<Root>>>) {
         if !Arc::ptr_eq(root, &self.last()) {
-            // Another one has told of a later root.
+            // Another check has found a later root.
             return;
         }
         match looked {
@@ -144,10 +142,10 @@ impl LiveRoot {
             }
             Ok(found) => self.switch_to(found.unwrap_or_else(|| self.last())),
             Err(error) if leads_nowhere(&error) => self.miss(&error),
-            // The disk failed, or the process has too many files open: that says nothing of the path.
+            // The disk failed, or the process is out of descriptors: that says nothing about the path.
             Err(_) => {}
         }
-        // After a miss that may be the gap in a switch, the next sweep looks again.
+        // A miss may be the gap in a replacement: the next sweep checks again.
         if !(1..MISSES_MAX).contains(&self.misses.load(Ordering::Relaxed)) {
             let now_ms = self.ms(Instant::now());
             self.looked_ms.store(now_ms, Ordering::Relaxed);
@@ -172,7 +170,7 @@ impl LiveRoot {
         if misses == 1 {
             self.missed_ms.store(now_ms, Ordering::Relaxed);
         } else if now_ms < self.missed_ms.load(Ordering::Relaxed) + GAP_MAX.as_millis() as u64 {
-            // The same look, or that of another loop, in the same gap.
+            // The same check, or that of another event loop, within the same gap.
             return;
         }
         self.misses.store(misses.min(MISSES_MAX), Ordering::Relaxed);
@@ -196,19 +194,19 @@ impl LiveRoot {
     }
 }
 
-/// How often a root is looked at.
+/// The interval between checks.
 fn interval(ttl: Duration) -> Duration {
     ttl.max(SWEEP_INTERVAL)
 }
 
-/// Whether the path of a root leads to nothing that could be one.
+/// Whether the error means that the path leads to no directory.
 fn leads_nowhere(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     error.kind() == io::ErrorKind::InvalidInput
         || matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
-/// What an [`Op::CheckRoot`] has found.
+/// The result of an [`Op::CheckRoot`].
 pub fn looked(completion: Completion) -> io::Result<Option<Arc<Root>>> {
     match completion.result? {
         Done::RootChecked(root) => Ok(root),
@@ -216,10 +214,10 @@ pub fn looked(completion: Completion) -> io::Result<Option<Arc<Root>>> {
     }
 }
 
-/// A look that no request waits for.
+/// A check without a waiting request.
 struct Look {
-    of: Arc<LiveRoot>,
-    /// What is looked at.
+    live: Arc<LiveRoot>,
+    /// The root that is checked.
     root: Arc<Root>,
 }
 
@@ -229,13 +227,13 @@ impl Reply for Look {
     }
 
     fn send(self: Box<Self>, completion: Completion) {
-        self.of.settle(&self.root, looked(completion));
+        self.live.settle(&self.root, looked(completion));
     }
 }
 
 impl Drop for Look {
     fn drop(&mut self) {
-        self.of.looking.store(false, Ordering::Relaxed);
+        self.live.looking.store(false, Ordering::Relaxed);
     }
 }
 
@@ -256,7 +254,7 @@ mod tests {
         Err(Errno::NOENT.into())
     }
 
-    /// As when requests wait for it together, or two loops look at the same moment.
+    /// Requests that wait for one check, or two event loops that check at the same time.
     #[test]
     fn what_looks_find_at_once_counts_once() {
         let [(_a, first), (_b, second)] = folders();

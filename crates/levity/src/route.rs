@@ -1,4 +1,4 @@
-//! Route: from host and path to the location that answers.
+//! Route: from host and path to the location that handles the request.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,28 +21,28 @@ use levity_config::upstream::{AmbiguousPaths, Protocol, Try};
 use levity_config::{Config, LocationDisk, LocationOptions, Pattern, Symlinks};
 use levity_telemetry::diagnostics;
 
-/// Where a request's answer comes from, and how it is dressed.
+/// The part of a site that handles a request.
 pub struct Location {
-    /// Unique in the process, so that a cache never mixes what two configurations meant.
+    /// Unique in the process, so that a cache never confuses locations of two configurations.
     pub number: u32,
-    /// What answers, in the order in which it is asked.
+    /// Its handlers, in order.
     pub handlers: Vec<Handler>,
-    /// Its files; none where all that is asked for goes to an upstream.
+    /// Its files; `None` where all requests go to an upstream.
     pub files: Option<Arc<Files>>,
-    /// Who answers in place of files, or after them.
+    /// Its upstream, in place of files or as their fallback.
     pub proxy: Option<Arc<Proxy>>,
-    /// Only an application may send anybody here.
+    /// Reachable only through X-Accel-Redirect.
     pub internal: bool,
-    /// What changes its responses, in order.
+    /// The filters of its responses, in order.
     pub filters: Vec<Box<dyn Filter>>,
-    /// Whether answers tell how long they took to make.
+    /// Whether responses have a Server-Timing header.
     pub server_timing: bool,
-    /// The operator has been told of a path that was refused because it is ambiguous.
-    has_told_ambiguous: AtomicBool,
+    /// A refusal of an ambiguous path has been logged.
+    has_logged_ambiguous: AtomicBool,
 }
 
 impl Location {
-    /// What the keys of its files begin with in caches: another value after its root has changed.
+    /// The prefix of the cache keys of its files. It changes with the root.
     pub fn key(&self) -> [u8; 8] {
         let root = self.files.as_ref().map(|files| &files.root);
         let generation = root.map_or(0, |root| root.generation());
@@ -51,55 +51,55 @@ impl Location {
     }
 }
 
-/// What may answer at a location; [`handler`](crate::handler) does it.
+/// A handler of a location; [`handler`](crate::handler) implements it.
 pub enum Handler {
-    /// Files, and nothing else.
+    /// Serves files; the last handler.
     Files(Arc<Files>),
-    /// The script of a directory that goes before the files in it.
+    /// Finds the script of a directory whose index names list scripts before files.
     IndexScript,
-    /// A file, if it exists.
+    /// Serves a file if it exists.
     ExistingFile,
-    /// The script that the upstream is to run; without one there is no response.
+    /// Finds the script for the upstream; without one the response is 404.
     Script,
-    /// The upstream.
+    /// Proxies to the upstream; the last handler.
     Proxy(Arc<Proxy>),
 }
 
-/// How a location hands requests to an upstream.
+/// How a location proxies requests.
 #[derive(Clone)]
 pub struct Proxy {
-    /// Who answers.
+    /// The upstream.
     pub upstream: Arc<Upstream>,
-    /// Only where there is no file.
+    /// Existing files are served first.
     pub files_first: bool,
-    /// Taken off the start of a path; with its leading slash.
+    /// The prefix that is stripped from the path, with its leading slash.
     pub strip_prefix: Vec<u8>,
-    /// Paths are passed on that an application may take for those of another location.
+    /// Forwards paths that an application may read as paths of another location.
     pub passes_ambiguous: bool,
-    /// Where the location's files are; `None` when it has none.
+    /// The root of the location's files; `None` when it has none.
     pub document_root: Option<Arc<LiveRoot>>,
-    /// The largest body of a request, in bytes.
+    /// The maximum size of a request body in bytes.
     pub body_bytes_max: u64,
-    /// Headers of requests to set, add and remove.
+    /// Request headers to set, add and remove.
     pub request_headers: levity_config::Headers,
-    /// Changes to what answers say of their own location.
+    /// Rewriting of Location and Set-Cookie.
     pub rewrite: levity_config::Rewrite,
-    /// Where the files are that the application may have sent.
+    /// Folders whose files the application may delegate.
     pub sendfile_roots: Vec<SendfileRoot>,
-    /// Where those are that it may have sent and removed.
+    /// Folders whose files the application may delegate to be sent and removed.
     pub temporary_roots: Vec<SendfileRoot>,
-    /// To whom it may hand a request on.
+    /// Upstreams that the application may delegate a request to.
     pub reproxy: Vec<Arc<Proxy>>,
 }
 
 impl Proxy {
-    /// Where the location's files are now; empty when it has none.
+    /// The present folder of the location's files; empty when it has none.
     pub fn document_root(&self) -> Vec<u8> {
         let root = self.document_root.as_ref().map(|root| root.last());
         root.map_or_else(Vec::new, |root| root.path().as_os_str().as_bytes().to_vec())
     }
 
-    /// How those of `files` that this upstream runs are told from the others, if it runs any.
+    /// The scripts in `files` that this upstream runs, if any.
     pub fn scripts<'a>(&self, files: &'a Files) -> Option<&'a Scripts> {
         let runs_scripts = self.upstream.settings.protocol.is_cgi();
         let scripts = files.scripts.as_ref().filter(|_| runs_scripts);
@@ -111,26 +111,26 @@ impl Proxy {
 pub struct Files {
     /// The directory that is served.
     pub root: Arc<LiveRoot>,
-    /// Names tried in a directory.
+    /// Index names of directories.
     pub index: Vec<Vec<u8>>,
-    /// The codings in which files may be kept beside themselves, the best first.
+    /// The codings of precompressed variants, best first.
     pub precompressed: Vec<Coding>,
-    /// Whether a directory without an index shows its names.
+    /// Whether directories without an index are listed.
     pub listing: bool,
-    /// Taken off the start of a path; with its leading slash.
+    /// The prefix that is stripped from the path, with its leading slash.
     pub strip_prefix: Vec<u8>,
-    /// The one name that is served, if the location is a single file.
+    /// The name of the only file that is served, for a site of a single file.
     pub only: Option<Vec<u8>>,
-    /// Which of the files are scripts; also where no application is asked to run them.
+    /// The scripts among the files, including those that no application runs.
     pub scripts: Option<Scripts>,
-    /// How its files are read.
+    /// The engine and mode by which its files are read.
     pub read_options: ReadOptions,
-    /// Bytes per read, when the configuration fixes it.
+    /// The size of a read in bytes, if configured.
     pub chunk_bytes: Option<usize>,
 }
 
 impl Files {
-    /// The path beneath the root.
+    /// The path relative to the root.
     pub fn beneath<'a>(&'a self, path: &'a [u8]) -> &'a [u8] {
         let path = path
             .strip_prefix(self.strip_prefix.as_slice())
@@ -142,7 +142,7 @@ impl Files {
         }
     }
 
-    /// Whether a path beneath the root may be shown at all: no hidden name on the way, and no script.
+    /// Whether a path relative to the root may be served: it has no hidden name and is no script.
     pub fn shows(&self, path: &[u8]) -> bool {
         let only = self.only.as_deref().is_none_or(|name| name == path);
         let is_source = |scripts: &Scripts| scripts.is_source(path);
@@ -151,7 +151,7 @@ impl Files {
     }
 }
 
-/// Names with a leading dot are refused, but for the one that RFC 8615 reserves.
+/// Names with a leading dot are hidden, except the one that RFC 8615 reserves.
 pub fn is_hidden(name: &[u8]) -> bool {
     name.starts_with(b".") && name != b".well-known"
 }
@@ -161,35 +161,34 @@ struct Site {
     rest: Location,
 }
 
-/// A configuration in the form that requests are answered with. Immutable: a reload makes a new
-/// one, and requests in hand keep theirs.
+/// A compiled configuration. Immutable: a reload makes a new one, and requests in progress keep theirs.
 pub struct Service {
-    /// As written.
+    /// The configuration as written.
     pub config: Config,
-    /// Where bodies of requests go that do not fit into memory.
+    /// The folder for request bodies that exceed the memory limit.
     pub spool: Option<SpoolFolder>,
-    /// For the request parser.
+    /// Limits of the request parser.
     pub wire_limits: http1::Limits,
-    /// One for each of `config.upstreams`, in their order.
+    /// The upstreams in the order of `config.upstreams`.
     pub upstreams: Vec<Arc<Upstream>>,
-    /// Every root of files, also of those that applications have sent; each once.
+    /// Every root, including those of delegated files; each once.
     pub live_roots: Vec<Arc<LiveRoot>>,
     sites: Vec<Site>,
     by_host: HashMap<String, usize>,
-    /// Suffixes with their leading dot.
+    /// Suffixes of host names with their leading dot.
     by_suffix: Vec<(String, usize)>,
     default_site: Option<usize>,
 }
 
-/// Where bodies are spooled.
+/// The folder for spooled bodies.
 pub struct SpoolFolder {
     /// The folder.
     pub spool: Arc<Spool>,
-    /// By an engine that brings bytes into memory: they go on to a socket in another form.
+    /// An engine that reads into memory: the bytes are encoded again before they are sent.
     pub read_options: ReadOptions,
 }
 
-/// Roots that are open already, by path and symlink policy.
+/// Open roots by path and symlink policy.
 #[derive(Default)]
 struct Roots(HashMap<(PathBuf, bool), Arc<LiveRoot>>);
 
@@ -213,12 +212,11 @@ impl Roots {
 }
 
 impl Service {
-    /// Opens every root, starts the engines of sites and routes in `disk`, and looks up the names of
-    /// backends; blocks. Of upstreams that were there before, `old`, the health stays known.
+    /// Opens every root, starts the engines of sites and routes in `disk`, and resolves the names of
+    /// backends. Upstreams keep the health that they have in `old`. Blocks.
     ///
     /// # Errors
-    /// When a root cannot be opened, an engine cannot run here or a name cannot be looked up; the
-    /// error names it.
+    /// When a root cannot be opened or an engine cannot run here; the error names it.
     pub fn new(config: Config, disk: &Disk, old: &[Arc<Upstream>]) -> io::Result<Self> {
         let whole = config.disk.clone();
         let upstreams = upstream::make(&config.upstreams, old)?;
@@ -258,7 +256,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Every distinct root of a location, as it was seen last.
+    /// Every distinct root of a location, as of the last check.
     pub fn roots(&self) -> Vec<Arc<Root>> {
         let mut roots: Vec<Arc<Root>> = Vec::new();
         let locations = self.sites.iter().flat_map(Site::locations);
@@ -271,7 +269,7 @@ impl Service {
         roots
     }
 
-    /// The first location that matches; `None` when no site answers for `host`.
+    /// The first location that matches; `None` when no site matches `host`.
     pub fn route(&self, host: &[u8], path: &[u8]) -> Option<&Location> {
         let site = &self.sites[self.site_of(host)?];
         let location = site
@@ -281,12 +279,12 @@ impl Service {
         Some(location.map_or(&site.rest, |(_, location)| location))
     }
 
-    /// Makes sure that whatever answers for `location`, which was found for `request`, reads its path as one of
-    /// that location, too: the rules of another location could be passed by otherwise.
+    /// Checks that an application at `location`, which was found for `request`, cannot read the path as one
+    /// of another location: it would bypass the rules of that location.
     ///
     /// # Errors
-    /// 400 for a path that some applications read as one that another location answers, unless `location` passes
-    /// such paths on, and for all that [`path::forwarded`] refuses.
+    /// 400 for a path that some applications read as one of another location, unless `location` allows such
+    /// paths; also for paths that [`path::forwarded`] refuses.
     pub fn check_readings(&self, request: &Request, location: &Location) -> Result<(), Reject> {
         let Some(proxy) = &location.proxy else {
             return Ok(());
@@ -302,17 +300,17 @@ impl Service {
         if path::other_readings(&path).iter().all(is_here) {
             return Ok(());
         }
-        self.tell_ambiguous(request, location);
+        self.log_ambiguous(request, location);
         Err(Reject {
             status: 400,
             reason: "applications may read the path as one of another route",
         })
     }
 
-    /// Tells the operator, who alone knows how the application reads paths. Once per location and configuration:
-    /// whoever looks for gaps sends many such paths.
-    fn tell_ambiguous(&self, request: &Request, location: &Location) {
-        if location.has_told_ambiguous.swap(true, Ordering::Relaxed) {
+    /// Logs the refusal, because only the operator knows how the application reads paths. Once per location
+    /// and configuration: an attacker may send many such paths.
+    fn log_ambiguous(&self, request: &Request, location: &Location) {
+        if location.has_logged_ambiguous.swap(true, Ordering::Relaxed) {
             return;
         }
         let path = String::from_utf8_lossy(request.raw_path());
@@ -330,7 +328,7 @@ impl Service {
     }
 
     fn site_of(&self, host: &[u8]) -> Option<usize> {
-        // HTTP/1.0 needs no Host (RFC 9112, 3.2 and 3.3).
+        // Host is optional in HTTP/1.0 (RFC 9112, 3.2 and 3.3).
         if host.is_empty() || (self.by_host.is_empty() && self.by_suffix.is_empty()) {
             return self.default_site;
         }
@@ -347,9 +345,8 @@ impl Service {
     }
 }
 
-/// Whether `host` ends in `suffix` and has the name of a machine before it. Other marks that a host may
-/// have are not beneath anything: `a,b.example` would be two hosts in X-Forwarded-Host, the first of which
-/// is anybody's.
+/// Whether `host` is a name below `suffix`. Other characters that a host may contain are excluded:
+/// `a,b.example` would be two hosts in X-Forwarded-Host, the first of which is arbitrary.
 fn is_beneath(host: &str, suffix: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     host.strip_suffix(suffix)
@@ -365,13 +362,13 @@ impl Site {
     }
 }
 
-/// Opens the folder for bodies, if any may go there. Upstreams that are told the length of each body
-/// first have use for it now and then, and do without where it cannot be opened.
+/// Opens the spool folder if an upstream needs it. Upstreams that need the length of a body in advance can
+/// use it too, but do without it if it cannot be opened.
 fn spool(config: &Config, disk: &Disk) -> io::Result<Option<SpoolFolder>> {
     let upstreams = &config.upstreams;
     let is_needed = upstreams.iter().any(|upstream| upstream.buffer_requests);
-    let is_of_use = upstreams.iter().any(|upstream| upstream.protocol.is_cgi());
-    if !is_needed && !is_of_use {
+    let is_useful = upstreams.iter().any(|upstream| upstream.protocol.is_cgi());
+    if !is_needed && !is_useful {
         return Ok(None);
     }
     let path = &config.disk.spool;
@@ -404,7 +401,7 @@ fn wire_limits(limits: &levity_config::Limits) -> http1::Limits {
     }
 }
 
-/// What locations share.
+/// What the locations share.
 struct Resources<'a> {
     upstreams: Vec<Arc<Upstream>>,
     body_bytes: usize,
@@ -414,7 +411,7 @@ struct Resources<'a> {
 }
 
 impl Resources<'_> {
-    /// How the files of a location are read: as its options say, or as `[disk]` does.
+    /// The read options of a location; those of `[disk]` are the default.
     fn reading(&self, options: &LocationOptions) -> LocationDisk {
         let own = options.disk.clone();
         LocationDisk {
@@ -424,8 +421,8 @@ impl Resources<'_> {
         }
     }
 
-    /// Whether an application that may be PHP answers for a part of `site`: then its sources lie among the
-    /// files, in parts that say nothing of scripts too.
+    /// Whether a part of `site` is handled by an application that may be PHP. Its sources may then lie in
+    /// other parts of the site, too.
     fn has_php(&self, site: &levity_config::Site) -> bool {
         let of_routes = site.routes.iter().map(|route| &route.proxying);
         let mut named = of_routes.chain([&site.proxying]);
@@ -442,9 +439,8 @@ impl Resources<'_> {
         upstream.expect("the configuration was checked").clone()
     }
 
-    /// An upstream that is asked because another said so: it may have its own files sent, and hand
-    /// nothing on.
-    fn handed_on(&mut self, name: &str) -> io::Result<Arc<Proxy>> {
+    /// An upstream that gets delegated requests. It may delegate files itself, but not requests.
+    fn delegation_target(&mut self, name: &str) -> io::Result<Arc<Proxy>> {
         let upstream = self.upstream(name);
         Ok(Arc::new(Proxy {
             files_first: false,
@@ -492,7 +488,7 @@ fn compile(site: &levity_config::Site, resources: &mut Resources<'_>) -> io::Res
     })
 }
 
-/// A route's location: what it does not say, its site says.
+/// The location of a route; options that the route does not set are those of its site.
 fn location(
     site: &levity_config::Site,
     route: Option<&levity_config::Route>,
@@ -509,7 +505,7 @@ fn location(
         internal: route.is_some_and(|route| route.internal),
         filters: filters(route),
         server_timing: options(site, route).server_timing,
-        has_told_ambiguous: AtomicBool::new(false),
+        has_logged_ambiguous: AtomicBool::new(false),
     })
 }
 
@@ -563,7 +559,7 @@ fn proxy(
         return Ok(None);
     }
     let reproxy = upstream.settings.reproxy.iter();
-    let reproxy = reproxy.map(|name| resources.handed_on(name));
+    let reproxy = reproxy.map(|name| resources.delegation_target(name));
     Ok(Some(Arc::new(Proxy {
         reproxy: reproxy.collect::<io::Result<_>>()?,
         sendfile_roots: resources.sendfile_roots(&upstream.settings.sendfile_roots)?,

@@ -26,7 +26,7 @@ impl<'a, 't> ScriptSearch<'a, 't> {
         now: Instant,
         disk: &'a mut DiskClient<'t>,
     ) -> Self {
-        disk.are_for(files);
+        disk.use_options_of(files);
         Self {
             files,
             key: location.key(),

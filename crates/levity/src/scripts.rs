@@ -1,49 +1,47 @@
-//! Scripts: which file of a place an application is asked to run, and which files are never sent as they
-//! are.
+//! Scripts: which files of a location an application runs, and which are never sent as files.
 
 use levity_wire::cgi::{Split, split_script};
 
-/// How a place tells scripts from other files.
+/// The scripts of a location.
 #[derive(Debug)]
 pub struct Scripts {
-    /// What their names end in; with its leading dot.
+    /// The suffix of their names, with its leading dot.
     suffix: Option<Vec<u8>>,
-    /// The one that answers what is neither a file nor a script, beneath the root.
+    /// The script for paths without a file or script of their own; relative to the root.
     index: Option<Vec<u8>>,
-    /// Names tried in a directory.
+    /// Index names that are scripts.
     in_directory: Vec<Vec<u8>>,
-    /// How many of them are tried before a file is looked for.
+    /// How many of them precede the first index that is a file.
     before_files: usize,
-    /// An application is asked to run them.
+    /// An application runs them.
     pub are_run: bool,
 }
 
-/// A script that is there.
+/// A script for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
-    /// Beneath the root; without a leading slash.
+    /// The path relative to the root, without a leading slash.
     pub name: Vec<u8>,
-    /// What follows the slash behind the name in the path: PATH_INFO.
+    /// PATH_INFO without its leading slash.
     pub info: Option<Vec<u8>>,
 }
 
-/// What is known of a path before a script is looked for.
+/// What is known about a path before scripts are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// It names a directory.
+    /// It is a directory.
     Directory,
-    /// There is no file and no directory.
+    /// There is no such file or directory.
     Nothing,
-    /// Nobody has looked.
+    /// Nothing.
     Unknown,
 }
 
-/// What a compressed copy of a file has behind its name.
-const CODED: [&[u8]; 3] = [b".gz", b".br", b".zst"];
+/// The suffixes of compressed copies.
+const CODING_SUFFIXES: [&[u8]; 3] = [b".gz", b".br", b".zst"];
 
 impl Scripts {
-    /// Of a place whose directories have one of the names `index` as their own page; `None` when it has
-    /// no scripts.
+    /// The scripts of a location with these `index` names; `None` when it has none.
     pub fn new(suffix: Option<&str>, script_index: Option<&str>, index: &[String]) -> Option<Self> {
         if suffix.is_none() && script_index.is_none() {
             return None;
@@ -55,7 +53,7 @@ impl Scripts {
             before_files: 0,
             are_run: true,
         };
-        // Without a suffix no script but the one is run, in whatever directory.
+        // Without a suffix only the index script is run, whatever the directory.
         if suffix.is_some() {
             let of_path = script_index.map(|path| path.rsplit('/').next().unwrap_or(path));
             let index = index.iter().map(String::as_str);
@@ -69,8 +67,8 @@ impl Scripts {
         Some(scripts)
     }
 
-    /// Of a place whose site has PHP somewhere and says nothing of scripts here: none is run, and none is
-    /// sent as it is.
+    /// For a location without script settings on a site that runs PHP elsewhere: scripts are neither run nor
+    /// sent.
     pub fn guarded() -> Self {
         Self {
             suffix: Some(b".php".to_vec()),
@@ -81,9 +79,8 @@ impl Scripts {
         }
     }
 
-    /// Whether `path`, beneath the root, must not be sent as a file: it is a script, something beneath
-    /// one, or a compressed copy of one. The case of letters is of no account, since some file systems
-    /// find `x.php` under the name `x.PHP`.
+    /// Whether `path`, relative to the root, must not be sent as a file: it is a script, below a script, or a
+    /// compressed copy of one. Case is ignored, because some file systems find `x.php` under `x.PHP`.
     pub fn is_source(&self, path: &[u8]) -> bool {
         let index = self.index.as_deref().unwrap_or_default();
         let suffix = self.suffix.as_deref().or(extension(index));
@@ -95,7 +92,7 @@ impl Scripts {
                 .any(|segment| ends_so(without_coding(segment)))
     }
 
-    /// The scripts that may be asked for `path`, beneath the root, the first that exists.
+    /// The scripts that may handle `path`, relative to the root, in order; the first that exists does.
     pub fn candidates(&self, path: &[u8], known: Known) -> Vec<Script> {
         let split = |suffix: &Vec<u8>| {
             let script = split_script(path, Split::Suffix(suffix))?;
@@ -115,7 +112,7 @@ impl Scripts {
         candidates
     }
 
-    /// Those that answer for the directory `path`, which ends with a slash or is empty.
+    /// The scripts for the directory `path`, which is empty or ends with a slash.
     pub fn of_directory(&self, path: &[u8]) -> impl Iterator<Item = Script> {
         let names = self.in_directory.iter();
         names.map(move |name| Script {
@@ -124,7 +121,7 @@ impl Scripts {
         })
     }
 
-    /// Those that may answer for the directory at `path` before a file does.
+    /// The scripts for the directory `path` that precede its index files.
     pub fn before_files(&self, path: &[u8]) -> Vec<Script> {
         match path.is_empty() || path.ends_with(b"/") {
             true => self.of_directory(path).take(self.before_files).collect(),
@@ -134,7 +131,9 @@ impl Scripts {
 }
 
 fn without_coding(name: &[u8]) -> &[u8] {
-    let coding = CODED.into_iter().find(|coding| ends_with(name, coding));
+    let coding = CODING_SUFFIXES
+        .into_iter()
+        .find(|coding| ends_with(name, coding));
     &name[..name.len() - coding.map_or(0, <[u8]>::len)]
 }
 
@@ -143,7 +142,7 @@ fn ends_with(name: &[u8], suffix: &[u8]) -> bool {
     start.is_some_and(|start| name[start..].eq_ignore_ascii_case(suffix))
 }
 
-/// What follows the last dot of a path's last name, with the dot.
+/// The extension of a path with its dot.
 fn extension(path: &[u8]) -> Option<&[u8]> {
     let name = path.rsplit(|&byte| byte == b'/').next()?;
     let dot = name.iter().rposition(|&byte| byte == b'.')?;

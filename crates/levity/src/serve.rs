@@ -33,7 +33,7 @@ pub async fn serve(mut conn: Conn, has_proxy_header: bool) {
         let trace = conn.take_trace();
         // Boxed: the future of an exchange is far larger than an idle connection.
         let exchanged = Box::pin(exchange::exchange(&conn, &mut request, trace)).await;
-        worker.give_request(request);
+        worker.return_request(request);
         if let Some(end) = after(&conn, exchanged).await {
             break end;
         }

@@ -38,7 +38,7 @@ use crate::status::{self, Status, Upstreams};
 use crate::upstream::check::{self, Checks};
 use crate::upstream::sendfile::store::PreloadStore;
 use crate::upstream::{self, Upstream};
-use crate::worker::Given;
+use crate::worker::WorkerParts;
 
 /// Files that the cache keeps open at most; fewer where the process may open few.
 const CACHED_DESCRIPTORS_MAX: u64 = 4096;
@@ -298,7 +298,7 @@ impl Server {
         let (end, ended) = mpsc::channel(count);
         for (number, (stats, messages)) in worker_stats.into_iter().zip(messages).enumerate() {
             let parts = Parts {
-                worker: Given {
+                worker: WorkerParts {
                     service: service.clone(),
                     disk: disk.clone(),
                     cache: cache.clone(),

@@ -1,4 +1,4 @@
-//! What the tasks of one loop share, and nothing else does.
+//! The state that the tasks of one event loop share.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -24,50 +24,50 @@ use crate::upstream::failure_reports::FailureReports;
 use crate::upstream::pool::Pools;
 use crate::upstream::sendfile::store::{self, PreloadStore};
 
-/// Bytes read from a client at once: a request head at its largest.
+/// The size of a read from a client in bytes: the largest request header.
 const INBOUND_BYTES: usize = 16 * 1024;
 
-/// Bytes of a body moved at once.
+/// The size of a piece of a body in bytes.
 const BULK_BYTES: usize = 64 * 1024;
 
-/// Bytes of memory for a header that are kept for the next.
+/// The maximum capacity of a header buffer that is kept for reuse.
 const HEAD_KEPT_MAX: usize = 16 * 1024;
 
-/// Requests kept for reuse; as many as are in hand at once on a busy loop.
+/// The maximum of requests that are kept for reuse: as many as a busy event loop handles at a time.
 const REQUESTS_KEPT_MAX: usize = 64;
 
-/// Receipts of one worker that are on their way at once; one more is not sent.
+/// The maximum of receipts that one worker sends at a time; more are dropped.
 const RECEIPTS_MAX: usize = 256;
 
-/// What a worker is made of.
-pub struct Given {
-    /// What it answers with.
+/// The parts of a worker.
+pub struct WorkerParts {
+    /// The configuration.
     pub service: Arc<Service>,
     /// The disk, shared with the other workers.
     pub disk: Arc<Disk>,
-    /// The common cache.
+    /// The shared cache.
     pub cache: Arc<Shared>,
-    /// What tells of changes to files, if anything does.
+    /// The source of change notifications for files, if any.
     pub watcher: Option<Arc<Watcher>>,
-    /// Its counters.
+    /// The worker's counters.
     pub stats: Arc<WorkerStats>,
-    /// Its end of the access log.
+    /// The worker's end of the access log.
     pub log: Option<Log>,
-    /// Connections at once.
+    /// The maximum of connections.
     pub connections_max: usize,
     /// Content that applications have preloaded.
     pub preload: Arc<PreloadStore>,
-    /// Workers in all.
+    /// The number of workers.
     pub workers: usize,
 }
 
-/// A loop's state, shared by the tasks on it and by nothing else.
+/// The state of an event loop. Only its own tasks use it.
 pub struct Worker {
     /// The disk.
     pub disk: Arc<Disk>,
-    /// What is known of files.
+    /// The file cache.
     pub cache: Cache,
-    /// What tells of changes to files, if anything does.
+    /// The source of change notifications for files, if any.
     pub watcher: Option<Arc<Watcher>>,
     /// Counters.
     pub stats: Arc<WorkerStats>,
@@ -75,21 +75,21 @@ pub struct Worker {
     pub pools: Pools,
     /// Content that applications have preloaded.
     pub preload: Arc<PreloadStore>,
-    /// One permit for each receipt that may be on its way.
+    /// One permit per receipt that is being sent.
     pub receipts: Arc<Semaphore>,
-    /// One permit for each preloaded file that may be on its way to be opened.
+    /// One permit per preloaded file that is being opened.
     pub openings: Arc<Semaphore>,
-    /// Deadlines of all connections.
+    /// The deadlines of all connections.
     pub timers: Timers,
-    /// Borrowed by whoever reads from a client, or joins what is small before it is written, within one poll.
+    /// The buffer for reads from clients and for joining small writes; borrowed within one poll.
     pub inbound: RefCell<Box<[u8]>>,
-    /// Borrowed by whoever takes bytes of a body from a socket, within one poll.
+    /// The buffer for reads of body bytes from a socket; borrowed within one poll.
     pub bulk: RefCell<Box<[u8]>>,
-    /// Borrowed by whoever copies from the page cache to a client, within one poll.
+    /// The buffer between the page cache and clients; borrowed within one poll.
     pub outbound: RefCell<Vec<u8>>,
-    /// Memory for a piece of a body that comes from a backend.
+    /// A buffer for a piece of a body from a backend.
     piece: Cell<Vec<u8>>,
-    /// Memory for the header of a response.
+    /// A buffer for a response header.
     head: Cell<Vec<u8>>,
     #[expect(
         clippy::redundant_allocation,
@@ -99,19 +99,19 @@ pub struct Worker {
     #[expect(clippy::vec_box, reason = "they travel in and out in their boxes")]
     requests: RefCell<Vec<Box<Request>>>,
     log: RefCell<Option<Log>>,
-    /// Which files are asked for.
+    /// Counts of requested files.
     pub popular: RefCell<Popular>,
-    /// Time-outs of the disk that were told lately.
+    /// Time-outs of the disk that were logged recently.
     time_outs: RefCell<FailureReports>,
     time: Cell<Time>,
     draining: Cell<bool>,
-    /// One permit for each connection that may be open.
+    /// One permit per connection.
     pub slots: Arc<Semaphore>,
-    /// Told when a connection ends.
+    /// Notified when a connection ends.
     pub connection_gone: Notify,
 }
 
-/// One moment on both clocks, and as HTTP writes it.
+/// One moment on both clocks, and as an HTTP date.
 #[derive(Clone, Copy)]
 struct Time {
     instant: Instant,
@@ -133,16 +133,16 @@ impl Time {
 
 impl Worker {
     /// A worker without connections.
-    pub fn new(given: Given) -> Self {
-        let pools = Pools::new(given.workers, given.stats.clone());
-        pools.retain(&given.service.upstreams);
+    pub fn new(parts: WorkerParts) -> Self {
+        let pools = Pools::new(parts.workers, parts.stats.clone());
+        pools.retain(&parts.service.upstreams);
         Self {
-            disk: given.disk,
-            cache: Cache::new(given.cache),
-            watcher: given.watcher,
+            disk: parts.disk,
+            cache: Cache::new(parts.cache),
+            watcher: parts.watcher,
             pools,
-            stats: given.stats,
-            preload: given.preload,
+            stats: parts.stats,
+            preload: parts.preload,
             receipts: Arc::new(Semaphore::new(RECEIPTS_MAX)),
             openings: Arc::new(Semaphore::new(store::OPENINGS_MAX)),
             timers: Timers::default(),
@@ -151,32 +151,32 @@ impl Worker {
             outbound: RefCell::default(),
             piece: Cell::default(),
             head: Cell::default(),
-            service: RefCell::new(Rc::new(given.service)),
+            service: RefCell::new(Rc::new(parts.service)),
             requests: RefCell::default(),
-            log: RefCell::new(given.log),
+            log: RefCell::new(parts.log),
             popular: RefCell::new(Popular::new(Instant::now())),
             time_outs: RefCell::default(),
             time: Cell::new(Time::now()),
             draining: Cell::new(false),
-            slots: Arc::new(Semaphore::new(given.connections_max)),
+            slots: Arc::new(Semaphore::new(parts.connections_max)),
             connection_gone: Notify::new(),
         }
     }
 
-    /// Answers with `service` from now on.
+    /// Replaces the configuration.
     pub fn set_service(&self, service: Arc<Service>) {
         self.pools.retain(&service.upstreams);
         *self.service.borrow_mut() = Rc::new(service);
         self.cache.clear();
     }
 
-    /// Logs to `log` from now on.
+    /// Replaces the access log.
     pub fn set_log(&self, log: Option<Log>) {
         self.flush_log();
         *self.log.borrow_mut() = log;
     }
 
-    /// What requests are answered with now. A request keeps what it got.
+    /// The current configuration. A request keeps the one that it began with.
     pub fn service(&self) -> Rc<Arc<Service>> {
         self.service.borrow().clone()
     }
@@ -186,35 +186,35 @@ impl Worker {
         self.requests.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Empty memory for a piece of a body from a backend: the last that was given back is still in the
-    /// processor's caches, which what an allocator gives is mostly not.
+    /// An empty buffer for a piece of a body from a backend. The last one returned is probably still in the
+    /// processor's caches, in contrast to a new allocation.
     pub fn take_piece(&self) -> Vec<u8> {
         self.piece.take()
     }
 
-    /// Gives it back, once the piece has left.
-    pub fn give_piece(&self, mut piece: Vec<u8>) {
+    /// Returns the buffer once the piece has been sent.
+    pub fn return_piece(&self, mut piece: Vec<u8>) {
         if piece.capacity() > 0 {
             piece.clear();
             self.piece.set(piece);
         }
     }
 
-    /// Empty memory for the header of a response.
+    /// An empty buffer for a response header.
     pub fn take_head(&self) -> Vec<u8> {
         self.head.take()
     }
 
-    /// Gives it back, once the header has left.
-    pub fn give_head(&self, mut head: Vec<u8>) {
+    /// Returns the buffer once the header has been sent.
+    pub fn return_head(&self, mut head: Vec<u8>) {
         if head.capacity() <= HEAD_KEPT_MAX {
             head.clear();
             self.head.set(head);
         }
     }
 
-    /// Gives a request back.
-    pub fn give_request(&self, request: Box<Request>) {
+    /// Returns a request for reuse.
+    pub fn return_request(&self, request: Box<Request>) {
         let mut requests = self.requests.borrow_mut();
         if requests.len() < REQUESTS_KEPT_MAX {
             requests.push(request);
@@ -226,8 +226,8 @@ impl Worker {
         head.extend_from_slice(&self.time.get().date);
     }
 
-    /// What a clock on the wall showed at `instant`, as of the last sweep: asking one costs as much as
-    /// parsing a header.
+    /// The wall clock at `instant`, computed from the last sweep: reading the clock costs as much as parsing
+    /// a header.
     pub fn wall_time(&self, instant: Instant) -> SystemTime {
         let time = self.time.get();
         match instant.checked_duration_since(time.instant) {
@@ -245,12 +245,12 @@ impl Worker {
         }
     }
 
-    /// Whether connections should end after the response in hand.
+    /// Whether connections should end after the current response.
     pub fn is_draining(&self) -> bool {
         self.draining.get()
     }
 
-    /// Lets go of idle connections and waits for the others.
+    /// Closes idle connections and waits for the others.
     pub async fn drain(&self) {
         self.draining.set(true);
         self.timers.expire_idle();
@@ -259,7 +259,7 @@ impl Worker {
         }
     }
 
-    /// Minds deadlines, the time and the log, for ever.
+    /// Handles deadlines, the clock, expiry and the log, forever.
     pub async fn sweep(self: Rc<Self>) {
         let mut ticks = time::interval(SWEEP_INTERVAL);
         ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
@@ -281,27 +281,27 @@ impl Worker {
             self.pools.sweep(Instant::now());
             self.preload.sweep(Instant::now());
             self.popular.borrow_mut().sweep(Instant::now());
-            self.time_outs.borrow_mut().sweep(Instant::now(), say);
+            self.time_outs.borrow_mut().sweep(Instant::now(), log);
             self.time.set(Time::now());
             self.flush_log();
         }
     }
 
-    /// Tells the operator that a request failed because of the disk, unless its device is dead, of which
-    /// there is a report for all of them ([`outage`](levity_telemetry::outage)). Time-outs become one line per second.
+    /// Logs that a request failed because of the disk. A dead device is logged once for all requests
+    /// ([`outage`](levity_telemetry::outage)), and time-outs once per second.
     pub fn disk_failed(&self, error: &io::Error, line: impl FnOnce() -> String) {
         match error.kind() {
             _ if levity_disk::is_dead(error) => {}
             io::ErrorKind::TimedOut => {
                 let reason = error.to_string();
                 let mut time_outs = self.time_outs.borrow_mut();
-                time_outs.add(Instant::now(), None, &reason, line, say);
+                time_outs.add(Instant::now(), None, &reason, line, log);
             }
-            _ => say(&line()),
+            _ => log(&line()),
         }
     }
 
-    /// Hands the log lines so far to their writer.
+    /// Passes the log lines so far to the log writer.
     pub fn flush_log(&self) {
         if let Some(log) = self.log.borrow_mut().as_mut() {
             log.flush();
@@ -310,6 +310,6 @@ impl Worker {
     }
 }
 
-fn say(line: &str) {
+fn log(line: &str) {
     diagnostics::log(format_args!("{line}"));
 }

@@ -61,7 +61,7 @@ impl<'a> Handling<'a> {
         let trace = &mut self.disk.trace;
         trace.enter(Step::Resolve);
         let now = trace.step_began();
-        self.disk.are_for(files);
+        self.disk.use_options_of(files);
         let found = resolve::resolve(self.worker, files, request, now, &mut self.disk).await;
         self.disk.trace.enter(Step::Respond);
         found

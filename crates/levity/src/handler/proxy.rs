@@ -31,8 +31,8 @@ impl<'a> Handling<'a> {
         let preloaded = preload::answer(&self.worker.preload, request, self.client, proxy);
         if let Some(response) = preloaded {
             self.disk.trace.enter(Step::Resolve);
-            self.disk.are_for_any();
-            self.disk.reads_what_was_just_written();
+            self.disk.use_default_options();
+            self.disk.use_page_cache();
             self.disk.trace.enter(Step::Respond);
             return Outcome::Response(response);
         }

@@ -56,7 +56,7 @@ const FINISH_BYTES_MAX: usize = 1 << 20;
 pub struct UpstreamResponse {
     worker: Rc<Worker>,
     endpoint: Endpoint,
-    /// Given back as soon as the answer has ended.
+    /// WorkerParts back as soon as the answer has ended.
     lease: Option<Lease>,
     upload: Upload,
     /// What the backend is to get next.

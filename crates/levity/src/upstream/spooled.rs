@@ -104,7 +104,7 @@ async fn make(
     let io_timeout = worker.service().config.limits.io_timeout;
     let made = time::timeout(
         io_timeout,
-        disk_client::make_room_for(&worker.disk, op, class, read_options),
+        disk_client::submit_when_free(&worker.disk, op, class, read_options),
     )
     .await;
     made.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?

@@ -37,7 +37,7 @@ pub(super) fn left(header: &mut Option<Header>, bytes: usize, worker: &Worker) -
         sending.sent += of_header;
     }
     if let Some(sent) = header.take_if(|header| header.rest().is_empty()) {
-        worker.give_head(sent.bytes);
+        worker.return_head(sent.bytes);
     }
     Moved {
         bytes,

@@ -74,7 +74,7 @@ fn take_arrival(
 fn take_head(conn: &Conn, service: &Service, bytes: &[u8]) -> Result<Option<Box<Request>>, Reject> {
     let mut request = conn.worker.take_request();
     if !http1::parse_request(bytes, &mut request.head, &service.wire_limits)? {
-        conn.worker.give_request(request);
+        conn.worker.return_request(request);
         return Ok(None);
     }
     let (head, rest) = bytes.split_at(request.head.bytes);

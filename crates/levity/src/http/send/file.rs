@@ -219,7 +219,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         bytes: usize,
         disk: &mut DiskClient<'_>,
     ) -> io::Result<(Read, usize)> {
-        if disk.may_bring_whole(file.remaining) {
+        if disk.may_read_whole(file.remaining) {
             let all = self.next_bytes(disk, file.offset, file.remaining, WHOLE_BYTES);
             match disk.read(&file.file, file.offset, all, Class::First).await {
                 // Others were quicker to take the memory; there may be enough for less.

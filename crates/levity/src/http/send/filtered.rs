@@ -89,7 +89,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                 Piece::End(trailers) => return Ok(trailers),
                 Piece::Data { bytes, .. } => {
                     let out = run(filters, &bytes, BodyFilter::flush);
-                    self.sink.worker().give_piece(bytes);
+                    self.sink.worker().return_piece(bytes);
                     if !out.is_empty() {
                         self.piece(Some(&mut *stream), &out, false).await?;
                     }

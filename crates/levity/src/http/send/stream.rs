@@ -21,7 +21,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                 Piece::Data { bytes, is_last } => {
                     self.piece(Some(&mut *stream), &bytes, is_last).await?;
                     // A stream that waits for events keeps no memory.
-                    self.sink.worker().give_piece(bytes);
+                    self.sink.worker().return_piece(bytes);
                 }
                 Piece::End(trailers) => return self.end_of_stream(trailers).await,
             }

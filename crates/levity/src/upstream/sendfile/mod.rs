@@ -197,7 +197,7 @@ impl Delegated {
         request: &Request,
         disk: &mut DiskClient<'_>,
     ) -> Response {
-        disk.are_for(files);
+        disk.use_options_of(files);
         if !files.shows(files.beneath(path)) {
             return self.refuse(404, "names with a leading dot and scripts are not sent");
         }
@@ -225,7 +225,7 @@ impl Delegated {
         if name.is_empty() || !files.shows(name) {
             return None;
         }
-        disk.are_for(files);
+        disk.use_options_of(files);
         disk.attend(&files.root, Instant::now()).await;
         let beneath = Beneath::new(&files.root, name.to_vec());
         let opened = beneath.open(wants_body(request), Name::Keep, disk).await;
@@ -241,7 +241,7 @@ impl Delegated {
 
     /// Sends the file or files of the delegation.
     pub async fn file(self, request: &Request, disk: &mut DiskClient<'_>) -> Response {
-        disk.are_for_any();
+        disk.use_default_options();
         let roots = match self.header.delegation {
             Delegation::TemporaryFile => &self.proxy.temporary_roots,
             _ => &self.proxy.sendfile_roots,

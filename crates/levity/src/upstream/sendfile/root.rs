@@ -75,7 +75,7 @@ impl Beneath {
             Name::Remove | Name::RemoveLater => Lookup::NoSymlinks,
         };
         if name != Name::Keep {
-            disk.reads_what_was_just_written();
+            disk.use_page_cache();
         }
         let none = Variants::default();
         let first = first(wants_body);
@@ -84,7 +84,7 @@ impl Beneath {
             self.remove(disk.worker(), opened.file.clone());
         }
         if let Some(error) = &opened.not_removed {
-            disk_client::tell_not_removed(&String::from_utf8_lossy(&self.path), error);
+            disk_client::log_not_removed(&String::from_utf8_lossy(&self.path), error);
         }
         Ok(opened)
     }
