@@ -125,11 +125,6 @@ async fn only_a_connection_is_left(rig: &Rig) {
     assert_eq!(stats.begun.get(), stats.answered.get());
 }
 
-fn nothing_is_left(rig: &Rig) {
-    assert!(rig.worker.timers.is_empty());
-    assert_eq!(rig.worker.slots.available_permits(), 64);
-}
-
 /// A file that has not changed lately, so that it may stay in memory.
 fn write_file(rig: &Rig, name: &str, content: &[u8]) {
     let path = rig.root.path().join(name);
@@ -211,7 +206,7 @@ fn a_file_from_the_disk_and_from_memory() {
         only_a_connection_is_left(&rig).await;
         client.close().await;
     });
-    nothing_is_left(&rig);
+    rig.assert_idle();
 }
 
 #[test]
@@ -231,7 +226,7 @@ fn a_large_file_goes_at_the_clients_pace() {
         only_a_connection_is_left(&rig).await;
         client.close().await;
     });
-    nothing_is_left(&rig);
+    rig.assert_idle();
 }
 
 #[test]
@@ -252,7 +247,7 @@ fn a_stalled_stream_holds_up_no_other() {
         assert_eq!(whole(&mut stalled).await, large());
         client.close().await;
     });
-    nothing_is_left(&rig);
+    rig.assert_idle();
 }
 
 #[test]
@@ -279,7 +274,7 @@ fn a_client_that_takes_nothing_is_reset_and_its_connection_goes_on() {
         assert_eq!(whole(&mut other).await, b"content");
         client.close().await;
     });
-    nothing_is_left(&rig);
+    rig.assert_idle();
 }
 
 #[test]
@@ -321,7 +316,7 @@ fn a_proxied_response_comes_piece_by_piece_with_its_trailers() {
         only_a_connection_is_left(&rig).await;
         client.close().await;
     });
-    nothing_is_left(&rig);
+    rig.assert_idle();
     backend.end();
 }
 
@@ -343,7 +338,7 @@ fn a_backend_that_breaks_off_resets_the_stream() {
         only_a_connection_is_left(&rig).await;
         client.close().await;
     });
-    nothing_is_left(&rig);
+    rig.assert_idle();
     backend.end();
 }
 
@@ -407,7 +402,7 @@ fn an_upload_waits_for_the_backend() {
         only_a_connection_is_left(&rig).await;
         client.close().await;
     });
-    nothing_is_left(&rig);
+    rig.assert_idle();
     backend.end();
 }
 
@@ -429,7 +424,7 @@ fn a_body_that_is_too_large_is_refused() {
         only_a_connection_is_left(&rig).await;
         client.close().await;
     });
-    nothing_is_left(&rig);
+    rig.assert_idle();
 }
 
 #[test]
@@ -486,7 +481,7 @@ fn a_websocket_is_a_stream() {
         only_a_connection_is_left(&rig).await;
         client.close().await;
     });
-    nothing_is_left(&rig);
+    rig.assert_idle();
     backend.end();
 }
 
@@ -516,7 +511,7 @@ fn a_client_that_resets_a_stream_leaves_nothing_behind() {
         only_a_connection_is_left(&rig).await;
         client.close().await;
     });
-    nothing_is_left(&rig);
+    rig.assert_idle();
     backend.end();
 }
 
@@ -532,7 +527,7 @@ fn a_client_that_vanishes_leaves_nothing_behind() {
         let stats = &rig.worker.stats;
         assert_eq!((stats.begun.get(), stats.answered.get()), (1, 1));
     });
-    nothing_is_left(&rig);
+    rig.assert_idle();
 }
 
 #[test]
@@ -552,5 +547,5 @@ fn a_worker_that_drains_lets_its_streams_end() {
         client.serving.await.expect("ended");
         drained.await.expect("drained");
     });
-    nothing_is_left(&rig);
+    rig.assert_idle();
 }
