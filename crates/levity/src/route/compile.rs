@@ -1,0 +1,333 @@
+//! From a configuration to locations. A handler or filter that is new gets its line here.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use levity_config::upstream::{AmbiguousPaths, Protocol, Try};
+use levity_config::{Config, LocationDisk, LocationOptions, Symlinks};
+use levity_disk::{Disk, ReadOptions, Root, Spool};
+use levity_wire::http1;
+
+use super::Site;
+use super::location::{Files, Handler, Location, Proxy, SpoolFolder};
+use crate::filter::header_rules::HeaderRules;
+use crate::http::filter::Filter;
+use crate::root::{LiveRoot, SendfileRoot};
+use crate::scripts::Scripts;
+use crate::upstream::Upstream;
+
+/// Open roots by path and symlink policy.
+#[derive(Default)]
+struct Roots(HashMap<(PathBuf, bool), Arc<LiveRoot>>);
+
+impl Roots {
+    fn open(&mut self, path: &Path, symlinks: Symlinks) -> io::Result<Arc<LiveRoot>> {
+        let follow = symlinks == Symlinks::Follow;
+        if let Some(root) = self.0.get(&(path.to_owned(), follow)) {
+            return Ok(root.clone());
+        }
+        let policy = match symlinks {
+            Symlinks::Beneath => levity_disk::Symlinks::Beneath,
+            Symlinks::Follow => levity_disk::Symlinks::Follow,
+        };
+        let root = Root::open(path, policy).map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        })?;
+        let root = LiveRoot::new(root);
+        self.0.insert((path.to_owned(), follow), root.clone());
+        Ok(root)
+    }
+}
+
+/// Opens the spool folder if an upstream needs it. Upstreams that need the length of a body in advance can
+/// use it too, but do without it if it cannot be opened.
+pub(super) fn spool(config: &Config, disk: &Disk) -> io::Result<Option<SpoolFolder>> {
+    let upstreams = &config.upstreams;
+    let is_needed = upstreams.iter().any(|upstream| upstream.buffer_requests);
+    let is_useful = upstreams.iter().any(|upstream| upstream.protocol.is_cgi());
+    if !is_needed && !is_useful {
+        return Ok(None);
+    }
+    let path = &config.disk.spool;
+    let spool = match Spool::open(path) {
+        Err(_) if !is_needed => return Ok(None),
+        opened => opened.map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("disk.spool {}: {error}", path.display()),
+            )
+        })?,
+    };
+    let engine = disk.engine_for("threads").map_err(io::Error::other)?;
+    let read_options = ReadOptions {
+        engine,
+        ..ReadOptions::default()
+    };
+    Ok(Some(SpoolFolder {
+        spool,
+        read_options,
+    }))
+}
+
+pub(super) fn wire_limits(limits: &levity_config::Limits) -> http1::Limits {
+    http1::Limits {
+        line_bytes_max: limits.request_line_bytes,
+        header_bytes_max: limits.header_bytes,
+        head_bytes_max: limits.head_bytes,
+        headers_max: limits.headers,
+    }
+}
+
+/// What the locations share.
+struct Resources<'a> {
+    upstreams: &'a [Arc<Upstream>],
+    body_bytes: usize,
+    disk: &'a Disk,
+    whole: &'a levity_config::Disk,
+    roots: Roots,
+}
+
+impl Resources<'_> {
+    /// The read options of a location; those of `[disk]` are the default.
+    fn reading(&self, options: &LocationOptions) -> LocationDisk {
+        let own = options.disk.clone();
+        LocationDisk {
+            chunk_bytes: own.chunk_bytes.or(self.whole.chunk_bytes),
+            direct: own.direct.or(Some(self.whole.direct)),
+            ..own
+        }
+    }
+
+    /// Whether a part of `site` is handled by an application that may be PHP. Its sources may then lie in
+    /// other parts of the site, too.
+    fn has_php(&self, site: &levity_config::Site) -> bool {
+        let of_routes = site.routes.iter().map(|route| &route.proxying);
+        let mut named = of_routes.chain([&site.proxying]);
+        named.any(|proxying| {
+            let name = proxying.proxy.as_deref();
+            let protocol = name.map(|name| self.upstream(name).settings.protocol);
+            protocol == Some(Protocol::Fastcgi)
+        })
+    }
+
+    fn upstream(&self, name: &str) -> Arc<Upstream> {
+        let mut upstreams = self.upstreams.iter();
+        let upstream = upstreams.find(|upstream| upstream.settings.name == name);
+        upstream.expect("the configuration was checked").clone()
+    }
+
+    /// An upstream that gets delegated requests. It may delegate files itself, but not requests.
+    fn delegation_target(&mut self, name: &str) -> io::Result<Arc<Proxy>> {
+        let upstream = self.upstream(name);
+        Ok(Arc::new(Proxy {
+            files_first: false,
+            strip_prefix: Vec::new(),
+            passes_ambiguous: false,
+            body_bytes_max: 0,
+            request_headers: levity_config::Headers::default(),
+            rewrite: levity_config::Rewrite::default(),
+            sendfile_roots: self.sendfile_roots(&upstream.settings.sendfile_roots)?,
+            temporary_roots: self.sendfile_roots(&upstream.settings.temporary_roots)?,
+            document_root: None,
+            reproxy: Vec::new(),
+            upstream,
+        }))
+    }
+
+    fn sendfile_roots(&mut self, folders: &[PathBuf]) -> io::Result<Vec<SendfileRoot>> {
+        let open = |folder: &PathBuf| {
+            Ok(SendfileRoot {
+                root: self.roots.open(folder, Symlinks::Beneath)?,
+                named: folder.clone(),
+            })
+        };
+        folders.iter().map(open).collect()
+    }
+
+    fn read_options(&self, reading: &LocationDisk) -> io::Result<ReadOptions> {
+        let engine = reading.engine.as_deref();
+        let started = engine.map(|name| self.disk.engine_for(name)).transpose();
+        Ok(ReadOptions {
+            engine: started.map_err(io::Error::other)?.flatten(),
+            direct: reading.direct.unwrap_or_default(),
+        })
+    }
+}
+
+/// The sites of `config`, and every root of their locations and upstreams, each once.
+pub(super) fn sites(
+    config: &Config,
+    upstreams: &[Arc<Upstream>],
+    disk: &Disk,
+) -> io::Result<(Vec<Site>, Vec<Arc<LiveRoot>>)> {
+    let mut resources = Resources {
+        upstreams,
+        body_bytes: config.limits.body_bytes,
+        disk,
+        whole: &config.disk,
+        roots: Roots::default(),
+    };
+    let sites = config.sites.iter();
+    let sites: io::Result<_> = sites.map(|site| compile(site, &mut resources)).collect();
+    Ok((sites?, resources.roots.0.into_values().collect()))
+}
+
+fn compile(site: &levity_config::Site, resources: &mut Resources<'_>) -> io::Result<Site> {
+    let routes = site.routes.iter().map(|route| {
+        let location = location(site, Some(route), resources)?;
+        Ok((route.path.clone(), location))
+    });
+    Ok(Site {
+        routes: routes.collect::<io::Result<_>>()?,
+        rest: location(site, None, resources)?,
+    })
+}
+
+/// The location of a route; options that the route does not set are those of its site.
+fn location(
+    site: &levity_config::Site,
+    route: Option<&levity_config::Route>,
+    resources: &mut Resources<'_>,
+) -> io::Result<Location> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let files = files(site, route, resources)?.map(Arc::new);
+    let proxy = proxy(site, route, files.as_deref(), resources)?;
+    Ok(Location {
+        number: NUMBER.fetch_add(1, Ordering::Relaxed),
+        handlers: handlers(files.as_ref(), proxy.as_ref()),
+        proxy,
+        files,
+        internal: route.is_some_and(|route| route.internal),
+        filters: filters(route),
+        server_timing: options(site, route).server_timing,
+        has_logged_ambiguous: AtomicBool::new(false),
+    })
+}
+
+fn options<'c>(
+    site: &'c levity_config::Site,
+    route: Option<&'c levity_config::Route>,
+) -> &'c LocationOptions {
+    route.map_or(&site.options, |route| &route.options)
+}
+
+fn filters(route: Option<&levity_config::Route>) -> Vec<Box<dyn Filter>> {
+    let rules = route.map(|route| route.headers.clone());
+    let rules = rules.filter(|rules| *rules != levity_config::Headers::default());
+    let rules = rules.map(|rules| Box::new(HeaderRules(rules)) as _);
+    rules.into_iter().collect()
+}
+
+fn handlers(files: Option<&Arc<Files>>, proxy: Option<&Arc<Proxy>>) -> Vec<Handler> {
+    let Some(proxy) = proxy else {
+        return files.cloned().map(Handler::Files).into_iter().collect();
+    };
+    let runs_scripts = files.is_some_and(|files| proxy.scripts(files).is_some());
+    let all = [
+        (proxy.files_first && runs_scripts, Handler::IndexScript),
+        (proxy.files_first, Handler::ExistingFile),
+        (runs_scripts, Handler::Script),
+        (true, Handler::Proxy(proxy.clone())),
+    ];
+    let wanted = all.into_iter().filter(|(is_wanted, _)| *is_wanted);
+    wanted.map(|(_, handler)| handler).collect()
+}
+
+fn proxy(
+    site: &levity_config::Site,
+    route: Option<&levity_config::Route>,
+    files: Option<&Files>,
+    resources: &mut Resources<'_>,
+) -> io::Result<Option<Arc<Proxy>>> {
+    let of_route = route.map(|route| &route.proxying);
+    let (above, here) = (&site.proxying, of_route.unwrap_or(&site.proxying));
+    let Some(name) = here.proxy.as_ref().or(above.proxy.as_ref()) else {
+        return Ok(None);
+    };
+    let tries = here.tries.as_ref().or(above.tries.as_ref());
+    let tries = tries.map_or(&[Try::Proxy][..], Vec::as_slice);
+    let upstream = resources.upstream(name);
+    let body_bytes = here.body_bytes.or(above.body_bytes);
+    let ambiguous = here.ambiguous_paths.or(above.ambiguous_paths);
+    let is_for_files = route.is_some_and(levity_config::Route::serves_only_its_own_files);
+    if !tries.contains(&Try::Proxy) || (is_for_files && files.is_some()) {
+        return Ok(None);
+    }
+    let reproxy = upstream.settings.reproxy.iter();
+    let reproxy = reproxy.map(|name| resources.delegation_target(name));
+    Ok(Some(Arc::new(Proxy {
+        reproxy: reproxy.collect::<io::Result<_>>()?,
+        sendfile_roots: resources.sendfile_roots(&upstream.settings.sendfile_roots)?,
+        temporary_roots: resources.sendfile_roots(&upstream.settings.temporary_roots)?,
+        upstream,
+        files_first: tries.contains(&Try::File),
+        strip_prefix: prefix(route).to_vec(),
+        passes_ambiguous: ambiguous == Some(AmbiguousPaths::Pass),
+        document_root: files.map(|files| files.root.clone()),
+        body_bytes_max: body_bytes.unwrap_or(resources.body_bytes) as u64,
+        request_headers: route
+            .map(|route| route.request_headers.clone())
+            .unwrap_or_default(),
+        rewrite: route.map(|route| route.rewrite.clone()).unwrap_or_default(),
+    })))
+}
+
+fn scripts(
+    site: &levity_config::Site,
+    route: Option<&levity_config::Route>,
+    index: &[String],
+) -> Option<Scripts> {
+    let of_route = route.map(|route| &route.proxying);
+    let (above, here) = (&site.proxying, of_route.unwrap_or(&site.proxying));
+    let suffix = here.script_suffix.as_ref().or(above.script_suffix.as_ref());
+    let script_index = here.script_index.as_ref().or(above.script_index.as_ref());
+    Scripts::new(
+        suffix.map(String::as_str),
+        script_index.map(String::as_str),
+        index,
+    )
+}
+
+fn prefix(route: Option<&levity_config::Route>) -> &[u8] {
+    let prefix = route.and_then(|route| route.strip_prefix.as_deref());
+    prefix.unwrap_or_default().as_bytes()
+}
+
+fn files(
+    site: &levity_config::Site,
+    route: Option<&levity_config::Route>,
+    resources: &mut Resources<'_>,
+) -> io::Result<Option<Files>> {
+    let root = route.and_then(|route| route.root.as_ref());
+    let Some(root) = root.or(site.root.as_ref()) else {
+        return Ok(None);
+    };
+    let options = options(site, route);
+    let scripts = scripts(site, route, &options.index);
+    let scripts = scripts.or_else(|| resources.has_php(site).then(Scripts::guarded));
+    let is_source = |name: &[u8]| {
+        let scripts = scripts.as_ref();
+        scripts.is_some_and(|scripts| scripts.is_source(name))
+    };
+    let reading = resources.reading(options);
+    Ok(Some(Files {
+        root: resources.roots.open(root, options.symlinks)?,
+        index: options
+            .index
+            .iter()
+            .map(|name| name.clone().into_bytes())
+            .filter(|name| !is_source(name))
+            .collect(),
+        scripts,
+        precompressed: options.precompressed.clone(),
+        listing: options.listing,
+        strip_prefix: prefix(route).to_vec(),
+        only: site.only.as_ref().map(|name| name.clone().into_vec()),
+        read_options: resources.read_options(&reading)?,
+        chunk_bytes: reading.chunk_bytes,
+    }))
+}

@@ -1,0 +1,156 @@
+//! What a location is made of: its handlers, files, proxy and filters.
+
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use levity_disk::{ReadOptions, Spool};
+use levity_wire::encoding::Coding;
+
+use crate::http::filter::Filter;
+use crate::root::{LiveRoot, SendfileRoot};
+use crate::scripts::Scripts;
+use crate::upstream::Upstream;
+
+/// The part of a site that handles a request.
+pub struct Location {
+    /// Unique in the process, so that a cache never confuses locations of two configurations.
+    pub number: u32,
+    /// Its handlers, in order.
+    pub handlers: Vec<Handler>,
+    /// Its files; `None` where all requests go to an upstream.
+    pub files: Option<Arc<Files>>,
+    /// Its upstream, in place of files or as their fallback.
+    pub proxy: Option<Arc<Proxy>>,
+    /// Reachable only through X-Accel-Redirect.
+    pub internal: bool,
+    /// The filters of its responses, in order.
+    pub filters: Vec<Box<dyn Filter>>,
+    /// Whether responses have a Server-Timing header.
+    pub server_timing: bool,
+    /// A refusal of an ambiguous path has been logged.
+    pub(super) has_logged_ambiguous: AtomicBool,
+}
+
+impl Location {
+    /// The prefix of the cache keys of its files. It changes with the root.
+    pub fn key(&self) -> [u8; 8] {
+        let root = self.files.as_ref().map(|files| &files.root);
+        let generation = root.map_or(0, |root| root.generation());
+        let key = u64::from(self.number) << 32 | u64::from(generation);
+        key.to_le_bytes()
+    }
+}
+
+/// A handler of a location; [`handler`](crate::handler) implements it.
+pub enum Handler {
+    /// Serves files; the last handler.
+    Files(Arc<Files>),
+    /// Finds the script of a directory whose index names list scripts before files.
+    IndexScript,
+    /// Serves a file if it exists.
+    ExistingFile,
+    /// Finds the script for the upstream; without one the response is 404.
+    Script,
+    /// Proxies to the upstream; the last handler.
+    Proxy(Arc<Proxy>),
+}
+
+/// How a location proxies requests.
+#[derive(Clone)]
+pub struct Proxy {
+    /// The upstream.
+    pub upstream: Arc<Upstream>,
+    /// Existing files are served first.
+    pub files_first: bool,
+    /// The prefix that is stripped from the path, with its leading slash.
+    pub strip_prefix: Vec<u8>,
+    /// Forwards paths that an application may read as paths of another location.
+    pub passes_ambiguous: bool,
+    /// The root of the location's files; `None` when it has none.
+    pub document_root: Option<Arc<LiveRoot>>,
+    /// The maximum size of a request body in bytes.
+    pub body_bytes_max: u64,
+    /// Request headers to set, add and remove.
+    pub request_headers: levity_config::Headers,
+    /// Rewriting of Location and Set-Cookie.
+    pub rewrite: levity_config::Rewrite,
+    /// Folders whose files the application may delegate.
+    pub sendfile_roots: Vec<SendfileRoot>,
+    /// Folders whose files the application may delegate to be sent and removed.
+    pub temporary_roots: Vec<SendfileRoot>,
+    /// Upstreams that the application may delegate a request to.
+    pub reproxy: Vec<Arc<Proxy>>,
+}
+
+impl Proxy {
+    /// The present folder of the location's files; empty when it has none.
+    pub fn document_root(&self) -> Vec<u8> {
+        let root = self.document_root.as_ref().map(|root| root.last());
+        root.map_or_else(Vec::new, |root| root.path().as_os_str().as_bytes().to_vec())
+    }
+
+    /// The scripts in `files` that this upstream runs, if any.
+    pub fn scripts<'a>(&self, files: &'a Files) -> Option<&'a Scripts> {
+        let runs_scripts = self.upstream.settings.protocol.is_cgi();
+        let scripts = files.scripts.as_ref().filter(|_| runs_scripts);
+        scripts.filter(|scripts| scripts.are_run)
+    }
+}
+
+/// The files of a location.
+pub struct Files {
+    /// The directory that is served.
+    pub root: Arc<LiveRoot>,
+    /// Index names of directories.
+    pub index: Vec<Vec<u8>>,
+    /// The codings of precompressed variants, best first.
+    pub precompressed: Vec<Coding>,
+    /// Whether directories without an index are listed.
+    pub listing: bool,
+    /// The prefix that is stripped from the path, with its leading slash.
+    pub strip_prefix: Vec<u8>,
+    /// The name of the only file that is served, for a site of a single file.
+    pub only: Option<Vec<u8>>,
+    /// The scripts among the files, including those that no application runs.
+    pub scripts: Option<Scripts>,
+    /// The engine and mode by which its files are read.
+    pub read_options: ReadOptions,
+    /// The size of a read in bytes, if configured.
+    pub chunk_bytes: Option<usize>,
+}
+
+impl Files {
+    /// The path relative to the root.
+    pub fn beneath<'a>(&'a self, path: &'a [u8]) -> &'a [u8] {
+        let path = path
+            .strip_prefix(self.strip_prefix.as_slice())
+            .unwrap_or(path);
+        let path = path.strip_prefix(b"/").unwrap_or(path);
+        match &self.only {
+            Some(name) if path.is_empty() => name,
+            _ => path,
+        }
+    }
+
+    /// Whether a path relative to the root may be served: it has no hidden name and is no script.
+    pub fn shows(&self, path: &[u8]) -> bool {
+        let only = self.only.as_deref().is_none_or(|name| name == path);
+        let is_source = |scripts: &Scripts| scripts.is_source(path);
+        only && !self.scripts.as_ref().is_some_and(is_source)
+            && (self.only.is_some() || !path.split(|&byte| byte == b'/').any(is_hidden))
+    }
+}
+
+/// Names with a leading dot are hidden, except the one that RFC 8615 reserves.
+pub fn is_hidden(name: &[u8]) -> bool {
+    name.starts_with(b".") && name != b".well-known"
+}
+
+/// The folder for spooled bodies.
+pub struct SpoolFolder {
+    /// The folder.
+    pub spool: Arc<Spool>,
+    /// An engine that reads into memory: the bytes are encoded again before they are sent.
+    pub read_options: ReadOptions,
+}

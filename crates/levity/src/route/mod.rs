@@ -1,0 +1,186 @@
+//! Route: from host and path to the location that answers.
+
+mod compile;
+mod location;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use levity_config::{Config, Pattern};
+use levity_disk::{Disk, Root};
+use levity_telemetry::diagnostics;
+use levity_wire::{Reject, http1, path};
+
+use crate::http::request::Request;
+use crate::root::LiveRoot;
+use crate::upstream::{self, Upstream};
+
+pub use self::location::{Files, Handler, Location, Proxy, SpoolFolder, is_hidden};
+
+struct Site {
+    routes: Vec<(Pattern, Location)>,
+    rest: Location,
+}
+
+/// A compiled configuration. Immutable: a reload makes a new one, and requests in progress keep theirs.
+pub struct Service {
+    /// The configuration as written.
+    pub config: Config,
+    /// The folder for request bodies that exceed the memory limit.
+    pub spool: Option<SpoolFolder>,
+    /// Limits of the request parser.
+    pub wire_limits: http1::Limits,
+    /// The upstreams in the order of `config.upstreams`.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// Every root, including those of delegated files; each once.
+    pub live_roots: Vec<Arc<LiveRoot>>,
+    sites: Vec<Site>,
+    by_host: HashMap<String, usize>,
+    /// Suffixes of host names with their leading dot.
+    by_suffix: Vec<(String, usize)>,
+    default_site: Option<usize>,
+}
+
+impl Service {
+    /// Opens every root, starts the engines of sites and routes in `disk`, and resolves the names of
+    /// backends. Upstreams keep the health that they have in `old`. Blocks.
+    ///
+    /// # Errors
+    /// When a root cannot be opened or an engine cannot run here; the error names it.
+    pub fn new(config: Config, disk: &Disk, old: &[Arc<Upstream>]) -> io::Result<Self> {
+        let upstreams = upstream::make(&config.upstreams, old)?;
+        let (sites, live_roots) = compile::sites(&config, &upstreams, disk)?;
+        let mut service = Self {
+            wire_limits: compile::wire_limits(&config.limits),
+            spool: compile::spool(&config, disk)?,
+            upstreams,
+            live_roots,
+            sites,
+            by_host: HashMap::new(),
+            by_suffix: Vec::new(),
+            default_site: None,
+            config,
+        };
+        for (number, site) in service.config.sites.iter().enumerate() {
+            for host in &site.hosts {
+                match host.strip_prefix('*') {
+                    Some(suffix) => service.by_suffix.push((suffix.to_owned(), number)),
+                    None => {
+                        service.by_host.insert(host.clone(), number);
+                    }
+                }
+            }
+            if site.hosts.is_empty() {
+                service.default_site.get_or_insert(number);
+            }
+        }
+        Ok(service)
+    }
+
+    /// Every distinct root of a location, as of the last check.
+    pub fn roots(&self) -> Vec<Arc<Root>> {
+        let mut roots: Vec<Arc<Root>> = Vec::new();
+        let locations = self.sites.iter().flat_map(Site::locations);
+        for files in locations.filter_map(|location| location.files.as_ref()) {
+            let root = files.root.last();
+            if !roots.iter().any(|known| Arc::ptr_eq(known, &root)) {
+                roots.push(root);
+            }
+        }
+        roots
+    }
+
+    /// The first location that matches; `None` when no site matches `host`.
+    pub fn route(&self, host: &[u8], path: &[u8]) -> Option<&Location> {
+        let site = &self.sites[self.site_of(host)?];
+        let location = site
+            .routes
+            .iter()
+            .find(|(pattern, _)| pattern.matches(path));
+        Some(location.map_or(&site.rest, |(_, location)| location))
+    }
+
+    /// Checks that an application at `location`, which was found for `request`, cannot read the path as one
+    /// of another location: it would bypass the rules of that location.
+    ///
+    /// # Errors
+    /// 400 for a path that some applications read as one of another location, unless `location` allows such
+    /// paths; also for paths that [`path::forwarded`] refuses.
+    pub fn check_readings(&self, request: &Request, location: &Location) -> Result<(), Reject> {
+        let Some(proxy) = &location.proxy else {
+            return Ok(());
+        };
+        let path = path::forwarded(request.raw_path())?;
+        if proxy.passes_ambiguous {
+            return Ok(());
+        }
+        let is_here = |path: &Vec<u8>| {
+            let found = self.route(request.host(), path);
+            found.is_some_and(|found| std::ptr::eq(found, location))
+        };
+        if path::other_readings(&path).iter().all(is_here) {
+            return Ok(());
+        }
+        self.log_ambiguous(request, location);
+        Err(Reject {
+            status: 400,
+            reason: "applications may read the path as one of another route",
+        })
+    }
+
+    /// Logs the refusal, because only the operator knows how the application reads paths. Once per location
+    /// and configuration: an attacker may send many such paths.
+    fn log_ambiguous(&self, request: &Request, location: &Location) {
+        if location.has_logged_ambiguous.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let path = String::from_utf8_lossy(request.raw_path());
+        let host = String::from_utf8_lossy(request.host());
+        let mut routes = self.sites.iter().flat_map(|site| &site.routes);
+        let route = routes.find(|(_, at)| std::ptr::eq(at, location));
+        let here = route.map_or_else(
+            || "its site".to_owned(),
+            |(pattern, _)| format!("its route `{pattern}`"),
+        );
+        diagnostics::log(format_args!(
+            "refused {path} of {host}: applications may read the path as one of another route; \
+             `ambiguous_paths = \"pass\"` of {here} allows that (said once)"
+        ));
+    }
+
+    fn site_of(&self, host: &[u8]) -> Option<usize> {
+        // Host is optional in HTTP/1.0 (RFC 9112, 3.2 and 3.3).
+        if host.is_empty() || (self.by_host.is_empty() && self.by_suffix.is_empty()) {
+            return self.default_site;
+        }
+        let host = http1::host_name(host).ok()?;
+        let exact = || self.by_host.get(host.as_ref()).copied();
+        let suffix = || {
+            let ends = |(suffix, _): &&(String, usize)| is_beneath(&host, suffix);
+            let found = self.by_suffix.iter().filter(ends);
+            found
+                .max_by_key(|(suffix, _)| suffix.len())
+                .map(|&(_, site)| site)
+        };
+        exact().or_else(suffix).or(self.default_site)
+    }
+}
+
+/// Whether `host` is a name below `suffix`. Other characters that a host may contain are excluded:
+/// `a,b.example` would be two hosts in X-Forwarded-Host, the first of which is arbitrary.
+fn is_beneath(host: &str, suffix: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    host.strip_suffix(suffix)
+        .is_some_and(|name| name.bytes().all(is_plain))
+}
+
+impl Site {
+    fn locations(&self) -> impl Iterator<Item = &Location> {
+        self.routes
+            .iter()
+            .map(|(_, location)| location)
+            .chain(std::iter::once(&self.rest))
+    }
+}
