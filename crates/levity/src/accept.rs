@@ -1,4 +1,4 @@
-//! Accept: from a listening socket to a connection on this loop.
+//! Accept: from a listening socket to a connection on this event loop.
 
 use std::io;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use crate::http::h1::conn::Conn;
 use crate::serve::serve;
 use crate::worker::Worker;
 
-/// How long to wait when the process or the machine is out of descriptors.
+/// The pause when the process or the machine is out of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The listeners of one worker.
@@ -28,7 +28,7 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Starts to accept on `sockets`.
+    /// Starts accepting on `sockets`.
     pub fn add(&mut self, worker: &Rc<Worker>, sockets: Vec<(Address, ListeningSocket)>) {
         for (address, socket) in sockets {
             match Listener::new(socket) {
@@ -43,7 +43,7 @@ impl Listeners {
         }
     }
 
-    /// Stops to accept on `addresses`.
+    /// Stops accepting on `addresses`.
     pub async fn close(&mut self, addresses: &[Address]) {
         let (gone, kept) = self
             .open
@@ -53,7 +53,7 @@ impl Listeners {
         end(gone).await;
     }
 
-    /// Stops to accept at all.
+    /// Stops accepting on all addresses.
     pub async fn close_all(&mut self) {
         end(std::mem::take(&mut self.open)).await;
     }
@@ -62,13 +62,13 @@ impl Listeners {
 async fn end(listeners: Vec<(Address, oneshot::Sender<()>, JoinHandle<()>)>) {
     for (_, close, accepting) in listeners {
         let _ = close.send(());
-        // Ends on its own, or has panicked: either way it no longer listens.
+        // An error means that the task has panicked; it does not listen any more either way.
         let _ = accepting.await;
     }
 }
 
-/// Accepts until told to close; then takes in those who had connected already, because closing a
-/// listener resets them.
+/// Accepts until `closed`. Then accepts the connections in the backlog, because closing a listener resets
+/// them.
 async fn accept(
     worker: Rc<Worker>,
     address: Address,
@@ -87,7 +87,7 @@ async fn accept(
     {}
 }
 
-/// Waits for a slot, then for a client.
+/// Waits for a slot and then for a connection.
 async fn accept_one(worker: &Rc<Worker>, address: &Address, listener: &Listener) {
     let slot = worker.slots.clone().acquire_owned().await;
     let slot = slot.expect("the slots are never closed");
@@ -105,7 +105,7 @@ async fn take(
     match accepted {
         Ok((transport, peer)) => {
             let conn = Conn::new(worker.clone(), transport, peer, slot);
-            // Asked anew each time: a reload may have changed it.
+            // Read each time, because a reload may have changed it.
             let has_proxy_header = worker.service().config.has_proxy_header(address);
             let number = conn.number() as u64;
             task::spawn_local(Watched::new(number, serve(conn, has_proxy_header)));
@@ -115,7 +115,7 @@ async fn take(
             diagnostics::log(format_args!("cannot accept, will try again: {error}"));
             time::sleep(PAUSE).await;
         }
-        // The client left before it was accepted.
+        // The client disconnected before it was accepted.
         Err(_) => {}
     }
 }

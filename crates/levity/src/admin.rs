@@ -1,8 +1,8 @@
 //! The admin listener: `/status`, `/metrics`, `/health` and a live page, read-only.
 //!
-//! It runs on the control thread, so that a scrape never takes a worker's time, and answers one
-//! request per connection. Connections, bytes of a header section and time are bounded. Over TCP it answers to
-//! names of this machine only.
+//! It runs on the control thread, so that a scrape never takes a worker's time, and handles one request per
+//! connection. The number of connections, the size of a request header and the time are bounded. Over TCP the
+//! Host of a request must be a name of this machine.
 
 use std::borrow::Cow;
 use std::io;
@@ -32,8 +32,8 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
 
-/// Answers requests until it is dropped, which ends its connections too. Over TCP the host of a request
-/// must be one of `names`. For the control thread's runtime, which must have I/O and time enabled.
+/// Handles requests until it is dropped, which ends its connections too. Over TCP the host of a request must
+/// be one of `names`. For the control thread's runtime, which must have I/O and time enabled.
 pub async fn serve(listener: Listener, status: Arc<Status>, names: watch::Receiver<OwnNames>) {
     tokio::join!(
         sample(&status),
@@ -90,15 +90,15 @@ async fn exchange(
         Head::Closed => return Ok(()),
         Head::Refused(answer) => answer,
         Head::Complete if names.is_some_and(|names| !is_meant(&head, &bytes, &names.borrow())) => {
-            Answer::misdirected()
+            Reply::misdirected()
         }
-        Head::Complete => answer(head.path.of(&bytes), head.method, &status).await,
+        Head::Complete => respond(head.path.of(&bytes), head.method, &status).await,
     };
     transport
         .write_all(&answer.bytes(head.method == Method::Head))
         .await?;
     transport.end_output();
-    // Closing with bytes unread would reset the connection, and the answer with it.
+    // Closing with unread bytes would reset the connection and may lose the response.
     while transport.read(&mut bytes).await? > 0 {}
     Ok(())
 }
@@ -111,7 +111,7 @@ fn is_meant(head: &RequestHead, bytes: &[u8], names: &OwnNames) -> bool {
 enum Head {
     /// The client closed first.
     Closed,
-    Refused(Answer),
+    Refused(Reply),
     Complete,
 }
 
@@ -135,13 +135,13 @@ async fn read_head(
         match parse_request(&bytes[..filled], head, &limits) {
             Ok(true) => return Ok(Head::Complete),
             Ok(false) => {}
-            Err(reject) => return Ok(Head::Refused(Answer::refused(reject.status, reject.reason))),
+            Err(reject) => return Ok(Head::Refused(Reply::refused(reject.status, reject.reason))),
         }
     }
 }
 
 /// A response that is not serialized yet.
-struct Answer {
+struct Reply {
     status: u16,
     content_type: &'static str,
     /// `Content-Security-Policy`.
@@ -149,7 +149,7 @@ struct Answer {
     body: String,
 }
 
-impl Answer {
+impl Reply {
     fn ok(content_type: &'static str, body: String) -> Self {
         Self {
             status: 200,
@@ -181,7 +181,7 @@ impl Answer {
     }
 
     fn bytes(&self, head_only: bool) -> Vec<u8> {
-        // RFC 9110, 15.5.6: a 405 must list what is allowed.
+        // A 405 must have Allow (RFC 9110, 15.5.6).
         let allow = if self.status == 405 {
             "Allow: GET, HEAD\r\n"
         } else {
@@ -205,20 +205,20 @@ impl Answer {
     }
 }
 
-async fn answer(path: &[u8], method: Method, status: &Status) -> Answer {
+async fn respond(path: &[u8], method: Method, status: &Status) -> Reply {
     let is_read = matches!(method, Method::Get | Method::Head);
     match path {
         b"/" | b"/status.html" | b"/status" | b"/status.json" | b"/metrics" | b"/health"
             if !is_read =>
         {
-            Answer::refused(405, reason(405))
+            Reply::refused(405, reason(405))
         }
-        b"/" | b"/status.html" => Answer::page(),
-        b"/status" => Answer::ok(TEXT, status::text(&status.json().await)),
-        b"/status.json" => Answer::ok(JSON, format!("{}\n", status.json().await)),
-        b"/metrics" => Answer::ok(PROMETHEUS, metrics(status)),
-        b"/health" => Answer::ok(TEXT, "ok\n".into()),
-        _ => Answer::refused(404, reason(404)),
+        b"/" | b"/status.html" => Reply::page(),
+        b"/status" => Reply::ok(TEXT, status::text(&status.json().await)),
+        b"/status.json" => Reply::ok(JSON, format!("{}\n", status.json().await)),
+        b"/metrics" => Reply::ok(PROMETHEUS, metrics(status)),
+        b"/health" => Reply::ok(TEXT, "ok\n".into()),
+        _ => Reply::refused(404, reason(404)),
     }
 }
 
@@ -319,8 +319,8 @@ mod tests {
         Server::start(tcp, CONNECTION_TIME_MAX)
     }
 
-    /// Sends `request` and gives all that comes back.
-    fn ask(server: &Server<SocketAddr>, request: &str) -> String {
+    /// Sends `request` and returns all that comes back.
+    fn send(server: &Server<SocketAddr>, request: &str) -> String {
         let mut stream = TcpStream::connect(server.address).expect("connect");
         stream.write_all(request.as_bytes()).expect("write");
         let mut response = String::new();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     fn get(server: &Server<SocketAddr>, path: &str) -> String {
-        ask(
+        send(
             server,
             &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         )
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn head_has_the_same_head_and_no_body() {
-        let response = ask(
+        let response = send(
             &server(),
             "HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
         );
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn nothing_can_be_changed() {
-        let response = ask(
+        let response = send(
             &server(),
             "POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc",
         );
@@ -415,7 +415,7 @@ mod tests {
         for address in ["127.0.0.1:0", "0.0.0.0:0"] {
             let server = Server::start(move || tcp_on(address), CONNECTION_TIME_MAX);
             let status = |host: &str| {
-                let answer = ask(
+                let answer = send(
                     &server,
                     &format!("GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n"),
                 );
@@ -427,9 +427,9 @@ mod tests {
             for host in ["localhost:9180", "127.0.0.1:9180", "[::1]", "web1.example"] {
                 assert_eq!(status(host), "200", "{address} {host}");
             }
-            let old = ask(&server, "GET /health HTTP/1.0\r\n\r\n");
+            let old = send(&server, "GET /health HTTP/1.0\r\n\r\n");
             assert!(old.starts_with("HTTP/1.1 200 "), "{old}");
-            let refused = ask(
+            let refused = send(
                 &server,
                 "GET /status HTTP/1.1\r\nHost: evil.example\r\n\r\n",
             );
@@ -448,12 +448,12 @@ mod tests {
     #[test]
     fn a_head_that_is_wrong_or_too_long_is_refused() {
         let server = server();
-        assert!(ask(&server, "GET /\x01 HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400 "));
+        assert!(send(&server, "GET /\x01 HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400 "));
         let long = format!(
             "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}",
             "x".repeat(HEAD_BYTES_MAX)
         );
-        assert!(ask(&server, &long).starts_with("HTTP/1.1 431 "));
+        assert!(send(&server, &long).starts_with("HTTP/1.1 431 "));
     }
 
     #[test]
@@ -494,7 +494,7 @@ mod tests {
     #[test]
     fn a_silent_client_is_closed_in_time() {
         let server = Server::start(tcp, Duration::from_millis(30));
-        assert_eq!(ask(&server, "GET /"), "");
+        assert_eq!(send(&server, "GET /"), "");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A worker's thread: its runtime, its listeners, and what the control thread tells it.
+//! A worker's thread: its runtime, its listeners, and the messages of the control thread.
 
 use std::io;
 use std::rc::Rc;
@@ -20,41 +20,41 @@ use crate::accept;
 use crate::route::Service;
 use crate::worker::{Worker, WorkerParts};
 
-/// What the control thread tells a worker.
+/// A message of the control thread to a worker.
 pub enum Message {
-    /// Answer with this service from now on, and listen on these addresses only.
+    /// Replace the configuration and adjust the listeners.
     Reload {
         /// The new configuration.
         service: Arc<Service>,
-        /// Addresses that are new.
+        /// New addresses.
         listen: Vec<(Address, ListeningSocket)>,
-        /// Addresses that are gone.
+        /// Removed addresses.
         close: Vec<Address>,
     },
-    /// Write access log lines here from now on.
+    /// Replace the access log.
     Log(Option<Log>),
-    /// Tell which files are asked for.
+    /// Report which files are requested.
     Popular(oneshot::Sender<Snapshot>),
-    /// Take no more connections, finish what is in hand, then end.
+    /// Stop accepting, complete the requests in progress, then end.
     Drain,
 }
 
-/// What a worker's thread is given.
+/// The parts of a worker's thread.
 pub struct Parts {
-    /// What its tasks share.
+    /// The parts of the worker.
     pub worker: WorkerParts,
-    /// Where it listens.
+    /// The listening sockets.
     pub listen: Vec<(Address, ListeningSocket)>,
-    /// What it is told.
+    /// Messages of the control thread.
     pub messages: mpsc::UnboundedReceiver<Message>,
     /// Abort the process when this thread makes a file call that may block.
     pub guard: bool,
 }
 
-/// Starts a worker's thread. Whatever may block has been done by the caller.
+/// Starts a worker's thread. The caller has done everything that may block.
 ///
 /// # Errors
-/// When the thread cannot be made.
+/// When the thread cannot be started.
 pub fn start(number: usize, parts: Parts) -> io::Result<JoinHandle<io::Result<()>>> {
     thread::Builder::new()
         .name(format!("worker-{number}"))
@@ -99,7 +99,7 @@ async fn live(parts: Parts) {
             }
             Message::Popular(reply) => {
                 let snapshot = worker.popular.borrow().snapshot(Instant::now());
-                // Whoever asked may have given up.
+                // An error means that the receiver has timed out.
                 let _ = reply.send(snapshot);
             }
             Message::Drain => {

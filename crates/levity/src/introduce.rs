@@ -1,6 +1,6 @@
-//! The first lines of a server: where it is and what it serves; with `-v` also how files are read.
+//! The first log lines of a server: its addresses and what it serves; with `-v` also how files are read.
 //!
-//! Nothing of it grows with the configuration: of many of a kind some are named, and the others counted.
+//! The output does not grow with the configuration: some items of each kind are listed, the others counted.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -17,54 +17,54 @@ use levity_config::Site;
 use levity_config::address::Address;
 use levity_telemetry::diagnostics;
 
-/// Lines of one kind; of further ones there is a count.
+/// The maximum of lines of one kind.
 const LINES_MAX: usize = 16;
 
-/// What the lines are about.
+/// The content of the lines.
 pub struct Introduction<'a> {
-    /// What was asked for.
+    /// The plan of the server.
     pub plan: &'a Plan,
-    /// What came of it.
+    /// The compiled configuration.
     pub service: &'a Service,
-    /// Where clients connect.
+    /// The addresses for clients.
     pub listening: Vec<&'a Address>,
-    /// Where the admin pages are.
+    /// The address of the admin listener.
     pub admin: Option<&'a Address>,
-    /// What reads files.
+    /// The disk.
     pub disk: &'a Disk,
 }
 
 impl Introduction<'_> {
-    /// Says the lines: the URLs of `levity serve` go to standard output, everything else to standard error,
-    /// "serving" last.
-    pub fn say(&self) {
+    /// Writes the lines. The URLs of `levity serve` go to standard output, everything else to standard error;
+    /// "serving" comes last.
+    pub fn log(&self) {
         let own = own_addresses();
         let urls: Vec<String> = self.listening.iter().flat_map(|on| on.urls(&own)).collect();
         if self.plan.serve {
-            // In one piece, so that whoever reads one of them can read all.
+            // In one write, so that a reader of the first line can read all.
             let lines: String = urls.iter().map(|url| format!("{url}\n")).collect();
             let mut out = std::io::stdout();
-            // Whoever does not want them is served all the same.
+            // A closed standard output does not stop the server.
             let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
         }
         if !self.plan.serve || self.plan.verbose {
             let listening = urls.iter().map(|url| format!("listening on {url}"));
-            say_some(listening, "addresses");
+            log_some(listening, "addresses");
         }
         let admin = self.admin.iter().flat_map(|on| on.urls(&own));
-        say_some(
+        log_some(
             admin.map(|url| format!("status and metrics on {url}")),
             "addresses",
         );
         let notes = self.service.config.notes.iter();
-        say_some(notes.map(|note| format!("configuration: {note}")), "notes");
+        log_some(notes.map(|note| format!("configuration: {note}")), "notes");
         let upstreams = self.service.upstreams.iter();
-        say_some(
+        log_some(
             upstreams.map(|upstream| upstream::describe::line(upstream)),
             "upstreams",
         );
         if self.plan.verbose {
-            self.say_how_files_are_read();
+            self.log_file_access();
         }
         let end = if self.plan.serve {
             "; Ctrl-C ends it"
@@ -75,7 +75,7 @@ impl Introduction<'_> {
         diagnostics::log(format_args!("serving {what}{end}"));
     }
 
-    fn say_how_files_are_read(&self) {
+    fn log_file_access(&self) {
         let engine = self.disk.engine();
         diagnostics::log(format_args!("disk engine {engine}: {}", self.disk.reason()));
         for engine in self.service.config.location_engines() {
@@ -85,12 +85,12 @@ impl Introduction<'_> {
                 "disk engine {engine}: for the sites and routes that name it{note}"
             ));
         }
-        say_some(file_systems(&self.service.roots()), "kinds of folders");
+        log_some(file_systems(&self.service.roots()), "kinds of folders");
     }
 }
 
-/// Says the first of `lines`, and of how many `others` there would be one more.
-pub fn say_some(lines: impl IntoIterator<Item = impl Display>, others: &str) {
+/// Logs the first of `lines`, and the number of the `others` in one more line.
+pub fn log_some(lines: impl IntoIterator<Item = impl Display>, others: &str) {
     let mut lines = lines.into_iter();
     for line in lines.by_ref().take(LINES_MAX) {
         diagnostics::log(format_args!("{line}"));
@@ -101,7 +101,7 @@ pub fn say_some(lines: impl IntoIterator<Item = impl Display>, others: &str) {
     }
 }
 
-/// The folder or file of the only site, or how many sites there are.
+/// The folder or file of the only site, or the number of sites.
 fn what_is_served(sites: &[Site]) -> String {
     match sites {
         [
@@ -121,7 +121,7 @@ fn what_is_served(sites: &[Site]) -> String {
     }
 }
 
-/// A line for each kind of file system and what its trial has found, with the first folder there.
+/// A line per kind of file system and result of its trial, with the first folder there.
 fn file_systems(roots: &[Arc<Root>]) -> Vec<String> {
     let mut kinds: BTreeMap<(&str, &str), (&Root, usize)> = BTreeMap::new();
     for root in roots {
@@ -139,8 +139,8 @@ fn file_systems(roots: &[Arc<Root>]) -> Vec<String> {
     kinds.into_iter().map(line).collect()
 }
 
-/// The addresses by which other machines know this one, IPv4 first. None when the kernel does not tell them.
-/// Asks the kernel (netlink); touches no network.
+/// The addresses by which other machines know this one, IPv4 first; empty when the kernel does not report
+/// them. Uses netlink, not the network.
 fn own_addresses() -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let addresses = interfaces.iter().map(if_addrs::Interface::ip);
@@ -150,7 +150,7 @@ fn own_addresses() -> Vec<IpAddr> {
     addresses
 }
 
-/// Link-local addresses mean something together with an interface only, and browsers take none in a URL.
+/// Link-local addresses are valid only with an interface, and browsers do not accept them in URLs.
 fn is_known_to_others(ip: &IpAddr) -> bool {
     !ip.is_loopback()
         && match ip {

@@ -1,4 +1,4 @@
-//! The `levity` binary: the command line, then the server or what shows it.
+//! The `levity` binary: runs the command line, then the server or the viewer.
 #![forbid(unsafe_code)]
 
 use std::io::IsTerminal as _;
@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use levity::cli::{self, Step, Streams};
 use levity_inspect::top;
 
-/// The C library's allocator locks a heap when another thread frees into it. A disk thread that loses
-/// the processor there would stop a loop; this one hands such memory back without a lock.
+/// The C library's allocator locks a heap when another thread frees into it. A disk thread that is preempted
+/// while it holds the lock would stop an event loop; this allocator returns such memory without a lock.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,5 +1,5 @@
-//! A worker for unit tests: files in a folder of its own, the simulated disk, clients and backends in memory. Nothing
-//! but the test moves its time.
+//! A worker for unit tests, with files in a folder of its own, the simulated disk, and clients and backends
+//! in memory. Only the test advances its clock.
 //!
 //! ```ignore
 //! let rig = Rig::new("[[site.route]]\npath = \"/app\"\nproxy = \"app\"\n[[upstream]]\nname = \"app\"\nto = [\"unix:/app\"]\n");
@@ -43,14 +43,14 @@ use crate::worker::{Worker, WorkerParts};
 
 const CONNECTIONS_MAX: usize = 64;
 
-/// Rounds of the loop after which every task waits: in each, all that are ready run. A task gives way to the others
-/// only after much work.
+/// Rounds of the event loop after which every task waits. Each round runs all tasks that are ready; a task
+/// yields only after much work.
 const ROUNDS: usize = 16;
 
-/// By the clock of the runtime, which a test may pause: it then goes on when all tasks wait.
+/// On the clock of the runtime. A test may pause the clock; it then advances when all tasks wait.
 const TEST_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// A worker and the loop that it lives on.
+/// A worker with its event loop.
 pub struct Rig {
     /// The worker.
     pub worker: Rc<Worker>,
@@ -61,8 +61,8 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// A worker with one site. `config` follows its root, as lines of `[[site]]` and tables behind it; `{root}` stands
-    /// for the folder.
+    /// A worker with one site. `config` follows the site's root: lines of `[[site]]`, and further tables;
+    /// `{root}` stands for the folder.
     pub fn new(config: &str) -> Self {
         let root = tempfile::tempdir().expect("a folder");
         let path = root.path().display().to_string();
@@ -98,8 +98,8 @@ impl Rig {
         }
     }
 
-    /// A worker whose site has these files, by name. They are settled: a clock of the kernel has ticked since they were
-    /// written.
+    /// A worker whose site has these files, by name. The files are settled: a tick of the kernel's clock has
+    /// passed since they were written.
     pub fn with_files(config: &str, files: &[(&str, &str)]) -> Self {
         let rig = Self::new(config);
         for (name, content) in files {
@@ -116,15 +116,16 @@ impl Rig {
         rig
     }
 
-    /// Runs `test` as a task of the loop, beside what it starts. One that waits for what never comes fails.
+    /// Runs `test` as a task on the event loop, together with the tasks that it starts. Fails when it waits
+    /// too long.
     pub fn run<T>(&self, test: impl Future<Output = T>) -> T {
         let test = async { time::timeout(TEST_TIME_MAX, test).await };
         let done = self.runtime.block_on(self.tasks.run_until(test));
         done.expect("what the test waits for comes")
     }
 
-    /// A connection that nobody serves, and the client's end of it. `bytes_max` is the size of the buffer in each
-    /// direction.
+    /// A connection that is not served, and the client's end of it. `bytes_max` is the size of the buffer in
+    /// each direction.
     pub fn conn(&self, bytes_max: usize) -> (End, Conn) {
         let (client, served) = Transport::memory(bytes_max);
         let slot = self.worker.slots.clone().try_acquire_owned();
@@ -139,7 +140,7 @@ impl Rig {
         (client, self.tasks.spawn_local(serve(conn, false)))
     }
 
-    /// All that a client gets that sends `request` at once, until its connection ends.
+    /// Sends `request` at once, and returns everything that arrives until the connection ends.
     pub async fn ask(&self, request: impl AsRef<[u8]>) -> String {
         let (mut client, serving) = self.connect(1 << 16);
         client.send(request).await;
@@ -149,20 +150,20 @@ impl Rig {
         response
     }
 
-    /// All deadlines that lie at most so far ahead pass. Those of the runtime are not among them.
+    /// Lets all deadlines up to `time` ahead expire, except those of the runtime.
     pub fn pass(&self, time: Duration) {
         let then = Instant::now() + time;
         assert!(self.worker.timers.sweep(then, 0).is_none());
     }
 
-    /// The same, so many seconds ahead; tasks then run on.
+    /// Lets all deadlines up to this many seconds ahead expire, and runs the tasks.
     pub async fn pass_seconds(&self, seconds: u64) {
         settle().await;
         self.pass(Duration::from_secs(seconds));
         settle().await;
     }
 
-    /// Checks that no connection of a client is left, and nothing that one held.
+    /// Asserts that no connection of a client is left, and no resource of one.
     #[track_caller]
     pub fn assert_idle(&self) {
         let worker = &self.worker;
@@ -182,18 +183,18 @@ impl Rig {
     }
 }
 
-/// Lets the tasks of the loop run until all of them wait.
+/// Runs the tasks of the event loop until all of them wait.
 pub async fn settle() {
     for _ in 0..ROUNDS {
         task::yield_now().await;
     }
 }
 
-/// A backend that the test plays: the worker connects to it in memory.
+/// A backend whose part the test plays: the worker connects to it in memory.
 pub struct Backend(MemoryListener);
 
 impl Backend {
-    /// Listens at `address`, which is written as in a configuration.
+    /// Listens at `address`, in the syntax of the configuration.
     pub fn new(address: &str) -> Self {
         Self(MemoryListener::bind(address.parse().expect("an address")))
     }
@@ -203,19 +204,19 @@ impl Backend {
         End(self.0.accept(bytes_max).await)
     }
 
-    /// Waits for a connection, and for the header of a request on it; gives both.
+    /// Waits for a connection and the header of a request on it; returns both.
     pub async fn asked(&self) -> (End, String) {
         let mut backend = self.accept(1 << 16).await;
         let head = backend.until("\r\n\r\n").await;
         (backend, head)
     }
 
-    /// Waits for an attempt to connect, and refuses it.
+    /// Waits for an attempt to connect and refuses it.
     pub async fn refuse(&self) {
         self.0.refuse().await;
     }
 
-    /// Attempts to connect that wait now.
+    /// The number of waiting attempts to connect.
     pub fn waiting(&self) -> usize {
         self.0.waiting()
     }
@@ -225,18 +226,18 @@ impl Backend {
 pub struct End(Transport);
 
 impl End {
-    /// Sends all of `bytes`, as the other end takes them.
+    /// Sends `bytes`, as fast as the other end reads.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let sent = self.0.write_all(bytes.as_ref()).await;
         sent.expect("the other end takes it");
     }
 
-    /// Sends no more.
+    /// Shuts down the sending side.
     pub fn end_output(&self) {
         self.0.end_output();
     }
 
-    /// Reads at most so many bytes: none at the end.
+    /// Reads at most this many bytes; none at the end.
     pub async fn read(&mut self, bytes_max: usize) -> io::Result<String> {
         let mut bytes = vec![0; bytes_max];
         let count = self.0.read(&mut bytes).await?;
@@ -244,7 +245,7 @@ impl End {
         Ok(String::from_utf8(bytes).expect("text"))
     }
 
-    /// What has come once every task of the loop waits, as far as there was room for it.
+    /// Reads what is available once every task waits, up to the size of the buffer.
     pub async fn arrived(&mut self) -> String {
         settle().await;
         let mut text = String::new();
@@ -256,7 +257,7 @@ impl End {
         text
     }
 
-    /// Reads on until what has come ends so.
+    /// Reads until the input ends with this text.
     pub async fn until(&mut self, end: &str) -> String {
         let mut text = String::new();
         while !text.ends_with(end) {
@@ -267,7 +268,7 @@ impl End {
         text
     }
 
-    /// Reads on to the end of the connection; tells whether that is a reset.
+    /// Reads to the end of the connection; also returns whether that was a reset.
     pub async fn all(&mut self) -> (String, bool) {
         let mut text = String::new();
         loop {
@@ -282,14 +283,14 @@ impl End {
         }
     }
 
-    /// Reads on until the other end sends no more; it must not reset the connection.
+    /// Reads until the other end shuts down; fails on a reset.
     pub async fn rest(&mut self) -> String {
         let (text, is_reset) = self.all().await;
         assert!(!is_reset, "it is reset: {text}");
         text
     }
 
-    /// Reads on until the other end resets the connection, which it must.
+    /// Reads until the other end resets the connection; fails on an orderly end.
     pub async fn reset(&mut self) -> String {
         let (text, is_reset) = self.all().await;
         assert!(is_reset, "it ends, and is not reset: {text}");
@@ -302,8 +303,8 @@ impl End {
     }
 }
 
-/// A message of HTTP/1 without what frames it: its first line, and its body. `None` when it is not complete.
-/// `ended` tells whether the connection has ended behind it.
+/// An HTTP/1 message without its framing: the first line and the body. `None` when it is incomplete. `ended`
+/// is whether the connection ended after it.
 pub fn message(text: &str, ended: bool) -> Option<(&str, String)> {
     let (head, body) = text.split_once("\r\n\r\n")?;
     let mut lines = head.split("\r\n");

@@ -1,7 +1,8 @@
-//! The process: what is started in which order, what signals do, and how it ends.
+//! The process: start, signals, reload and end.
 //!
-//! Everything that may block happens here, on the control thread, before or beside the loops. Making
-//! a new service while serving may hang on a frozen disk, so it runs beside the control thread too.
+//! Everything that may block happens here, on the control thread, before the event loops start or beside
+//! them. Compiling a new configuration may hang on a frozen disk, so a thread of its own does that during a
+//! reload.
 
 use std::future;
 use std::io;
@@ -32,7 +33,7 @@ use crate::admin;
 use crate::cache::Shared;
 use crate::cli::Plan;
 use crate::event_loop::{self, Message, Parts};
-use crate::introduce::{Introduction, say_some};
+use crate::introduce::{Introduction, log_some};
 use crate::route::Service;
 use crate::status::{self, Status, Upstreams};
 use crate::upstream::check::{self, Checks};
@@ -40,29 +41,29 @@ use crate::upstream::sendfile::store::PreloadStore;
 use crate::upstream::{self, Upstream};
 use crate::worker::WorkerParts;
 
-/// Files that the cache keeps open at most; fewer where the process may open few.
+/// The maximum of files that the cache keeps open; reduced by the limit of the process.
 const CACHED_DESCRIPTORS_MAX: u64 = 4096;
 
-/// Files that are read past the page cache at once, at most; fewer where the process may open few.
+/// The maximum of files that are read past the page cache at a time; reduced by the limit of the process.
 const DIRECT_DESCRIPTORS_MAX: u64 = 1024;
 
-/// Preloaded contents, at most; fewer where the process may open few.
+/// The maximum of preloaded files; reduced by the limit of the process.
 const PRELOAD_DESCRIPTORS_MAX: u64 = 1024;
 
-/// Descriptors that `"auto"` counts on at most: the kernel's table for them has 8 bytes each, and some
-/// containers allow a thousand million.
+/// The maximum of descriptors that `"auto"` uses. The kernel's table has 8 bytes per descriptor, and some
+/// containers allow 10^9.
 const DESCRIPTORS_MAX: u64 = 1 << 20;
 
-/// Descriptors for everything that is neither a connection nor a served file.
+/// Descriptors reserved for everything that is neither a connection nor a served file.
 const OWN_DESCRIPTORS: u64 = 256;
 
-/// How long draining goes on before it is reported.
+/// The delay after which draining is logged.
 const DRAIN_REPORT_DELAY: Duration = Duration::from_millis(500);
 
-/// How long the last log lines may take to be written when the process ends.
+/// The time-out for writing the last log lines.
 const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves until a signal stops it.
+/// Runs the server until a signal stops it.
 pub fn run(plan: Plan) -> ExitCode {
     match serve(plan) {
         Ok(()) => ExitCode::SUCCESS,
@@ -87,7 +88,7 @@ fn serve(plan: Plan) -> io::Result<()> {
         server.end(&mut signals).await;
         outcome
     });
-    // A reload may hang on a frozen disk: nobody waits for it.
+    // Does not wait for a reload that hangs on a frozen disk.
     runtime.shutdown_background();
     outcome
 }
@@ -130,16 +131,16 @@ impl Signals {
     }
 }
 
-/// A reload under way. What may block runs beside the control thread: a frozen root must not keep it
-/// from its signals.
+/// A reload in progress. It runs beside the control thread, so that a frozen root does not keep the server
+/// from handling signals.
 #[derive(Default)]
 struct Reloading {
     made: Option<JoinHandle<Result<Service, Refused>>>,
-    /// Requested again meanwhile: the file may have been read before it changed.
+    /// Another reload was requested meanwhile: the file may have been read before it changed.
     again: bool,
 }
 
-/// Why there is no new service.
+/// Why a reload failed.
 enum Refused {
     File(Errors),
     Service(io::Error),
@@ -158,7 +159,7 @@ impl Reloading {
         }));
     }
 
-    /// The new service once it is made; pending for ever when no reload is under way. Cancel safe.
+    /// Waits for the new configuration; pending forever when no reload is in progress. Cancel safe.
     async fn made(&mut self) -> Result<Service, Refused> {
         let Some(made) = &mut self.made else {
             return future::pending().await;
@@ -174,19 +175,19 @@ fn make_service(plan: &Plan, disk: &Disk, old: &[Arc<Upstream>]) -> Result<Servi
     Service::new(config, disk, old).map_err(Refused::Service)
 }
 
-/// Limits that follow from how many files the process may open.
+/// Limits derived from the limit of open files.
 struct Descriptors {
     cached_max: usize,
-    /// Second descriptors of files that are read past the page cache.
+    /// The maximum of second descriptors of files that are read past the page cache.
     direct_max: usize,
-    /// Of preloaded content.
+    /// The maximum of preloaded files.
     preloads_max: usize,
     connections_max: usize,
 }
 
-/// Makes the process' table of descriptors large enough at once. When a process with threads lets it
-/// grow, the kernel waits for every processor to pass a quiet state (`synchronize_rcu` in
-/// `expand_files`): an accept or open on a loop was seen to wait 20 ms for that.
+/// Grows the process' table of descriptors in advance. When a process with threads grows it, the kernel waits
+/// for a grace period (`synchronize_rcu` in `expand_files`), which was seen to block an accept or open on an
+/// event loop for 20 ms.
 fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
     let kept = descriptors.cached_max + descriptors.direct_max + descriptors.preloads_max;
     let needed = 2 * descriptors.connections_max + kept;
@@ -200,12 +201,12 @@ fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
 }
 
 impl Descriptors {
-    /// Raises the soft limit to the hard one, then shares out what there is. A connection counts
-    /// twice: the file that it is sent may be open too.
+    /// Raises the soft limit to the hard one and divides the descriptors. A connection counts twice, because
+    /// the file that it is sent may be open too.
     fn share(configured: Option<usize>) -> Self {
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;
-        // Refused in some sandboxes: then the soft limit stands.
+        // Some sandboxes refuse this; then the soft limit is used.
         let _ = setrlimit(Resource::Nofile, limit);
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let files = files.min(DESCRIPTORS_MAX);
@@ -231,10 +232,10 @@ struct Server {
     workers: Vec<mpsc::UnboundedSender<Message>>,
     /// Closes when the last worker has ended.
     ended: mpsc::Receiver<io::Result<()>>,
-    /// Their sockets belong to the workers.
+    /// The bound addresses; their sockets belong to the workers.
     listening: Vec<Bound>,
     log: Option<Writer>,
-    /// Log lines lost by this writer and those before it.
+    /// Log lines lost by this writer and earlier ones.
     unwritten: Arc<AtomicU64>,
     admin: Option<Admin>,
     checks: Checks,
@@ -340,7 +341,7 @@ impl Server {
             admin: self.admin.as_ref().map(|admin| &admin.bound.actual),
             disk: &self.disk,
         };
-        introduction.say();
+        introduction.log();
         self.report_unwatched_roots();
     }
 
@@ -354,7 +355,7 @@ impl Server {
                  its directories cannot be opened from memory: its files stay on disk.entry_ttl"
             )
         };
-        say_some(roots.iter().map(line), "folders that cannot be watched");
+        log_some(roots.iter().map(line), "folders that cannot be watched");
     }
 
     async fn live(&mut self, signals: &mut Signals) -> io::Result<()> {
@@ -381,16 +382,17 @@ impl Server {
         }
     }
 
-    /// Drains; a second signal, or `limits.drain_timeout`, ends it.
+    /// Drains until all connections have ended, a second signal arrives, or `limits.drain_timeout` has
+    /// passed.
     async fn end(&mut self, signals: &mut Signals) {
         self.leave_addresses();
         self.send_all(|| Message::Drain);
         let timeout = self.service.config.limits.drain_timeout;
-        let (soon, patience) = (DRAIN_REPORT_DELAY, timeout.as_secs_f64());
+        let (soon, seconds) = (DRAIN_REPORT_DELAY, timeout.as_secs_f64());
         let waiting = async {
             time::sleep(soon).await;
             diagnostics::log(format_args!(
-                "waiting up to {patience} s for responses to end; tell again to end at once"
+                "waiting up to {seconds} s for responses to end; signal again to end at once"
             ));
             time::sleep(timeout.saturating_sub(soon)).await;
         };
@@ -398,19 +400,19 @@ impl Server {
         tokio::select! {
             () = drained => {}
             () = waiting => diagnostics::log(format_args!("connections were cut off after limits.drain_timeout")),
-            () = signals.stop() => diagnostics::log(format_args!("told twice: ending at once")),
+            () = signals.stop() => diagnostics::log(format_args!("second signal: ending at once")),
         }
         self.checks = Checks::default();
         if let Some(log) = self.log.take() {
             log.shutdown(FINAL_FLUSH_TIMEOUT);
         }
-        // Its end would wait for every read in flight: on a frozen device, for ever.
+        // Dropping the disk would wait for reads in flight, on a frozen device forever.
         mem::forget(self.disk.clone());
         diagnostics::flush(FINAL_FLUSH_TIMEOUT);
     }
 
-    /// Frees what a successor needs to start while this process drains: the names of Unix sockets, whose
-    /// connections the workers accept until they get the message, and the address of the admin pages.
+    /// Releases what a successor needs to start while this process drains: the paths of Unix sockets, on
+    /// which the workers accept until they get the message, and the address of the admin listener.
     fn leave_addresses(&mut self) {
         self.listening.clear();
         self.replace_admin(None);
@@ -418,12 +420,12 @@ impl Server {
 
     fn send_all(&self, mut message: impl FnMut() -> Message) {
         for worker in &self.workers {
-            // A worker that has ended needs no message.
+            // An error means that the worker has ended.
             let _ = worker.send(message());
         }
     }
 
-    /// Swaps the configuration if the new one is good; the old one stays otherwise.
+    /// Installs the new configuration, or logs why it failed; then the old one stays.
     fn reload(&mut self, made: Result<Service, Refused>) {
         let reloaded = match made {
             Ok(service) => self.swap(service),
@@ -447,7 +449,7 @@ impl Server {
         let (config, old) = (&service.config, &self.service.config);
         if config.server.workers != old.server.workers || !same_disk(&config.disk, &old.disk) {
             return Err(io::Error::other(
-                "server.workers, and [disk] but for entry_ttl, chunk, direct and spool, change with a restart only",
+                "server.workers, and [disk] except entry_ttl, chunk, direct and spool, change with a restart only",
             ));
         }
         if config.limits.connections != old.limits.connections {
@@ -468,7 +470,7 @@ impl Server {
             .then(|| start_admin(config.admin.as_ref(), &self.status))
             .transpose()?;
 
-        // From here on nothing fails: a bad reload changes nothing.
+        // Nothing fails from here on: a failed reload changes nothing.
         self.disk.set_open_age_max(config.disk.entry_ttl);
         let gone = |bound: &mut Bound| !config.listens_on(&bound.configured);
         let close: Vec<_> = self.listening.extract_if(.., gone).collect();
@@ -491,7 +493,7 @@ impl Server {
         self.status.set_roots(devices_of(&service));
         self.status.set_upstreams(service.upstreams.clone());
         let changes = upstream::describe::changes(&service.upstreams, &self.service.upstreams);
-        say_some(changes, "changes of upstreams");
+        log_some(changes, "changes of upstreams");
         self.checks = check::start(&service.upstreams);
         self.service = service;
         self.report_unwatched_roots();
@@ -504,7 +506,7 @@ impl Server {
             .any(|bound| bound.configured == *address)
     }
 
-    /// The old writer ends by itself once the workers have let go of it.
+    /// The old writer ends by itself once no worker uses it.
     fn replace_log(&mut self, log: Option<Writer>) {
         self.send_all(|| Message::Log(log.as_ref().map(Writer::log)));
         self.log = log;
@@ -521,7 +523,7 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// One worker's share of every address.
+/// Takes one worker's socket of every address.
 fn take_sockets(bound: &mut [Bound]) -> Vec<(Address, ListeningSocket)> {
     bound
         .iter_mut()
@@ -529,7 +531,7 @@ fn take_sockets(bound: &mut [Bound]) -> Vec<(Address, ListeningSocket)> {
         .collect()
 }
 
-/// Whether two configurations differ only in values that every request looks up anew.
+/// Whether two configurations differ only in values that may change with a reload.
 fn same_disk(new: &levity_config::Disk, old: &levity_config::Disk) -> bool {
     let mut new = new.clone();
     new.entry_ttl = old.entry_ttl;
@@ -539,7 +541,7 @@ fn same_disk(new: &levity_config::Disk, old: &levity_config::Disk) -> bool {
     new == *old
 }
 
-/// Devices and paths of the roots, by which `/status` names devices.
+/// Devices and paths of the roots, for the names of devices in `/status`.
 fn devices_of(service: &Service) -> Vec<(u64, PathBuf)> {
     let roots = service.roots().into_iter();
     roots
@@ -561,7 +563,7 @@ fn start_watcher(watch: levity_config::Watch) -> io::Result<Option<Arc<Watcher>>
     }
 }
 
-/// What a scrape reads from.
+/// The sources of `/metrics`.
 fn sources(
     disk: &Arc<Disk>,
     watcher: Option<Arc<Watcher>>,
@@ -621,12 +623,12 @@ fn start_admin(
     }))
 }
 
-/// Starts a worker; its end, also by a panic, is reported to the control thread.
+/// Starts a worker. Its result, or its panic, is sent to the control thread.
 fn start_worker(number: usize, parts: Parts, end: mpsc::Sender<io::Result<()>>) -> io::Result<()> {
     let worker = event_loop::start(number, parts)?;
     let wait = move || {
         let panicked = |_| Err(io::Error::other(format!("worker {number} panicked")));
-        // The control thread is gone only when the process ends.
+        // The control thread ends only with the process.
         let _ = end.blocking_send(worker.join().unwrap_or_else(panicked));
     };
     thread::Builder::new()

@@ -76,7 +76,7 @@ mod tests {
         assert!(json.err.is_empty());
     }
 
-    /// Nobody is told of each line of a file that is meant for another server.
+    /// A file for another server is one error and not one per line.
     #[test]
     fn the_file_of_another_server_is_one_problem() {
         let folder = Folder::new();

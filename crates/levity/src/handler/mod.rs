@@ -110,7 +110,7 @@ impl<'a> Handling<'a> {
         }
     }
 
-    /// Sends the error response of a request without a location; its body is dropped.
+    /// Drops the request body; returns `refusal`, or an error of the body.
     pub async fn refuse(&mut self, refusal: Response) -> Response {
         let received = self.drop_body(Some(refusal)).await;
         received.expect_err("there is a response already")
@@ -151,7 +151,7 @@ impl<'a> Handling<'a> {
                 to,
             } = reroute;
             if senders.len() == REROUTES_MAX {
-                break sender.refuse(502, "the request was handed on too often");
+                break sender.refuse(502, "the request was rerouted too often");
             }
             let request = derived.as_deref().unwrap_or(request);
             self.sender = Some(sender);

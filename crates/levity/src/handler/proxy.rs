@@ -86,7 +86,7 @@ impl<'a> Handling<'a> {
     ) -> Outcome<'a> {
         self.disk.trace.enter(Step::Resolve);
         if sender.is_contradictory() {
-            let reason = "the answer names something else to send, too";
+            let reason = "the response has more than one delegation";
             return Outcome::Response(sender.refuse(502, reason));
         }
         match sender.delegation() {

@@ -146,7 +146,7 @@ impl Service {
         );
         diagnostics::log(format_args!(
             "refused {path} of {host}: applications may read the path as one of another route; \
-             `ambiguous_paths = \"pass\"` of {here} allows that (said once)"
+             `ambiguous_paths = \"pass\"` of {here} allows that (logged once)"
         ));
     }
 

@@ -14,11 +14,10 @@ use levity_telemetry::popular::{FileCount, SketchCounts, Snapshot, merge};
 /// Files in each list.
 const FILES_MAX: usize = 20;
 
-/// How long a worker may take to answer; the last snapshot of a slower one is used.
-const ANSWER_MAX: Duration = Duration::from_millis(200);
+/// The time-out for a worker's response; the last snapshot of a slower one is used.
+const RESPONSE_TIME_MAX: Duration = Duration::from_millis(200);
 
-/// A channel to each worker. Requests for the files take turns, so that a worker which does not answer has one query
-/// at most.
+/// A channel to each worker. Requests for the files take turns, so that a slow worker has at most one query.
 pub struct Files(Mutex<Vec<WorkerQuery>>);
 
 struct WorkerQuery {
@@ -37,11 +36,11 @@ impl Files {
         Self(Mutex::new(workers.into_iter().map(query).collect()))
     }
 
-    /// The files by requests and by bytes. Waits for the workers, [`ANSWER_MAX`] at most.
+    /// The files by requests and by bytes. Waits for the workers, [`RESPONSE_TIME_MAX`] at most.
     pub async fn json(&self) -> Value {
         let mut queries = self.0.lock().await;
         queries.iter_mut().for_each(WorkerQuery::send);
-        let deadline = Instant::now() + ANSWER_MAX;
+        let deadline = Instant::now() + RESPONSE_TIME_MAX;
         for query in queries.iter_mut() {
             let answer = time::timeout_at(deadline.into(), query.answer()).await;
             query.take(answer.ok());
@@ -60,7 +59,7 @@ impl WorkerQuery {
             return;
         }
         let (reply, answer) = oneshot::channel();
-        // A worker that has ended drops the query, and so the answer.
+        // A worker that has ended drops the query and with it the reply channel.
         let _ = self.worker.send(Message::Popular(reply));
         self.pending = Some(answer);
     }
@@ -70,7 +69,7 @@ impl WorkerQuery {
         self.pending.as_mut()?.await.ok()
     }
 
-    /// Stores the answer; `None` when it took too long.
+    /// Stores the result; `None` when it took too long.
     fn take(&mut self, answer: Option<Option<Snapshot>>) {
         if let Some(answer) = answer {
             self.pending = None;
@@ -142,7 +141,7 @@ mod tests {
             let (json, ()) = tokio::join!(files.json(), async { reply(&mut by_quick, "/later") });
             assert_eq!(json["by_requests"][0]["file"], "h/later");
             assert_eq!(by_stuck.len(), 1);
-            // It comes back, and what it says was asked long ago.
+            // The worker responds again, with the result of an old query.
             reply(&mut by_stuck, "/stuck");
             let (json, ()) = tokio::join!(files.json(), async { reply(&mut by_quick, "/later") });
             let listed = json["by_requests"].as_array().expect("a list");

@@ -1,7 +1,7 @@
 //! The state of the server at this moment: everything that `/status` and `levity top` show.
 //!
-//! Gathered on the control thread when somebody asks, as one JSON value; the text is made from it, and
-//! the page and `levity top` read it. Its keys are promised in `docs/status.md`.
+//! Collected on the control thread for each request, as one JSON value. The text is made from it, and the
+//! page and `levity top` read it. `docs/status.md` documents its keys, which are stable.
 
 mod files;
 mod history;

@@ -139,9 +139,11 @@ impl Failure {
         let (status, end, reason) = match none {
             NoRequest::Refused(reject) => (reject.status, End::Error, reject.reason),
             NoRequest::Timeout => (408, End::Timeout, "the request's body took too long"),
-            NoRequest::Gone | NoRequest::Finished => {
-                (400, End::ClientAbort, "the client closed before its answer")
-            }
+            NoRequest::Gone | NoRequest::Finished => (
+                400,
+                End::ClientAbort,
+                "the client disconnected before the response",
+            ),
         };
         Self {
             side: Side::Client,
@@ -191,7 +193,7 @@ impl Failure {
             NoSlot::QueueFull => (
                 Side::Own,
                 LIMIT,
-                "as many requests wait for a connection as may (queue)",
+                "the queue for a connection is full (queue)",
             ),
             NoSlot::QueueTimeout => (
                 Side::Own,

@@ -223,7 +223,7 @@ impl Entry {
                 let trouble = Some(error.to_string());
                 if self.trouble != trouble {
                     let outcome = match self.addresses.is_empty() {
-                        true => "nobody is asked there until it can be",
+                        true => "no request is sent there until it can be",
                         false => "its addresses stay what they were",
                     };
                     log(upstream, &format!("{error}; {outcome}"));

@@ -63,7 +63,7 @@ impl Drop for Output {
         let (name, bytes) = (&self.upstream.settings.name, self.left.out_bytes);
         if bytes > 0 {
             diagnostics::log(format_args!(
-                "upstream {name} says more for one request than is passed on: {bytes} bytes are left out"
+                "upstream {name} says more for one request than is logged: {bytes} bytes are left out"
             ));
         }
     }

@@ -124,7 +124,7 @@ fn a_name_without_an_address_leaves_the_other_backends() {
 #[test]
 fn an_upstream_without_any_address_is_503_and_told() {
     let server = proxied("nowhere.invalid:80");
-    server.says("; nobody is asked there until it can be");
+    server.says("; no request is sent there until it can be");
     server.says("upstream app: http, round-robin: no address yet");
     for _ in 0..3 {
         let answer = server.get("/");

@@ -381,7 +381,7 @@ fn what_one_request_may_say_to_the_operator_has_a_bound() {
     assert_eq!(client.get(&format!("/?{fits}")).text(), "answer");
     assert_eq!(client.get("/?1").text(), "answer");
     server.says("upstream app says: x");
-    let more = "upstream app says more for one request than is passed on: ";
+    let more = "upstream app says more for one request than is logged: ";
     assert_eq!(client.get(&format!("/?{}", fits + 1)).text(), "answer");
     server.says(&format!("{more}1 bytes are left out"));
     assert_eq!(server.stderr().matches(more).count(), 1);

@@ -250,7 +250,7 @@ fn cut(begin: &'static str, bad: &'static str) {
     }
     let line = server.says(&format!("upstream app, backend {}: ", backend.address()));
     assert!(
-        line.ends_with("; its answer had begun, and is cut off"),
+        line.ends_with("; the response had begun, and is cut off"),
         "{line}"
     );
     assert_eq!(server.get("/good").text(), "/good", "{bad:?}");
@@ -291,7 +291,7 @@ fn what_came_before_a_body_breaks_off_arrives() {
         });
         let mut client = Client::narrow(server.address());
         client.send(head("GET", "/bad", &[]));
-        server.says("; its answer had begun, and is cut off");
+        server.says("; the response had begun, and is cut off");
         match client.try_receive() {
             Err(Cut::Closed(Some(got))) => assert_same(&got, &body),
             other => panic!("{framing}: {other:?}"),
@@ -341,7 +341,7 @@ fn a_body_that_stalls() {
     is_cut(&mut server.client(), &head("GET", "/bad", &[]), "half");
     assert!(start.elapsed() >= Duration::from_millis(250));
     let reason =
-        "no more of the answer came in time (idle_timeout); its answer had begun, and is cut off";
+        "no more of the answer came in time (idle_timeout); the response had begun, and is cut off";
     server.says(&format!(
         "upstream app, backend {}: {reason}",
         backend.address()

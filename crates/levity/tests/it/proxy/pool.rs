@@ -182,7 +182,7 @@ fn a_full_queue_is_told() {
     let mut clients = clients(&server, 4);
     ask(&mut clients);
     refused(&clients[3].receive(), 503, "connection_limit_reached");
-    server.says("upstream app: as many requests wait for a connection as may (queue) (503)");
+    server.says("upstream app: the queue for a connection is full (queue) (503)");
     backend.release();
     for client in &mut clients[..3] {
         client.receive().assert_status(200);

@@ -292,7 +292,7 @@ fn a_request_is_not_handed_on_for_ever() {
         &["X-Accel-Redirect: /again/x", "Content-Length: 0"],
     );
     answer.assert_status(502);
-    server.says("the request was handed on too often");
+    server.says("the request was rerouted too often");
     assert_eq!(app.backend.requests().len(), 4);
     assert_eq!(ask(&mut client, &[]).text(), "body");
 }

@@ -153,7 +153,7 @@ fn more_than_one_wish_is_none() {
         "X-Reproxy-URL: http://a/",
     ] {
         ask(&mut client, &[&file, other]).assert_status(502);
-        server.says("the answer names something else to send, too");
+        server.says("the response has more than one delegation");
     }
 }
 
