@@ -18,13 +18,20 @@ use levity_telemetry::step::Step;
 const REQUEST_BYTES: usize = 8 * 1024;
 
 /// Answers requests until one side has had enough.
-pub async fn serve(mut conn: Conn, has_proxy_header: bool) {
+pub fn serve(conn: Conn, has_proxy_header: bool) -> impl Future<Output = ()> {
     wait_for_first(&conn);
+    // Not in the future, which would have room for it as long as the connection is open.
+    requests(Rc::new(conn), has_proxy_header)
+}
+
+async fn requests(mut conn: Rc<Conn>, has_proxy_header: bool) {
     let worker = conn.worker.clone();
-    if has_proxy_header && let Err(end) = proxy_header::read(&mut conn).await {
-        return worker.stats.connection_ended(end);
+    if has_proxy_header {
+        let unshared = Rc::get_mut(&mut conn).expect("nobody shares it yet");
+        if let Err(end) = proxy_header::read(unshared).await {
+            return worker.stats.connection_ended(end);
+        }
     }
-    let conn = Rc::new(conn);
     let end = loop {
         let mut request = match parse::next_request(&conn).await {
             Ok(request) => request,
