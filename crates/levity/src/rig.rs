@@ -2,8 +2,7 @@
 //! in memory. Only the test advances its clock.
 //!
 //! ```ignore
-//! let rig = Rig::new("[[site.route]]\npath = \"/app\"\nproxy = \"app\"\n[[upstream]]\nname = \"app\"\nto = [\"unix:/app\"]\n");
-//! let app = Backend::new("unix:/app");
+//! let (rig, app) = Rig::proxy("");
 //! rig.run(async {
 //!     let (mut client, serving) = rig.connect(4096);
 //!     client.send(b"GET /app HTTP/1.0\r\n\r\n").await;
@@ -48,7 +47,7 @@ const CONNECTIONS_MAX: usize = 64;
 const ROUNDS: usize = 16;
 
 /// On the clock of the runtime. A test may pause the clock; it then advances when all tasks wait.
-const TEST_TIME_MAX: Duration = Duration::from_secs(60);
+const TEST_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A worker with its event loop.
 pub struct Rig {
@@ -114,6 +113,15 @@ impl Rig {
             std::thread::yield_now();
         }
         rig
+    }
+
+    /// A worker whose upstream `app` answers `/app`, and the one backend of that upstream. `keys` are further
+    /// keys of the upstream.
+    pub fn proxy(keys: &str) -> (Self, Backend) {
+        let route = "[[site.route]]\npath = \"/app\"\nproxy = \"app\"\n";
+        let upstream = "[[upstream]]\nname = \"app\"\nto = [\"unix:/app\"]\n";
+        let rig = Self::new(&format!("{route}{upstream}{keys}"));
+        (rig, Backend::new("unix:/app"))
     }
 
     /// Runs `test` as a task on the event loop, together with the tasks that it starts. Fails when it waits

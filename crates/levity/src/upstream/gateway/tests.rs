@@ -20,14 +20,6 @@ const CHUNKS: &str = "HTTP/1.1 200 OK\r\nX-App: yes\r\nTransfer-Encoding: chunke
      5\r\nhello\r\n6;a=b\r\n world\r\n0\r\nX-End: yes\r\n\r\n";
 const UNTIL_CLOSE: &str = "HTTP/1.1 200 OK\r\nX-App: yes\r\n\r\nhello world";
 
-/// A worker with the upstream `app`, with these further keys, whose one backend the test plays.
-fn rig(keys: &str) -> (Rig, Backend) {
-    let upstream = "[[upstream]]\nname = \"app\"\nto = [\"unix:/app\"]\n";
-    let route = "[[site.route]]\npath = \"/app\"\nproxy = \"app\"\n";
-    let rig = Rig::new(&format!("{route}{upstream}{keys}"));
-    (rig, Backend::new("unix:/app"))
-}
-
 /// The end of the header of `answer`.
 fn head_bytes(answer: &str) -> usize {
     answer.find("\r\n\r\n").expect("a header") + 4
@@ -50,7 +42,7 @@ fn assert_whole(response: &str) {
 
 #[test]
 fn an_answer_may_be_cut_anywhere() {
-    let (rig, app) = rig("keep_alive = 0\n");
+    let (rig, app) = Rig::proxy("keep_alive = 0\n");
     rig.run(async {
         for answer in [LENGTH, CHUNKS, UNTIL_CLOSE] {
             for request in [GET, "GET /app HTTP/1.0\r\n\r\n"] {
@@ -73,7 +65,7 @@ fn an_answer_may_be_cut_anywhere() {
 
 #[test]
 fn an_answer_may_come_in_drops_to_a_client_that_takes_it_in_drops() {
-    let (rig, app) = rig("keep_alive = 0\n");
+    let (rig, app) = Rig::proxy("keep_alive = 0\n");
     rig.run(async {
         for answer in [LENGTH, CHUNKS, UNTIL_CLOSE] {
             for bytes_max in [1, 7] {
@@ -99,7 +91,7 @@ fn an_answer_may_come_in_drops_to_a_client_that_takes_it_in_drops() {
 /// However much of an answer has come when its connection ends or breaks, the client never takes it for whole.
 #[test]
 fn an_answer_that_is_cut_off_is_never_whole() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         for (answer, breaks) in [
             (LENGTH, false),
@@ -135,7 +127,7 @@ fn an_answer_that_is_cut_off_is_never_whole() {
 /// Where the end of the connection would pass for that of the answer, the connection is reset.
 #[test]
 fn an_answer_to_http_1_0_that_is_cut_off_is_reset() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         for cut in head_bytes(CHUNKS)..CHUNKS.len() {
             let (mut client, mut backend, serving) =
@@ -152,7 +144,7 @@ fn an_answer_to_http_1_0_that_is_cut_off_is_reset() {
 
 #[test]
 fn a_backend_may_answer_before_the_body_has_come() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         for status in ["200 OK", "413 Content Too Large", "503 Service Unavailable"] {
             let answer = LENGTH.replace("200 OK", status);
@@ -177,7 +169,7 @@ fn a_backend_may_answer_before_the_body_has_come() {
 /// The rest of the request goes on while the answer does, and both connections can be used again.
 #[test]
 fn a_body_may_come_while_the_backend_answers() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         for cut in 0..BODY.len() {
             let request = format!("{POST}{}", &BODY[..cut]);
@@ -203,7 +195,7 @@ fn a_body_may_come_while_the_backend_answers() {
 
 #[test]
 fn interim_responses_may_be_cut_anywhere() {
-    let (rig, app) = rig("keep_alive = 0\n");
+    let (rig, app) = Rig::proxy("keep_alive = 0\n");
     let interim = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
     let answer = format!("HTTP/1.1 100 Continue\r\n\r\n{interim}{LENGTH}");
     rig.run(async {
@@ -226,7 +218,7 @@ fn interim_responses_may_be_cut_anywhere() {
 
 #[test]
 fn a_backend_asks_for_the_body() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         let (mut client, mut backend, serving) = asked(&rig, &app, EXPECT).await;
         assert_eq!(client.arrived().await, "");
@@ -245,7 +237,7 @@ fn a_backend_asks_for_the_body() {
 /// A backend that knows nothing of it waits for the body, and the client to be asked.
 #[test]
 fn a_silent_backend_gets_the_body_after_a_while() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         let (mut client, mut backend, serving) = asked(&rig, &app, EXPECT).await;
         assert_eq!(client.arrived().await, "");
@@ -266,7 +258,7 @@ fn a_silent_backend_gets_the_body_after_a_while() {
 
 #[test]
 fn a_backend_may_answer_without_asking_for_the_body() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         let (mut client, mut backend, serving) = asked(&rig, &app, EXPECT).await;
         let refusal = LENGTH.replace("200 OK", "403 Forbidden");
@@ -296,7 +288,7 @@ fn a_backend_may_answer_without_asking_for_the_body() {
 
 #[test]
 fn a_client_may_leave_while_it_waits() {
-    let (rig, app) = rig("connections = 1\n");
+    let (rig, app) = Rig::proxy("connections = 1\n");
     rig.run(async {
         // For a connection.
         let (mut client, serving) = rig.connect(4096);
@@ -336,7 +328,7 @@ fn a_client_may_leave_while_it_waits() {
 
 #[test]
 fn a_client_may_leave_within_its_body() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         for cut in 0..BODY.len() {
             let request = format!("{POST}{}", &BODY[..cut]);
@@ -353,7 +345,7 @@ fn a_client_may_leave_within_its_body() {
 /// A client that takes an answer byte by byte leaves after each of them.
 #[test]
 fn a_client_may_leave_after_each_byte_of_an_answer() {
-    let (rig, app) = rig("keep_alive = 0\n");
+    let (rig, app) = Rig::proxy("keep_alive = 0\n");
     rig.run(async {
         for answer in [LENGTH, CHUNKS, UNTIL_CLOSE] {
             let (mut client, mut backend, serving) = asked(&rig, &app, GET).await;
@@ -383,7 +375,7 @@ fn a_client_may_leave_after_each_byte_of_an_answer() {
 /// A client that has ended its side still gets an answer that has an end; it is not waited for as long.
 #[test]
 fn a_half_closed_client_gets_its_answer() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         for cut in [0, 1, head_bytes(LENGTH), LENGTH.len() - 1] {
             let (mut client, mut backend, serving) = asked(&rig, &app, KEEP).await;
@@ -402,7 +394,7 @@ fn a_half_closed_client_gets_its_answer() {
 
 #[test]
 fn a_half_closed_client_is_not_waited_for_as_long() {
-    let (rig, app) = rig("connections = 1\n");
+    let (rig, app) = Rig::proxy("connections = 1\n");
     rig.run(async {
         // For a connection.
         let (mut client, serving) = rig.connect(4096);
@@ -454,7 +446,7 @@ fn a_half_closed_client_is_not_waited_for_as_long() {
 /// Events go on for ever: who has ended its side is taken for one that has left.
 #[test]
 fn a_half_closed_client_gets_no_events() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         let (mut client, mut backend, serving) = asked(&rig, &app, GET).await;
         let events = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n";
@@ -469,7 +461,7 @@ fn a_half_closed_client_gets_no_events() {
 
 #[test]
 fn a_silent_backend_is_given_up() {
-    let (rig, app) = rig("first_byte_timeout = \"40s\"\nidle_timeout = \"50s\"\n");
+    let (rig, app) = Rig::proxy("first_byte_timeout = \"40s\"\nidle_timeout = \"50s\"\n");
     rig.run(async {
         // It sends nothing, or not all of its header.
         for cut in [0, 1, head_bytes(LENGTH) - 1] {
@@ -512,7 +504,7 @@ fn a_silent_backend_is_given_up() {
 
 #[test]
 fn a_client_has_its_time_for_the_body() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         let (mut client, backend, serving) = asked(&rig, &app, &format!("{POST}hello")).await;
         rig.pass_seconds(29).await;
@@ -528,7 +520,8 @@ fn a_client_has_its_time_for_the_body() {
 /// A queue has its time, and connecting too. The clock of the runtime goes on when all tasks wait.
 #[test]
 fn a_request_waits_for_a_slot_or_a_connection_for_some_time() {
-    let (rig, app) = rig("connections = 1\nqueue_timeout = \"20s\"\nconnect_timeout = \"3s\"\n");
+    let (rig, app) =
+        Rig::proxy("connections = 1\nqueue_timeout = \"20s\"\nconnect_timeout = \"3s\"\n");
     rig.run(async {
         tokio::time::pause();
         let began = tokio::time::Instant::now();
@@ -554,7 +547,7 @@ fn a_request_waits_for_a_slot_or_a_connection_for_some_time() {
 /// Who waits for a slot gets it, in its order.
 #[test]
 fn a_slot_is_handed_on() {
-    let (rig, app) = rig("connections = 1\n");
+    let (rig, app) = Rig::proxy("connections = 1\n");
     rig.run(async {
         let (mut first, mut backend, first_serving) = asked(&rig, &app, GET).await;
         let (mut second, second_serving) = rig.connect(4096);
@@ -589,7 +582,7 @@ async fn kept(rig: &Rig, app: &Backend) -> (End, End, JoinHandle<()>) {
 /// A kept connection may end while a request is on its way: one that may be repeated is sent once more.
 #[test]
 fn a_request_on_a_kept_connection_that_has_ended_is_repeated() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         for request in [KEEP.to_owned(), format!("{PUT}{BODY}")] {
             let (mut client, mut backend, serving) = kept(&rig, &app).await;
@@ -610,7 +603,7 @@ fn a_request_on_a_kept_connection_that_has_ended_is_repeated() {
 
 #[test]
 fn a_request_is_not_repeated_that_may_have_been_acted_upon() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         for (request, answer) in [(&*format!("{POST}{BODY}"), ""), (KEEP, "H")] {
             let (mut client, mut backend, serving) = kept(&rig, &app).await;
@@ -632,7 +625,7 @@ fn a_request_is_not_repeated_that_may_have_been_acted_upon() {
 /// A kept connection that has ended meanwhile is not used, whatever the request.
 #[test]
 fn a_kept_connection_that_has_ended_is_not_used() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         let (mut client, backend, serving) = kept(&rig, &app).await;
         drop(backend);
@@ -676,7 +669,7 @@ fn another_backend_is_asked_when_one_refuses() {
 
 #[test]
 fn a_request_behind_a_proxied_one_may_be_cut_anywhere() {
-    let (rig, app) = rig("keep_alive = 0\n");
+    let (rig, app) = Rig::proxy("keep_alive = 0\n");
     rig.run(async {
         for cut in 0..=GET.len() {
             let both = format!("{KEEP}{}", &GET[..cut]);
@@ -699,7 +692,7 @@ fn a_request_behind_a_proxied_one_may_be_cut_anywhere() {
 /// More is read of what follows only as long as it is little; the rest waits where it is.
 #[test]
 fn a_large_request_behind_a_proxied_one_waits() {
-    let (rig, app) = rig("keep_alive = 0\n");
+    let (rig, app) = Rig::proxy("keep_alive = 0\n");
     let body = "0123456789".repeat(4000);
     let second = format!(
         "POST /app HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
@@ -727,7 +720,7 @@ fn an_upload_may_be_cut_anywhere() {
         "keep_alive = 0\n",
         "keep_alive = 0\nbuffer_requests = true\n",
     ] {
-        let (rig, app) = rig(keys);
+        let (rig, app) = Rig::proxy(keys);
         let head = "POST /app HTTP/1.1\r\nHost: a\r\nConnection: close\r\n";
         let length = format!("{head}Content-Length: 11\r\n\r\n{BODY}");
         let chunks = format!(
@@ -763,7 +756,7 @@ fn an_upload_may_be_cut_anywhere() {
 /// A backend that takes an upload in drops gets all of it.
 #[test]
 fn an_upload_may_be_taken_in_drops() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         for bytes_max in [1, 7] {
             let (mut client, serving) = rig.connect(4096);
@@ -784,7 +777,7 @@ fn an_upload_may_be_taken_in_drops() {
 /// The end of an answer that nobody wants is waited for beside everything else, but not for long.
 #[test]
 fn the_rest_of_an_answer_that_nobody_wants_is_read() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         let head = KEEP.replace("GET", "HEAD");
         let (mut client, mut backend, serving) = asked(&rig, &app, &head).await;

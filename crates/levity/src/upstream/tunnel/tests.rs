@@ -106,14 +106,6 @@ const UPGRADE: &str =
 const SWITCHED: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n";
 
-/// A worker with an upstream, with these further keys, whose one backend the test plays.
-fn rig(keys: &str) -> (Rig, Backend) {
-    let upstream = "[[upstream]]\nname = \"app\"\nto = [\"unix:/app\"]\n";
-    let route = "[[site.route]]\npath = \"/app\"\nproxy = \"app\"\n";
-    let rig = Rig::new(&format!("{route}{upstream}{keys}"));
-    (rig, Backend::new("unix:/app"))
-}
-
 /// Both ends of a tunnel, whose buffers hold so many bytes.
 async fn tunnel(rig: &Rig, app: &Backend, bytes_max: usize) -> (Peer, Peer, JoinHandle<()>) {
     let (mut client, serving) = rig.connect(bytes_max);
@@ -130,7 +122,7 @@ async fn tunnel(rig: &Rig, app: &Backend, bytes_max: usize) -> (Peer, Peer, Join
 
 #[test]
 fn bytes_go_both_ways() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         for bytes_max in [1, 7, 4096] {
             let (mut client, mut backend, serving) = tunnel(&rig, &app, bytes_max).await;
@@ -149,7 +141,7 @@ fn bytes_go_both_ways() {
 /// What comes at once with the header of a side belongs to the tunnel.
 #[test]
 fn headers_may_be_cut_anywhere_or_not_at_all() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     let (request, answer) = (format!("{UPGRADE}early"), format!("{SWITCHED}prompt"));
     rig.run(async {
         for cut in 1..=request.len() {
@@ -173,7 +165,7 @@ fn headers_may_be_cut_anywhere_or_not_at_all() {
 
 #[test]
 fn either_side_may_end_first() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         for is_client_first in [true, false] {
             let (client, backend, serving) = tunnel(&rig, &app, 16).await;
@@ -200,7 +192,7 @@ fn either_side_may_end_first() {
 /// A side that breaks takes the other with it.
 #[test]
 fn either_side_may_leave() {
-    let (rig, app) = rig("");
+    let (rig, app) = Rig::proxy("");
     rig.run(async {
         for bytes in ["", "on its way"] {
             let (client, mut backend, serving) = tunnel(&rig, &app, 4096).await;
@@ -221,7 +213,7 @@ fn either_side_may_leave() {
 /// A tunnel may be silent for `tunnel_timeout`; one that has ended in one direction for `idle_timeout`.
 #[test]
 fn a_silent_tunnel_is_closed() {
-    let (rig, app) = rig("tunnel_timeout = \"500s\"\nidle_timeout = \"50s\"\n");
+    let (rig, app) = Rig::proxy("tunnel_timeout = \"500s\"\nidle_timeout = \"50s\"\n");
     rig.run(async {
         for (ends, still, over) in [(false, 499, 501), (true, 49, 51)] {
             let (mut client, mut backend, serving) = tunnel(&rig, &app, 4096).await;
@@ -244,7 +236,7 @@ fn a_silent_tunnel_is_closed() {
 /// Who takes nothing holds up the other side, and is not waited for any longer than silence is.
 #[test]
 fn a_side_that_takes_nothing_is_closed() {
-    let (rig, app) = rig("tunnel_timeout = \"500s\"\n");
+    let (rig, app) = Rig::proxy("tunnel_timeout = \"500s\"\n");
     rig.run(async {
         let (client, mut backend, serving) = tunnel(&rig, &app, 4).await;
         backend.send("12345678").await;
