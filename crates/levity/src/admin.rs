@@ -78,7 +78,7 @@ async fn serve_within(
     }
 }
 
-/// One request and its response. An error means that the client closed early, which nobody needs to know.
+/// One request and its response. An error means that the client closed early; it is ignored.
 async fn exchange(
     mut transport: Transport,
     names: Option<watch::Receiver<OwnNames>>,

@@ -302,17 +302,17 @@ impl<'a> DiskClient<'a> {
     }
 
     /// Records that a request at `now` uses `root`. Waits for a check of the root if the last one is too old.
-    pub async fn attend(&mut self, root: &LiveRoot, now: Instant) {
+    pub async fn ensure_checked(&mut self, root: &LiveRoot, now: Instant) {
         if root.is_overdue(now, self.service.config.disk.root_ttl()) {
             let last = root.last();
-            let looked = Box::pin(self.look(last.clone())).await;
-            root.settle(&last, looked);
+            let result = Box::pin(self.check_root(last.clone())).await;
+            root.apply_check(&last, result);
         }
     }
 
     /// Checks whether another root has replaced `root`.
-    async fn look(&mut self, root: Arc<Root>) -> io::Result<Option<Arc<Root>>> {
-        root::looked(self.make(Op::CheckRoot { root }, Class::First).await?)
+    async fn check_root(&mut self, root: Arc<Root>) -> io::Result<Option<Arc<Root>>> {
+        root::check_result(self.make(Op::CheckRoot { root }, Class::First).await?)
     }
 
     async fn make(&mut self, op: Op, class: Class) -> io::Result<Completion> {

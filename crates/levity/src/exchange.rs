@@ -108,7 +108,7 @@ async fn answer<'a>(
             disk.trace.set_server_timing(location.server_timing);
             if let Some(files) = &location.files {
                 let now = disk.trace.step_began();
-                disk.attend(&files.root, now).await;
+                disk.ensure_checked(&files.root, now).await;
             }
             request.set_key(location.key());
             (Some(location), handling.respond(request, location).await)

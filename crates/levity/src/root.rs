@@ -40,10 +40,10 @@ pub struct LiveRoot {
     /// The time of the first of them, in milliseconds since `born`.
     missed_ms: AtomicU64,
     /// A check without a waiting request is in progress.
-    looking: AtomicBool,
+    is_checking: AtomicBool,
     born: Instant,
     /// The last check, or the time when it was found to be slow; in milliseconds since `born`.
-    looked_ms: AtomicU64,
+    checked_ms: AtomicU64,
     /// The last request, with a resolution of a second; in milliseconds since `born`, 0 for none.
     used_ms: AtomicU64,
 }
@@ -66,9 +66,9 @@ impl LiveRoot {
             gone: AtomicBool::new(false),
             misses: AtomicU32::new(0),
             missed_ms: AtomicU64::new(0),
-            looking: AtomicBool::new(false),
+            is_checking: AtomicBool::new(false),
             born: Instant::now(),
-            looked_ms: AtomicU64::new(0),
+            checked_ms: AtomicU64::new(0),
             used_ms: AtomicU64::new(0),
         })
     }
@@ -108,7 +108,7 @@ impl LiveRoot {
     }
 
     /// Starts a check if one is due. Does not wait. Each event loop calls it every [`SWEEP_INTERVAL`].
-    pub fn tend(self: &Arc<Self>, disk: &Disk, now: Instant, ttl: Duration) {
+    pub fn check_if_due(self: &Arc<Self>, disk: &Disk, now: Instant, ttl: Duration) {
         let now_ms = self.ms(now);
         let used_ms = self.used_ms.load(Ordering::Relaxed);
         let unused = Duration::from_millis(now_ms.saturating_sub(used_ms));
@@ -116,13 +116,13 @@ impl LiveRoot {
         if !is_used || self.age(now_ms) < interval(ttl) {
             return;
         }
-        if self.looking.swap(true, Ordering::Relaxed) {
+        if self.is_checking.swap(true, Ordering::Relaxed) {
             // The check is slow because the disk is busy or frozen. Requests continue with the last result.
-            self.looked_ms.store(now_ms, Ordering::Relaxed);
+            self.checked_ms.store(now_ms, Ordering::Relaxed);
             return;
         }
         let root = self.last();
-        let reply = Box::new(Look {
+        let reply = Box::new(BackgroundCheck {
             live: self.clone(),
             root: root.clone(),
         });
@@ -131,12 +131,12 @@ impl LiveRoot {
     }
 
     /// Applies the result of a check of `root`. Requests that waited for the same check all call this.
-    pub fn settle(&self, root: &Arc<Root>, looked: io::Result<Option<Arc<Root>>>) {
+    pub fn apply_check(&self, root: &Arc<Root>, result: io::Result<Option<Arc<Root>>>) {
         if !Arc::ptr_eq(root, &self.last()) {
             // Another check has found a later root.
             return;
         }
-        match looked {
+        match result {
             Ok(None) if !self.gone.load(Ordering::Relaxed) => {
                 self.misses.store(0, Ordering::Relaxed)
             }
@@ -148,7 +148,7 @@ impl LiveRoot {
         // A miss may be the gap in a replacement: the next sweep checks again.
         if !(1..MISSES_MAX).contains(&self.misses.load(Ordering::Relaxed)) {
             let now_ms = self.ms(Instant::now());
-            self.looked_ms.store(now_ms, Ordering::Relaxed);
+            self.checked_ms.store(now_ms, Ordering::Relaxed);
         }
     }
 
@@ -185,8 +185,8 @@ impl LiveRoot {
     }
 
     fn age(&self, now_ms: u64) -> Duration {
-        let looked_ms = self.looked_ms.load(Ordering::Relaxed);
-        Duration::from_millis(now_ms.saturating_sub(looked_ms))
+        let checked_ms = self.checked_ms.load(Ordering::Relaxed);
+        Duration::from_millis(now_ms.saturating_sub(checked_ms))
     }
 
     fn ms(&self, at: Instant) -> u64 {
@@ -207,33 +207,33 @@ fn leads_nowhere(error: &io::Error) -> bool {
 }
 
 /// The result of an [`Op::CheckRoot`].
-pub fn looked(completion: Completion) -> io::Result<Option<Arc<Root>>> {
+pub fn check_result(completion: Completion) -> io::Result<Option<Arc<Root>>> {
     match completion.result? {
         Done::RootChecked(root) => Ok(root),
-        other => unreachable!("a look was answered with {other:?}"),
+        other => unreachable!("unexpected result of a check: {other:?}"),
     }
 }
 
 /// A check without a waiting request.
-struct Look {
+struct BackgroundCheck {
     live: Arc<LiveRoot>,
     /// The root that is checked.
     root: Arc<Root>,
 }
 
-impl Reply for Look {
+impl Reply for BackgroundCheck {
     fn is_awaited(&self) -> bool {
         true
     }
 
     fn send(self: Box<Self>, completion: Completion) {
-        self.live.settle(&self.root, looked(completion));
+        self.live.apply_check(&self.root, check_result(completion));
     }
 }
 
-impl Drop for Look {
+impl Drop for BackgroundCheck {
     fn drop(&mut self) {
-        self.live.looking.store(false, Ordering::Relaxed);
+        self.live.is_checking.store(false, Ordering::Relaxed);
     }
 }
 
@@ -261,12 +261,12 @@ mod tests {
         let live = LiveRoot::new(first.clone());
         let start = Instant::now();
         while live.current().is_ok() {
-            live.settle(&first, nothing());
+            live.apply_check(&first, nothing());
         }
         let taken = start.elapsed() + Duration::from_millis(1);
         assert!(taken >= GAP_MAX, "gone after {taken:?}");
         for _ in 0..3 {
-            live.settle(&first, Ok(Some(second.clone())));
+            live.apply_check(&first, Ok(Some(second.clone())));
         }
         assert_eq!(live.generation(), 2);
         assert!(Arc::ptr_eq(&live.current().expect("a root"), &second));
@@ -276,9 +276,9 @@ mod tests {
     fn a_look_at_an_earlier_root_changes_nothing() {
         let [(_a, first), (_b, second), (_c, third)] = folders();
         let live = LiveRoot::new(first.clone());
-        live.settle(&first, Ok(Some(second.clone())));
-        live.settle(&second, Ok(Some(third.clone())));
-        live.settle(&first, Ok(Some(second)));
+        live.apply_check(&first, Ok(Some(second.clone())));
+        live.apply_check(&second, Ok(Some(third.clone())));
+        live.apply_check(&first, Ok(Some(second)));
         assert!(Arc::ptr_eq(&live.current().expect("a root"), &third));
         assert_eq!(live.generation(), 2);
     }

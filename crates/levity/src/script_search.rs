@@ -7,7 +7,7 @@ use crate::disk_client::DiskClient;
 use crate::http::request::Request;
 use crate::resolve;
 use crate::route::{Files, Location, is_hidden};
-use crate::scripts::{Known, Script, Scripts};
+use crate::scripts::{PathKind, Script, Scripts};
 
 /// A search for one request.
 pub struct ScriptSearch<'a, 't> {
@@ -48,10 +48,10 @@ impl<'a, 't> ScriptSearch<'a, 't> {
         &mut self,
         scripts: &Scripts,
         request: &Request,
-        known: Known,
+        kind: PathKind,
     ) -> io::Result<Option<Script>> {
         let path = self.files.beneath(&request.path);
-        self.first(scripts.candidates(path, known)).await
+        self.first(scripts.candidates(path, kind)).await
     }
 
     /// The script for the directory that `request` names, if it is among the index names that precede the

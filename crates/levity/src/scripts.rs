@@ -28,11 +28,11 @@ pub struct Script {
 
 /// What is known about a path before scripts are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
+pub enum PathKind {
     /// It is a directory.
     Directory,
     /// There is no such file or directory.
-    Nothing,
+    Missing,
     /// Nothing.
     Unknown,
 }
@@ -93,7 +93,7 @@ impl Scripts {
     }
 
     /// The scripts that may handle `path`, relative to the root, in order; the first that exists does.
-    pub fn candidates(&self, path: &[u8], known: Known) -> Vec<Script> {
+    pub fn candidates(&self, path: &[u8], kind: PathKind) -> Vec<Script> {
         let split = |suffix: &Vec<u8>| {
             let script = split_script(path, Split::Suffix(suffix))?;
             Some(Script {
@@ -102,7 +102,7 @@ impl Scripts {
             })
         };
         let mut candidates: Vec<_> = self.suffix.iter().filter_map(split).collect();
-        if known != Known::Nothing && (path.is_empty() || path.ends_with(b"/")) {
+        if kind != PathKind::Missing && (path.is_empty() || path.ends_with(b"/")) {
             candidates.extend(self.of_directory(path));
         }
         candidates.extend(self.index.iter().map(|index| Script {
@@ -158,9 +158,9 @@ mod tests {
         Scripts::new(suffix, script_index, &index).expect("scripts")
     }
 
-    fn names(scripts: &Scripts, path: &str, known: Known) -> Vec<String> {
+    fn names(scripts: &Scripts, path: &str, kind: PathKind) -> Vec<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let candidates = scripts.candidates(path.as_bytes(), known).into_iter();
+        let candidates = scripts.candidates(path.as_bytes(), kind).into_iter();
         candidates
             .map(|script| match script.info {
                 Some(info) => format!("{} + /{}", text(&script.name), text(&info)),
@@ -226,9 +226,9 @@ mod tests {
             ("a.PHP", &["index.php"]),
             ("a.php/b/c", &["a.php + /b/c", "index.php"]),
         ] {
-            assert_eq!(names(&all, path, Known::Unknown), expected, "{path}");
+            assert_eq!(names(&all, path, PathKind::Unknown), expected, "{path}");
         }
-        assert_eq!(names(&all, "a/", Known::Nothing), ["index.php"]);
+        assert_eq!(names(&all, "a/", PathKind::Missing), ["index.php"]);
         for (index, before_files) in [
             (&["index.html", "index.php"][..], 0),
             (&["a.php", "b.php", "index.html", "c.php"], 2),
@@ -240,8 +240,8 @@ mod tests {
         }
         let front = scripts(None, Some("index.php"), &["index.php"]);
         assert_eq!(front.before_files, 0);
-        assert_eq!(names(&front, "a.php/", Known::Unknown), ["index.php"]);
+        assert_eq!(names(&front, "a.php/", PathKind::Unknown), ["index.php"]);
         let suffix = scripts(Some(".php"), None, &["index.html"]);
-        assert!(names(&suffix, "a/", Known::Unknown).is_empty());
+        assert!(names(&suffix, "a/", PathKind::Unknown).is_empty());
     }
 }

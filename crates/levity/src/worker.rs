@@ -276,7 +276,7 @@ impl Worker {
             let ttl = service.config.disk.entry_ttl;
             self.cache.expire(Instant::now(), ttl);
             for root in &service.live_roots {
-                root.tend(&self.disk, Instant::now(), service.config.disk.root_ttl());
+                root.check_if_due(&self.disk, Instant::now(), service.config.disk.root_ttl());
             }
             self.pools.sweep(Instant::now());
             self.preload.sweep(Instant::now());

@@ -13,7 +13,7 @@ use crate::http::response::Response;
 use crate::resolve::{self, Found};
 use crate::respond;
 use crate::route::{Files, Location};
-use crate::scripts::Known;
+use crate::scripts::PathKind;
 use crate::worker::Worker;
 
 impl<'a> Handling<'a> {
@@ -87,9 +87,9 @@ impl<'a> Handling<'a> {
             Ok(Found::File(cached, ready)) => {
                 return Outcome::Response(respond::file::file(request, cached, ready));
             }
-            Ok(Found::Directory(_)) => self.known = Known::Directory,
+            Ok(Found::Directory(_)) => self.path_kind = PathKind::Directory,
             Err(error) => match failed(self.worker, files, request, &error) {
-                response if response.status == 404 => self.known = Known::Nothing,
+                response if response.status == 404 => self.path_kind = PathKind::Missing,
                 response => return Outcome::Response(response),
             },
         }

@@ -18,7 +18,7 @@ use crate::http::request::{NoRequest, Request};
 use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
 use crate::route::{Handler, Location, Proxy, Service};
-use crate::scripts::{Known, Script};
+use crate::scripts::{PathKind, Script};
 use crate::upstream::sendfile::Delegated;
 use crate::worker::Worker;
 
@@ -38,7 +38,7 @@ pub struct Handling<'a> {
     /// Disk access for this request; holds its trace.
     pub disk: DiskClient<'a>,
     /// What an earlier handler has found out about the path.
-    known: Known,
+    path_kind: PathKind,
     /// The script that handles the request.
     script: Option<Script>,
     /// The application's response that rerouted the request here.
@@ -93,7 +93,7 @@ impl<'a> Handling<'a> {
             client,
             body,
             disk,
-            known: Known::Unknown,
+            path_kind: PathKind::Unknown,
             script: None,
             sender: None,
         }
@@ -101,7 +101,7 @@ impl<'a> Handling<'a> {
 
     /// Runs the handlers of `location`.
     pub async fn respond(&mut self, request: &Request, location: &'a Location) -> Response {
-        (self.known, self.script) = (Known::Unknown, None);
+        (self.path_kind, self.script) = (PathKind::Unknown, None);
         match self.run(request, location).await {
             Outcome::Response(response) => response,
             Outcome::Next => error(404, ""),

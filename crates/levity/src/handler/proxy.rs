@@ -16,7 +16,7 @@ use crate::http::request::Request;
 use crate::http::response::{Body, Response};
 use crate::route::{Location, Proxy};
 use crate::script_search::ScriptSearch;
-use crate::scripts::{Known, Script};
+use crate::scripts::{PathKind, Script};
 use crate::upstream::failure::Failure;
 use crate::upstream::gateway::{Answered, Gateway};
 use crate::upstream::sendfile::{self, Delegated, preload};
@@ -251,7 +251,7 @@ impl<'a> Handling<'a> {
             Some((files, scripts)) => {
                 let now = Instant::now();
                 let mut search = ScriptSearch::new(location, files, now, &mut self.disk);
-                let located = search.locate(scripts, &request, Known::Unknown).await;
+                let located = search.locate(scripts, &request, PathKind::Unknown).await;
                 Some(found_script(sender, located)?)
             }
         };

@@ -12,7 +12,7 @@ use crate::http::response::Response;
 use crate::respond;
 use crate::route::{Files, Location};
 use crate::script_search::ScriptSearch;
-use crate::scripts::{Known, Scripts};
+use crate::scripts::{PathKind, Scripts};
 
 impl<'a> Handling<'a> {
     /// Finds the script of a directory whose index names list scripts before files.
@@ -40,16 +40,16 @@ impl<'a> Handling<'a> {
             return Outcome::Next;
         }
         let (files, scripts) = scripts(location);
-        let known = self.known;
+        let kind = self.path_kind;
         let mut search = self.search(location, files);
-        if known == Known::Directory && !request.names_directory() {
+        if kind == PathKind::Directory && !request.names_directory() {
             match search.has_index(scripts, request).await {
                 Ok(true) => return Outcome::Response(respond::redirect::to_directory(request)),
                 Ok(false) => {}
                 Err(error) => return self.search_failed(files, request, &error),
             }
         }
-        match search.locate(scripts, request, known).await {
+        match search.locate(scripts, request, kind).await {
             Ok(None) => Outcome::Response(error(404, "")),
             Ok(script) => {
                 self.script = script;

@@ -22,7 +22,7 @@ use crate::http::client::Client;
 use crate::http::request::Request;
 use crate::route::{Proxy, Service};
 use crate::script_search::ScriptSearch;
-use crate::scripts::{Known, Script};
+use crate::scripts::{PathKind, Script};
 use crate::worker::Worker;
 use levity_telemetry::trace::{Side, Trace};
 
@@ -164,7 +164,7 @@ impl Subrequest<'_> {
         let lookups = Cell::default();
         let mut disk = DiskClient::new(worker, service, 0, &lookups, &mut trace);
         let mut search = ScriptSearch::new(location, files, now, &mut disk);
-        let located = search.locate(scripts, request, Known::Unknown).await;
+        let located = search.locate(scripts, request, PathKind::Unknown).await;
         match located.map_err(Failure::of_subrequest)? {
             None => Err(Failure::of_subrequest("no script answers that path")),
             script => Ok(script),

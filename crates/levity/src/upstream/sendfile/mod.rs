@@ -203,7 +203,7 @@ impl Delegated {
         }
         let name = files.beneath(path);
         let names = [Some(name.to_vec()), sendfile_header::utf8_of_latin1(name)];
-        disk.attend(&files.root, Instant::now()).await;
+        disk.ensure_checked(&files.root, Instant::now()).await;
         let beneath = |path| Beneath::new(&files.root, path);
         let candidates = names.into_iter().flatten().map(beneath).collect();
         match self.first_of(candidates, wants_body(request), disk).await {
@@ -226,7 +226,7 @@ impl Delegated {
             return None;
         }
         disk.use_options_of(files);
-        disk.attend(&files.root, Instant::now()).await;
+        disk.ensure_checked(&files.root, Instant::now()).await;
         let beneath = Beneath::new(&files.root, name.to_vec());
         let opened = beneath.open(wants_body(request), Name::Keep, disk).await;
         match opened {
@@ -246,7 +246,7 @@ impl Delegated {
             Delegation::TemporaryFile => &self.proxy.temporary_roots,
             _ => &self.proxy.sendfile_roots,
         };
-        root::attend(roots, disk).await;
+        root::ensure_checked(roots, disk).await;
         let outcome = match self.header.delegation {
             Delegation::FileParts => self.parts(disk).await,
             Delegation::TemporaryFile => self.temporary(request, disk).await,

@@ -219,7 +219,7 @@ impl PreloadHeader {
         disk: &mut DiskClient<'_>,
     ) -> Result<(Beneath, Opened), String> {
         let mut reason = "not beneath any of `temporary_roots`".to_owned();
-        root::attend(&self.proxy.temporary_roots, disk).await;
+        root::ensure_checked(&self.proxy.temporary_roots, disk).await;
         for beneath in root::beneath(&self.proxy.temporary_roots, &preload.path) {
             match beneath.open(false, root::Name::Remove, disk).await {
                 Ok(opened) => return Ok((beneath, opened)),

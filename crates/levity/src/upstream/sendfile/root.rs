@@ -121,10 +121,10 @@ pub fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Waits until the current folders of the roots are known.
-pub async fn attend(roots: &[SendfileRoot], disk: &mut DiskClient<'_>) {
+pub async fn ensure_checked(roots: &[SendfileRoot], disk: &mut DiskClient<'_>) {
     let now = Instant::now();
     for root in roots {
-        disk.attend(&root.root, now).await;
+        disk.ensure_checked(&root.root, now).await;
     }
 }
 
