@@ -21,7 +21,7 @@ use crate::handler::Handling;
 use crate::http::client::Client;
 use crate::http::completion::CompletionHook;
 use crate::http::error::error;
-use crate::http::request::Request;
+use crate::http::request::{Arrival, Request};
 use crate::http::request_body::{ClientStream, RequestBody};
 use crate::http::response::Response;
 use crate::http::send::{self, Framing, ResponseSink, Sent};
@@ -48,8 +48,10 @@ pub struct Exchanged {
 pub async fn exchange<S: ResponseSink + 'static>(
     stream: &Rc<S>,
     request: &mut Request,
-    mut trace: Trace,
+    arrival: Arrival,
 ) -> Exchanged {
+    // Made where it stays: it is large, and a request moves it for nothing.
+    let mut trace = Trace::new(arrival.first_byte, arrival.waited);
     trace.enter(Step::Route);
     let sink: &S = stream;
     sink.timer().clear();
@@ -65,10 +67,10 @@ pub async fn exchange<S: ResponseSink + 'static>(
     let disk = DiskClient::new(worker, &service, number, lookups, &mut trace);
     let body = RequestBody::new(stream.clone(), &config.limits);
     let mut handling = Handling::new(worker, &service, &client, body, disk);
-    let (location, response) = answer(&mut handling, request).await;
-    let response = finish(sink, request, location, response, &mut handling);
+    let (location, mut response) = answer(&mut handling, request).await;
+    finish(sink, request, location, &mut response, &mut handling);
     let mut close = response.close;
-    let mut sent = send::send(sink, request, response, &mut handling.disk).await;
+    let mut sent = send::send(sink, request, &mut response, &mut handling.disk).await;
     let mut hooks = mem::take(&mut sent.hooks);
     if sent.instead.is_some() {
         // Boxed: few requests need it, and all would carry it.
@@ -88,7 +90,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
     }
     close |= sink.body_left() != Some(0);
     drop(handling);
-    conclude(sink, request, &client, &sent, trace);
+    conclude(sink, request, &client, &sent, &mut trace);
     Exchanged {
         end: sent.end,
         ended: sent.ended,
@@ -141,9 +143,9 @@ async fn send_instead<'a, S: ResponseSink>(
             None => failure,
         };
         other.close |= close;
-        let other = finish(stream, request, location, other, handling);
+        finish(stream, request, location, &mut other, handling);
         close = other.close;
-        *sent = send::send(stream, request, other, &mut handling.disk).await;
+        *sent = send::send(stream, request, &mut other, &mut handling.disk).await;
         if !sent.hooks.is_empty() {
             *hooks = mem::take(&mut sent.hooks);
         }
@@ -156,12 +158,12 @@ fn finish<S: ResponseSink>(
     stream: &S,
     request: &Request,
     location: Option<&Location>,
-    mut response: Response,
+    response: &mut Response,
     handling: &mut Handling<'_>,
-) -> Response {
+) {
     handling.disk.trace.enter(Step::Filter);
     if let Some(location) = location {
-        filter::apply(&location.filters, request, &mut response);
+        filter::apply(&location.filters, request, response);
     }
     let ends_by_closing = stream.framing(response.is_open_ended()) == Framing::ByClosing;
     // What is unread of the request is not the next one. A stream may still take it.
@@ -169,7 +171,6 @@ fn finish<S: ResponseSink>(
     response.close |=
         !request.head.keep_alive || is_unread || handling.worker.is_draining() || ends_by_closing;
     handling.disk.trace.enter(Step::Send);
-    response
 }
 
 /// Finds the location; what has none is answered here.
@@ -212,7 +213,7 @@ fn conclude<S: ResponseSink>(
     request: &Request,
     client: &Client,
     sent: &Sent,
-    mut trace: Trace,
+    trace: &mut Trace,
 ) {
     let worker = stream.worker();
     worker.stats.answered.add(1);
@@ -222,7 +223,7 @@ fn conclude<S: ResponseSink>(
         trace.wrote(chunk, from, sent.ended, sent.bytes);
     }
     trace.end(sent.ended);
-    record(worker, stream, client.ip, Some(request), sent, &trace);
+    record(worker, stream, client.ip, Some(request), sent, trace);
     if matches!(sent.status, 200 | 206 | 304) {
         let mut popular = worker.popular.borrow_mut();
         popular.count(request.host(), &request.path, sent.bytes);

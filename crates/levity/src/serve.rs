@@ -37,9 +37,9 @@ async fn requests(mut conn: Rc<Conn>, has_proxy_header: bool) {
             Ok(request) => request,
             Err(none) => break without_request(&conn, none).await,
         };
-        let trace = conn.take_trace();
+        let arrival = conn.arrival();
         // Boxed: the future of an exchange is far larger than an idle connection.
-        let exchanged = Box::pin(exchange::exchange(&conn, &mut request, trace)).await;
+        let exchanged = Box::pin(exchange::exchange(&conn, &mut request, arrival)).await;
         worker.return_request(request);
         if let Some(end) = after(&conn, exchanged).await {
             break end;

@@ -1,5 +1,7 @@
 //! One request, as the steps after `parse` see it.
 
+use std::time::{Duration, Instant};
+
 use levity_wire::http1::{self, EndToEnd, Framing, Limits, Reject, RequestHead, Target, write};
 use levity_wire::path;
 
@@ -176,6 +178,14 @@ impl Request {
         };
         Self::made(method, target, host, fields.filter(is_passed), limits)
     }
+}
+
+/// When a request arrived.
+pub struct Arrival {
+    /// Its first byte.
+    pub first_byte: Instant,
+    /// How long a new connection had waited for that; `None` for further requests.
+    pub waited: Option<Duration>,
 }
 
 /// Why there is no request to answer.

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use levity_net::{Peer, Timer, Transport, Turn};
 use levity_telemetry::stall::Watch;
-use levity_telemetry::trace::Trace;
 use levity_wire::http1::{Framing, Reject, RequestHead, Trailers, Version};
 use rustix::net::SendFlags;
 use tokio::sync::OwnedSemaphorePermit;
@@ -21,7 +20,7 @@ use super::head::{self, Header};
 use super::incoming::Incoming;
 use crate::failed_lookups::FailedLookups;
 use crate::http::fields::Fields;
-use crate::http::request::NoRequest;
+use crate::http::request::{Arrival, NoRequest};
 use crate::http::request_body::ClientStream;
 use crate::http::send::{self, Head, Moved, ResponseSink};
 use crate::worker::Worker;
@@ -203,11 +202,14 @@ impl Conn {
         self.head_since.take().unwrap_or_else(Instant::now)
     }
 
-    /// The trace of the request that has just been parsed.
-    pub fn take_trace(&self) -> Trace {
-        let arrived = self.take_arrival();
+    /// When the request that has just been parsed arrived.
+    pub fn arrival(&self) -> Arrival {
+        let first_byte = self.take_arrival();
         let is_new = self.is_new.replace(false);
-        Trace::new(arrived, is_new.then(|| arrived - self.since.get()))
+        Arrival {
+            first_byte,
+            waited: is_new.then(|| first_byte - self.since.get()),
+        }
     }
 
     /// Keeps the start of a header until the rest arrives, which must be soon.

@@ -182,7 +182,7 @@ mod tests {
                 let (service, lookups) = (rig.worker.service(), Cell::default());
                 let mut trace = Trace::new(Instant::now(), None);
                 let mut disk = DiskClient::new(&rig.worker, &service, 0, &lookups, &mut trace);
-                let sent = send::<Conn>(&conn, &request, response, &mut disk).await;
+                let sent = send::<Conn>(&conn, &request, &mut response, &mut disk).await;
                 assert!(matches!(sent.end, End::Complete));
                 drop(conn);
             };

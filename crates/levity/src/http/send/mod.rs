@@ -192,14 +192,14 @@ impl From<UpgradeError> for SendError {
 pub async fn send<S: ResponseSink>(
     sink: &S,
     request: &Request,
-    mut response: Response,
+    response: &mut Response,
     disk: &mut DiskClient<'_>,
 ) -> Sent {
     let head_only = request.head.method == Method::Head;
     let is_open_ended = response.is_open_ended();
     let mut body = mem::replace(&mut response.body, Body::None);
     let mut filters = mem::take(&mut response.filters);
-    let mut sender = Sender::new(sink, &response, &body, is_open_ended);
+    let mut sender = Sender::new(sink, response, &body, is_open_ended);
     sender.keep_timing(disk.trace);
     let outcome = match filters.is_empty() || head_only {
         true => sender.response(&mut body, head_only, disk).await,
@@ -225,7 +225,7 @@ pub async fn send<S: ResponseSink>(
     let source = source(&body, disk.trace);
     let mut sent = sender.sent(source, outcome);
     sent.reset = reset;
-    sent.hooks = response.hooks;
+    sent.hooks = mem::take(&mut response.hooks);
     sent
 }
 

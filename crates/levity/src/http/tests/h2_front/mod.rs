@@ -16,7 +16,6 @@ use h2::RecvStream;
 use h2::server::{Builder, Connection, SendResponse};
 use levity_net::{Peer, Timer, Transport};
 use levity_telemetry::access_log::End;
-use levity_telemetry::trace::Trace;
 use levity_wire::http1::Reject;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task;
@@ -26,6 +25,7 @@ pub use self::transport::Io;
 use crate::exchange;
 use crate::failed_lookups::FailedLookups;
 use crate::http::error::error;
+use crate::http::request::Arrival;
 use crate::http::send;
 use crate::worker::Worker;
 
@@ -144,8 +144,11 @@ async fn answer(shared: Rc<Shared>, request: Request<RecvStream>, respond: SendR
     let stream = Rc::new(Stream::new(shared.clone(), body, respond, head));
     match made {
         Ok(mut request) => {
-            let trace = Trace::new(arrived, None);
-            Box::pin(exchange::exchange(&stream, &mut request, trace)).await;
+            let arrival = Arrival {
+                first_byte: arrived,
+                waited: None,
+            };
+            Box::pin(exchange::exchange(&stream, &mut request, arrival)).await;
         }
         Err(reject) => refuse(&stream, arrived, &reject).await,
     }
