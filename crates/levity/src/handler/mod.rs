@@ -186,15 +186,12 @@ impl<'a> Handling<'a> {
         let bytes_max = self.service.config.limits.body_bytes as u64;
         self.body.limit(bytes_max).map_err(refused_body)?;
         self.disk.trace.enter(Step::Parse);
-        if let Some(response) = response {
-            // A client that expects 100-continue need not send its body.
-            if !self.body.is_awaited() {
-                self.body.discard().await.map_err(without_body)?;
-            }
-            return Err(response);
+        // A client that expects 100-continue need not send the body of a request that is refused.
+        if response.is_none() || !self.body.is_awaited() {
+            self.body.ask_for().await;
+            self.body.discard().await.map_err(without_body)?;
         }
-        self.body.ask_for().await;
-        self.body.discard().await.map_err(without_body)
+        response.map_or(Ok(()), Err)
     }
 }
 

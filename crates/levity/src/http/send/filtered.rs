@@ -1,5 +1,7 @@
 //! Sending a body that filters change on its way.
 
+use std::borrow::Cow;
+
 use levity_wire::http1::Trailers;
 
 use super::{ResponseSink, SendError, Sender};
@@ -105,14 +107,14 @@ fn run(
     input: &[u8],
     then: impl Fn(&mut (dyn BodyFilter + 'static), &mut Vec<u8>),
 ) -> Vec<u8> {
-    let mut bytes = input.to_vec();
+    let mut bytes = Cow::Borrowed(input);
     for filter in filters {
         let mut out = Vec::new();
         filter.push(&bytes, &mut out);
         then(&mut **filter, &mut out);
-        bytes = out;
+        bytes = Cow::Owned(out);
     }
-    bytes
+    bytes.into_owned()
 }
 
 #[cfg(test)]
