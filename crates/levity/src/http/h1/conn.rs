@@ -404,9 +404,8 @@ impl ResponseSink for Conn {
     }
 
     fn header(&self, head: &Head<'_>) -> Header {
-        let framing = self.framing(head.is_open_ended);
         let mut bytes = self.worker.take_head();
-        head::write(head, self.version.get(), framing, &self.worker, &mut bytes);
+        head::write(head, self.version.get(), &self.worker, &mut bytes);
         Header::new(bytes)
     }
 

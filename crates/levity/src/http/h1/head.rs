@@ -46,13 +46,7 @@ pub(super) fn left(header: &mut Option<Header>, bytes: usize, worker: &Worker) -
 }
 
 /// Writes status line, date, what responding and filtering set, and framing to `out`.
-pub(super) fn write(
-    head: &Head<'_>,
-    version: Version,
-    framing: Framing,
-    worker: &Worker,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn write(head: &Head<'_>, version: Version, worker: &Worker, out: &mut Vec<u8>) {
     out.reserve(USUAL_BYTES);
     out.extend_from_slice(b"HTTP/1.1 ");
     decimal::push(out, u64::from(head.status));
@@ -82,7 +76,7 @@ pub(super) fn write(
         out.extend_from_slice(b"Content-Length: ");
         decimal::push(out, bytes);
         out.extend_from_slice(b"\r\n");
-    } else if framing == Framing::Chunks {
+    } else if head.framing == Framing::Chunks {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     end(out, head, version);

@@ -118,8 +118,8 @@ pub struct Head<'r> {
     pub server_timing: Option<&'r str>,
     /// Bytes of the body; `None` when only its end tells, or when the status forbids to say.
     pub length: Option<u64>,
-    /// Only the end of the body tells its length.
-    pub is_open_ended: bool,
+    /// How the client learns where the body ends.
+    pub framing: Framing,
     /// The protocol that is spoken from now on.
     pub upgrade: Option<&'r [u8]>,
     /// Nothing follows on the connection.
@@ -276,7 +276,7 @@ struct Sender<'s, S: ResponseSink> {
     response: &'s Response,
     /// What [`Head`] says of the body.
     length: Option<u64>,
-    is_open_ended: bool,
+    framing: Framing,
     upgrade: Option<Vec<u8>>,
     server_timing: Option<String>,
     /// Made anew until its first byte has left; `None` once all of it has.
@@ -307,7 +307,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             sink,
             response,
             length: body.length().filter(|_| !is_open_ended),
-            is_open_ended,
+            framing,
             is_framed: upgrade.is_none() && matches!(framing, Framing::ByLength | Framing::Chunks),
             upgrade,
             server_timing: None,
@@ -397,7 +397,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             has_server: self.response.has_server,
             server_timing: self.server_timing.as_deref(),
             length: self.length,
-            is_open_ended: self.is_open_ended,
+            framing: self.framing,
             upgrade: self.upgrade.as_deref(),
             close: self.response.close,
         }));

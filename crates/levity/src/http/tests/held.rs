@@ -168,7 +168,7 @@ impl Held {
             has_server: false,
             server_timing: None,
             length: None,
-            is_open_ended: true,
+            framing: sink.framing(true),
             upgrade: None,
             close: false,
         };
