@@ -1,9 +1,9 @@
-//! One request and its response, in seven words:
+//! The steps of one request, in seven words:
 //!
 //! `accept -> parse -> route -> resolve -> respond -> filter -> send`
 //!
-//! `accept` made the connection and `parse` the request; the rest is here. A step returns a value
-//! and never calls a later one, so this file is the only place that knows the order.
+//! `accept` made the connection and `parse` the request; the other steps run here. A step returns a value and
+//! never calls a later one, so only this file knows the order.
 
 use std::mem;
 use std::net::IpAddr;
@@ -32,25 +32,25 @@ use crate::worker::Worker;
 const NOT_OWN_NAME: &str =
     "`levity serve` answers to `localhost` and IP addresses here; `--host NAME` adds a name";
 
-/// What became of a request.
+/// The result of an exchange, for the connection.
 pub struct Exchanged {
     /// How the response ended.
     pub end: End,
-    /// When.
+    /// When the response ended.
     pub ended: Instant,
-    /// Nothing can follow on the connection.
+    /// The connection cannot be reused for another request.
     pub close: bool,
-    /// Closing the connection resets it.
+    /// Closing the connection sends a reset instead of an orderly end.
     pub reset: bool,
 }
 
-/// Answers one request, which `stream` carries.
+/// Answers `request`, which arrived on `stream`, and logs it.
 pub async fn exchange<S: ResponseSink + 'static>(
     stream: &Rc<S>,
     request: &mut Request,
     arrival: Arrival,
 ) -> Exchanged {
-    // Made where it stays: it is large, and a request moves it for nothing.
+    // The trace is large. It is built in place, because moving it would be a copy per request.
     let mut trace = Trace::new(arrival.first_byte, arrival.waited);
     trace.enter(Step::Route);
     let sink: &S = stream;
@@ -73,7 +73,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
     let mut sent = send::send(sink, request, &mut response, &mut handling.disk).await;
     let mut hooks = mem::take(&mut sent.hooks);
     if sent.instead.is_some() {
-        // Boxed: few requests need it, and all would carry it.
+        // Boxed: otherwise the future of every request would contain this rare path.
         let again = send_instead(
             sink,
             request,
@@ -99,7 +99,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
     }
 }
 
-/// Route, resolve and respond: the response, and the location that it comes from.
+/// Runs the steps route, resolve and respond. Returns the response, and the location that it comes from.
 async fn answer<'a>(
     handling: &mut Handling<'a>,
     request: &mut Request,
@@ -115,13 +115,13 @@ async fn answer<'a>(
             request.set_key(location.key());
             (Some(location), handling.respond(request, location).await)
         }
-        // Boxed: few requests are refused here.
+        // Boxed: a rare path.
         Err(refusal) => (None, Box::pin(handling.refuse(refusal)).await),
     }
 }
 
-/// Sends an error in place of a response of which nothing has left; but first what its location has now, if a file was
-/// rewritten meanwhile. Tells whether the connection has to close.
+/// Replaces a response that failed before its first byte was sent. If its file was rewritten meanwhile, the location
+/// is asked once more; otherwise the error is sent. Returns whether the connection has to close.
 async fn send_instead<'a, S: ResponseSink>(
     stream: &S,
     request: &Request,
@@ -153,7 +153,7 @@ async fn send_instead<'a, S: ResponseSink>(
     close
 }
 
-/// What every response goes through before it is sent; sending begins with its end.
+/// Applies the filters of the location and decides whether the connection closes after the response.
 fn finish<S: ResponseSink>(
     stream: &S,
     request: &Request,
@@ -166,20 +166,23 @@ fn finish<S: ResponseSink>(
         filter::apply(&location.filters, request, response);
     }
     let ends_by_closing = stream.framing(response.is_open_ended()) == Framing::ByClosing;
-    // What is unread of the request is not the next one. A stream may still take it.
+    // Unread bytes of the body must not be parsed as the next request. A streamed response may still read them.
     let is_unread = stream.body_left() != Some(0) && !response.body.is_stream();
     response.close |=
         !request.head.keep_alive || is_unread || handling.worker.is_draining() || ends_by_closing;
     handling.disk.trace.enter(Step::Send);
 }
 
-/// Finds the location; what has none is answered here.
+/// Finds the location of `request`.
+///
+/// # Errors
+/// The response to a request that has no location.
 fn route<'a>(
     service: &'a Service,
     request: &mut Request,
     client: &Client,
 ) -> Result<&'a Location, Response> {
-    // No browser connects to a Unix socket.
+    // The check protects browsers from DNS rebinding, and no browser connects to a Unix socket.
     let may_be_a_page = client.peer.is_some();
     if let Some(names) = service.config.own_names.as_ref().filter(|_| may_be_a_page)
         && !names.include(request.host())
@@ -207,7 +210,7 @@ fn route<'a>(
     Ok(location)
 }
 
-/// Counts and logs a request that has been answered.
+/// Counts and logs an answered request.
 fn conclude<S: ResponseSink>(
     stream: &S,
     request: &Request,
@@ -218,7 +221,7 @@ fn conclude<S: ResponseSink>(
     let worker = stream.worker();
     worker.stats.answered.add(1);
     if sent.bytes > 0 && !trace.has_written() {
-        // All but a file's body leaves at once, in the current step.
+        // Only bodies from files record their writes. Any other body was sent within the current step.
         let (chunk, from) = (trace.last_read().chunk, trace.step_began());
         trace.wrote(chunk, from, sent.ended, sent.bytes);
     }
@@ -230,14 +233,14 @@ fn conclude<S: ResponseSink>(
     }
 }
 
-/// Counts and logs a response to something that was no request.
+/// Counts and logs the response to input that could not be parsed as a request.
 pub fn record_refused<S: ResponseSink>(stream: &S, arrived: Instant, sent: &Sent) {
     let trace = Trace::new(arrived, None);
     let peer = stream.peer().ip();
     record(stream.worker(), stream, peer, None, sent, &trace);
 }
 
-/// Counts and logs a response: to a request, or to something that was none.
+/// Counts and logs a response; `request` is `None` when the input could not be parsed.
 fn record(
     worker: &Worker,
     stream: &dyn ClientStream,

@@ -1,4 +1,4 @@
-//! A connection's requests, one after the other.
+//! Serves the requests of one connection, one after the other.
 
 use std::rc::Rc;
 
@@ -13,14 +13,14 @@ use crate::http::send;
 use levity_telemetry::access_log::End;
 use levity_telemetry::step::Step;
 
-/// What a request counts, besides the bytes of its response, when connections take turns: a client that
-/// pipelines small requests has one turn for some thirty of them.
+/// The cost of a request, in bytes, in addition to those of its response, when connections take turns: a client
+/// that pipelines small requests yields after about thirty of them.
 const REQUEST_BYTES: usize = 8 * 1024;
 
-/// Answers requests until one side has had enough.
+/// Serves the connection until either side ends it.
 pub fn serve(conn: Conn, has_proxy_header: bool) -> impl Future<Output = ()> {
     wait_for_first(&conn);
-    // Not in the future, which would have room for it as long as the connection is open.
+    // Moved to the heap here: as a local of the future it would take room in every idle connection.
     requests(Rc::new(conn), has_proxy_header)
 }
 
@@ -38,7 +38,7 @@ async fn requests(mut conn: Rc<Conn>, has_proxy_header: bool) {
             Err(none) => break without_request(&conn, none).await,
         };
         let arrival = conn.arrival();
-        // Boxed: the future of an exchange is far larger than an idle connection.
+        // Boxed: the future of an exchange is far larger than that of an idle connection.
         let exchanged = Box::pin(exchange::exchange(&conn, &mut request, arrival)).await;
         worker.return_request(request);
         if let Some(end) = after(&conn, exchanged).await {
@@ -50,8 +50,8 @@ async fn requests(mut conn: Rc<Conn>, has_proxy_header: bool) {
     worker.stats.connection_ended(end);
 }
 
-/// A new connection has as long for its first byte as for the header; on a worker that drains, only
-/// what has arrived already counts.
+/// Sets the time-out for the first byte of a new connection: `limits.header_timeout`. On a draining worker it
+/// expires at once, so only bytes that have arrived already count.
 fn wait_for_first(conn: &Conn) {
     let header_timeout = conn.worker.service().config.limits.header_timeout;
     let now = conn.since();
@@ -60,7 +60,7 @@ fn wait_for_first(conn: &Conn) {
         .set_idle(if draining { now } else { now + header_timeout });
 }
 
-/// Waits for the next request, or tells how the connection ends.
+/// Sets the time-out for the next request, or ends the connection; returns how it ended.
 async fn after(conn: &Conn, exchanged: Exchanged) -> Option<End> {
     let Exchanged {
         end,
@@ -74,14 +74,14 @@ async fn after(conn: &Conn, exchanged: Exchanged) -> Option<End> {
         conn.timer().set_idle(ended + idle_timeout);
         return None;
     }
-    // The client may still be sending, and what it has not taken yet is to arrive.
+    // The client may still be sending. A close would reset the connection and discard the unread response.
     if !reset && end != End::ClientAbort {
         conn.linger().await;
     }
     Some(end)
 }
 
-/// Tells a client why there will be no response to a request, if it is still there.
+/// Ends a connection on which no request could be read. Sends an error response if the client is still there.
 async fn without_request(conn: &Conn, none: NoRequest) -> End {
     match none {
         NoRequest::Finished => End::Complete,

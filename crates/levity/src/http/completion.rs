@@ -1,4 +1,4 @@
-//! What is done when a response has ended.
+//! Hooks that run when a response has ended.
 
 use std::fmt;
 use std::rc::Rc;
@@ -13,21 +13,21 @@ use crate::worker::Worker;
 /// How a response ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Completion {
-    /// The status that left, or would have.
+    /// The status of the response, sent or not.
     pub status: u16,
-    /// Bytes of the body that left.
+    /// Bytes of the body that were sent.
     pub bytes: u64,
-    /// How it ended.
+    /// How the response ended.
     pub end: End,
-    /// When.
+    /// When it ended.
     pub ended: Instant,
 }
 
-/// Is told of the end of a response by whoever made it.
+/// A callback for the end of a response.
 pub trait CompletionHook: fmt::Debug {
-    /// An error goes out in place of the response.
+    /// The response failed before its first byte was sent, and another replaces it.
     fn replaced(&mut self);
 
-    /// The response has ended. The request was answered with `service`. Does not wait.
+    /// The response has ended. `service` is the configuration of its request. Must not block.
     fn completed(self: Box<Self>, worker: &Rc<Worker>, service: &Rc<Arc<Service>>, how: Completion);
 }

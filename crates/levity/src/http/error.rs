@@ -1,4 +1,4 @@
-//! Answers that say what went wrong, and whose fault it was.
+//! Error responses.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use rustix::io::Errno;
 
 use super::response::{Body, Response};
 
-/// The methods that files answer to.
+/// The methods that are allowed for files.
 pub const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
-/// Seconds after which a client may try again when the disk is busy.
+/// The value of Retry-After when the disk is busy.
 const RETRY_AFTER_SECONDS: &[u8] = b"5";
 
-/// An answer with a small text body: the status' name, and `detail` when it is not empty.
+/// A response with a text body of one line: status, reason phrase, and `detail` unless it is empty.
 pub fn error(status: u16, detail: &str) -> Response {
     let mut response = Response::new(status);
     response
@@ -33,7 +33,7 @@ pub fn error(status: u16, detail: &str) -> Response {
     response
 }
 
-/// The answer when a name could not be opened or read.
+/// The response when a file could not be opened or read.
 pub fn of_io(error: &io::Error) -> Response {
     let status = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP) => 404,

@@ -1,14 +1,14 @@
-//! What a filter is: it changes the header of a response, and may change the body on its way.
+//! The traits of filters: a filter changes the header of a response, and may transform the body as it is sent.
 
 use std::fmt;
 
 use super::fields::Fields;
 use super::request::Request;
 
-/// One thing that a location changes in its responses.
+/// One change that a location makes to its responses.
 pub trait Filter: Send + Sync {
-    /// Changes the header of a response to `request`, once, before it is sent. Gives what is to change the body, if
-    /// anything is; a response that is a part of a content, or none, must keep its body.
+    /// Changes the header of a response to `request`, once, before it is sent. Returns the filter for the body, if the
+    /// body is to change. A 206 and a response without content must keep their bodies.
     fn apply(&self, request: &Request, head: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>>;
 }
 
@@ -18,18 +18,18 @@ pub struct FilteredHead<'r> {
     pub status: u16,
     /// The header lines.
     pub fields: &'r mut Fields,
-    /// `fields` have a Server, or are to have none.
+    /// No `Server` is to be added: `fields` have one, or the location removed it.
     pub has_server: &'r mut bool,
 }
 
-/// Changes a body on its way to the client. Computes, and does nothing else: it may run on any thread.
+/// Transforms a body as it is sent. It does no I/O and does not block, and may run on any thread.
 pub trait BodyFilter: fmt::Debug + Send {
-    /// Takes `input`, and adds what is ready to `out`: all, a part or nothing of it.
+    /// Consumes `input`, and appends the output that is ready to `out`; it may hold back all of it.
     fn push(&mut self, input: &[u8], out: &mut Vec<u8>);
 
-    /// Adds to `out` all that the client can make use of now. More input may follow.
+    /// Appends to `out` everything held back that the client can decode now. More input may follow.
     fn flush(&mut self, out: &mut Vec<u8>);
 
-    /// Adds the rest to `out`. No more input follows.
+    /// Appends the rest to `out`. No more input follows.
     fn finish(&mut self, out: &mut Vec<u8>);
 }

@@ -1,6 +1,6 @@
-//! The server side of HTTP: requests, responses, bodies, and how each version of the protocol carries them.
+//! The server side of HTTP: requests, responses, bodies, and their transfer in each protocol version.
 //!
-//! Handlers see [`request`], [`request_body`] and [`response`]. Only the folder of a version knows the connection.
+//! Handlers use [`request`], [`request_body`] and [`response`]. Only the folder of a version uses the connection.
 
 pub mod client;
 pub mod completion;

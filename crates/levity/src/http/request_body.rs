@@ -1,4 +1,4 @@
-//! What a client still sends of a request, and whether it still waits for the response.
+//! The body of a request, and the client's end of an exchange.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -19,101 +19,101 @@ use super::fields::Fields;
 use super::request::NoRequest;
 use crate::failed_lookups::FailedLookups;
 
-/// The client's end of an exchange, in whatever version of HTTP. Each method borrows the connection for the call only.
+/// The client's end of an exchange, in any version of HTTP. A method borrows the connection only for the call.
 pub trait ClientStream {
-    /// The version of HTTP, as the access log names it.
+    /// The version of HTTP as written to the access log.
     fn version(&self) -> &'static str;
 
-    /// Who is at the other end of the connection.
+    /// The other end of the connection.
     fn peer(&self) -> &Peer;
 
-    /// The address at our end; `None` except over TCP.
+    /// The local address of the connection; `None` except over TCP.
     fn local_address(&self) -> Option<SocketAddr>;
 
-    /// Unique among the streams that are open in the process.
+    /// A number that no other open stream of the process has.
     fn number(&self) -> u64;
 
-    /// Limits every wait of the exchange.
+    /// The deadline of the current wait of the exchange.
     fn timer(&self) -> &Timer;
 
-    /// The bytes that were moved for the client in this turn of the loop.
+    /// The bytes transferred for the client since the stream last yielded.
     fn turn(&self) -> &Turn;
 
-    /// Lookups of the client that found nothing.
+    /// The lookups of the connection that found nothing.
     fn failed_lookups(&self) -> &Cell<FailedLookups>;
 
-    /// Limits the request's body to so many bytes.
+    /// Limits the request body to `bytes_max`.
     ///
     /// # Errors
-    /// 413 when the request announces more.
+    /// 413 when Content-Length exceeds the limit.
     fn limit_body(&self, bytes_max: u64) -> Result<(), Reject>;
 
-    /// Bytes of the body to come; `None` when only its end tells.
+    /// Bytes of the body not read yet; `None` when the length is unknown.
     fn body_left(&self) -> Option<u64>;
 
-    /// Whether no byte of the body has been taken.
+    /// Whether no byte of the body has been read.
     fn is_body_untouched(&self) -> bool;
 
-    /// The fields that came behind the body.
+    /// The trailers of the body; empty until it is complete.
     fn trailers(&self) -> Trailers;
 
-    /// Adds bytes of the body to `out`: ready when that is at least one, or when the body is complete.
+    /// Reads bytes of the body and appends them to `out`. Ready after at least one byte, or when the body is complete.
     fn poll_body(
         &self,
         context: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Poll<Result<(), NoRequest>>;
 
-    /// Adds what has arrived of the body with the header of the request to `out`, if that is all of it.
+    /// Appends the body to `out` if all of it was received together with the header. Does not read.
     ///
     /// # Errors
-    /// When it is no body.
+    /// 413 when the body exceeds its limit.
     fn take_arrived(&self, out: &mut Vec<u8>) -> Result<(), Reject>;
 
-    /// Looks after a client that waits for its response. One that has ended its side may still read:
-    /// [`input_ended`](ClientStream::input_ended).
+    /// Checks whether the client is still connected, and registers the task to be woken when that may have changed. A
+    /// half-closed client counts as connected; see [`input_ended`](ClientStream::input_ended).
     ///
     /// # Errors
-    /// When the client is gone.
+    /// When the client has disconnected.
     fn watch(&self, context: &mut Context<'_>) -> Result<(), NoRequest>;
 
-    /// Whether the client has ended its side of the connection, and so may be gone: never where one request's end
-    /// leaves the connection open.
+    /// Whether the client has half-closed the connection: it may still read, or be gone. Always false in versions in
+    /// which the end of a request is not that of the connection.
     fn input_ended(&self) -> bool;
 
-    /// Whether the client waits to be asked for the body.
+    /// Whether the client waits for 100 (Continue) before it sends the body.
     fn expects_continue(&self) -> bool;
 
-    /// Sends an interim response (RFC 9110, 15.2), as far as the version knows it and, of 100, only one that the client
-    /// waits for.
+    /// Sends an interim response (RFC 9110, 15.2). Does nothing if the version has none. A 100 is sent at most once, and
+    /// only to a client that expects it.
     fn inform<'a>(
         &'a self,
         status: u16,
         fields: &'a Fields,
     ) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-    /// After a change of protocol: reads what the client sends; no bytes mean that no more come.
+    /// After an upgrade: reads bytes from the client; 0 at the end.
     fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
 
-    /// After a change of protocol: writes to the client.
+    /// After an upgrade: writes bytes to the client.
     fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
-    /// After a change of protocol: tells the client that no more bytes follow.
+    /// After an upgrade: shuts down the sending side.
     fn end_output(&self);
 }
 
-/// The body of a request, and a handle on the client that sends it.
+/// A handle on the body of a request and on the client that sends it.
 #[derive(Clone)]
 pub struct RequestBody {
     stream: Rc<dyn ClientStream>,
-    /// A request that was derived from the client's has none.
+    /// The request was derived from the client's, and has no body.
     is_absent: bool,
     body_timeout: Duration,
     half_closed_timeout: Duration,
 }
 
 impl RequestBody {
-    /// That of the request which `stream` carries.
+    /// The body of the request on `stream`.
     pub fn new(stream: Rc<dyn ClientStream>, limits: &Limits) -> Self {
         Self {
             stream,
@@ -123,7 +123,7 @@ impl RequestBody {
         }
     }
 
-    /// No body, from the same client.
+    /// An empty body with the same client.
     #[must_use]
     pub fn absent(&self) -> Self {
         Self {
@@ -132,10 +132,10 @@ impl RequestBody {
         }
     }
 
-    /// Limits it to so many bytes.
+    /// Limits the body to `bytes_max`.
     ///
     /// # Errors
-    /// 413 when the request announces more.
+    /// 413 when Content-Length exceeds the limit.
     pub fn limit(&self, bytes_max: u64) -> Result<(), Reject> {
         match self.is_absent {
             true => Ok(()),
@@ -143,7 +143,7 @@ impl RequestBody {
         }
     }
 
-    /// Bytes to come; `None` when only its end tells.
+    /// Bytes not read yet; `None` when the length is unknown.
     pub fn left(&self) -> Option<u64> {
         match self.is_absent {
             true => Some(0),
@@ -151,17 +151,17 @@ impl RequestBody {
         }
     }
 
-    /// Whether all of it is here.
+    /// Whether all of the body has been read.
     pub fn is_complete(&self) -> bool {
         self.left() == Some(0)
     }
 
-    /// Whether no byte of it has been taken.
+    /// Whether no byte of the body has been read.
     pub fn is_untouched(&self) -> bool {
         self.stream.is_body_untouched()
     }
 
-    /// The fields that came behind it.
+    /// The trailers; empty until the body is complete.
     pub fn trailers(&self) -> Trailers {
         match self.is_absent {
             true => Trailers::default(),
@@ -169,40 +169,40 @@ impl RequestBody {
         }
     }
 
-    /// Who is at the other end of the connection.
+    /// The other end of the connection.
     pub fn peer(&self) -> &Peer {
         self.stream.peer()
     }
 
-    /// The client, for what follows a change of protocol.
+    /// The client's end of the exchange, for a tunnel after an upgrade.
     pub fn stream(&self) -> &Rc<dyn ClientStream> {
         &self.stream
     }
 
-    /// Limits every wait of the exchange.
+    /// The deadline of the current wait of the exchange.
     pub fn timer(&self) -> &Timer {
         self.stream.timer()
     }
 
-    /// How long the client may take for a part of the body.
+    /// The time-out for the next bytes of the body.
     pub fn body_timeout(&self) -> Duration {
         self.body_timeout
     }
 
-    /// How long a client that has ended its side is waited for.
+    /// How long a half-closed client may wait for an application.
     pub fn half_closed_timeout(&self) -> Duration {
         self.half_closed_timeout
     }
 
-    /// Whether the client has ended its side.
+    /// Whether the client has half-closed the connection; see [`ClientStream::input_ended`].
     pub fn input_ended(&self) -> bool {
         self.stream.input_ended()
     }
 
-    /// Looks after a client that waits for its response.
+    /// Checks whether the client is still connected; see [`ClientStream::watch`].
     ///
     /// # Errors
-    /// When the client is gone.
+    /// When the client has disconnected.
     pub fn watch(&self, context: &mut Context<'_>) -> Result<(), NoRequest> {
         self.stream.watch(context)
     }
@@ -212,15 +212,15 @@ impl RequestBody {
         self.stream.inform(status, fields).await;
     }
 
-    /// Counts bytes moved for this client, and gives way to the others in time.
+    /// Counts `bytes` transferred for this client, and yields to other connections when its share is used up.
     pub async fn give_way(&self, bytes: usize) {
         self.stream.turn().spend(bytes).await;
     }
 
-    /// Adds what has arrived with the header to `out`, if that is all of it.
+    /// Appends the body to `out` if all of it was received together with the header. Does not read.
     ///
     /// # Errors
-    /// When it is no body.
+    /// 413 when the body exceeds its limit.
     pub fn take_arrived(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
         match self.is_absent {
             true => Ok(()),
@@ -228,11 +228,11 @@ impl RequestBody {
         }
     }
 
-    /// Adds bytes of it to `out`: ready when that is at least one, or when the body is complete. The caller minds the
-    /// time.
+    /// Reads bytes of the body and appends them to `out`. Ready after at least one byte, or when the body is complete.
+    /// Sets no time-out.
     ///
     /// # Errors
-    /// When no more comes, or what comes is no body.
+    /// When the client disconnects, or the body is malformed or too large.
     pub fn poll_receive(
         &self,
         context: &mut Context<'_>,
@@ -244,8 +244,8 @@ impl RequestBody {
         }
     }
 
-    /// Whether a wait for an application has lasted too long for a client that has ended its side. The wait begins
-    /// with the first call since the timer was cleared.
+    /// Whether a half-closed client has waited too long for an application. The first call after the timer was cleared
+    /// starts the wait.
     pub fn poll_half_closed(&self, context: &mut Context<'_>) -> bool {
         let timer = self.timer();
         if !timer.is_set() {
@@ -254,20 +254,20 @@ impl RequestBody {
         timer.poll_expired(context)
     }
 
-    /// Whether the client waits to be asked for it.
+    /// Whether the client waits for 100 (Continue) before it sends the body.
     pub fn is_awaited(&self) -> bool {
         self.stream.expects_continue()
     }
 
-    /// Asks the client for the body, if it waits to be asked (RFC 9110, 10.1.1).
+    /// Sends 100 (Continue) if the client waits for it (RFC 9110, 10.1.1).
     pub async fn ask_for(&self) {
         self.inform(100, &Fields::default()).await;
     }
 
-    /// Waits for more of it, at most `limits.body_timeout`, and adds that to `out`.
+    /// Waits for more of the body, at most `limits.body_timeout`, and appends it to `out`.
     ///
     /// # Errors
-    /// When no more comes, in time or at all, or what comes is no body.
+    /// When the client is too slow or disconnects, or the body is malformed or too large.
     pub async fn receive(&self, out: &mut Vec<u8>) -> Result<(), NoRequest> {
         self.timer().set(Instant::now() + self.body_timeout);
         poll_fn(|context| match self.poll_receive(context, out) {
@@ -279,10 +279,10 @@ impl RequestBody {
         .await
     }
 
-    /// Receives all of it and drops it.
+    /// Reads the rest of the body and drops it.
     ///
     /// # Errors
-    /// As [`RequestBody::receive`].
+    /// As for [`RequestBody::receive`].
     pub async fn discard(&self) -> Result<(), NoRequest> {
         let mut dropped = Vec::new();
         while !self.is_complete() {

@@ -1,4 +1,4 @@
-//! A response, before it is sent.
+//! A response before it is sent, and the kinds of its body.
 
 use std::fmt;
 use std::future::Future;
@@ -24,140 +24,140 @@ use crate::disk_client::DiskClient;
 /// The content of a response.
 #[derive(Debug)]
 pub enum Body {
-    /// Nothing, and no `Content-Length` either: the status forbids both.
+    /// No content and no `Content-Length`, as for 204 and 304.
     None,
-    /// Made for this response.
+    /// Content made for this response.
     Text(Vec<u8>),
-    /// The same, with memory that is accounted for elsewhere.
+    /// Content made for this response, in memory that counts towards a limit until it is dropped.
     Page(Box<dyn OwnedBytes>),
-    /// A part of a file that the cache holds.
+    /// A range of a file whose content is in the cache.
     Memory(Rc<EntryRef>, Range<usize>),
-    /// A part of a file that is read while it is sent.
+    /// A range of a file, which is read while it is sent.
     File(Box<FileBody>),
-    /// Parts of files, one behind the other.
+    /// Ranges of several files, concatenated.
     Parts(Box<dyn FileParts>),
-    /// Content that arrives while it is sent.
+    /// Content that is received while it is sent.
     Stream {
-        /// Where it comes from.
+        /// The source of the content.
         stream: Box<dyn BodyStream>,
-        /// In bytes; `None` when only its end tells.
+        /// The length in bytes; `None` when unknown.
         length: Option<u64>,
     },
-    /// After this response the connection, or stream, speaks another protocol.
+    /// The connection, or stream, changes to another protocol after the header.
     Upgrade {
-        /// As the client offered it.
+        /// The protocol's name, as the client offered it.
         protocol: Vec<u8>,
-        /// Carries the bytes of both sides.
+        /// Forwards bytes in both directions.
         tunnel: Box<dyn Upgrade>,
     },
 }
 
-/// Bytes that do something when they are dropped.
+/// Bytes whose drop has an effect, such as a release of reserved memory.
 pub trait OwnedBytes: AsRef<[u8]> + fmt::Debug {}
 
-/// A body that arrives while it is sent.
+/// A body that is received while it is sent.
 pub trait BodyStream: fmt::Debug {
-    /// The next piece, once it is here.
+    /// Returns the next piece once it has been received.
     ///
     /// # Errors
-    /// Why no more comes.
+    /// The failure of the source.
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Piece, StreamError>>;
 
-    /// Goes on with what does not wait for the client to take the last piece: a client may read nothing before it has
-    /// sent all of its request.
+    /// Continues to forward the request body while the client does not take the last piece: a client may read nothing
+    /// before it has sent its whole request.
     ///
     /// # Errors
-    /// Why no more comes.
+    /// The failure of the source.
     fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), StreamError>;
 
-    /// Nobody wants the rest.
+    /// Drops the rest of the body, which will not be sent.
     fn discard(self: Box<Self>);
 }
 
-/// A part of a [`BodyStream`].
+/// A piece of a [`BodyStream`].
 #[derive(Debug)]
 pub enum Piece {
-    /// At least one byte. The memory goes back to the worker.
+    /// At least one byte of content.
     Data {
-        /// The bytes.
+        /// The bytes. The buffer is returned to the worker for reuse.
         bytes: Vec<u8>,
-        /// The body ends with them, without trailers.
+        /// The body ends with these bytes, without trailers.
         is_last: bool,
     },
-    /// No more follows but these fields.
+    /// The end of the body, with its trailers.
     End(Trailers),
 }
 
-/// Two connections that have become one.
+/// A tunnel between the client and another connection.
 pub trait Upgrade: fmt::Debug {
-    /// Carries bytes until both sides have ended; adds those that the client got to `sent`.
+    /// Forwards bytes until both sides have ended. Adds the number of bytes sent to the client to `sent`.
     ///
     /// # Errors
-    /// Why it ends before both sides have ended.
+    /// When the tunnel breaks or is idle for too long.
     fn poll(&mut self, context: &mut Context<'_>, sent: &mut u64)
     -> Poll<Result<(), UpgradeError>>;
 }
 
-/// Why an upgraded connection ended before both sides had.
+/// Why a tunnel ended before both sides had.
 #[derive(Debug)]
 pub enum UpgradeError {
-    /// Nothing came for too long.
+    /// No bytes were forwarded for too long.
     Timeout,
-    /// The client's connection broke.
+    /// The client disconnected.
     Gone,
-    /// The other side did.
+    /// The other connection failed.
     Source(StreamError),
 }
 
-/// Why a body ends early.
+/// The failure of the source of a body.
 pub type StreamError = Box<dyn SourceFailure>;
 
-/// A failure of whatever a body comes from.
+/// A failure of the source of a body.
 pub trait SourceFailure: fmt::Debug {
-    /// How the response ends, if its beginning has been sent.
+    /// How a partly sent response ended, for the log.
     fn end(&self) -> End;
 
-    /// What to send if nothing has been sent.
+    /// The response to send instead, if no byte has been sent.
     fn response(&self) -> Response;
 
-    /// Notes and reports the failure of a response of which nothing has been sent, or a part.
+    /// Logs the failure and adds it to `trace`. `is_untouched` is whether no byte of the response has been sent.
     fn report(&self, is_untouched: bool, trace: &mut Trace);
 }
 
-/// The next part, once it is open; `None` behind the last.
+/// A future for the next part of [`FileParts`]; `None` after the last.
 pub type NextPart<'a> = Pin<Box<dyn Future<Output = io::Result<Option<Box<FileBody>>>> + 'a>>;
 
-/// Parts of files, of which one is open at a time.
+/// Ranges of several files. One file is open at a time.
 pub trait FileParts: fmt::Debug {
-    /// In bytes, of what is left.
+    /// The total length of the remaining parts, in bytes.
     fn length(&self) -> u64;
 
-    /// The next part, open; `None` behind the last. Drop the one before first.
+    /// Opens the next part; `None` after the last. The caller drops the previous part first.
     ///
     /// # Errors
-    /// Those of open, and one for a file that is not the same any more.
+    /// As for open; also when another file has the name by now.
     fn next<'a>(&'a mut self, disk: &'a mut DiskClient<'_>) -> NextPart<'a>;
 }
 
-/// A part of a file on its way.
+/// A range of a file that is being sent.
 #[derive(Debug)]
 pub struct FileBody {
-    /// Whose content it is.
+    /// The entry of the file.
     pub cached: Rc<EntryRef>,
-    /// The same file, open.
+    /// The open file.
     pub file: Arc<OpenFile>,
-    /// Where the next byte comes from.
+    /// The offset of the next byte in the file.
     pub offset: u64,
-    /// Bytes to go.
+    /// Bytes still to be sent.
     pub remaining: u64,
-    /// What an engine has handed over already; starts at `offset`.
+    /// Bytes that an engine has read already, from `offset` on.
     pub ready: Option<Ready>,
-    /// What tells whether the file is still the one that was announced.
+    /// The version that the header announces; later reads are compared with it.
     pub version: Version,
 }
 
 impl Body {
-    /// In bytes; `None` when that is not known, or when there is none to speak of.
+    /// The length in bytes; `None` when unknown, and for bodies without a length.
     pub fn length(&self) -> Option<u64> {
         match self {
             Self::None | Self::Upgrade { .. } => None,
@@ -170,39 +170,40 @@ impl Body {
         }
     }
 
-    /// Whether it arrives while it is sent, or is what follows a change of protocol.
+    /// Whether the content is received while it is sent: a stream or a tunnel.
     pub fn is_stream(&self) -> bool {
         matches!(self, Self::Stream { .. } | Self::Upgrade { .. })
     }
 }
 
-/// A response, before it is filtered and sent.
+/// A response before it is sent.
 #[derive(Debug)]
 pub struct Response {
     /// The status code.
     pub status: u16,
-    /// What goes with it; empty for the standard name.
+    /// The reason phrase; empty for the standard one.
     pub reason: Vec<u8>,
-    /// `fields` have a Date: that of a backend.
+    /// `fields` contain the Date of a backend.
     pub has_date: bool,
-    /// `fields` have a Server, or are to have none: that is the backend's or the route's to say.
+    /// No Server is to be added: `fields` contain that of a backend or location, or a location removed it.
     pub has_server: bool,
-    /// A file whose header lines go before `fields`: they are not copied, since most responses are sent as they are.
+    /// A file whose header lines are sent before `fields`. They are not copied, because most responses are sent
+    /// unchanged.
     pub base: Option<Rc<EntryRef>>,
-    /// All headers but those of `base` and those that sending decides: length, date, connection.
+    /// The headers except those of `base` and those that the writer adds: length, date, connection.
     pub fields: Fields,
     /// The content.
     pub body: Body,
-    /// What changes the content on its way, in order. Its length is not known then.
+    /// Filters that transform the body as it is sent, in order. With a filter, the length is unknown.
     pub filters: Vec<Box<dyn BodyFilter>>,
-    /// The connection cannot go on after this.
+    /// The connection closes after this response.
     pub close: bool,
-    /// Are told when it has been sent.
+    /// Called when the response has ended.
     pub hooks: Vec<Box<dyn CompletionHook>>,
 }
 
 impl Response {
-    /// A response without content or headers yet.
+    /// A response without content and headers.
     pub fn new(status: u16) -> Self {
         Self {
             status,
@@ -218,7 +219,7 @@ impl Response {
         }
     }
 
-    /// Makes `fields` hold all headers, so that they can be changed.
+    /// Moves the headers of `base` to `fields`, so that they can be changed.
     pub fn merge_base(&mut self) {
         if let Some(base) = self.base.take() {
             let mut merged = base.entry.fields.clone();
@@ -227,7 +228,7 @@ impl Response {
         }
     }
 
-    /// Whether only the end of the content tells how long it is.
+    /// Whether the length of the content is unknown.
     pub fn is_open_ended(&self) -> bool {
         match &self.body {
             Body::None | Body::Upgrade { .. } => false,

@@ -1,4 +1,4 @@
-//! One client's connection.
+//! An HTTP/1 connection of a client.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -25,55 +25,54 @@ use crate::http::request_body::ClientStream;
 use crate::http::send::{self, Head, Moved, ResponseSink};
 use crate::worker::Worker;
 
-/// How long a refused client may go on sending before the connection is closed under it. Closing
-/// at once would reset the connection and destroy the response on its way, which many clients read only
-/// when they have sent all of a body.
+/// The maximum duration of a lingering close. An immediate close would reset the connection while the client still
+/// sends, and discard the response, which many clients read only after they have sent the whole body.
 const LINGER_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// How long it may pause meanwhile.
+/// The maximum time without input during a lingering close.
 const LINGER_PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Header and body of so many bytes are put together before they are sent: to copy them costs less than to
-/// have the kernel take them from two places.
+/// Header and body up to this total size, in bytes, are copied together before the write: the copy costs less than a
+/// vectored write.
 const JOINED_BYTES_MAX: usize = 2048;
 
-/// Bytes that a client may send of its next request while it waits for a response.
+/// The maximum of pipelined bytes that are read before the current response is complete.
 const PIPELINED_BYTES_MAX: usize = 16 * 1024;
 
-/// A connection. Everything that it needs only while a request is in hand is borrowed from the
-/// worker, so that an idle one stays small. A borrow of its state ends with the call that made it.
+/// A connection. Memory that only an active request needs is borrowed from the worker, so an idle connection is small.
+/// Borrows of the state in cells end with the method that made them.
 pub struct Conn {
-    /// The loop that it lives on.
+    /// The worker that serves the connection.
     pub worker: Rc<Worker>,
     transport: RefCell<Transport>,
-    /// Who is at the other end.
+    /// The other end of the connection.
     pub peer: Peer,
-    /// Bytes that arrived and are not parsed yet; no allocation while idle.
+    /// Received bytes that are not parsed yet; no allocation while idle.
     inbox: RefCell<Vec<u8>>,
-    /// The body of the request in hand.
+    /// The decoder of the current request's body.
     incoming: RefCell<Incoming>,
-    /// Of the request in hand.
+    /// The version of the current request.
     version: Cell<Version>,
-    /// The client of the request in hand waits to be asked for its body.
+    /// The client waits for 100 (Continue) before it sends the body.
     expects_continue: Cell<bool>,
-    /// The client sends no more. It may still take responses, or be gone.
+    /// The client has shut down its sending side. It may still read responses, or be gone.
     input_ended: Cell<bool>,
     failed_lookups: Cell<FailedLookups>,
     timer: Rc<Timer>,
-    /// When the last response ended, or else when the connection was accepted.
+    /// When the last response ended; before that, when the connection was accepted.
     since: Cell<Instant>,
-    /// No request has been taken from it.
+    /// No request has been read from the connection.
     is_new: Cell<bool>,
-    /// When the first byte of the request in hand came.
+    /// When the first byte of the current request arrived.
     head_since: Cell<Option<Instant>>,
     turn: Turn,
     number: usize,
-    /// Its slot among the connections that the worker may have.
+    /// One of the worker's connection slots.
     _slot: OwnedSemaphorePermit,
 }
 
 impl Conn {
-    /// Takes a connection in.
+    /// Registers an accepted connection with the worker.
     pub fn new(
         worker: Rc<Worker>,
         transport: Transport,
@@ -103,22 +102,22 @@ impl Conn {
         }
     }
 
-    /// Unique among the connections that are open on the loop.
+    /// A number that no other open connection of the worker has.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// Bytes that arrived and are not parsed yet.
+    /// Received bytes that are not parsed yet.
     pub(super) fn inbox(&self) -> &RefCell<Vec<u8>> {
         &self.inbox
     }
 
-    /// The same, while nobody shares the connection, and who is at the other end.
+    /// The inbox and the peer, while the connection is not shared yet.
     pub(super) fn inbox_and_peer(&mut self) -> (&mut Vec<u8>, &mut Peer) {
         (self.inbox.get_mut(), &mut self.peer)
     }
 
-    /// The request with this header is in hand.
+    /// Makes the request with this header section the current one.
     pub(super) fn begin_request(&self, head: &RequestHead) {
         if head.framing != Framing::None || !self.incoming.borrow().is_complete() {
             *self.incoming.borrow_mut() = Incoming::new(head.framing);
@@ -127,7 +126,7 @@ impl Conn {
         self.expects_continue.set(head.expect_continue);
     }
 
-    /// Reads what has arrived; `TimedOut` when that is nothing and the deadline has passed.
+    /// Reads from the client; `TimedOut` if nothing has arrived by the deadline.
     pub(super) fn poll_input(
         &self,
         context: &mut Context<'_>,
@@ -141,7 +140,7 @@ impl Conn {
         }
     }
 
-    /// Reads what has arrived, for a caller who minds the time.
+    /// Reads from the client, without a deadline.
     fn poll_arrival(
         &self,
         context: &mut Context<'_>,
@@ -154,7 +153,7 @@ impl Conn {
         read
     }
 
-    /// Writes as much of `parts`, one behind the other, as the client takes now.
+    /// Writes as much of the concatenated `parts` as the client takes now.
     fn poll_write_parts(
         &self,
         context: &mut Context<'_>,
@@ -178,18 +177,18 @@ impl Conn {
         transport.poll_write(context, &scratch[..total])
     }
 
-    /// When the last response ended, or else when the connection was accepted.
+    /// When the last response ended; before that, when the connection was accepted.
     pub fn since(&self) -> Instant {
         self.since.get()
     }
 
-    /// A response has ended at `now`.
+    /// Records that a response has ended at `now`.
     pub fn response_ended(&self, now: Instant) {
         self.since.set(now);
     }
 
-    /// Notes that bytes of the next request are here. The poll that found them began with them, unless
-    /// it has answered another request before.
+    /// Records the arrival of the next request's first byte: the start of the current poll, or the end of the response
+    /// before it if that was in the same poll.
     pub(super) fn head_arrives(&self) {
         if self.head_since.get().is_none() {
             let arrived = Watch::poll_began().max(self.since.get());
@@ -197,12 +196,12 @@ impl Conn {
         }
     }
 
-    /// When the first byte of the request in hand came; now, when there is none.
+    /// When the first byte of the current request arrived; the present time if there is none. Resets it.
     pub fn take_arrival(&self) -> Instant {
         self.head_since.take().unwrap_or_else(Instant::now)
     }
 
-    /// When the request that has just been parsed arrived.
+    /// The arrival of the request that has just been parsed.
     pub fn arrival(&self) -> Arrival {
         let first_byte = self.take_arrival();
         let is_new = self.is_new.replace(false);
@@ -212,14 +211,14 @@ impl Conn {
         }
     }
 
-    /// Keeps the start of a header until the rest arrives, which must be soon.
+    /// Keeps the start of a header section in the inbox, and limits the wait for the rest to `limits.header_timeout`.
     pub(super) fn wait_for_more(&self, inbox: Vec<u8>) {
         *self.inbox.borrow_mut() = inbox;
         let header_timeout = self.worker.service().config.limits.header_timeout;
         self.timer.set(Instant::now() + header_timeout);
     }
 
-    /// Ends our side, then reads what the client still sends, within bounds.
+    /// Shuts down the sending side, then reads and drops input for a limited time: a lingering close.
     pub async fn linger(&self) {
         self.transport.borrow().end_output();
         let time_max = match self.worker.is_draining() {
@@ -324,7 +323,7 @@ impl ClientStream for Conn {
         Ok(())
     }
 
-    /// What a client sends that has sent all of its request is its next request.
+    /// Input after a complete request is the next request. It is read into the inbox, up to [`PIPELINED_BYTES_MAX`].
     fn watch(&self, context: &mut Context<'_>) -> Result<(), NoRequest> {
         let has_sent_all = self.incoming.borrow().is_complete();
         if !has_sent_all || self.inbox.borrow().len() >= PIPELINED_BYTES_MAX {
@@ -364,7 +363,7 @@ impl ClientStream for Conn {
         status: u16,
         fields: &'a Fields,
     ) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-        // A client of HTTP/1.0 knows none of them (RFC 9110, 15.2).
+        // HTTP/1.0 has no interim responses (RFC 9110, 15.2).
         let wanted = match status {
             100 => self.expects_continue.replace(false),
             _ => self.version.get() == Version::Http11,
@@ -413,7 +412,7 @@ impl ResponseSink for Conn {
         match (is_open_ended, self.version.get()) {
             (false, _) => send::Framing::ByLength,
             (true, Version::Http11) => send::Framing::Chunks,
-            // HTTP/1.0 knows no chunks.
+            // HTTP/1.0 has no chunked coding.
             (true, Version::Http10) => send::Framing::ByClosing,
         }
     }

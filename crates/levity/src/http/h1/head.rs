@@ -1,4 +1,4 @@
-//! The header of a response, as HTTP/1 writes it.
+//! Encodes the header section of a response as HTTP/1.
 
 use std::io::Write;
 
@@ -9,10 +9,10 @@ use crate::http::fields::Fields;
 use crate::http::send::{Framing, Head, Moved};
 use crate::worker::Worker;
 
-/// Bytes that most headers fit into.
+/// The usual maximum size of a header section in bytes.
 const USUAL_BYTES: usize = 512;
 
-/// A header on its way.
+/// An encoded header section that is being sent.
 pub struct Header {
     bytes: Vec<u8>,
     sent: usize,
@@ -23,13 +23,14 @@ impl Header {
         Self { bytes, sent: 0 }
     }
 
-    /// What has not left.
+    /// The unsent bytes.
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
 }
 
-/// So many bytes have left: of what is left of the header, then of the body.
+/// Splits `bytes` that were sent into those of `header` and those of the body. Returns the memory of a complete header
+/// to the worker.
 pub(super) fn left(header: &mut Option<Header>, bytes: usize, worker: &Worker) -> Moved {
     let mut of_header = 0;
     if let Some(sending) = header {
@@ -45,7 +46,7 @@ pub(super) fn left(header: &mut Option<Header>, bytes: usize, worker: &Worker) -
     }
 }
 
-/// Writes status line, date, what responding and filtering set, and framing to `out`.
+/// Appends the header section to `out`: status line, Server, Date, the header fields, and framing.
 pub(super) fn write(head: &Head<'_>, version: Version, worker: &Worker, out: &mut Vec<u8>) {
     out.reserve(USUAL_BYTES);
     out.extend_from_slice(b"HTTP/1.1 ");
@@ -82,7 +83,7 @@ pub(super) fn write(head: &Head<'_>, version: Version, worker: &Worker, out: &mu
     end(out, head, version);
 }
 
-/// What is said of the connection, and the empty line.
+/// Appends the connection headers and the empty line.
 fn end(out: &mut Vec<u8>, head: &Head<'_>, version: Version) {
     if let Some(protocol) = head.upgrade {
         out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: ");

@@ -1,7 +1,7 @@
 //! Send: from a response to bytes on the wire.
 //!
-//! A header leaves together with the first bytes of its body, and only when those are in hand: until
-//! then a failing disk can still be told to the client.
+//! The header is sent together with the first bytes of the body, once those have been read. Until then a failure of
+//! the disk can still become an error response.
 
 mod file;
 mod filtered;
@@ -31,21 +31,22 @@ use crate::disk_client::DiskClient;
 use crate::entry::Content;
 use crate::worker::Worker;
 
-/// The end of a [`ClientStream`] that a response is written to: the framing of one version of HTTP.
+/// A [`ClientStream`] to which a response can be written, in the framing of its HTTP version.
 pub trait ResponseSink: ClientStream {
-    /// A header, as the version sends it.
+    /// An encoded header section.
     type Header;
 
-    /// The loop that it lives on.
+    /// The worker that serves the stream.
     fn worker(&self) -> &Rc<Worker>;
 
-    /// Makes a header. Nothing is sent yet: an error may take the place of the response.
+    /// Encodes a header section. Sends nothing, so that an error may still replace the response.
     fn header(&self, head: &Head<'_>) -> Self::Header;
 
-    /// How the client learns where a body ends.
+    /// The framing of a body; `is_open_ended` is whether its length is unknown.
     fn framing(&self, is_open_ended: bool) -> Framing;
 
-    /// Sends what is left of `header`, then as much of `body` as the client takes now. A header that has left is `None`.
+    /// Sends the rest of `header`, then as much of the concatenated `body` as the client takes now. Sets `header` to
+    /// `None` once all of it is sent.
     fn poll_send(
         &self,
         context: &mut Context<'_>,
@@ -53,105 +54,107 @@ pub trait ResponseSink: ClientStream {
         body: [&[u8]; 3],
     ) -> Poll<io::Result<Moved>>;
 
-    /// Ready when a write is likely to move bytes.
+    /// Ready when a write is likely to accept bytes.
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Ends a response whose bytes have all been written; `trailers` are for a version that writes no chunks.
+    /// Ends a response after its last byte. `trailers` are for versions without chunks; a chunked body contains them
+    /// already.
     fn poll_end(&self, context: &mut Context<'_>, trailers: &Trailers) -> Poll<io::Result<()>>;
 
-    /// Whether bytes may be moved to the client from a descriptor.
+    /// Whether the client has a socket, to which `sendfile` and `splice` may transfer bytes.
     fn has_socket(&self) -> bool;
 
-    /// Runs a system call that moves bytes to the client's socket. Only where it [has one](ResponseSink::has_socket).
+    /// Runs a system call that transfers bytes to the client's socket. Panics if the client
+    /// [has none](ResponseSink::has_socket).
     ///
     /// # Errors
-    /// Those of `call`; `WouldBlock` when the socket is full.
+    /// As for `call`; `WouldBlock` when the send buffer is full.
     fn try_move<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T>;
 
-    /// Sends what is left of `header` so that the kernel waits for bytes of the body to fill the packet. Only where there
-    /// [is a socket](ResponseSink::has_socket).
+    /// Sends the rest of `header` with `MSG_MORE`, so that bytes of the body share its packet. Panics if the client
+    /// [has no socket](ResponseSink::has_socket).
     ///
     /// # Errors
-    /// Those of `send`; `WouldBlock` when the socket is full.
+    /// As for `send`; `WouldBlock` when the send buffer is full.
     fn try_send_header(&self, header: &mut Option<Self::Header>) -> io::Result<Moved>;
 
-    /// Makes the end of the response one by which the client learns that it is incomplete.
+    /// Makes the end of the stream a reset, by which the client detects an incomplete response.
     fn reset(&self);
 }
 
 /// How a client learns where a body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// By its length.
+    /// The header announces the length.
     ByLength,
-    /// By the version's own frames. The connection goes on behind a body that is cut.
+    /// The frames of the version. The connection continues after a truncated body.
     ByFrames,
-    /// By chunks (RFC 9112, 7.1).
+    /// Chunks (RFC 9112, 7.1).
     Chunks,
-    /// By the end of the connection.
+    /// The end of the connection ends the body.
     ByClosing,
 }
 
-/// What has left with one call.
+/// The number of bytes that one call has sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Moved {
-    /// Bytes in all.
+    /// Bytes of header and body.
     pub bytes: usize,
-    /// Bytes of the body.
+    /// Bytes of the body, with its framing.
     pub body_bytes: usize,
 }
 
-/// All that is written before a body.
+/// The content of a header section, for the encoder of a version.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'r> {
     /// The status code.
     pub status: u16,
-    /// What goes with it; empty for the standard name.
+    /// The reason phrase; empty for the standard one.
     pub reason: &'r [u8],
-    /// Header lines; the second ones follow the first.
+    /// Header lines, in two parts.
     pub fields: [&'r [u8]; 2],
-    /// `fields` have a Date.
+    /// `fields` contain a Date.
     pub has_date: bool,
-    /// `fields` have a Server, or are to have none.
+    /// No Server is to be added: `fields` contain one, or it was removed.
     pub has_server: bool,
-    /// The value of `Server-Timing`, where it is wanted.
+    /// The value of Server-Timing, if enabled.
     pub server_timing: Option<&'r str>,
-    /// Bytes of the body; `None` when only its end tells, or when the status forbids to say.
+    /// The value of Content-Length; `None` when the length is unknown or the status forbids the header.
     pub length: Option<u64>,
-    /// How the client learns where the body ends.
+    /// The framing of the body.
     pub framing: Framing,
-    /// The protocol that is spoken from now on.
+    /// The protocol of the connection or stream after this header.
     pub upgrade: Option<&'r [u8]>,
-    /// Nothing follows on the connection.
+    /// The connection closes after the response.
     pub close: bool,
 }
 
-/// What became of a response.
+/// The result of sending a response.
 pub struct Sent {
-    /// Are to be told now.
+    /// The hooks to call now.
     pub hooks: Vec<Box<dyn CompletionHook>>,
-    /// The status that left, or would have.
+    /// The status of the response, sent or not.
     pub status: u16,
-    /// Bytes of the body that left.
+    /// Bytes of the body that were sent, without framing.
     pub bytes: u64,
-    /// When the first byte left.
+    /// When the first byte was sent.
     pub first_byte: Option<Instant>,
-    /// When it was over.
+    /// When the response ended.
     pub ended: Instant,
-    /// Where the body came from.
+    /// The source of the body.
     pub source: Source,
-    /// How it ended.
+    /// How the response ended.
     pub end: End,
-    /// What to send in its place, where nothing of it has left.
+    /// The error to send in its place, if it failed before its first byte.
     pub instead: Option<Response>,
-    /// The same, because the file has another version by now: looked up again, it may be sent.
+    /// It failed before its first byte because the file was rewritten. A new lookup may succeed.
     pub outdated: bool,
-    /// Closing the connection resets it, so that the client notices the cut.
+    /// Closing the connection resets it, so that the client detects the truncation.
     pub reset: bool,
 }
 
 impl Sent {
-    /// For those who made the response.
+    /// The part that completion hooks get.
     pub fn completion(&self) -> Completion {
         Completion {
             status: self.status,
@@ -162,16 +165,16 @@ impl Sent {
     }
 }
 
-/// Why a response stopped.
+/// Why a response could not be sent completely.
 #[derive(Debug)]
 enum SendError {
-    /// The client closed or vanished.
+    /// The client disconnected.
     Gone,
-    /// The client took nothing for `limits.send_timeout`.
+    /// The client accepted no bytes for `limits.send_timeout`.
     Timeout,
-    /// The file could not be read, or is shorter than was said.
+    /// The file could not be read, or is shorter than announced.
     Unreadable(io::Error),
-    /// The file has another version than the one that was announced.
+    /// The file is no longer the announced version.
     Rewritten,
     /// The source of the body failed.
     Source(StreamError),
@@ -187,8 +190,8 @@ impl From<UpgradeError> for SendError {
     }
 }
 
-/// Sends `response`, without its body to a HEAD request. Where that fails before anything has left,
-/// [`Sent::instead`] is the error to send.
+/// Sends `response`; for a HEAD request without its body. If that fails before the first byte, [`Sent::instead`] is
+/// the error to send.
 pub async fn send<S: ResponseSink>(
     sink: &S,
     request: &Request,
@@ -203,12 +206,12 @@ pub async fn send<S: ResponseSink>(
     sender.keep_timing(disk.trace);
     let outcome = match filters.is_empty() || head_only {
         true => sender.response(&mut body, head_only, disk).await,
-        // Boxed: most bodies go out as they are.
+        // Boxed: most bodies have no filters.
         false => Box::pin(sender.filtered(&mut body, &mut filters, disk)).await,
     };
     match &outcome {
         Err(SendError::Unreadable(error)) => report_unreadable(sink.worker(), request, error),
-        // Nothing is wrong with one that can be looked up again.
+        // Not logged before the first byte: a new lookup follows.
         Err(SendError::Rewritten) if !sender.untouched() => {
             let path = String::from_utf8_lossy(&request.path);
             diagnostics::log(format_args!(
@@ -229,7 +232,7 @@ pub async fn send<S: ResponseSink>(
     sent
 }
 
-/// Sends a response to something that was no request.
+/// Sends the response to input that could not be parsed as a request.
 pub async fn refuse<S: ResponseSink>(sink: &S, mut response: Response) -> Sent {
     response.close = true;
     let body = mem::replace(&mut response.body, Body::None);
@@ -244,7 +247,8 @@ pub async fn refuse<S: ResponseSink>(sink: &S, mut response: Response) -> Sent {
     sender.sent(Source::None, outcome)
 }
 
-/// Sends the header of an interim response. A client that is gone is noticed when its body is read, or its response sent.
+/// Sends an interim response. Errors are ignored: a disconnected client is detected when its body is read or its
+/// response is sent.
 pub async fn interim<S: ResponseSink>(sink: &S, header: S::Header) {
     let response = Response::new(100);
     let mut sender = Sender::new(sink, &response, &Body::None, false);
@@ -264,34 +268,34 @@ fn source(body: &Body, trace: &Trace) -> Source {
         Body::Memory(..) => Source::Memory,
         Body::File(_) | Body::Parts(_) => Source::Cached,
         Body::Stream { .. } | Body::Upgrade { .. } => Source::Upstream,
-        // A response without a body is an application's too.
+        // An application's response may have no body.
         Body::None if trace.upstream().is_some_and(UpstreamTrace::is_answered) => Source::Upstream,
         Body::None | Body::Text(_) | Body::Page(_) => Source::None,
     }
 }
 
-/// One response on its way.
+/// The progress of one response.
 struct Sender<'s, S: ResponseSink> {
     sink: &'s S,
     response: &'s Response,
-    /// What [`Head`] says of the body.
+    /// The value for [`Head::length`].
     length: Option<u64>,
     framing: Framing,
     upgrade: Option<Vec<u8>>,
     server_timing: Option<String>,
-    /// Made anew until its first byte has left; `None` once all of it has.
+    /// The encoded header, which may be replaced until its first byte is sent; `None` once all of it is sent.
     header: Option<S::Header>,
     has_header: bool,
     body_bytes: u64,
-    /// The client can tell a body that is cut from a whole one when the connection is closed in an orderly way
-    /// (RFC 9112, 8): not where its end is that of the body, where it goes on, nor behind a change of protocol.
+    /// An orderly close of the connection suffices for the client to detect a truncated body (RFC 9112, 8). Not so if
+    /// the close ends the body, if the connection continues, or after an upgrade.
     is_framed: bool,
-    /// The body goes out in chunks.
+    /// The body is chunked, and its last chunk has not been sent.
     chunks: bool,
-    /// Bytes among `body_bytes` that only frame chunks.
+    /// Bytes among `body_bytes` that are chunk framing.
     framing_bytes: u64,
     first_byte: Option<Instant>,
-    /// When the last byte so far left.
+    /// When the latest byte was sent.
     last_byte: Option<Instant>,
     pace: Pace,
 }
@@ -330,7 +334,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             Err(SendError::Unreadable(_) | SendError::Rewritten) => End::Error,
             Err(SendError::Source(failure)) => failure.end(),
         };
-        // A response that is cut off ends later than with its last byte.
+        // A truncated response ends when the failure is detected, later than its last byte.
         let ended = self.last_byte.filter(|_| outcome.is_ok());
         let outdated = self.untouched() && matches!(outcome, Err(SendError::Rewritten));
         let instead = match outcome {
@@ -355,9 +359,9 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         }
     }
 
-    /// Whether the connection of a response that ended so has to be reset. A reset destroys bytes that are on
-    /// their way, so it is for bodies that would pass for whole, and for clients that take nothing: the
-    /// kernel would keep what is left for them.
+    /// Whether the connection has to be reset after `outcome`. A reset discards bytes in flight. It is needed when an
+    /// orderly close would make the body look complete, and when a client accepts no bytes: the kernel would keep the
+    /// unsent bytes for it.
     fn must_reset(&self, outcome: &Result<(), SendError>) -> bool {
         match outcome {
             Ok(()) | Err(SendError::Gone) => false,
@@ -372,7 +376,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         self.first_byte.is_none()
     }
 
-    /// Has a header of which nothing has left tell the time so far.
+    /// Sets Server-Timing to the times so far, unless a byte of the header has been sent.
     fn keep_timing(&mut self, trace: &Trace) {
         if self.untouched()
             && let Some(metrics) = trace.server_timing()
@@ -382,7 +386,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         }
     }
 
-    /// Makes sure of the header. From its first byte that leaves on, the response cannot be replaced.
+    /// Encodes the header if that has not been done. The response can be replaced until its first byte is sent.
     fn make_header(&mut self) {
         if mem::replace(&mut self.has_header, true) {
             return;
@@ -419,7 +423,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
                 Content::File(_) => unreachable!("a memory body is of an entry in memory"),
             },
             Body::File(file) if file.remaining == 0 => self.rest_of_header().await?,
-            // Boxed: a small file in memory needs none of it.
+            // Boxed: a file in memory does not need this future.
             Body::File(file) => Box::pin(self.file(file, disk)).await?,
             Body::Parts(parts) => {
                 while let Some(mut part) = parts.next(disk).await.map_err(SendError::Unreadable)? {
@@ -457,9 +461,9 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         .await
     }
 
-    /// Sends once what is left of the header, then `bytes`; tells how many of `bytes` left. No more than
-    /// a turn's worth: the kernel would copy a mebibyte into a socket that has room for it while others
-    /// wait.
+    /// Sends the rest of the header and as much of `bytes` as the client takes at once. Returns the number of `bytes`
+    /// sent: at most [`TURN_BYTES_MAX`], because the kernel may copy a mebibyte into a send buffer while other
+    /// connections wait.
     async fn push(&mut self, bytes: &[u8]) -> Result<usize, SendError> {
         self.make_header();
         let (sink, header) = (self.sink, &mut self.header);
@@ -478,7 +482,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         patiently(sink, |context| sink.poll_write_ready(context).map_err(gone)).await
     }
 
-    /// Counts what left, and gives way to others in time.
+    /// Counts sent bytes, and yields to other connections when the turn is used up.
     async fn count(&mut self, moved: Moved) {
         let now = Instant::now();
         self.first_byte.get_or_insert(now);
@@ -488,7 +492,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
     }
 }
 
-/// Waits for the client, at most `limits.send_timeout`. The clock is read only if there is a wait.
+/// Polls `attempt` until it is ready, at most for `limits.send_timeout`. The clock is read only if there is a wait.
 async fn patiently<S: ResponseSink, T>(
     sink: &S,
     mut attempt: impl FnMut(&mut Context<'_>) -> Poll<Result<T, SendError>>,
@@ -515,7 +519,7 @@ async fn patiently<S: ResponseSink, T>(
     outcome
 }
 
-/// Of an error of the client's connection.
+/// Converts an error of the client's connection.
 fn gone(_: io::Error) -> SendError {
     SendError::Gone
 }

@@ -1,4 +1,4 @@
-//! Sending content that arrives while it is sent, and what follows a change of protocol.
+//! Sends content that is received meanwhile, and the bytes of a tunnel after an upgrade.
 
 use std::future::poll_fn;
 use std::num::NonZeroUsize;
@@ -14,13 +14,13 @@ use crate::http::response::{BodyStream, Piece, Upgrade};
 const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
 impl<S: ResponseSink> Sender<'_, S> {
-    /// Sends what comes as it comes.
+    /// Sends each piece of `stream` as it is received.
     pub(super) async fn stream(&mut self, stream: &mut dyn BodyStream) -> Result<(), SendError> {
         loop {
             match self.next_piece(stream).await? {
                 Piece::Data { bytes, is_last } => {
                     self.piece(Some(&mut *stream), &bytes, is_last).await?;
-                    // A stream that waits for events keeps no memory.
+                    // Returned before the next wait, so that an idle stream holds no memory.
                     self.sink.worker().return_piece(bytes);
                 }
                 Piece::End(trailers) => return self.end_of_stream(trailers).await,
@@ -28,8 +28,8 @@ impl<S: ResponseSink> Sender<'_, S> {
         }
     }
 
-    /// The next piece. If it is not here yet, the header leaves before it: a client that waits for events must not wait
-    /// for the header.
+    /// Waits for the next piece. The header is sent before the wait, because a client of an event stream expects it
+    /// before the first event.
     pub(super) async fn next_piece(
         &mut self,
         stream: &mut dyn BodyStream,
@@ -51,7 +51,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         piece.map_err(SendError::Source)
     }
 
-    /// Sends a piece of a body whose length may be known by its end only. What is left of the request goes on meanwhile.
+    /// Sends a piece, as a chunk if the body is chunked. The upload of the request continues meanwhile.
     pub(super) async fn piece(
         &mut self,
         stream: Option<&mut dyn BodyStream>,
@@ -71,7 +71,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         self.parts(stream, [size.as_bytes(), data, end]).await
     }
 
-    /// Ends a body; what came behind it goes along.
+    /// Ends the body and sends its trailers.
     pub(super) async fn end_of_stream(&mut self, trailers: Trailers) -> Result<(), SendError> {
         if self.chunks {
             let mut end = Vec::new();
@@ -86,7 +86,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         self.end(&trailers).await
     }
 
-    /// Sends a piece between what frames it as if they were one.
+    /// Sends a piece with the framing before and after it, in as few writes as possible.
     async fn parts(
         &mut self,
         mut stream: Option<&mut dyn BodyStream>,
@@ -121,7 +121,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         Ok(())
     }
 
-    /// Carries bytes both ways until both sides have ended.
+    /// Sends the header, then forwards bytes in both directions until both sides have ended.
     pub(super) async fn upgrade(&mut self, tunnel: &mut dyn Upgrade) -> Result<(), SendError> {
         self.rest_of_header().await?;
         let sent = &mut self.body_bytes;
