@@ -89,8 +89,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
         hook.completed(worker, &service, sent.completion());
     }
     close |= sink.body_left() != Some(0);
-    drop(handling);
-    conclude(sink, request, &client, &sent, &mut trace);
+    conclude(sink, request, &client, &sent, handling.disk.trace);
     Exchanged {
         end: sent.end,
         ended: sent.ended,
@@ -140,7 +139,7 @@ async fn send_instead<'a, S: ResponseSink>(
                 handling.worker.cache.forget(&request.key);
                 handling.respond(request, location).await
             }
-            None => failure,
+            None => *failure,
         };
         other.close |= close;
         finish(stream, request, location, &mut other, handling);

@@ -38,8 +38,13 @@ async fn requests(mut conn: Rc<Conn>, has_proxy_header: bool) {
             Err(none) => break without_request(&conn, none).await,
         };
         let arrival = conn.arrival();
-        // Boxed: the future of an exchange is far larger than that of an idle connection.
-        let exchanged = Box::pin(exchange::exchange(&conn, &mut request, arrival)).await;
+        // Boxed: the future of an exchange is far larger than that of an idle connection. `Box::pin` would make it on
+        // the stack and move it.
+        let exchange = Box::write(
+            Box::new_uninit(),
+            exchange::exchange(&conn, &mut request, arrival),
+        );
+        let exchanged = Box::into_pin(exchange).await;
         worker.return_request(request);
         if let Some(end) = after(&conn, exchanged).await {
             break end;

@@ -182,7 +182,7 @@ pub struct Response {
     /// The status code.
     pub status: u16,
     /// The reason phrase; empty for the standard one.
-    pub reason: Vec<u8>,
+    pub reason: Box<[u8]>,
     /// `fields` contain the Date of a backend.
     pub has_date: bool,
     /// No Server is to be added: `fields` contain that of a backend or location, or a location removed it.
@@ -207,7 +207,7 @@ impl Response {
     pub fn new(status: u16) -> Self {
         Self {
             status,
-            reason: Vec::new(),
+            reason: Box::default(),
             has_date: false,
             has_server: false,
             base: None,

@@ -360,7 +360,7 @@ enum Waits {
 /// From a backend's header to a response. What is still to come of its body is part of that.
 fn respond(request: &Request, head: Head, mut from: Box<UpstreamResponse>) -> Response {
     let mut response = Response::new(head.status);
-    response.reason = head.reason;
+    response.reason = head.reason.into();
     response.fields = head.fields;
     response.has_date = head.has_date;
     response.has_server = head.has_server;

@@ -146,7 +146,7 @@ pub struct Sent {
     /// How the response ended.
     pub end: End,
     /// The error to send in its place, if it failed before its first byte.
-    pub instead: Option<Response>,
+    pub instead: Option<Box<Response>>,
     /// It failed before its first byte because the file was rewritten. A new lookup may succeed.
     pub outdated: bool,
     /// Closing the connection resets it, so that the client detects the truncation.
@@ -345,6 +345,8 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             Err(SendError::Source(failure)) if self.untouched() => Some(failure.response()),
             _ => None,
         };
+        // Boxed: most responses are sent as they are.
+        let instead = instead.map(Box::new);
         Sent {
             hooks: Vec::new(),
             status: self.response.status,

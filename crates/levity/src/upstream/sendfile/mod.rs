@@ -381,7 +381,7 @@ impl Delegated {
 
     fn with_status(&self, mut response: Response) -> Response {
         response.status = self.head.status;
-        response.reason = self.head.reason.clone();
+        response.reason = self.head.reason.as_slice().into();
         response
     }
 
