@@ -16,6 +16,7 @@ use levity_wire::http1::{Framing, Reject, RequestHead, Trailers, Version};
 use rustix::net::SendFlags;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::chunked::ChunkedBody;
 use super::head::{self, Header};
 use super::incoming::Incoming;
 use crate::failed_lookups::FailedLookups;
@@ -51,6 +52,8 @@ pub struct Conn {
     inbox: RefCell<Vec<u8>>,
     /// The decoder of the current request's body.
     incoming: RefCell<Incoming>,
+    /// The body of the current response, if it is chunked.
+    chunked: RefCell<Option<Box<ChunkedBody>>>,
     /// The version of the current request.
     version: Cell<Version>,
     /// The client waits for 100 (Continue) before it sends the body.
@@ -88,6 +91,7 @@ impl Conn {
             peer,
             inbox: RefCell::default(),
             incoming: RefCell::default(),
+            chunked: RefCell::default(),
             version: Cell::new(Version::Http11),
             expects_continue: Cell::new(false),
             input_ended: Cell::new(false),
@@ -405,6 +409,10 @@ impl ResponseSink for Conn {
     fn header(&self, head: &Head<'_>) -> Header {
         let mut bytes = self.worker.take_head();
         head::write(head, self.version.get(), &self.worker, &mut bytes);
+        // Also where it is not chunked: the header may replace that of a chunked body.
+        let is_chunked = head.framing == send::Framing::Chunks && head.has_body;
+        let chunked = is_chunked.then(|| Box::new(ChunkedBody::BetweenChunks));
+        self.chunked.replace(chunked);
         Header::new(bytes)
     }
 
@@ -421,19 +429,63 @@ impl ResponseSink for Conn {
         &self,
         context: &mut Context<'_>,
         header: &mut Option<Header>,
-        [one, two, three]: [&[u8]; 3],
+        data: &[u8],
+        is_last: bool,
     ) -> Poll<io::Result<Moved>> {
         let head = header.as_ref().map_or(&[][..], Header::rest);
-        let written = ready!(self.poll_write_parts(context, [head, one, two, three]))?;
-        Poll::Ready(Ok(head::left(header, written, &self.worker)))
+        let mut chunked = self.chunked.borrow_mut();
+        if let Some(body) = &mut *chunked
+            && let Some(chunk) = body.chunk(data, is_last)
+        {
+            let [size, data, end] = chunk.parts();
+            let bytes = ready!(self.poll_write_parts(context, [head, size, data, end]))?;
+            let framed = head::left(header, bytes, &self.worker);
+            let (body_bytes, is_complete) = body.wrote(&chunk, framed);
+            return Poll::Ready(Ok(Moved {
+                bytes,
+                body_bytes,
+                is_complete,
+            }));
+        }
+        let bytes = ready!(self.poll_write_parts(context, [head, data, &[], &[]]))?;
+        let body_bytes = head::left(header, bytes, &self.worker);
+        Poll::Ready(Ok(Moved {
+            bytes,
+            body_bytes,
+            is_complete: header.is_none() && body_bytes == data.len(),
+        }))
     }
 
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.transport.borrow().poll_write_ready(context)
     }
 
-    fn poll_end(&self, _: &mut Context<'_>, _: &Trailers) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_end(
+        &self,
+        context: &mut Context<'_>,
+        header: &mut Option<Header>,
+        trailers: &Trailers,
+    ) -> Poll<io::Result<Moved>> {
+        let head = header.as_ref().map_or(&[][..], Header::rest);
+        let mut chunked = self.chunked.borrow_mut();
+        let mut nothing = Vec::new();
+        let end = chunked
+            .as_mut()
+            .map_or(&mut nothing, |body| body.end(trailers));
+        let mut bytes = 0;
+        if !head.is_empty() || !end.is_empty() {
+            bytes = ready!(self.poll_write_parts(context, [head, end, &[], &[]]))?;
+            end.drain(..head::left(header, bytes, &self.worker));
+        }
+        let is_complete = header.is_none() && end.is_empty();
+        if is_complete {
+            *chunked = None;
+        }
+        Poll::Ready(Ok(Moved {
+            bytes,
+            body_bytes: 0,
+            is_complete,
+        }))
     }
 
     fn has_socket(&self) -> bool {
@@ -451,8 +503,12 @@ impl ResponseSink for Conn {
     fn try_send_header(&self, header: &mut Option<Header>) -> io::Result<Moved> {
         let head = header.as_ref().map_or(&[][..], Header::rest);
         let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
-        let sent = self.try_move(|socket| Ok(rustix::net::send(socket, head, flags)?))?;
-        Ok(head::left(header, sent, &self.worker))
+        let bytes = self.try_move(|socket| Ok(rustix::net::send(socket, head, flags)?))?;
+        Ok(Moved {
+            bytes,
+            body_bytes: head::left(header, bytes, &self.worker),
+            is_complete: header.is_none(),
+        })
     }
 
     fn reset(&self) {

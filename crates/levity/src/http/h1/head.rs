@@ -6,7 +6,7 @@ use levity_wire::decimal;
 use levity_wire::http1::{Version, reason};
 
 use crate::http::fields::Fields;
-use crate::http::send::{Framing, Head, Moved};
+use crate::http::send::{Framing, Head};
 use crate::worker::Worker;
 
 /// The usual maximum size of a header section in bytes.
@@ -29,9 +29,9 @@ impl Header {
     }
 }
 
-/// Splits `bytes` that were sent into those of `header` and those of the body. Returns the memory of a complete header
-/// to the worker.
-pub(super) fn left(header: &mut Option<Header>, bytes: usize, worker: &Worker) -> Moved {
+/// Splits `bytes` that were sent into those of `header` and those behind it; returns the latter. The memory of a
+/// complete header goes back to the worker.
+pub(super) fn left(header: &mut Option<Header>, bytes: usize, worker: &Worker) -> usize {
     let mut of_header = 0;
     if let Some(sending) = header {
         of_header = bytes.min(sending.rest().len());
@@ -40,10 +40,7 @@ pub(super) fn left(header: &mut Option<Header>, bytes: usize, worker: &Worker) -
     if let Some(sent) = header.take_if(|header| header.rest().is_empty()) {
         worker.return_head(sent.bytes);
     }
-    Moved {
-        bytes,
-        body_bytes: bytes - of_header,
-    }
+    bytes - of_header
 }
 
 /// Appends the header section to `out`: status line, Server, Date, the header fields, and framing.

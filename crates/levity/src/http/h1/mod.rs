@@ -1,5 +1,6 @@
 //! HTTP/1: one connection carries one exchange at a time.
 
+mod chunked;
 pub mod conn;
 mod head;
 mod incoming;

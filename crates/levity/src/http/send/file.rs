@@ -10,7 +10,7 @@ use levity_disk::{Class, Meta, OpenFile, Ready, transmit, usage};
 use levity_net::TURN_BYTES_MAX;
 use tokio::time;
 
-use super::{Moved, ResponseSink, SendError, Sender, gone, patiently};
+use super::{ResponseSink, SendError, Sender, gone, patiently};
 use crate::disk_client::{DiskClient, FIRST_BYTES, Read, ReadAhead, WHOLE_BYTES, is_refused};
 use crate::http::file_version::{EVIDENCE_BYTES_MAX, Verdict, Version};
 use crate::http::response::FileBody;
@@ -404,8 +404,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                 }
                 Ok(Some(moved)) => {
                     sent += moved;
-                    let (bytes, body_bytes) = (moved, moved);
-                    self.count(Moved { bytes, body_bytes }).await;
+                    self.count(moved, moved).await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.writable().await?;
@@ -422,7 +421,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         self.make_header();
         while self.header.is_some() {
             match self.sink.try_send_header(&mut self.header) {
-                Ok(moved) => self.count(moved).await,
+                Ok(moved) => self.count(moved.bytes, moved.body_bytes).await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.writable().await?;
                 }
@@ -460,7 +459,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                 // The engine finds out what is the matter.
                 _ => return Poll::Ready(Ok(None)),
             }
-            let sent = sink.poll_send(context, header, [&scratch, &[], &[]]);
+            let sent = sink.poll_send(context, header, &scratch, false);
             sent.map_ok(Some).map_err(gone)
         })
         .await?;
@@ -474,7 +473,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         file.version
             .keep_evidence(offset, &worker.outbound.borrow()[..left]);
         file.advance(left);
-        self.count(moved).await;
+        self.count(moved.bytes, moved.body_bytes).await;
         if window_bytes == self.pace.window_bytes {
             self.pace.window_bytes = (left * 2).clamp(WINDOW_BYTES_MIN, TURN_BYTES_MAX);
         }

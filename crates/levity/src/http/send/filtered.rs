@@ -45,7 +45,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         if !out.is_empty() {
             self.piece(None, &out, trailers.is_empty()).await?;
         }
-        self.end_of_stream(trailers).await
+        self.end(&trailers).await
     }
 
     /// Sends what becomes of `bytes`, which are followed by more at once.

@@ -45,21 +45,29 @@ pub trait ResponseSink: ClientStream {
     /// The framing of a body; `is_open_ended` is whether its length is unknown.
     fn framing(&self, is_open_ended: bool) -> Framing;
 
-    /// Sends the rest of `header`, then as much of the concatenated `body` as the client takes now. Sets `header` to
-    /// `None` once all of it is sent.
+    /// Sends the rest of `header`, then as much of `data` as the client takes now, in the framing of the version. Sets
+    /// `header` to `None` once all of it is sent. `data` is at least one byte of the body, or empty to send the header
+    /// alone; `is_last` is whether it ends the body without trailers. The caller repeats the call with the rest of
+    /// `data` until it [is complete](Moved::is_complete).
     fn poll_send(
         &self,
         context: &mut Context<'_>,
         header: &mut Option<Self::Header>,
-        body: [&[u8]; 3],
+        data: &[u8],
+        is_last: bool,
     ) -> Poll<io::Result<Moved>>;
 
     /// Ready when a write is likely to accept bytes.
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Ends a response after its last byte. `trailers` are for versions without chunks; a chunked body contains them
-    /// already.
-    fn poll_end(&self, context: &mut Context<'_>, trailers: &Trailers) -> Poll<io::Result<()>>;
+    /// Sends the rest of `header`, then ends the body with `trailers`, as far as the version can send them. The caller
+    /// repeats the call until it [is complete](Moved::is_complete).
+    fn poll_end(
+        &self,
+        context: &mut Context<'_>,
+        header: &mut Option<Self::Header>,
+        trailers: &Trailers,
+    ) -> Poll<io::Result<Moved>>;
 
     /// Whether the client has a socket, to which `sendfile` and `splice` may transfer bytes.
     fn has_socket(&self) -> bool;
@@ -98,10 +106,12 @@ pub enum Framing {
 /// The number of bytes that one call has sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Moved {
-    /// Bytes of header and body.
+    /// Bytes of header, body and framing.
     pub bytes: usize,
-    /// Bytes of the body, with its framing.
+    /// Bytes of the body, without framing.
     pub body_bytes: usize,
+    /// Nothing is left of what the caller passed.
+    pub is_complete: bool,
 }
 
 /// The content of a header section, for the encoder of a version.
@@ -123,6 +133,8 @@ pub struct Head<'r> {
     pub length: Option<u64>,
     /// The framing of the body.
     pub framing: Framing,
+    /// The body follows: false for HEAD.
+    pub has_body: bool,
     /// The protocol of the connection or stream after this header.
     pub upgrade: Option<&'r [u8]>,
     /// The connection closes after the response.
@@ -203,6 +215,7 @@ pub async fn send<S: ResponseSink>(
     let mut body = mem::replace(&mut response.body, Body::None);
     let mut filters = mem::take(&mut response.filters);
     let mut sender = Sender::new(sink, response, &body, is_open_ended);
+    sender.has_body = !head_only;
     sender.keep_timing(disk.trace);
     let outcome = match filters.is_empty() || head_only {
         true => sender.response(&mut body, head_only, disk).await,
@@ -239,7 +252,7 @@ pub async fn refuse<S: ResponseSink>(sink: &S, mut response: Response) -> Sent {
     let mut sender = Sender::new(sink, &response, &body, false);
     let mut outcome = match &body {
         Body::Text(text) => sender.bytes(text).await,
-        _ => sender.rest_of_header().await,
+        _ => Ok(()),
     };
     if outcome.is_ok() {
         outcome = sender.end(&Trailers::default()).await;
@@ -281,6 +294,8 @@ struct Sender<'s, S: ResponseSink> {
     /// The value for [`Head::length`].
     length: Option<u64>,
     framing: Framing,
+    /// The body is sent: false for HEAD.
+    has_body: bool,
     upgrade: Option<Vec<u8>>,
     server_timing: Option<String>,
     /// The encoded header, which may be replaced until its first byte is sent; `None` once all of it is sent.
@@ -290,10 +305,6 @@ struct Sender<'s, S: ResponseSink> {
     /// An orderly close of the connection suffices for the client to detect a truncated body (RFC 9112, 8). Not so if
     /// the close ends the body, if the connection continues, or after an upgrade.
     is_framed: bool,
-    /// The body is chunked, and its last chunk has not been sent.
-    chunks: bool,
-    /// Bytes among `body_bytes` that are chunk framing.
-    framing_bytes: u64,
     first_byte: Option<Instant>,
     /// When the latest byte was sent.
     last_byte: Option<Instant>,
@@ -313,13 +324,12 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             length: body.length().filter(|_| !is_open_ended),
             framing,
             is_framed: upgrade.is_none() && matches!(framing, Framing::ByLength | Framing::Chunks),
+            has_body: true,
             upgrade,
             server_timing: None,
             header: None,
             has_header: false,
             body_bytes: 0,
-            chunks: framing == Framing::Chunks,
-            framing_bytes: 0,
             first_byte: None,
             last_byte: None,
             pace: Pace::new(),
@@ -350,7 +360,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         Sent {
             hooks: Vec::new(),
             status: self.response.status,
-            bytes: self.body_bytes - self.framing_bytes,
+            bytes: self.body_bytes,
             first_byte: self.first_byte,
             ended: ended.unwrap_or_else(Instant::now),
             source,
@@ -404,6 +414,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             server_timing: self.server_timing.as_deref(),
             length: self.length,
             framing: self.framing,
+            has_body: self.has_body,
             upgrade: self.upgrade.as_deref(),
             close: self.response.close,
         }));
@@ -416,22 +427,21 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         disk: &mut DiskClient<'_>,
     ) -> Result<(), SendError> {
         match body {
-            _ if head_only => self.rest_of_header().await?,
-            Body::None => self.rest_of_header().await?,
+            _ if head_only => {}
+            Body::None => {}
             Body::Text(text) => self.bytes(text).await?,
             Body::Page(page) => self.bytes((**page).as_ref()).await?,
             Body::Memory(cached, range) => match &cached.entry.content {
                 Content::Memory(bytes, _) => self.bytes(&bytes[range.clone()]).await?,
                 Content::File(_) => unreachable!("a memory body is of an entry in memory"),
             },
-            Body::File(file) if file.remaining == 0 => self.rest_of_header().await?,
+            Body::File(file) if file.remaining == 0 => {}
             // Boxed: a file in memory does not need this future.
             Body::File(file) => Box::pin(self.file(file, disk)).await?,
             Body::Parts(parts) => {
                 while let Some(mut part) = parts.next(disk).await.map_err(SendError::Unreadable)? {
                     Box::pin(self.file(&mut part, disk)).await?;
                 }
-                self.rest_of_header().await?;
             }
             Body::Stream { stream, .. } => return self.stream(&mut **stream).await,
             Body::Upgrade { tunnel, .. } => return self.upgrade(&mut **tunnel).await,
@@ -452,15 +462,26 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         while sent < bytes.len() {
             sent += self.push(&bytes[sent..]).await?;
         }
-        self.rest_of_header().await
+        Ok(())
     }
 
+    /// Sends the rest of the header, and ends the body.
     async fn end(&mut self, trailers: &Trailers) -> Result<(), SendError> {
-        let sink = self.sink;
-        patiently(sink, |context| {
-            sink.poll_end(context, trailers).map_err(gone)
-        })
-        .await
+        self.make_header();
+        loop {
+            let (sink, header) = (self.sink, &mut self.header);
+            let had_header = header.is_some();
+            let moved = patiently(sink, |context| {
+                sink.poll_end(context, header, trailers).map_err(gone)
+            })
+            .await?;
+            if had_header || moved.bytes > 0 {
+                self.count(moved.bytes, 0).await;
+            }
+            if moved.is_complete {
+                return Ok(());
+            }
+        }
     }
 
     /// Sends the rest of the header and as much of `bytes` as the client takes at once. Returns the number of `bytes`
@@ -471,11 +492,11 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         let (sink, header) = (self.sink, &mut self.header);
         let turn = &bytes[..bytes.len().min(TURN_BYTES_MAX)];
         let moved = patiently(sink, |context| {
-            let sent = sink.poll_send(context, header, [turn, &[], &[]]);
+            let sent = sink.poll_send(context, header, turn, false);
             sent.map_err(gone)
         })
         .await?;
-        self.count(moved).await;
+        self.count(moved.bytes, moved.body_bytes).await;
         Ok(moved.body_bytes)
     }
 
@@ -485,12 +506,12 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
     }
 
     /// Counts sent bytes, and yields to other connections when the turn is used up.
-    async fn count(&mut self, moved: Moved) {
+    async fn count(&mut self, bytes: usize, body_bytes: usize) {
         let now = Instant::now();
         self.first_byte.get_or_insert(now);
         self.last_byte = Some(now);
-        self.body_bytes += moved.body_bytes as u64;
-        self.sink.turn().spend(moved.bytes).await;
+        self.body_bytes += body_bytes as u64;
+        self.sink.turn().spend(bytes).await;
     }
 }
 

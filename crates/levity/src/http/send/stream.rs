@@ -1,17 +1,10 @@
 //! Sends content that is received meanwhile, and the bytes of a tunnel after an upgrade.
 
 use std::future::poll_fn;
-use std::num::NonZeroUsize;
 use std::task::Poll;
-
-use levity_wire::http1::Trailers;
-use levity_wire::http1::write::{self, CHUNK_END, ChunkSize};
 
 use super::{ResponseSink, SendError, Sender, gone, patiently};
 use crate::http::response::{BodyStream, Piece, Upgrade};
-
-/// The end of the last chunk, and of a body without trailers.
-const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
 impl<S: ResponseSink> Sender<'_, S> {
     /// Sends each piece of `stream` as it is received.
@@ -23,7 +16,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                     // Returned before the next wait, so that an idle stream holds no memory.
                     self.sink.worker().return_piece(bytes);
                 }
-                Piece::End(trailers) => return self.end_of_stream(trailers).await,
+                Piece::End(trailers) => return self.end(&trailers).await,
             }
         }
     }
@@ -51,74 +44,32 @@ impl<S: ResponseSink> Sender<'_, S> {
         piece.map_err(SendError::Source)
     }
 
-    /// Sends a piece, as a chunk if the body is chunked. The upload of the request continues meanwhile.
+    /// Sends a piece of at least one byte; `is_last` is whether it ends the body without trailers. The upload of the
+    /// request continues meanwhile.
     pub(super) async fn piece(
         &mut self,
-        stream: Option<&mut dyn BodyStream>,
+        mut stream: Option<&mut dyn BodyStream>,
         data: &[u8],
         is_last: bool,
     ) -> Result<(), SendError> {
-        let len = NonZeroUsize::new(data.len()).filter(|_| self.chunks);
-        let Some(len) = len else {
-            return self.parts(stream, [b"", data, b""]).await;
-        };
-        let size = ChunkSize::of(len);
-        let end = match is_last {
-            true => LAST_CHUNK,
-            false => CHUNK_END,
-        };
-        self.chunks = !is_last;
-        self.parts(stream, [size.as_bytes(), data, end]).await
-    }
-
-    /// Ends the body and sends its trailers.
-    pub(super) async fn end_of_stream(&mut self, trailers: Trailers) -> Result<(), SendError> {
-        if self.chunks {
-            let mut end = Vec::new();
-            write::last_chunk(&mut end, trailers.fields())
-                .expect("what a parser took can be written again");
-            let before = self.body_bytes;
-            let sent = self.bytes(&end).await;
-            self.framing_bytes += self.body_bytes - before;
-            sent?;
-        }
-        self.rest_of_header().await?;
-        self.end(&trailers).await
-    }
-
-    /// Sends a piece with the framing before and after it, in as few writes as possible.
-    async fn parts(
-        &mut self,
-        mut stream: Option<&mut dyn BodyStream>,
-        parts: [&[u8]; 3],
-    ) -> Result<(), SendError> {
         self.make_header();
-        let sink = self.sink;
-        let [before, data, behind] = parts.map(<[u8]>::len);
-        let total = before + data + behind;
-        let framing = |sent: usize| sent.min(before) + sent.saturating_sub(before + data);
         let mut sent = 0;
-        while sent < total {
-            let header = &mut self.header;
-            let mut skip = sent;
-            let left = parts.map(|part| {
-                let skipped = skip.min(part.len());
-                skip -= skipped;
-                &part[skipped..]
-            });
+        loop {
+            let (sink, header) = (self.sink, &mut self.header);
             let moved = patiently(sink, |context| {
                 if let Some(stream) = &mut stream {
                     stream.poll_upload(context).map_err(SendError::Source)?;
                 }
-                sink.poll_send(context, header, left).map_err(gone)
+                let sent = sink.poll_send(context, header, &data[sent..], is_last);
+                sent.map_err(gone)
             })
             .await?;
-            let more = sent + moved.body_bytes;
-            self.framing_bytes += (framing(more) - framing(sent)) as u64;
-            self.count(moved).await;
-            sent = more;
+            sent += moved.body_bytes;
+            self.count(moved.bytes, moved.body_bytes).await;
+            if moved.is_complete {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     /// Sends the header, then forwards bytes in both directions until both sides have ended.

@@ -5,7 +5,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
@@ -13,7 +12,6 @@ use std::time::Instant;
 use levity_telemetry::access_log::{End, Record, Source};
 use levity_telemetry::trace::Trace;
 use levity_wire::http1::Trailers;
-use levity_wire::http1::write::{self, CHUNK_END, ChunkSize};
 use tokio::task::{self, JoinHandle, yield_now};
 
 use crate::http::fields::Fields;
@@ -21,7 +19,7 @@ use crate::http::h1::conn::Conn;
 use crate::http::h1::parse;
 use crate::http::request::{NoRequest, Request};
 use crate::http::request_body::ClientStream;
-use crate::http::send::{Framing, Head, ResponseSink};
+use crate::http::send::{Head, ResponseSink};
 use crate::rig::{End as ClientEnd, Rig, settle};
 
 /// What a subscriber may cost beside its idle connection.
@@ -108,8 +106,8 @@ struct Held {
     seat: usize,
     /// The number of the event that it gets next.
     next: u64,
-    /// Bytes of that event that have left, with their frame.
-    begun_bytes: usize,
+    /// Bytes of that event that have been sent.
+    event_bytes: usize,
     bytes: u64,
     log: Log,
 }
@@ -169,18 +167,19 @@ impl Held {
             server_timing: None,
             length: None,
             framing: sink.framing(true),
+            has_body: true,
             upgrade: None,
             close: false,
         };
         let mut header = Some(sink.header(&head));
         while header.is_some() {
-            poll_fn(|context| sink.poll_send(context, &mut header, [b"", b"", b""])).await?;
+            poll_fn(|context| sink.poll_send(context, &mut header, b"", false)).await?;
         }
         Ok(Box::new(Self {
             seat: events.seat(),
             next: events.first.get(),
             events,
-            begun_bytes: 0,
+            event_bytes: 0,
             bytes: 0,
             log: Log::of(request, arrived),
         }))
@@ -209,63 +208,36 @@ impl Held {
                     return Poll::Ready(End::Timeout);
                 }
                 Next::End => {
-                    let ended = ready!(self.poll_end(sink, context));
+                    let ended = ready!(Self::poll_end(sink, context));
                     return Poll::Ready(ended.map_or(End::ClientAbort, |()| End::Complete));
                 }
             }
         }
     }
 
-    /// Sends the rest of an event, in the frame of the version.
+    /// Sends the rest of an event.
     fn poll_event<S: ResponseSink>(
         &mut self,
         sink: &S,
         event: &[u8],
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let len = NonZeroUsize::new(event.len()).expect("an event has bytes");
-        let size = ChunkSize::of(len);
-        let parts = match sink.framing(true) {
-            Framing::Chunks => [size.as_bytes(), event, CHUNK_END],
-            _ => [b"", event, b""],
-        };
-        ready!(self.poll_parts(sink, parts, context))?;
+        loop {
+            let rest = &event[self.event_bytes..];
+            let moved = ready!(sink.poll_send(context, &mut None, rest, false))?;
+            self.event_bytes += moved.body_bytes;
+            if moved.is_complete {
+                break;
+            }
+        }
+        self.event_bytes = 0;
         self.bytes += event.len() as u64;
         self.next += 1;
         Poll::Ready(Ok(()))
     }
 
-    fn poll_end<S: ResponseSink>(
-        &mut self,
-        sink: &S,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        let mut end = Vec::new();
-        if sink.framing(true) == Framing::Chunks {
-            write::last_chunk(&mut end, []).expect("no trailers");
-        }
-        ready!(self.poll_parts(sink, [&end, b"", b""], context))?;
-        sink.poll_end(context, &Trailers::default())
-    }
-
-    fn poll_parts<S: ResponseSink>(
-        &mut self,
-        sink: &S,
-        parts: [&[u8]; 3],
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        let total = parts.iter().map(|part| part.len()).sum();
-        while self.begun_bytes < total {
-            let mut skip = self.begun_bytes;
-            let left = parts.map(|part| {
-                let skipped = skip.min(part.len());
-                skip -= skipped;
-                &part[skipped..]
-            });
-            let moved = ready!(sink.poll_send(context, &mut None, left))?;
-            self.begun_bytes += moved.body_bytes;
-        }
-        self.begun_bytes = 0;
+    fn poll_end<S: ResponseSink>(sink: &S, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !ready!(sink.poll_end(context, &mut None, &Trailers::default()))?.is_complete {}
         Poll::Ready(Ok(()))
     }
 

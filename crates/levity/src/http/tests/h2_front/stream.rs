@@ -180,18 +180,13 @@ impl Outgoing {
     }
 
     /// One DATA frame of as much as there is room for.
-    fn poll_data(
-        &mut self,
-        context: &mut Context<'_>,
-        parts: [&[u8]; 3],
-    ) -> Poll<io::Result<usize>> {
-        let bytes = parts.iter().map(|part| part.len()).sum();
-        if bytes == 0 {
+    fn poll_data(&mut self, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        if data.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        let room = ready!(self.poll_capacity(context, bytes))?;
-        let frame: Bytes = parts.into_iter().flatten().copied().take(room).collect();
-        let count = frame.len();
+        let room = ready!(self.poll_capacity(context, data.len()))?;
+        let count = data.len().min(room);
+        let frame = Bytes::copy_from_slice(&data[..count]);
         self.body()?.send_data(frame, false).map_err(gone)?;
         Poll::Ready(Ok(count))
     }
@@ -337,7 +332,7 @@ impl ClientStream for Stream {
 
     fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut outgoing = self.outgoing.borrow_mut();
-        outgoing.poll_data(context, [bytes, &[], &[]])
+        outgoing.poll_data(context, bytes)
     }
 
     fn end_output(&self) {
@@ -365,20 +360,22 @@ impl ResponseSink for Stream {
         &self,
         context: &mut Context<'_>,
         header: &mut Option<Response<()>>,
-        body: [&[u8]; 3],
+        data: &[u8],
+        _: bool,
     ) -> Poll<io::Result<Moved>> {
         let mut outgoing = self.outgoing.borrow_mut();
         let has_header = header.is_some();
         if let Some(header) = header.take() {
             outgoing.send_header(header)?;
         }
-        let body_bytes = match outgoing.poll_data(context, body) {
+        let body_bytes = match outgoing.poll_data(context, data) {
             Poll::Pending if has_header => 0,
             sent => ready!(sent)?,
         };
         Poll::Ready(Ok(Moved {
             bytes: body_bytes,
             body_bytes,
+            is_complete: body_bytes == data.len(),
         }))
     }
 
@@ -389,8 +386,22 @@ impl ResponseSink for Stream {
         }
     }
 
-    fn poll_end(&self, _: &mut Context<'_>, trailers: &Trailers) -> Poll<io::Result<()>> {
-        Poll::Ready(self.outgoing.borrow_mut().end(trailers))
+    fn poll_end(
+        &self,
+        _: &mut Context<'_>,
+        header: &mut Option<Response<()>>,
+        trailers: &Trailers,
+    ) -> Poll<io::Result<Moved>> {
+        let mut outgoing = self.outgoing.borrow_mut();
+        if let Some(header) = header.take() {
+            outgoing.send_header(header)?;
+        }
+        outgoing.end(trailers)?;
+        Poll::Ready(Ok(Moved {
+            bytes: 0,
+            body_bytes: 0,
+            is_complete: true,
+        }))
     }
 
     fn has_socket(&self) -> bool {
