@@ -45,12 +45,12 @@ impl Listeners {
 
     /// Stops accepting on `addresses`.
     pub async fn close(&mut self, addresses: &[Address]) {
-        let (gone, kept) = self
+        let (closing, kept) = self
             .open
             .drain(..)
             .partition(|(address, ..)| addresses.contains(address));
         self.open = kept;
-        end(gone).await;
+        end(closing).await;
     }
 
     /// Stops accepting on all addresses.

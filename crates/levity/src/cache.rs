@@ -438,10 +438,10 @@ mod tests {
         })
     }
 
-    fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    fn wait_until(event: &str, mut has_happened: impl FnMut() -> bool) {
         let start = Instant::now();
-        while !is_so() {
-            assert!(start.elapsed() < 30 * SECOND, "waited in vain: {what}");
+        while !has_happened() {
+            assert!(start.elapsed() < 30 * SECOND, "timed out: {event}");
             std::thread::yield_now();
         }
     }
@@ -462,21 +462,21 @@ mod tests {
             }),
         };
         let (early, long) = (under(None), WATCHED_AGE_MAX - Duration::from_nanos(1));
-        until("the watch is there", || watch.generation().is_some());
+        wait_until("the watch is in place", || watch.generation().is_some());
         assert!(
             !early.is_fresh(Duration::ZERO, SECOND),
-            "it was found before"
+            "it was checked before the watch was in place"
         );
         let variants = under(watch.generation());
         assert!(variants.is_fresh(long, Duration::ZERO));
         assert!(!variants.is_fresh(WATCHED_AGE_MAX, SECOND));
         std::fs::write(tree.path().join("new"), "x").expect("write");
-        until("the change shows", || {
+        wait_until("the change is detected", || {
             !variants.is_fresh(Duration::ZERO, SECOND)
         });
         let variants = under(watch.generation());
         drop(tree);
-        until("the end shows", || {
+        wait_until("the removal is detected", || {
             !variants.is_fresh(Duration::ZERO, SECOND)
         });
         let refused = EntryVariants {
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_variant_that_is_there_is_chosen() {
+    fn the_best_existing_variant_is_chosen() {
         use Coding::{Brotli, Gzip, Zstd};
         let (cache, now) = (cache(), Instant::now());
         cache.keep(b"key", variants(&[Gzip, Brotli]), now);
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn absence_is_remembered_for_its_time_to_live() {
+    fn a_missing_name_is_cached_for_its_time_to_live() {
         let (cache, now) = (cache(), Instant::now());
         cache.keep_missing(b"name", Missing::Name, now);
         cache.keep_missing(b"directory", Missing::Index(directory()), now);
@@ -539,9 +539,9 @@ mod tests {
         assert!(cache.shared.directories.is_empty() && cache.shared.absent.is_empty());
     }
 
-    /// Any number of missing names leaves existing files cached, and memory bounded.
+    /// The memory for missing names is bounded, and separate from that of files.
     #[test]
-    fn absence_pushes_nothing_out() {
+    fn missing_names_evict_no_files() {
         let (cache, now) = (cache(), Instant::now());
         cache.keep(b"key", variants(&[]), now);
         for number in 0..100_000_u32 {
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_is_let_go() {
+    fn unused_entries_expire() {
         let (cache, now) = (cache(), Instant::now());
         cache.keep(b"key", variants(&[]), now);
         cache.expire(now + ENTRY_AGE_MAX - SECOND, SECOND);
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_kept_open_are_bounded() {
+    fn the_number_of_open_files_is_bounded() {
         let (cache, now, directory) = (cache(), Instant::now(), directory());
         let variants = variants(&Coding::ALL);
         for number in 0..1000_u32 {

@@ -92,8 +92,8 @@ pub struct Read {
 pub struct ReadAhead {
     /// The offset in the file.
     pub offset: u64,
-    asked: Instant,
-    /// `None` once it has been taken.
+    requested: Instant,
+    /// `None` once the result is being fetched.
     receiver: Option<oneshot::Receiver<Completion>>,
     stats: Arc<WorkerStats>,
 }
@@ -211,7 +211,7 @@ impl<'a> DiskClient<'a> {
             variants: Box::new(variants),
             lookup,
         });
-        match self.make(op, Class::First).await?.result? {
+        match self.run(op, Class::First).await?.result? {
             Done::Opened {
                 file,
                 variants,
@@ -246,26 +246,26 @@ impl<'a> DiskClient<'a> {
         class: Class,
     ) -> io::Result<Read> {
         let file = file.clone();
-        let completion = self.make(Op::Read { file, offset, len }, class).await?;
-        read_of(completion, self.trace.last_read().chunk)
+        let completion = self.run(Op::Read { file, offset, len }, class).await?;
+        read_result(completion, self.trace.last_read().chunk)
     }
 
     /// Starts a read of a range that will be needed next. Does not wait.
     pub fn read_ahead(&self, file: &Arc<OpenFile>, offset: u64, len: usize) -> ReadAhead {
         let file = file.clone();
-        let asked = Instant::now();
+        let requested = Instant::now();
         let receiver = self.submit(Op::Read { file, offset, len }, Class::Prefetch);
         ReadAhead {
             offset,
-            asked,
+            requested,
             receiver: Some(receiver),
             stats: self.worker.stats.clone(),
         }
     }
 
     /// Waits for a read-ahead; `None` when it was refused, so that the range has to be read again.
-    pub async fn fetch(&mut self, mut ahead: ReadAhead) -> io::Result<Option<Read>> {
-        let Some(receiver) = ahead.receiver.take() else {
+    pub async fn fetch(&mut self, mut read_ahead: ReadAhead) -> io::Result<Option<Read>> {
+        let Some(receiver) = read_ahead.receiver.take() else {
             return Ok(None);
         };
         let since = Instant::now();
@@ -274,13 +274,14 @@ impl<'a> DiskClient<'a> {
         let completion = completion.map_err(|_| timed_out())?;
         match completion.map_err(|_| io::Error::from(Errno::CANCELED))? {
             refused if refused.result.as_ref().is_err_and(is_full) => {
-                ahead.stats.read_ahead(Ahead::Refused);
+                read_ahead.stats.read_ahead(Ahead::Refused);
                 Ok(None)
             }
             completion => {
-                ahead.stats.read_ahead(Ahead::Used);
-                self.note(ahead.asked, ahead.asked, since, &completion);
-                read_of(completion, self.trace.last_read().chunk).map(Some)
+                let requested = read_ahead.requested;
+                read_ahead.stats.read_ahead(Ahead::Used);
+                self.trace_trip(requested, requested, since, &completion);
+                read_result(completion, self.trace.last_read().chunk).map(Some)
             }
         }
     }
@@ -295,7 +296,7 @@ impl<'a> DiskClient<'a> {
             directory,
             entries_max,
         };
-        match self.make(op, Class::First).await?.result? {
+        match self.run(op, Class::First).await?.result? {
             Done::Listed(listing) => Ok(listing),
             other => unreachable!("unexpected result of a listing: {other:?}"),
         }
@@ -312,30 +313,31 @@ impl<'a> DiskClient<'a> {
 
     /// Checks whether another root has replaced `root`.
     async fn check_root(&mut self, root: Arc<Root>) -> io::Result<Option<Arc<Root>>> {
-        root::check_result(self.make(Op::CheckRoot { root }, Class::First).await?)
+        root::check_result(self.run(Op::CheckRoot { root }, Class::First).await?)
     }
 
-    async fn make(&mut self, op: Op, class: Class) -> io::Result<Completion> {
-        let asked = Instant::now();
-        let result = time::timeout(self.timeout, self.run(op, class)).await;
-        self.trace.disk_waited(self.engine(), asked.elapsed());
+    /// Runs a job within the time-out, and adds the trip to the trace.
+    async fn run(&mut self, op: Op, class: Class) -> io::Result<Completion> {
+        let requested = Instant::now();
+        let result = time::timeout(self.timeout, self.submit_and_wait(op, class)).await;
+        self.trace.disk_waited(self.engine(), requested.elapsed());
         let (submitted, completion) = result.unwrap_or_else(|_| Err(timed_out()))?;
-        self.note(asked, submitted, asked, &completion);
+        self.trace_trip(requested, submitted, requested, &completion);
         Ok(completion)
     }
 
-    /// Adds a trip to the trace: requested at `asked`, accepted by the disk at `submitted`, waited for since
+    /// Adds a trip to the trace: requested at `requested`, accepted by the disk at `submitted`, waited for since
     /// `since`.
-    fn note(
+    fn trace_trip(
         &mut self,
-        asked: Instant,
+        requested: Instant,
         submitted: Instant,
         since: Instant,
         completion: &Completion,
     ) {
         let read_start = submitted + completion.queued;
         let trip = DiskTrip {
-            asked,
+            asked: requested,
             read_start,
             read_end: read_start + completion.service,
             bytes: bytes_read(completion),
@@ -345,9 +347,9 @@ impl<'a> DiskClient<'a> {
 
     /// Submits a job and waits. When the queue is full, a first read fails, and later chunks retry. Also
     /// returns when the disk accepted the job.
-    async fn run(&self, op: Op, class: Class) -> io::Result<(Instant, Completion)> {
+    async fn submit_and_wait(&self, op: Op, class: Class) -> io::Result<(Instant, Completion)> {
         let submit = || self.submit(op.clone(), class);
-        let (submitted, completion) = until_taken(submit, class != Class::First).await?;
+        let (submitted, completion) = submit_until_accepted(submit, class != Class::First).await?;
         match &completion.result {
             Err(error) if is_full(error) => Err(Errno::CANCELED.into()),
             _ => Ok((submitted, completion)),
@@ -368,7 +370,7 @@ impl<'a> DiskClient<'a> {
     }
 }
 
-fn read_of(completion: Completion, chunk: Option<usize>) -> io::Result<Read> {
+fn read_result(completion: Completion, chunk: Option<usize>) -> io::Result<Read> {
     let was_cached = !completion.direct && completion.service < CACHED_READ_MAX;
     match completion.result? {
         Done::Read(ready, now) => Ok(Read {
@@ -438,12 +440,12 @@ pub async fn submit_when_free(
         });
         receiver
     };
-    until_taken(submit, true).await?.1.result
+    submit_until_accepted(submit, true).await?.1.result
 }
 
 /// Submits a job and waits; returns the result, and when the disk accepted the job. Retries while the queue
 /// is full if it `may_wait`.
-async fn until_taken(
+async fn submit_until_accepted(
     submit: impl Fn() -> oneshot::Receiver<Completion>,
     may_wait: bool,
 ) -> io::Result<(Instant, Completion)> {

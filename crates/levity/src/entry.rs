@@ -60,7 +60,8 @@ pub enum Content {
 }
 
 impl Entry {
-    /// Whether a response needs nothing else.
+    /// Whether a response can be made from this entry as it is. Otherwise the content of a small file has to be read
+    /// into memory first.
     pub fn suffices(&self, needs_body: bool) -> bool {
         !needs_body
             || matches!(self.content, Content::Memory(..))

@@ -145,8 +145,8 @@ fn first_bytes(files: &Files, request: &Request) -> Option<First> {
     if request.head.method != Method::Get {
         return None;
     }
-    let may_want_less = ["range", "if-none-match", "if-modified-since"];
-    let len_max = match may_want_less.map(|name| request.header(name)) {
+    let conditions = ["range", "if-none-match", "if-modified-since"];
+    let len_max = match conditions.map(|name| request.header(name)) {
         [None, None, None] => files
             .chunk_bytes
             .map_or(WHOLE_BYTES - 1, |bytes| bytes.min(WHOLE_BYTES - 1)),
@@ -355,8 +355,8 @@ impl Search<'_> {
             ..
         } = opened;
         let preferred = variants.iter().take(self.codings.preferred);
-        let wanted = preferred.zip(&self.codings.all).find(|(v, _)| v.is_some());
-        let wanted = wanted.map(|(_, &coding)| coding);
+        let selected = preferred.zip(&self.codings.all).find(|(v, _)| v.is_some());
+        let selected = selected.map(|(_, &coding)| coding);
         let varies = variants.iter().any(Option::is_some);
         let etag = self.worker.service().config.server.etag;
         let form = |coding| entry::Form {
@@ -373,7 +373,7 @@ impl Search<'_> {
         let can_be_watched = candidates.iter().all(can_be_watched);
         for candidate in candidates {
             let form = form(candidate.coding);
-            if candidate.coding == wanted
+            if candidate.coding == selected
                 && let Some((first, stable)) = read.take()
             {
                 let made = self.chosen(form, candidate, first, stable, disk).await?;
@@ -413,19 +413,19 @@ impl Search<'_> {
         let candidate = |coding, file: Arc<OpenFile>| {
             let known = stale.as_ref().and_then(|variants| variants.entry(coding));
             let meta = file.meta();
-            let still_true = |entry: &&Arc<Entry>| {
+            let is_valid = |entry: &&Arc<Entry>| {
                 entry.strong && entry.varies == varies && entry.meta.same_version(&meta)
             };
             Candidate {
                 coding,
-                known: known.filter(still_true).cloned(),
+                known: known.filter(is_valid).cloned(),
                 file,
             }
         };
         let mut candidates = vec![candidate(None, file)];
         let variants = self.codings.all.iter().zip(variants);
-        let there = variants.filter_map(|(&coding, file)| Some((coding, file?)));
-        candidates.extend(there.map(|(coding, file)| candidate(Some(coding), file)));
+        let existing = variants.filter_map(|(&coding, file)| Some((coding, file?)));
+        candidates.extend(existing.map(|(coding, file)| candidate(Some(coding), file)));
         candidates
     }
 
@@ -444,7 +444,7 @@ impl Search<'_> {
         let needs_body = self.first.is_some();
         let offset = self.first.map(|first| first.offset);
         if let Some(entry) = known.filter(|entry| entry.suffices(needs_body)) {
-            // The bytes are of the entry's version; content in memory needs no other copy.
+            // The bytes are of the entry's version. They are not needed if the entry has its content in memory.
             let of_entry = stable && matches!(entry.content, Content::File(_));
             return Ok(Chosen {
                 entry,

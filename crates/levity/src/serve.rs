@@ -19,7 +19,7 @@ const REQUEST_BYTES: usize = 8 * 1024;
 
 /// Serves the connection until either side ends it.
 pub fn serve(conn: Conn, has_proxy_header: bool) -> impl Future<Output = ()> {
-    wait_for_first(&conn);
+    set_first_timeout(&conn);
     // Moved to the heap here: as a local of the future it would take room in every idle connection.
     requests(Rc::new(conn), has_proxy_header)
 }
@@ -35,7 +35,7 @@ async fn requests(mut conn: Rc<Conn>, has_proxy_header: bool) {
     let end = loop {
         let mut request = match parse::next_request(&conn).await {
             Ok(request) => request,
-            Err(none) => break without_request(&conn, none).await,
+            Err(error) => break end_without_request(&conn, error).await,
         };
         let arrival = conn.arrival();
         // Boxed: the future of an exchange is far larger than that of an idle connection. `Box::pin` would make it on
@@ -46,7 +46,7 @@ async fn requests(mut conn: Rc<Conn>, has_proxy_header: bool) {
         );
         let exchanged = Box::into_pin(exchange).await;
         worker.return_request(request);
-        if let Some(end) = after(&conn, exchanged).await {
+        if let Some(end) = after_exchange(&conn, exchanged).await {
             break end;
         }
         conn.turn().spend(REQUEST_BYTES).await;
@@ -57,7 +57,7 @@ async fn requests(mut conn: Rc<Conn>, has_proxy_header: bool) {
 
 /// Sets the time-out for the first byte of a new connection: `limits.header_timeout`. On a draining worker it
 /// expires at once, so only bytes that have arrived already count.
-fn wait_for_first(conn: &Conn) {
+fn set_first_timeout(conn: &Conn) {
     let header_timeout = conn.worker.service().config.limits.header_timeout;
     let now = conn.since();
     let draining = conn.worker.is_draining();
@@ -66,7 +66,7 @@ fn wait_for_first(conn: &Conn) {
 }
 
 /// Sets the time-out for the next request, or ends the connection; returns how it ended.
-async fn after(conn: &Conn, exchanged: Exchanged) -> Option<End> {
+async fn after_exchange(conn: &Conn, exchanged: Exchanged) -> Option<End> {
     let Exchanged {
         end,
         ended,
@@ -87,8 +87,8 @@ async fn after(conn: &Conn, exchanged: Exchanged) -> Option<End> {
 }
 
 /// Ends a connection on which no request could be read. Sends an error response if the client is still there.
-async fn without_request(conn: &Conn, none: NoRequest) -> End {
-    match none {
+async fn end_without_request(conn: &Conn, cause: NoRequest) -> End {
+    match cause {
         NoRequest::Finished => End::Complete,
         NoRequest::Gone => End::ClientAbort,
         NoRequest::Timeout => {

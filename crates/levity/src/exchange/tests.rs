@@ -1,4 +1,4 @@
-//! Requests in pieces, one after the other, and late.
+//! Fragmented, pipelined and slow requests.
 
 use std::rc::Rc;
 
@@ -13,8 +13,8 @@ fn rig() -> Rig {
     Rig::with_files("", &[("file", "content"), ("other", "something else")])
 }
 
-/// The response to each of these requests alone, without what it says of the connection.
-async fn alone(rig: &Rig, request: &str) -> String {
+/// The response to `request` on a connection of its own, which the client closes.
+async fn single_response(rig: &Rig, request: &str) -> String {
     let (mut client, serving) = rig.connect(4096);
     client.send(request).await;
     let response = client.until("content").await;
@@ -23,7 +23,7 @@ async fn alone(rig: &Rig, request: &str) -> String {
     response
 }
 
-/// `requests` are sent in two parts, cut at each byte behind `from`, and answered as if they were not.
+/// Sends `requests` in two parts, cut at each byte from `from` on. The responses must not differ.
 fn cut_anywhere(rig: &Rig, requests: &str, from: usize) {
     rig.run(async {
         let whole = rig.ask(requests).await;
@@ -50,7 +50,7 @@ fn a_request_may_be_cut_anywhere() {
 }
 
 #[test]
-fn a_header_in_drops_is_a_request() {
+fn a_header_may_arrive_byte_by_byte() {
     let rig = rig();
     rig.run(async {
         let whole = rig.ask(LAST).await;
@@ -72,13 +72,13 @@ fn a_pipelined_request_may_be_cut_anywhere() {
     let both = format!("{FILE}{LAST}");
     cut_anywhere(&rig, &both, FILE.len());
     rig.run(async {
-        let (first, second) = (alone(&rig, FILE).await, rig.ask(LAST).await);
+        let (first, second) = (single_response(&rig, FILE).await, rig.ask(LAST).await);
         assert_eq!(rig.ask(&both).await, first + &second);
     });
 }
 
 #[test]
-fn an_empty_line_between_requests_is_none() {
+fn an_empty_line_between_requests_is_ignored() {
     let rig = rig();
     rig.run(async {
         let whole = rig.ask(format!("{FILE}{LAST}")).await;
@@ -93,7 +93,7 @@ fn an_empty_line_between_requests_is_none() {
     rig.assert_idle();
 }
 
-/// A body that nobody reads is dropped, however it is framed and cut.
+/// A body that no handler reads is dropped, with any framing, and cut anywhere.
 #[test]
 fn a_body_for_a_file_is_dropped() {
     let rig = rig();
@@ -104,7 +104,7 @@ fn a_body_for_a_file_is_dropped() {
         let both = format!("{request}{LAST}");
         cut_anywhere(&rig, &both, get.len());
         rig.run(async {
-            let (first, second) = (alone(&rig, FILE).await, rig.ask(LAST).await);
+            let (first, second) = (single_response(&rig, FILE).await, rig.ask(LAST).await);
             assert_eq!(rig.ask(&both).await, first + &second);
         });
     }
@@ -142,10 +142,10 @@ fn a_body_that_is_too_large_ends_the_connection() {
 }
 
 #[test]
-fn a_client_that_asks_first_is_asked_for_its_body() {
+fn a_client_that_expects_100_continue_gets_it() {
     let rig = rig();
     rig.run(async {
-        let plain = alone(&rig, FILE).await;
+        let plain = single_response(&rig, FILE).await;
         let (mut client, serving) = rig.connect(4096);
         let head =
             "GET /file HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
@@ -160,9 +160,10 @@ fn a_client_that_asks_first_is_asked_for_its_body() {
     rig.assert_idle();
 }
 
-/// Where the body is refused nobody asks for it, and what follows the header is no request.
+/// Without 100 (Continue), the bytes after the header may be body or request. The connection closes, and they are not
+/// parsed.
 #[test]
-fn a_client_that_asks_first_is_spared_what_is_refused() {
+fn a_refused_request_gets_no_100_continue() {
     let rig = rig();
     rig.run(async {
         let (mut client, serving) = rig.connect(4096);
@@ -201,7 +202,7 @@ fn http_1_0_keeps_a_connection_only_if_asked_to() {
 }
 
 #[test]
-fn a_header_has_its_time() {
+fn a_header_has_a_time_out() {
     let rig = rig();
     rig.run(async {
         for cut in [1, FILE.len() / 2, FILE.len() - 1] {
@@ -219,7 +220,7 @@ fn a_header_has_its_time() {
 }
 
 #[test]
-fn a_body_has_its_time() {
+fn a_body_has_a_time_out() {
     let rig = rig();
     rig.run(async {
         let (mut client, serving) = rig.connect(4096);
@@ -237,21 +238,21 @@ fn a_body_has_its_time() {
     rig.assert_idle();
 }
 
-/// A client without a request is let go without a word: `header_timeout` after it has come, `idle_timeout` after a
-/// response.
+/// An idle connection is closed without a response: `header_timeout` after it was accepted, `idle_timeout` after the
+/// last response.
 #[test]
-fn an_idle_client_is_let_go() {
+fn an_idle_connection_is_closed() {
     let rig = rig();
     rig.run(async {
-        for (first, still, over) in [("", 9, 11), (FILE, 59, 61)] {
+        for (first, before, after) in [("", 9, 11), (FILE, 59, 61)] {
             let (mut client, serving) = rig.connect(4096);
             client.send(first).await;
             if !first.is_empty() {
                 client.until("content").await;
             }
-            rig.pass_seconds(still).await;
+            rig.pass_seconds(before).await;
             assert!(!serving.is_finished());
-            rig.pass_seconds(over).await;
+            rig.pass_seconds(after).await;
             assert_eq!(client.rest().await, "");
             serving.await.expect("served");
         }
@@ -259,20 +260,20 @@ fn an_idle_client_is_let_go() {
     rig.assert_idle();
 }
 
-/// However far it has come, a client may leave or send no more: that is noticed, and nothing is left of it.
+/// A client may close or half-close the connection after any byte of its request. All resources are released.
 #[test]
-fn a_client_may_leave_within_a_request() {
+fn a_client_may_disconnect_within_a_request() {
     let rig = rig();
     let body = "GET /file HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n1234";
     rig.run(async {
         for request in [FILE, body] {
             for cut in 0..request.len() {
-                let half_closed = |client: End| client.end_output();
-                for leave in [half_closed, drop] {
+                let half_close = |client: End| client.end_output();
+                for disconnect in [half_close, drop] {
                     let (mut client, serving) = rig.connect(4096);
                     client.send(&request[..cut]).await;
                     client.arrived().await;
-                    leave(client);
+                    disconnect(client);
                     serving.await.expect("served");
                 }
             }
@@ -281,7 +282,7 @@ fn a_client_may_leave_within_a_request() {
     rig.assert_idle();
 }
 
-/// Each request moves its future onto the heap: what few requests need belongs into a box of its own.
+/// The future of each request is moved to the heap. State that few requests need belongs in a box of its own.
 #[test]
 fn the_future_of_an_exchange_stays_small() {
     const BYTES_MAX: usize = 3200;

@@ -2,7 +2,7 @@
 
 use levity_config::Headers;
 
-use crate::http::fields::{OF_CONTENT, is_one_of};
+use crate::http::fields::{CONTENT_HEADERS, is_one_of};
 use crate::http::filter::{BodyFilter, Filter, FilteredHead};
 use crate::http::request::Request;
 
@@ -20,7 +20,7 @@ impl Filter for HeaderRules {
         }
         let Self(rules) = self;
         let has_content = head.status != 304;
-        let applies = |name: &str| has_content || !is_one_of(name.as_bytes(), OF_CONTENT);
+        let applies = |name: &str| has_content || !is_one_of(name.as_bytes(), CONTENT_HEADERS);
         for name in &rules.remove {
             head.fields.remove(name);
         }

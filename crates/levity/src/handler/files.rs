@@ -33,7 +33,7 @@ impl<'a> Handling<'a> {
         if request.head.method == Method::Options {
             return respond::options();
         }
-        if request.keeps_slashes {
+        if request.has_encoded_slash {
             return error(400, "escaped slash in the path");
         }
         if !files.shows(files.beneath(&request.path)) {
@@ -78,7 +78,7 @@ impl<'a> Handling<'a> {
         };
         let may_be_file = matches!(request.head.method, Method::Get | Method::Head)
             && !request.has_body()
-            && !request.keeps_slashes
+            && !request.has_encoded_slash
             && files.shows(files.beneath(&request.path));
         if !may_be_file {
             return Outcome::Next;

@@ -1,4 +1,4 @@
-//! Who a request came from.
+//! The client that a request came from, directly or through trusted proxies.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,30 +8,30 @@ use levity_wire::forwarded::{self, Node, Origin};
 
 use crate::http::request::Request;
 
-/// The client of a request: the one at the other end of the connection, or whom a trusted proxy there
-/// names.
+/// The client of a request: the peer of the connection, or the client that a trusted proxy reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
-    /// None on a Unix socket.
+    /// The address; `None` on a Unix socket.
     pub ip: Option<IpAddr>,
-    /// The port that goes with `ip`, if it is known.
+    /// The port of that address, if known.
     pub port: Option<u16>,
-    /// Who is at the other end of the connection; none on a Unix socket.
+    /// The address of the connection's peer; `None` on a Unix socket.
     pub peer: Option<IpAddr>,
     /// `http` or `https`.
     pub scheme: &'static str,
-    /// The other end of the connection is a proxy that is trusted to tell who came before it.
+    /// The peer is a trusted proxy, whose forwarding headers count.
     pub by_trusted: bool,
 }
 
 impl Client {
-    /// The address, with port 0 if the port is not known; `None` on a Unix socket.
+    /// Address and port; port 0 if the port is unknown, `None` on a Unix socket.
     pub fn address(&self) -> Option<SocketAddr> {
         let port = self.port.unwrap_or(0);
         self.ip.map(|ip| SocketAddr::new(ip, port))
     }
 
-    /// Who sent `request` over a connection with `peer`, as far as those say who are `trusted`.
+    /// The client of `request` on a connection with `peer`. Forwarding headers count as far as each of them was
+    /// added by a proxy in `trusted`.
     pub fn new(peer: &Peer, request: &Request, trusted: &TrustedProxies) -> Self {
         let own = Self {
             ip: peer.ip(),
@@ -43,14 +43,14 @@ impl Client {
         if !peer.is_known() || !trusted.contains(own.peer) {
             return own;
         }
-        let told = Told::read(own.peer, request, trusted);
+        let forwarded = Forwarded::read(own.peer, request, trusted);
         let mut client = Self {
-            scheme: told.scheme.unwrap_or(own.scheme),
+            scheme: forwarded.scheme.unwrap_or(own.scheme),
             by_trusted: true,
             ..own
         };
-        // Where nobody is named, the peer itself has asked.
-        if let Some(node) = told.client.filter(|_| told.elements > 0) {
+        // Without any element the peer itself is the client.
+        if let Some(node) = forwarded.client.filter(|_| forwarded.elements > 0) {
             client.ip = Some(node.ip());
             client.port = node.port();
         }
@@ -58,30 +58,34 @@ impl Client {
     }
 }
 
-/// What trusted proxies say of a client.
-struct Told {
+/// The client as reported by trusted proxies.
+struct Forwarded {
     client: Option<Node>,
+    /// The number of trusted elements, from the right.
     elements: usize,
     scheme: Option<&'static str>,
 }
 
-impl Told {
-    /// X-Forwarded-For goes before `Forwarded`. A proxy passes the one of them that it does not know on as
-    /// the client wrote it, and far more know X-Forwarded-For alone than `Forwarded` alone.
+impl Forwarded {
+    /// Reads X-Forwarded-For in preference to `Forwarded`. A proxy that knows only one of them passes on the other
+    /// as the client wrote it, and far more proxies know only X-Forwarded-For than know only `Forwarded`.
     fn read(peer: Option<IpAddr>, request: &Request, trusted: &TrustedProxies) -> Self {
         let standard = || forwarded::forwarded(request.headers_named("forwarded"));
-        let usual = || forwarded::x_forwarded_for(request.headers_named("x-forwarded-for"));
-        let is_standard = usual().next().is_none() && standard().next().is_some();
+        let de_facto = || forwarded::x_forwarded_for(request.headers_named("x-forwarded-for"));
+        let is_standard = de_facto().next().is_none() && standard().next().is_some();
         let is_trusted = |ip| trusted.contains(ip);
         let (origin, scheme) = if is_standard {
             let origin = forwarded::origin(peer, standard(), is_trusted);
             let mut schemes = forwarded::forwarded_schemes(request.headers_named("forwarded"));
             (
                 origin,
-                schemes.nth(last(&origin)).flatten().and_then(scheme),
+                schemes
+                    .nth(client_index(&origin))
+                    .flatten()
+                    .and_then(scheme),
             )
         } else {
-            (forwarded::origin(peer, usual(), is_trusted), None)
+            (forwarded::origin(peer, de_facto(), is_trusted), None)
         };
         Self {
             client: origin.client,
@@ -91,20 +95,23 @@ impl Told {
     }
 }
 
-/// The place of the element that tells of the client, from the right. The nearest one is the proxy's own
-/// word even if it names nobody.
-fn last(origin: &Origin) -> usize {
+/// The index of the element that describes the client, from the right. It is 0 even if that element names no
+/// client: the peer added it.
+fn client_index(origin: &Origin) -> usize {
     origin.elements.saturating_sub(1)
 }
 
-/// Most proxies set X-Forwarded-Proto to one word. Where each adds one, it has as many as
-/// X-Forwarded-For.
+/// The scheme in X-Forwarded-Proto. Most proxies replace the header with one value. Where each proxy appends a
+/// value, there are as many as in X-Forwarded-For.
 fn x_forwarded_proto(request: &Request, origin: &Origin) -> Option<&'static str> {
     let values = request.headers_named("x-forwarded-proto");
     let values = values
         .rev()
         .flat_map(|line| line.rsplit(|&byte| byte == b','));
-    values.take(last(origin) + 1).last().and_then(scheme)
+    values
+        .take(client_index(origin) + 1)
+        .last()
+        .and_then(scheme)
 }
 
 fn scheme(name: &[u8]) -> Option<&'static str> {

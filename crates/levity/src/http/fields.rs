@@ -1,22 +1,22 @@
-//! The header fields of a response, as the lines that leave.
+//! The header fields of a response, as lines of HTTP/1.
 
 use std::borrow::Cow;
 
 use memchr::memchr3;
 
-/// Header lines in order, each with its CRLF. Names and values are checked where they enter, so that none of
-/// them ends its line.
+/// Header lines in order, each with its CRLF. Names and values are checked on insertion, so that none of them can
+/// inject a line.
 #[derive(Debug, Default, Clone)]
 pub struct Fields(Vec<u8>);
 
 impl Fields {
-    /// Makes room for so many bytes of lines at once.
+    /// Reserves room for `bytes` more bytes of lines.
     pub fn reserve(&mut self, bytes: usize) {
         self.0.reserve(bytes);
     }
 
-    /// Adds a line. Octets of `value` that would end the line or the text become spaces (RFC 9110, 5.5). A name
-    /// that could end its line or itself adds nothing.
+    /// Appends a line. CR, LF and NUL in `value` become spaces (RFC 9110, 5.5). An invalid name adds nothing; debug
+    /// builds panic.
     pub fn add(&mut self, name: impl AsRef<[u8]>, value: &[u8]) {
         let name = name.as_ref();
         if !is_name(name) {
@@ -25,34 +25,34 @@ impl Fields {
         push_line(&mut self.0, name, value);
     }
 
-    /// Adds the lines of `other`.
+    /// Appends the lines of `other`.
     pub fn extend(&mut self, other: &Self) {
         self.0.extend_from_slice(&other.0);
     }
 
-    /// Adds the lines of `other` whose names, in whatever case, are none of these.
-    pub fn extend_but(&mut self, other: &Self, but: &[&str]) {
+    /// Appends the lines of `other`, except those whose names are in `except`. Case is ignored.
+    pub fn extend_except(&mut self, other: &Self, except: &[&str]) {
         for line in other.0.split_inclusive(|&byte| byte == b'\n') {
             let name = line.split(|&byte| byte == b':').next().unwrap_or(line);
-            if !is_one_of(name, but) {
+            if !is_one_of(name, except) {
                 self.0.extend_from_slice(line);
             }
         }
     }
 
-    /// Puts a line in place of every one of that name.
+    /// Replaces all lines called `name` with one.
     pub fn set(&mut self, name: &str, value: &[u8]) {
         self.remove(name);
         self.add(name, value);
     }
 
-    /// The names of all lines, in their order.
+    /// The names of all lines, in order.
     pub fn names(&self) -> Vec<String> {
         let names = lines(&self.0).map(|(name, _)| String::from_utf8_lossy(name));
         names.map(Cow::into_owned).collect()
     }
 
-    /// Takes out every line of that name, in whatever case.
+    /// Removes all lines called `name`. Case is ignored.
     pub fn remove(&mut self, name: &str) {
         let mut kept = Vec::with_capacity(self.0.len());
         for line in self.0.split_inclusive(|&byte| byte == b'\n') {
@@ -64,45 +64,46 @@ impl Fields {
         self.0 = kept;
     }
 
-    /// The value of the first line of that name, in whatever case.
+    /// The value of the first line called `name`. Case is ignored.
     pub fn value(&self, name: &str) -> Option<&[u8]> {
         let mut lines = lines(&self.0);
         let line = lines.find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
         line.map(|(_, value)| value)
     }
 
-    /// Replaces values of lines of that name, in whatever case, where `edit` gives another.
+    /// Calls `edit` with the value of each line called `name`, and replaces the values for which it returns another.
+    /// Case is ignored.
     pub fn edit(&mut self, name: &str, mut edit: impl FnMut(&[u8]) -> Option<Vec<u8>>) {
         let mut edited: Option<Vec<u8>> = None;
-        let mut before = 0;
+        let mut offset = 0;
         for line in self.0.split_inclusive(|&byte| byte == b'\n') {
             let colon = line.iter().position(|&byte| byte == b':');
             let (line_name, value) = line.split_at(colon.unwrap_or(line.len()));
             let value = value.get(1..).unwrap_or_default().trim_ascii();
-            let is_meant = line_name.eq_ignore_ascii_case(name.as_bytes());
-            let other = if is_meant { edit(value) } else { None };
-            match (&mut edited, other) {
-                (lines, Some(other)) => {
-                    let lines = lines.get_or_insert_with(|| self.0[..before].to_vec());
-                    push_line(lines, line_name, &other);
+            let matches = line_name.eq_ignore_ascii_case(name.as_bytes());
+            let new_value = if matches { edit(value) } else { None };
+            match (&mut edited, new_value) {
+                (lines, Some(new_value)) => {
+                    let lines = lines.get_or_insert_with(|| self.0[..offset].to_vec());
+                    push_line(lines, line_name, &new_value);
                 }
                 (Some(lines), None) => lines.extend_from_slice(line),
                 (None, None) => {}
             }
-            before += line.len();
+            offset += line.len();
         }
         if let Some(edited) = edited {
             self.0 = edited;
         }
     }
 
-    /// The lines.
+    /// All lines.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Names and values of header lines, in their order.
+/// The names and values of header lines, in order.
 pub fn lines(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let lines = lines.split_inclusive(|&byte| byte == b'\n');
     lines.filter_map(|line| {
@@ -111,18 +112,18 @@ pub fn lines(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Fields that describe content and are not for a 304, which has none (RFC 9110, 15.4.5). Last-Modified
-/// is not among them: a route may have removed the ETag.
-pub const OF_CONTENT: &[&str] = &["content-type", "content-encoding", "content-language"];
+/// Headers that describe the content, and are left out of a 304 (RFC 9110, 15.4.5). Last-Modified is not one of
+/// them: it is the only validator if a route has removed the ETag.
+pub const CONTENT_HEADERS: &[&str] = &["content-type", "content-encoding", "content-language"];
 
-/// Whether `name`, in whatever case, is one of these.
+/// Whether `names` contain `name`. Case is ignored.
 pub fn is_one_of(name: &[u8], names: &[&str]) -> bool {
     let mut names = names.iter();
     names.any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
 fn push_line(lines: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    for part in [name, b": ", &in_one_line(value), b"\r\n"] {
+    for part in [name, b": ", &sanitized(value), b"\r\n"] {
         lines.extend_from_slice(part);
     }
 }
@@ -132,7 +133,7 @@ fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(is_allowed)
 }
 
-fn in_one_line(value: &[u8]) -> Cow<'_, [u8]> {
+fn sanitized(value: &[u8]) -> Cow<'_, [u8]> {
     if memchr3(b'\r', b'\n', 0, value).is_none() {
         return Cow::Borrowed(value);
     }
@@ -148,15 +149,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn editing_changes_the_lines_of_the_name_that_it_is_told_to() {
+    fn edit_changes_only_lines_of_the_name() {
         let mut fields = Fields::default();
         fields.add("X-A", b"1");
         fields.add("x-b", b"2");
         fields.add("X-Bc", b"3");
         fields.add("X-B", b"4: 5");
-        let as_they_were = fields.as_bytes().to_vec();
+        let unedited = fields.as_bytes().to_vec();
         fields.edit("x-b", |_| None);
-        assert_eq!(fields.as_bytes(), as_they_were);
+        assert_eq!(fields.as_bytes(), unedited);
         fields.edit("X-B", |value| (value == b"4: 5").then(|| b"six".to_vec()));
         fields.edit("x-a", |_| Some(Vec::new()));
         assert_eq!(
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_ends_its_line() {
+    fn no_value_injects_a_line() {
         let mut fields = Fields::default();
         fields.add("X-A", b"1\r\nX-B: 2\n\0");
         fields.add("X-C", b"");
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_adds_nothing() {
+    fn an_invalid_name_adds_nothing() {
         for name in ["", "X A", "X:A", "X\r\nA", "\u{fc}", "X\0"] {
             let adding = std::panic::catch_unwind(|| {
                 let mut fields = Fields::default();
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_takes_every_line_of_the_name_and_no_other() {
+    fn remove_takes_all_lines_of_the_name_and_no_other() {
         let mut fields = Fields::default();
         fields.add("X-A", b"1");
         fields.add("X-Ab", b"2");

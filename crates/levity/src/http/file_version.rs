@@ -1,122 +1,119 @@
-//! Which version of a file a response sends, while others may write to the file.
+//! The version of a file that a response sends, and checks that the file still is that version.
 //!
-//! A response names one version by its ETag and its length, so all of its bytes must be of that one.
-//! What `fstat` says after each read tells:
+//! A response announces one version by ETag and length, so all of its bytes must be of that version. `fstat` after
+//! each read decides:
 //!
-//! - *nothing changed*: the bytes are of the version;
-//! - *the file became shorter*, or *its modification time changed and its size did not*: it was
-//!   rewritten, and the response ends here. An append sets the time before the size, so the file is given
-//!   a moment to become longer;
-//! - *the file grew*, or *only its change time differs*: it may be a log that was appended to, or a name
-//!   or a mode that changed, but also a rewrite that ended longer, or one whose modification time was set
-//!   back. The bytes that were sent last are the evidence: if the file still has them in the same place,
-//!   the response goes on.
+//! - *Nothing changed*: the bytes are of the version.
+//! - *The file shrank*, or *its modification time changed and its size did not*: it was rewritten, and the response
+//!   is cut off. An append sets the time before the size, so the check is repeated for a moment.
+//! - *The file grew*, or *only its change time differs*: it may be a log that was appended to, or a changed name or
+//!   mode, but also a rewrite that is longer, or one whose modification time was set back. The bytes sent last are
+//!   the evidence: if the file still has them at the same offset, the response continues.
 //!
-//! What this cannot see: stores to mapped memory before the kernel notes them, a rewrite that leaves
-//! the compared bytes as they were, and what is changed in pages that wait in a socket's queue.
+//! Not detected: stores to mapped memory before the kernel updates the times, a rewrite that keeps the compared
+//! bytes, and changes to pages that wait in a socket's send queue.
 
 use levity_disk::Meta;
 
-/// In bytes: how much of what was sent last is kept to be compared. A slow client keeps it as long as it
-/// takes, so it is little.
+/// The maximum of evidence in bytes. It is small, because a slow client holds it for the whole response.
 pub const EVIDENCE_BYTES_MAX: usize = 512;
 
-/// The version that is sent, and the evidence for it.
+/// The version of a file that a response sends, with evidence to recognise it.
 #[derive(Debug)]
 pub struct Version {
-    /// As it was announced.
+    /// The metadata that the response header is based on.
     announced: Meta,
-    /// By an ETag that names it and no other.
-    strongly: bool,
-    /// As it was last found to hold the same bytes.
-    known: Meta,
-    /// What was sent last.
+    /// The header has a strong ETag.
+    has_strong_etag: bool,
+    /// The latest metadata with which the file was found to be this version.
+    confirmed: Meta,
+    /// The last bytes sent.
     evidence: Vec<u8>,
-    /// Where that ends in the file.
+    /// The offset in the file where they end.
     evidence_end: u64,
 }
 
-/// What a later `fstat` says of the version.
+/// The result of comparing the version with a later `fstat`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is the one that is sent.
+    /// The file is the same version.
     Same,
-    /// The file has other bytes.
+    /// The file has been rewritten.
     Rewritten,
-    /// The evidence decides.
+    /// The metadata changed; the evidence has to be compared.
     Unclear,
 }
 
 impl Version {
-    /// The one that `announced` tells of, by a strong ETag if `strongly`.
-    pub fn new(announced: Meta, strongly: bool) -> Self {
+    /// The version with the metadata `announced`.
+    pub fn new(announced: Meta, has_strong_etag: bool) -> Self {
         Self {
             announced,
-            strongly,
-            known: announced,
+            has_strong_etag,
+            confirmed: announced,
             evidence: Vec::new(),
             evidence_end: 0,
         }
     }
 
-    /// Judges what `fstat` said `now`, after a read.
+    /// Compares the version with `now`, the result of `fstat` after a read.
     pub fn judge(&self, now: &Meta) -> Verdict {
-        if now.same_version(&self.known) || self.is_between(now) {
+        if now.same_version(&self.confirmed) || self.is_earlier(now) {
             Verdict::Same
-        } else if now.size < self.known.size {
+        } else if now.size < self.confirmed.size {
             Verdict::Rewritten
         } else {
-            // The kernel sets the modification time before it raises the size: an append may look like a
-            // rewrite for a moment, so that is left to a second look.
+            // The kernel sets the modification time before it raises the size, so an append may look like a rewrite
+            // for a moment. The comparison of the evidence decides.
             Verdict::Unclear
         }
     }
 
-    /// A read that others had begun may tell of a moment before the file was last found in order.
-    fn is_between(&self, now: &Meta) -> bool {
+    /// Whether `now` is older than `confirmed`: a read that another request started earlier may be shared.
+    fn is_earlier(&self, now: &Meta) -> bool {
         let changed = |meta: &Meta| (meta.ctime_s, meta.ctime_ns);
         changed(&self.announced) <= changed(now)
-            && changed(now) < changed(&self.known)
+            && changed(now) < changed(&self.confirmed)
             && now.size >= self.announced.size
     }
 
-    /// Decides what was unclear, by what the file has at [`Version::evidence_range`] and what `fstat` said
-    /// `now`, after that was read: whether the version is still the one that is sent.
-    pub fn settle(&mut self, found: &[u8], now: &Meta) -> bool {
-        let holds = found == self.evidence && self.may_have_grown_to(now);
-        if holds {
-            self.known = *now;
+    /// Compares the evidence after [`Verdict::Unclear`]. `found` are the bytes now at
+    /// [`Version::evidence_range`], and `now` is the result of `fstat` after they were read. Returns whether the file
+    /// still is this version.
+    pub fn confirm(&mut self, found: &[u8], now: &Meta) -> bool {
+        let is_same = found == self.evidence && self.may_have_grown_to(now);
+        if is_same {
+            self.confirmed = *now;
         }
-        holds
+        is_same
     }
 
-    /// Whether what [`Version::settle`] has refused may be an append that is under way: the kernel sets the
+    /// Whether the change that [`Version::confirm`] has refused may be an append in progress: the kernel sets the
     /// modification time before it raises the size.
     pub fn may_be_growing(&self, found: &[u8], now: &Meta) -> bool {
-        found == self.evidence && now.size == self.known.size
+        found == self.evidence && now.size == self.confirmed.size
     }
 
-    /// Takes the file as it is `now`, of which nothing was sent yet, for the version that is sent: if it
-    /// only grew, and no strong ETag says that it did not; or if it only lost a name, as it does when it is
-    /// removed or another file takes its place.
-    pub fn settle_unsent(&mut self, now: &Meta) -> bool {
-        let holds = match now.size > self.known.size {
-            true => !self.strongly,
-            false => now.links < self.known.links && self.may_have_grown_to(now),
+    /// Like [`Version::confirm`], before any byte was sent and so without evidence. Accepts a file that only grew,
+    /// unless a strong ETag excludes that, and one that only lost a name because it was removed or replaced.
+    pub fn confirm_unsent(&mut self, now: &Meta) -> bool {
+        let is_same = match now.size > self.confirmed.size {
+            true => !self.has_strong_etag,
+            false => now.links < self.confirmed.links && self.may_have_grown_to(now),
         };
-        if holds {
-            self.known = *now;
+        if is_same {
+            self.confirmed = *now;
         }
-        holds
+        is_same
     }
 
     fn may_have_grown_to(&self, now: &Meta) -> bool {
         let modified = |meta: &Meta| (meta.mtime_s, meta.mtime_ns);
-        now.size > self.known.size
-            || now.size == self.known.size && modified(now) == modified(&self.known)
+        now.size > self.confirmed.size
+            || now.size == self.confirmed.size && modified(now) == modified(&self.confirmed)
     }
 
-    /// Keeps the end of `sent`, which begins at `offset` in the file.
+    /// Keeps the end of `sent` as evidence; `offset` is the offset of `sent` in the file.
     pub fn keep_evidence(&mut self, offset: u64, sent: &[u8]) {
         if sent.is_empty() {
             return;
@@ -127,7 +124,7 @@ impl Version {
         self.evidence_end = offset + sent.len() as u64;
     }
 
-    /// Where the evidence lies in the file, as offset and bytes; `None` where there is none.
+    /// Offset and length of the evidence in the file; `None` before any byte was sent.
     pub fn evidence_range(&self) -> Option<(u64, usize)> {
         let bytes = self.evidence.len();
         (bytes > 0).then(|| (self.evidence_end - bytes as u64, bytes))
@@ -140,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// Of `size` bytes, last written at `mtime` and changed at `ctime`.
+    /// The metadata of a file with this size and these times.
     fn meta(size: u64, mtime: i64, ctime: i64) -> Meta {
         Meta {
             kind: Kind::Regular,
@@ -183,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn the_evidence_tells_an_append_from_a_rewrite() {
-        for (found, now, holds) in [
+    fn the_evidence_distinguishes_an_append_from_a_rewrite() {
+        for (found, now, is_same) in [
             (&b"sent"[..], meta(101, 11, 11), true),
             (b"sent", meta(100, 10, 11), true),
             (b"tens", meta(101, 11, 11), false),
@@ -194,29 +191,29 @@ mod tests {
             (b"sent", meta(99, 11, 11), false),
         ] {
             let mut version = version();
-            assert_eq!(version.settle(found, &now), holds, "{now:?}");
+            assert_eq!(version.confirm(found, &now), is_same, "{now:?}");
             let verdict = version.judge(&now);
-            assert_eq!(verdict == Verdict::Same, holds, "{now:?}");
+            assert_eq!(verdict == Verdict::Same, is_same, "{now:?}");
         }
     }
 
     #[test]
-    fn an_append_under_way_is_told_from_a_rewrite() {
+    fn an_append_in_progress_is_distinguished_from_a_rewrite() {
         for (found, now, may_be_growing) in [
             (&b"sent"[..], meta(100, 11, 11), true),
             (b"tens", meta(100, 11, 11), false),
             (b"sent", meta(99, 11, 11), false),
         ] {
             let mut version = version();
-            assert!(!version.settle(found, &now));
+            assert!(!version.confirm(found, &now));
             assert_eq!(version.may_be_growing(found, &now), may_be_growing);
         }
     }
 
     #[test]
-    fn a_read_that_began_earlier_is_no_truncation() {
+    fn an_older_read_is_no_truncation() {
         let mut version = version();
-        assert!(version.settle(b"sent", &meta(150, 20, 20)));
+        assert!(version.confirm(b"sent", &meta(150, 20, 20)));
         assert_eq!(version.judge(&meta(120, 15, 15)), Verdict::Same);
         assert_eq!(version.judge(&meta(100, 10, 10)), Verdict::Same);
         assert_eq!(version.judge(&meta(99, 15, 15)), Verdict::Rewritten);
@@ -224,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_evidence_is_the_end_of_what_was_sent() {
+    fn the_evidence_is_the_end_of_the_bytes_sent() {
         let mut version = Version::new(meta(10_000, 1, 1), true);
         assert_eq!(version.evidence_range(), None);
         let sent: Vec<u8> = (0..2000_u32).map(|number| number as u8).collect();
@@ -233,33 +230,33 @@ mod tests {
         assert_eq!(version.evidence_range(), Some(expected));
         version.keep_evidence(3000, b"more");
         assert_eq!(version.evidence_range(), Some((3000, 4)));
-        assert!(version.settle(b"more", &meta(10_001, 2, 2)));
+        assert!(version.confirm(b"more", &meta(10_001, 2, 2)));
     }
 
     #[test]
-    fn before_anything_is_sent_only_growth_is_no_matter() {
+    fn only_growth_is_accepted_before_the_first_byte() {
         let version = || Version::new(meta(100, 10, 10), false);
         let mut strong = Version::new(meta(100, 10, 10), true);
-        assert!(!strong.settle_unsent(&meta(101, 11, 11)));
-        assert!(version().settle_unsent(&meta(101, 11, 11)));
-        assert!(!version().settle_unsent(&meta(100, 11, 11)));
-        assert!(!version().settle_unsent(&meta(100, 10, 11)));
-        assert!(!version().settle_unsent(&meta(99, 11, 11)));
+        assert!(!strong.confirm_unsent(&meta(101, 11, 11)));
+        assert!(version().confirm_unsent(&meta(101, 11, 11)));
+        assert!(!version().confirm_unsent(&meta(100, 11, 11)));
+        assert!(!version().confirm_unsent(&meta(100, 10, 11)));
+        assert!(!version().confirm_unsent(&meta(99, 11, 11)));
     }
 
     #[test]
-    fn a_file_that_lost_a_name_is_the_same() {
+    fn a_file_that_lost_a_name_is_the_same_version() {
         let without_name = |size, mtime, ctime| Meta {
             links: 0,
             ..meta(size, mtime, ctime)
         };
-        for strongly in [true, false] {
-            let version = || Version::new(meta(100, 10, 10), strongly);
-            assert!(version().settle_unsent(&without_name(100, 10, 11)));
-            assert!(!version().settle_unsent(&without_name(100, 11, 11)));
-            assert!(!version().settle_unsent(&without_name(99, 10, 11)));
-            let grown = version().settle_unsent(&without_name(101, 11, 11));
-            assert_eq!(grown, !strongly);
+        for has_strong_etag in [true, false] {
+            let version = || Version::new(meta(100, 10, 10), has_strong_etag);
+            assert!(version().confirm_unsent(&without_name(100, 10, 11)));
+            assert!(!version().confirm_unsent(&without_name(100, 11, 11)));
+            assert!(!version().confirm_unsent(&without_name(99, 10, 11)));
+            let grown = version().confirm_unsent(&without_name(101, 11, 11));
+            assert_eq!(grown, !has_strong_etag);
         }
     }
 }

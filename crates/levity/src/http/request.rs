@@ -1,37 +1,37 @@
-//! One request, as the steps after `parse` see it.
+//! A parsed request.
 
 use std::time::{Duration, Instant};
 
 use levity_wire::http1::{self, EndToEnd, Framing, Limits, Reject, RequestHead, Target, write};
 use levity_wire::path;
 
-/// A request, with the bytes that it was parsed from. Recycled by the worker.
+/// A request, with the bytes that it was parsed from. The worker recycles its memory.
 #[derive(Default)]
 pub struct Request {
     bytes: Vec<u8>,
-    /// Where in the bytes things are.
+    /// The parsed header section: spans into the bytes.
     pub head: RequestHead,
-    /// Decoded and normalised; starts with a slash.
+    /// The decoded, normalised path. It starts with a slash.
     pub path: Vec<u8>,
-    /// `%2F` is still in `path`, which no file's name can have.
-    pub keeps_slashes: bool,
-    /// The look-up key of location and path, once routed.
+    /// `path` still contains an encoded slash (`%2F`), so it names no file.
+    pub has_encoded_slash: bool,
+    /// The cache key: location and path. Empty until the request is routed.
     pub key: Vec<u8>,
 }
 
 impl Request {
-    /// Keeps the bytes of the head, which `self.head` points into.
+    /// Copies the bytes of the header section, which the spans of `self.head` refer to.
     pub fn set_bytes(&mut self, head: &[u8]) {
         self.bytes.clear();
         self.bytes.extend_from_slice(head);
     }
 
-    /// The first header line of that name; `name` in lower case.
+    /// The value of the first header called `name`, which is in lower case.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.head.headers.first(&self.bytes, name)
     }
 
-    /// Whether a body follows the header.
+    /// Whether the request has a body, even one of length 0.
     pub fn has_body(&self) -> bool {
         self.head.framing != Framing::None
     }
@@ -46,7 +46,7 @@ impl Request {
         self.head.method_span.of(&self.bytes)
     }
 
-    /// The bytes of its head, which the spans in `self.head` point into.
+    /// The bytes of the header section, which the spans of `self.head` refer to.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -56,60 +56,59 @@ impl Request {
         self.head.path.of(&self.bytes)
     }
 
-    /// The target, if it was sent in the form that has path and query only.
+    /// The target if it is in origin form (RFC 9112, 3.2.1): path and query.
     pub fn origin_form(&self) -> Option<&[u8]> {
         (self.head.target == Target::Origin).then(|| self.target())
     }
 
-    /// The protocols that the client offers to switch to.
+    /// The value of Upgrade: the protocols that the client offers (RFC 9110, 7.8).
     pub fn upgrade(&self) -> Option<&[u8]> {
         self.head.upgrade.map(|span| span.of(&self.bytes))
     }
 
-    /// Decodes the path of the target.
+    /// Decodes and normalises the path of the target.
     ///
     /// # Errors
-    /// When it is malformed or climbs above the root.
+    /// When the path is malformed or leads above the root.
     pub fn decode_path(&mut self) -> Result<(), Reject> {
         let path = self.head.path.of(&self.bytes);
-        self.keeps_slashes = path::decode_keeping_slashes(path, &mut self.path)?;
+        self.has_encoded_slash = path::decode_keeping_slashes(path, &mut self.path)?;
         self.path.insert(0, b'/');
         Ok(())
     }
 
-    /// Whether the path, as decoded, has the form of a directory's.
+    /// Whether the decoded path ends with a slash, as that of a directory.
     pub fn names_directory(&self) -> bool {
         self.path.ends_with(b"/")
     }
 
-    /// Sets the look-up key: that of the location, and the path.
+    /// Sets the cache key from the key of the location and the decoded path.
     pub fn set_key(&mut self, location: [u8; 8]) {
         self.key.clear();
         self.key.extend_from_slice(&location);
         self.key.extend_from_slice(&self.path);
     }
 
-    /// The query as sent, without its question mark.
+    /// The query as sent, without the question mark.
     pub fn query(&self) -> Option<&[u8]> {
         self.head.query.map(|span| span.of(&self.bytes))
     }
 
-    /// Host and port that the client asked for; empty when it named none.
+    /// The requested host, with its port if sent; empty when the request has none.
     pub fn host(&self) -> &[u8] {
         self.head.host.map_or(b"", |span| span.of(&self.bytes))
     }
 
-    /// All header lines of that name; `name` in lower case.
+    /// The values of all headers called `name`, which is in lower case.
     pub fn headers_named<'a>(&'a self, name: &'a str) -> impl DoubleEndedIterator<Item = &'a [u8]> {
         self.head.headers.named(&self.bytes, name)
     }
 
-    /// One that is made here, with these fields besides Host. `host` may be empty: a client of HTTP/1.0
-    /// need not have named any.
+    /// Builds a request from its parts. `fields` are the headers except Host. `host` may be empty, as in HTTP/1.0.
     ///
     /// # Errors
-    /// 400 for what cannot stand in a request.
-    pub fn made<'f>(
+    /// 400 for a part with bytes that are not allowed in a request.
+    pub fn build<'f>(
         method: &[u8],
         target: &[u8],
         host: &[u8],
@@ -136,10 +135,10 @@ impl Request {
         Ok(request)
     }
 
-    /// That of a whole header.
+    /// Parses a complete header section.
     ///
     /// # Errors
-    /// For what is no request, or only the start of one.
+    /// When it is malformed or incomplete.
     pub fn parsed(head: &[u8], limits: &Limits) -> Result<Self, Reject> {
         let mut request = Self::default();
         if !http1::parse_request(head, &mut request.head, limits)? {
@@ -153,11 +152,11 @@ impl Request {
         Ok(request)
     }
 
-    /// The same client's delegation for something else: without a body, without what is between it and us, and
-    /// without the fields of these names.
+    /// Builds a request for another target on behalf of the same client: without a body, without hop-by-hop headers
+    /// and those in `without`.
     ///
     /// # Errors
-    /// When the target is none.
+    /// 400 for a target that is not allowed in a request.
     pub fn derived(
         &self,
         method: &[u8],
@@ -167,37 +166,37 @@ impl Request {
         limits: &Limits,
     ) -> Result<Self, Reject> {
         const LEFT_OUT: [&[u8]; 3] = [b"host", b"content-length", b"expect"];
-        let passed = EndToEnd::of(&self.bytes, &self.head.headers);
-        let fields = passed.headers().map(|header| {
+        let end_to_end = EndToEnd::of(&self.bytes, &self.head.headers);
+        let fields = end_to_end.headers().map(|header| {
             let name = header.name.of(&self.bytes);
             (name, header.value.of(&self.bytes))
         });
-        let is_passed = |(name, _): &(&[u8], &[u8])| {
+        let is_copied = |(name, _): &(&[u8], &[u8])| {
             let mut left_out = LEFT_OUT.iter().chain(without);
             !left_out.any(|other| name.eq_ignore_ascii_case(other))
         };
-        Self::made(method, target, host, fields.filter(is_passed), limits)
+        Self::build(method, target, host, fields.filter(is_copied), limits)
     }
 }
 
 /// When a request arrived.
 pub struct Arrival {
-    /// Its first byte.
+    /// When its first byte arrived.
     pub first_byte: Instant,
-    /// How long a new connection had waited for that; `None` for further requests.
+    /// The time between accepting the connection and that byte; `None` for later requests of the connection.
     pub waited: Option<Duration>,
 }
 
-/// Why there is no request to answer.
+/// Why a request, or its body, could not be read.
 #[derive(Debug)]
 pub enum NoRequest {
-    /// The client closed, or was idle for too long, between requests.
+    /// The client closed the connection between requests, or was idle for too long.
     Finished,
-    /// The client closed or vanished within a request.
+    /// The client disconnected within a request.
     Gone,
-    /// The client took too long within a request.
+    /// The client exceeded a time-out within a request.
     Timeout,
-    /// What it sent is no request; it deserves an answer.
+    /// The client sent something malformed or too large; an error response is due.
     Refused(Reject),
 }
 

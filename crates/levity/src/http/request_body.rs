@@ -84,8 +84,8 @@ pub trait ClientStream {
     /// Whether the client waits for 100 (Continue) before it sends the body.
     fn expects_continue(&self) -> bool;
 
-    /// Sends an interim response (RFC 9110, 15.2). Does nothing if the version has none. A 100 is sent at most once, and
-    /// only to a client that expects it.
+    /// Sends an interim response (RFC 9110, 15.2). Does nothing if the version has none. A 100 is sent at most once,
+    /// and only to a client that expects it.
     fn inform<'a>(
         &'a self,
         status: u16,

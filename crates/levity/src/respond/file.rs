@@ -11,7 +11,7 @@ use levity_wire::range::{self, Range};
 use crate::cache::EntryRef;
 use crate::entry::{Content, Entry, VARY};
 use crate::http::error::error;
-use crate::http::fields::OF_CONTENT;
+use crate::http::fields::CONTENT_HEADERS;
 use crate::http::file_version::Version;
 use crate::http::request::Request;
 use crate::http::response::{Body, FileBody, Response};
@@ -29,7 +29,9 @@ pub fn file(request: &Request, cached: Rc<EntryRef>, ready: Option<(u64, Ready)>
         Verdict::Failed => return without_content(412, entry),
         Verdict::NotModified => {
             let mut response = Response::new(304);
-            response.fields.extend_but(&entry.fields, OF_CONTENT);
+            response
+                .fields
+                .extend_except(&entry.fields, CONTENT_HEADERS);
             return response;
         }
     }

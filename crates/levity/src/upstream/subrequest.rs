@@ -136,7 +136,7 @@ impl Subrequest<'_> {
             (b"Content-Type", self.media_type.as_bytes()),
         ];
         let (host, limits) = (&self.origin.host, Limits::default());
-        Request::made(b"POST", self.target, host, fields.into_iter(), &limits)
+        Request::build(b"POST", self.target, host, fields.into_iter(), &limits)
             .map_err(|reject| Failure::of_subrequest(reject.reason))
     }
 

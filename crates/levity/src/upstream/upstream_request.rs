@@ -346,7 +346,7 @@ fn without_prefix<'a>(
     }
     let mut rest = match path.strip_prefix(prefix) {
         Some(rest) if rest.is_empty() || rest[0] == b'/' => rest.to_vec(),
-        _ if request.keeps_slashes => {
+        _ if request.has_encoded_slash => {
             return Err(Reject {
                 status: 400,
                 reason: "an escaped slash behind a prefix with escapes",

@@ -1,18 +1,17 @@
-//! Where the body of a request ends.
+//! The framing of a request body: finds its end and decodes chunks.
 
 use levity_wire::http1::{Chunked, Framing, Reject, Trailers};
 
-/// What a client has still to send of a request's body. Its bytes are where the connection is; this
-/// knows where they end.
+/// The decoder of a request body. It does no I/O: the connection passes received bytes to it.
 pub(super) struct Incoming {
-    left: Left,
-    /// Received so far, without chunk framing.
+    remaining: Remaining,
+    /// Bytes decoded so far.
     bytes: u64,
     bytes_max: u64,
     trailers: Trailers,
 }
 
-enum Left {
+enum Remaining {
     Nothing,
     Length(u64),
     Chunks(Box<Chunked>),
@@ -25,76 +24,80 @@ impl Default for Incoming {
 }
 
 impl Incoming {
-    /// A body that is framed so, of any length.
+    /// A body with `framing` and no limit.
     pub(super) fn new(framing: Framing) -> Self {
-        let left = match framing {
-            Framing::None | Framing::Length(0) => Left::Nothing,
-            Framing::Length(bytes) => Left::Length(bytes),
-            Framing::Chunked => Left::Chunks(Box::default()),
+        let remaining = match framing {
+            Framing::None | Framing::Length(0) => Remaining::Nothing,
+            Framing::Length(bytes) => Remaining::Length(bytes),
+            Framing::Chunked => Remaining::Chunks(Box::default()),
         };
         Self {
-            left,
+            remaining,
             bytes: 0,
             bytes_max: u64::MAX,
             trailers: Trailers::default(),
         }
     }
 
-    /// From now on refuses more than `bytes_max`.
+    /// Limits the body to `bytes_max`.
     ///
     /// # Errors
-    /// 413 when the body is known to be larger.
+    /// 413 when Content-Length exceeds the limit.
     pub(super) fn limit(&mut self, bytes_max: u64) -> Result<(), Reject> {
         self.bytes_max = bytes_max;
-        match self.left {
-            Left::Length(bytes) if self.bytes + bytes > bytes_max => Err(TOO_LARGE),
+        match self.remaining {
+            Remaining::Length(bytes) if self.bytes + bytes > bytes_max => Err(TOO_LARGE),
             _ => Ok(()),
         }
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        matches!(self.left, Left::Nothing)
+        matches!(self.remaining, Remaining::Nothing)
     }
 
-    /// Whether none of it has been taken off the connection.
+    /// Whether no byte has been decoded.
     pub(super) fn is_untouched(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Bytes to come; `None` when only its end tells.
+    /// Bytes not decoded yet; `None` when the body is chunked.
     pub(super) fn left(&self) -> Option<u64> {
-        match self.left {
-            Left::Nothing => Some(0),
-            Left::Length(bytes) => Some(bytes),
-            Left::Chunks(_) => None,
+        match self.remaining {
+            Remaining::Nothing => Some(0),
+            Remaining::Length(bytes) => Some(bytes),
+            Remaining::Chunks(_) => None,
         }
     }
 
-    /// The fields that came behind it.
+    /// The trailers; empty until the body is complete.
     pub(super) fn trailers(&self) -> &Trailers {
         &self.trailers
     }
 
-    /// Takes what belongs to the body from the start of `input`; tells how much that is.
+    /// Decodes the part of `input` that belongs to the body and appends the content to `out`. Returns the number of
+    /// bytes consumed.
+    ///
+    /// # Errors
+    /// 400 for malformed chunks, 413 when the body exceeds its limit.
     pub(super) fn take(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<usize, Reject> {
         let before = out.len();
-        let taken = match &mut self.left {
-            Left::Nothing => 0,
-            Left::Length(left) => {
-                let left_max = usize::try_from(*left).unwrap_or(usize::MAX);
-                let taken = input.len().min(left_max);
-                out.extend_from_slice(&input[..taken]);
-                *left -= taken as u64;
-                if *left == 0 {
-                    self.left = Left::Nothing;
+        let consumed = match &mut self.remaining {
+            Remaining::Nothing => 0,
+            Remaining::Length(length) => {
+                let consumed_max = usize::try_from(*length).unwrap_or(usize::MAX);
+                let consumed = input.len().min(consumed_max);
+                out.extend_from_slice(&input[..consumed]);
+                *length -= consumed as u64;
+                if *length == 0 {
+                    self.remaining = Remaining::Nothing;
                 }
-                taken
+                consumed
             }
-            Left::Chunks(chunked) => {
+            Remaining::Chunks(chunked) => {
                 let data = |data: &[u8]| out.extend_from_slice(data);
                 let decoded = chunked.decode_with_trailers(input, data, &mut self.trailers)?;
                 if decoded.done {
-                    self.left = Left::Nothing;
+                    self.remaining = Remaining::Nothing;
                 }
                 decoded.consumed
             }
@@ -102,7 +105,7 @@ impl Incoming {
         self.bytes += (out.len() - before) as u64;
         match self.bytes > self.bytes_max {
             true => Err(TOO_LARGE),
-            false => Ok(taken),
+            false => Ok(consumed),
         }
     }
 }

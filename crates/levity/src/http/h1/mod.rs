@@ -1,4 +1,4 @@
-//! HTTP/1: one connection carries one exchange at a time.
+//! HTTP/1: a connection carries one exchange at a time.
 
 mod chunked;
 pub mod conn;

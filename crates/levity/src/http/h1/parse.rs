@@ -1,4 +1,4 @@
-//! Parse: from the client's bytes to one request.
+//! Parse: from received bytes to a request.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,14 +11,17 @@ use crate::http::request::{NoRequest, Request};
 use crate::route::Service;
 use levity_telemetry::step::Step;
 
-/// Waits for the next request head. Neither buffer nor request is held while nothing has arrived.
+/// Waits for the next request. While the connection is idle, neither a buffer nor a request is allocated for it.
+///
+/// # Errors
+/// How the connection ends if there is no further request.
 pub async fn next_request(conn: &Conn) -> Result<Box<Request>, NoRequest> {
     let worker = conn.worker.clone();
     let service = worker.service();
     let inbox = conn.inbox().take();
     if !inbox.is_empty() {
         conn.head_arrives();
-        if let Some(request) = take_head(conn, &service, &inbox)? {
+        if let Some(request) = parse_header(conn, &service, &inbox)? {
             return Ok(request);
         }
         conn.wait_for_more(inbox);
@@ -32,10 +35,10 @@ pub async fn next_request(conn: &Conn) -> Result<Box<Request>, NoRequest> {
                 }
                 Ok(0) => return Poll::Ready(Err(NoRequest::Gone)),
                 Ok(count) => count,
-                Err(error) => return Poll::Ready(Err(lost(conn, &error))),
+                Err(error) => return Poll::Ready(Err(read_error(conn, &error))),
             };
             Step::Parse.enter();
-            if let Some(request) = take_arrival(conn, &service, &scratch[..count])? {
+            if let Some(request) = parse_input(conn, &service, &scratch[..count])? {
                 return Poll::Ready(Ok(request));
             }
         }
@@ -43,9 +46,9 @@ pub async fn next_request(conn: &Conn) -> Result<Box<Request>, NoRequest> {
     .await
 }
 
-/// Adds `arrived` to what arrived before. The common case, a whole head at once, is parsed where it
-/// lies.
-fn take_arrival(
+/// Parses the input so far: the inbox followed by `arrived`. In the common case, a whole header section at once, the
+/// bytes are parsed in place.
+fn parse_input(
     conn: &Conn,
     service: &Service,
     arrived: &[u8],
@@ -55,7 +58,7 @@ fn take_arrival(
             return Ok(None);
         }
         conn.head_arrives();
-        let request = take_head(conn, service, arrived)?;
+        let request = parse_header(conn, service, arrived)?;
         if request.is_none() {
             conn.wait_for_more(arrived.to_vec());
         }
@@ -63,15 +66,19 @@ fn take_arrival(
     }
     let mut inbox = conn.inbox().take();
     inbox.extend_from_slice(arrived);
-    let request = take_head(conn, service, &inbox)?;
+    let request = parse_header(conn, service, &inbox)?;
     if request.is_none() {
         *conn.inbox().borrow_mut() = inbox;
     }
     Ok(request)
 }
 
-/// Parses a head at the start of `bytes`; what follows it goes to the inbox.
-fn take_head(conn: &Conn, service: &Service, bytes: &[u8]) -> Result<Option<Box<Request>>, Reject> {
+/// Parses the header section at the start of `bytes`; `None` if it is incomplete. The bytes after it go to the inbox.
+fn parse_header(
+    conn: &Conn,
+    service: &Service,
+    bytes: &[u8],
+) -> Result<Option<Box<Request>>, Reject> {
     let mut request = conn.worker.take_request();
     if !http1::parse_request(bytes, &mut request.head, &service.wire_limits)? {
         conn.worker.return_request(request);
@@ -86,18 +93,18 @@ fn take_head(conn: &Conn, service: &Service, bytes: &[u8]) -> Result<Option<Box<
     Ok(Some(request))
 }
 
-/// Some clients end a request with an empty line too many (RFC 9112, 2.2): no request has begun, and
-/// the connection is as idle as before.
+/// Whether `bytes` are only line ends. Some clients send an extra empty line after a request (RFC 9112, 2.2); the
+/// connection stays idle then.
 fn is_between_requests(bytes: &[u8]) -> bool {
     const BYTES_MAX: usize = 8;
     bytes.len() <= BYTES_MAX && bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n'))
 }
 
-fn lost(conn: &Conn, error: &io::Error) -> NoRequest {
-    let within = !conn.inbox().borrow().is_empty();
+fn read_error(conn: &Conn, error: &io::Error) -> NoRequest {
+    let has_begun = !conn.inbox().borrow().is_empty();
     match error.kind() {
-        io::ErrorKind::TimedOut if within => NoRequest::Timeout,
-        _ if within => NoRequest::Gone,
+        io::ErrorKind::TimedOut if has_begun => NoRequest::Timeout,
+        _ if has_begun => NoRequest::Gone,
         _ => NoRequest::Finished,
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the PROXY header at the start of a client's connection.
+//! Reads the PROXY header at the start of a connection.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,24 +11,24 @@ use levity_telemetry::step::Step;
 
 use super::conn::Conn;
 
-/// Reads the header and notes its client in the connection's peer. The bytes behind it go to the inbox. The
-/// connection's timer limits the time.
+/// Reads the header and stores its client in the connection's peer. The bytes after it go to the inbox. The
+/// connection's timer must be set.
 ///
 /// # Errors
-/// How the connection ends when there is no header. What came instead is neither taken for a request nor
-/// answered: only proxies that send the header may connect.
+/// How the connection ends if the header is missing or malformed. Other input is not parsed as a request, and
+/// gets no response: only proxies that send the header may connect.
 pub async fn read(conn: &mut Conn) -> Result<(), End> {
     let worker = conn.worker.clone();
     poll_fn(|context| {
         let mut scratch = worker.inbound.borrow_mut();
         loop {
             match ready!(conn.poll_input(context, &mut scratch)) {
-                Ok(0) => return Poll::Ready(Err(cut_off(conn, None))),
+                Ok(0) => return Poll::Ready(Err(ended_early(conn, None))),
                 Ok(count) => conn
                     .inbox()
                     .borrow_mut()
                     .extend_from_slice(&scratch[..count]),
-                Err(error) => return Poll::Ready(Err(cut_off(conn, Some(&error)))),
+                Err(error) => return Poll::Ready(Err(ended_early(conn, Some(&error)))),
             }
             Step::Parse.enter();
             let (inbox, peer) = conn.inbox_and_peer();
@@ -36,7 +36,7 @@ pub async fn read(conn: &mut Conn) -> Result<(), End> {
                 Ok(true) => return Poll::Ready(Ok(())),
                 Ok(false) => {}
                 Err(reject) => {
-                    tell(conn, reject.reason);
+                    log(conn, reject.reason);
                     return Poll::Ready(Err(End::Error));
                 }
             }
@@ -45,20 +45,21 @@ pub async fn read(conn: &mut Conn) -> Result<(), End> {
     .await
 }
 
-/// A connection on which nothing came is of no interest: so a proxy finds out whether we live.
-fn cut_off(conn: &Conn, error: Option<&io::Error>) -> End {
+/// How a connection ends that has no complete header. One without any input is a proxy's health check, and is not
+/// logged.
+fn ended_early(conn: &Conn, error: Option<&io::Error>) -> End {
     let is_late = error.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
     match (conn.inbox().borrow().is_empty(), is_late) {
         (true, _) => End::Complete,
         (false, false) => End::ClientAbort,
         (false, true) => {
-            tell(conn, "the PROXY header took too long");
+            log(conn, "the PROXY header took too long");
             End::Timeout
         }
     }
 }
 
-fn tell(conn: &Conn, reason: &str) {
+fn log(conn: &Conn, reason: &str) {
     match conn.peer.socket_ip() {
         Some(ip) => diagnostics::log(format_args!("connection of {ip} closed: {reason}")),
         None => diagnostics::log(format_args!("connection on a Unix socket closed: {reason}")),

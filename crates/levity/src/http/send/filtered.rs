@@ -1,4 +1,4 @@
-//! Sending a body that filters change on its way.
+//! Sends a body through filters.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::http::response::{Body, BodyStream, FileBody, Piece};
 type Filters = [Box<dyn BodyFilter>];
 
 impl<S: ResponseSink> Sender<'_, S> {
-    /// Sends `body` as `filters` change it, piece by piece.
+    /// Sends `body` through `filters`, piece by piece.
     pub(super) async fn filtered(
         &mut self,
         body: &mut Body,
@@ -48,7 +48,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         self.end(&trailers).await
     }
 
-    /// Sends what becomes of `bytes`, which are followed by more at once.
+    /// Sends the output of the filters for `bytes`. The filters are not flushed, because more input follows at once.
     async fn push_through(&mut self, filters: &mut Filters, bytes: &[u8]) -> Result<(), SendError> {
         let out = run(filters, bytes, |_, _| {});
         match out.is_empty() {
@@ -57,7 +57,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         }
     }
 
-    /// The same for a part of a file.
+    /// Sends the output of the filters for a part of a file.
     async fn file_through(
         &mut self,
         filters: &mut Filters,
@@ -67,12 +67,12 @@ impl<S: ResponseSink> Sender<'_, S> {
         while file.remaining > 0 {
             let ready = match file.ready.take() {
                 Some(ready) => ready,
-                None => self.chunk(file, None, disk).await?.ready,
+                None => self.next_chunk(file, None, disk).await?.ready,
             };
             let bytes = ready.into_bytes(disk.worker().disk.budget());
             let bytes = bytes.map_err(SendError::Unreadable)?;
-            let wanted = usize::try_from(file.remaining).unwrap_or(usize::MAX);
-            let bytes = &bytes[..bytes.len().min(wanted)];
+            let len_max = usize::try_from(file.remaining).unwrap_or(usize::MAX);
+            let bytes = &bytes[..bytes.len().min(len_max)];
             self.push_through(filters, bytes).await?;
             file.version.keep_evidence(file.offset, bytes);
             file.advance(bytes.len());
@@ -80,7 +80,8 @@ impl<S: ResponseSink> Sender<'_, S> {
         Ok(())
     }
 
-    /// The same for a stream, which is flushed with each of its pieces: nobody knows when the next one comes.
+    /// Sends the output of the filters for a stream. They are flushed after each piece, because the next one may be
+    /// long in coming. Returns the trailers.
     async fn stream_through(
         &mut self,
         filters: &mut Filters,
@@ -101,7 +102,8 @@ impl<S: ResponseSink> Sender<'_, S> {
     }
 }
 
-/// What becomes of `input` behind the last filter; each has `then` called after it took its input.
+/// Runs `input` through all filters and returns the output of the last one. `then` is called for each filter after its
+/// input, to flush or finish it.
 fn run(
     filters: &mut Filters,
     input: &[u8],
@@ -132,7 +134,7 @@ mod tests {
     use crate::http::send::send;
     use crate::rig::Rig;
 
-    /// A filter that transforms.
+    /// A filter that transforms each byte.
     #[derive(Debug)]
     struct Uppercase;
 
@@ -146,7 +148,7 @@ mod tests {
         fn finish(&mut self, _: &mut Vec<u8>) {}
     }
 
-    /// A filter that delays: it passes whole lines on, and the start of a line only when it is asked to.
+    /// A filter that holds back an incomplete line until it is flushed.
     #[derive(Debug, Default)]
     struct Lines(Vec<u8>);
 
@@ -170,8 +172,8 @@ mod tests {
         vec![Box::new(Lines::default()), Box::new(Uppercase)]
     }
 
-    /// What a client gets of `body` through the filters, with `request` on a connection that takes so many bytes at a
-    /// time.
+    /// The response to `request` with `body` through the filters, as the client receives it. `bytes_max` is the size
+    /// of the connection's buffer.
     fn filtered(body: Body, request: &[u8], bytes_max: usize) -> String {
         let rig = Rig::new("");
         let (mut client, conn) = rig.conn(bytes_max);
@@ -219,13 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_filtered_for_head() {
+    fn a_response_to_head_is_not_filtered() {
         let text = Body::Text(b"one".to_vec());
         let received = filtered(text, b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", 4096);
         assert!(received.ends_with("\r\n\r\n"), "{received}");
     }
 
-    /// A body in pieces that are all here.
+    /// A stream whose pieces are all available.
     #[derive(Debug)]
     struct Pieces(std::collections::VecDeque<String>);
 

@@ -1,10 +1,10 @@
-//! Clients that take little at a time, nothing, or leave.
+//! Clients that read slowly, read nothing, or disconnect.
 
 use levity_telemetry::access_log::End as Ended;
 
 use crate::rig::{Rig, message, settle};
 
-/// Too large to be kept in memory.
+/// Too large to be cached in memory.
 const LARGE_BYTES: usize = 300_000;
 
 fn rig() -> Rig {
@@ -17,7 +17,7 @@ fn get(path: &str) -> String {
 }
 
 #[test]
-fn a_client_may_take_little_at_a_time() {
+fn a_client_may_read_a_few_bytes_at_a_time() {
     let rig = rig();
     rig.run(async {
         for request in [
@@ -57,9 +57,9 @@ fn a_large_file_arrives_whole() {
     rig.assert_idle();
 }
 
-/// The client takes each number of bytes, then closes its connection. With its end nothing is left of it.
+/// The client reads each possible number of bytes and then closes the connection. All resources are released.
 #[test]
-fn a_client_may_leave_after_each_byte() {
+fn a_client_may_disconnect_after_each_byte() {
     let rig = rig();
     rig.run(async {
         let whole = rig.ask(get("/small")).await;
@@ -75,7 +75,7 @@ fn a_client_may_leave_after_each_byte() {
             drop(client);
             serving.await.expect("served");
         }
-        // Of the first and the last two, all bytes had left.
+        // Complete: the request at the start, and those of the last two clients, whose bytes had all been sent.
         let bytes = whole.len() as u64;
         assert_eq!(rig.worker.stats.ended(Ended::ClientAbort), bytes - 1);
         assert_eq!(rig.worker.stats.ended(Ended::Complete), 3);
@@ -84,15 +84,15 @@ fn a_client_may_leave_after_each_byte() {
 }
 
 #[test]
-fn a_client_may_leave_within_a_file() {
+fn a_client_may_disconnect_within_a_file() {
     let rig = rig();
     rig.run(async {
         for taken in (0..LARGE_BYTES).step_by(LARGE_BYTES / 40) {
             let (mut client, serving) = rig.connect(4096);
             client.send(get("/large")).await;
-            let mut left = taken;
-            while left > 0 {
-                left -= client.read(left.min(4096)).await.expect("bytes").len();
+            let mut unread = taken;
+            while unread > 0 {
+                unread -= client.read(unread.min(4096)).await.expect("bytes").len();
             }
             drop(client);
             serving.await.expect("served");
@@ -102,16 +102,17 @@ fn a_client_may_leave_within_a_file() {
     assert_eq!(rig.worker.stats.ended(Ended::ClientAbort), 40);
 }
 
-/// The connection of a client that takes nothing is reset: the kernel would keep the rest for it.
+/// The connection of a client that reads nothing is reset. After an orderly close, the kernel would keep the unsent
+/// bytes in memory.
 #[test]
-fn a_client_that_takes_nothing_is_reset() {
+fn a_client_that_reads_nothing_is_reset() {
     let rig = rig();
     rig.run(async {
         for path in ["/small", "/large", "/absent"] {
             for taken in [1, 64, 100] {
                 let (mut client, serving) = rig.connect(64);
                 client.send(get(path)).await;
-                // The first byte comes when the disk has answered.
+                // The first byte is sent when the disk has answered.
                 for _ in 0..taken {
                     client.read(1).await.expect("a byte");
                 }
@@ -127,7 +128,7 @@ fn a_client_that_takes_nothing_is_reset() {
     assert_eq!(rig.worker.stats.ended(Ended::Timeout), 9);
 }
 
-/// What the file has instead is not sent: the client notices that the response is too short.
+/// The new content is not sent. The response is shorter than its Content-Length.
 #[test]
 fn a_file_that_shrinks_is_cut_off() {
     let rig = rig();

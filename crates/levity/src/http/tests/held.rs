@@ -1,5 +1,5 @@
-//! A long-lived response that has left its exchange behind: the connection polls a cursor into events that many
-//! subscribers share. Request, trace and the future of the exchange are gone by then.
+//! A long-lived response without an exchange: the connection polls a cursor into events that many subscribers share.
+//! Request, trace and the future of the exchange have been dropped.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -22,41 +22,42 @@ use crate::http::request_body::ClientStream;
 use crate::http::send::{Head, ResponseSink};
 use crate::rig::{End as ClientEnd, Rig, settle};
 
-/// What a subscriber may cost beside its idle connection.
+/// The maximum memory of a subscriber in addition to its idle connection.
 const HELD_BYTES_MAX: usize = 256;
 
-/// Events that are kept for subscribers who lag behind.
+/// The number of events that are kept for slow subscribers.
 const EVENTS_MAX: usize = 16;
 
-/// Subscribers that are woken in one turn of the loop.
+/// The number of subscribers that are woken before the publisher yields.
 const WOKEN_MAX: usize = 16;
 
 const REQUEST: &[u8] =
     b"GET /events HTTP/1.1\r\nHost: localhost\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64; \
                          rv:140.0) Gecko/20100101 Firefox/140.0\r\n\r\n";
 
-/// Events in their order, each in memory once.
+/// Events in order. All subscribers share the memory of an event.
 #[derive(Default)]
 struct Events {
     kept: RefCell<VecDeque<Rc<[u8]>>>,
-    /// The number of the first that is kept.
+    /// The number of the oldest kept event.
     first: Cell<u64>,
     ended: Cell<bool>,
-    /// By the seat of the subscriber.
+    /// Wakers, by the index of the subscriber.
     waiting: RefCell<Vec<Option<Waker>>>,
 }
 
 enum Next {
     Event(Rc<[u8]>),
-    /// It is not there yet.
-    Wait,
-    /// It is gone.
+    /// The event has not been published.
+    Pending,
+    /// The event is no longer kept.
     Missed,
     End,
 }
 
 impl Events {
-    fn seat(&self) -> usize {
+    /// Adds a subscriber and returns its index.
+    fn subscribe(&self) -> usize {
         let mut waiting = self.waiting.borrow_mut();
         waiting.push(None);
         waiting.len() - 1
@@ -69,7 +70,7 @@ impl Events {
         match self.kept.borrow().get(index as usize) {
             Some(event) => Next::Event(event.clone()),
             None if self.ended.get() => Next::End,
-            None => Next::Wait,
+            None => Next::Pending,
         }
     }
 
@@ -88,12 +89,12 @@ impl Events {
     }
 
     async fn wake_all(&self) {
-        let seats = self.waiting.borrow().len();
-        for seat in 0..seats {
-            if let Some(waker) = self.waiting.borrow_mut()[seat].take() {
+        let subscribers = self.waiting.borrow().len();
+        for index in 0..subscribers {
+            if let Some(waker) = self.waiting.borrow_mut()[index].take() {
                 waker.wake();
             }
-            if seat % WOKEN_MAX == WOKEN_MAX - 1 {
+            if index % WOKEN_MAX == WOKEN_MAX - 1 {
                 yield_now().await;
             }
         }
@@ -103,20 +104,20 @@ impl Events {
 /// A subscriber.
 struct Held {
     events: Rc<Events>,
-    seat: usize,
-    /// The number of the event that it gets next.
+    index: usize,
+    /// The number of the next event to send.
     next: u64,
     /// Bytes of that event that have been sent.
-    event_bytes: usize,
+    sent_bytes: usize,
     bytes: u64,
     log: Log,
 }
 
-/// What the log is told when the response ends.
+/// The data of the request that its log record needs.
 struct Log {
     arrived: Instant,
     first_byte: Instant,
-    /// Host, target, Referer and User-Agent, one behind the other.
+    /// Host, target, Referer and User-Agent, concatenated.
     text: Box<[u8]>,
     ends: [u16; 4],
 }
@@ -149,7 +150,7 @@ impl Log {
 }
 
 impl Held {
-    /// Sends the header. What is needed of the request is kept.
+    /// Sends the header, and keeps the data of the request that is needed later.
     async fn begin<S: ResponseSink>(
         sink: &S,
         request: &Request,
@@ -176,19 +177,19 @@ impl Held {
             poll_fn(|context| sink.poll_send(context, &mut header, b"", false)).await?;
         }
         Ok(Box::new(Self {
-            seat: events.seat(),
+            index: events.subscribe(),
             next: events.first.get(),
             events,
-            event_bytes: 0,
+            sent_bytes: 0,
             bytes: 0,
             log: Log::of(request, arrived),
         }))
     }
 
-    /// Sends events as they come; ready when nothing more is sent.
+    /// Sends events as they are published; ready at the end of the response.
     fn poll<S: ResponseSink>(&mut self, sink: &S, context: &mut Context<'_>) -> Poll<End> {
         loop {
-            // Nobody reads events who has ended its side.
+            // For an event stream, a half-closed client counts as disconnected.
             if sink.watch(context).is_err() || sink.input_ended() {
                 return Poll::Ready(End::ClientAbort);
             }
@@ -198,9 +199,9 @@ impl Held {
                         return Poll::Ready(End::ClientAbort);
                     }
                 }
-                Next::Wait => {
+                Next::Pending => {
                     let waker = context.waker().clone();
-                    self.events.waiting.borrow_mut()[self.seat] = Some(waker);
+                    self.events.waiting.borrow_mut()[self.index] = Some(waker);
                     return Poll::Pending;
                 }
                 Next::Missed => {
@@ -223,14 +224,14 @@ impl Held {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            let rest = &event[self.event_bytes..];
+            let rest = &event[self.sent_bytes..];
             let moved = ready!(sink.poll_send(context, &mut None, rest, false))?;
-            self.event_bytes += moved.body_bytes;
+            self.sent_bytes += moved.body_bytes;
             if moved.is_complete {
                 break;
             }
         }
-        self.event_bytes = 0;
+        self.sent_bytes = 0;
         self.bytes += event.len() as u64;
         self.next += 1;
         Poll::Ready(Ok(()))
@@ -243,7 +244,7 @@ impl Held {
 
     /// Counts and logs the response.
     fn conclude<S: ResponseSink>(&self, sink: &S, end: End) {
-        self.events.waiting.borrow_mut()[self.seat] = None;
+        self.events.waiting.borrow_mut()[self.index] = None;
         let (worker, log) = (sink.worker(), &self.log);
         worker.finished(&Record {
             peer: sink.peer().ip(),
@@ -266,17 +267,17 @@ impl Held {
     }
 }
 
-/// Takes a request and begins its response; all of it is gone when there is one.
+/// Waits for a request and begins its response. The request is dropped before this returns.
 async fn subscribe(conn: &Conn, events: Rc<Events>) -> Result<Box<Held>, NoRequest> {
     let request = parse::next_request(conn).await?;
     conn.timer().clear();
-    // Boxed: as an exchange is.
+    // Boxed, as an exchange is.
     let begun = Box::pin(Held::begin(conn, &request, events)).await;
     conn.worker.return_request(request);
     begun.map_err(|_| NoRequest::Gone)
 }
 
-/// A connection that is idle, and then has a subscriber.
+/// Serves a connection that is idle first and then has a subscriber.
 async fn connection(conn: Rc<Conn>, events: Rc<Events>) -> End {
     let end = match subscribe(&conn, events).await {
         Ok(mut held) => {
@@ -290,7 +291,7 @@ async fn connection(conn: Rc<Conn>, events: Rc<Events>) -> End {
     end
 }
 
-/// A connection that is idle only.
+/// Serves a connection that is only idle, for comparison.
 async fn idle_connection(conn: Rc<Conn>, events: Rc<Events>) -> bool {
     subscribe(&conn, events).await.is_ok()
 }
@@ -301,7 +302,7 @@ struct Subscriber {
 }
 
 impl Subscriber {
-    /// Subscribes and waits for the header.
+    /// Connects, subscribes and waits for the header.
     async fn new(rig: &Rig, events: &Rc<Events>) -> Self {
         let (mut client, conn) = rig.conn(256);
         let serving = task::spawn_local(connection(Rc::new(conn), events.clone()));
@@ -339,7 +340,7 @@ fn an_event_goes_to_all_subscribers() {
 }
 
 #[test]
-fn a_subscriber_that_leaves_is_noticed_without_an_event() {
+fn a_disconnected_subscriber_is_detected_without_an_event() {
     let (rig, events) = (Rig::new(""), Rc::new(Events::default()));
     rig.run(async {
         let closed = Subscriber::new(&rig, &events).await;
@@ -356,7 +357,7 @@ fn a_subscriber_that_leaves_is_noticed_without_an_event() {
 }
 
 #[test]
-fn a_subscriber_that_lags_behind_holds_no_memory() {
+fn a_slow_subscriber_holds_no_memory() {
     let (rig, events) = (Rig::new(""), Rc::new(Events::default()));
     rig.run(async {
         let slow = Subscriber::new(&rig, &events).await;
@@ -365,7 +366,7 @@ fn a_subscriber_that_lags_behind_holds_no_memory() {
             settle().await;
         }
         assert_eq!(events.kept.borrow().len(), EVENTS_MAX);
-        // It takes what is in its socket, and has missed the rest.
+        // It reads the bytes in its socket, and has missed later events.
         let mut client = slow.client;
         client.all().await;
         assert_eq!(slow.serving.await.expect("an end"), End::Timeout);
@@ -374,7 +375,7 @@ fn a_subscriber_that_lags_behind_holds_no_memory() {
 }
 
 #[test]
-fn a_subscriber_costs_little_beside_its_connection() {
+fn a_subscriber_needs_little_memory_beside_its_connection() {
     fn size<F: Future>(_: impl FnOnce(Rc<Conn>, Rc<Events>) -> F) -> usize {
         size_of::<F>()
     }

@@ -1,7 +1,6 @@
-//! What is to come, as far as only tests have it: a front for HTTP/2 on the same exchange, and responses that outlive
-//! theirs.
+//! Prototypes of later features: a front for HTTP/2 on the same exchange, and responses that outlive their exchange.
 //!
-//! The frames of the front are those of the `h2` crate: what is tested is what the rest of the server asks of a version.
+//! They test that the interfaces of the server suffice. The framing of HTTP/2 is that of the `h2` crate.
 
 mod h2_front;
 mod held;

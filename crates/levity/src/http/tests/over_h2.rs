@@ -1,4 +1,4 @@
-//! Exchanges over HTTP/2: the same files, backends and tunnels as over HTTP/1, at the client's pace.
+//! Exchanges over HTTP/2: the same files, backends and tunnels as over HTTP/1, under the client's flow control.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -21,13 +21,13 @@ use tokio::task::{self, yield_now};
 use super::h2_front::{self, Io};
 use crate::rig::Rig;
 
-/// Bytes between client and server, in each direction.
+/// The size of the connection's buffer in each direction.
 const WIRE_BYTES: usize = 16 * 1024;
 
 const LARGE_BYTES: usize = 600 * 1024;
 
-/// Turns of the loop without progress, after which nothing is expected to move.
-const STILL_TURNS: usize = 2000;
+/// Turns of the event loop without progress after which a transfer counts as stalled.
+const STALL_TURNS: usize = 2000;
 
 struct Client {
     requests: SendRequest<Bytes>,
@@ -48,7 +48,7 @@ impl Client {
         let serving = task::spawn_local(front);
         let (requests, connection) = builder.handshake(Io(ours)).await.expect("a connection");
         let connection = task::spawn_local(async move {
-            // That the server ends it shows in the requests.
+            // An error shows in the requests too.
             let _ = connection.await;
         });
         Self {
@@ -68,7 +68,7 @@ impl Client {
         reply.await.expect("a response")
     }
 
-    /// Closes the connection and waits for the server's end of it.
+    /// Closes the connection and waits until the server has closed its end.
     async fn close(self) {
         self.connection.abort();
         self.serving.await.expect("served");
@@ -83,8 +83,8 @@ fn request(method: Method, path: &str) -> Request<()> {
     request.body(()).expect("a request")
 }
 
-/// The next bytes, for which the client makes room again.
-async fn piece(body: &mut RecvStream) -> Option<Result<Bytes, h2::Error>> {
+/// Receives the next bytes, and releases their flow-control capacity.
+async fn receive(body: &mut RecvStream) -> Option<Result<Bytes, h2::Error>> {
     let piece = body.data().await;
     if let Some(Ok(bytes)) = &piece {
         let released = body.flow_control().release_capacity(bytes.len());
@@ -93,39 +93,39 @@ async fn piece(body: &mut RecvStream) -> Option<Result<Bytes, h2::Error>> {
     piece
 }
 
-async fn whole(body: &mut RecvStream) -> Vec<u8> {
+async fn receive_all(body: &mut RecvStream) -> Vec<u8> {
     let mut all = Vec::new();
-    while let Some(bytes) = piece(body).await {
+    while let Some(bytes) = receive(body).await {
         all.extend_from_slice(&bytes.expect("a whole body"));
     }
     all
 }
 
-/// Why the body ends early.
-async fn cut(body: &mut RecvStream) -> Option<Reason> {
+/// The error code of a body that is reset.
+async fn reset_code(body: &mut RecvStream) -> Option<Reason> {
     loop {
-        match piece(body).await.expect("a body that is cut") {
+        match receive(body).await.expect("a body that is cut") {
             Ok(_) => {}
             Err(error) => return error.reason(),
         }
     }
 }
 
-/// Waits until a condition holds, which something else on the loop or a thread brings about.
+/// Waits until `condition` holds; other tasks or threads make it hold.
 async fn until(condition: impl Fn() -> bool) {
     while !condition() {
         yield_now().await;
     }
 }
 
-/// All that exchanges and connections hold is back: one connection is left, without streams.
-async fn only_a_connection_is_left(rig: &Rig) {
+/// Waits until one connection without streams is left, and all requests are logged.
+async fn until_idle(rig: &Rig) {
     until(|| rig.worker.timers.len() == 1).await;
     let stats = &rig.worker.stats;
     assert_eq!(stats.begun.get(), stats.answered.get());
 }
 
-/// A file that has not changed lately, so that it may stay in memory.
+/// Writes a file with an old modification time, so that it may be cached in memory.
 fn write_file(rig: &Rig, name: &str, content: &[u8]) {
     let path = rig.root.path().join(name);
     fs::write(&path, content).expect("a file");
@@ -141,7 +141,7 @@ fn large() -> Vec<u8> {
         .collect()
 }
 
-/// One connection of a backend in the hands of a thread.
+/// A backend that serves one connection on a thread.
 struct Backend {
     folder: TempDir,
     thread: JoinHandle<()>,
@@ -169,7 +169,7 @@ impl Backend {
     }
 }
 
-/// The header of a request, in lower case.
+/// Reads the header section of a request; returns it in lower case.
 fn read_header(stream: &mut UnixStream) -> String {
     let mut header = Vec::new();
     while !header.ends_with(b"\r\n\r\n") {
@@ -196,21 +196,21 @@ fn a_file_from_the_disk_and_from_memory() {
             assert_eq!(headers["server"], "levity");
             assert!(headers.contains_key("date") && headers.contains_key("etag"));
             assert!(!headers.contains_key("connection"));
-            assert_eq!(whole(&mut response.into_body()).await, b"content");
+            assert_eq!(receive_all(&mut response.into_body()).await, b"content");
         }
         let (reply, _) = client.send(request(Method::HEAD, "/file"), true).await;
         let response = reply.await.expect("a response");
         assert_eq!(response.headers()["content-length"], "7");
-        assert!(whole(&mut response.into_body()).await.is_empty());
+        assert!(receive_all(&mut response.into_body()).await.is_empty());
         assert_eq!(client.get("/absent").await.status(), 404);
-        only_a_connection_is_left(&rig).await;
+        until_idle(&rig).await;
         client.close().await;
     });
     rig.assert_idle();
 }
 
 #[test]
-fn a_large_file_goes_at_the_clients_pace() {
+fn a_large_file_obeys_flow_control() {
     let rig = Rig::new("");
     write_file(&rig, "large", &large());
     rig.run(async {
@@ -222,15 +222,15 @@ fn a_large_file_goes_at_the_clients_pace() {
             response.headers()["content-length"],
             LARGE_BYTES.to_string()
         );
-        assert_eq!(whole(&mut response.into_body()).await, large());
-        only_a_connection_is_left(&rig).await;
+        assert_eq!(receive_all(&mut response.into_body()).await, large());
+        until_idle(&rig).await;
         client.close().await;
     });
     rig.assert_idle();
 }
 
 #[test]
-fn a_stalled_stream_holds_up_no_other() {
+fn a_stalled_stream_delays_no_other() {
     let rig = Rig::new("");
     write_file(&rig, "large", &large());
     write_file(&rig, "file", b"content");
@@ -241,17 +241,17 @@ fn a_stalled_stream_holds_up_no_other() {
         let mut stalled = client.get("/large").await.into_body();
         for _ in 0..3 {
             let mut other = client.get("/file").await.into_body();
-            assert_eq!(whole(&mut other).await, b"content");
+            assert_eq!(receive_all(&mut other).await, b"content");
         }
         assert_eq!(rig.worker.timers.len(), 2);
-        assert_eq!(whole(&mut stalled).await, large());
+        assert_eq!(receive_all(&mut stalled).await, large());
         client.close().await;
     });
     rig.assert_idle();
 }
 
 #[test]
-fn a_client_that_takes_nothing_is_reset_and_its_connection_goes_on() {
+fn a_stalled_stream_is_reset_and_its_connection_continues() {
     let rig = Rig::new("");
     write_file(&rig, "large", &large());
     write_file(&rig, "file", b"content");
@@ -262,23 +262,23 @@ fn a_client_that_takes_nothing_is_reset_and_its_connection_goes_on() {
         let mut stalled = client.get("/large").await.into_body();
         let mut expired = 0;
         while rig.worker.timers.len() > 1 {
-            // A chunk in memory is held for a second before the client is waited for.
+            // A chunk in memory is held for a second before the send time-out starts.
             yield_now().await;
             expired += 1;
-            if expired % STILL_TURNS == 0 {
+            if expired % STALL_TURNS == 0 {
                 rig.pass(Duration::from_secs(61));
             }
         }
-        assert_eq!(cut(&mut stalled).await, Some(Reason::INTERNAL_ERROR));
+        assert_eq!(reset_code(&mut stalled).await, Some(Reason::INTERNAL_ERROR));
         let mut other = client.get("/file").await.into_body();
-        assert_eq!(whole(&mut other).await, b"content");
+        assert_eq!(receive_all(&mut other).await, b"content");
         client.close().await;
     });
     rig.assert_idle();
 }
 
 #[test]
-fn a_proxied_response_comes_piece_by_piece_with_its_trailers() {
+fn a_proxied_response_is_streamed_with_its_trailers() {
     let (go_on, may_go_on) = mpsc::channel();
     let backend = Backend::new(move |mut stream| {
         let header = read_header(&mut stream);
@@ -307,13 +307,13 @@ fn a_proxied_response_comes_piece_by_piece_with_its_trailers() {
         assert_eq!(response.headers()["x-a"], "1");
         assert!(!response.headers().contains_key("transfer-encoding"));
         let mut body = response.into_body();
-        let first = piece(&mut body).await.expect("a piece").expect("a piece");
+        let first = receive(&mut body).await.expect("a piece").expect("a piece");
         assert_eq!(first, "first");
         go_on.send(()).expect("a backend");
-        assert_eq!(whole(&mut body).await, b"second");
+        assert_eq!(receive_all(&mut body).await, b"second");
         let trailers = body.trailers().await.expect("an end").expect("trailers");
         assert_eq!(trailers["x-sum"], "11");
-        only_a_connection_is_left(&rig).await;
+        until_idle(&rig).await;
         client.close().await;
     });
     rig.assert_idle();
@@ -321,7 +321,7 @@ fn a_proxied_response_comes_piece_by_piece_with_its_trailers() {
 }
 
 #[test]
-fn a_backend_that_breaks_off_resets_the_stream() {
+fn a_truncated_proxied_response_resets_the_stream() {
     let (go_on, may_go_on) = mpsc::channel();
     let backend = Backend::new(move |mut stream| {
         read_header(&mut stream);
@@ -334,15 +334,15 @@ fn a_backend_that_breaks_off_resets_the_stream() {
         let mut client = Client::of(&rig).await;
         let mut body = client.get("/app").await.into_body();
         go_on.send(()).expect("a backend");
-        assert_eq!(cut(&mut body).await, Some(Reason::INTERNAL_ERROR));
-        only_a_connection_is_left(&rig).await;
+        assert_eq!(reset_code(&mut body).await, Some(Reason::INTERNAL_ERROR));
+        until_idle(&rig).await;
         client.close().await;
     });
     rig.assert_idle();
     backend.end();
 }
 
-/// Sends `total` bytes as there is room for them, and counts.
+/// Sends `total` bytes as flow control permits, and counts them in `sent`.
 async fn upload(mut body: SendStream<Bytes>, total: usize, sent: Rc<Cell<usize>>) {
     while sent.get() < total {
         body.reserve_capacity(total - sent.get());
@@ -387,19 +387,23 @@ fn an_upload_waits_for_the_backend() {
         let (reply, body) = client.send(request(Method::POST, "/app"), false).await;
         let sent = Rc::new(Cell::new(0));
         let uploading = task::spawn_local(upload(body, UPLOAD_BYTES, sent.clone()));
-        let (mut still, mut before) = (0, 0);
-        while still < STILL_TURNS {
+        let (mut stalled_turns, mut before) = (0, 0);
+        while stalled_turns < STALL_TURNS {
             yield_now().await;
-            still = if sent.get() == before { still + 1 } else { 0 };
+            stalled_turns = if sent.get() == before {
+                stalled_turns + 1
+            } else {
+                0
+            };
             before = sent.get();
         }
         assert!((1..1 << 20).contains(&before), "{before}");
         go_on.send(()).expect("a backend");
         let response = reply.await.expect("a response");
         assert_eq!(response.status(), 200);
-        assert_eq!(whole(&mut response.into_body()).await, b"there");
+        assert_eq!(receive_all(&mut response.into_body()).await, b"there");
         uploading.await.expect("uploaded");
-        only_a_connection_is_left(&rig).await;
+        until_idle(&rig).await;
         client.close().await;
     });
     rig.assert_idle();
@@ -421,7 +425,7 @@ fn a_body_that_is_too_large_is_refused() {
         let (reply, _body) = client.send(announced, false).await;
         assert_eq!(reply.await.expect("a response").status(), 413);
         assert_eq!(client.get("/%2e%2e/").await.status(), 400);
-        only_a_connection_is_left(&rig).await;
+        until_idle(&rig).await;
         client.close().await;
     });
     rig.assert_idle();
@@ -473,12 +477,12 @@ fn a_websocket_is_a_stream() {
         let mut echo = response.into_body();
         for message in ["ping", "a longer message"] {
             ours.send_data(message.into(), false).expect("sent");
-            let back = piece(&mut echo).await.expect("bytes").expect("bytes");
+            let back = receive(&mut echo).await.expect("bytes").expect("bytes");
             assert_eq!(back, message);
         }
         ours.send_data(Bytes::new(), true).expect("sent");
-        assert!(whole(&mut echo).await.is_empty());
-        only_a_connection_is_left(&rig).await;
+        assert!(receive_all(&mut echo).await.is_empty());
+        until_idle(&rig).await;
         client.close().await;
     });
     rig.assert_idle();
@@ -486,12 +490,12 @@ fn a_websocket_is_a_stream() {
 }
 
 #[test]
-fn a_client_that_resets_a_stream_leaves_nothing_behind() {
+fn a_stream_reset_by_the_client_releases_everything() {
     let (asked, is_asked) = mpsc::channel();
     let backend = Backend::new(move |mut stream| {
         read_header(&mut stream);
         asked.send(()).expect("a test");
-        // The server closes the connection when nobody waits for the response.
+        // The server closes the connection when the client has reset its stream.
         let rest = stream.read(&mut [0]);
         assert!(matches!(rest, Ok(0) | Err(_)), "{rest:?}");
     });
@@ -502,13 +506,13 @@ fn a_client_that_resets_a_stream_leaves_nothing_behind() {
         let (reply, mut waiting) = client.send(request(Method::GET, "/app"), true).await;
         until(|| is_asked.try_recv().is_ok()).await;
         waiting.send_reset(Reason::CANCEL);
-        only_a_connection_is_left(&rig).await;
+        until_idle(&rig).await;
         assert!(reply.await.is_err());
         let (reply, mut sending) = client.send(request(Method::GET, "/large"), true).await;
         let mut body = reply.await.expect("a response").into_body();
-        piece(&mut body).await.expect("a piece").expect("a piece");
+        receive(&mut body).await.expect("a piece").expect("a piece");
         sending.send_reset(Reason::CANCEL);
-        only_a_connection_is_left(&rig).await;
+        until_idle(&rig).await;
         client.close().await;
     });
     rig.assert_idle();
@@ -516,7 +520,7 @@ fn a_client_that_resets_a_stream_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_client_that_vanishes_leaves_nothing_behind() {
+fn a_disconnected_client_releases_everything() {
     let rig = Rig::new("");
     write_file(&rig, "large", &large());
     rig.run(async {
@@ -531,7 +535,7 @@ fn a_client_that_vanishes_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_worker_that_drains_lets_its_streams_end() {
+fn a_draining_worker_completes_its_streams() {
     let rig = Rig::new("");
     write_file(&rig, "large", &large());
     rig.run(async {
@@ -541,8 +545,8 @@ fn a_worker_that_drains_lets_its_streams_end() {
         assert_eq!(idle.get("/absent").await.status(), 404);
         let worker = rig.worker.clone();
         let drained = task::spawn_local(async move { worker.drain().await });
-        idle.serving.await.expect("let go");
-        assert_eq!(whole(&mut body).await, large());
+        idle.serving.await.expect("closed");
+        assert_eq!(receive_all(&mut body).await, large());
         rig.pass(Duration::ZERO);
         client.serving.await.expect("ended");
         drained.await.expect("drained");

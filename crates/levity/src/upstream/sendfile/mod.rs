@@ -33,7 +33,7 @@ use crate::disk_client::{DiskClient, FIRST_BYTES, Opened, WHOLE_BYTES};
 use crate::entry::{self, Content, Entry};
 use crate::http::completion::{Completion, CompletionHook};
 use crate::http::error;
-use crate::http::fields::{Fields, OF_CONTENT};
+use crate::http::fields::{CONTENT_HEADERS, Fields};
 use crate::http::request::Request;
 use crate::http::response::{Body, BodyStream, Response};
 use crate::respond::file;
@@ -164,11 +164,11 @@ impl Delegated {
         }
         response.has_date |= self.head.has_date;
         response.has_server |= self.head.has_server;
-        let but = match response.status {
-            304 => OF_CONTENT,
+        let except = match response.status {
+            304 => CONTENT_HEADERS,
             _ => &[],
         };
-        response.fields.extend_but(&fields, but);
+        response.fields.extend_except(&fields, except);
     }
 
     /// Adds a receipt to `response`, if the application has requested one.

@@ -1,4 +1,4 @@
-//! From the header of a response to a HEADERS frame.
+//! Converts the header of a response to a HEADERS frame.
 
 use ::http::header::{CONTENT_LENGTH, DATE, HeaderMap, HeaderName, HeaderValue, SERVER};
 use ::http::{Response, StatusCode};
@@ -7,7 +7,7 @@ use crate::http::fields::lines;
 use crate::http::send::Head;
 use crate::worker::Worker;
 
-/// Status and fields. A change of protocol is a success (RFC 8441, 5), and has nothing to accept.
+/// Status and header fields. An upgrade has status 200 and no Sec-WebSocket-Accept (RFC 8441, 5).
 pub fn of(head: &Head<'_>, worker: &Worker) -> Response<()> {
     let status = match head.upgrade {
         Some(_) => 200,
@@ -36,7 +36,7 @@ pub fn of(head: &Head<'_>, worker: &Worker) -> Response<()> {
     response
 }
 
-/// Status and fields of an interim response.
+/// Status and header fields of an interim response.
 pub fn interim<'f>(
     status: u16,
     fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
@@ -47,7 +47,7 @@ pub fn interim<'f>(
     response
 }
 
-/// Names and values that can be sent.
+/// The fields as a map, without those that cannot be sent.
 pub fn map<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> HeaderMap {
     let field = |(name, text): (&[u8], &[u8])| {
         let name = HeaderName::from_bytes(name).ok()?;

@@ -29,10 +29,10 @@ use crate::http::request::Arrival;
 use crate::http::send;
 use crate::worker::Worker;
 
-/// Bytes that a stream may have in memory on their way to the client.
+/// The maximum of unsent bytes that a stream holds in memory.
 pub const SEND_BYTES_MAX: usize = 32 * 1024;
 
-/// What the streams of a connection share.
+/// The state that the streams of a connection share.
 struct Shared {
     worker: Rc<Worker>,
     peer: Peer,
@@ -41,7 +41,7 @@ struct Shared {
     streams: Cell<usize>,
 }
 
-/// A timer, for as long as its connection or stream is open.
+/// A timer that is registered while its connection or stream is open.
 struct Deadline {
     worker: Rc<Worker>,
     timer: Rc<Timer>,
@@ -68,7 +68,7 @@ impl Drop for Deadline {
 }
 
 impl Shared {
-    /// Without streams the connection is idle.
+    /// Adds `by` to the number of streams. Without streams the connection is idle.
     fn streams_changed(&self, by: isize) {
         let streams = self.streams.get().saturating_add_signed(by);
         self.streams.set(streams);
@@ -86,7 +86,7 @@ impl Shared {
     }
 }
 
-/// Answers requests until one side has had enough.
+/// Serves the connection until either side ends it.
 pub async fn serve(
     worker: Rc<Worker>,
     transport: Transport,
@@ -134,15 +134,15 @@ async fn requests(shared: &Rc<Shared>, mut connection: Connection<Io, Bytes>) ->
     }
 }
 
-/// Answers one request. A response that has not ended when its stream is dropped is reset (`CANCEL`).
+/// Answers one request. Dropping the stream before its response has ended resets it (`CANCEL`).
 async fn answer(shared: Rc<Shared>, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
     let arrived = Instant::now();
     let (parts, body) = request.into_parts();
     let limits = &shared.worker.service().wire_limits;
-    let made = request::of(&parts, !body.is_end_stream(), limits);
-    let head = made.as_ref().ok().map(|request| &request.head);
+    let parsed = request::of(&parts, !body.is_end_stream(), limits);
+    let head = parsed.as_ref().ok().map(|request| &request.head);
     let stream = Rc::new(Stream::new(shared.clone(), body, respond, head));
-    match made {
+    match parsed {
         Ok(mut request) => {
             let arrival = Arrival {
                 first_byte: arrived,

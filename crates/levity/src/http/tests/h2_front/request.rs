@@ -1,4 +1,4 @@
-//! From a HEADERS frame to a request.
+//! Converts a HEADERS frame to a request.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -9,10 +9,10 @@ use levity_wire::http1::{Framing, Limits, Reject};
 
 use crate::http::request::Request;
 
-/// The request of these header fields. An extended CONNECT (RFC 8441) becomes the GET that offers the protocol.
+/// The request with these header fields. An extended CONNECT (RFC 8441) becomes the GET that offers its protocol.
 ///
 /// # Errors
-/// What cannot stand in a request.
+/// 400 for bytes that are not allowed in a request.
 pub fn of(parts: &Parts, has_body: bool, limits: &Limits) -> Result<Request, Reject> {
     let protocol = parts.extensions.get::<Protocol>();
     let authority = parts.uri.authority().map(|authority| authority.as_str());
@@ -30,15 +30,15 @@ pub fn of(parts: &Parts, has_body: bool, limits: &Limits) -> Result<Request, Rej
         offer(protocol, &mut fields);
     }
     let lines = fields.iter().map(|(name, value)| (*name, value.as_slice()));
-    let mut request = Request::made(method.as_bytes(), target.as_bytes(), host, lines, limits)?;
+    let mut request = Request::build(method.as_bytes(), target.as_bytes(), host, lines, limits)?;
     if has_body && protocol.is_none() && request.head.framing == Framing::None {
-        // Its end tells its length.
+        // The length is unknown.
         request.head.framing = Framing::Chunked;
     }
     Ok(request)
 }
 
-/// Fields as they came, but the crumbs of a cookie in one line (RFC 9113, 8.2.3).
+/// The header fields, with all cookies in one line (RFC 9113, 8.2.3).
 fn fields(parts: &Parts, is_tunnel: bool) -> Vec<(&[u8], Vec<u8>)> {
     let is_left_out = |name: &header::HeaderName| {
         *name == header::HOST
@@ -56,7 +56,7 @@ fn fields(parts: &Parts, is_tunnel: bool) -> Vec<(&[u8], Vec<u8>)> {
     fields
 }
 
-/// What RFC 6455, 4.1 has a client send over HTTP/1.1 besides.
+/// Adds the headers that RFC 6455, 4.1 requires of a client over HTTP/1.1.
 fn offer(protocol: &Protocol, fields: &mut Vec<(&[u8], Vec<u8>)>) {
     fields.push((b"connection", b"Upgrade".to_vec()));
     fields.push((b"upgrade", protocol.as_str().as_bytes().to_vec()));
@@ -74,7 +74,7 @@ fn key() -> Vec<u8> {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let random = |of: u8| u128::from(RandomState::new().hash_one(of));
     let bits = random(0) << 64 | random(1);
-    // The last of 22 digits has four bits of it.
+    // The 22nd digit encodes only two bits.
     let digit = |index: u32| DIGITS[(bits.rotate_left(6 * (index + 1)) & 63) as usize];
     let last = DIGITS[((bits & 3) << 4) as usize];
     (0..21).map(digit).chain([last, b'=', b'=']).collect()

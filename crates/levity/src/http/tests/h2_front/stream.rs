@@ -1,4 +1,4 @@
-//! One stream: the client's end of one exchange.
+//! A stream: the client's end of one exchange.
 
 use std::cell::{Cell, RefCell};
 use std::future::{self, Future};
@@ -24,7 +24,7 @@ use crate::http::request_body::ClientStream;
 use crate::http::send::{self, Head, Moved, ResponseSink};
 use crate::worker::Worker;
 
-/// What is asked of a window before anybody knows how much there is to send.
+/// The capacity that is requested from flow control before the number of bytes to send is known.
 const CAPACITY_BYTES: usize = 16 * 1024;
 
 const TOO_LARGE: Reject = Reject {
@@ -45,10 +45,10 @@ pub struct Stream {
 /// The client's DATA frames.
 struct Incoming {
     frames: RecvStream,
-    /// What has come of a tunnel and is not read yet.
+    /// Received bytes of a tunnel that have not been read.
     unread: Bytes,
-    /// Announced and not received; `None` when only the end tells.
-    left: Option<u64>,
+    /// Bytes of the announced length that have not been received; `None` when the length is unknown.
+    remaining: Option<u64>,
     bytes: u64,
     bytes_max: u64,
     is_complete: bool,
@@ -62,7 +62,7 @@ enum Outgoing {
 }
 
 impl Stream {
-    /// The stream of the request with this header; `None` for what is no request.
+    /// The stream of the request with this header section; `None` for a malformed request.
     pub fn new(
         connection: Rc<Shared>,
         frames: RecvStream,
@@ -77,7 +77,7 @@ impl Stream {
             incoming: RefCell::new(Incoming {
                 frames,
                 unread: Bytes::new(),
-                left: match framing {
+                remaining: match framing {
                     Framing::None => Some(0),
                     Framing::Length(bytes) => Some(bytes),
                     Framing::Chunked => None,
@@ -94,7 +94,7 @@ impl Stream {
 }
 
 impl Incoming {
-    /// The next bytes, which make room for as many; `None` at the end.
+    /// Receives the next bytes; `None` at the end. The caller releases their flow-control capacity.
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         Poll::Ready(match ready!(self.frames.poll_data(context)) {
             Some(Ok(bytes)) => Ok(Some(bytes)),
@@ -103,7 +103,7 @@ impl Incoming {
         })
     }
 
-    /// The client may send so many bytes more.
+    /// Permits the client to send `bytes` more.
     fn release(&mut self, bytes: usize) {
         let released = self.frames.flow_control().release_capacity(bytes);
         released.expect("no more than has come");
@@ -113,9 +113,9 @@ impl Incoming {
         out.extend_from_slice(bytes);
         self.release(bytes.len());
         self.bytes += bytes.len() as u64;
-        self.left = self
-            .left
-            .map(|left| left.saturating_sub(bytes.len() as u64));
+        self.remaining = self
+            .remaining
+            .map(|remaining| remaining.saturating_sub(bytes.len() as u64));
         self.is_complete = self.frames.is_end_stream();
         match self.bytes > self.bytes_max {
             true => Err(TOO_LARGE),
@@ -133,7 +133,7 @@ impl Incoming {
     }
 }
 
-/// As the end of a chunked body has them.
+/// Converts trailers by way of their form in a chunked body.
 fn trailers(map: &HeaderMap) -> Trailers {
     let fields = map.iter();
     let fields = fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
@@ -156,12 +156,12 @@ impl Outgoing {
 
     fn send_header(&mut self, header: Response<()>) -> io::Result<()> {
         if let Self::Header(respond) = self {
-            *self = Self::Body(respond.send_response(header, false).map_err(gone)?);
+            *self = Self::Body(respond.send_response(header, false).map_err(broken_pipe)?);
         }
         Ok(())
     }
 
-    /// Waits for room for at least one of `bytes`, and tells how much there is.
+    /// Waits for flow-control capacity for at least one of `bytes`; returns the capacity.
     fn poll_capacity(
         &mut self,
         context: &mut Context<'_>,
@@ -172,22 +172,22 @@ impl Outgoing {
         while body.capacity() == 0 {
             match ready!(body.poll_capacity(context)) {
                 Some(Ok(_)) => {}
-                Some(Err(error)) => return Poll::Ready(Err(gone(error))),
+                Some(Err(error)) => return Poll::Ready(Err(broken_pipe(error))),
                 None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
             }
         }
         Poll::Ready(Ok(body.capacity()))
     }
 
-    /// One DATA frame of as much as there is room for.
+    /// Sends a DATA frame with as many bytes as flow control permits.
     fn poll_data(&mut self, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         if data.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        let room = ready!(self.poll_capacity(context, data.len()))?;
-        let count = data.len().min(room);
+        let capacity = ready!(self.poll_capacity(context, data.len()))?;
+        let count = data.len().min(capacity);
         let frame = Bytes::copy_from_slice(&data[..count]);
-        self.body()?.send_data(frame, false).map_err(gone)?;
+        self.body()?.send_data(frame, false).map_err(broken_pipe)?;
         Poll::Ready(Ok(count))
     }
 
@@ -198,11 +198,11 @@ impl Outgoing {
             true => body.send_data(Bytes::new(), true),
             false => body.send_trailers(map),
         };
-        ended.map_err(gone)
+        ended.map_err(broken_pipe)
     }
 }
 
-fn gone(_: h2::Error) -> io::Error {
+fn broken_pipe(_: h2::Error) -> io::Error {
     io::ErrorKind::BrokenPipe.into()
 }
 
@@ -238,8 +238,8 @@ impl ClientStream for Stream {
     fn limit_body(&self, bytes_max: u64) -> Result<(), Reject> {
         let mut incoming = self.incoming.borrow_mut();
         incoming.bytes_max = bytes_max;
-        match incoming.left {
-            Some(left) if incoming.bytes + left > bytes_max => Err(TOO_LARGE),
+        match incoming.remaining {
+            Some(remaining) if incoming.bytes + remaining > bytes_max => Err(TOO_LARGE),
             _ => Ok(()),
         }
     }
@@ -249,7 +249,7 @@ impl ClientStream for Stream {
         match incoming.is_complete {
             true => Some(0),
             // Trailers may follow.
-            false => incoming.left.filter(|&left| left > 0),
+            false => incoming.remaining.filter(|&remaining| remaining > 0),
         }
     }
 
@@ -294,7 +294,7 @@ impl ClientStream for Stream {
         }
     }
 
-    /// A client that has ended its side of a stream keeps the connection.
+    /// The end of a request does not close the connection.
     fn input_ended(&self) -> bool {
         false
     }
@@ -308,9 +308,9 @@ impl ClientStream for Stream {
         status: u16,
         fields: &'a Fields,
     ) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-        let wanted = status != 100 || self.expects_continue.replace(false);
-        if wanted && let Outgoing::Header(respond) = &mut *self.outgoing.borrow_mut() {
-            // A client that is gone is noticed later.
+        let is_due = status != 100 || self.expects_continue.replace(false);
+        if is_due && let Outgoing::Header(respond) = &mut *self.outgoing.borrow_mut() {
+            // A disconnected client is detected later.
             let _ = respond.send_informational(header::interim(status, lines(fields.as_bytes())));
         }
         Box::pin(future::ready(()))

@@ -1,4 +1,4 @@
-//! A transport, as tokio's traits want it.
+//! Implements the traits of tokio for a transport.
 
 use std::io;
 use std::pin::Pin;
