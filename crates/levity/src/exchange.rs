@@ -88,7 +88,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
     for hook in hooks {
         hook.completed(worker, &service, sent.completion());
     }
-    close |= sink.body_left() != Some(0);
+    close |= sink.body_remaining() != Some(0);
     conclude(sink, request, &client, &sent, handling.disk.trace);
     Exchanged {
         end: sent.end,
@@ -166,7 +166,7 @@ fn finish<S: ResponseSink>(
     }
     let ends_by_closing = stream.framing(response.is_open_ended()) == Framing::ByClosing;
     // Unread bytes of the body must not be parsed as the next request. A streamed response may still read them.
-    let is_unread = stream.body_left() != Some(0) && !response.body.is_stream();
+    let is_unread = stream.body_remaining() != Some(0) && !response.body.is_stream();
     response.close |=
         !request.head.keep_alive || is_unread || handling.worker.is_draining() || ends_by_closing;
     handling.disk.trace.enter(Step::Send);

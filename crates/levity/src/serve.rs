@@ -6,7 +6,7 @@ use crate::exchange::{self, Exchanged};
 use crate::http::error::error;
 use crate::http::h1::conn::Conn;
 use crate::http::h1::{parse, proxy_header};
-use crate::http::request::NoRequest;
+use crate::http::request::RequestError;
 use crate::http::request_body::ClientStream;
 use crate::http::response::Response;
 use crate::http::send;
@@ -87,15 +87,15 @@ async fn after_exchange(conn: &Conn, exchanged: Exchanged) -> Option<End> {
 }
 
 /// Ends a connection on which no request could be read. Sends an error response if the client is still there.
-async fn end_without_request(conn: &Conn, cause: NoRequest) -> End {
+async fn end_without_request(conn: &Conn, cause: RequestError) -> End {
     match cause {
-        NoRequest::Finished => End::Complete,
-        NoRequest::Gone => End::ClientAbort,
-        NoRequest::Timeout => {
+        RequestError::Finished => End::Complete,
+        RequestError::Gone => End::ClientAbort,
+        RequestError::Timeout => {
             refuse(conn, error(408, "the request took too long")).await;
             End::Timeout
         }
-        NoRequest::Refused(reject) => {
+        RequestError::Refused(reject) => {
             refuse(conn, error(reject.status, reject.reason)).await;
             conn.linger().await;
             End::Error
@@ -104,7 +104,7 @@ async fn end_without_request(conn: &Conn, cause: NoRequest) -> End {
 }
 
 async fn refuse(conn: &Conn, response: Response) {
-    let arrived = conn.take_arrival();
+    let arrived = conn.take_request_start();
     let sent = Box::pin(send::refuse(conn, response)).await;
     exchange::record_refused(conn, arrived, &sent);
 }

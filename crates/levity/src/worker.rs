@@ -108,7 +108,7 @@ pub struct Worker {
     /// One permit per connection.
     pub slots: Arc<Semaphore>,
     /// Notified when a connection ends.
-    pub connection_gone: Notify,
+    pub connection_closed: Notify,
 }
 
 /// One moment on both clocks, and as an HTTP date.
@@ -159,7 +159,7 @@ impl Worker {
             time: Cell::new(Time::now()),
             draining: Cell::new(false),
             slots: Arc::new(Semaphore::new(parts.connections_max)),
-            connection_gone: Notify::new(),
+            connection_closed: Notify::new(),
         }
     }
 
@@ -255,7 +255,7 @@ impl Worker {
         self.draining.set(true);
         self.timers.expire_idle();
         while !self.timers.is_empty() {
-            self.connection_gone.notified().await;
+            self.connection_closed.notified().await;
         }
     }
 

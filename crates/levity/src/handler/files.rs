@@ -113,7 +113,7 @@ pub(super) fn failed(
     request: &Request,
     error: &io::Error,
 ) -> Response {
-    let response = error::of_io(error);
+    let response = error::from_io(error);
     let path = String::from_utf8_lossy(&request.path);
     let root = files.root.last();
     let root = root.path().display();

@@ -14,7 +14,7 @@ use levity_wire::Reject;
 use crate::disk_client::DiskClient;
 use crate::http::client::Client;
 use crate::http::error::error;
-use crate::http::request::{NoRequest, Request};
+use crate::http::request::{Request, RequestError};
 use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
 use crate::route::{Handler, Location, Proxy, Service};
@@ -187,8 +187,8 @@ impl<'a> Handling<'a> {
         self.body.limit(bytes_max).map_err(refused_body)?;
         self.disk.trace.enter(Step::Parse);
         // A client that expects 100-continue need not send the body of a request that is refused.
-        if response.is_none() || !self.body.is_awaited() {
-            self.body.ask_for().await;
+        if response.is_none() || !self.body.expects_continue() {
+            self.body.send_continue().await;
             self.body.discard().await.map_err(without_body)?;
         }
         response.map_or(Ok(()), Err)
@@ -199,11 +199,13 @@ fn refused_body(reject: Reject) -> Response {
     without_body(reject.into())
 }
 
-fn without_body(error: NoRequest) -> Response {
+fn without_body(error: RequestError) -> Response {
     let mut response = match error {
-        NoRequest::Refused(reject) => self::error(reject.status, reject.reason),
-        NoRequest::Timeout => self::error(408, "the request's body took too long"),
-        NoRequest::Gone | NoRequest::Finished => self::error(400, "the request's body ended early"),
+        RequestError::Refused(reject) => self::error(reject.status, reject.reason),
+        RequestError::Timeout => self::error(408, "the request's body took too long"),
+        RequestError::Gone | RequestError::Finished => {
+            self::error(400, "the request's body ended early")
+        }
     };
     response.close = true;
     response

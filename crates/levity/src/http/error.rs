@@ -34,7 +34,7 @@ pub fn error(status: u16, detail: &str) -> Response {
 }
 
 /// The response when a file could not be opened or read.
-pub fn of_io(error: &io::Error) -> Response {
+pub fn from_io(error: &io::Error) -> Response {
     let status = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP) => 404,
         Some(Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::NXIO | Errno::NODEV) => 403,

@@ -189,7 +189,7 @@ pub struct Arrival {
 
 /// Why a request, or its body, could not be read.
 #[derive(Debug)]
-pub enum NoRequest {
+pub enum RequestError {
     /// The client closed the connection between requests, or was idle for too long.
     Finished,
     /// The client disconnected within a request.
@@ -200,7 +200,7 @@ pub enum NoRequest {
     Refused(Reject),
 }
 
-impl From<Reject> for NoRequest {
+impl From<Reject> for RequestError {
     fn from(reject: Reject) -> Self {
         Self::Refused(reject)
     }

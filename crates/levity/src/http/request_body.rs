@@ -16,7 +16,7 @@ use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 
 use super::fields::Fields;
-use super::request::NoRequest;
+use super::request::RequestError;
 use crate::failed_lookups::FailedLookups;
 
 /// The client's end of an exchange, in any version of HTTP. A method borrows the connection only for the call.
@@ -49,10 +49,10 @@ pub trait ClientStream {
     fn limit_body(&self, bytes_max: u64) -> Result<(), Reject>;
 
     /// Bytes of the body not read yet; `None` when the length is unknown.
-    fn body_left(&self) -> Option<u64>;
+    fn body_remaining(&self) -> Option<u64>;
 
     /// Whether no byte of the body has been read.
-    fn is_body_untouched(&self) -> bool;
+    fn is_body_unread(&self) -> bool;
 
     /// The trailers of the body; empty until it is complete.
     fn trailers(&self) -> Trailers;
@@ -62,20 +62,20 @@ pub trait ClientStream {
         &self,
         context: &mut Context<'_>,
         out: &mut Vec<u8>,
-    ) -> Poll<Result<(), NoRequest>>;
+    ) -> Poll<Result<(), RequestError>>;
 
     /// Appends the body to `out` if all of it was received together with the header. Does not read.
     ///
     /// # Errors
     /// 413 when the body exceeds its limit.
-    fn take_arrived(&self, out: &mut Vec<u8>) -> Result<(), Reject>;
+    fn take_buffered(&self, out: &mut Vec<u8>) -> Result<(), Reject>;
 
     /// Checks whether the client is still connected, and registers the task to be woken when that may have changed. A
     /// half-closed client counts as connected; see [`input_ended`](ClientStream::input_ended).
     ///
     /// # Errors
     /// When the client has disconnected.
-    fn watch(&self, context: &mut Context<'_>) -> Result<(), NoRequest>;
+    fn watch(&self, context: &mut Context<'_>) -> Result<(), RequestError>;
 
     /// Whether the client has half-closed the connection: it may still read, or be gone. Always false in versions in
     /// which the end of a request is not that of the connection.
@@ -144,21 +144,21 @@ impl RequestBody {
     }
 
     /// Bytes not read yet; `None` when the length is unknown.
-    pub fn left(&self) -> Option<u64> {
+    pub fn remaining(&self) -> Option<u64> {
         match self.is_absent {
             true => Some(0),
-            false => self.stream.body_left(),
+            false => self.stream.body_remaining(),
         }
     }
 
     /// Whether all of the body has been read.
     pub fn is_complete(&self) -> bool {
-        self.left() == Some(0)
+        self.remaining() == Some(0)
     }
 
     /// Whether no byte of the body has been read.
-    pub fn is_untouched(&self) -> bool {
-        self.stream.is_body_untouched()
+    pub fn is_unread(&self) -> bool {
+        self.stream.is_body_unread()
     }
 
     /// The trailers; empty until the body is complete.
@@ -203,7 +203,7 @@ impl RequestBody {
     ///
     /// # Errors
     /// When the client has disconnected.
-    pub fn watch(&self, context: &mut Context<'_>) -> Result<(), NoRequest> {
+    pub fn watch(&self, context: &mut Context<'_>) -> Result<(), RequestError> {
         self.stream.watch(context)
     }
 
@@ -221,10 +221,10 @@ impl RequestBody {
     ///
     /// # Errors
     /// 413 when the body exceeds its limit.
-    pub fn take_arrived(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
+    pub fn take_buffered(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
         match self.is_absent {
             true => Ok(()),
-            false => self.stream.take_arrived(out),
+            false => self.stream.take_buffered(out),
         }
     }
 
@@ -237,7 +237,7 @@ impl RequestBody {
         &self,
         context: &mut Context<'_>,
         out: &mut Vec<u8>,
-    ) -> Poll<Result<(), NoRequest>> {
+    ) -> Poll<Result<(), RequestError>> {
         match self.is_absent {
             true => Poll::Ready(Ok(())),
             false => self.stream.poll_body(context, out),
@@ -255,12 +255,12 @@ impl RequestBody {
     }
 
     /// Whether the client waits for 100 (Continue) before it sends the body.
-    pub fn is_awaited(&self) -> bool {
+    pub fn expects_continue(&self) -> bool {
         self.stream.expects_continue()
     }
 
     /// Sends 100 (Continue) if the client waits for it (RFC 9110, 10.1.1).
-    pub async fn ask_for(&self) {
+    pub async fn send_continue(&self) {
         self.inform(100, &Fields::default()).await;
     }
 
@@ -268,11 +268,11 @@ impl RequestBody {
     ///
     /// # Errors
     /// When the client is too slow or disconnects, or the body is malformed or too large.
-    pub async fn receive(&self, out: &mut Vec<u8>) -> Result<(), NoRequest> {
+    pub async fn receive(&self, out: &mut Vec<u8>) -> Result<(), RequestError> {
         self.timer().set(Instant::now() + self.body_timeout);
         poll_fn(|context| match self.poll_receive(context, out) {
             Poll::Pending if self.timer().poll_expired(context) => {
-                Poll::Ready(Err(NoRequest::Timeout))
+                Poll::Ready(Err(RequestError::Timeout))
             }
             received => received,
         })
@@ -283,7 +283,7 @@ impl RequestBody {
     ///
     /// # Errors
     /// As for [`RequestBody::receive`].
-    pub async fn discard(&self) -> Result<(), NoRequest> {
+    pub async fn discard(&self) -> Result<(), RequestError> {
         let mut dropped = Vec::new();
         while !self.is_complete() {
             self.receive(&mut dropped).await?;

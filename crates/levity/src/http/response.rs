@@ -120,8 +120,8 @@ pub trait SourceFailure: fmt::Debug {
     /// The response to send instead, if no byte has been sent.
     fn response(&self) -> Response;
 
-    /// Logs the failure and adds it to `trace`. `is_untouched` is whether no byte of the response has been sent.
-    fn report(&self, is_untouched: bool, trace: &mut Trace);
+    /// Logs the failure and adds it to `trace`. `is_uncommitted` is whether no byte of the response has been sent.
+    fn report(&self, is_uncommitted: bool, trace: &mut Trace);
 }
 
 /// A future for the next part of [`FileParts`]; `None` after the last.

@@ -8,7 +8,7 @@ use levity_wire::http1::Method;
 use rustix::io::Errno;
 
 use super::backend::Backend;
-use crate::http::request::{NoRequest, Request};
+use crate::http::request::{Request, RequestError};
 use levity_telemetry::access_log::End;
 use levity_telemetry::trace::Side;
 
@@ -135,11 +135,11 @@ impl Failure {
     }
 
     /// The client disconnected, was too slow, or sent an invalid body.
-    pub fn of_client(none: NoRequest) -> Self {
+    pub fn of_client(none: RequestError) -> Self {
         let (status, end, reason) = match none {
-            NoRequest::Refused(reject) => (reject.status, End::Error, reject.reason),
-            NoRequest::Timeout => (408, End::Timeout, "the request's body took too long"),
-            NoRequest::Gone | NoRequest::Finished => (
+            RequestError::Refused(reject) => (reject.status, End::Error, reject.reason),
+            RequestError::Timeout => (408, End::Timeout, "the request's body took too long"),
+            RequestError::Gone | RequestError::Finished => (
                 400,
                 End::ClientAbort,
                 "the client disconnected before the response",
@@ -170,7 +170,7 @@ impl Failure {
         Self {
             status: 408,
             reason: reason.to_owned(),
-            ..Self::of_client(NoRequest::Gone)
+            ..Self::of_client(RequestError::Gone)
         }
     }
 
@@ -259,7 +259,7 @@ mod tests {
             Failure::of_connection(&io::ErrorKind::ConnectionReset.into()),
             Failure::of_answer(reject),
             Failure::of_refusal("overloaded"),
-            Failure::of_client(NoRequest::Gone),
+            Failure::of_client(RequestError::Gone),
             Failure::of_spool(&io::ErrorKind::StorageFull.into()),
             Failure::of_slot(NoSlot::QueueFull),
             Failure::of_slot(NoSlot::NoAddress),

@@ -118,8 +118,8 @@ impl Gateway<'_> {
     }
 
     async fn take_in(&self, upload: &mut Upload, pool: &Pool) -> Result<(), Failure> {
-        if upload.is_untouched() {
-            self.body.ask_for().await;
+        if upload.is_unread() {
+            self.body.send_continue().await;
         }
         let received = upload.buffer(self.worker, self.service).await;
         received.inspect_err(|failure| pool.report(failure, None))
@@ -221,7 +221,7 @@ impl Gateway<'_> {
         let backend_says = ask.proxy.upstream.settings.protocol == Protocol::Http;
         ask.expects_continue = asks && backend_says;
         if asks && !backend_says {
-            self.body.ask_for().await;
+            self.body.send_continue().await;
         }
     }
 
@@ -230,7 +230,7 @@ impl Gateway<'_> {
     /// after a final status, and both sides would wait. Anything else refuses the body.
     async fn settle_expectation(&self, head: &Head, response: &mut UpstreamResponse) {
         if (200..300).contains(&head.status) {
-            self.body.ask_for().await;
+            self.body.send_continue().await;
             response.go_on();
         } else {
             response.stop_upload();
@@ -291,7 +291,7 @@ impl Gateway<'_> {
                     }
                 }
                 Ok(BeforeBody::GoOn) => {
-                    Box::pin(self.body.ask_for()).await;
+                    Box::pin(self.body.send_continue()).await;
                     ask.expects_continue = false;
                     response.go_on();
                 }

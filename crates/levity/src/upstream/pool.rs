@@ -119,10 +119,10 @@ impl Endpoint {
         &self.pool.upstream
     }
 
-    /// Reports that a response failed: before any of it was sent if `is_untouched`, otherwise after its
+    /// Reports that a response failed: before any of it was sent if `is_uncommitted`, otherwise after its
     /// header.
-    pub fn report(&self, failure: &Failure, is_untouched: bool) {
-        match is_untouched {
+    pub fn report(&self, failure: &Failure, is_uncommitted: bool) {
+        match is_uncommitted {
             true => self.pool.report(failure, None),
             false => self.pool.report_cut(failure, &self.member.backend),
         }

@@ -41,14 +41,14 @@ impl SourceFailure for Reported {
         response(&self.failure)
     }
 
-    fn report(&self, is_untouched: bool, trace: &mut Trace) {
+    fn report(&self, is_uncommitted: bool, trace: &mut Trace) {
         let (side, kind) = (self.failure.side, self.failure.kind);
         if let Some(upstream) = trace.upstream_mut() {
-            match is_untouched {
+            match is_uncommitted {
                 true => upstream.failed(side, kind),
                 false => upstream.broke_off(side, kind),
             }
         }
-        self.endpoint.report(&self.failure, is_untouched);
+        self.endpoint.report(&self.failure, is_uncommitted);
     }
 }

@@ -22,7 +22,7 @@ use super::stderr::Stderr;
 use super::tunnel::Tunnel;
 use super::upload::Upload;
 use super::upstream_request::UpstreamRequest;
-use crate::http::request::NoRequest;
+use crate::http::request::RequestError;
 use crate::http::request_body::RequestBody;
 use crate::http::response::{BodyStream, Piece, StreamError};
 use crate::worker::Worker;
@@ -299,7 +299,7 @@ impl UpstreamResponse {
         let idle_timeout = |answer: &Self| answer.endpoint.upstream().settings.idle_timeout;
         let has_expired = self.has_expired(moved, idle_timeout, context)?;
         if self.client().input_ended() && self.extent == Extent::Events {
-            return Poll::Ready(Err(Failure::of_client(NoRequest::Gone)));
+            return Poll::Ready(Err(Failure::of_client(RequestError::Gone)));
         }
         if !has_expired {
             return Poll::Pending;
@@ -345,7 +345,7 @@ impl UpstreamResponse {
             return Failure::of_silence(reason);
         }
         if self.waits_for_client() {
-            return Failure::of_client(NoRequest::Timeout);
+            return Failure::of_client(RequestError::Timeout);
         }
         Failure::of_silence("no answer came in time (first_byte_timeout)")
     }

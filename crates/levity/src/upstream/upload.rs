@@ -10,7 +10,7 @@ use levity_wire::http1::Trailers;
 use super::failure::Failure;
 use super::spooled::{Reading, Spooled};
 use super::upstream_request::Length;
-use crate::http::request::NoRequest;
+use crate::http::request::RequestError;
 use crate::http::request_body::RequestBody;
 use crate::route::Service;
 use crate::worker::Worker;
@@ -40,9 +40,9 @@ pub struct Upload {
 
 impl Upload {
     /// Of what the client sends. What has arrived with the header is taken at once if that is all.
-    pub fn new(body: RequestBody) -> Result<Self, NoRequest> {
+    pub fn new(body: RequestBody) -> Result<Self, RequestError> {
         let mut kept = Vec::new();
-        body.take_arrived(&mut kept)?;
+        body.take_buffered(&mut kept)?;
         Ok(Self {
             kept,
             handed_over: 0,
@@ -64,7 +64,7 @@ impl Upload {
         if let Some(spooled) = &self.spooled {
             return Length::Known(spooled.length());
         }
-        match (self.body.left(), self.kept.len() as u64) {
+        match (self.body.remaining(), self.kept.len() as u64) {
             (Some(0), 0) => Length::None,
             (Some(left), kept) => Length::Known(left + kept),
             (None, _) => Length::Unknown,
@@ -85,8 +85,8 @@ impl Upload {
     }
 
     /// Whether the client waits for us, or can be asked to.
-    pub fn is_untouched(&self) -> bool {
-        self.body.is_untouched()
+    pub fn is_unread(&self) -> bool {
+        self.body.is_unread()
     }
 
     /// Starts again from its beginning; false when that is gone.
@@ -97,7 +97,7 @@ impl Upload {
             self.reading = None;
         }
         self.handed_over = 0;
-        self.is_whole || self.spooled.is_some() || self.body.is_untouched()
+        self.is_whole || self.spooled.is_some() || self.body.is_unread()
     }
 
     /// What came behind it.

@@ -36,8 +36,8 @@ impl Chunk<'_> {
 }
 
 impl ChunkedBody {
-    /// The rest of the current chunk, where `data` is what has not been written of its data; a new chunk if there is
-    /// none. `None` if there is nothing to write: a chunk without data would end the body.
+    /// The unwritten rest of the current chunk, of whose data `data` is unwritten. Between chunks, a new chunk with all
+    /// of `data`; `None` if that is empty, because an empty chunk would end the body.
     pub(super) fn chunk<'a>(&mut self, data: &'a [u8], is_last: bool) -> Option<Chunk<'a>> {
         if let (Self::BetweenChunks, Some(len)) = (&self, NonZeroUsize::new(data.len())) {
             *self = Self::InChunk { len, written: 0 };
@@ -57,7 +57,7 @@ impl ChunkedBody {
         })
     }
 
-    /// Notes that `bytes` of `chunk` have been written. Returns the bytes of data among them, and whether the chunk is
+    /// Records that `bytes` of `chunk` have been written. Returns the bytes of data among them, and whether the chunk is
     /// complete.
     pub(super) fn wrote(&mut self, chunk: &Chunk<'_>, bytes: usize) -> (usize, bool) {
         let [size, data, end] = chunk.parts().map(<[u8]>::len);
@@ -92,7 +92,7 @@ impl ChunkedBody {
 mod tests {
     use super::*;
 
-    /// What a client receives of `pieces` that is written `step` bytes at a time.
+    /// The body that a client receives if `pieces` are written `step` bytes at a time.
     fn written(pieces: &[&[u8]], ends_with_last: bool, step: usize) -> String {
         let (mut body, mut out) = (ChunkedBody::BetweenChunks, Vec::new());
         for (index, piece) in pieces.iter().enumerate() {

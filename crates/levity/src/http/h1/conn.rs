@@ -21,7 +21,7 @@ use super::head::{self, Header};
 use super::incoming::Incoming;
 use crate::failed_lookups::FailedLookups;
 use crate::http::fields::Fields;
-use crate::http::request::{Arrival, NoRequest};
+use crate::http::request::{Arrival, RequestError};
 use crate::http::request_body::ClientStream;
 use crate::http::send::{self, Head, Moved, ResponseSink};
 use crate::worker::Worker;
@@ -67,7 +67,7 @@ pub struct Conn {
     /// No request has been read from the connection.
     is_new: Cell<bool>,
     /// When the first byte of the current request arrived.
-    head_since: Cell<Option<Instant>>,
+    request_start: Cell<Option<Instant>>,
     turn: Turn,
     number: usize,
     /// One of the worker's connection slots.
@@ -99,7 +99,7 @@ impl Conn {
             timer,
             since: Cell::new(Instant::now()),
             is_new: Cell::new(true),
-            head_since: Cell::new(None),
+            request_start: Cell::new(None),
             turn: Turn::default(),
             number,
             _slot: slot,
@@ -136,7 +136,7 @@ impl Conn {
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        match self.poll_arrival(context, buffer) {
+        match self.poll_transport(context, buffer) {
             Poll::Pending if self.timer.poll_expired(context) => {
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
@@ -145,7 +145,7 @@ impl Conn {
     }
 
     /// Reads from the client, without a deadline.
-    fn poll_arrival(
+    fn poll_transport(
         &self,
         context: &mut Context<'_>,
         buffer: &mut [u8],
@@ -193,21 +193,21 @@ impl Conn {
 
     /// Records the arrival of the next request's first byte: the start of the current poll, or the end of the response
     /// before it if that was in the same poll.
-    pub(super) fn head_arrives(&self) {
-        if self.head_since.get().is_none() {
+    pub(super) fn request_begins(&self) {
+        if self.request_start.get().is_none() {
             let arrived = Watch::poll_began().max(self.since.get());
-            self.head_since.set(Some(arrived));
+            self.request_start.set(Some(arrived));
         }
     }
 
     /// When the first byte of the current request arrived; the present time if there is none. Resets it.
-    pub fn take_arrival(&self) -> Instant {
-        self.head_since.take().unwrap_or_else(Instant::now)
+    pub fn take_request_start(&self) -> Instant {
+        self.request_start.take().unwrap_or_else(Instant::now)
     }
 
     /// The arrival of the request that has just been parsed.
     pub fn arrival(&self) -> Arrival {
-        let first_byte = self.take_arrival();
+        let first_byte = self.take_request_start();
         let is_new = self.is_new.replace(false);
         Arrival {
             first_byte,
@@ -216,7 +216,7 @@ impl Conn {
     }
 
     /// Keeps the start of a header section in the inbox, and limits the wait for the rest to `limits.header_timeout`.
-    pub(super) fn wait_for_more(&self, inbox: Vec<u8>) {
+    pub(super) fn keep_partial_header(&self, inbox: Vec<u8>) {
         *self.inbox.borrow_mut() = inbox;
         let header_timeout = self.worker.service().config.limits.header_timeout;
         self.timer.set(Instant::now() + header_timeout);
@@ -279,12 +279,12 @@ impl ClientStream for Conn {
         self.incoming.borrow_mut().limit(bytes_max)
     }
 
-    fn body_left(&self) -> Option<u64> {
-        self.incoming.borrow().left()
+    fn body_remaining(&self) -> Option<u64> {
+        self.incoming.borrow().remaining()
     }
 
-    fn is_body_untouched(&self) -> bool {
-        self.incoming.borrow().is_untouched()
+    fn is_body_unread(&self) -> bool {
+        self.incoming.borrow().is_unread()
     }
 
     fn trailers(&self) -> Trailers {
@@ -295,7 +295,7 @@ impl ClientStream for Conn {
         &self,
         context: &mut Context<'_>,
         out: &mut Vec<u8>,
-    ) -> Poll<Result<(), NoRequest>> {
+    ) -> Poll<Result<(), RequestError>> {
         let mut incoming = self.incoming.borrow_mut();
         let before = out.len();
         while !incoming.is_complete() && out.len() == before {
@@ -306,8 +306,8 @@ impl ClientStream for Conn {
                 continue;
             }
             let mut scratch = self.worker.bulk.borrow_mut();
-            let count = match ready!(self.poll_arrival(context, &mut scratch)) {
-                Ok(0) | Err(_) => return Poll::Ready(Err(NoRequest::Gone)),
+            let count = match ready!(self.poll_transport(context, &mut scratch)) {
+                Ok(0) | Err(_) => return Poll::Ready(Err(RequestError::Gone)),
                 Ok(count) => count,
             };
             let taken = incoming.take(&scratch[..count], out)?;
@@ -316,11 +316,11 @@ impl ClientStream for Conn {
         Poll::Ready(Ok(()))
     }
 
-    fn take_arrived(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
+    fn take_buffered(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
         let mut incoming = self.incoming.borrow_mut();
         let mut inbox = self.inbox.borrow_mut();
-        let is_here = |left| left > 0 && left <= inbox.len() as u64;
-        if incoming.left().is_some_and(is_here) {
+        let is_buffered = |bytes| bytes > 0 && bytes <= inbox.len() as u64;
+        if incoming.remaining().is_some_and(is_buffered) {
             let taken = incoming.take(&inbox, out)?;
             *inbox = inbox[taken..].to_vec();
         }
@@ -328,7 +328,7 @@ impl ClientStream for Conn {
     }
 
     /// Input after a complete request is the next request. It is read into the inbox, up to [`PIPELINED_BYTES_MAX`].
-    fn watch(&self, context: &mut Context<'_>) -> Result<(), NoRequest> {
+    fn watch(&self, context: &mut Context<'_>) -> Result<(), RequestError> {
         let has_sent_all = self.incoming.borrow().is_complete();
         if !has_sent_all || self.inbox.borrow().len() >= PIPELINED_BYTES_MAX {
             return Ok(());
@@ -336,14 +336,14 @@ impl ClientStream for Conn {
         let is_closed = || self.transport.borrow().is_closed();
         if self.input_ended.get() {
             return match is_closed() {
-                true => Err(NoRequest::Gone),
+                true => Err(RequestError::Gone),
                 false => Ok(()),
             };
         }
         let mut scratch = self.worker.inbound.borrow_mut();
-        match self.poll_arrival(context, &mut scratch) {
+        match self.poll_transport(context, &mut scratch) {
             Poll::Ready(Ok(0)) if !is_closed() => self.input_ended.set(true),
-            Poll::Ready(Ok(0) | Err(_)) => return Err(NoRequest::Gone),
+            Poll::Ready(Ok(0) | Err(_)) => return Err(RequestError::Gone),
             Poll::Ready(Ok(count)) => {
                 let mut inbox = self.inbox.borrow_mut();
                 inbox.extend_from_slice(&scratch[..count]);
@@ -368,12 +368,12 @@ impl ClientStream for Conn {
         fields: &'a Fields,
     ) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         // HTTP/1.0 has no interim responses (RFC 9110, 15.2).
-        let wanted = match status {
+        let is_due = match status {
             100 => self.expects_continue.replace(false),
             _ => self.version.get() == Version::Http11,
         };
         Box::pin(async move {
-            if wanted {
+            if is_due {
                 send::interim(self, head::interim(status, fields)).await;
             }
         })
@@ -519,6 +519,6 @@ impl ResponseSink for Conn {
 impl Drop for Conn {
     fn drop(&mut self) {
         self.worker.timers.remove(self.number);
-        self.worker.connection_gone.notify_one();
+        self.worker.connection_closed.notify_one();
     }
 }

@@ -29,8 +29,8 @@ impl Header {
     }
 }
 
-/// Splits `bytes` that were sent into those of `header` and those behind it; returns the latter. The memory of a
-/// complete header goes back to the worker.
+/// Splits `bytes` that were sent into those of `header` and those after it; returns the latter. The memory of a
+/// complete header is returned to the worker.
 pub(super) fn left(header: &mut Option<Header>, bytes: usize, worker: &Worker) -> usize {
     let mut of_header = 0;
     if let Some(sending) = header {

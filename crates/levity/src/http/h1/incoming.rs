@@ -56,12 +56,12 @@ impl Incoming {
     }
 
     /// Whether no byte has been decoded.
-    pub(super) fn is_untouched(&self) -> bool {
+    pub(super) fn is_unread(&self) -> bool {
         self.bytes == 0
     }
 
     /// Bytes not decoded yet; `None` when the body is chunked.
-    pub(super) fn left(&self) -> Option<u64> {
+    pub(super) fn remaining(&self) -> Option<u64> {
         match self.remaining {
             Remaining::Nothing => Some(0),
             Remaining::Length(bytes) => Some(bytes),

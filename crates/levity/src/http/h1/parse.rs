@@ -7,7 +7,7 @@ use std::task::{Poll, ready};
 use levity_wire::http1::{self, Reject};
 
 use super::conn::Conn;
-use crate::http::request::{NoRequest, Request};
+use crate::http::request::{Request, RequestError};
 use crate::route::Service;
 use levity_telemetry::step::Step;
 
@@ -15,25 +15,25 @@ use levity_telemetry::step::Step;
 ///
 /// # Errors
 /// How the connection ends if there is no further request.
-pub async fn next_request(conn: &Conn) -> Result<Box<Request>, NoRequest> {
+pub async fn next_request(conn: &Conn) -> Result<Box<Request>, RequestError> {
     let worker = conn.worker.clone();
     let service = worker.service();
     let inbox = conn.inbox().take();
     if !inbox.is_empty() {
-        conn.head_arrives();
+        conn.request_begins();
         if let Some(request) = parse_header(conn, &service, &inbox)? {
             return Ok(request);
         }
-        conn.wait_for_more(inbox);
+        conn.keep_partial_header(inbox);
     }
     poll_fn(|context| {
         let mut scratch = worker.inbound.borrow_mut();
         loop {
             let count = match ready!(conn.poll_input(context, &mut scratch)) {
                 Ok(0) if conn.inbox().borrow().is_empty() => {
-                    return Poll::Ready(Err(NoRequest::Finished));
+                    return Poll::Ready(Err(RequestError::Finished));
                 }
-                Ok(0) => return Poll::Ready(Err(NoRequest::Gone)),
+                Ok(0) => return Poll::Ready(Err(RequestError::Gone)),
                 Ok(count) => count,
                 Err(error) => return Poll::Ready(Err(read_error(conn, &error))),
             };
@@ -57,10 +57,10 @@ fn parse_input(
         if is_between_requests(arrived) {
             return Ok(None);
         }
-        conn.head_arrives();
+        conn.request_begins();
         let request = parse_header(conn, service, arrived)?;
         if request.is_none() {
-            conn.wait_for_more(arrived.to_vec());
+            conn.keep_partial_header(arrived.to_vec());
         }
         return Ok(request);
     }
@@ -100,11 +100,11 @@ fn is_between_requests(bytes: &[u8]) -> bool {
     bytes.len() <= BYTES_MAX && bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n'))
 }
 
-fn read_error(conn: &Conn, error: &io::Error) -> NoRequest {
+fn read_error(conn: &Conn, error: &io::Error) -> RequestError {
     let has_begun = !conn.inbox().borrow().is_empty();
     match error.kind() {
-        io::ErrorKind::TimedOut if has_begun => NoRequest::Timeout,
-        _ if has_begun => NoRequest::Gone,
-        _ => NoRequest::Finished,
+        io::ErrorKind::TimedOut if has_begun => RequestError::Timeout,
+        _ if has_begun => RequestError::Gone,
+        _ => RequestError::Finished,
     }
 }

@@ -23,7 +23,7 @@ use levity_wire::http1::{Method, Trailers};
 
 use self::file::Pace;
 use super::completion::{Completion, CompletionHook};
-use super::error::{error, of_io};
+use super::error::{error, from_io};
 use super::request::Request;
 use super::request_body::ClientStream;
 use super::response::{Body, Response, StreamError, UpgradeError};
@@ -351,7 +351,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             Err(SendError::Rewritten) if outdated => {
                 Some(error(503, "the file is being rewritten"))
             }
-            Err(SendError::Unreadable(error)) if self.untouched() => Some(of_io(&error)),
+            Err(SendError::Unreadable(error)) if self.untouched() => Some(from_io(&error)),
             Err(SendError::Source(failure)) if self.untouched() => Some(failure.response()),
             _ => None,
         };

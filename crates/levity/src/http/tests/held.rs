@@ -17,7 +17,7 @@ use tokio::task::{self, JoinHandle, yield_now};
 use crate::http::fields::Fields;
 use crate::http::h1::conn::Conn;
 use crate::http::h1::parse;
-use crate::http::request::{NoRequest, Request};
+use crate::http::request::{Request, RequestError};
 use crate::http::request_body::ClientStream;
 use crate::http::send::{Head, ResponseSink};
 use crate::rig::{End as ClientEnd, Rig, settle};
@@ -268,13 +268,13 @@ impl Held {
 }
 
 /// Waits for a request and begins its response. The request is dropped before this returns.
-async fn subscribe(conn: &Conn, events: Rc<Events>) -> Result<Box<Held>, NoRequest> {
+async fn subscribe(conn: &Conn, events: Rc<Events>) -> Result<Box<Held>, RequestError> {
     let request = parse::next_request(conn).await?;
     conn.timer().clear();
     // Boxed, as an exchange is.
     let begun = Box::pin(Held::begin(conn, &request, events)).await;
     conn.worker.return_request(request);
-    begun.map_err(|_| NoRequest::Gone)
+    begun.map_err(|_| RequestError::Gone)
 }
 
 /// Serves a connection that is idle first and then has a subscriber.

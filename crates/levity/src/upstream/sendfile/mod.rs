@@ -234,7 +234,7 @@ impl Delegated {
                 Some(self.whole(Found { beneath, opened }, request))
             }
             Ok(_) => None,
-            Err(error) if error::of_io(&error).status == 404 => None,
+            Err(error) if error::from_io(&error).status == 404 => None,
             Err(error) => Some(self.unopened(&beneath, &error)),
         }
     }
@@ -463,7 +463,7 @@ impl Delegated {
 /// The status for a delegation that fails with `error`: 503 for an overloaded disk, which passes; otherwise
 /// 502, a mistake of the application.
 pub fn status_of(error: &io::Error) -> u16 {
-    match error::of_io(error).status {
+    match error::from_io(error).status {
         503 => 503,
         _ => 502,
     }

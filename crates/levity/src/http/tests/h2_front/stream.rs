@@ -19,7 +19,7 @@ use levity_wire::http1::{Chunked, Framing, Reject, RequestHead, Trailers, write}
 use super::{Deadline, Shared, header};
 use crate::failed_lookups::FailedLookups;
 use crate::http::fields::{Fields, lines};
-use crate::http::request::NoRequest;
+use crate::http::request::RequestError;
 use crate::http::request_body::ClientStream;
 use crate::http::send::{self, Head, Moved, ResponseSink};
 use crate::worker::Worker;
@@ -123,10 +123,10 @@ impl Incoming {
         }
     }
 
-    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NoRequest>> {
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
         match ready!(self.frames.poll_trailers(context)) {
             Ok(map) => self.trailers = map.map(|map| trailers(&map)).unwrap_or_default(),
-            Err(_) => return Poll::Ready(Err(NoRequest::Gone)),
+            Err(_) => return Poll::Ready(Err(RequestError::Gone)),
         }
         self.is_complete = true;
         Poll::Ready(Ok(()))
@@ -244,7 +244,7 @@ impl ClientStream for Stream {
         }
     }
 
-    fn body_left(&self) -> Option<u64> {
+    fn body_remaining(&self) -> Option<u64> {
         let incoming = self.incoming.borrow();
         match incoming.is_complete {
             true => Some(0),
@@ -253,7 +253,7 @@ impl ClientStream for Stream {
         }
     }
 
-    fn is_body_untouched(&self) -> bool {
+    fn is_body_unread(&self) -> bool {
         self.incoming.borrow().bytes == 0
     }
 
@@ -265,31 +265,31 @@ impl ClientStream for Stream {
         &self,
         context: &mut Context<'_>,
         out: &mut Vec<u8>,
-    ) -> Poll<Result<(), NoRequest>> {
+    ) -> Poll<Result<(), RequestError>> {
         let mut incoming = self.incoming.borrow_mut();
         let before = out.len();
         while !incoming.is_complete && out.len() == before {
             match ready!(incoming.poll_frame(context)) {
                 Ok(Some(bytes)) => incoming.take(&bytes, out)?,
                 Ok(None) => return incoming.poll_end(context),
-                Err(_) => return Poll::Ready(Err(NoRequest::Gone)),
+                Err(_) => return Poll::Ready(Err(RequestError::Gone)),
             }
         }
         Poll::Ready(Ok(()))
     }
 
-    fn take_arrived(&self, _: &mut Vec<u8>) -> Result<(), Reject> {
+    fn take_buffered(&self, _: &mut Vec<u8>) -> Result<(), Reject> {
         Ok(())
     }
 
-    fn watch(&self, context: &mut Context<'_>) -> Result<(), NoRequest> {
+    fn watch(&self, context: &mut Context<'_>) -> Result<(), RequestError> {
         let mut outgoing = self.outgoing.borrow_mut();
         let reset = match &mut *outgoing {
             Outgoing::Header(respond) => respond.poll_reset(context),
             Outgoing::Body(body) => body.poll_reset(context),
         };
         match reset {
-            Poll::Ready(_) => Err(NoRequest::Gone),
+            Poll::Ready(_) => Err(RequestError::Gone),
             Poll::Pending => Ok(()),
         }
     }
