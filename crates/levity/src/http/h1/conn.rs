@@ -439,7 +439,7 @@ impl ResponseSink for Conn {
         {
             let [size, data, end] = chunk.parts();
             let bytes = ready!(self.poll_write_parts(context, [head, size, data, end]))?;
-            let framed = head::left(header, bytes, &self.worker);
+            let framed = head::advance(header, bytes, &self.worker);
             let (body_bytes, is_complete) = body.wrote(&chunk, framed);
             return Poll::Ready(Ok(Moved {
                 bytes,
@@ -448,7 +448,7 @@ impl ResponseSink for Conn {
             }));
         }
         let bytes = ready!(self.poll_write_parts(context, [head, data, &[], &[]]))?;
-        let body_bytes = head::left(header, bytes, &self.worker);
+        let body_bytes = head::advance(header, bytes, &self.worker);
         Poll::Ready(Ok(Moved {
             bytes,
             body_bytes,
@@ -475,7 +475,7 @@ impl ResponseSink for Conn {
         let mut bytes = 0;
         if !head.is_empty() || !end.is_empty() {
             bytes = ready!(self.poll_write_parts(context, [head, end, &[], &[]]))?;
-            end.drain(..head::left(header, bytes, &self.worker));
+            end.drain(..head::advance(header, bytes, &self.worker));
         }
         let is_complete = header.is_none() && end.is_empty();
         if is_complete {
@@ -506,7 +506,7 @@ impl ResponseSink for Conn {
         let bytes = self.try_move(|socket| Ok(rustix::net::send(socket, head, flags)?))?;
         Ok(Moved {
             bytes,
-            body_bytes: head::left(header, bytes, &self.worker),
+            body_bytes: head::advance(header, bytes, &self.worker),
             is_complete: header.is_none(),
         })
     }

@@ -31,16 +31,16 @@ impl Header {
 
 /// Splits `bytes` that were sent into those of `header` and those after it; returns the latter. The memory of a
 /// complete header is returned to the worker.
-pub(super) fn left(header: &mut Option<Header>, bytes: usize, worker: &Worker) -> usize {
-    let mut of_header = 0;
+pub(super) fn advance(header: &mut Option<Header>, bytes: usize, worker: &Worker) -> usize {
+    let mut header_bytes = 0;
     if let Some(sending) = header {
-        of_header = bytes.min(sending.rest().len());
-        sending.sent += of_header;
+        header_bytes = bytes.min(sending.rest().len());
+        sending.sent += header_bytes;
     }
     if let Some(sent) = header.take_if(|header| header.rest().is_empty()) {
         worker.return_head(sent.bytes);
     }
-    bytes - of_header
+    bytes - header_bytes
 }
 
 /// Appends the header section to `out`: status line, Server, Date, the header fields, and framing.
@@ -77,11 +77,11 @@ pub(super) fn write(head: &Head<'_>, version: Version, worker: &Worker, out: &mu
     } else if head.framing == Framing::Chunks {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
-    end(out, head, version);
+    end_header(out, head, version);
 }
 
 /// Appends the connection headers and the empty line.
-fn end(out: &mut Vec<u8>, head: &Head<'_>, version: Version) {
+fn end_header(out: &mut Vec<u8>, head: &Head<'_>, version: Version) {
     if let Some(protocol) = head.upgrade {
         out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: ");
         out.extend_from_slice(protocol);

@@ -10,7 +10,7 @@ use levity_disk::{Class, Meta, OpenFile, Ready, transmit, usage};
 use levity_net::TURN_BYTES_MAX;
 use tokio::time;
 
-use super::{ResponseSink, SendError, Sender, gone, patiently};
+use super::{ResponseSink, SendError, Sender, disconnected, with_send_timeout};
 use crate::disk_client::{DiskClient, FIRST_BYTES, Read, ReadAhead, WHOLE_BYTES, is_refused};
 use crate::http::file_version::{EVIDENCE_BYTES_MAX, Verdict, Version};
 use crate::http::response::FileBody;
@@ -101,7 +101,7 @@ enum Cached {
 
 impl<S: ResponseSink> Sender<'_, S> {
     /// Sends `file` in chunks, each from the page cache if possible, otherwise from an engine.
-    pub(super) async fn file(
+    pub(super) async fn send_file(
         &mut self,
         file: &mut FileBody,
         disk: &mut DiskClient<'_>,
@@ -131,7 +131,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                     let read = self.next_chunk(file, read_ahead.take(), disk).await?;
                     // Probing again is useful only after a read that found its bytes in the page cache.
                     probe = may_probe && read.was_cached;
-                    self.keep_timing(disk.trace);
+                    self.update_server_timing(disk.trace);
                     (read.ready, read.chunk)
                 }
             };
@@ -143,7 +143,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             if (sent as u64) < len {
                 // No memory is held while a slow client is waited for.
                 read_ahead = None;
-                self.writable().await?;
+                self.wait_writable().await?;
                 // The unsent rest is in the page cache now, unless it was read past it.
                 probe = may_probe;
             }
@@ -198,12 +198,12 @@ impl<S: ResponseSink> Sender<'_, S> {
             return self.verified(read, 1, file, disk).await;
         }
         let bytes = self.next_bytes(disk, file.offset, file.remaining, self.pace.chunk_bytes);
-        let (read, len_min) = match self.untouched() {
-            true => self.first_chunk(file, bytes, disk).await,
-            false => {
+        let (read, len_min) = match self.is_committed() {
+            true => {
                 let read = disk.read(&file.file, file.offset, bytes, Class::Next);
                 read.await.map(|read| (read, 1))
             }
+            false => self.first_chunk(file, bytes, disk).await,
         }
         .map_err(SendError::Unreadable)?;
         self.pace.read_time = disk.trace.last_read().time;
@@ -332,7 +332,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                 let memory_file = memory_file.filter(|_| self.sink.has_socket());
                 let send = async |sender: &mut Self| {
                     let Some((memory, offset)) = memory_file else {
-                        return sender.bytes(&buffer[..bytes]).await;
+                        return sender.send_bytes(&buffer[..bytes]).await;
                     };
                     let call = |socket: BorrowedFd<'_>, at, len| {
                         transmit::send_shared(socket, memory, offset + at, len).map(Some)
@@ -408,10 +408,10 @@ impl<S: ResponseSink> Sender<'_, S> {
                 }
                 Ok(Some(moved)) => {
                     sent += moved;
-                    self.count(moved, moved).await;
+                    self.count_sent(moved, moved).await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.writable().await?;
+                    self.wait_writable().await?;
                 }
                 Err(error) if is_socket_error(&error) => return Err(SendError::Gone),
                 Err(error) => return Err(SendError::Unreadable(error)),
@@ -422,12 +422,12 @@ impl<S: ResponseSink> Sender<'_, S> {
 
     /// Sends the rest of the header with `MSG_MORE`, so that body bytes share its packet.
     async fn send_header_with_more(&mut self) -> Result<(), SendError> {
-        self.make_header();
+        self.encode_header();
         while self.header.is_some() {
             match self.sink.try_send_header(&mut self.header) {
-                Ok(moved) => self.count(moved.bytes, moved.body_bytes).await,
+                Ok(moved) => self.count_sent(moved.bytes, moved.body_bytes).await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.writable().await?;
+                    self.wait_writable().await?;
                 }
                 Err(_) => return Err(SendError::Gone),
             }
@@ -451,10 +451,10 @@ impl<S: ResponseSink> Sender<'_, S> {
                 false => PROBE_BYTES,
             };
         let len = window_bytes.min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
-        self.make_header();
+        self.encode_header();
         let (sink, header) = (self.sink, &mut self.header);
-        let moved = patiently(sink, |context| {
-            ready!(sink.poll_write_ready(context)).map_err(gone)?;
+        let moved = with_send_timeout(sink, |context| {
+            ready!(sink.poll_write_ready(context)).map_err(disconnected)?;
             let mut scratch = worker.outbound.borrow_mut();
             scratch.clear();
             let inline = file.file.inline();
@@ -464,7 +464,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                 _ => return Poll::Ready(Ok(None)),
             }
             let sent = sink.poll_send(context, header, &scratch, false);
-            sent.map_ok(Some).map_err(gone)
+            sent.map_ok(Some).map_err(disconnected)
         })
         .await?;
         file.cached.warm.set(moved.is_some());
@@ -477,7 +477,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         file.version
             .keep_evidence(offset, &worker.outbound.borrow()[..sent]);
         file.advance(sent);
-        self.count(moved.bytes, moved.body_bytes).await;
+        self.count_sent(moved.bytes, moved.body_bytes).await;
         if window_bytes == self.pace.window_bytes {
             self.pace.window_bytes = (sent * 2).clamp(WINDOW_BYTES_MIN, TURN_BYTES_MAX);
         }

@@ -14,7 +14,7 @@ type Filters = [Box<dyn BodyFilter>];
 
 impl<S: ResponseSink> Sender<'_, S> {
     /// Sends `body` through `filters`, piece by piece.
-    pub(super) async fn filtered(
+    pub(super) async fn send_filtered(
         &mut self,
         body: &mut Body,
         filters: &mut Filters,
@@ -43,9 +43,9 @@ impl<S: ResponseSink> Sender<'_, S> {
         }
         let out = run(filters, &[], BodyFilter::finish);
         if !out.is_empty() {
-            self.piece(None, &out, trailers.is_empty()).await?;
+            self.send_piece(None, &out, trailers.is_empty()).await?;
         }
-        self.end(&trailers).await
+        self.finish(&trailers).await
     }
 
     /// Sends the output of the filters for `bytes`. The filters are not flushed, because more input follows at once.
@@ -53,7 +53,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let out = run(filters, bytes, |_, _| {});
         match out.is_empty() {
             true => Ok(()),
-            false => self.piece(None, &out, false).await,
+            false => self.send_piece(None, &out, false).await,
         }
     }
 
@@ -94,7 +94,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                     let out = run(filters, &bytes, BodyFilter::flush);
                     self.sink.worker().return_piece(bytes);
                     if !out.is_empty() {
-                        self.piece(Some(&mut *stream), &out, false).await?;
+                        self.send_piece(Some(&mut *stream), &out, false).await?;
                     }
                 }
             }

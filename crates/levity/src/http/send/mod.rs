@@ -216,25 +216,25 @@ pub async fn send<S: ResponseSink>(
     let mut filters = mem::take(&mut response.filters);
     let mut sender = Sender::new(sink, response, &body, is_open_ended);
     sender.has_body = !head_only;
-    sender.keep_timing(disk.trace);
+    sender.update_server_timing(disk.trace);
     let outcome = match filters.is_empty() || head_only {
-        true => sender.response(&mut body, head_only, disk).await,
+        true => sender.send_body(&mut body, head_only, disk).await,
         // Boxed: most bodies have no filters.
-        false => Box::pin(sender.filtered(&mut body, &mut filters, disk)).await,
+        false => Box::pin(sender.send_filtered(&mut body, &mut filters, disk)).await,
     };
     match &outcome {
         Err(SendError::Unreadable(error)) => report_unreadable(sink.worker(), request, error),
         // Not logged before the first byte: a new lookup follows.
-        Err(SendError::Rewritten) if !sender.untouched() => {
+        Err(SendError::Rewritten) if sender.is_committed() => {
             let path = String::from_utf8_lossy(&request.path);
             diagnostics::log(format_args!(
                 "cannot read {path}: it was rewritten while it was sent"
             ));
         }
-        Err(SendError::Source(failure)) => failure.report(sender.untouched(), disk.trace),
+        Err(SendError::Source(failure)) => failure.report(!sender.is_committed(), disk.trace),
         _ => {}
     }
-    let reset = !sender.untouched() && sender.must_reset(&outcome);
+    let reset = sender.is_committed() && sender.must_reset(&outcome);
     if reset {
         sink.reset();
     }
@@ -251,11 +251,11 @@ pub async fn refuse<S: ResponseSink>(sink: &S, mut response: Response) -> Sent {
     let body = mem::replace(&mut response.body, Body::None);
     let mut sender = Sender::new(sink, &response, &body, false);
     let mut outcome = match &body {
-        Body::Text(text) => sender.bytes(text).await,
+        Body::Text(text) => sender.send_bytes(text).await,
         _ => Ok(()),
     };
     if outcome.is_ok() {
-        outcome = sender.end(&Trailers::default()).await;
+        outcome = sender.finish(&Trailers::default()).await;
     }
     sender.sent(Source::None, outcome)
 }
@@ -267,7 +267,7 @@ pub async fn interim<S: ResponseSink>(sink: &S, header: S::Header) {
     let mut sender = Sender::new(sink, &response, &Body::None, false);
     sender.header = Some(header);
     sender.has_header = true;
-    let _ = sender.rest_of_header().await;
+    let _ = sender.send_header().await;
 }
 
 fn report_unreadable(worker: &Worker, request: &Request, error: &io::Error) {
@@ -346,13 +346,13 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         };
         // A truncated response ends when the failure is detected, later than its last byte.
         let ended = self.last_byte.filter(|_| outcome.is_ok());
-        let outdated = self.untouched() && matches!(outcome, Err(SendError::Rewritten));
+        let outdated = !self.is_committed() && matches!(outcome, Err(SendError::Rewritten));
         let instead = match outcome {
             Err(SendError::Rewritten) if outdated => {
                 Some(error(503, "the file is being rewritten"))
             }
-            Err(SendError::Unreadable(error)) if self.untouched() => Some(from_io(&error)),
-            Err(SendError::Source(failure)) if self.untouched() => Some(failure.response()),
+            Err(SendError::Unreadable(error)) if !self.is_committed() => Some(from_io(&error)),
+            Err(SendError::Source(failure)) if !self.is_committed() => Some(failure.response()),
             _ => None,
         };
         // Boxed: most responses are sent as they are.
@@ -384,13 +384,14 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         }
     }
 
-    fn untouched(&self) -> bool {
-        self.first_byte.is_none()
+    /// Whether a byte of the response has been sent, so that no other can replace it.
+    fn is_committed(&self) -> bool {
+        self.first_byte.is_some()
     }
 
     /// Sets Server-Timing to the times so far, unless a byte of the header has been sent.
-    fn keep_timing(&mut self, trace: &Trace) {
-        if self.untouched()
+    fn update_server_timing(&mut self, trace: &Trace) {
+        if !self.is_committed()
             && let Some(metrics) = trace.server_timing()
         {
             self.server_timing = Some(metrics.to_string());
@@ -399,7 +400,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
     }
 
     /// Encodes the header if that has not been done. The response can be replaced until its first byte is sent.
-    fn make_header(&mut self) {
+    fn encode_header(&mut self) {
         if mem::replace(&mut self.has_header, true) {
             return;
         }
@@ -420,7 +421,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         }));
     }
 
-    async fn response(
+    async fn send_body(
         &mut self,
         body: &mut Body,
         head_only: bool,
@@ -429,54 +430,55 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         match body {
             _ if head_only => {}
             Body::None => {}
-            Body::Text(text) => self.bytes(text).await?,
-            Body::Page(page) => self.bytes((**page).as_ref()).await?,
+            Body::Text(text) => self.send_bytes(text).await?,
+            Body::Page(page) => self.send_bytes((**page).as_ref()).await?,
             Body::Memory(cached, range) => match &cached.entry.content {
-                Content::Memory(bytes, _) => self.bytes(&bytes[range.clone()]).await?,
+                Content::Memory(bytes, _) => self.send_bytes(&bytes[range.clone()]).await?,
                 Content::File(_) => unreachable!("a memory body is of an entry in memory"),
             },
             Body::File(file) if file.remaining == 0 => {}
             // Boxed: a file in memory does not need this future.
-            Body::File(file) => Box::pin(self.file(file, disk)).await?,
+            Body::File(file) => Box::pin(self.send_file(file, disk)).await?,
             Body::Parts(parts) => {
                 while let Some(mut part) = parts.next(disk).await.map_err(SendError::Unreadable)? {
-                    Box::pin(self.file(&mut part, disk)).await?;
+                    Box::pin(self.send_file(&mut part, disk)).await?;
                 }
             }
-            Body::Stream { stream, .. } => return self.stream(&mut **stream).await,
-            Body::Upgrade { tunnel, .. } => return self.upgrade(&mut **tunnel).await,
+            Body::Stream { stream, .. } => return self.send_stream(&mut **stream).await,
+            Body::Upgrade { tunnel, .. } => return self.run_tunnel(&mut **tunnel).await,
         }
-        self.end(&Trailers::default()).await
+        self.finish(&Trailers::default()).await
     }
 
-    async fn rest_of_header(&mut self) -> Result<(), SendError> {
-        self.make_header();
+    async fn send_header(&mut self) -> Result<(), SendError> {
+        self.encode_header();
         while self.header.is_some() {
-            self.push(&[]).await?;
+            self.send_some(&[]).await?;
         }
         Ok(())
     }
 
-    async fn bytes(&mut self, bytes: &[u8]) -> Result<(), SendError> {
+    async fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), SendError> {
         let mut sent = 0;
         while sent < bytes.len() {
-            sent += self.push(&bytes[sent..]).await?;
+            sent += self.send_some(&bytes[sent..]).await?;
         }
         Ok(())
     }
 
     /// Sends the rest of the header, and ends the body.
-    async fn end(&mut self, trailers: &Trailers) -> Result<(), SendError> {
-        self.make_header();
+    async fn finish(&mut self, trailers: &Trailers) -> Result<(), SendError> {
+        self.encode_header();
         loop {
             let (sink, header) = (self.sink, &mut self.header);
             let had_header = header.is_some();
-            let moved = patiently(sink, |context| {
-                sink.poll_end(context, header, trailers).map_err(gone)
+            let moved = with_send_timeout(sink, |context| {
+                sink.poll_end(context, header, trailers)
+                    .map_err(disconnected)
             })
             .await?;
             if had_header || moved.bytes > 0 {
-                self.count(moved.bytes, 0).await;
+                self.count_sent(moved.bytes, 0).await;
             }
             if moved.is_complete {
                 return Ok(());
@@ -487,26 +489,29 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
     /// Sends the rest of the header and as much of `bytes` as the client takes at once. Returns the number of `bytes`
     /// sent: at most [`TURN_BYTES_MAX`], because the kernel may copy a mebibyte into a send buffer while other
     /// connections wait.
-    async fn push(&mut self, bytes: &[u8]) -> Result<usize, SendError> {
-        self.make_header();
+    async fn send_some(&mut self, bytes: &[u8]) -> Result<usize, SendError> {
+        self.encode_header();
         let (sink, header) = (self.sink, &mut self.header);
-        let turn = &bytes[..bytes.len().min(TURN_BYTES_MAX)];
-        let moved = patiently(sink, |context| {
-            let sent = sink.poll_send(context, header, turn, false);
-            sent.map_err(gone)
+        let slice = &bytes[..bytes.len().min(TURN_BYTES_MAX)];
+        let moved = with_send_timeout(sink, |context| {
+            let sent = sink.poll_send(context, header, slice, false);
+            sent.map_err(disconnected)
         })
         .await?;
-        self.count(moved.bytes, moved.body_bytes).await;
+        self.count_sent(moved.bytes, moved.body_bytes).await;
         Ok(moved.body_bytes)
     }
 
-    async fn writable(&mut self) -> Result<(), SendError> {
+    async fn wait_writable(&mut self) -> Result<(), SendError> {
         let sink = self.sink;
-        patiently(sink, |context| sink.poll_write_ready(context).map_err(gone)).await
+        with_send_timeout(sink, |context| {
+            sink.poll_write_ready(context).map_err(disconnected)
+        })
+        .await
     }
 
     /// Counts sent bytes, and yields to other connections when the turn is used up.
-    async fn count(&mut self, bytes: usize, body_bytes: usize) {
+    async fn count_sent(&mut self, bytes: usize, body_bytes: usize) {
         let now = Instant::now();
         self.first_byte.get_or_insert(now);
         self.last_byte = Some(now);
@@ -516,7 +521,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
 }
 
 /// Polls `attempt` until it is ready, at most for `limits.send_timeout`. The clock is read only if there is a wait.
-async fn patiently<S: ResponseSink, T>(
+async fn with_send_timeout<S: ResponseSink, T>(
     sink: &S,
     mut attempt: impl FnMut(&mut Context<'_>) -> Poll<Result<T, SendError>>,
 ) -> Result<T, SendError> {
@@ -543,7 +548,7 @@ async fn patiently<S: ResponseSink, T>(
 }
 
 /// Converts an error of the client's connection.
-fn gone(_: io::Error) -> SendError {
+fn disconnected(_: io::Error) -> SendError {
     SendError::Gone
 }
 

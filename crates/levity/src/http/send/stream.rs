@@ -3,20 +3,23 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use super::{ResponseSink, SendError, Sender, gone, patiently};
+use super::{ResponseSink, SendError, Sender, disconnected, with_send_timeout};
 use crate::http::response::{BodyStream, Piece, Upgrade};
 
 impl<S: ResponseSink> Sender<'_, S> {
     /// Sends each piece of `stream` as it is received.
-    pub(super) async fn stream(&mut self, stream: &mut dyn BodyStream) -> Result<(), SendError> {
+    pub(super) async fn send_stream(
+        &mut self,
+        stream: &mut dyn BodyStream,
+    ) -> Result<(), SendError> {
         loop {
             match self.next_piece(stream).await? {
                 Piece::Data { bytes, is_last } => {
-                    self.piece(Some(&mut *stream), &bytes, is_last).await?;
+                    self.send_piece(Some(&mut *stream), &bytes, is_last).await?;
                     // Returned before the next wait, so that an idle stream holds no memory.
                     self.sink.worker().return_piece(bytes);
                 }
-                Piece::End(trailers) => return self.end(&trailers).await,
+                Piece::End(trailers) => return self.finish(&trailers).await,
             }
         }
     }
@@ -27,17 +30,17 @@ impl<S: ResponseSink> Sender<'_, S> {
         &mut self,
         stream: &mut dyn BodyStream,
     ) -> Result<Piece, SendError> {
-        let is_header_gone = self.has_header && self.header.is_none();
+        let is_header_sent = self.has_header && self.header.is_none();
         let piece = poll_fn(|context| match stream.poll_piece(context) {
             Poll::Ready(piece) => Poll::Ready(Some(piece)),
-            Poll::Pending if is_header_gone => Poll::Pending,
+            Poll::Pending if is_header_sent => Poll::Pending,
             Poll::Pending => Poll::Ready(None),
         })
         .await;
         let piece = match piece {
             Some(piece) => piece,
             None => {
-                self.rest_of_header().await?;
+                self.send_header().await?;
                 poll_fn(|context| stream.poll_piece(context)).await
             }
         };
@@ -46,26 +49,26 @@ impl<S: ResponseSink> Sender<'_, S> {
 
     /// Sends a piece of at least one byte; `is_last` is whether it ends the body without trailers. The upload of the
     /// request continues meanwhile.
-    pub(super) async fn piece(
+    pub(super) async fn send_piece(
         &mut self,
         mut stream: Option<&mut dyn BodyStream>,
         data: &[u8],
         is_last: bool,
     ) -> Result<(), SendError> {
-        self.make_header();
+        self.encode_header();
         let mut sent = 0;
         loop {
             let (sink, header) = (self.sink, &mut self.header);
-            let moved = patiently(sink, |context| {
+            let moved = with_send_timeout(sink, |context| {
                 if let Some(stream) = &mut stream {
                     stream.poll_upload(context).map_err(SendError::Source)?;
                 }
                 let sent = sink.poll_send(context, header, &data[sent..], is_last);
-                sent.map_err(gone)
+                sent.map_err(disconnected)
             })
             .await?;
             sent += moved.body_bytes;
-            self.count(moved.bytes, moved.body_bytes).await;
+            self.count_sent(moved.bytes, moved.body_bytes).await;
             if moved.is_complete {
                 return Ok(());
             }
@@ -73,8 +76,8 @@ impl<S: ResponseSink> Sender<'_, S> {
     }
 
     /// Sends the header, then forwards bytes in both directions until both sides have ended.
-    pub(super) async fn upgrade(&mut self, tunnel: &mut dyn Upgrade) -> Result<(), SendError> {
-        self.rest_of_header().await?;
+    pub(super) async fn run_tunnel(&mut self, tunnel: &mut dyn Upgrade) -> Result<(), SendError> {
+        self.send_header().await?;
         let sent = &mut self.body_bytes;
         let outcome = poll_fn(|context| tunnel.poll(context, sent)).await;
         self.sink.timer().clear();
