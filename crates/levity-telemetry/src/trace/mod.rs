@@ -106,7 +106,7 @@ impl Trace {
     }
 
     /// The times of the steps that have ended.
-    pub(crate) fn times(&self) -> Times {
+    pub(crate) fn times(&self) -> &Times {
         self.steps.times()
     }
 
