@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use levity_wire::forwarded::{self, Element, Node};
-use levity_wire::http1::EndToEnd;
+use levity_wire::http1::{EndToEnd, Method};
 use levity_wire::{Reject, path, sendfile_header};
 
 use crate::http::client::Client;
@@ -87,8 +87,11 @@ impl<'a> UpstreamRequest<'a> {
             whole_path,
             query: request.query().map(path::forwarded_query),
             upgrade: request.upgrade().filter(|offer| {
-                // The rest of a body would be read as the start of the new protocol.
-                length == Length::None && !offer.split(|&byte| byte == b',').any(carries_requests)
+                // The rest of a body would be read as the start of the new protocol, and no protocol follows the
+                // response to a HEAD.
+                length == Length::None
+                    && request.head.method != Method::Head
+                    && !offer.split(|&byte| byte == b',').any(carries_requests)
             }),
             expects_continue: request.head.expect_continue,
             accepts_trailers: te().any(names_trailers),

@@ -248,3 +248,20 @@ fn a_side_that_takes_nothing_is_closed() {
     });
     rig.assert_idle();
 }
+
+/// The response to a HEAD ends with its header, so a tunnel could not follow it.
+#[test]
+fn no_upgrade_is_offered_for_head() {
+    let (rig, app) = Rig::proxy("");
+    rig.run(async {
+        let (mut client, serving) = rig.connect(4096);
+        client.send(UPGRADE.replace("GET", "HEAD")).await;
+        let (mut backend, head) = app.asked().await;
+        assert!(!head.contains("Upgrade"), "{head}");
+        backend.send(SWITCHED).await;
+        assert!(client.until("\r\n\r\n").await.starts_with("HTTP/1.1 502 "));
+        drop((client, backend));
+        serving.await.expect("served");
+    });
+    rig.assert_idle();
+}
