@@ -171,14 +171,21 @@ impl Rig {
         settle().await;
     }
 
-    /// Asserts that no connection of a client is left, and no resource of one.
+    /// Asserts that no connection of a client is left.
     #[track_caller]
-    pub fn assert_idle(&self) {
+    pub fn assert_no_client(&self) {
         let worker = &self.worker;
         assert!(worker.timers.is_empty(), "a timer is left");
         assert_eq!(worker.slots.available_permits(), CONNECTIONS_MAX);
         assert_eq!(worker.stats.open(), 0, "connections are counted as open");
         assert_eq!(worker.stats.busy(), 0, "requests are counted as running");
+    }
+
+    /// Asserts that no connection of a client is left, and no slot at a backend taken.
+    #[track_caller]
+    pub fn assert_idle(&self) {
+        self.assert_no_client();
+        let worker = &self.worker;
         for upstream in &worker.service().upstreams {
             let stats = Stats::new(vec![worker.stats.clone()], Sources::default());
             let backends = upstream.backends();

@@ -6,6 +6,7 @@ pub mod check;
 pub mod codec;
 pub mod connection;
 pub mod describe;
+mod drain;
 pub mod failure;
 pub mod failure_reports;
 pub mod gateway;

@@ -6,15 +6,15 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use levity_config::upstream::Protocol;
 use levity_net::TURN_BYTES_MAX;
 use levity_telemetry::stall::Watch;
 use levity_wire::Reject;
 use levity_wire::http1::Trailers;
-use tokio::{task, time};
+use tokio::task;
 
 use super::codec::Event;
 use super::codec::head::Head;
+use super::drain::Drain;
 use super::failure::Failure;
 use super::pool::{Endpoint, Lease};
 use super::reported::Reported;
@@ -41,16 +41,6 @@ const TOO_MANY_INTERIM: Reject = Reject {
     status: 502,
     reason: "too many interim responses",
 };
-
-/// How long the end of an HTTP answer may take whose body nobody wants: it is on its way already, or
-/// never comes.
-const HTTP_FINISH_PATIENCE: Duration = Duration::from_millis(50);
-
-/// The same where an answer ends with a word of its own.
-const FINISH_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Bytes that are read of the rest of an answer that nobody wants.
-const FINISH_BYTES_MAX: usize = 1 << 20;
 
 /// A backend's response on its way, and what is left of its request.
 pub struct UpstreamResponse {
@@ -516,24 +506,6 @@ impl UpstreamResponse {
         }
     }
 
-    fn poll_rest(
-        &mut self,
-        context: &mut Context<'_>,
-        bytes: &mut usize,
-    ) -> Poll<Result<(), Failure>> {
-        while let Some(count) = self.poll_receive(context)? {
-            *bytes += count;
-            self.data.clear();
-            if *bytes > FINISH_BYTES_MAX {
-                return Poll::Ready(Ok(()));
-            }
-        }
-        match self.lease {
-            None => Poll::Ready(Ok(())),
-            Some(_) => Poll::Pending,
-        }
-    }
-
     /// `failure`, for whoever sends the response.
     fn reported(&self, failure: Failure) -> Box<Reported> {
         Reported::new(failure, self.endpoint.clone())
@@ -568,21 +540,16 @@ impl BodyStream for UpstreamResponse {
             .map_err(|failure| self.reported(failure) as _)
     }
 
-    /// Reads the rest beside everything else, so that the connection can be used again. Frameworks that have a file
-    /// sent in place of their response announce its length and send nothing: that is not waited for.
+    /// Reads the rest in a task of its own. The client's connection ends here, whatever the backend still sends.
     fn discard(mut self: Box<Self>) {
-        if self.lease.is_none() || !self.is_asked() {
+        if !self.is_asked() {
             return;
         }
-        let patience = match self.endpoint.upstream().settings.protocol {
-            Protocol::Http => HTTP_FINISH_PATIENCE,
-            _ => FINISH_PATIENCE,
+        let Some(mut lease) = self.lease.take() else {
+            return;
         };
-        task::spawn_local(async move {
-            let mut bytes = 0;
-            let rest = poll_fn(|context| self.poll_rest(context, &mut bytes));
-            // Whatever came of it: the connection is kept if it can be, or else closed.
-            let _ = time::timeout(patience, rest).await;
-        });
+        lease.connection().keep_outbox(mem::take(&mut self.outbox));
+        let drain = Drain::new(self.worker, self.endpoint, lease, self.stderr);
+        task::spawn_local(drain.run());
     }
 }

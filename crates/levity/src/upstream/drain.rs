@@ -1,0 +1,148 @@
+//! Reading the rest of a response that nobody wants, so that its connection can be used again.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use levity_config::upstream::Protocol;
+use tokio::time;
+
+use super::codec::Event;
+use super::pool::{Endpoint, Lease};
+use super::stderr::Stderr;
+use crate::worker::Worker;
+
+/// Time limit over HTTP. Frameworks that have a file sent in place of their response announce its length and
+/// send nothing: the rest is on its way already, or never comes.
+const HTTP_DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// The same for protocols whose responses end with a message of their own.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Bytes read at most.
+const DRAIN_BYTES_MAX: usize = 1 << 20;
+
+/// A connection whose response is read and dropped. It holds nothing of the client, which may have
+/// disconnected.
+pub(super) struct Drain {
+    worker: Rc<Worker>,
+    endpoint: Endpoint,
+    lease: Lease,
+    stderr: Stderr,
+    bytes: usize,
+}
+
+impl Drain {
+    /// All of the request has been sent on the connection of `lease`.
+    pub(super) fn new(
+        worker: Rc<Worker>,
+        endpoint: Endpoint,
+        lease: Lease,
+        stderr: Stderr,
+    ) -> Self {
+        Self {
+            worker,
+            endpoint,
+            lease,
+            stderr,
+            bytes: 0,
+        }
+    }
+
+    /// Reads to the end of the response and keeps the connection; closes it if that fails or takes too long.
+    pub(super) async fn run(mut self) {
+        let timeout = match self.endpoint.upstream().settings.protocol {
+            Protocol::Http => HTTP_DRAIN_TIMEOUT,
+            _ => DRAIN_TIMEOUT,
+        };
+        let is_complete = time::timeout(timeout, poll_fn(|context| self.poll(context))).await;
+        if is_complete.unwrap_or(false) && self.lease.connection().codec.is_reusable() {
+            self.lease.keep();
+        }
+    }
+
+    /// Ready at the end; returns whether the response is complete.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        let mut is_complete = false;
+        while !is_complete {
+            let (stderr, upstream) = (&mut self.stderr, self.endpoint.upstream());
+            let mut event = |event: Event<'_>| match event {
+                Event::End(_) => is_complete = true,
+                Event::Stderr(text) => stderr.log(upstream, text),
+                Event::Interim(_) | Event::Head(_) | Event::Data(_) | Event::Declined(_) => {}
+            };
+            let mut scratch = self.worker.bulk.borrow_mut();
+            let connection = self.lease.connection();
+            let (count, outcome) =
+                ready!(connection.poll_events(context, &mut scratch, &mut event));
+            self.lease.member().cells.received_bytes.add(count as u64);
+            self.bytes += count;
+            if outcome.is_err() || self.bytes > DRAIN_BYTES_MAX {
+                return Poll::Ready(false);
+            }
+        }
+        Poll::Ready(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::{Backend, End, Rig, settle};
+    use tokio::task::JoinHandle;
+
+    const HEAD: &str = "HEAD /app HTTP/1.1\r\nHost: a\r\n\r\n";
+    const GET: &str = "GET /app HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
+    const FASTCGI: &str = "protocol = \"fastcgi\"\nkeep_alive = 1\n";
+
+    /// FastCGI records (FastCGI 1.0, 3.3): the header of a response, and the end of its request.
+    const STDOUT: &str = "\x01\x06\0\x01\0\x0f\0\0Status: 200\r\n\r\n";
+    const END: &str = "\x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0";
+
+    /// The client has its response to a HEAD; that of the backend goes on.
+    async fn drained(rig: &Rig, app: &Backend) -> (End, End, JoinHandle<()>) {
+        let (mut client, serving) = rig.connect(4096);
+        client.send(HEAD).await;
+        let mut backend = app.accept(1 << 16).await;
+        settle().await;
+        time::pause();
+        backend.send(STDOUT).await;
+        assert!(client.arrived().await.starts_with("HTTP/1.1 200 "));
+        (client, backend, serving)
+    }
+
+    #[test]
+    fn the_connection_of_a_drained_response_is_used_again() {
+        let (rig, app) = Rig::proxy(FASTCGI);
+        rig.run(async {
+            let (mut client, mut backend, serving) = drained(&rig, &app).await;
+            backend.send(END).await;
+            settle().await;
+            client.send(GET).await;
+            settle().await;
+            assert_eq!(app.waiting(), 0);
+            backend.send(format!("{STDOUT}{END}")).await;
+            assert!(client.rest().await.starts_with("HTTP/1.1 200 "));
+            drop((client, backend));
+            serving.await.expect("served");
+        });
+        rig.assert_idle();
+    }
+
+    #[test]
+    fn a_client_that_leaves_leaves_nothing_behind() {
+        let (rig, app) = Rig::proxy(FASTCGI);
+        rig.run(async {
+            let (client, backend, serving) = drained(&rig, &app).await;
+            drop(client);
+            serving.await.expect("served");
+            rig.assert_no_client();
+            time::advance(DRAIN_TIMEOUT * 2).await;
+            settle().await;
+            drop(backend);
+        });
+        rig.assert_idle();
+    }
+}
