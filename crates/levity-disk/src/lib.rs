@@ -33,8 +33,8 @@ pub use files::{
     Watch, WatchStats, Watcher, accept_variant, left_root, set_direct_files_max, unclosed,
 };
 pub use job::{
-    Class, Completion, Direct, Done, EngineId, First, Job, Lookup, Op, Open, ReadOptions, Ready,
-    Reply, Variants, is_dead, is_full,
+    Class, Completion, Direct, Done, EngineId, First, Job, Lookup, Op, Open, Opened, ReadOptions,
+    Ready, Reply, Variants, is_dead, is_full,
 };
 pub use memory::{Budget, Buffer};
 pub use scheduler::{Outage, Stage};

@@ -12,8 +12,8 @@ use std::process::{Command, Output};
 use std::sync::{Arc, mpsc};
 
 use levity_disk::{
-    Class, Completion, Disk, Done, First, Job, Lookup, Op, Open, Ready, Reply, Root, Settings,
-    Spool, Symlinks, guard, transmit,
+    Class, Completion, Disk, Done, First, Job, Lookup, Op, Open, Opened, Ready, Reply, Root,
+    Settings, Spool, Symlinks, guard, transmit,
 };
 use rustix::fs::{Advice, AtFlags};
 use rustix::io::ReadWriteFlags;
@@ -184,9 +184,9 @@ impl Stage {
         }
         // One payload of each form.
         for _ in 0..3 {
-            let Done::Opened {
+            let Done::Opened(Opened {
                 first: Some(ready), ..
-            } = self.open()
+            }) = self.open()
             else {
                 panic!("not an open");
             };

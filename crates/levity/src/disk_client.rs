@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use levity_disk::{
     Class, Completion, Direct, Disk, Done, EngineId, First, Job, Listing, Lookup, Meta, Op, Open,
-    OpenFile, ReadOptions, Ready, Reply, Root, Variants, is_full,
+    OpenFile, Opened, ReadOptions, Ready, Reply, Root, Variants, is_full,
 };
 use rustix::io::Errno;
 use tokio::sync::oneshot;
@@ -46,33 +46,6 @@ impl Reply for ReplySender {
     fn send(self: Box<Self>, completion: Completion) {
         // An error means that the client has gone; the bytes return to their pool.
         let _ = self.0.send(completion);
-    }
-}
-
-/// The result of an open.
-pub struct Opened {
-    /// The file, directory or other object.
-    pub file: Arc<OpenFile>,
-    /// For each requested variant, the file if it is usable.
-    pub variants: Vec<Option<Arc<OpenFile>>>,
-    /// The bytes that were requested, of the first preferred variant that exists, otherwise of the file.
-    pub first: Option<Ready>,
-    /// All bytes are of one version.
-    pub stable: bool,
-    /// Why the name could not be removed, if removal was requested.
-    pub not_removed: Option<io::Error>,
-}
-
-impl Opened {
-    /// A file that was opened inline, without a read.
-    pub fn unread(file: Arc<OpenFile>) -> Self {
-        Self {
-            file,
-            variants: Vec::new(),
-            first: None,
-            stable: true,
-            not_removed: None,
-        }
     }
 }
 
@@ -212,20 +185,13 @@ impl<'a> DiskClient<'a> {
             lookup,
         });
         match self.run(op, Class::First).await?.result? {
-            Done::Opened {
-                file,
-                variants,
-                first,
-                stable,
-                not_removed,
-            } => Ok(Opened {
-                file,
-                variants,
-                // Otherwise some bytes may be of another version than the metadata.
-                first: first.filter(|_| stable),
-                stable,
-                not_removed,
-            }),
+            Done::Opened(mut opened) => {
+                if !opened.stable {
+                    // Some bytes may be of another version than the metadata.
+                    opened.first = None;
+                }
+                Ok(opened)
+            }
             other => unreachable!("unexpected result of an open: {other:?}"),
         }
     }
@@ -396,9 +362,9 @@ fn timed_out() -> io::Error {
 fn bytes_read(completion: &Completion) -> u64 {
     match &completion.result {
         Ok(Done::Read(ready, _))
-        | Ok(Done::Opened {
+        | Ok(Done::Opened(Opened {
             first: Some(ready), ..
-        }) => ready.len() as u64,
+        })) => ready.len() as u64,
         _ => 0,
     }
 }

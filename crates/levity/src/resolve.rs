@@ -9,8 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use levity_disk::accept_variant;
-use levity_disk::{Class, First, Kind, Lookup, Meta, OpenFile, Ready, Root, Variants};
+use levity_disk::{
+    Class, First, Kind, Lookup, Meta, OpenFile, Opened, Ready, Root, Variants, accept_variant,
+};
 use levity_wire::encoding::Coding;
 use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
@@ -18,7 +19,7 @@ use rustix::io::Errno;
 
 use crate::cache::{CacheSlot, EntryRef, EntryVariants, Missing, Selection, Watched};
 use crate::codings::Codings;
-use crate::disk_client::{DiskClient, FIRST_BYTES, Opened, WHOLE_BYTES};
+use crate::disk_client::{DiskClient, FIRST_BYTES, WHOLE_BYTES};
 use crate::entry::{self, BODY_BYTES_MAX, Content, Entry};
 use crate::http::request::Request;
 use crate::route::Files;

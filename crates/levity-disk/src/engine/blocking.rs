@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::ticket::Ticket;
 use crate::files::{Kind, KnownDevices, OpenFile, accept_variant, listing, read, unlink};
-use crate::job::{Done, First, Lookup, Op, Open, Ready};
+use crate::job::{Done, First, Lookup, Op, Open, Opened, Ready};
 use crate::memory::Buffer;
 
 /// The result of reading bytes.
@@ -184,13 +184,13 @@ impl Opening {
             .map(|variant| variant.map(Arc::new))
             .collect();
         let chosen = self.choice.and_then(|number| variants[number].as_ref());
-        Done::Opened {
+        Done::Opened(Opened {
             first: first(chosen.unwrap_or(&file)),
             file,
             variants,
             stable,
             not_removed: self.not_removed,
-        }
+        })
     }
 }
 

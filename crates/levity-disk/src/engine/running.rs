@@ -145,7 +145,7 @@ impl Engines {
             stats::add(&counters.bytes_read, ready.len() as u64);
         }
         match &completion.result {
-            Ok(Done::Opened { .. }) => stats::add(&counters.opens, 1),
+            Ok(Done::Opened(_)) => stats::add(&counters.opens, 1),
             Ok(Done::Written(bytes)) => {
                 stats::add(&counters.writes, 1);
                 stats::add(&counters.bytes_written, *bytes as u64);

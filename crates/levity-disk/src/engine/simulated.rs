@@ -29,7 +29,7 @@ use super::contract::{Engine, StartContext, StartError};
 use super::pool::{Pool, Queue};
 use super::ticket::{Ticket, Work};
 use crate::files::OpenFile;
-use crate::job::{Done, Op, Open, Ready};
+use crate::job::{Done, Op, Open, Opened, Ready};
 use crate::memory::arena::{Arena, SlotAllocator};
 use crate::memory::{Budget, Buffer, span};
 use crate::thread::lock;
@@ -176,9 +176,9 @@ impl Simulation {
         };
         let mut done = blocking::perform(op, ticket)?;
         if let Done::Read(ready, _)
-        | Done::Opened {
+        | Done::Opened(Opened {
             first: Some(ready), ..
-        } = &mut done
+        }) = &mut done
         {
             self.refuse_bad_byte(offset, ready.len())?;
             self.move_bytes(ready, job);

@@ -268,7 +268,7 @@ impl Root {
             kind: Kind::Other,
             ..Meta::from(rustix::fs::fstat(&fd)?)
         };
-        let opened = Opened {
+        let opened = OpenedFd {
             fd,
             atime: atime::Policy::Never,
             no_symlinks: false,
@@ -276,7 +276,7 @@ impl Root {
         Ok(self.file(opened, meta, name))
     }
 
-    fn file(&self, opened: Opened, meta: Meta, name: &CStr) -> OpenFile {
+    fn file(&self, opened: OpenedFd, meta: Meta, name: &CStr) -> OpenFile {
         let mut file = OpenFile::new(opened.fd, meta, opened.atime);
         file.location = (meta.kind == Kind::Directory).then(|| Location {
             resolver: Arc::clone(&self.resolver),
@@ -298,7 +298,7 @@ impl Root {
     }
 
     /// Tries first without symbolic links: a watch needs to know whether one is on the way.
-    fn open_to_read(&self, name: &CStr, resolve: ResolveFlags) -> Result<Opened, Errno> {
+    fn open_to_read(&self, name: &CStr, resolve: ResolveFlags) -> Result<OpenedFd, Errno> {
         match self.open_as_owner(name, resolve | ResolveFlags::NO_SYMLINKS) {
             Err(Errno::LOOP) => self.open_as_owner(name, resolve),
             result => result,
@@ -307,12 +307,12 @@ impl Root {
 
     /// Opens with `O_NOATIME` if that is granted, which it is to the owner of the file. It is tried for each
     /// file (2 us more where it is refused).
-    fn open_as_owner(&self, name: &CStr, resolve: ResolveFlags) -> Result<Opened, Errno> {
+    fn open_as_owner(&self, name: &CStr, resolve: ResolveFlags) -> Result<OpenedFd, Errno> {
         let (fd, atime) = match self.resolver.openat2(name, READ | OFlags::NOATIME, resolve) {
             Err(Errno::PERM) => (self.resolver.openat2(name, READ, resolve)?, self.atime),
             result => (result?, atime::Policy::Never),
         };
-        Ok(Opened {
+        Ok(OpenedFd {
             fd,
             atime,
             no_symlinks: resolve.contains(ResolveFlags::NO_SYMLINKS),
@@ -321,7 +321,7 @@ impl Root {
 }
 
 /// A file that was just opened.
-struct Opened {
+struct OpenedFd {
     fd: OwnedFd,
     atime: atime::Policy,
     /// No symbolic link was on the way.

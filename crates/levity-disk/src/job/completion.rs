@@ -35,7 +35,7 @@ impl Completion {
     pub(crate) fn ready(&self) -> Option<&Ready> {
         match &self.result {
             Ok(Done::Read(ready, _)) => Some(ready),
-            Ok(Done::Opened { first, .. }) => first.as_ref(),
+            Ok(Done::Opened(opened)) => opened.first.as_ref(),
             _ => None,
         }
     }
@@ -45,24 +45,7 @@ impl Completion {
 #[derive(Debug)]
 pub enum Done {
     /// Outcome of [`Op::Open`](crate::Op::Open).
-    Opened {
-        /// The open file, directory or other object. If bytes were read, its `meta` is from after the read.
-        file: Arc<OpenFile>,
-        /// One entry for each path of the open's `variants`: the file there, if it may be sent in place of
-        /// `file` ([`Meta::may_stand_in_for`](crate::Meta::may_stand_in_for)). All are `None` when `file` is
-        /// not a regular file.
-        variants: Vec<Option<Arc<OpenFile>>>,
-        /// The bytes asked for: of the first preferred variant that exists, else of `file`. `None` when no
-        /// bytes were asked for, or when it is not a regular file.
-        first: Option<Ready>,
-        /// Whether `fstat` before and after the read agreed: the bytes are of one version, as far as the
-        /// resolution of the file system's clock can tell. Also true when nothing has been read:
-        /// `first` is `None` or [`Ready::PageCache`].
-        stable: bool,
-        /// After [`Lookup::Consume`](crate::Lookup::Consume): why the name could not be removed, if it could
-        /// not. The errors are those of [`Op::Unlink`](crate::Op::Unlink).
-        not_removed: Option<io::Error>,
-    },
+    Opened(Opened),
     /// Outcome of [`Op::Read`](crate::Op::Read). Fewer bytes than asked for mean that the file ends there,
     /// or ended there after the read: bytes that a truncation has cut off are never handed over as the
     /// zeroes that the kernel puts in their place. Only [`Ready::PageCache`], which has not been read yet,
@@ -82,4 +65,38 @@ pub enum Done {
     RootChecked(Option<Arc<Root>>),
     /// Outcome of [`Op::Unlink`](crate::Op::Unlink).
     Unlinked,
+}
+
+/// The outcome of an open.
+#[derive(Debug)]
+pub struct Opened {
+    /// The open file, directory or other object. If bytes were read, its `meta` is from after the read.
+    pub file: Arc<OpenFile>,
+    /// One entry for each path of the open's `variants`: the file there, if it may be sent in place of `file`
+    /// ([`Meta::may_stand_in_for`](crate::Meta::may_stand_in_for)). All are `None` when `file` is not a
+    /// regular file.
+    pub variants: Vec<Option<Arc<OpenFile>>>,
+    /// The bytes asked for: of the first preferred variant that exists, else of `file`. `None` when no bytes
+    /// were asked for, or when it is not a regular file.
+    pub first: Option<Ready>,
+    /// Whether `fstat` before and after the read agreed: the bytes are of one version, as far as the
+    /// resolution of the file system's clock can tell. Also true when nothing has been read: `first` is `None`
+    /// or [`Ready::PageCache`].
+    pub stable: bool,
+    /// After [`Lookup::Consume`](crate::Lookup::Consume): why the name could not be removed, if it could not.
+    /// The errors are those of [`Op::Unlink`](crate::Op::Unlink).
+    pub not_removed: Option<io::Error>,
+}
+
+impl Opened {
+    /// A file that was opened inline, without variants and without a read.
+    pub fn unread(file: Arc<OpenFile>) -> Opened {
+        Opened {
+            file,
+            variants: Vec::new(),
+            first: None,
+            stable: true,
+            not_removed: None,
+        }
+    }
 }

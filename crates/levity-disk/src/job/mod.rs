@@ -7,7 +7,7 @@ mod ready;
 
 use std::fmt;
 
-pub use completion::{Completion, Done};
+pub use completion::{Completion, Done, Opened};
 pub(crate) use error::Refusal;
 pub use error::{is_dead, is_full};
 pub use op::{First, Lookup, Op, Open, Variants};

@@ -20,7 +20,9 @@ use std::time::{Duration, Instant};
 use super::direct_policy::{DirectPolicy, Reader};
 use super::submissions::PendingJob;
 use crate::files::{KnownDevices, OtherDevice};
-use crate::job::{Class, Completion, Done, Job, Lookup, Op, ReadOptions, Refusal, Reply, is_dead};
+use crate::job::{
+    Class, Completion, Done, Job, Lookup, Op, Opened, ReadOptions, Refusal, Reply, is_dead,
+};
 use crate::thread::lock;
 
 /// An operation of one device, waiting or with the engine, and the jobs that it is done for.
@@ -306,22 +308,16 @@ fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Co
             let skipped = usize::try_from(from - offset).unwrap_or(usize::MAX);
             Ok(Done::Read(ready.part(skipped, *len), *now))
         }
-        Ok(Done::Opened {
-            file,
-            variants,
-            first,
-            stable,
-            ..
-        }) => {
-            let first = first.as_mut();
-            Ok(Done::Opened {
-                file: Arc::clone(file),
-                variants: variants.clone(),
+        Ok(Done::Opened(opened)) => {
+            let first = opened.first.as_mut();
+            Ok(Done::Opened(Opened {
+                file: Arc::clone(&opened.file),
+                variants: opened.variants.clone(),
                 first: first.map(|ready| ready.part(0, ready.len())),
-                stable: *stable,
+                stable: opened.stable,
                 // An open that removes the name is not shared.
                 not_removed: None,
-            })
+            }))
         }
         Ok(Done::RootChecked(root)) => Ok(Done::RootChecked(root.clone())),
         Ok(Done::Listed(_) | Done::Created(_) | Done::Written(_) | Done::Unlinked) => {

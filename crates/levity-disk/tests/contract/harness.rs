@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use levity_disk::engine;
 use levity_disk::{
     Budget, Class, Completion, Direct, Disk, Done, First, Job, Listing, Lookup, Meta, Op, Open,
-    OpenFile, Ready, Reply, Root, Settings, Spool, Symlinks,
+    OpenFile, Opened, Ready, Reply, Root, Settings, Spool, Symlinks,
 };
 use tempfile::TempDir;
 
@@ -312,13 +312,6 @@ pub fn read_op(file: &Arc<OpenFile>, offset: u64, len: usize) -> Op {
     }
 }
 
-/// The outcome of an open.
-pub struct Opened {
-    pub file: Arc<OpenFile>,
-    pub first: Option<Ready>,
-    pub stable: bool,
-}
-
 pub fn try_open(
     disk: &Disk,
     root: &Arc<Root>,
@@ -326,19 +319,9 @@ pub fn try_open(
     first: Option<(u64, usize)>,
 ) -> io::Result<Opened> {
     match ask(disk, open_op(root, path, first))? {
-        Done::Opened {
-            file,
-            variants,
-            first,
-            stable,
-            not_removed,
-        } => {
-            assert!(variants.is_empty() && not_removed.is_none());
-            Ok(Opened {
-                file,
-                first,
-                stable,
-            })
+        Done::Opened(opened) => {
+            assert!(opened.variants.is_empty() && opened.not_removed.is_none());
+            Ok(opened)
         }
         other => panic!("an open was answered with {other:?}"),
     }

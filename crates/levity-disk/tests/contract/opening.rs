@@ -34,7 +34,9 @@ mod cases {
     use std::time::{Duration, SystemTime};
 
     use levity_disk::left_root;
-    use levity_disk::{Disk, Done, Kind, Lookup, Op, Open, OpenFile, Root, Symlinks, Variants};
+    use levity_disk::{
+        Disk, Done, Kind, Lookup, Op, Open, OpenFile, Opened, Root, Symlinks, Variants,
+    };
 
     use crate::harness::*;
 
@@ -225,13 +227,13 @@ mod cases {
             lookup: Lookup::Shared,
         });
         match ask(disk, op)? {
-            Done::Opened {
+            Done::Opened(Opened {
                 file,
                 variants,
                 first,
                 stable,
                 ..
-            } => {
+            }) => {
                 assert!(stable);
                 let first = first.map(|ready| bytes(disk, ready).unwrap());
                 Ok(WithVariants {

@@ -23,7 +23,9 @@ mod cases {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, mpsc};
 
-    use levity_disk::{Class, Completion, Disk, Done, First, Kind, Op, Reply, Root, Symlinks};
+    use levity_disk::{
+        Class, Completion, Disk, Done, First, Kind, Op, Opened, Reply, Root, Symlinks,
+    };
 
     use crate::harness::*;
 
@@ -141,9 +143,9 @@ mod cases {
         if let Op::Open(open) = &mut op {
             open.first = Some(first);
         }
-        let Done::Opened {
+        let Done::Opened(Opened {
             first: Some(ready), ..
-        } = ask(disk, op).unwrap()
+        }) = ask(disk, op).unwrap()
         else {
             panic!("no bytes came along")
         };

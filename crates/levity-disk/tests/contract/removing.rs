@@ -25,7 +25,7 @@ mod cases {
     use std::sync::Arc;
 
     use levity_disk::left_root;
-    use levity_disk::{Class, Disk, Done, Lookup, Op, OpenFile, Ready, Root, Symlinks};
+    use levity_disk::{Class, Disk, Done, Lookup, Op, OpenFile, Opened, Ready, Root, Symlinks};
 
     use crate::harness::*;
 
@@ -43,7 +43,7 @@ mod cases {
         path: &str,
     ) -> io::Result<(Arc<OpenFile>, Option<Ready>)> {
         match ask(disk, look_up_op(root, path, Lookup::NoSymlinks))? {
-            Done::Opened { file, first, .. } => Ok((file, first)),
+            Done::Opened(opened) => Ok((opened.file, opened.first)),
             other => panic!("an open was answered with {other:?}"),
         }
     }
@@ -92,13 +92,13 @@ mod cases {
         fs::create_dir_all(rig.path("a/b")).unwrap();
         for path in ["file", "a/b/file"] {
             rig.write(path, 300_000);
-            let Done::Opened {
+            let Done::Opened(Opened {
                 file,
                 first,
                 stable,
                 not_removed,
                 ..
-            } = take(path).unwrap()
+            }) = take(path).unwrap()
             else {
                 panic!("not an open");
             };
@@ -250,7 +250,7 @@ mod cases {
             assert_eq!(bytes(&disk, first.unwrap()).unwrap(), pattern(0, 100));
             // `Fresh` prevents sharing, not links.
             let fresh = ask(&disk, look_up_op(&root, "to-folder/file", Lookup::Fresh));
-            assert!(matches!(fresh, Ok(Done::Opened { .. })));
+            assert!(matches!(fresh, Ok(Done::Opened(_))));
         }
         let null = Root::open(Path::new("/dev"), Symlinks::Beneath).unwrap();
         assert_eq!(
@@ -284,7 +284,7 @@ mod cases {
         arrive(&disk);
         held.into_iter().for_each(Held::release);
         let files = opens.map(|waiting| match waiting.result() {
-            Ok(Done::Opened { file, .. }) => file,
+            Ok(Done::Opened(opened)) => opened.file,
             other => panic!("not an open: {other:?}"),
         });
         for (number, file) in files.iter().enumerate() {

@@ -23,7 +23,7 @@ mod cases {
     use std::sync::{Arc, Mutex};
 
     use levity_disk::is_full;
-    use levity_disk::{Class, Completion, Disk, Done, Op, Reply, Root, Symlinks};
+    use levity_disk::{Class, Completion, Disk, Done, Op, Opened, Reply, Root, Symlinks};
 
     use crate::harness::*;
 
@@ -91,15 +91,16 @@ mod cases {
         held.into_iter().for_each(Held::release);
         let mut files = Vec::new();
         for asking in asking {
-            let Done::Opened { file, first, .. } = asking.result().unwrap() else {
+            let Done::Opened(opened) = asking.result().unwrap() else {
                 panic!("not an open");
             };
-            assert_eq!(bytes(&disk, first.unwrap()).unwrap(), pattern(0, 4096));
-            files.push(file);
+            let first = opened.first.unwrap();
+            assert_eq!(bytes(&disk, first).unwrap(), pattern(0, 4096));
+            files.push(opened.file);
         }
         assert!(matches!(
             without.result().unwrap(),
-            Done::Opened { first: None, .. }
+            Done::Opened(Opened { first: None, .. })
         ));
         if !disk.blocks_on_loop() {
             assert_eq!(disk.stats().coalesced, 4);

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use levity_disk::{First, Kind, OpenFile};
+use levity_disk::{First, Kind, OpenFile, Opened};
 use levity_wire::http1::Method;
 use levity_wire::sendfile_header::{self, Delegation};
 use levity_wire::{Reject, date, mime};
@@ -29,7 +29,7 @@ use super::codec::head::{DelegationHeader, Head};
 use super::response::UpstreamResponse;
 use super::subrequest::Origin;
 use crate::cache::Cache;
-use crate::disk_client::{DiskClient, FIRST_BYTES, Opened, WHOLE_BYTES};
+use crate::disk_client::{DiskClient, FIRST_BYTES, WHOLE_BYTES};
 use crate::entry::{self, Content, Entry};
 use crate::http::completion::{Completion, CompletionHook};
 use crate::http::error;

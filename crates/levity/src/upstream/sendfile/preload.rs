@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use levity_disk::OpenFile;
+use levity_disk::{OpenFile, Opened};
 use levity_wire::Reject;
 use levity_wire::http1::Method;
 use levity_wire::mime;
@@ -27,7 +27,7 @@ use super::escaped;
 use super::root::{self, Beneath};
 use super::store::PreloadStore;
 use crate::cache;
-use crate::disk_client::{DiskClient, Opened};
+use crate::disk_client::DiskClient;
 use crate::entry::{self, Content, Entry};
 use crate::http::client::Client;
 use crate::http::fields::Fields;

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use levity_disk::{Lookup, OpenFile, Root, Variants};
+use levity_disk::{Lookup, OpenFile, Opened, Root, Variants};
 use levity_wire::sendfile_header;
 use rustix::io::Errno;
 
 use super::first;
-use crate::disk_client::{self, DiskClient, Opened};
+use crate::disk_client::{self, DiskClient};
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::worker::Worker;
 
