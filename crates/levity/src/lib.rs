@@ -23,6 +23,7 @@ pub mod handler;
 pub mod http;
 mod introduce;
 
+mod limit;
 pub mod resolve;
 pub mod respond;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use tokio::task;
 
 use crate::http::error::error;
 use crate::http::response::{Body, OwnedBytes, Response};
+use crate::limit::Limit;
 use crate::route::is_hidden;
 
 /// The maximum size of a page in bytes, without [`END_BYTES_MAX`]. A row has about 150 bytes.
@@ -43,8 +44,8 @@ const SMALL_PAGE_BYTES: usize = 64 * 1024;
 /// The size of long pages that are being sent.
 static SENT_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of pages that are being rendered.
-static RENDERED: AtomicUsize = AtomicUsize::new(0);
+/// The pages that are being rendered.
+static RENDERED: Limit = Limit::new(LISTINGS_MAX);
 
 // On the root element, because browsers paint the canvas in the root's colour scheme; on the body it would
 // change only the text.
@@ -58,7 +59,7 @@ th+th{text-align:right}a{text-decoration:none}a:hover{text-decoration:underline}
 /// The page of `directory`, a decoded path with a slash at both ends; 503 while [`LISTINGS_MAX`] other pages
 /// are rendered.
 pub async fn listing(directory: &[u8], listing: Listing) -> Response {
-    let Some(_permit) = Permit::take() else {
+    let Some(_permit) = RENDERED.try_take() else {
         return error(503, "too many listings at once");
     };
     let Some(page) = Page::new(render(directory, listing).await) else {
@@ -108,25 +109,6 @@ impl OwnedBytes for Page {}
 impl Drop for Page {
     fn drop(&mut self) {
         SENT_BYTES.fetch_sub(self.reserved, Ordering::Relaxed);
-    }
-}
-
-/// A slot for rendering a page.
-struct Permit(());
-
-impl Permit {
-    fn take() -> Option<Permit> {
-        let one_more = |count| (count < LISTINGS_MAX).then_some(count + 1);
-        RENDERED
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .ok()
-            .map(|_| Permit(()))
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        RENDERED.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -360,7 +342,7 @@ mod tests {
 
     #[test]
     fn one_page_too_many_is_refused() {
-        let mut permits: Vec<_> = (0..LISTINGS_MAX).map_while(|_| Permit::take()).collect();
+        let mut permits: Vec<_> = (0..).map_while(|_| RENDERED.try_take()).collect();
         assert_eq!(permits.len(), LISTINGS_MAX);
         let (refused, _) = turns(listing(b"/", listing_of(1, b"a")));
         assert_eq!(refused.status, 503);
