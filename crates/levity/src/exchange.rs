@@ -19,7 +19,6 @@ use crate::disk_client::DiskClient;
 use crate::filter;
 use crate::handler::Handling;
 use crate::http::client::Client;
-use crate::http::completion::CompletionHook;
 use crate::http::error::error;
 use crate::http::request::{Arrival, Request};
 use crate::http::request_body::{ClientStream, RequestBody};
@@ -71,24 +70,13 @@ pub async fn exchange<S: ResponseSink + 'static>(
     finish(sink, request, location, &mut response, &mut handling);
     let mut close = response.close;
     let mut sent = send::send(sink, request, &mut response, &mut handling.disk).await;
-    let mut hooks = mem::take(&mut sent.hooks);
     if sent.instead.is_some() {
         // Boxed: otherwise the future of every request would contain this rare path.
-        let again = send_instead(
-            sink,
-            request,
-            location,
-            close,
-            &mut sent,
-            &mut handling,
-            &mut hooks,
-        );
+        let again = send_instead(sink, request, location, close, &mut sent, &mut handling);
         close = Box::pin(again).await;
     }
-    for hook in hooks {
-        hook.completed(worker, &service, sent.completion());
-    }
     close |= sink.body_remaining() != Some(0);
+    handling.completed(&sent);
     conclude(sink, request, &client, &sent, handling.disk.trace);
     Exchanged {
         end: sent.end,
@@ -128,11 +116,10 @@ async fn send_instead<'a, S: ResponseSink>(
     mut close: bool,
     sent: &mut Sent,
     handling: &mut Handling<'a>,
-    hooks: &mut Vec<Box<dyn CompletionHook>>,
 ) -> bool {
     let mut may_look_again = !request.has_body();
     while let Some(failure) = sent.instead.take() {
-        hooks.iter_mut().for_each(|hook| hook.replaced());
+        handling.replaced();
         let is_outdated = sent.outdated && handling.disk.trace.upstream().is_none();
         let mut other = match location.filter(|_| is_outdated && mem::take(&mut may_look_again)) {
             Some(location) => {
@@ -145,9 +132,6 @@ async fn send_instead<'a, S: ResponseSink>(
         finish(stream, request, location, &mut other, handling);
         close = other.close;
         *sent = send::send(stream, request, &mut other, &mut handling.disk).await;
-        if !sent.hooks.is_empty() {
-            *hooks = mem::take(&mut sent.hooks);
-        }
     }
     close
 }

@@ -285,7 +285,7 @@ fn a_client_may_disconnect_within_a_request() {
 /// The future of each request is moved to the heap. State that few requests need belongs in a box of its own.
 #[test]
 fn the_future_of_an_exchange_stays_small() {
-    const BYTES_MAX: usize = 3200;
+    const BYTES_MAX: usize = 2900;
     let rig = rig();
     rig.run(async {
         let (_client, conn) = rig.conn(64);

@@ -17,9 +17,12 @@ use crate::http::error::error;
 use crate::http::request::{Request, RequestError};
 use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
+use crate::http::send::Sent;
 use crate::route::{Handler, Location, Proxy, Service};
 use crate::scripts::{PathKind, Script};
 use crate::upstream::sendfile::Delegated;
+use crate::upstream::sendfile::completion::CompletionHook;
+use crate::upstream::sendfile::receipt::Subject;
 use crate::worker::Worker;
 
 /// The maximum of reroutes per request. It ends loops, such as an application that receives its own reroute.
@@ -43,6 +46,8 @@ pub struct Handling<'a> {
     script: Option<Script>,
     /// The application's response that rerouted the request here.
     sender: Option<Box<Delegated>>,
+    /// What follows the response that the handlers have decided on.
+    hooks: Vec<Box<dyn CompletionHook>>,
 }
 
 /// The result of a handler.
@@ -96,6 +101,7 @@ impl<'a> Handling<'a> {
             path_kind: PathKind::Unknown,
             script: None,
             sender: None,
+            hooks: Vec::new(),
         }
     }
 
@@ -114,6 +120,18 @@ impl<'a> Handling<'a> {
     pub async fn refuse(&mut self, refusal: Response) -> Response {
         let received = self.drop_body(Some(refusal)).await;
         received.expect_err("there is a response already")
+    }
+
+    /// The response failed before its first byte was sent, and another replaces it.
+    pub fn replaced(&mut self) {
+        self.hooks.iter_mut().for_each(|hook| hook.replaced());
+    }
+
+    /// The response has ended.
+    pub fn completed(&mut self, sent: &Sent) {
+        for hook in self.hooks.drain(..) {
+            hook.completed(self.worker, self.service, sent);
+        }
     }
 
     /// Runs the handlers in order.
@@ -151,7 +169,8 @@ impl<'a> Handling<'a> {
                 to,
             } = reroute;
             if senders.len() == REROUTES_MAX {
-                break sender.refuse(502, "the request was rerouted too often");
+                let refusal = sender.refuse(502, "the request was rerouted too often");
+                break self.settle(&sender, Err(refusal));
             }
             let request = derived.as_deref().unwrap_or(request);
             self.sender = Some(sender);
@@ -160,7 +179,7 @@ impl<'a> Handling<'a> {
                 Target::Location(location, path) => self.internal(request, location, &path).await,
                 Target::Upstreams(candidates) => self.first_usable(candidates).await,
             };
-            // An application whose delegation is already served, such as by a file, adds its headers itself.
+            // An application whose delegation has been settled, such as by a file, is not among them.
             senders.extend(self.sender.take());
             match outcome {
                 Outcome::Response(response) => break response,
@@ -170,8 +189,18 @@ impl<'a> Handling<'a> {
         };
         self.disk.trace.enter(Step::Respond);
         while let Some(sender) = senders.pop() {
-            sender.apply_headers(&mut response);
+            response = self.settle(&sender, sender.with_headers(response));
         }
+        response
+    }
+
+    /// Ends a delegation with its content, or with an error response.
+    fn settle(&mut self, sender: &Delegated, outcome: Result<Response, Response>) -> Response {
+        let (subject, response) = match outcome {
+            Ok(content) => (Subject::Content, content),
+            Err(refusal) => (Subject::Refusal, refusal),
+        };
+        self.hooks.extend(sender.receipt(subject));
         response
     }
 

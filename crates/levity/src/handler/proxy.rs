@@ -85,52 +85,55 @@ impl<'a> Handling<'a> {
         proxy: &'a Arc<Proxy>,
     ) -> Outcome<'a> {
         self.disk.trace.enter(Step::Resolve);
-        if sender.is_contradictory() {
-            let reason = "the response has more than one delegation";
-            return Outcome::Response(sender.refuse(502, reason));
-        }
-        match sender.delegation() {
-            Delegation::InternalUri => self.to_location(sender, request),
-            Delegation::Urls => self.to_upstreams(sender, request, proxy),
-            Delegation::File | Delegation::TemporaryFile | Delegation::FileParts => {
-                Outcome::Response(sender.file(request, &mut self.disk).await)
+        let to = match sender.delegation() {
+            _ if sender.is_contradictory() => {
+                Err(sender.refuse(502, "the response has more than one delegation"))
             }
+            Delegation::InternalUri => self.internal_location(&sender, request),
+            Delegation::Urls => self.listed_upstreams(&sender, request, proxy),
+            Delegation::File | Delegation::TemporaryFile | Delegation::FileParts => {
+                let hooks = &mut self.hooks;
+                let file = sender.file(request, &mut self.disk, hooks).await;
+                return Outcome::Response(self.settle(&sender, file));
+            }
+        };
+        match to {
+            Ok(to) => Outcome::Reroute(Reroute {
+                sender,
+                request: None,
+                to,
+            }),
+            Err(refusal) => Outcome::Response(self.settle(&sender, Err(refusal))),
         }
     }
 
-    /// Reroutes to an internal location.
-    fn to_location(&self, sender: Box<Delegated>, request: &Request) -> Outcome<'a> {
+    /// The internal location that the application names.
+    fn internal_location(
+        &self,
+        sender: &Delegated,
+        request: &Request,
+    ) -> Result<Target<'a>, Response> {
         let mut path = Vec::new();
-        if let Err(reject) = sendfile_header::internal_uri(sender.value(), &mut path) {
-            return Outcome::Response(sender.refuse(502, reject.reason));
-        }
+        sendfile_header::internal_uri(sender.value(), &mut path)
+            .map_err(|reject| sender.refuse(502, reject.reason))?;
         path.insert(0, b'/');
         let location = self.service.route(request.host(), &path);
         match location.filter(|location| location.internal) {
-            Some(location) => Outcome::Reroute(Reroute {
-                sender,
-                request: None,
-                to: Target::Location(location, path),
-            }),
-            None => {
-                let reason = "no route with `internal = true` has that path";
-                Outcome::Response(sender.refuse(502, reason))
-            }
+            Some(location) => Ok(Target::Location(location, path)),
+            None => Err(sender.refuse(502, "no route with `internal = true` has that path")),
         }
     }
 
-    /// Reroutes to the upstreams in `reproxy` whose addresses are in the URLs, in the order of the URLs.
-    fn to_upstreams(
+    /// The upstreams in `reproxy` whose addresses are in the URLs, in the order of the URLs.
+    fn listed_upstreams(
         &self,
-        sender: Box<Delegated>,
+        sender: &Delegated,
         request: &Request,
-        proxy: &'a Arc<Proxy>,
-    ) -> Outcome<'a> {
+        proxy: &'a Proxy,
+    ) -> Result<Target<'a>, Response> {
         let limits = &self.service.wire_limits;
-        let urls = match sendfile_header::urls(sender.value()) {
-            Ok(urls) => urls,
-            Err(reject) => return Outcome::Response(sender.refuse(502, reject.reason)),
-        };
+        let urls = sendfile_header::urls(sender.value())
+            .map_err(|reject| sender.refuse(502, reject.reason))?;
         let candidates = urls.iter().filter_map(|url| {
             let mut listed = proxy.reproxy.iter();
             let proxy = listed.find(|listed| listed.upstream.is_at(url.host, url.port))?;
@@ -138,15 +141,10 @@ impl<'a> Handling<'a> {
             Some(Candidate { request, proxy })
         });
         let candidates: Vec<_> = candidates.collect();
-        if candidates.is_empty() {
-            let reason = "no upstream in `reproxy` has that address";
-            return Outcome::Response(sender.refuse(502, reason));
+        match candidates.is_empty() {
+            true => Err(sender.refuse(502, "no upstream in `reproxy` has that address")),
+            false => Ok(Target::Upstreams(candidates)),
         }
-        Outcome::Reroute(Reroute {
-            sender,
-            request: None,
-            to: Target::Upstreams(candidates),
-        })
     }
 
     /// Tries the upstreams in order until a response is usable or the last one.
@@ -176,8 +174,9 @@ impl<'a> Handling<'a> {
         upstream.and_then(UpstreamTrace::failed_side)
     }
 
-    /// Drops an unusable response and logs it. A missing response has been logged already.
-    fn pass_over(&self, proxy: &Proxy, response: Response) {
+    /// Drops an unusable response with its hooks, and logs it. A missing response has been logged already.
+    fn pass_over(&mut self, proxy: &Proxy, response: Response) {
+        self.hooks.clear();
         if self.failed_side().is_none() {
             let reason = format_args!("it answered {} to X-Reproxy-URL", response.status);
             let mut failure = Failure::of_backend(response.status, "other", reason);
@@ -205,16 +204,17 @@ impl<'a> Handling<'a> {
             let files = location.files.as_ref();
             let files = files.expect("a location has files or a proxy");
             let file = sender.internal_file(files, path, request, &mut self.disk);
-            return Outcome::Response(file.await);
+            let file = file.await;
+            return Outcome::Response(self.settle(&sender, file));
         };
         if let Some(files) = &location.files
             && proxy.files_first
             && proxy.scripts(files).is_none()
-            && let Some(response) = sender
+            && let Some(file) = sender
                 .file_before(files, path, request, &mut self.disk)
                 .await
         {
-            return Outcome::Response(response);
+            return Outcome::Response(self.settle(&sender, file));
         }
         let prepared = self.prepare(&sender, request, location, proxy).await;
         match prepared {
@@ -222,7 +222,7 @@ impl<'a> Handling<'a> {
                 (self.sender, self.script) = (Some(sender), script);
                 self.forward_derived(request, proxy).await
             }
-            Err(refusal) => Outcome::Response(refusal),
+            Err(refusal) => Outcome::Response(self.settle(&sender, Err(refusal))),
         }
     }
 

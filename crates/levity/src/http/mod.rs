@@ -3,7 +3,6 @@
 //! Handlers use [`request`], [`request_body`] and [`response`]. Only the folder of a version uses the connection.
 
 pub mod client;
-pub mod completion;
 pub mod error;
 pub mod fields;
 pub mod file_version;

@@ -14,7 +14,6 @@ use levity_telemetry::access_log::End;
 use levity_telemetry::trace::Trace;
 use levity_wire::http1::Trailers;
 
-use super::completion::CompletionHook;
 use super::fields::Fields;
 use super::file_version::Version;
 use super::filter::BodyFilter;
@@ -198,8 +197,6 @@ pub struct Response {
     pub filters: Vec<Box<dyn BodyFilter>>,
     /// The connection closes after this response.
     pub close: bool,
-    /// Called when the response has ended.
-    pub hooks: Vec<Box<dyn CompletionHook>>,
 }
 
 impl Response {
@@ -215,7 +212,6 @@ impl Response {
             body: Body::None,
             filters: Vec::new(),
             close: false,
-            hooks: Vec::new(),
         }
     }
 

@@ -197,6 +197,35 @@ fn the_next_url_is_asked_when_one_fails() {
     apps.rig.assert_idle();
 }
 
+/// The backend of an application gets a receipt of this request line, and accepts it.
+async fn accept_receipt(backend: &Backend, line: &str) {
+    let (mut backend, head) = backend.asked().await;
+    assert!(head.starts_with(line), "{head}");
+    assert!(head.contains("X-Sendfile-Receipt: complete\r\n"), "{head}");
+    backend.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+    settle().await;
+}
+
+/// The first upstream may not name files: the response is an error, for which it would get a receipt.
+#[test]
+fn a_response_that_is_passed_over_has_no_receipt() {
+    const URLS: &str = "X-Reproxy-URL: http://192.0.2.1/a http://192.0.2.2/b";
+    let apps = Apps::new();
+    apps.rig.run(async {
+        let lines = format!("{URLS}\r\nX-Sendfile-Receipt: /sent");
+        let (mut client, serving) = apps.sent_elsewhere(&lines).await;
+        let lines = "X-Sendfile: /file\r\nX-Sendfile-Receipt: /passed-over";
+        apps.send_elsewhere(&apps.other, lines).await;
+        answer(&apps.third, OTHER).await;
+        assert!(client.rest().await.ends_with("hello world"));
+        drop(client);
+        serving.await.expect("served");
+        accept_receipt(&apps.app, "POST /sent HTTP/1.1\r\n").await;
+        assert_eq!((apps.app.waiting(), apps.other.waiting()), (0, 0));
+    });
+    apps.rig.assert_idle();
+}
+
 /// Who leaves meanwhile leaves nothing behind, and nobody is asked for it any more.
 #[test]
 fn a_client_may_leave_in_between() {

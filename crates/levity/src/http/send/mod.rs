@@ -22,7 +22,6 @@ use levity_telemetry::trace::{Trace, UpstreamTrace};
 use levity_wire::http1::{Method, Trailers};
 
 use self::file::Pace;
-use super::completion::{Completion, CompletionHook};
 use super::error::{error, from_io};
 use super::request::Request;
 use super::request_body::ClientStream;
@@ -143,8 +142,6 @@ pub struct Head<'r> {
 
 /// The result of sending a response.
 pub struct Sent {
-    /// The hooks to call now.
-    pub hooks: Vec<Box<dyn CompletionHook>>,
     /// The status of the response, sent or not.
     pub status: u16,
     /// Bytes of the body that were sent, without framing.
@@ -163,18 +160,6 @@ pub struct Sent {
     pub outdated: bool,
     /// Closing the connection resets it, so that the client detects the truncation.
     pub reset: bool,
-}
-
-impl Sent {
-    /// The part that completion hooks get.
-    pub fn completion(&self) -> Completion {
-        Completion {
-            status: self.status,
-            bytes: self.bytes,
-            end: self.end,
-            ended: self.ended,
-        }
-    }
 }
 
 /// Why a response could not be sent completely.
@@ -241,7 +226,6 @@ pub async fn send<S: ResponseSink>(
     let source = source(&body, disk.trace);
     let mut sent = sender.sent(source, outcome);
     sent.reset = reset;
-    sent.hooks = mem::take(&mut response.hooks);
     sent
 }
 
@@ -358,7 +342,6 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         // Boxed: most responses are sent as they are.
         let instead = instead.map(Box::new);
         Sent {
-            hooks: Vec::new(),
             status: self.response.status,
             bytes: self.body_bytes,
             first_byte: self.first_byte,

@@ -3,6 +3,7 @@
 //! The backend's connection is released first. Files are opened below a root that is configured, and bypass
 //! the caches: applications reuse names, and the earlier file of a name may have belonged to another client.
 
+pub mod completion;
 pub mod parts;
 pub mod preload;
 pub mod receipt;
@@ -21,6 +22,7 @@ use levity_wire::http1::Method;
 use levity_wire::sendfile_header::{self, Delegation};
 use levity_wire::{Reject, date, mime};
 
+use self::completion::CompletionHook;
 use self::parts::Parts;
 use self::receipt::Receipt;
 use self::root::{Beneath, Name};
@@ -31,11 +33,11 @@ use super::subrequest::Origin;
 use crate::cache::Cache;
 use crate::disk_client::{DiskClient, FIRST_BYTES, WHOLE_BYTES};
 use crate::entry::{self, Content, Entry};
-use crate::http::completion::{Completion, CompletionHook};
 use crate::http::error;
 use crate::http::fields::{CONTENT_HEADERS, Fields};
 use crate::http::request::Request;
 use crate::http::response::{Body, BodyStream, Response};
+use crate::http::send::Sent;
 use crate::respond::file;
 use crate::root::SendfileRoot;
 use crate::route::{Files, Proxy, Service};
@@ -72,19 +74,13 @@ struct RemoveWhenSent {
     is_replaced: bool,
 }
 
-impl fmt::Debug for RemoveWhenSent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoveWhenSent").finish_non_exhaustive()
-    }
-}
-
 impl CompletionHook for RemoveWhenSent {
     fn replaced(&mut self) {
         self.is_replaced = true;
     }
 
-    fn completed(self: Box<Self>, worker: &Rc<Worker>, _: &Rc<Arc<Service>>, how: Completion) {
-        let is_whole = how.end == End::Complete && how.bytes >= self.file.meta().size;
+    fn completed(self: Box<Self>, worker: &Rc<Worker>, _: &Arc<Service>, sent: &Sent) {
+        let is_whole = sent.end == End::Complete && sent.bytes >= self.file.meta().size;
         if is_whole && !self.is_replaced {
             self.beneath.remove(worker, self.file);
         }
@@ -140,23 +136,17 @@ impl Delegated {
             name.escape_ascii(),
             escaped(value),
         ));
-        self.refused(status)
+        error::error(status, "")
     }
 
-    fn refused(&self, status: u16) -> Response {
-        let mut response = error::error(status, "");
-        self.add_receipt(&mut response, receipt::Subject::Refusal);
-        response
-    }
-
-    /// Adds the application's headers to a response from elsewhere. They describe the delegated content, so
-    /// an error response does not get them.
-    pub fn apply_headers(self, response: &mut Response) {
+    /// Adds the application's headers to a response from elsewhere.
+    ///
+    /// # Errors
+    /// An error response, unchanged: the headers describe the delegated content.
+    pub fn with_headers(&self, mut response: Response) -> Result<Response, Response> {
         if response.status >= 400 {
-            self.add_receipt(response, receipt::Subject::Refusal);
-            return;
+            return Err(response);
         }
-        self.add_receipt(response, receipt::Subject::Content);
         let fields = self.own_fields();
         response.merge_base();
         for name in fields.names() {
@@ -169,15 +159,15 @@ impl Delegated {
             _ => &[],
         };
         response.fields.extend_except(&fields, except);
+        Ok(response)
     }
 
-    /// Adds a receipt to `response`, if the application has requested one.
-    fn add_receipt(&self, response: &mut Response, subject: receipt::Subject) {
-        if let Some(path) = &self.head.receipt {
-            let (proxy, origin) = (self.proxy.clone(), &self.origin);
-            let receipt = Receipt::new(proxy, &self.backend, origin, path, subject, self.since);
-            response.hooks.push(Box::new(receipt));
-        }
+    /// The receipt for the response to this delegation, if the application has requested one.
+    pub fn receipt(&self, subject: receipt::Subject) -> Option<Box<dyn CompletionHook>> {
+        let path = self.head.receipt.as_ref()?;
+        let (proxy, origin) = (self.proxy.clone(), &self.origin);
+        let receipt = Receipt::new(proxy, &self.backend, origin, path, subject, self.since);
+        Some(Box::new(receipt))
     }
 
     /// The application's headers without those that describe its body.
@@ -190,37 +180,41 @@ impl Delegated {
     }
 
     /// Sends the file at `path` of an internal location.
+    ///
+    /// # Errors
+    /// The error response if there is no such file, or if it cannot be opened.
     pub async fn internal_file(
-        self,
+        &self,
         files: &Files,
         path: &[u8],
         request: &Request,
         disk: &mut DiskClient<'_>,
-    ) -> Response {
+    ) -> Result<Response, Response> {
         disk.use_options_of(files);
         if !files.shows(files.beneath(path)) {
-            return self.refuse(404, "names with a leading dot and scripts are not sent");
+            return Err(self.refuse(404, "names with a leading dot and scripts are not sent"));
         }
         let name = files.beneath(path);
         let names = [Some(name.to_vec()), sendfile_header::utf8_of_latin1(name)];
         disk.ensure_checked(&files.root, Instant::now()).await;
         let beneath = |path| Beneath::new(&files.root, path);
         let candidates = names.into_iter().flatten().map(beneath).collect();
-        match self.first_of(candidates, wants_body(request), disk).await {
-            Ok(found) => self.whole(found, request),
-            Err(refusal) => refusal,
-        }
+        let found = self.first_of(candidates, wants_body(request), disk).await?;
+        Ok(self.whole(found, request))
     }
 
     /// Sends the file at `path` of an internal location that falls back to its upstream; `None` when there is
     /// no such file.
+    ///
+    /// # Errors
+    /// The error response if the file cannot be opened.
     pub async fn file_before(
         &self,
         files: &Files,
         path: &[u8],
         request: &Request,
         disk: &mut DiskClient<'_>,
-    ) -> Option<Response> {
+    ) -> Option<Result<Response, Response>> {
         let name = files.beneath(path);
         if name.is_empty() || !files.shows(name) {
             return None;
@@ -231,28 +225,35 @@ impl Delegated {
         let opened = beneath.open(wants_body(request), Name::Keep, disk).await;
         match opened {
             Ok(opened) if opened.file.meta().kind == Kind::Regular => {
-                Some(self.whole(Found { beneath, opened }, request))
+                Some(Ok(self.whole(Found { beneath, opened }, request)))
             }
             Ok(_) => None,
             Err(error) if error::from_io(&error).status == 404 => None,
-            Err(error) => Some(self.unopened(&beneath, &error)),
+            Err(error) => Some(Err(self.unopened(&beneath, &error))),
         }
     }
 
-    /// Sends the file or files of the delegation.
-    pub async fn file(self, request: &Request, disk: &mut DiskClient<'_>) -> Response {
+    /// Sends the file or files of the delegation. Adds to `hooks` what is done with them afterwards.
+    ///
+    /// # Errors
+    /// The error response if the application may not name the file, or if it cannot be opened.
+    pub async fn file(
+        &self,
+        request: &Request,
+        disk: &mut DiskClient<'_>,
+        hooks: &mut Vec<Box<dyn CompletionHook>>,
+    ) -> Result<Response, Response> {
         disk.use_default_options();
         let roots = match self.header.delegation {
             Delegation::TemporaryFile => &self.proxy.temporary_roots,
             _ => &self.proxy.sendfile_roots,
         };
         root::ensure_checked(roots, disk).await;
-        let outcome = match self.header.delegation {
+        match self.header.delegation {
             Delegation::FileParts => self.parts(disk).await,
-            Delegation::TemporaryFile => self.temporary(request, disk).await,
+            Delegation::TemporaryFile => self.temporary(request, disk, hooks).await,
             _ => self.lasting(request, disk).await,
-        };
-        outcome.unwrap_or_else(|refusal| refusal)
+        }
     }
 
     async fn lasting(
@@ -271,20 +272,18 @@ impl Delegated {
         &self,
         request: &Request,
         disk: &mut DiskClient<'_>,
+        hooks: &mut Vec<Box<dyn CompletionHook>>,
     ) -> Result<Response, Response> {
         let candidates = self.candidates(&self.proxy.temporary_roots, "temporary_roots")?;
         let found = self.first_of(candidates, wants_body(request), disk).await?;
-        let is_kept = self.proxy.upstream.settings.keep_until_sent;
-        let hook = is_kept.then(|| RemoveWhenSent {
-            beneath: found.beneath.clone(),
-            file: found.opened.file.clone(),
-            is_replaced: false,
-        });
-        let mut response = self.whole(found, request);
-        if let Some(hook) = hook {
-            response.hooks.push(Box::new(hook));
+        if self.proxy.upstream.settings.keep_until_sent {
+            hooks.push(Box::new(RemoveWhenSent {
+                beneath: found.beneath.clone(),
+                file: found.opened.file.clone(),
+                is_replaced: false,
+            }));
         }
-        Ok(response)
+        Ok(self.whole(found, request))
     }
 
     /// The possible paths of the file: as sent, and with its escapes decoded, since applications disagree
@@ -355,7 +354,7 @@ impl Delegated {
     fn unopened(&self, beneath: &Beneath, error: &io::Error) -> Response {
         if levity_disk::is_dead(error) {
             // A dead disk is logged once for all requests.
-            return self.refused(status_of(error));
+            return error::error(status_of(error), "");
         }
         self.refuse(status_of(error), self.explain(beneath, error))
     }
@@ -388,7 +387,6 @@ impl Delegated {
     fn finished(&self, mut response: Response) -> Response {
         response.has_date = self.head.has_date;
         response.has_server = self.head.has_server;
-        self.add_receipt(&mut response, receipt::Subject::Content);
         response
     }
 

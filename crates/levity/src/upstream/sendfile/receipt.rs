@@ -5,15 +5,15 @@
 //! `X-Sendfile-Receipt` of the POST proves its origin, since headers of that name from clients never reach an
 //! application.
 
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::{task, time};
 
+use super::completion::CompletionHook;
 use super::escaped;
-use crate::http::completion::{Completion, CompletionHook};
+use crate::http::send::Sent;
 use crate::route::{Proxy, Service};
 use crate::upstream::backend::Backend;
 use crate::upstream::sticky::Affinity;
@@ -42,26 +42,15 @@ pub enum Subject {
     Refusal,
 }
 
-impl fmt::Debug for Receipt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receipt").finish_non_exhaustive()
-    }
-}
-
 impl CompletionHook for Receipt {
     fn replaced(&mut self) {
         self.subject = Subject::Refusal;
     }
 
     /// Posts the receipt in a task of its own.
-    fn completed(
-        self: Box<Self>,
-        worker: &Rc<Worker>,
-        service: &Rc<Arc<Service>>,
-        how: Completion,
-    ) {
-        let result = self.result(how);
-        let text = self.text(result, how);
+    fn completed(self: Box<Self>, worker: &Rc<Worker>, service: &Arc<Service>, sent: &Sent) {
+        let result = self.result(sent.end);
+        let text = self.text(result, sent);
         let Ok(permit) = worker.receipts.clone().try_acquire_owned() else {
             return self.log(&text, "too many are on their way");
         };
@@ -99,17 +88,17 @@ impl Receipt {
         }
     }
 
-    fn result(&self, how: Completion) -> &'static str {
-        match (self.subject, how.end) {
+    fn result(&self, end: End) -> &'static str {
+        match (self.subject, end) {
             (Subject::Refusal, _) => "refused",
             (Subject::Content, End::Complete) => "complete",
             (Subject::Content, End::ClientAbort | End::Timeout | End::Error) => "aborted",
         }
     }
 
-    fn text(&self, result: &str, how: Completion) -> String {
-        let (status, bytes) = (how.status, how.bytes);
-        let ms = how.ended.saturating_duration_since(self.since).as_millis();
+    fn text(&self, result: &str, sent: &Sent) -> String {
+        let (status, bytes) = (sent.status, sent.bytes);
+        let ms = sent.ended.saturating_duration_since(self.since).as_millis();
         format!(
             "{{\"result\":\"{result}\",\"status\":{status},\"bytes\":{bytes},\"duration_ms\":{ms}}}\n"
         )
