@@ -37,7 +37,6 @@ use crate::entry::TICK;
 use crate::http::h1::conn::Conn;
 use crate::route::Service;
 use crate::serve::serve;
-use crate::upstream::sendfile::store::PreloadStore;
 use crate::worker::{Worker, WorkerParts};
 
 const CONNECTIONS_MAX: usize = 64;
@@ -73,7 +72,7 @@ impl Rig {
             ..Settings::default()
         });
         let disk = disk.expect("a simulated disk");
-        let service = Service::new(config, &disk, &[]).expect("a folder that opens");
+        let service = Service::new(config, &disk, 16, None).expect("a folder that opens");
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
         let entered = runtime.enter();
@@ -85,7 +84,6 @@ impl Rig {
             stats: Arc::new(WorkerStats::new(0)),
             log: None,
             connections_max: CONNECTIONS_MAX,
-            preload: Arc::new(PreloadStore::new(16)),
             workers: 1,
         }));
         drop(entered);

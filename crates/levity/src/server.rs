@@ -36,9 +36,8 @@ use crate::event_loop::{self, Message, Parts};
 use crate::introduce::{Introduction, log_some};
 use crate::route::Service;
 use crate::status::{self, Status, Upstreams};
+use crate::upstream;
 use crate::upstream::check::{self, Checks};
-use crate::upstream::sendfile::store::PreloadStore;
-use crate::upstream::{self, Upstream};
 use crate::worker::WorkerParts;
 
 /// The maximum of files that the cache keeps open; reduced by the limit of the process.
@@ -47,8 +46,8 @@ const CACHED_DESCRIPTORS_MAX: u64 = 4096;
 /// The maximum of files that are read past the page cache at a time; reduced by the limit of the process.
 const DIRECT_DESCRIPTORS_MAX: u64 = 1024;
 
-/// The maximum of preloaded files; reduced by the limit of the process.
-const PRELOAD_DESCRIPTORS_MAX: u64 = 1024;
+/// The maximum of files that handlers keep open between requests; reduced by the limit of the process.
+const KEPT_DESCRIPTORS_MAX: u64 = 1024;
 
 /// The maximum of descriptors that `"auto"` uses. The kernel's table has 8 bytes per descriptor, and some
 /// containers allow 10^9.
@@ -153,9 +152,10 @@ impl Reloading {
             return;
         }
         let (plan, disk) = (server.plan.clone(), server.disk.clone());
-        let old = server.service.upstreams.clone();
+        let (kept_files_max, old) = (server.kept_files_max, server.service.clone());
         self.made = Some(task::spawn_blocking(move || {
-            make_service(&plan, &disk, &old)
+            let config = plan.reload().map_err(Refused::File)?;
+            Service::new(config, &disk, kept_files_max, Some(&old)).map_err(Refused::Service)
         }));
     }
 
@@ -170,18 +170,13 @@ impl Reloading {
     }
 }
 
-fn make_service(plan: &Plan, disk: &Disk, old: &[Arc<Upstream>]) -> Result<Service, Refused> {
-    let config = plan.reload().map_err(Refused::File)?;
-    Service::new(config, disk, old).map_err(Refused::Service)
-}
-
 /// Limits derived from the limit of open files.
 struct Descriptors {
     cached_max: usize,
     /// The maximum of second descriptors of files that are read past the page cache.
     direct_max: usize,
-    /// The maximum of preloaded files.
-    preloads_max: usize,
+    /// The maximum of files that handlers keep open between requests.
+    kept_max: usize,
     connections_max: usize,
 }
 
@@ -189,8 +184,8 @@ struct Descriptors {
 /// for a grace period (`synchronize_rcu` in `expand_files`), which was seen to block an accept or open on an
 /// event loop for 20 ms.
 fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
-    let kept = descriptors.cached_max + descriptors.direct_max + descriptors.preloads_max;
-    let needed = 2 * descriptors.connections_max + kept;
+    let files = descriptors.cached_max + descriptors.direct_max + descriptors.kept_max;
+    let needed = 2 * descriptors.connections_max + files;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let last = (needed as u64 + OWN_DESCRIPTORS)
         .min(limit)
@@ -212,12 +207,12 @@ impl Descriptors {
         let files = files.min(DESCRIPTORS_MAX);
         let cached = CACHED_DESCRIPTORS_MAX.min(files / 4);
         let direct = DIRECT_DESCRIPTORS_MAX.min(files / 16);
-        let preload = PRELOAD_DESCRIPTORS_MAX.min(files / 32);
-        let connections = files.saturating_sub(cached + direct + preload + OWN_DESCRIPTORS) / 2;
+        let kept = KEPT_DESCRIPTORS_MAX.min(files / 32);
+        let connections = files.saturating_sub(cached + direct + kept + OWN_DESCRIPTORS) / 2;
         Self {
             cached_max: cached as usize,
             direct_max: direct as usize,
-            preloads_max: preload as usize,
+            kept_max: kept as usize,
             connections_max: configured.unwrap_or(connections.max(16) as usize),
         }
     }
@@ -226,6 +221,8 @@ impl Descriptors {
 struct Server {
     plan: Plan,
     service: Arc<Service>,
+    /// The maximum of files that handlers keep open between requests.
+    kept_files_max: usize,
     disk: Arc<Disk>,
     watcher: Option<Arc<Watcher>>,
     status: Arc<Status>,
@@ -275,10 +272,10 @@ impl Server {
         let count = config.server.workers.unwrap_or_else(cores);
         let descriptors = Descriptors::share(config.limits.connections);
         let disk = start_disk(&config.disk, &descriptors)?;
-        let service = Arc::new(Service::new(config.clone(), &disk, &[])?);
+        let service = Service::new(config.clone(), &disk, descriptors.kept_max, None)?;
+        let service = Arc::new(service);
         let cache = Shared::new(config.disk.cache_bytes, descriptors.cached_max, count);
         let cache = Arc::new(cache);
-        let preload = Arc::new(PreloadStore::new(descriptors.preloads_max));
         let watcher = start_watcher(config.disk.watch)?;
         let unwritten = Arc::default();
         let log = log_writer(&config.log, &unwritten)?;
@@ -307,7 +304,6 @@ impl Server {
                     stats,
                     log: log.as_ref().map(Writer::log),
                     connections_max,
-                    preload: preload.clone(),
                     workers: count,
                 },
                 listen: take_sockets(&mut bound),
@@ -320,6 +316,7 @@ impl Server {
             checks: check::start(&service.upstreams),
             plan,
             service,
+            kept_files_max: descriptors.kept_max,
             disk,
             watcher,
             status,

@@ -22,7 +22,6 @@ use crate::http::request::Request;
 use crate::route::Service;
 use crate::upstream::failure_reports::FailureReports;
 use crate::upstream::pool::Pools;
-use crate::upstream::sendfile::store::{self, PreloadStore};
 
 /// The size of a read from a client in bytes: the largest request header.
 const INBOUND_BYTES: usize = 16 * 1024;
@@ -35,9 +34,6 @@ const HEAD_KEPT_MAX: usize = 16 * 1024;
 
 /// The maximum of requests that are kept for reuse: as many as a busy event loop handles at a time.
 const REQUESTS_KEPT_MAX: usize = 64;
-
-/// The maximum of receipts that one worker sends at a time; more are dropped.
-const RECEIPTS_MAX: usize = 256;
 
 /// The parts of a worker.
 pub struct WorkerParts {
@@ -55,8 +51,6 @@ pub struct WorkerParts {
     pub log: Option<Log>,
     /// The maximum of connections.
     pub connections_max: usize,
-    /// Content that applications have preloaded.
-    pub preload: Arc<PreloadStore>,
     /// The number of workers.
     pub workers: usize,
 }
@@ -73,12 +67,6 @@ pub struct Worker {
     pub stats: Arc<WorkerStats>,
     /// Connections to backends.
     pub pools: Pools,
-    /// Content that applications have preloaded.
-    pub preload: Arc<PreloadStore>,
-    /// One permit per receipt that is being sent.
-    pub receipts: Arc<Semaphore>,
-    /// One permit per preloaded file that is being opened.
-    pub openings: Arc<Semaphore>,
     /// The deadlines of all connections.
     pub timers: Timers,
     /// The buffer for reads from clients and for joining small writes; borrowed within one poll.
@@ -142,9 +130,6 @@ impl Worker {
             watcher: parts.watcher,
             pools,
             stats: parts.stats,
-            preload: parts.preload,
-            receipts: Arc::new(Semaphore::new(RECEIPTS_MAX)),
-            openings: Arc::new(Semaphore::new(store::OPENINGS_MAX)),
             timers: Timers::default(),
             inbound: RefCell::new(vec![0; INBOUND_BYTES].into_boxed_slice()),
             bulk: RefCell::new(vec![0; BULK_BYTES].into_boxed_slice()),
@@ -275,11 +260,8 @@ impl Worker {
             let service = self.service();
             let ttl = service.config.disk.entry_ttl;
             self.cache.expire(Instant::now(), ttl);
-            for root in &service.live_roots {
-                root.check_if_due(&self.disk, Instant::now(), service.config.disk.root_ttl());
-            }
+            service.sweep(&self.disk, Instant::now());
             self.pools.sweep(Instant::now());
-            self.preload.sweep(Instant::now());
             self.popular.borrow_mut().sweep(Instant::now());
             self.time_outs.borrow_mut().sweep(Instant::now(), log);
             self.time.set(Time::now());

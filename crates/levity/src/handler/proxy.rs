@@ -28,8 +28,7 @@ const CREDENTIALS: [&[u8]; 2] = [b"cookie", b"authorization"];
 impl<'a> Handling<'a> {
     /// Proxies the request, unless the response was preloaded.
     pub(super) async fn proxy(&mut self, request: &Request, proxy: &'a Arc<Proxy>) -> Outcome<'a> {
-        let preloaded = preload::answer(&self.worker.preload, request, self.client, proxy);
-        if let Some(response) = preloaded {
+        if let Some(response) = preload::response(request, self.client, proxy) {
             self.disk.trace.enter(Step::Resolve);
             self.disk.use_default_options();
             self.disk.use_page_cache();

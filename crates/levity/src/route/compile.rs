@@ -12,13 +12,14 @@ use levity_config::{Config, LocationDisk, LocationOptions, Symlinks};
 use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::http1;
 
-use super::Site;
 use super::location::{Files, Handler, Location, Proxy, SpoolFolder};
+use super::{Service, Site};
 use crate::filter::header_rules::HeaderRules;
 use crate::http::filter::Filter;
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::Scripts;
 use crate::upstream::Upstream;
+use crate::upstream::sendfile::store::PreloadStore;
 
 /// Open roots by path and symlink policy.
 #[derive(Default)]
@@ -73,6 +74,19 @@ pub(super) fn spool(config: &Config, disk: &Disk) -> io::Result<Option<SpoolFold
     }))
 }
 
+/// The store of preloaded content, if an upstream needs it. It holds at most `files_max` files. That of `old` is kept
+/// with its content, also while no upstream needs it, so that there are never two stores.
+pub(super) fn preloads(
+    config: &Config,
+    files_max: usize,
+    old: Option<&Service>,
+) -> Option<Arc<PreloadStore>> {
+    let old = old.and_then(|old| old.preloads.clone());
+    let mut upstreams = config.upstreams.iter();
+    let is_needed = upstreams.any(|upstream| !upstream.temporary_roots.is_empty());
+    old.or_else(|| is_needed.then(|| Arc::new(PreloadStore::new(files_max))))
+}
+
 pub(super) fn wire_limits(limits: &levity_config::Limits) -> http1::Limits {
     http1::Limits {
         line_bytes_max: limits.request_line_bytes,
@@ -85,6 +99,7 @@ pub(super) fn wire_limits(limits: &levity_config::Limits) -> http1::Limits {
 /// What the locations share.
 struct Resources<'a> {
     upstreams: &'a [Arc<Upstream>],
+    preloads: Option<&'a Arc<PreloadStore>>,
     body_bytes: usize,
     disk: &'a Disk,
     whole: &'a levity_config::Disk,
@@ -132,6 +147,7 @@ impl Resources<'_> {
             rewrite: levity_config::Rewrite::default(),
             sendfile_roots: self.sendfile_roots(&upstream.settings.sendfile_roots)?,
             temporary_roots: self.sendfile_roots(&upstream.settings.temporary_roots)?,
+            preloads: self.preloads(&upstream),
             document_root: None,
             reproxy: Vec::new(),
             upstream,
@@ -148,6 +164,11 @@ impl Resources<'_> {
         folders.iter().map(open).collect()
     }
 
+    fn preloads(&self, upstream: &Upstream) -> Option<Arc<PreloadStore>> {
+        let may_fill = !upstream.settings.temporary_roots.is_empty();
+        self.preloads.filter(|_| may_fill).cloned()
+    }
+
     fn read_options(&self, reading: &LocationDisk) -> io::Result<ReadOptions> {
         let engine = reading.engine.as_deref();
         let started = engine.map(|name| self.disk.engine_for(name)).transpose();
@@ -162,10 +183,12 @@ impl Resources<'_> {
 pub(super) fn sites(
     config: &Config,
     upstreams: &[Arc<Upstream>],
+    preloads: Option<&Arc<PreloadStore>>,
     disk: &Disk,
 ) -> io::Result<(Vec<Site>, Vec<Arc<LiveRoot>>)> {
     let mut resources = Resources {
         upstreams,
+        preloads,
         body_bytes: config.limits.body_bytes,
         disk,
         whole: &config.disk,
@@ -263,6 +286,7 @@ fn proxy(
         reproxy: reproxy.collect::<io::Result<_>>()?,
         sendfile_roots: resources.sendfile_roots(&upstream.settings.sendfile_roots)?,
         temporary_roots: resources.sendfile_roots(&upstream.settings.temporary_roots)?,
+        preloads: resources.preloads(&upstream),
         upstream,
         files_first: tries.contains(&Try::File),
         strip_prefix: prefix(route).to_vec(),

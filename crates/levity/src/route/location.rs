@@ -11,6 +11,7 @@ use crate::http::filter::Filter;
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::Scripts;
 use crate::upstream::Upstream;
+use crate::upstream::sendfile::store::PreloadStore;
 
 /// The part of a site that handles a request.
 pub struct Location {
@@ -79,6 +80,8 @@ pub struct Proxy {
     pub sendfile_roots: Vec<SendfileRoot>,
     /// Folders whose files the application may delegate to be sent and removed.
     pub temporary_roots: Vec<SendfileRoot>,
+    /// The store of content that the application preloads; `None` without `temporary_roots`.
+    pub preloads: Option<Arc<PreloadStore>>,
     /// Upstreams that the application may delegate a request to.
     pub reproxy: Vec<Arc<Proxy>>,
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use levity_config::{Config, Pattern};
 use levity_disk::{Disk, Root};
@@ -15,6 +16,7 @@ use levity_wire::{Reject, http1, path};
 
 use crate::http::request::Request;
 use crate::root::LiveRoot;
+use crate::upstream::sendfile::store::PreloadStore;
 use crate::upstream::{self, Upstream};
 
 pub use self::location::{Files, Handler, Location, Proxy, SpoolFolder, is_hidden};
@@ -35,7 +37,9 @@ pub struct Service {
     /// The upstreams in the order of `config.upstreams`.
     pub upstreams: Vec<Arc<Upstream>>,
     /// Every root, including those of delegated files; each once.
-    pub live_roots: Vec<Arc<LiveRoot>>,
+    live_roots: Vec<Arc<LiveRoot>>,
+    /// Content that applications have preloaded.
+    preloads: Option<Arc<PreloadStore>>,
     sites: Vec<Site>,
     by_host: HashMap<String, usize>,
     /// Suffixes of host names with their leading dot.
@@ -45,18 +49,27 @@ pub struct Service {
 
 impl Service {
     /// Opens every root, starts the engines of sites and routes in `disk`, and resolves the names of
-    /// backends. Upstreams keep the health that they have in `old`. Blocks.
+    /// backends. Handlers may keep `kept_files_max` files open between requests. Upstreams keep the health
+    /// that they have in `old`, the configuration before this one; preloaded content stays too. Blocks.
     ///
     /// # Errors
     /// When a root cannot be opened or an engine cannot run here; the error names it.
-    pub fn new(config: Config, disk: &Disk, old: &[Arc<Upstream>]) -> io::Result<Self> {
-        let upstreams = upstream::make(&config.upstreams, old)?;
-        let (sites, live_roots) = compile::sites(&config, &upstreams, disk)?;
+    pub fn new(
+        config: Config,
+        disk: &Disk,
+        kept_files_max: usize,
+        old: Option<&Self>,
+    ) -> io::Result<Self> {
+        let old_upstreams = old.map_or(&[][..], |old| &old.upstreams);
+        let upstreams = upstream::make(&config.upstreams, old_upstreams)?;
+        let preloads = compile::preloads(&config, kept_files_max, old);
+        let (sites, live_roots) = compile::sites(&config, &upstreams, preloads.as_ref(), disk)?;
         let mut service = Self {
             wire_limits: compile::wire_limits(&config.limits),
             spool: compile::spool(&config, disk)?,
             upstreams,
             live_roots,
+            preloads,
             sites,
             by_host: HashMap::new(),
             by_suffix: Vec::new(),
@@ -77,6 +90,17 @@ impl Service {
             }
         }
         Ok(service)
+    }
+
+    /// Checks the roots that are due, and drops content whose time is over. Does not wait. Each event loop
+    /// calls it every [`SWEEP_INTERVAL`](levity_net::SWEEP_INTERVAL).
+    pub fn sweep(&self, disk: &Disk, now: Instant) {
+        for root in &self.live_roots {
+            root.check_if_due(disk, now, self.config.disk.root_ttl());
+        }
+        if let Some(preloads) = &self.preloads {
+            preloads.sweep(now);
+        }
     }
 
     /// Every distinct root of a location, as of the last check.

@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use levity_wire::http1;
 
+use crate::limit::Limit;
 use backend::Backend;
 use levity_config::address::Address;
 use levity_config::upstream::At;
@@ -43,12 +44,22 @@ use names::{Found, Lookup, Names, Unresolved};
 /// out. Each failure has a log line of its own, so a shorter outage needs none.
 const FAILURES_MIN: u64 = 3;
 
+/// The maximum of receipts that are being sent at a time; more are dropped.
+const RECEIPTS_MAX: usize = 1024;
+
+/// The maximum of preloaded files that are being opened at a time; more are not opened.
+const PRELOADS_MAX: usize = 1024;
+
 /// A named set of backends, shared by all workers.
 pub struct Upstream {
     /// Unique in the process, so that a worker never confuses upstreams of two configurations.
     pub number: u32,
     /// Its settings in the configuration.
     pub settings: levity_config::Upstream,
+    /// Receipts that are being sent.
+    pub receipt_limit: Limit,
+    /// Preloaded files that are being opened.
+    pub preload_limit: Limit,
     found: Arc<Found>,
     _names: Option<names::Keeper>,
 }
@@ -118,6 +129,8 @@ impl Upstream {
             _names: names.keep(settings.resolve_interval, found.clone())?,
             found,
             settings,
+            receipt_limit: Limit::new(RECEIPTS_MAX),
+            preload_limit: Limit::new(PRELOADS_MAX),
         })
     }
 

@@ -226,6 +226,31 @@ fn a_response_that_is_passed_over_has_no_receipt() {
     apps.rig.assert_idle();
 }
 
+#[test]
+fn no_more_receipts_are_in_flight_than_the_limit() {
+    let apps = Apps::new();
+    let service = apps.rig.worker.service();
+    let limit = &service.upstreams[0].receipt_limit;
+    let mut permits: Vec<_> = (0..).map_while(|_| limit.try_take()).collect();
+    apps.rig.run(async {
+        for receipts in [0, 1, 1] {
+            let lines = "X-Accel-Redirect: /files/file\r\nX-Sendfile-Receipt: /sent";
+            let (mut client, serving) = apps.sent_elsewhere(lines).await;
+            let response = client.rest().await;
+            assert!(response.ends_with("content of the file"), "{response}");
+            drop(client);
+            serving.await.expect("served");
+            settle().await;
+            assert_eq!(apps.app.waiting(), receipts);
+            match receipts {
+                0 => drop(permits.pop()),
+                _ => accept_receipt(&apps.app, "POST /sent HTTP/1.1\r\n").await,
+            }
+        }
+    });
+    apps.rig.assert_idle();
+}
+
 /// Who leaves meanwhile leaves nothing behind, and nobody is asked for it any more.
 #[test]
 fn a_client_may_leave_in_between() {

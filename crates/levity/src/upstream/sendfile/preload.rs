@@ -46,12 +46,8 @@ use levity_telemetry::trace::Trace;
 const KEY_BYTES_MAX: usize = 8 * 1024;
 
 /// The response to `request`, if it was preloaded for its client.
-pub fn answer(
-    store: &PreloadStore,
-    request: &Request,
-    client: &Client,
-    proxy: &Proxy,
-) -> Option<Response> {
+pub fn response(request: &Request, client: &Client, proxy: &Proxy) -> Option<Response> {
+    let store = proxy.preloads.as_ref()?;
     let now = Watch::poll_began();
     let is_read = matches!(request.head.method, Method::Get | Method::Head) && !request.has_body();
     if !is_read || store.is_empty(now) || is_of_another_site(request) {
@@ -155,21 +151,17 @@ pub fn take(
             proxy: proxy.clone(),
             since: Instant::now(),
         };
-        match (header.read(), worker.openings.clone().try_acquire_owned()) {
+        match (header.read(), &proxy.preloads) {
             (Err(reject), _) => header.log(reject.reason),
-            (Ok(_), _) if proxy.temporary_roots.is_empty() => {
-                header.log("the upstream has no `temporary_roots`");
-            }
-            (Ok(_), Err(_)) => header.log("too many are on their way to be opened"),
-            (Ok(preload), Ok(slot)) => {
+            (Ok(_), None) => header.log("the upstream has no `temporary_roots`"),
+            (Ok(preload), Some(store)) => {
                 let key = || key(request, client, proxy, preload.target);
                 let key = is_good.then(key).flatten();
-                let worker = worker.clone();
+                let (store, worker) = (store.clone(), worker.clone());
                 task::spawn_local(async move {
-                    if let Err(reason) = header.load(key, &worker).await {
+                    if let Err(reason) = header.load(key, &store, &worker).await {
                         header.log(&reason);
                     }
-                    drop(slot);
                 });
             }
         }
@@ -197,7 +189,15 @@ impl PreloadHeader {
 
     /// Opens the file, which removes its name, and stores it under `key`. Without a key the content is
     /// dropped, but the name is still removed, since nothing else would do so.
-    async fn load(&self, key: Option<Box<[u8]>>, worker: &Rc<Worker>) -> Result<(), String> {
+    async fn load(
+        &self,
+        key: Option<Box<[u8]>>,
+        store: &PreloadStore,
+        worker: &Worker,
+    ) -> Result<(), String> {
+        let Some(_permit) = self.proxy.upstream.preload_limit.try_take() else {
+            return Err("too many are on their way to be opened".to_owned());
+        };
         let preload = self.read().map_err(|reject| reject.reason)?;
         let service = worker.service();
         let mut trace = Trace::new(self.since, None);
@@ -207,7 +207,7 @@ impl PreloadHeader {
         if let Some(key) = key {
             let etag = worker.service().config.server.etag;
             let entry = Arc::new(entry(&preload, &beneath.path, opened.file, etag));
-            worker.preload.keep(key, entry, self.since + preload.ttl);
+            store.keep(key, entry, self.since + preload.ttl);
         }
         Ok(())
     }
@@ -255,4 +255,48 @@ fn entry(preload: &Preload<'_>, path: &[u8], file: Arc<OpenFile>, etag: Etag) ->
     entry.fields = fields;
     entry.modified = None;
     entry
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rig::{Backend, Rig, settle};
+
+    /// A request whose response preloads a file with this name; returns once it has been served.
+    async fn preload(rig: &Rig, app: &Backend, name: &str) {
+        let path = rig.root.path().join(name);
+        std::fs::write(&path, "content").expect("a file");
+        let (mut client, serving) = rig.connect(4096);
+        let request = "GET /app HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        client.send(request).await;
+        let (mut backend, _) = app.asked().await;
+        let header = format!("X-Sendfile-Preload: /next {} ttl=9", path.display());
+        backend
+            .send(format!("HTTP/1.1 204 No Content\r\n{header}\r\n\r\n"))
+            .await;
+        client.rest().await;
+        drop((client, backend));
+        serving.await.expect("served");
+    }
+
+    #[test]
+    fn no_more_files_are_opened_at_a_time_than_the_limit() {
+        let (rig, app) = Rig::proxy("temporary_roots = [\"{root}\"]\n");
+        let service = rig.worker.service();
+        let limit = &service.upstreams[0].preload_limit;
+        let mut permits: Vec<_> = (0..).map_while(|_| limit.try_take()).collect();
+        let exists = |name| rig.root.path().join(name).exists();
+        rig.run(async {
+            preload(&rig, &app, "first").await;
+            permits.pop();
+            for name in ["second", "third"] {
+                preload(&rig, &app, name).await;
+                // The open removes the name.
+                while exists(name) || limit.try_take().is_none() {
+                    settle().await;
+                }
+            }
+            assert!(exists("first"));
+        });
+        rig.assert_idle();
+    }
 }

@@ -51,16 +51,12 @@ impl CompletionHook for Receipt {
     fn completed(self: Box<Self>, worker: &Rc<Worker>, service: &Arc<Service>, sent: &Sent) {
         let result = self.result(sent.end);
         let text = self.text(result, sent);
-        let Ok(permit) = worker.receipts.clone().try_acquire_owned() else {
-            return self.log(&text, "too many are on their way");
-        };
         let (worker, service) = (worker.clone(), service.clone());
         task::spawn_local(async move {
             let delivered = self.deliver(&worker, &service, result, &text).await;
             if let Err(reason) = delivered {
                 self.log(&text, &reason);
             }
-            drop(permit);
         });
     }
 }
@@ -111,7 +107,11 @@ impl Receipt {
         result: &'static str,
         text: &str,
     ) -> Result<(), String> {
-        let settings = &self.proxy.upstream.settings;
+        let upstream = &self.proxy.upstream;
+        let Some(_permit) = upstream.receipt_limit.try_take() else {
+            return Err("too many are on their way".to_owned());
+        };
+        let settings = &upstream.settings;
         let timeout = settings.connect_timeout + settings.first_byte_timeout;
         let subrequest = Subrequest {
             proxy: &self.proxy,

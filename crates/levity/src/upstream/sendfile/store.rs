@@ -11,10 +11,7 @@ use crate::entry::Entry;
 /// The interval between removals of expired content.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The maximum of files that one worker opens at a time; files beyond are not opened.
-pub const OPENINGS_MAX: usize = 256;
-
-/// Preloaded content, shared by all workers. Its locks are taken by event loops only, for one lookup each.
+/// Preloaded content, shared by all event loops. Only they take its locks, for one lookup each.
 pub struct PreloadStore {
     kept: Cache<Box<[u8]>, Arc<Stored>>,
     born: Instant,

@@ -294,6 +294,26 @@ fn beneath_the_first_of_the_roots() {
     assert!(!path.exists());
 }
 
+/// A reload makes a new configuration, which takes over what applications have preloaded.
+#[test]
+fn a_reload_keeps_it() {
+    let (tree, app) = (shared(), App::http());
+    let server = start(&app, &tree, "threads", 2);
+    let mut client = server.client();
+    make(&mut client, &tree, "/next", b"content", "ttl=60", &[COOKIE]);
+    assert_eq!(get(&mut client, "/next", &[COOKIE]).text(), "content");
+    for _ in 0..2 {
+        server.reload(&[], &[]);
+        for _ in 0..4 {
+            assert_eq!(server.get_with("/next", &[COOKIE]).text(), "content");
+        }
+    }
+    make(&mut client, &tree, "/next", b"newer", "ttl=60", &[COOKIE]);
+    wait_until("it is replaced", || {
+        client.get_with("/next", &[COOKIE]).text() == "newer"
+    });
+}
+
 /// One answer may bring several; beside a file that is sent in its place, too.
 #[test]
 fn several_with_one_answer() {
