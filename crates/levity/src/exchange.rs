@@ -67,13 +67,13 @@ pub async fn exchange<S: ResponseSink + 'static>(
     let body = RequestBody::new(stream.clone(), &config.limits);
     let mut handling = Handling::new(worker, &service, &client, body, disk);
     let (location, mut response) = answer(&mut handling, request).await;
-    finish(sink, request, location, &mut response, &mut handling);
+    prepare(sink, request, location, &mut response, &mut handling);
     let mut close = response.close;
     let mut sent = send::send(sink, request, &mut response, &mut handling.disk).await;
-    if sent.instead.is_some() {
+    if sent.replacement.is_some() {
         // Boxed: otherwise the future of every request would contain this rare path.
-        let again = send_instead(sink, request, location, close, &mut sent, &mut handling);
-        close = Box::pin(again).await;
+        let replacing = send_replacement(sink, request, location, close, &mut sent, &mut handling);
+        close = Box::pin(replacing).await;
     }
     close |= sink.body_remaining() != Some(0);
     handling.completed(&sent);
@@ -109,7 +109,7 @@ async fn answer<'a>(
 
 /// Replaces a response that failed before its first byte was sent. If its file was rewritten meanwhile, the location
 /// is asked once more; otherwise the error is sent. Returns whether the connection has to close.
-async fn send_instead<'a, S: ResponseSink>(
+async fn send_replacement<'a, S: ResponseSink>(
     stream: &S,
     request: &Request,
     location: Option<&'a Location>,
@@ -117,27 +117,27 @@ async fn send_instead<'a, S: ResponseSink>(
     sent: &mut Sent,
     handling: &mut Handling<'a>,
 ) -> bool {
-    let mut may_look_again = !request.has_body();
-    while let Some(failure) = sent.instead.take() {
+    let mut may_retry = !request.has_body();
+    while let Some(failure) = sent.replacement.take() {
         handling.replaced();
         let is_outdated = sent.outdated && handling.disk.trace.upstream().is_none();
-        let mut other = match location.filter(|_| is_outdated && mem::take(&mut may_look_again)) {
+        let mut replacement = match location.filter(|_| is_outdated && mem::take(&mut may_retry)) {
             Some(location) => {
                 handling.worker.cache.forget(&request.key);
                 handling.respond(request, location).await
             }
             None => *failure,
         };
-        other.close |= close;
-        finish(stream, request, location, &mut other, handling);
-        close = other.close;
-        *sent = send::send(stream, request, &mut other, &mut handling.disk).await;
+        replacement.close |= close;
+        prepare(stream, request, location, &mut replacement, handling);
+        close = replacement.close;
+        *sent = send::send(stream, request, &mut replacement, &mut handling.disk).await;
     }
     close
 }
 
 /// Applies the filters of the location and decides whether the connection closes after the response.
-fn finish<S: ResponseSink>(
+fn prepare<S: ResponseSink>(
     stream: &S,
     request: &Request,
     location: Option<&Location>,
@@ -150,9 +150,11 @@ fn finish<S: ResponseSink>(
     }
     let ends_by_closing = stream.framing(response.is_open_ended()) == Framing::ByClosing;
     // Unread bytes of the body must not be parsed as the next request. A streamed response may still read them.
-    let is_unread = stream.body_remaining() != Some(0) && !response.body.is_stream();
-    response.close |=
-        !request.head.keep_alive || is_unread || handling.worker.is_draining() || ends_by_closing;
+    let has_unread_body = stream.body_remaining() != Some(0) && !response.body.is_stream();
+    response.close |= !request.head.keep_alive
+        || has_unread_body
+        || handling.worker.is_draining()
+        || ends_by_closing;
     handling.disk.trace.enter(Step::Send);
 }
 
@@ -166,8 +168,8 @@ fn route<'a>(
     client: &Client,
 ) -> Result<&'a Location, Response> {
     // The check protects browsers from DNS rebinding, and no browser connects to a Unix socket.
-    let may_be_a_page = client.peer.is_some();
-    if let Some(names) = service.config.own_names.as_ref().filter(|_| may_be_a_page)
+    let may_be_browser = client.peer.is_some();
+    if let Some(names) = service.config.own_names.as_ref().filter(|_| may_be_browser)
         && !names.include(request.host())
     {
         return Err(error(421, NOT_OWN_NAME));

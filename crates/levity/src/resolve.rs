@@ -49,8 +49,8 @@ pub async fn resolve(
         choices: codings.choices(),
         body: request.head.method == Method::Get,
     };
-    if let Some(known) = known(worker, &request.key, selection, now) {
-        return known;
+    if let Some(cached) = cached(worker, &request.key, selection, now) {
+        return cached;
     }
     let search = Search {
         worker,
@@ -83,8 +83,8 @@ pub async fn is_file(
         choices: &[],
         body: false,
     };
-    let found = match known(worker, key, selection, now) {
-        Some(known) => known,
+    let found = match cached(worker, key, selection, now) {
+        Some(cached) => cached,
         None => {
             let search = Search {
                 worker,
@@ -107,7 +107,7 @@ pub async fn is_file(
 }
 
 /// The cached result for `key`, if it is fresh.
-fn known(
+fn cached(
     worker: &Worker,
     key: &[u8],
     selection: Selection<'_>,
@@ -193,7 +193,7 @@ struct Candidate {
     coding: Option<Coding>,
     file: Arc<OpenFile>,
     /// Its entry in the cache, if that is still valid.
-    known: Option<Arc<Entry>>,
+    cached: Option<Arc<Entry>>,
 }
 
 /// The entry to send.
@@ -412,14 +412,14 @@ impl Search<'_> {
     ) -> Vec<Candidate> {
         let stale = self.worker.cache.stale(self.key);
         let candidate = |coding, file: Arc<OpenFile>| {
-            let known = stale.as_ref().and_then(|variants| variants.entry(coding));
+            let cached = stale.as_ref().and_then(|variants| variants.entry(coding));
             let meta = file.meta();
             let is_valid = |entry: &&Arc<Entry>| {
                 entry.strong && entry.varies == varies && entry.meta.same_version(&meta)
             };
             Candidate {
                 coding,
-                known: known.filter(is_valid).cloned(),
+                cached: cached.filter(is_valid).cloned(),
                 file,
             }
         };
@@ -440,11 +440,11 @@ impl Search<'_> {
         stable: bool,
         disk: &mut DiskClient<'_>,
     ) -> io::Result<Chosen> {
-        let Candidate { file, known, .. } = candidate;
+        let Candidate { file, cached, .. } = candidate;
         let meta = file.meta();
         let needs_body = self.first.is_some();
         let offset = self.first.map(|first| first.offset);
-        if let Some(entry) = known.filter(|entry| entry.suffices(needs_body)) {
+        if let Some(entry) = cached.filter(|entry| entry.suffices(needs_body)) {
             // The bytes are of the entry's version. They are not needed if the entry has its content in memory.
             let of_entry = stable && matches!(entry.content, Content::File(_));
             return Ok(Chosen {
@@ -526,8 +526,8 @@ impl Search<'_> {
 
 /// The entry of a file or variant that is not selected.
 fn unread(form: entry::Form<'_>, candidate: Candidate) -> Arc<Entry> {
-    let Candidate { file, known, .. } = candidate;
-    known.unwrap_or_else(|| {
+    let Candidate { file, cached, .. } = candidate;
+    cached.unwrap_or_else(|| {
         let meta = file.meta();
         let content = Content::File(file);
         Arc::new(entry::entry(form, meta, entry::is_settled(&meta), content))

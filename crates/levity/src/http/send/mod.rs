@@ -155,7 +155,7 @@ pub struct Sent {
     /// How the response ended.
     pub end: End,
     /// The error to send in its place, if it failed before its first byte.
-    pub instead: Option<Box<Response>>,
+    pub replacement: Option<Box<Response>>,
     /// It failed before its first byte because the file was rewritten. A new lookup may succeed.
     pub outdated: bool,
     /// Closing the connection resets it, so that the client detects the truncation.
@@ -187,8 +187,8 @@ impl From<UpgradeError> for SendError {
     }
 }
 
-/// Sends `response`; for a HEAD request without its body. If that fails before the first byte, [`Sent::instead`] is
-/// the error to send.
+/// Sends `response`; for a HEAD request without its body. If that fails before the first byte,
+/// [`Sent::replacement`] is the error to send.
 pub async fn send<S: ResponseSink>(
     sink: &S,
     request: &Request,
@@ -331,7 +331,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         // A truncated response ends when the failure is detected, later than its last byte.
         let ended = self.last_byte.filter(|_| outcome.is_ok());
         let outdated = !self.is_committed() && matches!(outcome, Err(SendError::Rewritten));
-        let instead = match outcome {
+        let replacement = match outcome {
             Err(SendError::Rewritten) if outdated => {
                 Some(error(503, "the file is being rewritten"))
             }
@@ -340,7 +340,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             _ => None,
         };
         // Boxed: most responses are sent as they are.
-        let instead = instead.map(Box::new);
+        let replacement = replacement.map(Box::new);
         Sent {
             status: self.response.status,
             bytes: self.body_bytes,
@@ -348,7 +348,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             ended: ended.unwrap_or_else(Instant::now),
             source,
             end,
-            instead,
+            replacement,
             outdated,
             reset: false,
         }
