@@ -2,22 +2,20 @@
 //! in memory. Only the test advances its clock.
 //!
 //! ```ignore
-//! let (rig, app) = Rig::proxy("");
-//! rig.run(async {
-//!     let (mut client, serving) = rig.connect(4096);
+//! with_proxy("", async |rig, app| {
+//!     let mut client = rig.client(4096);
 //!     client.send(b"GET /app HTTP/1.0\r\n\r\n").await;
-//!     let mut backend = app.accept(4096).await;
-//!     backend.until("\r\n\r\n").await;
+//!     let (mut backend, _) = app.asked().await;
 //!     backend.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
 //!     assert!(client.rest().await.ends_with("ok"));
-//!     serving.await.expect("served");
+//!     client.served().await;
 //! });
-//! rig.assert_idle();
 //! ```
 
 use std::fs::File;
 use std::future::Future;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -146,13 +144,18 @@ impl Rig {
         (client, self.tasks.spawn_local(serve(conn, false)))
     }
 
+    /// A client whose connection the worker serves. `bytes_max` is the size of the buffer in each direction.
+    pub fn client(&self, bytes_max: usize) -> Client {
+        let (end, serving) = self.connect(bytes_max);
+        Client { end, serving }
+    }
+
     /// Sends `request` at once, and returns everything that arrives until the connection ends.
     pub async fn ask(&self, request: impl AsRef<[u8]>) -> String {
-        let (mut client, serving) = self.connect(1 << 16);
+        let mut client = self.client(1 << 16);
         client.send(request).await;
         let response = client.rest().await;
-        drop(client);
-        serving.await.expect("served");
+        client.close().await;
         response
     }
 
@@ -196,6 +199,15 @@ impl Rig {
     }
 }
 
+/// Runs `test` with a worker that has one upstream, and the backend of it, as [`Rig::proxy`] makes them. Asserts
+/// that no connection and no resource of one is left after it.
+#[track_caller]
+pub fn with_proxy(keys: &str, test: impl AsyncFnOnce(&Rig, &Backend)) {
+    let (rig, app) = Rig::proxy(keys);
+    rig.run(test(&rig, &app));
+    rig.assert_idle();
+}
+
 /// Runs the tasks of the event loop until all of them wait.
 pub async fn settle() {
     for _ in 0..ROUNDS {
@@ -232,6 +244,50 @@ impl Backend {
     /// The number of waiting attempts to connect.
     pub fn waiting(&self) -> usize {
         self.0.waiting()
+    }
+}
+
+/// A client: its end of the connection, and the task that serves the other end.
+pub struct Client {
+    end: End,
+    serving: JoinHandle<()>,
+}
+
+impl Client {
+    /// Closes the connection and waits until the worker has released its resources.
+    pub async fn close(self) {
+        drop(self.end);
+        self.serving.await.expect("served");
+    }
+
+    /// Resets the connection and waits until the worker has released its resources.
+    pub async fn break_off(self) {
+        self.end.break_off();
+        self.serving.await.expect("served");
+    }
+
+    /// Waits until the worker has ended the connection and released its resources.
+    pub async fn served(self) {
+        self.serving.await.expect("served");
+    }
+
+    /// Whether the worker has ended the connection.
+    pub fn is_served(&self) -> bool {
+        self.serving.is_finished()
+    }
+}
+
+impl Deref for Client {
+    type Target = End;
+
+    fn deref(&self) -> &End {
+        &self.end
+    }
+}
+
+impl DerefMut for Client {
+    fn deref_mut(&mut self) -> &mut End {
+        &mut self.end
     }
 }
 

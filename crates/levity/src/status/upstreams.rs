@@ -68,7 +68,7 @@ fn backend(
     let full = backend.weight.saturating_mul(SHARE_OF_WEIGHT).max(1);
     let (state, left_alone) = match backend.state(now) {
         State::Up => ("up", None),
-        State::LeftAlone(time) => ("left_alone", Some(seconds(time))),
+        State::Ejected(time) => ("left_alone", Some(seconds(time))),
         State::Trial => ("trial", None),
         State::Down => ("down", None),
     };

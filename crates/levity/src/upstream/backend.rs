@@ -1,7 +1,7 @@
 //! One backend: its address and its health.
 //!
-//! Health has two sources. Passive: after some consecutive failures of requests the backend is left alone for
-//! a while; then one request, its *trial*, decides whether it is back. Active: checks, if configured, have
+//! Health has two sources. Passive: after some consecutive failures of requests the backend is ejected for a
+//! while; then one request, its *trial*, decides whether it is back. Active: checks, if configured, have
 //! their own result. The backend is up when neither source says otherwise.
 
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +41,7 @@ pub struct Backend {
     well: AtomicBool,
     /// When it last came back, in milliseconds of [`millis`]; 0 if it was never down.
     returned_ms: AtomicU64,
-    /// Why it was last taken out.
+    /// Why it was last ejected, or failed its checks.
     trouble: ArcSwapOption<String>,
     /// When the current run of failures began, in milliseconds of [`millis`]; 0 if the last request
     /// succeeded.
@@ -55,9 +55,9 @@ pub struct Backend {
 pub enum State {
     /// It gets requests.
     Up,
-    /// It has failed and gets no requests for this long.
-    LeftAlone(Duration),
-    /// Its time out is over. One request decides, or is about to, whether it is back.
+    /// Requests have failed. It gets none for this long.
+    Ejected(Duration),
+    /// Its ejection is over. One request decides, or is about to, whether it is back.
     Trial,
     /// Its checks fail.
     Down,
@@ -134,8 +134,8 @@ impl Standing {
                     Self::In { failures, first_ms }
                 }
             }
-            // Failures of requests that were in progress when it was taken out, or that had no better choice,
-            // do not extend its time out.
+            // Failures of requests that were in progress when it was ejected, or that had no better choice, do
+            // not extend the ejection.
             Self::Out { until_ms } if now_ms < until_ms => self,
             Self::Out { .. } | Self::Trial { .. } => out,
         }
@@ -162,12 +162,12 @@ impl Backend {
         }
     }
 
-    /// Records why it was taken out. Does not wait.
+    /// Records why it was ejected, or failed its checks. Does not wait.
     pub fn set_trouble(&self, reason: String) {
         self.trouble.store(Some(Arc::new(reason)));
     }
 
-    /// Why it was last taken out; `None` if it never was.
+    /// Why it was last ejected or failed its checks; `None` if it never did.
     pub fn trouble(&self) -> Option<Arc<String>> {
         self.trouble.load_full()
     }
@@ -206,7 +206,7 @@ impl Backend {
             _ if !self.is_well() => State::Down,
             Standing::In { .. } => State::Up,
             Standing::Out { until_ms } if now_ms < until_ms => {
-                State::LeftAlone(Duration::from_millis(until_ms - now_ms))
+                State::Ejected(Duration::from_millis(until_ms - now_ms))
             }
             Standing::Out { .. } | Standing::Trial { .. } => State::Trial,
         }
@@ -237,7 +237,7 @@ impl Backend {
         settings(self) == settings(other) && self.at == other.at
     }
 
-    /// Whether it may get requests: its checks succeed and it is not left alone. After its time out it is up
+    /// Whether it may get requests: its checks succeed and it is not ejected. After the ejection it is up
     /// until a request [begins](Backend::begin) the trial.
     pub fn is_up(&self, now: Instant) -> bool {
         let is_in = match self.standing() {
@@ -288,9 +288,9 @@ impl Backend {
         }
     }
 
-    /// Records a failed request that is the fault of the backend. True when this failure took the backend
-    /// out: it was the last of `fail_after` consecutive failures within `fail_for`. It is then left alone for
-    /// `fail_for`; zero means not at all. A failed trial extends the time out and returns false.
+    /// Records a failed request that is the fault of the backend. True when this failure ejects the
+    /// backend: it was the last of `fail_after` consecutive failures within `fail_for`. It is then ejected for
+    /// `fail_for`; zero means not at all. A failed trial extends the ejection and returns false.
     ///
     /// The window begins with a failure and does not slide: of failures that are slower than `fail_after` per
     /// `fail_for`, some are forgotten early.

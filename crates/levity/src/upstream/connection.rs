@@ -77,7 +77,7 @@ impl Connection {
         };
         let outcome = outcome.map_err(|reject| match count {
             0 => Failure::of_backend(502, "http_response_incomplete", reject.reason),
-            _ => Failure::of_answer(reject),
+            _ => Failure::of_invalid_response(reject),
         });
         Poll::Ready((count, outcome))
     }

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_what_a_file_says() {
+    fn a_line_lists_the_settings() {
         let to = [
             "127.0.0.1:1 weight=3",
             "unix:/run/b backup",
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_tells_what_is_other_than_before() {
+    fn a_reload_lists_changed_upstreams() {
         let (same, old) = (
             upstream("same", &["127.0.0.1:1"]),
             upstream("old", &["127.0.0.1:1"]),

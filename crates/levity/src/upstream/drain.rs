@@ -1,4 +1,4 @@
-//! Reading the rest of a response that nobody wants, so that its connection can be used again.
+//! Draining: reading the rest of a discarded response, so that its connection can be reused.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -13,14 +13,14 @@ use super::pool::{Endpoint, Lease};
 use super::stderr::Stderr;
 use crate::worker::Worker;
 
-/// Time limit over HTTP. Frameworks that have a file sent in place of their response announce its length and
-/// send nothing: the rest is on its way already, or never comes.
+/// The time limit for HTTP. It is short: a framework that delegates its body announces the size of the file and sends
+/// nothing, so the rest has nearly arrived or never arrives.
 const HTTP_DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// The same for protocols whose responses end with a message of their own.
+/// The time limit for protocols that mark the end of a response.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Bytes read at most.
+/// The maximum of bytes that are read.
 const DRAIN_BYTES_MAX: usize = 1 << 20;
 
 /// A connection whose response is read and dropped. It holds nothing of the client, which may have
@@ -34,7 +34,7 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// All of the request has been sent on the connection of `lease`.
+    /// A drain of the connection of `lease`, on which the whole request has been sent.
     pub(super) fn new(
         worker: Rc<Worker>,
         endpoint: Endpoint,
@@ -89,8 +89,7 @@ impl Drain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rig::{Backend, End, Rig, settle};
-    use tokio::task::JoinHandle;
+    use crate::rig::{Backend, Client, End, Rig, settle, with_proxy};
 
     const HEAD: &str = "HEAD /app HTTP/1.1\r\nHost: a\r\n\r\n";
     const GET: &str = "GET /app HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -101,23 +100,22 @@ mod tests {
     const STDOUT: &str = "\x01\x06\0\x01\0\x0f\0\0Status: 200\r\n\r\n";
     const END: &str = "\x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0";
 
-    /// The client has its response to a HEAD; that of the backend goes on.
-    async fn drained(rig: &Rig, app: &Backend) -> (End, End, JoinHandle<()>) {
-        let (mut client, serving) = rig.connect(4096);
+    /// A client with the response to HEAD, and the backend, which has not ended its response.
+    async fn drained(rig: &Rig, app: &Backend) -> (Client, End) {
+        let mut client = rig.client(4096);
         client.send(HEAD).await;
         let mut backend = app.accept(1 << 16).await;
         settle().await;
         time::pause();
         backend.send(STDOUT).await;
         assert!(client.arrived().await.starts_with("HTTP/1.1 200 "));
-        (client, backend, serving)
+        (client, backend)
     }
 
     #[test]
-    fn the_connection_of_a_drained_response_is_used_again() {
-        let (rig, app) = Rig::proxy(FASTCGI);
-        rig.run(async {
-            let (mut client, mut backend, serving) = drained(&rig, &app).await;
+    fn the_connection_of_a_drained_response_is_reused() {
+        with_proxy(FASTCGI, async |rig, app| {
+            let (mut client, mut backend) = drained(rig, app).await;
             backend.send(END).await;
             settle().await;
             client.send(GET).await;
@@ -125,24 +123,18 @@ mod tests {
             assert_eq!(app.waiting(), 0);
             backend.send(format!("{STDOUT}{END}")).await;
             assert!(client.rest().await.starts_with("HTTP/1.1 200 "));
-            drop((client, backend));
-            serving.await.expect("served");
+            client.close().await;
         });
-        rig.assert_idle();
     }
 
     #[test]
-    fn a_client_that_leaves_leaves_nothing_behind() {
-        let (rig, app) = Rig::proxy(FASTCGI);
-        rig.run(async {
-            let (client, backend, serving) = drained(&rig, &app).await;
-            drop(client);
-            serving.await.expect("served");
+    fn a_drain_holds_nothing_of_a_client_that_disconnects() {
+        with_proxy(FASTCGI, async |rig, app| {
+            let (client, _backend) = drained(rig, app).await;
+            client.close().await;
             rig.assert_no_client();
             time::advance(DRAIN_TIMEOUT * 2).await;
             settle().await;
-            drop(backend);
         });
-        rig.assert_idle();
     }
 }

@@ -41,7 +41,7 @@ pub struct Failure {
     /// How the response ends for the access log, if its header has been sent.
     pub end: End,
     /// A byte of the response has arrived.
-    pub answer_begun: bool,
+    pub response_begun: bool,
     /// Another attempt follows, so the client does not see this failure.
     pub tried_again: bool,
 }
@@ -56,7 +56,7 @@ impl Failure {
             reason: reason.to_string(),
             end: End::Error,
             is_untouched: false,
-            answer_begun: false,
+            response_begun: false,
             tried_again: false,
         }
     }
@@ -70,13 +70,13 @@ impl Failure {
         );
         // A slow backend may still be processing it, and the next would be slow too.
         let may_repeat = is_idempotent && self.status != 504;
-        self.side == Side::Backend && !self.answer_begun && (self.is_untouched || may_repeat)
+        self.side == Side::Backend && !self.response_begun && (self.is_untouched || may_repeat)
     }
 
     /// Whether the connection ended before a byte of the response.
     pub fn is_end_of_connection(&self) -> bool {
         let ended = ["connection_terminated", "http_response_incomplete"];
-        !self.answer_begun && ended.contains(&self.kind)
+        !self.response_begun && ended.contains(&self.kind)
     }
 
     /// A connection could not be made.
@@ -122,7 +122,7 @@ impl Failure {
     }
 
     /// The backend sent no valid response.
-    pub fn of_answer(reject: Reject) -> Self {
+    pub fn of_invalid_response(reject: Reject) -> Self {
         Self::of_backend(502, "http_protocol_error", reject.reason)
     }
 
@@ -243,7 +243,7 @@ mod tests {
     use levity_telemetry::stats::upstream::OUTCOMES;
 
     #[test]
-    fn every_kind_has_a_place_in_the_figures() {
+    fn every_kind_has_a_counter() {
         let connect = [
             io::ErrorKind::TimedOut,
             io::ErrorKind::ConnectionRefused,
@@ -257,7 +257,7 @@ mod tests {
         };
         let others = [
             Failure::of_connection(&io::ErrorKind::ConnectionReset.into()),
-            Failure::of_answer(reject),
+            Failure::of_invalid_response(reject),
             Failure::of_refusal("overloaded"),
             Failure::of_client(RequestError::Gone),
             Failure::of_spool(&io::ErrorKind::StorageFull.into()),

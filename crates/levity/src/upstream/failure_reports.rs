@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_a_line_per_second_and_loses_no_failure() {
+    fn a_flood_is_logged_once_per_second_with_every_failure_counted() {
         let logged = logged();
         assert_eq!(logged[0], (0, "refused".to_owned()));
         assert_eq!(logged[1], (1_099, "refused; and 1099 more".to_owned()));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_logged_at_once() {
+    fn different_failures_are_logged_at_once() {
         let (now, mut logged, mut failure_reports) =
             (Instant::now(), Vec::new(), FailureReports::default());
         for (backend, reason) in [(1, "a"), (1, "b"), (2, "a"), (1, "a"), (2, "a")] {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_quiet_second_it_is_new_again() {
+    fn a_failure_is_forgotten_after_a_quiet_second() {
         let (start, mut logged, mut failure_reports) =
             (Instant::now(), Vec::new(), FailureReports::default());
         for ms in [0, 500, 1_600] {

@@ -1,10 +1,11 @@
-//! The gateway: from a request to the answer of a backend, in one straight line.
+//! The gateway: sends a request to an upstream and returns the response.
 //!
-//! Take a slot at a backend, connect, send the request while watching for the answer, hand the answer
-//! over as soon as its head is here. What goes wrong before that may be tried again elsewhere.
+//! An attempt takes a slot at a backend, connects, and sends the request while it waits for the response. It
+//! ends when the header of the response has arrived. An attempt that fails before may be repeated at another
+//! backend.
 //!
-//! What few requests wait for is boxed: the future of a request is moved onto the heap with room for all
-//! that it may ever wait for, and that room costs every request more than the box costs those few.
+//! Futures of rare steps are boxed. The future of a request has room for everything that it may wait for, and
+//! that room costs every request more than a box costs the few that need it.
 
 use std::future::poll_fn;
 use std::io;
@@ -40,28 +41,32 @@ use crate::route::{Proxy, Service};
 use crate::scripts::Script;
 use crate::worker::Worker;
 
-/// Who asks an upstream.
+/// The context in which a request is sent to an upstream.
 pub struct Gateway<'a> {
-    /// The loop that it is asked on.
+    /// The worker that serves the client.
     pub worker: &'a Rc<Worker>,
-    /// The configuration that the request began with.
+    /// The configuration as of the start of the request.
     pub service: &'a Service,
-    /// Who sent the request.
+    /// The sender of the request.
     pub client: &'a Client,
     /// The body of the request.
     pub body: &'a RequestBody,
 }
 
-/// What came of asking an upstream.
+/// The answer of an upstream.
 pub enum Answered {
-    /// A response.
+    /// A response for the client.
     Response(Response),
-    /// Something else is to be sent.
+    /// The upstream has delegated the body to this server (X-Sendfile, X-Accel-Redirect).
     Delegated(Box<Delegated>),
 }
 
+/// The header of a response, the rest of the response, and the backend that sends it.
+type Received = (Head, Box<UpstreamResponse>, Arc<Backend>);
+
 impl Gateway<'_> {
-    /// Has an upstream answer `request`, by `script` if it runs one.
+    /// Sends `request` to the upstream of `proxy` and waits for the header of the response. `script` is the
+    /// script that the upstream runs, if any. A failure becomes an error response.
     pub async fn answer(
         &self,
         request: &Request,
@@ -72,9 +77,9 @@ impl Gateway<'_> {
         trace.enter(Step::Upstream);
         let pool = self.worker.pools.of(&proxy.upstream);
         let trace = trace.ask_upstream(pool.cells().clone());
-        let answered = self.asked(request, proxy, script, &pool, trace).await;
-        let (head, mut response, backend) = match answered {
-            Ok(answered) => answered,
+        let received = self.forward(request, proxy, script, &pool, trace).await;
+        let (head, mut response, backend) = match received {
+            Ok(received) => received,
             Err(failure) => {
                 trace.failed(failure.side, failure.kind);
                 return Answered::Response(reported::response(&failure));
@@ -90,34 +95,32 @@ impl Gateway<'_> {
             let delegated = Delegated::of(head, response, backend, proxy, origin, etag);
             return Answered::Delegated(Box::new(delegated));
         }
-        // Boxed: few requests wait for it.
         if response.holds_body() {
-            Box::pin(self.settle_expectation(&head, &mut response)).await;
+            Box::pin(self.finish_expectation(&head, &mut response)).await;
         }
         Answered::Response(respond(request, head, response))
     }
 
-    /// The beginning of a response to `request`, and the backend that it comes from.
-    async fn asked(
+    /// Buffers the body where that is necessary, and sends the request.
+    async fn forward(
         &self,
         request: &Request,
         proxy: &Proxy,
         script: Option<&Script>,
         pool: &Rc<Pool>,
         trace: &mut UpstreamTrace,
-    ) -> Result<(Head, Box<UpstreamResponse>, Arc<Backend>), Failure> {
+    ) -> Result<Received, Failure> {
         let limited = self.body.limit(proxy.body_bytes_max);
         limited.map_err(|reject| Failure::of_client(reject.into()))?;
         let mut upload = Upload::new(self.body.clone()).map_err(Failure::of_client)?;
-        if is_taken_in(proxy, &upload) {
-            // Boxed: few bodies are taken in, and the future of every request would have room for it.
-            Box::pin(self.take_in(&mut upload, pool)).await?;
+        if must_buffer(proxy, &upload) {
+            Box::pin(self.buffer(&mut upload, pool)).await?;
         }
-        let ask = self.prepared(request, proxy, script, &upload)?;
-        self.ask(ask, pool, upload, trace).await
+        let outgoing = self.outgoing(request, proxy, script, &upload)?;
+        self.try_backends(outgoing, pool, upload, trace).await
     }
 
-    async fn take_in(&self, upload: &mut Upload, pool: &Pool) -> Result<(), Failure> {
+    async fn buffer(&self, upload: &mut Upload, pool: &Pool) -> Result<(), Failure> {
         if upload.is_unread() {
             self.body.send_continue().await;
         }
@@ -125,73 +128,73 @@ impl Gateway<'_> {
         received.inspect_err(|failure| pool.report(failure, None))
     }
 
-    /// What backends get of a request.
-    fn prepared<'a>(
+    /// The request in the form in which backends get it.
+    fn outgoing<'a>(
         &'a self,
         request: &'a Request,
         proxy: &'a Proxy,
         script: Option<&'a Script>,
         upload: &Upload,
     ) -> Result<UpstreamRequest<'a>, Failure> {
-        let mut ask = UpstreamRequest::new(request, proxy, self.client, upload.length())
+        let mut outgoing = UpstreamRequest::new(request, proxy, self.client, upload.length())
             .map_err(|reject| Failure::of_client(reject.into()))?;
-        ask.script = script;
+        outgoing.script = script;
         if let Some(version) = proxy.upstream.settings.proxy_protocol {
             let destination = self.body.peer().proxy_destination();
             let destination = destination.or_else(|| self.body.stream().local_address());
-            ask.proxy_header =
+            outgoing.proxy_header =
                 proxy_header::for_client(version, self.client.address(), destination);
         }
-        Ok(ask)
+        Ok(outgoing)
     }
 
-    /// One request, at as many backends as it takes.
-    async fn ask(
+    /// Sends the request to one backend after another until one responds, at most `retries` + 1 times.
+    async fn try_backends(
         &self,
-        mut ask: UpstreamRequest<'_>,
+        mut outgoing: UpstreamRequest<'_>,
         pool: &Rc<Pool>,
         mut upload: Upload,
         trace: &mut UpstreamTrace,
-    ) -> Result<(Head, Box<UpstreamResponse>, Arc<Backend>), Failure> {
-        let (request, proxy) = (ask.request, ask.proxy);
-        if ask.expects_continue {
-            Box::pin(self.expect(&mut ask)).await;
+    ) -> Result<Received, Failure> {
+        let (request, proxy) = (outgoing.request, outgoing.proxy);
+        if outgoing.expects_continue {
+            Box::pin(self.start_expectation(&mut outgoing)).await;
         }
-        let mut wanted = wanted(request, proxy);
+        let mut slot_request = slot_request(request, proxy);
         let mut last = None;
         let settings = &proxy.upstream.settings;
         for tries in 0..=settings.retries {
-            let asked = Watch::poll_began();
-            let slot = async { pool.slot(&wanted).await.map_err(Failure::of_slot) };
-            let lease = match (self.attended(Waits::ForSlot, slot).await, last.take()) {
+            let queued_at = Watch::poll_began();
+            let slot = async { pool.slot(&slot_request).await.map_err(Failure::of_slot) };
+            let lease = match (self.while_client_waits(Wait::Slot, slot).await, last.take()) {
                 (Ok(lease), _) => lease,
-                // `Exhausted` adds no information: the last real failure is the one to tell.
+                // `Exhausted` adds no information: report the last real failure.
                 (Err(failure), Some(last)) if failure.side == Side::Own => return Err(last),
                 (Err(failure), _) => {
                     pool.report(&failure, None);
                     return Err(failure);
                 }
             };
-            trace.placed(asked, lease.member().cells.clone());
+            trace.placed(queued_at, lease.member().cells.clone());
             let backend = lease.backend().clone();
-            let mut failure = match self.attempt(&mut ask, lease, upload, trace).await {
+            let mut failure = match self.attempt(&mut outgoing, lease, upload, trace).await {
                 Ok((mut head, response)) => {
                     trace.answered();
                     if proxy.upstream.succeeded(&backend, Watch::poll_began()) {
                         pool.serve_queue();
                     }
                     rewrite(&mut head, proxy, &backend);
-                    keep_affinity(&mut head, &wanted, proxy, self.client, &backend);
+                    keep_affinity(&mut head, &slot_request, proxy, self.client, &backend);
                     return Ok((head, response, backend));
                 }
                 Err(failed) => {
-                    let (failure, back) = *failed;
-                    upload = back;
+                    let (failure, returned) = *failed;
+                    upload = returned;
                     failure
                 }
             };
-            // That a kept connection had ended says nothing of its backend; nor does a backend that would not wait
-            // for a client that takes its time.
+            // Two failures do not count against the backend: a reused connection that ends is normal, and a
+            // backend may refuse to wait for a client that sends its body slowly.
             let had_ended = trace.is_reused() && failure.is_end_of_connection();
             if failure.side == Side::Backend && !had_ended && upload.is_received() {
                 let reason = format_args!("{}", failure.reason);
@@ -199,9 +202,9 @@ impl Gateway<'_> {
                 proxy.upstream.failed(&backend, now, reason);
             }
             if !had_ended {
-                wanted.tried.push(backend.id);
+                slot_request.tried.push(backend.id);
             }
-            let is_last = tries == settings.retries || !pool.has_untried(&wanted);
+            let is_last = tries == settings.retries || !pool.has_untried(&slot_request);
             let again = !is_last && failure.may_be_tried_again(request) && upload.rewind();
             failure.tried_again = again;
             trace.attempt_failed(failure.kind);
@@ -214,34 +217,34 @@ impl Gateway<'_> {
         Err(last.expect("there is at least one attempt"))
     }
 
-    /// Settles who answers a client that asks whether its body is wanted: a backend that speaks HTTP, or we
-    /// ourselves.
-    async fn expect(&self, ask: &mut UpstreamRequest<'_>) {
-        let asks = ask.expects_continue && !self.body.is_complete();
-        let backend_says = ask.proxy.upstream.settings.protocol == Protocol::Http;
-        ask.expects_continue = asks && backend_says;
-        if asks && !backend_says {
+    /// Handles `Expect: 100-continue` before the request is sent. Backends that speak HTTP decide whether they
+    /// want the body. For the other protocols this server requests it.
+    async fn start_expectation(&self, outgoing: &mut UpstreamRequest<'_>) {
+        let is_expected = outgoing.expects_continue && !self.body.is_complete();
+        let backend_decides = outgoing.proxy.upstream.settings.protocol == Protocol::Http;
+        outgoing.expects_continue = is_expected && backend_decides;
+        if is_expected && !backend_decides {
             self.body.send_continue().await;
         }
     }
 
-    /// A backend has answered a client that waits to be asked for its body. After a success it may read the body
-    /// while it answers, so the client is asked before the response goes out: most clients do not send a body
-    /// after a final status, and both sides would wait. Anything else refuses the body.
-    async fn settle_expectation(&self, head: &Head, response: &mut UpstreamResponse) {
+    /// Handles a final response to a client that still waits for 100 (Continue). With a status of success the
+    /// backend may read the body while it responds. So the client gets 100 before the response: most clients
+    /// send no body after a final status, and both sides would wait. Any other status refuses the body.
+    async fn finish_expectation(&self, head: &Head, response: &mut UpstreamResponse) {
         if (200..300).contains(&head.status) {
             self.body.send_continue().await;
-            response.go_on();
+            response.release_body();
         } else {
             response.stop_upload();
         }
     }
 
-    /// Waits for `step`, and looks after the client meanwhile: one that leaves makes room for others. In a queue,
-    /// one that has ended its side is taken for one that has left.
-    async fn attended<T>(
+    /// Waits for `step`, and fails when the client disconnects meanwhile, so that its slot goes to another
+    /// request. In the queue a half-closed connection counts as disconnected.
+    async fn while_client_waits<T>(
         &self,
-        waits: Waits,
+        wait: Wait,
         step: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let mut step = pin!(step);
@@ -250,13 +253,13 @@ impl Gateway<'_> {
                 return Poll::Ready(outcome);
             }
             self.body.watch(context).map_err(Failure::of_client)?;
-            match waits {
+            match wait {
                 _ if !self.body.input_ended() => Poll::Pending,
-                Waits::ForSlot => Poll::Ready(Err(Failure::of_half_closed_in_queue())),
-                Waits::ForConnection if self.body.poll_half_closed(context) => {
+                Wait::Slot => Poll::Ready(Err(Failure::of_half_closed_in_queue())),
+                Wait::Connection if self.body.poll_half_closed(context) => {
                     Poll::Ready(Err(Failure::of_half_closed()))
                 }
-                Waits::ForConnection => Poll::Pending,
+                Wait::Connection => Poll::Pending,
             }
         })
         .await;
@@ -264,10 +267,10 @@ impl Gateway<'_> {
         outcome
     }
 
-    /// One request at one backend. The upload comes back when there is no response.
+    /// Sends the request to one backend. A failure returns the upload, for another attempt.
     async fn attempt(
         &self,
-        ask: &mut UpstreamRequest<'_>,
+        outgoing: &mut UpstreamRequest<'_>,
         mut lease: Lease,
         upload: Upload,
         trace: &mut UpstreamTrace,
@@ -276,29 +279,29 @@ impl Gateway<'_> {
             let opened = lease.open().await;
             opened.map_err(|error| Failure::of_connect(&error))
         };
-        if let Err(failure) = self.attended(Waits::ForConnection, open).await {
+        if let Err(failure) = self.while_client_waits(Wait::Connection, open).await {
             return Err(Box::new((failure, upload)));
         }
         trace.connected(lease.is_reused);
-        let mut response = UpstreamResponse::new(self.worker.clone(), ask, lease, upload)?;
+        let mut response = UpstreamResponse::new(self.worker.clone(), outgoing, lease, upload)?;
         loop {
             match response.event().await {
                 Ok(BeforeBody::Interim(head)) => {
                     Box::pin(self.body.inform(head.status, &head.fields)).await;
                     if head.status == 100 {
-                        ask.expects_continue = false;
-                        response.go_on();
+                        outgoing.expects_continue = false;
+                        response.release_body();
                     }
                 }
-                Ok(BeforeBody::GoOn) => {
+                Ok(BeforeBody::ExpectTimeout) => {
                     Box::pin(self.body.send_continue()).await;
-                    ask.expects_continue = false;
-                    response.go_on();
+                    outgoing.expects_continue = false;
+                    response.release_body();
                 }
                 Ok(BeforeBody::Head(head)) => return Ok((head, response)),
                 Err(mut failure) => {
-                    failure.is_untouched |= !response.has_been_asked();
-                    failure.answer_begun = response.has_begun();
+                    failure.is_untouched |= !response.is_request_begun();
+                    failure.response_begun = response.is_begun();
                     return Err(Box::new((failure, response.into_upload())));
                 }
             }
@@ -306,16 +309,15 @@ impl Gateway<'_> {
     }
 }
 
-/// Whether all of the body is taken in before a backend is asked: where that is wanted, and where a
-/// backend must be told its length first.
-fn is_taken_in(proxy: &Proxy, upload: &Upload) -> bool {
+/// Whether the whole body is received before it is sent to a backend: `buffer_requests` is set, or the protocol
+/// needs a length that is unknown.
+fn must_buffer(proxy: &Proxy, upload: &Upload) -> bool {
     let settings = &proxy.upstream.settings;
-    let must_tell = settings.protocol.is_cgi() && upload.length() == Length::Unknown;
-    !upload.is_received() && (settings.buffer_requests || must_tell)
+    let needs_length = settings.protocol.is_cgi() && upload.length() == Length::Unknown;
+    !upload.is_received() && (settings.buffer_requests || needs_length)
 }
 
-/// What decides which backend gets the request.
-fn wanted(request: &Request, proxy: &Proxy) -> SlotRequest {
+fn slot_request(request: &Request, proxy: &Proxy) -> SlotRequest {
     let settings = &proxy.upstream.settings;
     let affinity = settings.sticky.as_ref().map_or(Affinity::Free, |sticky| {
         sticky::affinity(sticky, request.headers_named(sticky::header(sticky)))
@@ -331,10 +333,10 @@ fn wanted(request: &Request, proxy: &Proxy) -> SlotRequest {
     }
 }
 
-/// Ties the client to the backend that has answered, where that is wanted.
+/// Binds the client to the backend that has responded, if the upstream is sticky by cookie.
 fn keep_affinity(
     head: &mut Head,
-    wanted: &SlotRequest,
+    slot_request: &SlotRequest,
     proxy: &Proxy,
     client: &Client,
     backend: &Backend,
@@ -343,21 +345,21 @@ fn keep_affinity(
         return;
     };
     let is_https = client.scheme == "https";
-    if let Some(cookie) = sticky::set_cookie(sticky, wanted.affinity, backend.id, is_https) {
+    if let Some(cookie) = sticky::set_cookie(sticky, slot_request.affinity, backend.id, is_https) {
         head.fields.add("Set-Cookie", cookie.as_bytes());
     }
 }
 
-/// What a client waits for before its request is sent.
+/// What a request waits for before it is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Waits {
-    /// In a queue, where who may be gone keeps its turn from others.
-    ForSlot,
+enum Wait {
+    /// It waits in the queue, and so do others behind it.
+    Slot,
     /// It has its slot.
-    ForConnection,
+    Connection,
 }
 
-/// From a backend's header to a response. What is still to come of its body is part of that.
+/// Makes the response for the client from the backend's header and the rest of its response.
 fn respond(request: &Request, head: Head, mut from: Box<UpstreamResponse>) -> Response {
     let mut response = Response::new(head.status);
     response.reason = head.reason.into();
@@ -365,10 +367,10 @@ fn respond(request: &Request, head: Head, mut from: Box<UpstreamResponse>) -> Re
     response.has_date = head.has_date;
     response.has_server = head.has_server;
     if head.status >= 400 {
-        // A backend that refuses a request does not want the rest of it.
+        // A backend that refuses a request does not read the rest of it.
         from.stop_upload();
     }
-    response.close |= !from.takes_request();
+    response.close |= !from.reads_request();
     let is_head = request.head.method == Method::Head;
     match head.status {
         101 => match from.into_tunnel() {
@@ -397,7 +399,7 @@ fn respond(request: &Request, head: Head, mut from: Box<UpstreamResponse>) -> Re
     response
 }
 
-/// What GET would bring is told (RFC 9110, 8.6), but not with 204.
+/// Announces the length of the response to a GET (RFC 9110, 8.6), but not with 204.
 fn without_body(response: &mut Response, length: Option<u64>, from: Box<UpstreamResponse>) {
     if let Some(bytes) = length.filter(|_| response.status != 204) {
         let bytes = bytes.to_string();

@@ -40,8 +40,8 @@ use levity_config::upstream::At;
 use levity_telemetry::diagnostics;
 use names::{Found, Lookup, Names, Unresolved};
 
-/// Consecutive failures after which the return of a backend is logged although the backend was never taken
-/// out. Each failure has a log line of its own, so a shorter outage needs none.
+/// Consecutive failures after which the return of a backend is logged although the backend was not ejected.
+/// Each failure has a log line of its own, so a shorter outage needs none.
 const FAILURES_MIN: u64 = 3;
 
 /// The maximum of receipts that are being sent at a time; more are dropped.
@@ -102,7 +102,7 @@ impl Upstream {
     pub fn after(settings: levity_config::Upstream, old: &Self) -> io::Result<Self> {
         let known = old.backends();
         let new = Self::with_lookup(settings, &known, Arc::new(names::system))?;
-        // Only a check would bring back a backend that a check has taken out.
+        // Only another check would bring back a backend whose check failed.
         if new.settings.check.is_none() {
             let now = Instant::now();
             new.backends().iter().for_each(|backend| {
@@ -168,7 +168,7 @@ impl Upstream {
 
     /// Records that a request failed through the fault of `backend`. Does not wait.
     ///
-    /// The only backend that accepts new clients is never taken out: no other could respond, and an attempt
+    /// The only backend that accepts new clients is never ejected: no other could respond, and an attempt
     /// that may fail is better than none.
     pub fn failed(&self, backend: &Backend, now: Instant, reason: fmt::Arguments<'_>) {
         backend.count_failure(now);

@@ -273,32 +273,32 @@ mod tests {
     /// A name server with programmable responses that can also report queries.
     #[derive(Clone)]
     struct Server {
-        answer: Arc<Mutex<io::Result<Vec<SocketAddr>>>>,
-        asked: mpsc::SyncSender<()>,
+        result: Arc<Mutex<io::Result<Vec<SocketAddr>>>>,
+        queried: mpsc::SyncSender<()>,
     }
 
     impl Server {
-        fn new(answer: &[&str]) -> (Self, mpsc::Receiver<()>) {
-            let (asked, questions) = mpsc::sync_channel(0);
+        fn new(result: &[&str]) -> (Self, mpsc::Receiver<()>) {
+            let (queried, queries) = mpsc::sync_channel(0);
             let server = Self {
-                answer: Arc::new(Mutex::new(Ok(Vec::new()))),
-                asked,
+                result: Arc::new(Mutex::new(Ok(Vec::new()))),
+                queried,
             };
-            server.set(answer);
-            (server, questions)
+            server.set(result);
+            (server, queries)
         }
 
-        fn set(&self, answer: &[&str]) {
-            let parsed = answer.iter().map(|text| text.parse().expect("address"));
-            *self.answer.lock().expect("lock") = Ok(parsed.collect());
+        fn set(&self, result: &[&str]) {
+            let parsed = result.iter().map(|text| text.parse().expect("address"));
+            *self.result.lock().expect("lock") = Ok(parsed.collect());
         }
 
         fn fail(&self, text: &'static str) {
-            *self.answer.lock().expect("lock") = Err(io::Error::other(text));
+            *self.result.lock().expect("lock") = Err(io::Error::other(text));
         }
 
-        fn answer(&self) -> io::Result<Vec<SocketAddr>> {
-            match &*self.answer.lock().expect("lock") {
+        fn result(&self) -> io::Result<Vec<SocketAddr>> {
+            match &*self.result.lock().expect("lock") {
                 Ok(addresses) => Ok(addresses.clone()),
                 Err(error) => Err(io::Error::other(error.to_string())),
             }
@@ -306,7 +306,7 @@ mod tests {
 
         fn lookup(&self) -> Arc<Lookup> {
             let server = self.clone();
-            Arc::new(move |_, _| server.answer())
+            Arc::new(move |_, _| server.result())
         }
 
         /// Blocks at each query until the test receives it.
@@ -314,8 +314,8 @@ mod tests {
             let server = self.clone();
             Arc::new(move |_, _| {
                 // An error means that the test has ended.
-                let _ = server.asked.send(());
-                server.answer()
+                let _ = server.queried.send(());
+                server.result()
             })
         }
     }
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_keeps_its_health_and_what_comes_starts_slowly() {
+    fn known_addresses_keep_their_health_and_new_ones_start_slowly() {
         let (server, _) = Server::new(&["10.0.0.1:80", "10.0.0.2:80"]);
         let mut names = names(&["10.0.0.9:1", "app.test:80"], &server);
         let before = names.backends(&[], None);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_an_answer_changes_nothing() {
+    fn the_order_of_addresses_is_irrelevant() {
         let (server, _) = Server::new(&["10.0.0.1:80", "10.0.0.2:80"]);
         let mut names = names(&["app.test:80"], &server);
         server.set(&["10.0.0.2:80", "10.0.0.1:80"]);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_and_empty_answers_keep_the_addresses() {
+    fn failures_and_empty_results_keep_the_addresses() {
         let (server, _) = Server::new(&["10.0.0.1:80"]);
         let mut names = names(&["app.test:80"], &server);
         let before = names.backends(&[], None);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_cannot_be_looked_up_at_first_has_no_backend_until_it_can() {
+    fn a_name_has_no_backend_until_it_resolves() {
         let (server, _) = Server::new(&[]);
         server.fail("no route to the name server");
         let mut names = names(&["app.test:80", "10.0.0.9:1"], &server);
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_keeps_the_addresses_of_a_name_that_cannot_be_looked_up() {
+    fn a_reload_keeps_the_addresses_of_a_name_that_no_longer_resolves() {
         let (server, _) = Server::new(&["10.0.0.1:80", "10.0.0.2:80"]);
         let known = names(&["app.test:80"], &server).backends(&[], None);
         server.fail("no route to the name server");
@@ -415,14 +415,14 @@ mod tests {
     fn the_number_of_addresses_is_bounded() {
         let (server, _) = Server::new(&[]);
         let all = (0..2 * ADDRESSES_MAX as u16).map(|port| ([10, 0, 0, 1], port).into());
-        *server.answer.lock().expect("lock") = Ok(all.collect());
+        *server.result.lock().expect("lock") = Ok(all.collect());
         let backends = names(&["app.test:80"], &server).backends(&[], None);
         assert_eq!(backends.len(), ADDRESSES_MAX);
     }
 
     #[test]
-    fn a_thread_follows_the_names_until_the_upstream_is_dropped() {
-        let (server, questions) = Server::new(&["10.0.0.1:80"]);
+    fn a_thread_resolves_names_until_the_upstream_is_dropped() {
+        let (server, queries) = Server::new(&["10.0.0.1:80"]);
         let settings = levity_config::Upstream {
             resolve_interval: TURN,
             ..settings(&["app.test:80"])
@@ -430,20 +430,20 @@ mod tests {
         let lookup = server.lookup_in_step();
         let upstream = thread::scope(|scope| {
             let made = scope.spawn(|| Upstream::with_lookup(settings, &[], lookup));
-            questions.recv_timeout(WAIT_MAX).expect("asked at first");
+            queries.recv_timeout(WAIT_MAX).expect("a query");
             made.join().expect("join").expect("upstream")
         });
         assert_eq!(texts(&upstream.backends()), ["10.0.0.1:80"]);
         server.set(&["10.0.0.2:80"]);
         // A query arrives only after the result of the previous one is stored.
         for _ in 0..2 {
-            questions.recv_timeout(WAIT_MAX).expect("asked again");
+            queries.recv_timeout(WAIT_MAX).expect("another query");
         }
         assert_eq!(texts(&upstream.backends()), ["10.0.0.2:80"]);
         drop(upstream);
         drop(server);
         // The thread had the last resolver: when the thread ends, the channel closes.
-        let ended = |_: &()| questions.recv_timeout(WAIT_MAX);
+        let ended = |_: &()| queries.recv_timeout(WAIT_MAX);
         let last = std::iter::repeat(())
             .map(|()| ended(&()))
             .find_map(Result::err);
@@ -451,14 +451,14 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_looks_for_what_has_no_address_more_often() {
-        let (server, questions) = Server::new(&[]);
+    fn a_name_without_addresses_is_resolved_more_often() {
+        let (server, queries) = Server::new(&[]);
         let lookup = server.lookup_in_step();
         let upstream = thread::scope(|scope| {
             // Its `resolve_interval` is longer than the test may take.
             let settings = settings(&["app.test:80"]);
             let made = scope.spawn(|| Upstream::with_lookup(settings, &[], lookup));
-            questions.recv_timeout(WAIT_MAX).expect("asked at first");
+            queries.recv_timeout(WAIT_MAX).expect("a query");
             made.join().expect("join").expect("upstream")
         });
         assert!(upstream.settings.resolve_interval > WAIT_MAX && upstream.backends().is_empty());
@@ -466,7 +466,7 @@ mod tests {
         assert_eq!(unresolved[0].name, "app.test:80");
         assert!(unresolved[0].reason.contains("it has no addresses"));
         server.set(&["10.0.0.1:80"]);
-        questions.recv_timeout(WAIT_MAX).expect("asked again");
+        queries.recv_timeout(WAIT_MAX).expect("another query");
         let start = Instant::now();
         while upstream.backends().is_empty() {
             assert!(start.elapsed() < WAIT_MAX);

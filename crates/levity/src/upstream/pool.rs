@@ -124,7 +124,7 @@ impl Endpoint {
     pub fn report(&self, failure: &Failure, is_uncommitted: bool) {
         match is_uncommitted {
             true => self.pool.report(failure, None),
-            false => self.pool.report_cut(failure, &self.member.backend),
+            false => self.pool.report_truncated(failure, &self.member.backend),
         }
     }
 }
@@ -181,7 +181,7 @@ impl Pool {
     }
 
     /// Logs a failure of a response whose header has been sent.
-    fn report_cut(&self, failure: &Failure, backend: &Backend) {
+    fn report_truncated(&self, failure: &Failure, backend: &Backend) {
         let outcome = || "; the response had begun, and is cut off".to_owned();
         self.log_failure(failure, Some(backend), outcome);
     }
@@ -311,9 +311,9 @@ impl Pool {
         let backends = self.seen.borrow();
         let members = self.members.borrow();
         let mut usable = self.usable.borrow_mut();
-        let (tried, tied) = (&request.tried, request.affinity.backend());
+        let (tried, bound) = (&request.tried, request.affinity.backend());
         loop {
-            let are_up = balance::usable(&backends, now, tried, tied, &mut usable);
+            let are_up = balance::usable(&backends, now, tried, bound, &mut usable);
             if usable.is_empty() {
                 // `tried` is empty, and the configuration has at least one backend that does not drain: no
                 // name resolves.
@@ -674,7 +674,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_before_a_reload_share_one_pool() {
+    fn requests_from_before_a_reload_share_one_pool() {
         let (old, new) = (upstream("127.0.0.1:1"), upstream("127.0.0.1:2"));
         let pools = pools(std::slice::from_ref(&old));
         let held = pools.of(&old);
@@ -691,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_of_before_a_reload_leaves_the_figures_of_what_is_new() {
+    fn the_pool_of_a_removed_upstream_does_not_touch_metrics_of_a_new_one() {
         let (old, new) = (upstream("127.0.0.1:1"), upstream("127.0.0.1:2"));
         let pools = pools(std::slice::from_ref(&old));
         let held = pools.of(&old);

@@ -1,4 +1,5 @@
-//! One request at one backend: the request goes there, the response comes back, both at once.
+//! A response from a backend. The request is sent at the same time, because a backend may respond before it has
+//! read the whole body.
 
 use std::future::poll_fn;
 use std::mem;
@@ -27,14 +28,14 @@ use crate::http::request_body::RequestBody;
 use crate::http::response::{BodyStream, Piece, StreamError};
 use crate::worker::Worker;
 
-/// Bytes of a request's head, mostly.
+/// The size of most request headers, in bytes.
 const HEAD_BYTES: usize = 1024;
 
-/// How long a backend may leave a client waiting that asked whether its body is wanted (RFC 9110,
-/// 10.1.1).
-const EXPECT_PATIENCE: Duration = Duration::from_secs(1);
+/// The time for a backend to respond to `Expect: 100-continue` (RFC 9110, 10.1.1). After it, the client gets
+/// 100 from this server.
+const EXPECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Responses before the one that answers; an application that says 102 every second has a minute.
+/// The maximum of interim responses per request. An application that sends 102 every second has a minute.
 const INTERIM_MAX: usize = 64;
 
 const TOO_MANY_INTERIM: Reject = Reject {
@@ -42,33 +43,35 @@ const TOO_MANY_INTERIM: Reject = Reject {
     reason: "too many interim responses",
 };
 
-/// A backend's response on its way, and what is left of its request.
+/// A response from a backend, and the rest of its request.
 pub struct UpstreamResponse {
     worker: Rc<Worker>,
     endpoint: Endpoint,
-    /// WorkerParts back as soon as the answer has ended.
+    /// `None` once the response has ended.
     lease: Option<Lease>,
     upload: Upload,
-    /// What the backend is to get next.
+    /// Encoded bytes of the request.
     outbox: Vec<u8>,
     outbox_sent: usize,
-    /// The body is held back until the backend asks for it.
-    holds: bool,
-    /// No more of the request is sent: the backend does not take it, or has answered without.
-    stopped: bool,
-    /// A byte of the request has left.
-    wrote: bool,
-    /// A byte of the answer has come.
-    read: bool,
+    /// The body is not sent until the backend requests it with 100 (Continue).
+    holds_body: bool,
+    /// No more of the request is sent: the backend does not read it, or has responded without it.
+    upload_stopped: bool,
+    /// A byte of the request has been sent.
+    request_begun: bool,
+    /// A byte of the response has arrived.
+    begun: bool,
+    /// Interim responses to pass on.
     interim: Vec<Head>,
-    /// So far.
+    /// Interim responses that have arrived.
     interim_count: usize,
+    /// The header, until it is passed on.
     head: Option<Head>,
     extent: Extent,
-    /// Bytes of the body that the client has not got.
+    /// Bytes of the body to pass on.
     data: Vec<u8>,
     ended: Option<Trailers>,
-    /// Why the backend has not taken the request.
+    /// Why the backend has refused the request.
     declined: Option<&'static str>,
     stderr: Stderr,
 }
@@ -79,14 +82,14 @@ impl std::fmt::Debug for UpstreamResponse {
     }
 }
 
-/// What is known of how long an answer goes on.
+/// Whether a response has a foreseeable end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// Its length was announced.
+    /// Its length is announced.
     Length,
-    /// It goes on until the client leaves (server-sent events).
+    /// Server-sent events: it lasts until the client disconnects.
     Events,
-    /// Nothing.
+    /// Unknown.
     Unknown,
 }
 
@@ -105,32 +108,32 @@ impl Extent {
     }
 }
 
-/// What comes before the body of a response.
+/// An event before the body of a response.
 pub enum BeforeBody {
-    /// The client is to be told, and waits on.
+    /// An interim response (1xx).
     Interim(Head),
-    /// The client asked whether its body is wanted, and nobody says so: it is to send it.
-    GoOn,
-    /// The answer begins.
+    /// The backend has not responded to `Expect: 100-continue` in time.
+    ExpectTimeout,
+    /// The header of the final response.
     Head(Head),
 }
 
 impl UpstreamResponse {
-    /// Asks for an answer on the connection of `lease`: nothing is sent yet.
+    /// Begins a request on the connection of `lease`. Encodes its header and sends nothing yet.
     ///
     /// # Errors
-    /// When the request cannot be said in the protocol. The upload comes back with it.
+    /// When the protocol cannot express the request. Returns the upload too.
     pub fn new(
         worker: Rc<Worker>,
-        ask: &UpstreamRequest<'_>,
+        outgoing: &UpstreamRequest<'_>,
         mut lease: Lease,
         upload: Upload,
     ) -> Result<Box<Self>, Box<(Failure, Upload)>> {
         let connection = lease.connection();
         let mut outbox = mem::take(&mut connection.outbox);
         outbox.reserve(HEAD_BYTES);
-        outbox.extend_from_slice(&ask.proxy_header);
-        if let Err(reject) = connection.codec.begin(ask, &mut outbox) {
+        outbox.extend_from_slice(&outgoing.proxy_header);
+        if let Err(reject) = connection.codec.begin(outgoing, &mut outbox) {
             if connection.codec.is_reusable() {
                 connection.keep_outbox(outbox);
                 lease.put_back();
@@ -148,10 +151,10 @@ impl UpstreamResponse {
             upload,
             outbox,
             outbox_sent: 0,
-            holds: ask.expects_continue,
-            stopped: false,
-            wrote: false,
-            read: false,
+            holds_body: outgoing.expects_continue,
+            upload_stopped: false,
+            request_begun: false,
+            begun: false,
             interim: Vec::new(),
             interim_count: 0,
             head: None,
@@ -163,55 +166,55 @@ impl UpstreamResponse {
         }))
     }
 
-    /// The backend that it comes from.
+    /// The backend that sends it.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The body of the request, to be sent elsewhere.
+    /// The body of the request, for another attempt.
     pub fn into_upload(self) -> Upload {
         self.upload
     }
 
-    /// Whether a byte of the answer has come.
-    pub fn has_begun(&self) -> bool {
-        self.read
+    /// Whether a byte of the response has arrived.
+    pub fn is_begun(&self) -> bool {
+        self.begun
     }
 
-    /// Whether a byte of the request has left.
-    pub fn has_been_asked(&self) -> bool {
-        self.wrote
+    /// Whether a byte of the request has been sent.
+    pub fn is_request_begun(&self) -> bool {
+        self.request_begun
     }
 
-    /// Whether something came behind the body.
     fn has_trailers(&self) -> bool {
         self.ended
             .as_ref()
             .is_some_and(|trailers| !trailers.is_empty())
     }
 
-    /// Whether the client can still send all of its request, so that another can follow.
-    pub fn takes_request(&self) -> bool {
-        self.upload.is_received() || (self.lease.is_some() && !self.stopped)
+    /// Whether the rest of the request body will be read, so that the client can send another request after it.
+    pub fn reads_request(&self) -> bool {
+        self.upload.is_received() || (self.lease.is_some() && !self.upload_stopped)
     }
 
     /// Sends no more of the request.
     pub fn stop_upload(&mut self) {
-        self.stopped |= !self.upload.is_done();
+        self.upload_stopped |= !self.upload.is_done();
     }
 
-    /// Whether the backend has begun to answer, but the client still waits to be asked for its body
-    /// (RFC 9110, 10.1.1). A backend that has ended its answer does not want it.
+    /// Whether the client may still wait for 100 (Continue) although the backend is sending its response. A
+    /// backend that has ended its response does not want the body.
     pub fn holds_body(&self) -> bool {
-        self.holds && self.lease.is_some()
+        self.holds_body && self.lease.is_some()
     }
 
-    /// Lets the client's body go to the backend.
-    pub fn go_on(&mut self) {
-        self.holds = false;
+    /// Permits to send the body.
+    pub fn release_body(&mut self) {
+        self.holds_body = false;
     }
 
-    /// The connection, when the answer is that the protocol changes (101), and what has come behind.
+    /// Turns the connection into a tunnel after a response of 101, with the bytes that followed its header.
+    /// `None` when the connection has ended.
     pub fn into_tunnel(mut self: Box<Self>) -> Option<Tunnel> {
         let lease = self.lease.take()?;
         Some(Tunnel::new(
@@ -223,16 +226,16 @@ impl UpstreamResponse {
         ))
     }
 
-    /// Bytes of the body, where that is known: announced, or all here.
+    /// The length of the body in bytes, if it is announced or if the whole body has arrived.
     pub fn length(&self, announced: Option<u64>) -> Option<u64> {
-        let is_here = self.ended.is_some() && !self.has_trailers();
-        announced.or(is_here.then_some(self.data.len() as u64))
+        let is_whole = self.ended.is_some() && !self.has_trailers();
+        announced.or(is_whole.then_some(self.data.len() as u64))
     }
 
-    /// Sends the request and waits for what comes back before the body.
+    /// Sends the request and waits for the next event before the body.
     pub async fn event(&mut self) -> Result<BeforeBody, Failure> {
         let event = poll_fn(|context| {
-            let moved = self.poll_both(context)?;
+            let moved = self.poll_transfer(context)?;
             if !self.interim.is_empty() {
                 return Poll::Ready(Ok(BeforeBody::Interim(self.interim.remove(0))));
             }
@@ -240,11 +243,11 @@ impl UpstreamResponse {
                 self.extent = Extent::of(&head);
                 return Poll::Ready(Ok(BeforeBody::Head(head)));
             }
-            if !self.has_expired(moved, Self::patience, context)? {
+            if !self.has_expired(moved, Self::header_timeout, context)? {
                 return Poll::Pending;
             }
-            match self.holds {
-                true => Poll::Ready(Ok(BeforeBody::GoOn)),
+            match self.holds_body {
+                true => Poll::Ready(Ok(BeforeBody::ExpectTimeout)),
                 false => Poll::Ready(Err(self.timed_out())),
             }
         })
@@ -258,35 +261,35 @@ impl UpstreamResponse {
         self.upload.client()
     }
 
-    /// Looks after the client, and tells whether the wait for the backend has lasted too long. It begins anew when
-    /// something has `moved`, and when the client ends its side.
+    /// Watches the client, and returns whether the wait for the backend has timed out. The time starts again when
+    /// something has `moved`, and when the client shuts down its sending side.
     fn has_expired(
         &self,
         moved: bool,
-        patience: impl Fn(&Self) -> Duration,
+        timeout: impl Fn(&Self) -> Duration,
         context: &mut Context<'_>,
     ) -> Result<bool, Failure> {
         let client = self.client();
         let had_ended = client.input_ended();
         client.watch(context).map_err(Failure::of_client)?;
         if moved || !client.timer().is_set() || client.input_ended() != had_ended {
-            let patience = patience(self);
-            let patience = match self.is_cut_short(patience) {
+            let timeout = timeout(self);
+            let timeout = match self.is_shortened(timeout) {
                 true => client.half_closed_timeout(),
-                false => patience,
+                false => timeout,
             };
-            client.timer().set(Watch::poll_began() + patience);
+            client.timer().set(Watch::poll_began() + timeout);
         }
         Ok(client.timer().poll_expired(context))
     }
 
-    /// Waits for more of the body, or its end. What is left of the request goes on meanwhile.
-    fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        let moved = self.poll_both(context)?;
+    /// Waits for more of the body, or its end, and sends the rest of the request.
+    fn poll_body(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        let moved = self.poll_transfer(context)?;
         if !self.data.is_empty() || self.ended.is_some() {
             return Poll::Ready(Ok(()));
         }
-        let idle_timeout = |answer: &Self| answer.endpoint.upstream().settings.idle_timeout;
+        let idle_timeout = |response: &Self| response.endpoint.upstream().settings.idle_timeout;
         let has_expired = self.has_expired(moved, idle_timeout, context)?;
         if self.client().input_ended() && self.extent == Extent::Events {
             return Poll::Ready(Err(Failure::of_client(RequestError::Gone)));
@@ -294,25 +297,25 @@ impl UpstreamResponse {
         if !has_expired {
             return Poll::Pending;
         }
-        Poll::Ready(Err(match self.is_cut_short(idle_timeout(self)) {
+        Poll::Ready(Err(match self.is_shortened(idle_timeout(self)) {
             true => Failure::of_half_closed(),
             false => Failure::of_silence("no more of the answer came in time (idle_timeout)"),
         }))
     }
 
-    /// Whether a wait of `patience` is too long for a client that has ended its side: nobody knows whether it
-    /// is still there. A response of known length will end, or be noticed to reach nobody.
-    fn is_cut_short(&self, patience: Duration) -> bool {
+    /// Whether `half_closed_timeout` replaces `timeout`, because the connection to the client is half-closed and
+    /// the client may be gone. Not for a response of known length: it ends, or a write to the client fails.
+    fn is_shortened(&self, timeout: Duration) -> bool {
         let client = self.client();
         let has_end = self.extent == Extent::Length;
-        client.input_ended() && !has_end && client.half_closed_timeout() < patience
+        client.input_ended() && !has_end && client.half_closed_timeout() < timeout
     }
 
-    /// How long the next step may take before the head, whoever's it is.
-    fn patience(&self) -> Duration {
+    /// The time for the next step towards the header, whether the backend or the client has to make it.
+    fn header_timeout(&self) -> Duration {
         let settings = &self.endpoint.upstream().settings;
         match () {
-            () if self.holds => EXPECT_PATIENCE,
+            () if self.holds_body => EXPECT_TIMEOUT,
             () if self.outbox_sent < self.outbox.len() => settings.idle_timeout,
             () if self.waits_for_client() => self.client().body_timeout(),
             () => settings.first_byte_timeout,
@@ -320,14 +323,14 @@ impl UpstreamResponse {
     }
 
     fn waits_for_client(&self) -> bool {
-        let is_asked = self.lease.as_ref().is_some_and(Lease::has_room);
-        // What it has sent may still be on its way back from a file.
-        let owes = !self.stopped && !self.upload.is_received();
-        is_asked && owes && self.outbox_sent == self.outbox.len()
+        let backend_reads = self.lease.as_ref().is_some_and(Lease::has_room);
+        // A body that has been received may still have to be read from its file.
+        let is_incomplete = !self.upload_stopped && !self.upload.is_received();
+        backend_reads && is_incomplete && self.outbox_sent == self.outbox.len()
     }
 
     fn timed_out(&self) -> Failure {
-        if self.is_cut_short(self.patience()) {
+        if self.is_shortened(self.header_timeout()) {
             return Failure::of_half_closed();
         }
         if self.outbox_sent < self.outbox.len() {
@@ -340,21 +343,21 @@ impl UpstreamResponse {
         Failure::of_silence("no answer came in time (first_byte_timeout)")
     }
 
-    /// Moves what can be moved without waiting, in both directions, until there is something to tell;
-    /// says whether anything was sent. What comes and tells nothing, such as a head in drops, is not to be
-    /// waited for any longer.
-    fn poll_both(&mut self, context: &mut Context<'_>) -> Result<bool, Failure> {
+    /// Sends and receives until there is an event or nothing more can be done without waiting. Returns whether
+    /// anything was sent. Received bytes without an event, such as a part of the header, are no progress: they
+    /// do not extend the time-out.
+    fn poll_transfer(&mut self, context: &mut Context<'_>) -> Result<bool, Failure> {
         let mut moved = self.poll_send(context)?;
         let mut turn_bytes = 0;
         while self.lease.is_some()
             && !self.has_event()
             && let Some(count) = self.poll_receive(context)?
         {
-            // A backend may have been waiting for the answer to be taken, or ask for the body.
+            // The backend may now read on, or have requested the body.
             moved |= self.poll_send(context)?;
             turn_bytes += count;
             if turn_bytes >= TURN_BYTES_MAX && !self.has_event() {
-                // One that says things to its operator alone would keep the loop to itself.
+                // An application that only writes to standard error would occupy the event loop.
                 context.waker().wake_by_ref();
                 break;
             }
@@ -362,7 +365,7 @@ impl UpstreamResponse {
         Ok(moved)
     }
 
-    /// Whether something has come that the client is to get.
+    /// Whether something for the client has arrived.
     fn has_event(&self) -> bool {
         self.head.is_some() || !self.interim.is_empty() || !self.data.is_empty()
     }
@@ -372,7 +375,7 @@ impl UpstreamResponse {
         let mut turn_bytes = 0;
         while self.fill_outbox(context)? {
             if turn_bytes >= TURN_BYTES_MAX {
-                // A client and a backend that are both fast would keep the loop to themselves.
+                // A fast client and a fast backend would occupy the event loop.
                 context.waker().wake_by_ref();
                 break;
             }
@@ -383,12 +386,12 @@ impl UpstreamResponse {
                     lease.member().cells.sent_bytes.add(count as u64);
                     self.outbox_sent += count;
                     turn_bytes += count;
-                    self.wrote = true;
+                    self.request_begun = true;
                     moved = true;
                 }
-                // It may have answered before it closed: reading tells.
+                // The backend may have responded before it closed, so the error is left to the read.
                 Poll::Ready(Err(_)) => {
-                    self.stopped = true;
+                    self.upload_stopped = true;
                     self.outbox.clear();
                     self.outbox_sent = 0;
                 }
@@ -398,28 +401,28 @@ impl UpstreamResponse {
         Ok(moved)
     }
 
-    /// Whether there is something to send.
+    /// Encodes more of the request when there is nothing to send. Returns whether there is something to send.
     fn fill_outbox(&mut self, context: &mut Context<'_>) -> Result<bool, Failure> {
-        if self.outbox_sent < self.outbox.len() && (self.wrote || self.upload.is_done()) {
+        if self.outbox_sent < self.outbox.len() && (self.request_begun || self.upload.is_done()) {
             return Ok(true);
         }
         let Some(lease) = &mut self.lease else {
             return Ok(false);
         };
         let codec = &mut lease.connection().codec;
-        // The first piece goes along with the head.
-        let before = self.outbox_sent < self.outbox.len();
-        if !before {
+        // The first piece of the body is sent together with the header.
+        let has_header = self.outbox_sent < self.outbox.len();
+        if !has_header {
             self.outbox.clear();
             self.outbox_sent = 0;
         }
-        if !before && (self.stopped || self.upload.is_done()) {
+        if !has_header && (self.upload_stopped || self.upload.is_done()) {
             codec.settle(&mut self.outbox);
             return Ok(!self.outbox.is_empty());
         }
         let room = codec.room();
-        if self.stopped || self.holds || self.upload.is_done() || room == 0 {
-            return Ok(before);
+        if self.upload_stopped || self.holds_body || self.upload.is_done() || room == 0 {
+            return Ok(has_header);
         }
         match self.upload.poll_piece(&self.worker, context, room) {
             Poll::Ready(Ok(piece)) => {
@@ -430,11 +433,11 @@ impl UpstreamResponse {
                 Ok(!self.outbox.is_empty())
             }
             Poll::Ready(Err(failure)) => Err(failure),
-            Poll::Pending => Ok(before),
+            Poll::Pending => Ok(has_header),
         }
     }
 
-    /// One read, and how many bytes have come; `None` when there is nothing to read.
+    /// Reads once, and returns the number of bytes; `None` when nothing can be read.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Result<Option<usize>, Failure> {
         let Some(lease) = &mut self.lease else {
             return Ok(None);
@@ -475,52 +478,51 @@ impl UpstreamResponse {
         let Poll::Ready((count, outcome)) = read else {
             return Ok(None);
         };
-        self.read |= count > 0;
+        self.begun |= count > 0;
         lease.member().cells.received_bytes.add(count as u64);
         outcome?;
         if self.interim_count > INTERIM_MAX {
-            return Err(Failure::of_answer(TOO_MANY_INTERIM));
+            return Err(Failure::of_invalid_response(TOO_MANY_INTERIM));
         }
         if let Some(reason) = self.declined {
-            // That it says so is no part of an answer.
-            self.read = false;
+            // The refusal is not part of a response.
+            self.begun = false;
             return Err(Failure::of_refusal(reason));
         }
         if self.ended.is_some() {
-            self.give_back();
+            self.release_lease();
         }
         Ok(Some(count))
     }
 
-    /// The answer is complete: the backend is free before the client has it.
-    fn give_back(&mut self) {
-        let is_asked = self.is_asked();
+    /// Releases the slot once the response is complete, even if the client has not received all of it.
+    fn release_lease(&mut self) {
+        let is_request_sent = self.is_request_sent();
         let Some(mut lease) = self.lease.take() else {
             return;
         };
         let connection = lease.connection();
-        if is_asked && connection.codec.is_reusable() {
+        if is_request_sent && connection.codec.is_reusable() {
             connection.keep_outbox(mem::take(&mut self.outbox));
             self.outbox_sent = 0;
             lease.keep();
         }
     }
 
-    /// `failure`, for whoever sends the response.
+    /// Converts a failure for the sender of the response.
     fn reported(&self, failure: Failure) -> Box<Reported> {
         Reported::new(failure, self.endpoint.clone())
     }
 
-    /// Whether all of the request has been sent.
-    fn is_asked(&self) -> bool {
-        self.upload.is_done() && self.outbox_sent == self.outbox.len() && !self.stopped
+    fn is_request_sent(&self) -> bool {
+        self.upload.is_done() && self.outbox_sent == self.outbox.len() && !self.upload_stopped
     }
 }
 
 impl BodyStream for UpstreamResponse {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Piece, StreamError>> {
         if self.data.is_empty() && self.ended.is_none() {
-            let more = ready!(self.poll_more(context));
+            let more = ready!(self.poll_body(context));
             self.client().timer().clear();
             more.map_err(|failure| self.reported(failure) as StreamError)?;
         }
@@ -540,9 +542,9 @@ impl BodyStream for UpstreamResponse {
             .map_err(|failure| self.reported(failure) as _)
     }
 
-    /// Reads the rest in a task of its own. The client's connection ends here, whatever the backend still sends.
+    /// Reads the rest in a task of its own, which holds nothing of the client.
     fn discard(mut self: Box<Self>) {
-        if !self.is_asked() {
+        if !self.is_request_sent() {
             return;
         }
         let Some(mut lease) = self.lease.take() else {

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_told_apart_and_empty_ones_left_out() {
+    fn blank_lines_are_dropped() {
         let mut left = Left::default();
         assert_eq!(
             shared(&mut left, b"\n\r\n one\r\n\ntwo \n"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_bytes_are_passed_on_and_no_more() {
+    fn the_number_of_bytes_is_limited() {
         for (more, out_bytes) in [(0, 0), (1, 1), (5_000, 5_000)] {
             let mut left = Left::default();
             let lines = shared(&mut left, &vec![b'x'; BYTES_MAX + more]);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_comes_in_pieces_that_fit() {
+    fn a_long_line_is_split_into_pieces_that_fit() {
         let text: Vec<u8> = (0..10 * 1024).map(|n| (n % 251) as u8 | 1).collect();
         let text: Vec<u8> = text
             .into_iter()
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_ours_has_room_for_a_piece() {
+    fn a_piece_fits_into_a_log_line_with_its_prefix() {
         let settings = crate::upstream::tests::settings(&["127.0.0.1:1"]);
         let upstream = Upstream::new(settings).expect("upstream");
         let room = diagnostics::TEXT_BYTES_MAX - prefix(&upstream).len();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_lines_are_passed_on_and_no_more() {
+    fn the_number_of_lines_is_limited() {
         let mut left = Left::default();
         let lines = shared(&mut left, &b"x\n".repeat(LINES_MAX));
         assert_eq!((lines.len(), left.out_bytes), (LINES_MAX, 0));

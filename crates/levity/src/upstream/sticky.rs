@@ -8,7 +8,7 @@
 use super::backend::fingerprint;
 use levity_config::upstream::Sticky;
 
-/// Hexadecimal digits of an id.
+/// The number of hexadecimal digits of an ID.
 const DIGITS: usize = 16;
 
 /// The backend that a request prefers.
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn junk_ties_to_nothing() {
+    fn malformed_cookies_are_ignored() {
         for line in [
             "",
             "route",
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_set_when_it_names_another() {
+    fn a_cookie_is_set_unless_the_client_has_it() {
         let set = |affinity, https| set_cookie(&cookie(), affinity, 0xab, https);
         let line = "route=00000000000000ab; Path=/; HttpOnly; SameSite=Lax";
         assert_eq!(set(Affinity::Free, false).as_deref(), Some(line));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_read_again() {
+    fn a_cookie_that_was_set_is_recognised() {
         for chosen in [0, 1, u64::MAX, fingerprint(b"127.0.0.1:80")] {
             let line = set_cookie(&cookie(), Affinity::Free, chosen, true).expect("set");
             let (pair, _) = line.split_once(';').expect("attributes");

@@ -41,7 +41,7 @@ pub struct Origin {
 
 impl Origin {
     /// The server as the client of this request, with no address.
-    fn ourselves(&self) -> Client {
+    fn server_as_client(&self) -> Client {
         Client {
             ip: None,
             port: None,
@@ -81,9 +81,9 @@ impl Subrequest<'_> {
         let request = self.request()?;
         let script = self.script(&request, worker, service).await?;
         let length = Length::Known(self.body.len() as u64);
-        let ourselves = self.origin.ourselves();
+        let server_as_client = self.origin.server_as_client();
         let proxy = self.proxy(script.as_ref());
-        let mut outgoing = UpstreamRequest::new(&request, &proxy, &ourselves, length)
+        let mut outgoing = UpstreamRequest::new(&request, &proxy, &server_as_client, length)
             .map_err(|reject| Failure::of_client(reject.into()))?;
         outgoing.script = script.as_ref();
         outgoing.proxy_header =
@@ -193,7 +193,7 @@ impl Subrequest<'_> {
         };
         let received = poll_fn(|context| transfer.poll(worker, context)).await;
         received.map_err(|failure| Failure {
-            answer_begun: transfer.response.bytes > 0,
+            response_begun: transfer.response.bytes > 0,
             ..failure
         })?;
         let Transfer {

@@ -15,7 +15,7 @@ fn upstream(to: &[&str]) -> Upstream {
 }
 
 #[test]
-fn the_only_backend_is_never_taken_out() {
+fn the_only_backend_is_never_ejected() {
     let now = Instant::now();
     for to in [
         &["127.0.0.1:1"][..],
@@ -29,7 +29,7 @@ fn the_only_backend_is_never_taken_out() {
 }
 
 #[test]
-fn one_of_several_is_taken_out_and_comes_back() {
+fn a_failing_backend_is_ejected_and_comes_back() {
     let now = Instant::now();
     let upstream = upstream(&["127.0.0.1:1", "127.0.0.1:2"]);
     let backends = upstream.backends();
@@ -42,7 +42,7 @@ fn one_of_several_is_taken_out_and_comes_back() {
 }
 
 #[test]
-fn nothing_is_left_alone_for_no_time() {
+fn fail_for_zero_ejects_no_backend() {
     let now = Instant::now();
     let mut settings = settings(&["127.0.0.1:1", "127.0.0.1:2"]);
     settings.fail_for = Duration::ZERO;
@@ -53,7 +53,7 @@ fn nothing_is_left_alone_for_no_time() {
 }
 
 #[test]
-fn an_upstream_whose_settings_are_the_same_stays() {
+fn an_unchanged_upstream_is_reused() {
     let settings = settings(&["127.0.0.1:1"]);
     let old = make(std::slice::from_ref(&settings), &[]).expect("made");
     let mut other = settings.clone();
@@ -64,7 +64,7 @@ fn an_upstream_whose_settings_are_the_same_stays() {
 }
 
 #[test]
-fn health_outlives_settings() {
+fn health_survives_changed_settings() {
     let now = Instant::now();
     let first = settings(&["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]);
     let mut second = settings(&["127.0.0.1:2", "127.0.0.1:1"]);
@@ -82,7 +82,7 @@ fn health_outlives_settings() {
 }
 
 #[test]
-fn without_checks_nothing_stays_unwell() {
+fn removing_the_check_clears_its_result() {
     let now = Instant::now();
     let old = make(&[settings(&["127.0.0.1:1", "127.0.0.1:2"])], &[]).expect("made");
     old[0].backends()[0].set_well(false, now);

@@ -1,4 +1,4 @@
-//! After a change of protocol: bytes, both ways, until both sides have ended.
+//! Tunnels: after a change of protocol (101), bytes are copied in both directions until both sides have ended.
 
 use std::io;
 use std::mem;
@@ -15,17 +15,17 @@ use crate::http::request_body::{ClientStream, RequestBody};
 use crate::http::response::{Upgrade, UpgradeError};
 use crate::worker::Worker;
 
-/// The client's connection and the backend's, which have become one.
+/// The connections to a client and to a backend, joined.
 pub struct Tunnel {
     worker: Rc<Worker>,
     client: RequestBody,
     lease: Lease,
     idle_timeout: Duration,
-    /// The same once one side has ended: what is left of the other is on its way, or never comes.
+    /// The time-out once one side has ended. It is shorter, because the other side may never end.
     end_timeout: Duration,
-    /// From the backend, on its way to the client.
+    /// From the backend to the client.
     down: Flow,
-    /// From the client, on its way to the backend.
+    /// From the client to the backend.
     up: Flow,
 }
 
@@ -82,19 +82,21 @@ impl Side for &dyn ClientStream {
     }
 }
 
-/// Bytes in one direction.
+/// One direction of a tunnel.
 #[derive(Default)]
 struct Flow {
+    /// Bytes that the destination has not accepted yet.
     bytes: Vec<u8>,
+    /// The part of `bytes` that has been written.
     sent: usize,
-    /// No more come.
+    /// The source has ended.
     ended: bool,
-    /// The other side has been told so.
+    /// The output of the destination has been shut down.
     finished: bool,
 }
 
 impl Flow {
-    /// Sends what it holds, then reads and sends on; ready when all has ended.
+    /// Copies bytes and adds their number to `moved`. Ready once the source has ended and all bytes are written.
     fn poll(
         &mut self,
         from: &mut dyn Side,
@@ -102,17 +104,17 @@ impl Flow {
         scratch: &mut [u8],
         context: &mut Context<'_>,
         moved: &mut u64,
-    ) -> Poll<Result<(), End>> {
+    ) -> Poll<Result<(), Broken>> {
         let before = *moved;
         loop {
             if *moved - before >= TURN_BYTES_MAX as u64 {
-                // Others have their turn.
+                // Gives other tasks a turn.
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
             while self.sent < self.bytes.len() {
                 let rest = &self.bytes[self.sent..];
-                let count = ready!(to.poll_write(context, rest)).map_err(End::To)?;
+                let count = ready!(to.poll_write(context, rest)).map_err(Broken::Destination)?;
                 self.sent += count;
                 *moved += count as u64;
             }
@@ -125,11 +127,11 @@ impl Flow {
                 }
                 return Poll::Ready(Ok(()));
             }
-            let count = ready!(from.poll_read(context, scratch)).map_err(End::From)?;
+            let count = ready!(from.poll_read(context, scratch)).map_err(Broken::Source)?;
             self.ended = count == 0;
             let sent = match to.poll_write(context, &scratch[..count]) {
                 _ if count == 0 => 0,
-                Poll::Ready(sent) => sent.map_err(End::To)?,
+                Poll::Ready(sent) => sent.map_err(Broken::Destination)?,
                 Poll::Pending => 0,
             };
             *moved += sent as u64;
@@ -138,14 +140,14 @@ impl Flow {
     }
 }
 
-/// The end of a [`Flow`] that broke.
-enum End {
-    From(io::Error),
-    To(io::Error),
+/// The side of a [`Flow`] that failed.
+enum Broken {
+    Source(io::Error),
+    Destination(io::Error),
 }
 
 impl Tunnel {
-    /// Begins with what has come behind the backend's header.
+    /// Makes a tunnel. `down` are the bytes that followed the header of the backend's response.
     pub fn new(
         worker: Rc<Worker>,
         client: RequestBody,
@@ -167,7 +169,7 @@ impl Tunnel {
         }
     }
 
-    /// Whether one side has.
+    /// Whether one side has ended.
     fn has_ended(&self) -> bool {
         self.up.ended || self.down.ended
     }
@@ -180,21 +182,21 @@ impl Tunnel {
     ) -> Poll<Result<(), UpgradeError>> {
         let mut scratch = self.worker.bulk.borrow_mut();
         let endpoint = self.lease.endpoint();
-        let broken = |error: io::Error| {
+        let of_backend = |error: io::Error| {
             let failure = Failure::of_connection(&error);
             UpgradeError::Source(Reported::new(failure, endpoint.clone()))
         };
         let backend = &mut self.lease.connection().transport;
         let client = &mut &**self.client.stream();
         let up = self.up.poll(client, backend, &mut scratch, context, up);
-        let up = up.map_err(|end| match end {
-            End::From(_) => UpgradeError::Gone,
-            End::To(error) => broken(error),
+        let up = up.map_err(|broken| match broken {
+            Broken::Source(_) => UpgradeError::Gone,
+            Broken::Destination(error) => of_backend(error),
         })?;
         let down = self.down.poll(backend, client, &mut scratch, context, down);
-        let down = down.map_err(|end| match end {
-            End::From(error) => broken(error),
-            End::To(_) => UpgradeError::Gone,
+        let down = down.map_err(|broken| match broken {
+            Broken::Source(error) => of_backend(error),
+            Broken::Destination(_) => UpgradeError::Gone,
         })?;
         match up.is_ready() && down.is_ready() {
             true => Poll::Ready(Ok(())),
@@ -211,8 +213,8 @@ impl Upgrade for Tunnel {
     ) -> Poll<Result<(), UpgradeError>> {
         let (before, had_ended, mut up) = (*sent, self.has_ended(), 0);
         let polled = self.poll_both(context, &mut up, sent);
-        if let Poll::Ready(how) = polled {
-            return Poll::Ready(how);
+        if let Poll::Ready(outcome) = polled {
+            return Poll::Ready(outcome);
         }
         let moved = up > 0 || *sent > before || self.has_ended() != had_ended;
         let cells = &self.lease.member().cells;
@@ -220,11 +222,11 @@ impl Upgrade for Tunnel {
         cells.received_bytes.add(*sent - before);
         let timer = self.client.timer();
         if moved || !timer.is_set() {
-            let patience = match self.has_ended() {
+            let timeout = match self.has_ended() {
                 true => self.end_timeout,
                 false => self.idle_timeout,
             };
-            timer.set(Instant::now() + patience);
+            timer.set(Instant::now() + timeout);
         }
         match timer.poll_expired(context) {
             true => Poll::Ready(Err(UpgradeError::Timeout)),

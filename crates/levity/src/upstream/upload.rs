@@ -15,38 +15,41 @@ use crate::http::request_body::RequestBody;
 use crate::route::Service;
 use crate::worker::Worker;
 
-/// Bytes that are handed over at once.
+/// The maximum size of a piece, in bytes.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes that are written to a file at once; a body that is spooled has so many in memory.
+/// The minimum size of a write to the file, in bytes. A body that is spooled occupies about as much memory.
 const WRITE_BYTES_MIN: usize = 64 * 1024;
 
-/// A request's body, and how much of it has been handed over.
+/// A request body, and the position up to which it has been taken.
 pub struct Upload {
-    /// What is in memory: all that has come, or what is handed over next.
-    kept: Vec<u8>,
-    /// Of `kept`.
-    handed_over: usize,
-    /// The rest, as far as the client has not sent it.
+    /// The part in memory: everything that has arrived, or the part that is taken next.
+    buffer: Vec<u8>,
+    /// The bytes of `buffer` that have been taken.
+    taken: usize,
+    /// The part that the client has not sent yet.
     body: RequestBody,
-    /// All of it is in `kept`, so that it can be sent once more.
-    is_whole: bool,
-    /// All of it is in a file, so that it can be sent once more.
+    /// `buffer` is the whole body, so that it can be sent again.
+    in_memory: bool,
+    /// The file with the whole body, so that it can be sent again.
     spooled: Option<Spooled>,
-    /// How far the file has been read.
+    /// The bytes of the file that have been read.
     read_bytes: u64,
     reading: Option<Reading>,
 }
 
 impl Upload {
-    /// Of what the client sends. What has arrived with the header is taken at once if that is all.
+    /// The upload of `body`. A body that has arrived as a whole together with the header is buffered.
+    ///
+    /// # Errors
+    /// When that body is malformed.
     pub fn new(body: RequestBody) -> Result<Self, RequestError> {
-        let mut kept = Vec::new();
-        body.take_buffered(&mut kept)?;
+        let mut buffer = Vec::new();
+        body.take_buffered(&mut buffer)?;
         Ok(Self {
-            kept,
-            handed_over: 0,
-            is_whole: body.is_complete(),
+            buffer,
+            taken: 0,
+            in_memory: body.is_complete(),
             body,
             spooled: None,
             read_bytes: 0,
@@ -54,28 +57,28 @@ impl Upload {
         })
     }
 
-    /// The client that sends it.
+    /// A handle to the client.
     pub fn client(&self) -> &RequestBody {
         &self.body
     }
 
-    /// Of the whole body.
+    /// The length of the whole body.
     pub fn length(&self) -> Length {
         if let Some(spooled) = &self.spooled {
             return Length::Known(spooled.length());
         }
-        match (self.body.remaining(), self.kept.len() as u64) {
+        match (self.body.remaining(), self.buffer.len() as u64) {
             (Some(0), 0) => Length::None,
-            (Some(left), kept) => Length::Known(left + kept),
+            (Some(left), buffered) => Length::Known(left + buffered),
             (None, _) => Length::Unknown,
         }
     }
 
-    /// Whether all of it has been handed over.
+    /// Whether all of it has been taken.
     pub fn is_done(&self) -> bool {
         let is_read = |spooled: &Spooled| self.read_bytes == spooled.length();
         self.body.is_complete()
-            && self.handed_over == self.kept.len()
+            && self.taken == self.buffer.len()
             && self.spooled.as_ref().is_none_or(is_read)
     }
 
@@ -84,50 +87,53 @@ impl Upload {
         self.body.is_complete()
     }
 
-    /// Whether the client waits for us, or can be asked to.
+    /// Whether no byte of it has been taken from the client.
     pub fn is_unread(&self) -> bool {
         self.body.is_unread()
     }
 
-    /// Starts again from its beginning; false when that is gone.
+    /// Starts again at its beginning; false when the beginning is no longer available.
     pub fn rewind(&mut self) -> bool {
         if self.spooled.is_some() {
-            self.kept.clear();
+            self.buffer.clear();
             self.read_bytes = 0;
             self.reading = None;
         }
-        self.handed_over = 0;
-        self.is_whole || self.spooled.is_some() || self.body.is_unread()
+        self.taken = 0;
+        self.in_memory || self.spooled.is_some() || self.body.is_unread()
     }
 
-    /// What came behind it.
+    /// The trailers that followed it.
     pub fn trailers(&self) -> Trailers {
         self.body.trailers()
     }
 
-    /// Receives all of it, so that it can be told how long it is and sent more than once: up to
-    /// `limits.body_memory` into memory, what is more into a file. Waits for the client, at most
-    /// `limits.body_timeout` for each part, and for the disk.
+    /// Receives all of it, so that its length is known and it can be sent more than once: into memory up to
+    /// `limits.body_memory`, otherwise into a file. Waits for the client, at most `limits.body_timeout` for each
+    /// part, and for the disk.
+    ///
+    /// # Errors
+    /// When the client or the disk fails.
     pub async fn buffer(&mut self, worker: &Worker, service: &Service) -> Result<(), Failure> {
         let memory_max = service.config.limits.body_memory;
         while !self.body.is_complete() {
-            let before = self.kept.len();
-            let received = self.body.receive(&mut self.kept).await;
+            let before = self.buffer.len();
+            let received = self.body.receive(&mut self.buffer).await;
             received.map_err(Failure::of_client)?;
             self.body.timer().clear();
-            let fits = self.spooled.is_none() && self.kept.len() <= memory_max;
-            if !fits && (self.kept.len() >= WRITE_BYTES_MIN || self.body.is_complete()) {
+            let fits = self.spooled.is_none() && self.buffer.len() <= memory_max;
+            if !fits && (self.buffer.len() >= WRITE_BYTES_MIN || self.body.is_complete()) {
                 let spooled = self.spool(worker, service).await;
                 spooled.map_err(|error| Failure::of_spool(&error))?;
             }
-            let received = self.kept.len().saturating_sub(before);
+            let received = self.buffer.len().saturating_sub(before);
             self.body.give_way(received).await;
         }
-        self.is_whole = self.spooled.is_none();
+        self.in_memory = self.spooled.is_none();
         Ok(())
     }
 
-    /// Moves what is in memory to the file.
+    /// Moves the part in memory to the file.
     async fn spool(&mut self, worker: &Worker, service: &Service) -> io::Result<()> {
         let folder = service.spool.as_ref();
         let folder = folder.ok_or_else(|| io::Error::other("disk.spool could not be opened"))?;
@@ -135,30 +141,30 @@ impl Upload {
             Some(spooled) => spooled,
             none => none.insert(Spooled::create(worker, folder).await?),
         };
-        let bytes = mem::take(&mut self.kept);
+        let bytes = mem::take(&mut self.buffer);
         spooled.append(worker, bytes).await
     }
 
-    /// Hands over the next bytes, at most `room` of them: none only when there are no more.
+    /// Takes the next piece, of at most `room` bytes. It is empty only at the end of the body.
     pub fn poll_piece(
         &mut self,
         worker: &Rc<Worker>,
         context: &mut Context<'_>,
         room: usize,
     ) -> Poll<Result<&[u8], Failure>> {
-        if self.handed_over == self.kept.len() && !self.is_done() {
-            self.kept.clear();
-            self.handed_over = 0;
+        if self.taken == self.buffer.len() && !self.is_done() {
+            self.buffer.clear();
+            self.taken = 0;
             match self.spooled.is_some() {
                 true => ready!(self.poll_read(worker, context))
                     .map_err(|error| Failure::of_spool(&error))?,
-                false => ready!(self.body.poll_receive(context, &mut self.kept))
+                false => ready!(self.body.poll_receive(context, &mut self.buffer))
                     .map_err(Failure::of_client)?,
             }
         }
-        let rest = &self.kept[self.handed_over..];
+        let rest = &self.buffer[self.taken..];
         let piece = &rest[..rest.len().min(room).min(PIECE_BYTES_MAX)];
-        self.handed_over += piece.len();
+        self.taken += piece.len();
         Poll::Ready(Ok(piece))
     }
 
@@ -177,8 +183,8 @@ impl Upload {
         };
         let read = ready!(reading.poll(context));
         self.reading = None;
-        self.kept = read?;
-        self.read_bytes += self.kept.len() as u64;
+        self.buffer = read?;
+        self.read_bytes += self.buffer.len() as u64;
         Poll::Ready(Ok(()))
     }
 }

@@ -27,14 +27,14 @@ fn now() -> Instant {
     start() + Duration::from_secs(1000)
 }
 
-fn taken_out(now: Instant) -> Backend {
+fn ejected(now: Instant) -> Backend {
     let backend = backend();
     assert!(backend.failed(now, 1, FAIL_FOR));
     backend
 }
 
 #[test]
-fn ids_are_what_they_were_in_every_release() {
+fn ids_are_the_same_in_every_release() {
     // The published test vectors of FNV-1a.
     assert_eq!(fingerprint(b""), 0xcbf2_9ce4_8422_2325);
     assert_eq!(fingerprint(b"a"), 0xaf63_dc4c_8601_ec8c);
@@ -46,7 +46,7 @@ fn ids_are_what_they_were_in_every_release() {
 }
 
 #[test]
-fn a_standing_survives_its_word() {
+fn a_standing_fits_into_a_word() {
     for standing in [
         Standing::WELL,
         Standing::In {
@@ -63,7 +63,7 @@ fn a_standing_survives_its_word() {
 }
 
 #[test]
-fn failures_in_a_row_take_it_out_once() {
+fn consecutive_failures_eject_it_once() {
     let (backend, now) = (backend(), now());
     assert!(!backend.failed(now, 3, FAIL_FOR));
     assert!(!backend.failed(now + SECOND, 3, FAIL_FOR));
@@ -87,7 +87,7 @@ fn old_failures_are_forgotten() {
 }
 
 #[test]
-fn a_success_breaks_the_row() {
+fn a_success_resets_the_count() {
     let (backend, now) = (backend(), now());
     for _ in 0..5 {
         assert!(!backend.failed(now, 2, FAIL_FOR));
@@ -97,9 +97,9 @@ fn a_success_breaks_the_row() {
 }
 
 #[test]
-fn late_failures_do_not_put_the_return_off() {
+fn late_failures_do_not_extend_the_ejection() {
     let now = now();
-    let backend = taken_out(now);
+    let backend = ejected(now);
     for seconds in 1..10 {
         backend.failed(now + seconds * SECOND, 1, FAIL_FOR);
     }
@@ -110,7 +110,7 @@ fn late_failures_do_not_put_the_return_off() {
 #[test]
 fn a_trial_that_succeeds_brings_it_back() {
     let now = now();
-    let backend = taken_out(now);
+    let backend = ejected(now);
     let later = now + FAIL_FOR;
     assert!(backend.is_up(later));
     assert!(backend.begin(later, SECOND).is_some());
@@ -121,9 +121,9 @@ fn a_trial_that_succeeds_brings_it_back() {
 }
 
 #[test]
-fn a_trial_that_fails_takes_it_out_again_silently() {
+fn a_failed_trial_extends_the_ejection() {
     let now = now();
-    let backend = taken_out(now);
+    let backend = ejected(now);
     let later = now + FAIL_FOR;
     assert!(backend.begin(later, SECOND).is_some());
     assert!(!backend.failed(later, 5, FAIL_FOR), "it was out already");
@@ -132,14 +132,14 @@ fn a_trial_that_fails_takes_it_out_again_silently() {
 }
 
 #[test]
-fn a_trial_that_ends_without_a_word_is_anothers_at_once() {
+fn a_trial_without_a_result_passes_to_the_next_request() {
     let now = now();
-    let backend = taken_out(now);
+    let backend = ejected(now);
     let later = now + FAIL_FOR;
     assert_eq!(backend.begin(later, SECOND), Some(Begun::Trial));
     backend.end_trial(later);
     assert_eq!(backend.begin(later, SECOND), Some(Begun::Trial));
-    // Its failure counts as that of a trial, although that has ended.
+    // Its failure still counts as a failed trial.
     backend.end_trial(later);
     backend.failed(later, 5, FAIL_FOR);
     assert!(!backend.is_up(later + FAIL_FOR - SECOND));
@@ -150,9 +150,9 @@ fn a_trial_that_ends_without_a_word_is_anothers_at_once() {
 }
 
 #[test]
-fn a_trial_that_tells_nothing_is_given_to_another() {
+fn a_trial_that_lasts_too_long_passes_to_another_request() {
     let now = now();
-    let backend = taken_out(now);
+    let backend = ejected(now);
     let later = now + FAIL_FOR;
     assert!(backend.begin(later, SECOND).is_some());
     assert!(!backend.is_up(later + SECOND / 2));
@@ -162,7 +162,7 @@ fn a_trial_that_tells_nothing_is_given_to_another() {
 }
 
 #[test]
-fn what_is_in_needs_no_trial_and_what_is_out_gets_none_early() {
+fn only_an_ejected_backend_needs_a_trial_and_not_early() {
     let now = now();
     let backend = backend();
     assert!((0..3).all(|_| backend.begin(now, SECOND).is_some()));
@@ -176,14 +176,14 @@ fn only_one_of_many_threads_gets_the_trial() {
     const THREADS: usize = 8;
     for round in 0..200 {
         let now = now() + round * SECOND;
-        let backend = taken_out(now);
+        let backend = ejected(now);
         let (barrier, trials) = (Barrier::new(THREADS), AtomicUsize::new(0));
         let later = now + FAIL_FOR;
         thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     barrier.wait();
-                    // As a request does: is it up, and if so, may I?
+                    // As a request does.
                     if backend.is_up(later) && backend.begin(later, SECOND).is_some() {
                         trials.fetch_add(1, Ordering::Relaxed);
                     }
@@ -196,7 +196,7 @@ fn only_one_of_many_threads_gets_the_trial() {
 }
 
 #[test]
-fn only_one_of_many_failures_says_that_it_took_it_out() {
+fn only_one_of_many_failures_reports_the_ejection() {
     const THREADS: usize = 8;
     let (backend, now) = (backend(), now());
     let told = AtomicUsize::new(0);
@@ -218,7 +218,7 @@ fn only_one_of_many_failures_says_that_it_took_it_out() {
 #[test]
 fn checks_have_the_last_word() {
     let now = now();
-    let backend = taken_out(now);
+    let backend = ejected(now);
     assert!(backend.set_well(false, now));
     assert!(!backend.set_well(false, now));
     assert!(!backend.is_up(now + FAIL_FOR));
@@ -239,22 +239,22 @@ fn the_share_rises_evenly_after_a_return() {
     assert_eq!(backend.share(now + FAIL_FOR / 2, FAIL_FOR), full / 2);
     assert_eq!(backend.share(now + FAIL_FOR, FAIL_FOR), full);
     assert_eq!(backend.share(now, Duration::ZERO), full);
-    let trial = taken_out(now);
+    let trial = ejected(now);
     assert!(trial.succeeded(now + FAIL_FOR));
     assert_eq!(trial.share(now + FAIL_FOR + SECOND, 4 * SECOND), full / 4);
 }
 
 #[test]
-fn health_can_be_taken_over() {
+fn health_can_be_copied() {
     let now = now();
-    let known = taken_out(now);
+    let known = ejected(now);
     let new = backend().with_health_of(&known);
     assert!(!new.is_up(now));
     assert!(new.is_up(now + FAIL_FOR));
 }
 
 #[test]
-fn endless_times_do_not_overflow() {
+fn very_long_times_do_not_overflow() {
     let (backend, now) = (backend(), now());
     assert!(backend.failed(now, 1, Duration::MAX));
     assert!(!backend.is_up(now + FAIL_FOR));
@@ -264,7 +264,7 @@ fn endless_times_do_not_overflow() {
 }
 
 #[test]
-fn an_outage_lasts_from_the_first_failure_to_the_next_answer() {
+fn an_outage_lasts_from_the_first_failure_to_the_next_response() {
     let (backend, now) = (backend(), now());
     assert_eq!(backend.end_outage(now), None);
     backend.count_failure(now);

@@ -59,7 +59,7 @@ mod round_robin {
                 for (slot, &weight) in weights.iter().enumerate() {
                     let due = f64::from(turn * weight) / f64::from(total);
                     let off = (f64::from(counted[slot]) - due).abs();
-                    // Both ends of the part are cut somewhere within a turn.
+                    // The part may begin and end within a turn.
                     assert!(off < 2.0, "{weights:?} turn {turn} slot {slot}: {off}");
                 }
             }
@@ -67,7 +67,7 @@ mod round_robin {
     }
 
     #[test]
-    fn does_not_begin_with_the_same_one_in_all_workers() {
+    fn workers_begin_with_different_backends() {
         let candidates = candidates(&[1; 4]);
         let begins = (0..400).map(|seed| {
             order(
@@ -81,7 +81,7 @@ mod round_robin {
     }
 
     #[test]
-    fn goes_on_where_it_was_when_one_leaves_and_returns() {
+    fn keeps_its_position_when_a_backend_leaves_and_returns() {
         let all = candidates(&[1, 1, 1, 1]);
         let without_second = [all[0], all[2], all[3]];
         let mut balancer = Balancer::seeded(Balance::RoundRobin, 3);
@@ -97,7 +97,7 @@ mod round_robin {
     }
 
     #[test]
-    fn forgets_what_never_comes_again() {
+    fn absent_backends_are_forgotten() {
         let mut balancer = Balancer::seeded(Balance::RoundRobin, 3);
         for id in 0..10_000 {
             let candidate = |id| Candidate {
@@ -115,7 +115,7 @@ mod least_connections {
     use super::*;
 
     #[test]
-    fn takes_the_one_with_fewest_for_its_share() {
+    fn chooses_the_fewest_connections_per_share() {
         let mut candidates = candidates(&[1, 4, 2]);
         let mut balancer = Balancer::seeded(Balance::LeastConnections, 1);
         for (busy, chosen) in [
@@ -127,7 +127,7 @@ mod least_connections {
             for (candidate, busy) in candidates.iter_mut().zip(busy) {
                 candidate.busy = busy;
             }
-            // Equal ones would come in turn, and one would differ.
+            // Equal candidates would take turns, so that one choice would differ.
             for _ in 0..4 {
                 let slot = balancer.choose(&candidates, 0);
                 assert!(slot == Some(chosen) || busy == [1, 5, 2] && slot == Some(2));
@@ -164,7 +164,7 @@ mod carp {
     fn slots(candidates: &[Candidate]) -> Vec<u64> {
         let mut balancer = Balancer::seeded(Balance::Carp, 1);
         let id = |key| candidates[balancer.choose(candidates, key).expect("some")].id;
-        // As poor as keys get: one differs from the next in few bits.
+        // Poor keys: each differs from the next in few bits.
         (0..KEYS).map(id).collect()
     }
 
@@ -182,7 +182,7 @@ mod carp {
     }
 
     #[test]
-    fn only_the_keys_of_the_one_that_leaves_move() {
+    fn only_keys_of_a_removed_backend_move() {
         let all = candidates(&[1; 10]);
         let before = slots(&all);
         let gone = all[4].id;
@@ -207,7 +207,7 @@ mod carp {
         assert_eq!(slots(&candidates), before);
     }
 
-    /// A second host, a later release: the same content is asked for at the same slot.
+    /// Other hosts and later releases must choose the same backend for the same key.
     #[test]
     fn is_the_same_everywhere() {
         let candidates = candidates(&[1; 5]);
@@ -253,7 +253,7 @@ mod the_others {
     }
 
     #[test]
-    fn every_balancer_takes_the_only_one_and_none_of_none() {
+    fn a_single_candidate_is_chosen_by_every_balancer() {
         for balance in [
             Balance::RoundRobin,
             Balance::LeastConnections,
@@ -267,7 +267,7 @@ mod the_others {
         }
     }
 
-    /// What a balancer does with shares that change all the time, it does without breaking.
+    /// No panic and no overflow, even if shares change all the time.
     #[test]
     fn extreme_shares_are_survived() {
         for balance in [
@@ -333,7 +333,7 @@ mod usable {
     }
 
     #[test]
-    fn those_that_are_up_come_first() {
+    fn backends_that_are_up_come_first() {
         let (backends, now) = (backends(&["", "b", "", "d", ""]), now());
         assert_eq!(usable(&backends, now, &[], None), [0, 2, 4]);
         backends[2].failed(now, 1, FAIL_FOR);
@@ -342,7 +342,7 @@ mod usable {
     }
 
     #[test]
-    fn backups_come_when_all_others_are_down_or_tried() {
+    fn backups_are_used_when_all_others_are_down_or_tried() {
         let (backends, now) = (backends(&["", "b", "", "bd", "b"]), now());
         backends[0].failed(now, 1, FAIL_FOR);
         assert_eq!(usable(&backends, now, &[2], None), [1, 4]);
@@ -350,7 +350,7 @@ mod usable {
     }
 
     #[test]
-    fn a_tie_holds_while_its_backend_is_up() {
+    fn affinity_holds_while_the_backend_is_up() {
         let (backends, now) = (backends(&["", "d", "b"]), now());
         assert_eq!(
             usable(&backends, now, &[], Some(1)),
@@ -383,7 +383,7 @@ mod usable {
     }
 
     #[test]
-    fn one_whose_time_out_is_over_is_usable_until_its_trial_begins() {
+    fn after_its_ejection_a_backend_is_usable_until_its_trial_begins() {
         let (backends, now) = (backends(&["", ""]), now());
         backends[0].failed(now, 1, FAIL_FOR);
         let later = now + FAIL_FOR;

@@ -35,30 +35,30 @@ fn check(path: Option<&str>) -> Check {
 /// The response of an application to each request; `None` closes the connection unread.
 type Reply = Option<&'static [u8]>;
 
-/// An application on a port of its own.
+/// An application that listens on a port of its own.
 struct Application {
     address: String,
-    answer: Arc<Mutex<Reply>>,
+    response: Arc<Mutex<Reply>>,
     served: Arc<Notify>,
     request: Arc<Mutex<Vec<u8>>>,
     _serving: Task,
 }
 
 impl Application {
-    async fn start(answer: Reply) -> Self {
+    async fn start(response: Reply) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let address = listener.local_addr().expect("address").to_string();
-        let answer = Arc::new(Mutex::new(answer));
+        let response = Arc::new(Mutex::new(response));
         let served = Arc::<Notify>::default();
         let request = Arc::<Mutex<Vec<u8>>>::default();
-        let shared = (answer.clone(), served.clone(), request.clone());
+        let shared = (response.clone(), served.clone(), request.clone());
         let serving = tokio::spawn(async move {
-            let (answer, served, request) = shared;
+            let (response, served, request) = shared;
             loop {
                 let (tcp, _) = listener.accept().await.expect("accept");
                 let mut transport = Transport::Tcp(tcp);
                 let mut bytes = vec![0; 4096];
-                let now = *answer.lock().expect("lock");
+                let now = *response.lock().expect("lock");
                 if let Some(now) = now {
                     let read = transport.read(&mut bytes).await;
                     bytes.truncate(read.unwrap_or(0));
@@ -71,15 +71,15 @@ impl Application {
         });
         Self {
             address,
-            answer,
+            response,
             served,
             request,
             _serving: Task(serving),
         }
     }
 
-    fn set(&self, answer: Reply) {
-        *self.answer.lock().expect("lock") = answer;
+    fn set(&self, response: Reply) {
+        *self.response.lock().expect("lock") = response;
     }
 
     /// Waits for the next check.
@@ -99,7 +99,7 @@ fn upstream(to: &[&str], change: impl FnOnce(&mut levity_config::Upstream)) -> A
 }
 
 /// Checks `application` once.
-async fn ask_once(
+async fn run_check(
     application: &Application,
     protocol: Protocol,
     check: &Check,
@@ -119,9 +119,9 @@ const RECORDS: &[u8] = b"\x01\x06\0\x01\0\x20\0\0Content-Type: text/plain\r\n\r\
     \x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0";
 
 #[test]
-fn each_protocol_is_asked_in_its_way() {
+fn each_protocol_has_its_own_request() {
     run(async {
-        let answers: [(Protocol, &'static [u8], &[&str]); 4] = [
+        let cases: [(Protocol, &'static [u8], &[&str]); 4] = [
             (
                 Protocol::Http,
                 b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
@@ -139,11 +139,11 @@ fn each_protocol_is_asked_in_its_way() {
             ),
             (Protocol::Ajp13, PONG, &["\0\x01\x0a"]),
         ];
-        for (protocol, answer, said) in answers {
-            let application = Application::start(Some(answer)).await;
-            let found = ask_once(&application, protocol, &check(Some("/ping?a"))).await;
+        for (protocol, response, expected) in cases {
+            let application = Application::start(Some(response)).await;
+            let found = run_check(&application, protocol, &check(Some("/ping?a"))).await;
             assert_eq!(found, Ok(()), "{protocol:?}");
-            for text in said {
+            for text in expected {
                 let request = application.request();
                 assert!(request.contains(text), "{protocol:?}: {request:?}");
             }
@@ -152,9 +152,9 @@ fn each_protocol_is_asked_in_its_way() {
 }
 
 #[test]
-fn an_application_is_asked_by_the_name_that_it_answers_to() {
+fn the_host_of_a_check_can_be_set() {
     run(async {
-        for (protocol, answer, host, said) in [
+        for (protocol, response, host, expected) in [
             (
                 Protocol::Http,
                 b"HTTP/1.1 204 No Content\r\n\r\n".as_slice(),
@@ -182,27 +182,27 @@ fn an_application_is_asked_by_the_name_that_it_answers_to() {
                 ],
             ),
         ] {
-            let application = Application::start(Some(answer)).await;
+            let application = Application::start(Some(response)).await;
             let check = Check {
                 host: Some(host.to_owned()),
                 ..check(Some("/"))
             };
-            assert_eq!(ask_once(&application, protocol, &check).await, Ok(()));
+            assert_eq!(run_check(&application, protocol, &check).await, Ok(()));
             let request = application.request();
-            for text in said {
+            for text in expected {
                 assert!(request.contains(text), "{text:?} in {request:?}");
             }
         }
         let application = Application::start(Some(b"HTTP/1.1 200 OK\r\n\r\n")).await;
-        let asked = ask_once(&application, Protocol::Http, &check(Some("/"))).await;
-        assert_eq!(asked, Ok(()));
+        let found = run_check(&application, Protocol::Http, &check(Some("/"))).await;
+        assert_eq!(found, Ok(()));
         let host = format!("\r\nHost: {}\r\n", application.address);
         assert!(application.request().contains(&host), "by default");
     });
 }
 
 #[test]
-fn what_is_not_well_is_told_with_its_reason() {
+fn failures_are_reported_with_their_reason() {
     const CLOSED: &str = "it closed the connection before it had answered";
     let cases: [(Protocol, Reply, &str); 8] = [
         (
@@ -218,7 +218,7 @@ fn what_is_not_well_is_told_with_its_reason() {
         (
             Protocol::Http,
             Some(b"SSH-2.0\r\n"),
-            "its answer is not understood: ",
+            "its response is not understood: ",
         ),
         (Protocol::Http, Some(b"HTTP/1.1 200 OK\r\n"), CLOSED),
         (Protocol::Http, Some(b""), CLOSED),
@@ -230,21 +230,21 @@ fn what_is_not_well_is_told_with_its_reason() {
         (
             Protocol::Ajp13,
             Some(b"HTTP/1.1 400"),
-            "its answer is not understood: ",
+            "its response is not understood: ",
         ),
         (Protocol::Ajp13, Some(b""), CLOSED),
     ];
     run(async {
-        for (protocol, answer, expected) in cases {
-            let application = Application::start(answer).await;
-            let found = ask_once(&application, protocol, &check(Some("/"))).await;
+        for (protocol, response, expected) in cases {
+            let application = Application::start(response).await;
+            let found = run_check(&application, protocol, &check(Some("/"))).await;
             let reason = found.expect_err("not well");
-            let asked = match protocol {
+            let prefix = match protocol {
                 Protocol::Http => format!("GET / of host {}: ", application.address),
                 Protocol::Ajp13 => "CPing: ".to_owned(),
                 _ => "GET / of host localhost: ".to_owned(),
             };
-            let found = reason.strip_prefix(&asked).expect("what was asked");
+            let found = reason.strip_prefix(&prefix).expect("the request");
             assert!(found.starts_with(expected), "{protocol:?}: {reason}");
         }
         let application = Application::start(Some(b"")).await;
@@ -259,11 +259,14 @@ fn what_is_not_well_is_told_with_its_reason() {
 }
 
 #[test]
-fn without_a_path_to_connect_is_enough() {
+fn without_a_path_connecting_is_enough() {
     run(async {
         let application = Application::start(None).await;
         for protocol in [Protocol::Http, Protocol::Fastcgi, Protocol::Scgi] {
-            assert_eq!(ask_once(&application, protocol, &check(None)).await, Ok(()));
+            assert_eq!(
+                run_check(&application, protocol, &check(None)).await,
+                Ok(())
+            );
         }
     });
 }
@@ -282,17 +285,17 @@ fn a_busy_backend_at_a_unix_socket_is_waited_for() {
         let upstream = upstream(&[&format!("unix:{}", path.display())], |_| {});
         let address = upstream.backends()[0].address.clone();
         let check = check(None);
-        let mut asked = std::pin::pin!(check_once(&upstream, &check, &address));
-        let refused = poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await;
+        let mut checking = std::pin::pin!(check_once(&upstream, &check, &address));
+        let refused = poll_fn(|context| Poll::Ready(checking.as_mut().poll(context))).await;
         assert!(refused.is_pending(), "{refused:?}");
         drop(first);
         net::accept(&socket).expect("accept");
-        assert_eq!(asked.await, Ok(()));
+        assert_eq!(checking.await, Ok(()));
     });
 }
 
 #[test]
-fn a_head_is_as_long_as_the_gateway_takes_one() {
+fn a_header_may_be_as_long_as_for_the_gateway() {
     let field = format!("X-Long: {}\r\n", "x".repeat(12 * 1024));
     let head = format!("HTTP/1.1 204 No Content\r\n{}\r\n", field.repeat(4));
     assert_eq!(status(Protocol::Http, head.as_bytes()), Ok(Some(204)));
@@ -303,13 +306,13 @@ fn a_head_is_as_long_as_the_gateway_takes_one() {
 }
 
 #[test]
-fn an_answer_without_end_is_not_read_for_ever() {
+fn an_endless_response_is_given_up() {
     const ENDLESS: &[u8] = &[b'x'; 2 * ANSWER_BYTES_MAX];
     run(async {
         let application = Application::start(Some(ENDLESS)).await;
         for protocol in [Protocol::Http, Protocol::Scgi, Protocol::Fastcgi] {
             assert!(
-                ask_once(&application, protocol, &check(Some("/")))
+                run_check(&application, protocol, &check(Some("/")))
                     .await
                     .is_err()
             );
@@ -318,7 +321,7 @@ fn an_answer_without_end_is_not_read_for_ever() {
 }
 
 #[test]
-fn a_proxy_head_comes_first_where_it_is_wanted() {
+fn the_proxy_header_is_sent_first() {
     assert_eq!(proxy_header::for_own_request(None), b"");
     assert_eq!(
         proxy_header::for_own_request(Some(ProxyProtocol::V1)),
@@ -329,16 +332,16 @@ fn a_proxy_head_comes_first_where_it_is_wanted() {
 }
 
 #[test]
-fn a_head_may_be_cut_anywhere() {
+fn a_header_may_be_split_at_any_byte() {
     let http = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 301 Moved\r\nLocation: /\r\n\r\n";
-    for (protocol, answer, expected, head_bytes) in [
+    for (protocol, response, expected, head_bytes) in [
         (Protocol::Http, http.as_slice(), 301, http.len()),
         (Protocol::Scgi, CGI, 200, CGI.len() - 4),
         (Protocol::Fastcgi, RECORDS, 200, 8 + CGI.len() - 4),
         (Protocol::Ajp13, PONG, 200, PONG.len()),
     ] {
-        for end in 0..=answer.len() {
-            let found = status(protocol, &answer[..end]).expect("sound");
+        for end in 0..=response.len() {
+            let found = status(protocol, &response[..end]).expect("sound");
             let due = (end >= head_bytes).then_some(expected);
             assert_eq!(found, due, "{protocol:?} {end}");
         }
@@ -346,13 +349,13 @@ fn a_head_may_be_cut_anywhere() {
 }
 
 #[test]
-fn an_end_without_an_answer_is_502() {
+fn an_end_without_a_response_is_502() {
     let refused = b"\x01\x03\0\x01\0\x08\0\0\0\0\0\0\x02\0\0\0";
     assert_eq!(status(Protocol::Fastcgi, refused), Ok(Some(502)));
 }
 
 #[test]
-fn it_takes_several_in_a_row() {
+fn several_results_in_a_row_change_the_state() {
     let (check, mut streak) = (check(None), Streak::default());
     let mut count = |found, believed| streak.add(found, believed, &check);
     assert!(!count(false, true));
@@ -396,9 +399,9 @@ fn a_backend_goes_down_and_comes_back() {
 }
 
 #[test]
-fn silence_is_not_well() {
+fn a_check_without_a_response_fails() {
     run(async {
-        // The kernel takes the connection; nobody answers.
+        // The kernel accepts the connection, and nothing responds.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
         let address = listener.local_addr().expect("address").to_string();
         let upstream = upstream(&[&address], |settings| {
@@ -412,7 +415,7 @@ fn silence_is_not_well() {
         while backend.is_well() {
             time::sleep(Duration::from_millis(1)).await;
         }
-        let shared = format!("GET / of host {address}: no answer within 2ms");
+        let shared = format!("GET / of host {address}: no response within 2ms");
         assert_eq!(backend.trouble().as_deref(), Some(&shared));
     });
 }

@@ -122,7 +122,7 @@ impl Ajp13 {
     ) -> Result<(), Reject> {
         match message {
             Message::SendHeaders(headers) => {
-                let head = answer_head(&headers);
+                let head = response_head(&headers);
                 self.length_check = Some(LengthCheck::of(&head, self.method));
                 event(Event::Head(head));
             }
@@ -239,7 +239,7 @@ fn head(
     write_head(&head, fields, out)
 }
 
-fn answer_head(headers: &SendHeaders<'_>) -> Head {
+fn response_head(headers: &SendHeaders<'_>) -> Head {
     let mut head = Head::new(headers.status, headers.message);
     let status = headers.status.to_string();
     if headers.message == status.as_bytes() {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_the_same_however_it_is_cut() {
+    fn a_response_may_be_split_at_any_byte() {
         let (head, half, other) = (head(b'8'), chunk(b"half"), chunk(b"half"));
         let (transcript, outcome, codec) =
             transcript_of(&[&head, &half, &chunk(b""), &other, &END]);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_as_long_as_was_said() {
+    fn content_length_is_enforced() {
         let (long, outcome, codec) =
             transcript_of(&[&head(b'3'), &chunk(b"four"), &chunk(b"x"), &END]);
         assert_eq!((&*long.data, long.ends, outcome), ("fou", 1, Ok(())));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_waits_gets_an_answer_and_is_not_asked_again() {
+    fn a_request_for_more_body_gets_one_empty_packet() {
         let (_, outcome, mut codec) = transcript_of(&[&GET_BODY_CHUNK]);
         assert!(outcome.is_ok());
         assert_eq!(codec.room(), 9);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ping_is_answered_by_a_pong_alone() {
+    fn only_a_pong_answers_a_ping() {
         let pong = [b'A', b'B', 0, 1, 9];
         let mut codec = Ajp13::default();
         assert_eq!(codec.ping(), PING);

@@ -105,7 +105,7 @@ pub fn server(host: &[u8]) -> (&[u8], Option<u16>) {
 
 /// The response of a program: a header section and a body.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     /// The request's method.
     method: Method,
     reading: Reading,
@@ -123,7 +123,7 @@ enum Reading {
     Done,
 }
 
-impl Default for Answer {
+impl Default for Response {
     fn default() -> Self {
         Self {
             method: Method::default(),
@@ -134,7 +134,7 @@ impl Default for Answer {
     }
 }
 
-impl Answer {
+impl Response {
     /// Begins the response to a request of `method`.
     pub fn begin(&mut self, method: Method) {
         self.method = method;

@@ -14,7 +14,7 @@ pub struct Fastcgi {
     /// Kept for its allocations.
     environment: Environment,
     records: fastcgi::ResponseDecoder,
-    answer: cgi::Answer,
+    response: cgi::Response,
     /// The record that ends a response has arrived.
     ended: bool,
     /// Bytes followed the end, which would be taken for the next response.
@@ -26,7 +26,7 @@ impl Default for Fastcgi {
         Self {
             environment: Environment::default(),
             records: fastcgi::ResponseDecoder::new(false),
-            answer: cgi::Answer::default(),
+            response: cgi::Response::default(),
             ended: true,
             stray: false,
         }
@@ -44,7 +44,7 @@ impl Fastcgi {
         cgi::fill(&mut self.environment, outgoing, body_bytes)?;
         write_head(&self.environment, outgoing.keep_alive, out);
         self.records = fastcgi::ResponseDecoder::new(outgoing.keep_alive);
-        self.answer.begin(outgoing.request.head.method);
+        self.response.begin(outgoing.request.head.method);
         self.ended = false;
         Ok(())
     }
@@ -69,15 +69,15 @@ impl Fastcgi {
             self.stray = true;
             return Ok(());
         }
-        let answer = &mut self.answer;
+        let response = &mut self.response;
         let mut outcome = Ok(());
         let decoded = self.records.decode(input, |record| match record {
             fastcgi::Event::Stderr(text) => event(Event::Stderr(text)),
             _ if outcome.is_err() => {}
-            fastcgi::Event::Stdout(data) => outcome = answer.read(data, event),
+            fastcgi::Event::Stdout(data) => outcome = response.read(data, event),
             fastcgi::Event::End {
                 protocol_status, ..
-            } => outcome = end(answer, protocol_status, event),
+            } => outcome = end(response, protocol_status, event),
         })?;
         self.ended = decoded.done;
         outcome
@@ -87,11 +87,11 @@ impl Fastcgi {
     /// Content-Length decides whether the response is complete.
     pub fn closed(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         self.stray = true;
-        if self.ended || self.answer.is_fulfilled() {
-            return self.answer.end(event);
+        if self.ended || self.response.is_fulfilled() {
+            return self.response.end(event);
         }
         Err(Reject::bad_gateway(
-            "the connection was closed before the end of the answer",
+            "the connection was closed before the end of the response",
         ))
     }
 
@@ -103,17 +103,17 @@ impl Fastcgi {
 
 /// Handles the last record.
 fn end(
-    answer: &mut cgi::Answer,
+    response: &mut cgi::Response,
     status: ProtocolStatus,
     event: &mut dyn FnMut(Event<'_>),
 ) -> Result<(), Reject> {
     let reason = match status {
-        ProtocolStatus::Complete => return answer.end(event),
+        ProtocolStatus::Complete => return response.end(event),
         ProtocolStatus::CannotMultiplex => "the application takes no request on this connection",
         ProtocolStatus::Overloaded => "the application is overloaded",
         ProtocolStatus::UnknownRole => "the application is no responder",
     };
-    if answer.is_untouched() {
+    if response.is_untouched() {
         event(Event::Declined(reason));
         return Ok(());
     }
@@ -144,7 +144,7 @@ mod tests {
                 ended: false,
                 ..Fastcgi::default()
             };
-            fastcgi.answer.begin(method);
+            fastcgi.response.begin(method);
             fastcgi
         }
     }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_the_same_however_it_is_cut() {
+    fn a_response_may_be_split_at_any_byte() {
         let (transcript, outcome, codec) = transcript_of(&[
             record(7, b"oh", 1),
             record(6, b"Status: 404 Gone\r\nX-A", 5),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_as_long_as_was_said() {
+    fn content_length_is_enforced() {
         let output = |text: &[u8]| transcript_of(&[record(6, text, 0), end(0)]);
         let (long, outcome, codec) = output(b"Content-Length: 4\n\nbody and more");
         assert_eq!((&*long.data, long.ends, outcome), ("body", 1, Ok(())));
@@ -193,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_answer_spoils_the_connection() {
+    fn a_connection_with_stray_bytes_is_not_reusable() {
         let (transcript, _, codec) = transcript_of(&[record(6, b"A: b\n\n", 0), end(0), end(0)]);
         assert_eq!(transcript.ends, 1);
         assert!(!codec.is_reusable());
     }
 
     #[test]
-    fn a_refusal_is_no_answer() {
+    fn a_refusal_is_not_a_response() {
         for status in [1, 2, 3] {
             let (transcript, outcome, codec) = transcript_of(&[record(7, b"busy", 0), end(status)]);
             assert!(transcript.declined.is_some() && transcript.ends == 0 && outcome.is_ok());
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_closes_ends_only_what_was_promised() {
+    fn a_closed_connection_ends_only_a_complete_response() {
         for (output, ends) in [
             (&b"Content-Length: 4\n\nbody"[..], true),
             (b"Content-Length: 4\n\nbod", false),

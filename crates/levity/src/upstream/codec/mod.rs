@@ -113,8 +113,8 @@ impl Codec {
         }
     }
 
-    /// Writes to `out` what a backend waits for after the end of the request body: an AJP13 container may outgoing
-    /// for more, and gets an empty reply.
+    /// Writes to `out` what a backend waits for after the end of the request body: an AJP13 container may request
+    /// more, and gets an empty packet.
     pub fn settle(&mut self, out: &mut Vec<u8>) {
         if let Self::Ajp13(ajp13) = self {
             ajp13.settle(out);

@@ -4,7 +4,7 @@ use levity_wire::Reject;
 use levity_wire::cgi::Environment;
 use levity_wire::scgi::write_head;
 
-use super::cgi::{self, Answer};
+use super::cgi::{self, Response};
 use super::{EncodeError, Event};
 use crate::upstream::upstream_request::UpstreamRequest;
 
@@ -12,7 +12,7 @@ use crate::upstream::upstream_request::UpstreamRequest;
 #[derive(Debug, Default)]
 pub struct Scgi {
     environment: Environment,
-    answer: Answer,
+    response: Response,
 }
 
 impl Scgi {
@@ -25,7 +25,7 @@ impl Scgi {
         let body_bytes = cgi::body_bytes(outgoing)?;
         cgi::fill(&mut self.environment, outgoing, body_bytes)?;
         write_head(&self.environment, body_bytes.unwrap_or(0), out);
-        self.answer.begin(outgoing.request.head.method);
+        self.response.begin(outgoing.request.head.method);
         Ok(())
     }
 
@@ -36,17 +36,17 @@ impl Scgi {
 
     /// See [`Codec::decode`](super::Codec::decode).
     pub fn decode(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
-        self.answer.read(input, event)?;
-        if self.answer.is_fulfilled() {
+        self.response.read(input, event)?;
+        if self.response.is_fulfilled() {
             // Nothing follows, so there is no need to wait for the application to close.
-            self.answer.end(event)?;
+            self.response.end(event)?;
         }
         Ok(())
     }
 
     /// See [`Codec::closed`](super::Codec::closed).
     pub fn closed(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
-        self.answer.end(event)
+        self.response.end(event)
     }
 }
 
@@ -61,14 +61,14 @@ mod tests {
     fn transcript_of(method: Method, output: &[u8]) -> (Transcript, Result<(), Reject>, Scgi) {
         let begun = || {
             let mut scgi = Scgi::default();
-            scgi.answer.begin(method);
+            scgi.response.begin(method);
             scgi
         };
         transcript(output, begun, Scgi::decode)
     }
 
     #[test]
-    fn an_answer_is_the_same_however_it_is_cut() {
+    fn a_response_may_be_split_at_any_byte() {
         let output = b"HTTP/1.1 404 Gone\r\nX-A: b\r\n\r\nhalf and half";
         let (mut transcript, outcome, mut codec) = transcript_of(Method::Get, output);
         assert!(outcome.is_ok() && transcript.ends == 0);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_ends_the_answer_before_the_connection_does() {
+    fn content_length_ends_the_response() {
         for output in [
             "Content-Length: 4\n\nbody",
             "Content-Length: 4\n\nbody and more",

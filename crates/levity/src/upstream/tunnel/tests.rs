@@ -1,13 +1,11 @@
-//! Bytes both ways, until both sides have ended.
+//! Tunnels in which a side is slow, silent, ends or disconnects.
 
 use std::task::Waker;
 
-use tokio::task::JoinHandle;
-
 use super::*;
-use crate::rig::{Backend, End as Peer, Rig, settle};
+use crate::rig::{Backend, Client, End, Rig, settle, with_proxy};
 
-/// A flow between two transports, with the far end of each in the hands of the test.
+/// A flow between two transports. The test has the other end of each.
 struct FlowRig {
     flow: Flow,
     from: Transport,
@@ -38,7 +36,7 @@ impl FlowRig {
         assert!(matches!(written, Poll::Ready(Ok(count)) if count == bytes.len()));
     }
 
-    fn poll(&mut self) -> Poll<Result<(), End>> {
+    fn poll(&mut self) -> Poll<Result<(), Broken>> {
         let context = &mut Context::from_waker(Waker::noop());
         let mut scratch = [0; 4096];
         let (from, to) = (&mut self.from, &mut self.to);
@@ -55,7 +53,7 @@ impl FlowRig {
 }
 
 #[test]
-fn a_full_side_is_waited_for() {
+fn a_flow_waits_for_a_full_destination() {
     let mut rig = FlowRig::new(3);
     rig.write(b"abcdefg");
     assert!(rig.poll().is_pending());
@@ -90,15 +88,18 @@ fn a_flow_gives_others_a_turn() {
 }
 
 #[test]
-fn the_side_that_breaks_is_named() {
+fn an_error_names_the_side_that_failed() {
     let mut rig = FlowRig::new(64);
     rig.write(b"lost");
     drop(std::mem::replace(&mut rig.sink, Transport::memory(1).0));
-    assert!(matches!(rig.poll(), Poll::Ready(Err(End::To(_)))));
+    assert!(matches!(
+        rig.poll(),
+        Poll::Ready(Err(Broken::Destination(_)))
+    ));
     let mut rig = FlowRig::new(64);
     rig.source.reset_on_close();
     drop(std::mem::replace(&mut rig.source, Transport::memory(1).0));
-    assert!(matches!(rig.poll(), Poll::Ready(Err(End::From(_)))));
+    assert!(matches!(rig.poll(), Poll::Ready(Err(Broken::Source(_)))));
 }
 
 const UPGRADE: &str =
@@ -106,9 +107,9 @@ const UPGRADE: &str =
 const SWITCHED: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n";
 
-/// Both ends of a tunnel, whose buffers hold so many bytes.
-async fn tunnel(rig: &Rig, app: &Backend, bytes_max: usize) -> (Peer, Peer, JoinHandle<()>) {
-    let (mut client, serving) = rig.connect(bytes_max);
+/// Both ends of a tunnel. `bytes_max` is the size of the buffers.
+async fn tunnel(rig: &Rig, app: &Backend, bytes_max: usize) -> (Client, End) {
+    let mut client = rig.client(bytes_max);
     client.send(UPGRADE).await;
     let mut backend = app.accept(bytes_max).await;
     let head = backend.until("\r\n\r\n").await;
@@ -117,151 +118,136 @@ async fn tunnel(rig: &Rig, app: &Backend, bytes_max: usize) -> (Peer, Peer, Join
     let head = client.until("\r\n\r\n").await;
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     assert!(head.contains("\r\nUpgrade: chat\r\n"), "{head}");
-    (client, backend, serving)
+    (client, backend)
 }
 
 #[test]
-fn bytes_go_both_ways() {
-    let (rig, app) = Rig::proxy("");
-    rig.run(async {
+fn bytes_are_copied_in_both_directions() {
+    with_proxy("", async |rig, app| {
         for bytes_max in [1, 7, 4096] {
-            let (mut client, mut backend, serving) = tunnel(&rig, &app, bytes_max).await;
+            let (mut client, mut backend) = tunnel(rig, app, bytes_max).await;
             for _ in 0..3 {
                 tokio::join!(client.send("question"), backend.until("question"));
                 tokio::join!(backend.send("answer"), client.until("answer"));
             }
-            assert!(!serving.is_finished());
-            drop((client, backend));
-            serving.await.expect("served");
+            assert!(!client.is_served());
+            drop(backend);
+            client.close().await;
         }
     });
-    rig.assert_idle();
 }
 
-/// What comes at once with the header of a side belongs to the tunnel.
+/// Bytes that arrive together with the header of a side belong to the tunnel.
 #[test]
-fn headers_may_be_cut_anywhere_or_not_at_all() {
-    let (rig, app) = Rig::proxy("");
-    let (request, answer) = (format!("{UPGRADE}early"), format!("{SWITCHED}prompt"));
-    rig.run(async {
+fn headers_may_be_split_at_any_byte() {
+    let (request, response) = (format!("{UPGRADE}early"), format!("{SWITCHED}prompt"));
+    with_proxy("", async |rig, app| {
         for cut in 1..=request.len() {
-            let (mut client, serving) = rig.connect(4096);
+            let mut client = rig.client(4096);
             client.send(&request[..cut]).await;
             settle().await;
             client.send(&request[cut..]).await;
             let (mut backend, _) = app.asked().await;
-            let cut = cut.min(answer.len());
-            backend.send(&answer[..cut]).await;
+            let cut = cut.min(response.len());
+            backend.send(&response[..cut]).await;
             settle().await;
-            backend.send(&answer[cut..]).await;
+            backend.send(&response[cut..]).await;
             assert_eq!(backend.until("early").await, "early", "cut at byte {cut}");
             assert!(client.until("prompt").await.ends_with("\r\n\r\nprompt"));
-            drop((client, backend));
-            serving.await.expect("served");
+            drop(backend);
+            client.close().await;
         }
     });
-    rig.assert_idle();
+}
+
+async fn end_in_turn(first: &mut End, second: &mut End) {
+    first.send("last words").await;
+    first.end_output();
+    assert_eq!(second.rest().await, "last words");
+    second.send("good").await;
+    assert_eq!(first.arrived().await, "good");
+    second.send("bye").await;
+    second.end_output();
+    assert_eq!(first.rest().await, "bye");
 }
 
 #[test]
 fn either_side_may_end_first() {
-    let (rig, app) = Rig::proxy("");
-    rig.run(async {
+    with_proxy("", async |rig, app| {
         for is_client_first in [true, false] {
-            let (client, backend, serving) = tunnel(&rig, &app, 16).await;
-            let (mut first, mut second) = match is_client_first {
-                true => (client, backend),
-                false => (backend, client),
-            };
-            first.send("last words").await;
-            first.end_output();
-            assert_eq!(second.rest().await, "last words");
-            assert!(!serving.is_finished());
-            second.send("good").await;
-            assert_eq!(first.arrived().await, "good");
-            second.send("bye").await;
-            second.end_output();
-            assert_eq!(first.rest().await, "bye");
-            drop((first, second));
-            serving.await.expect("served");
+            let (mut client, mut backend) = tunnel(rig, app, 16).await;
+            match is_client_first {
+                true => end_in_turn(&mut client, &mut backend).await,
+                false => end_in_turn(&mut backend, &mut client).await,
+            }
+            client.served().await;
         }
     });
-    rig.assert_idle();
 }
 
-/// A side that breaks takes the other with it.
+/// When one side fails, the connection to the other is closed.
 #[test]
-fn either_side_may_leave() {
-    let (rig, app) = Rig::proxy("");
-    rig.run(async {
-        for bytes in ["", "on its way"] {
-            let (client, mut backend, serving) = tunnel(&rig, &app, 4096).await;
+fn either_side_may_disconnect() {
+    with_proxy("", async |rig, app| {
+        for bytes in ["", "in transit"] {
+            let (client, mut backend) = tunnel(rig, app, 4096).await;
             backend.send(bytes).await;
-            client.break_off();
-            serving.await.expect("served");
+            client.break_off().await;
             backend.all().await;
-            let (mut client, backend, serving) = tunnel(&rig, &app, 4096).await;
+            let (mut client, backend) = tunnel(rig, app, 4096).await;
             client.send(bytes).await;
             backend.break_off();
             client.reset().await;
-            serving.await.expect("served");
+            client.served().await;
         }
     });
-    rig.assert_idle();
 }
 
-/// A tunnel may be silent for `tunnel_timeout`; one that has ended in one direction for `idle_timeout`.
+/// A tunnel may be silent for `tunnel_timeout`, and after the end of one side for `idle_timeout`.
 #[test]
 fn a_silent_tunnel_is_closed() {
-    let (rig, app) = Rig::proxy("tunnel_timeout = \"500s\"\nidle_timeout = \"50s\"\n");
-    rig.run(async {
+    let keys = "tunnel_timeout = \"500s\"\nidle_timeout = \"50s\"\n";
+    with_proxy(keys, async |rig, app| {
         for (ends, still, over) in [(false, 499, 501), (true, 49, 51)] {
-            let (mut client, mut backend, serving) = tunnel(&rig, &app, 4096).await;
+            let (mut client, mut backend) = tunnel(rig, app, 4096).await;
             backend.send("a").await;
             client.until("a").await;
             if ends {
                 backend.end_output();
             }
             rig.pass_seconds(still).await;
-            assert!(!serving.is_finished());
+            assert!(!client.is_served());
             rig.pass_seconds(over).await;
-            serving.await.expect("served");
             client.reset().await;
+            client.served().await;
             backend.all().await;
         }
     });
-    rig.assert_idle();
 }
 
-/// Who takes nothing holds up the other side, and is not waited for any longer than silence is.
+/// A side that does not read counts as silent.
 #[test]
-fn a_side_that_takes_nothing_is_closed() {
-    let (rig, app) = Rig::proxy("tunnel_timeout = \"500s\"\n");
-    rig.run(async {
-        let (client, mut backend, serving) = tunnel(&rig, &app, 4).await;
+fn a_tunnel_whose_side_does_not_read_is_closed() {
+    with_proxy("tunnel_timeout = \"500s\"\n", async |rig, app| {
+        let (client, mut backend) = tunnel(rig, app, 4).await;
         backend.send("12345678").await;
         rig.pass_seconds(499).await;
-        assert!(!serving.is_finished());
+        assert!(!client.is_served());
         rig.pass_seconds(501).await;
-        serving.await.expect("served");
-        drop(client);
+        client.served().await;
     });
-    rig.assert_idle();
 }
 
 /// The response to a HEAD ends with its header, so a tunnel could not follow it.
 #[test]
 fn no_upgrade_is_offered_for_head() {
-    let (rig, app) = Rig::proxy("");
-    rig.run(async {
-        let (mut client, serving) = rig.connect(4096);
+    with_proxy("", async |rig, app| {
+        let mut client = rig.client(4096);
         client.send(UPGRADE.replace("GET", "HEAD")).await;
         let (mut backend, head) = app.asked().await;
         assert!(!head.contains("Upgrade"), "{head}");
         backend.send(SWITCHED).await;
         assert!(client.until("\r\n\r\n").await.starts_with("HTTP/1.1 502 "));
-        drop((client, backend));
-        serving.await.expect("served");
+        client.close().await;
     });
-    rig.assert_idle();
 }
