@@ -110,7 +110,7 @@ fn ip(host: &str) -> Result<Option<IpAddr>, AddressError> {
     }
     host.parse::<Ipv4Addr>().map(|ip| Some(ip.into())).map_err(|_| {
         AddressError(format!(
-            "`{host}` is not an IP address; names are not looked up, except `localhost`, because \
+            "`{host}` is not an IP address; names are not resolved, except `localhost`, because \
              their meaning may change while the server runs"
         ))
     })
@@ -284,7 +284,7 @@ mod tests {
     fn refusals_say_why() {
         for (text, part) in [
             ("", "expected PORT"),
-            ("example.org:80", "names are not looked up"),
+            ("example.org:80", "names are not resolved"),
             ("::1:8080", "in brackets"),
             ("[1.2.3.4]:80", "not an IPv6 address"),
             ("127.0.0.1", "the port is missing, as in `127.0.0.1:8080`"),

@@ -67,7 +67,7 @@ pub(crate) fn location_disk(section: &Section<'_>) -> LocationDisk {
 fn chunk_bytes(section: &Section<'_>) -> Option<usize> {
     let bytes = section.auto_count("chunk")?;
     if !bytes.is_multiple_of(CHUNK_STEP_BYTES) {
-        let message = format_args!("{bytes} bytes are no multiple of {CHUNK_STEP_BYTES}");
+        let message = format_args!("{bytes} bytes are not a multiple of {CHUNK_STEP_BYTES}");
         section.report("chunk", message, None);
     }
     Some(bytes)

@@ -62,13 +62,13 @@ fn read(section: &Section<'_>, reserved: &[&str]) -> Headers {
     let mut field = |name: &Text<'_>| {
         let lower = name.text.to_ascii_lowercase();
         let reason = if !is_token(name.text) {
-            "is not the name of a header field"
+            "is not a header name"
         } else if OF_CONNECTIONS
             .iter()
             .chain(reserved)
             .any(|name| *name == lower)
         {
-            "is written by the server itself"
+            "is set by the server itself"
         } else if !seen.insert(lower) {
             "is given twice"
         } else {
@@ -87,10 +87,7 @@ fn read(section: &Section<'_>, reserved: &[&str]) -> Headers {
         .for_each(&mut field);
     for (name, value) in written {
         if !is_field_value(value.text) {
-            let message = format!(
-                "the value of `{}` cannot stand in a header field",
-                name.text
-            );
+            let message = format!("the value of `{}` is not valid in a header", name.text);
             value.refuse_with(message, FIELD_VALUE);
         }
     }
@@ -103,7 +100,7 @@ fn read(section: &Section<'_>, reserved: &[&str]) -> Headers {
 
 /// `[site.route.rewrite]`
 pub(crate) fn rewrite(section: &Section<'_>) -> Rewrite {
-    const LOCATION: &str = "no space, no control character, and something to look for";
+    const LOCATION: &str = "no space, no control character, and text to replace";
     const PATH: &str = "a path starts with `/` and has no `;`";
     const DOMAIN: &str = "a host name, which may have a dot before it";
     let location = |text: &str| !text.contains(|c: char| c.is_whitespace() || c.is_control());
@@ -128,7 +125,7 @@ fn replacements(
     for (found, put) in &pairs {
         let sound = [(found, is_found(found.text)), (put, is_put(put.text))];
         for (text, _) in sound.iter().filter(|(_, sound)| !sound) {
-            text.refuse_with(format!("`{}` cannot stand in `{name}`", text.text), help);
+            text.refuse_with(format!("`{}` is not valid in `{name}`", text.text), help);
         }
     }
     owned(&pairs)

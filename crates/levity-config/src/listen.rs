@@ -46,14 +46,14 @@ fn repeated(section: &Section<'_>, listen: &Listen, first: &Listen, line: usize)
     if !address.is_ephemeral() {
         section.report("address", format_args!("{address} is given twice"), help);
     } else if listen.proxy_protocol != first.proxy_protocol {
-        let message = format_args!("the other {address} has it the other way");
+        let message = format_args!("it differs from that of the other {address}");
         section.report("proxy_protocol", message, help);
     }
 }
 
 /// The message for two addresses that overlap.
 fn overlap(first: &Address, second: &Address) -> String {
-    format!("{second} cannot be had beside {first}: one of them is every address of the machine")
+    format!("{second} conflicts with {first}: one of them is every address of the machine")
 }
 
 fn address(section: &Section<'_>, name: &str) -> Option<Address> {
@@ -77,7 +77,7 @@ pub(crate) fn admin(section: &Section<'_>, listen: &[Listen]) -> Option<Admin> {
             return host_or_report(name);
         }
         let help = "write the names out; `*.example.org` is every name beneath";
-        name.refuse_with("any name would let any web page in", help);
+        name.refuse_with("any name would give any web page access", help);
         None
     });
     let names = OwnNames {
@@ -93,7 +93,11 @@ fn admin_address(section: &Section<'_>, listen: &[Listen]) -> Option<Address> {
     let given = section.text("listen")?;
     if given.text.trim_start_matches(':').chars().all(is_digit) {
         let help = "write 127.0.0.1:PORT, or [::]:PORT for everyone".to_owned();
-        section.report("listen", "a port alone would let everyone in", Some(help));
+        section.report(
+            "listen",
+            "a port alone would give everyone access",
+            Some(help),
+        );
     } else if listen.iter().any(|listen| listen.address == address) && !address.is_ephemeral() {
         section.report("listen", format_args!("clients connect to {address}"), None);
     } else if let Some(other) = listen

@@ -55,12 +55,12 @@ impl Pattern {
 
 fn refusal(plain: &str) -> Option<String> {
     let reason = if plain.starts_with("*.") || plain.contains("/*.") {
-        "a star stands alone at the end, as in `/static/*`; which files are scripts, `script_suffix = \".php\"` of a site \
-         says"
+        "`*` may only follow the last `/`, as in `/static/*`; for scripts set \
+         `script_suffix = \".php\"`"
     } else if !plain.starts_with('/') {
         "a path starts with `/`"
     } else if plain.contains('*') {
-        "a star stands alone at the end, as in `/static/*`"
+        "`*` may only follow the last `/`, as in `/static/*`"
     } else if plain.contains(['?', '#']) {
         "a route is chosen by the path alone, without query or fragment"
     } else if has_percent_code(plain) {

@@ -69,7 +69,7 @@ pub(crate) fn read(
 fn tries(section: &Section<'_>, reach: Reach) -> Option<Vec<Try>> {
     let given = section.names("try")?;
     if given.is_empty() {
-        section.report("try", "nobody would answer", None);
+        section.report("try", "it is empty", None);
     }
     let mut tries = Vec::new();
     for given in given {
@@ -79,12 +79,12 @@ fn tries(section: &Section<'_>, reach: Reach) -> Option<Vec<Try>> {
         if tries.contains(&one) {
             given.refuse(format!("`{}` is given twice", given.text));
         } else if one == Try::File && tries.contains(&Try::Proxy) {
-            given.refuse("`file` can only stand before `proxy`");
+            given.refuse("`file` must come before `proxy`");
         } else if one == Try::File && !reach.has_root {
             given.refuse("`file` needs a `root`, and there is none");
         } else if one == Try::Proxy && !reach.has_proxy {
             given.refuse_with(
-                "`try` asks an upstream, and no `proxy` names one",
+                "`try` needs an upstream, and no `proxy` names one",
                 PROXY_HELP,
             );
         }

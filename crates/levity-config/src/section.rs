@@ -49,7 +49,7 @@ impl<'r> Text<'r> {
                 None => one_of(words),
             },
         };
-        self.refuse_with(format!("`{text}` is no value of `{name}`"), help);
+        self.refuse_with(format!("`{text}` is not a value of `{name}`"), help);
         None
     }
 }
@@ -605,7 +605,7 @@ fn is_directory(path: &Path) -> Result<(), String> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err("does not exist".to_owned())
         }
-        Err(error) => Err(format!("cannot be looked at: {error}")),
+        Err(error) => Err(format!("cannot be accessed: {error}")),
     }
 }
 

@@ -119,7 +119,7 @@ fn index(section: &Section<'_>) -> Option<Vec<String>> {
     for given in section.names("index")? {
         let text = given.text;
         if matches!(text, "" | "." | "..") || text.contains(['/', '\0']) {
-            given.refuse(format!("`{text}` is not the name of a file"));
+            given.refuse(format!("`{text}` is not a file name"));
         }
         files.push(text.to_owned());
     }

@@ -390,7 +390,7 @@ fn a_key_by_two_names_is_given_twice() {
         "[disk]\nthreads = 50\nmax-read-threads = 40\ndirectio = \"4m\"",
         &[
             "3:1 `max-read-threads` is `threads`, which is given too",
-            "4:12 `4m` is no value of `direct` [one of `auto`, `always`, `never`]",
+            "4:12 `4m` is not a value of `direct` [one of `auto`, `always`, `never`]",
         ],
     );
 }
@@ -454,10 +454,10 @@ fn words() {
     assert_problems(
         "[disk]\nengine = \"iouring\"\n[log]\naccess = \"stdot\"\nformat = \"xml\"\n[[site]]\nroot = \"/\"\nsymlinks = \"Follow\"\n",
         &[
-            "2:10 `iouring` is no value of `engine` [did you mean \"io_uring\"?]",
+            "2:10 `iouring` is not a value of `engine` [did you mean \"io_uring\"?]",
             "4:10 `access`: expected \"off\", \"stdout\" or the path of a file [for a file write \"./stdot\"]",
-            "5:10 `xml` is no value of `format` [one of `combined`, `json`]",
-            "8:12 `Follow` is no value of `symlinks` [did you mean \"follow\"?]",
+            "5:10 `xml` is not a value of `format` [one of `combined`, `json`]",
+            "8:12 `Follow` is not a value of `symlinks` [did you mean \"follow\"?]",
         ],
     );
 }
@@ -475,13 +475,13 @@ fn timing_needs_json() {
     assert_problems_beside(
         "[log]\ntiming = \"chunks\"\nformat = \"jsn\"",
         &[
-            "2:10 `chunks` is no value of `timing` [did you mean \"chunk\"?]",
-            "3:10 `jsn` is no value of `format` [did you mean \"json\"?]",
+            "2:10 `chunks` is not a value of `timing` [did you mean \"chunk\"?]",
+            "3:10 `jsn` is not a value of `format` [did you mean \"json\"?]",
         ],
     );
     assert_problems_beside(
         "[log]\ntiming = \"chunk\"\nformat = \"jsn\"",
-        &["3:10 `jsn` is no value of `format` [did you mean \"json\"?]"],
+        &["3:10 `jsn` is not a value of `format` [did you mean \"json\"?]"],
     );
     all("[log]\ntiming = \"off\"");
 }
@@ -506,7 +506,7 @@ fn bounds_that_contradict_each_other() {
     );
     assert_problems_beside(
         "[disk]\nchunk = 5000",
-        &["2:9 `chunk`: 5000 bytes are no multiple of 4096"],
+        &["2:9 `chunk`: 5000 bytes are not a multiple of 4096"],
     );
     assert_problems_beside(
         "[disk]\nthreads = 4\nstat_threads = 3",
@@ -546,7 +546,7 @@ fn addresses() {
         &[
             "2:10 `listen`: clients connect to [::]:8080",
             "6:11 `address`: [::]:8080 is given twice [the first is on line 4]",
-            "8:11 `a:80` is not an address [`a` is not an IP address; names are not looked up, except `localhost`, \
+            "8:11 `a:80` is not an address [`a` is not an IP address; names are not resolved, except `localhost`, \
              because their meaning may change while the server runs]",
             "9:1 `address` is missing",
             "11:1 unknown key `addres` [did you mean `address`?]",
@@ -555,14 +555,14 @@ fn addresses() {
     assert_problems_beside(
         "[admin]\nlisten = \":9000\"",
         &[
-            "2:10 `listen`: a port alone would let everyone in [write 127.0.0.1:PORT, or [::]:PORT for everyone]",
+            "2:10 `listen`: a port alone would give everyone access [write 127.0.0.1:PORT, or [::]:PORT for everyone]",
         ],
     );
     assert_problems_beside(
         "[admin]\nlisten = \"[::]:9000\"\nhosts = [\"a:80\", \"*\"]",
         &[
             "3:10 `a:80` is not a host name [leave scheme and port out]",
-            "3:18 any name would let any web page in [write the names out; `*.example.org` is every name beneath]",
+            "3:18 any name would give any web page access [write the names out; `*.example.org` is every name beneath]",
         ],
     );
     let twice = "[[listen]]\naddress = \"127.0.0.1:0\"\n";
@@ -570,7 +570,7 @@ fn addresses() {
     assert_problems_beside(
         &format!("{twice}{twice}proxy_protocol = true"),
         &[
-            "5:18 `proxy_protocol`: the other 127.0.0.1:0 has it the other way [the first is on line 2]",
+            "5:18 `proxy_protocol`: it differs from that of the other 127.0.0.1:0 [the first is on line 2]",
         ],
     );
 }
@@ -606,7 +606,7 @@ fn watching() {
     );
     assert_problems_beside(
         "[disk]\nwatch = \"inotifi\"",
-        &["2:9 `inotifi` is no value of `watch` [did you mean \"inotify\"?]"],
+        &["2:9 `inotifi` is not a value of `watch` [did you mean \"inotify\"?]"],
     );
 }
 

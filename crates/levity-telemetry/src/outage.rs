@@ -13,13 +13,13 @@ pub fn report(outage: Outage) {
     let (silent, refused) = (outage.silent, outage.refused);
     match outage.stage {
         Stage::Began => diagnostics::log(format_args!(
-            "{name} does not answer: nothing has come back for {silent:.1?}. Until it does, requests that need it get 503"
+            "{name} does not respond: no operation has completed for {silent:.1?}. Requests that need it get 503 until one does"
         )),
         Stage::GoesOn => diagnostics::log(format_args!(
-            "{name} has not answered for {silent:.0?}: {refused} requests refused so far"
+            "{name} has not responded for {silent:.0?}: {refused} requests refused so far"
         )),
         Stage::Ended => diagnostics::log(format_args!(
-            "{name} answers again after {silent:.1?}: {refused} requests were refused"
+            "{name} responds again after {silent:.1?}: {refused} requests were refused"
         )),
     }
 }

@@ -155,7 +155,7 @@ impl LiveRoot {
     fn switch_to(&self, root: Arc<Root>) {
         let path = root.path().display();
         diagnostics::log(format_args!(
-            "{} leads to {path} now",
+            "{} now resolves to {path}",
             root.named().display()
         ));
         self.current.store(root);
@@ -179,7 +179,7 @@ impl LiveRoot {
             let last = self.last();
             let named = last.named().display();
             diagnostics::log(format_args!(
-                "{named} leads nowhere now, its files are absent: {error}"
+                "{named} does not resolve, its files are missing: {error}"
             ));
         }
     }

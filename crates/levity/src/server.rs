@@ -372,7 +372,7 @@ impl Server {
                 }
                 ended = self.ended.recv() => {
                     return ended.unwrap_or(Ok(())).and_then(|()| {
-                        Err(io::Error::other("a worker ended without being told to"))
+                        Err(io::Error::other("a worker ended unexpectedly"))
                     });
                 }
             }
@@ -553,7 +553,7 @@ fn start_watcher(watch: levity_config::Watch) -> io::Result<Option<Arc<Watcher>>
             Watcher::start(|line| diagnostics::log(format_args!("{line}")))
                 .map(|watcher| Some(Arc::new(watcher)))
                 .map_err(|error| {
-                    let help = "the sysctls fs.inotify.* bound what one user may have";
+                    let help = "the sysctls fs.inotify.* limit each user";
                     io::Error::new(error.kind(), format!("disk.watch: {error}: {help}"))
                 })
         }

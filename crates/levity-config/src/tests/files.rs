@@ -99,9 +99,9 @@ fn addresses_that_cannot_be_had_together() {
         "[[listen]]\naddress = \"8080\"\n[[listen]]\naddress = \"0.0.0.0:8080\"\n[[listen]]\naddress = \"[::1]:81\"\n\
          [admin]\nlisten = \"[::]:81\"",
         &[
-            "4:11 `address`: 0.0.0.0:8080 cannot be had beside [::]:8080: one of them is every address of the machine \
+            "4:11 `address`: 0.0.0.0:8080 conflicts with [::]:8080: one of them is every address of the machine \
              [that is on line 2]",
-            "8:10 `listen`: [::]:81 cannot be had beside [::1]:81: one of them is every address of the machine",
+            "8:10 `listen`: [::]:81 conflicts with [::1]:81: one of them is every address of the machine",
         ],
     );
 }

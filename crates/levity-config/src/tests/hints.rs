@@ -182,7 +182,7 @@ fn ways_to_try() {
         ("nothing", "one of `file`, `proxy`"),
     ] {
         let (message, reports) = only(&format!("{SITE}try = [\"file\", \"{word}\"]"));
-        assert_eq!(message, format!("`{word}` is no value of `try`"));
+        assert_eq!(message, format!("`{word}` is not a value of `try`"));
         assert!(reports.contains(help), "{word}: {reports}");
     }
 }
@@ -307,7 +307,7 @@ fn words_of_other_servers() {
         ("balance", "ip_hash", "`sticky"),
     ] {
         let (message, reports) = only(&format!("{UPSTREAM}{key} = \"{word}\"\n{SITE}"));
-        assert_eq!(message, format!("`{word}` is no value of `{key}`"));
+        assert_eq!(message, format!("`{word}` is not a value of `{key}`"));
         assert!(reports.contains(help), "{word}: {reports}");
     }
 }

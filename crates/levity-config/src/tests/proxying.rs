@@ -125,12 +125,12 @@ fn what_is_tried() {
     assert_site_problems(
         "root = \"/\"\ntry = [\"proxy\"]",
         &[
-            "10:8 `try` asks an upstream, and no `proxy` names one [add proxy = \"NAME\", the name of an [[upstream]]]",
+            "10:8 `try` needs an upstream, and no `proxy` names one [add proxy = \"NAME\", the name of an [[upstream]]]",
         ],
     );
     assert_site_problems(
         "proxy = \"app\"\nroot = \"/\"\ntry = [\"proxy\", \"file\"]",
-        &["11:17 `file` can only stand before `proxy`"],
+        &["11:17 `file` must come before `proxy`"],
     );
     assert_site_problems(
         "proxy = \"app\"\ntry = [\"file\", \"proxy\"]\n[[site.route]]\npath = \"/a\"\nroot = \"/\"\ntry = [\"file\"]",
@@ -139,9 +139,9 @@ fn what_is_tried() {
     assert_site_problems(
         "proxy = \"app\"\nroot = \"/\"\ntry = []\n[[site.route]]\npath = \"/a\"\ntry = [\"files\", \"none\", \"proxy\", \"proxy\"]",
         &[
-            "11:7 `try`: nobody would answer",
-            "14:8 `files` is no value of `try` [did you mean \"file\"?]",
-            "14:17 `none` is no value of `try` [one of `file`, `proxy`]",
+            "11:7 `try`: it is empty",
+            "14:8 `files` is not a value of `try` [did you mean \"file\"?]",
+            "14:17 `none` is not a value of `try` [one of `file`, `proxy`]",
             "14:34 `proxy` is given twice",
         ],
     );
@@ -202,7 +202,7 @@ fn php_without_scripts() {
         let notes = parse(&site_text(lines)).unwrap().notes;
         notes
             .into_iter()
-            .filter(|note| !note.contains("nobody uses"))
+            .filter(|note| !note.contains("uses the upstream"))
             .collect::<Vec<_>>()
     };
     let note = |line: usize| {
@@ -214,7 +214,7 @@ fn php_without_scripts() {
     let both = "root = \"/\"\nproxy = \"php\"\ntry = [\"file\", \"proxy\"]\n";
     let route = "[[site.route]]\npath = \"/a/*\"\n";
     assert_eq!(notes(both), [note(11)]);
-    // A route that changes nothing of it says nothing of it.
+    // A route that changes none of these keys has no note.
     assert_eq!(notes(&format!("{both}{route}root = \"/\"")), [note(11)]);
     for scripts in ["script_suffix = \".php\"", "script_index = \"index.php\""] {
         assert!(notes(&format!("{both}{scripts}\n{route}{}", &both[11..])).is_empty());
@@ -234,13 +234,13 @@ fn php_without_scripts() {
     assert!(notes(&of_site).is_empty());
 }
 
-/// What is said of files that nobody is asked for.
+/// The note about files that are never requested.
 #[test]
 fn files_without_try() {
     let notes = |lines: &str| {
         let notes = parse(&site_text(lines)).unwrap().notes;
         let mut notes = notes.into_iter();
-        notes.find(|note| !note.contains("nobody uses"))
+        notes.find(|note| !note.contains("uses the upstream"))
     };
     let dead = |line: usize, key: &str| {
         let start =
@@ -322,7 +322,7 @@ fn keys_of_other_servers_and_of_routes() {
     }
     for path in ["*.php", "/*.php", "/a/*.php"] {
         let reports = format!(
-            "11:8 `{path}` is not the path of a route [a star stands alone at the end, as in `/static/*`; which files are scripts, `script_suffix = \".php\"` of a site says]"
+            "11:8 `{path}` is not the path of a route [`*` may only follow the last `/`, as in `/static/*`; for scripts set `script_suffix = \".php\"`]"
         );
         assert_site_problems(
             &format!("root = \"/\"\n[[site.route]]\npath = \"{path}\""),
@@ -373,14 +373,14 @@ fn fields_of_requests() {
              add = {{ \"Content-Length\" = \"1\", A = \"2\" }}\nremove = [\"Forwarded\", \"TE\", \"x y\", \"Date\"]"
         ),
         &[
-            "13:23 `Via` is written by the server itself",
-            "13:36 `X-Forwarded-For` is written by the server itself",
-            "13:65 the value of `a` cannot stand in a header field [no control characters, and no space at either end]",
-            "14:9 `Content-Length` is written by the server itself",
+            "13:23 `Via` is set by the server itself",
+            "13:36 `X-Forwarded-For` is set by the server itself",
+            "13:65 the value of `a` is not valid in a header [no control characters, and no space at either end]",
+            "14:9 `Content-Length` is set by the server itself",
             "14:33 `A` is given twice",
-            "15:11 `Forwarded` is written by the server itself",
-            "15:24 `TE` is written by the server itself",
-            "15:30 `x y` is not the name of a header field",
+            "15:11 `Forwarded` is set by the server itself",
+            "15:24 `TE` is set by the server itself",
+            "15:30 `x y` is not a header name",
         ],
     );
     assert_site_problems(
@@ -412,7 +412,7 @@ fn every_field_of_requests_that_the_server_writes() {
         "x-forwarded-proto",
         "x-sendfile-type",
     ] {
-        let reports = format!("12:31 `{name}` is written by the server itself");
+        let reports = format!("12:31 `{name}` is set by the server itself");
         assert_site_problems(
             &format!("{ROUTE}request_headers = {{ remove = [\"{name}\"] }}"),
             &[&reports],
@@ -428,7 +428,7 @@ fn fields_of_responses_that_are_added() {
         ),
         &[
             "14:9 `a` is given twice",
-            "14:18 `Date` is written by the server itself",
+            "14:18 `Date` is set by the server itself",
         ],
     );
 }
@@ -441,13 +441,13 @@ fn what_cannot_be_rewritten() {
              cookie_path = {{ \"a\" = \"/\", \"/b\" = \"/;c\", \"/d\" = \"\" }}\ncookie_domain = {{ \"\" = \"a\", \"b\" = \"*.c\" }}"
         ),
         &[
-            "13:14 `` cannot stand in `location` [no space, no control character, and something to look for]",
-            "13:31 `/b c` cannot stand in `location` [no space, no control character, and something to look for]",
-            "14:17 `a` cannot stand in `cookie_path` [a path starts with `/` and has no `;`]",
-            "14:35 `/;c` cannot stand in `cookie_path` [a path starts with `/` and has no `;`]",
-            "14:49 `` cannot stand in `cookie_path` [a path starts with `/` and has no `;`]",
-            "15:19 `` cannot stand in `cookie_domain` [a host name, which may have a dot before it]",
-            "15:35 `*.c` cannot stand in `cookie_domain` [a host name, which may have a dot before it]",
+            "13:14 `` is not valid in `location` [no space, no control character, and text to replace]",
+            "13:31 `/b c` is not valid in `location` [no space, no control character, and text to replace]",
+            "14:17 `a` is not valid in `cookie_path` [a path starts with `/` and has no `;`]",
+            "14:35 `/;c` is not valid in `cookie_path` [a path starts with `/` and has no `;`]",
+            "14:49 `` is not valid in `cookie_path` [a path starts with `/` and has no `;`]",
+            "15:19 `` is not valid in `cookie_domain` [a host name, which may have a dot before it]",
+            "15:35 `*.c` is not valid in `cookie_domain` [a host name, which may have a dot before it]",
         ],
     );
 }
@@ -471,7 +471,7 @@ fn ambiguous_paths_are_those_of_an_upstream() {
          proxy = \"app\"\nambiguous_paths = \"decode\"",
         &[
             "12:19 `ambiguous_paths`: there is no `proxy` here",
-            "16:19 `decode` is no value of `ambiguous_paths` [one of `refuse`, `pass`]",
+            "16:19 `decode` is not a value of `ambiguous_paths` [one of `refuse`, `pass`]",
         ],
     );
 }

@@ -31,7 +31,7 @@ fn routes() {
          [[site.route]]\npath = \"/a/b\"\n[[site.route]]\npath = \"b\"\nlisting = 1\n[[site.route]]\nlisting = true\n\
          [[site.route]]\npath = \"/c\"\nstrip_prefix = \"/\"\n[[site.route]]\npath = \"/cd/*\"\nstrip_prefix = \"/c\"\n",
         &[
-            "3:10 `a/b` is not the name of a file",
+            "3:10 `a/b` is not a file name",
             "6:16 `strip_prefix`: the route's `path` does not start with it",
             "8:8 `path`: this route can never match [`/a/*` on line 5 matches first]",
             "10:8 `b` is not the path of a route [a path starts with `/`]",
@@ -73,10 +73,10 @@ fn headers() {
         ),
         &[
             "6:11 `b` is given twice",
-            "6:16 `x y` is not the name of a header field",
+            "6:16 `x y` is not a header name",
             "6:23 `A` is given twice",
-            "9:5 the value of `a` cannot stand in a header field [no control characters, and no space at either end]",
-            "10:1 `Content-Length` is written by the server itself",
+            "9:5 the value of `a` is not valid in a header [no control characters, and no space at either end]",
+            "10:1 `Content-Length` is set by the server itself",
             "11:5 expected a string, found integer",
         ],
     );

@@ -216,20 +216,21 @@ fn wrong_words_of_an_upstream() {
     assert_upstream_problems(
         "protocol = \"https\"\nbalance = \"hash\"\nsticky = \"cookie\"\nforwarded = true\nproxy_protocol = \"v3\"",
         &[
-            "4:12 `https` is no value of `protocol` [there is no TLS to applications yet, only \"http\"]",
-            "5:11 `hash` is no value of `balance` [one of `round-robin`, `least-connections`, `carp`, `static`, `random-two`]",
-            "6:10 `cookie` is no value of `sticky` [\"cookie:NAME\" or \"header:NAME\"]",
+            "4:12 `https` is not a value of `protocol` [there is no TLS to applications yet, only \"http\"]",
+            "5:11 `hash` is not a value of `balance` [one of `round-robin`, `least-connections`, `carp`, `static`, `random-two`]",
+            "6:10 `cookie` is not a value of `sticky` [\"cookie:NAME\" or \"header:NAME\"]",
             "7:13 expected a string, found boolean [one of `both`, `forwarded`, `x-forwarded`, `off`]",
-            "8:18 `v3` is no value of `proxy_protocol` [one of `off`, `v1`, `v2`]",
+            "8:18 `v3` is not a value of `proxy_protocol` [one of `off`, `v1`, `v2`]",
         ],
     );
     assert_upstream_problems(
         "protocol = \"fcgi\"",
-        &["4:12 `fcgi` is no value of `protocol` [did you mean \"fastcgi\"?]"],
+        &["4:12 `fcgi` is not a value of `protocol` [did you mean \"fastcgi\"?]"],
     );
     for sticky in ["cookie:", "cookie:a b", "header:a=b", "ip:", "Cookie:a"] {
-        let reports =
-            format!("4:10 `{sticky}` is no value of `sticky` [\"cookie:NAME\" or \"header:NAME\"]");
+        let reports = format!(
+            "4:10 `{sticky}` is not a value of `sticky` [\"cookie:NAME\" or \"header:NAME\"]"
+        );
         assert_upstream_problems(&format!("sticky = \"{sticky}\""), &[&reports]);
     }
 }
@@ -300,7 +301,7 @@ fn names_of_upstreams() {
 fn backends() {
     let to = |to: &str| format!("[[upstream]]\nname = \"a\"\nto = {to}");
     assert_problems_beside("[[upstream]]\nname = \"a\"", &["1:1 `to` is missing"]);
-    assert_problems_beside(&to("[]"), &["3:6 `to`: no backend is named"]);
+    assert_problems_beside(&to("[]"), &["3:6 `to`: it lists no backend"]);
     assert_problems_beside(
         &to("\"a:1\""),
         &["3:6 expected an array of strings, found string [write [\"a:1\"]]"],
@@ -312,7 +313,7 @@ fn backends() {
             "3:22 `80` is not a backend [a port alone is no backend: for this machine write \"127.0.0.1:80\"]",
             "3:28 `b` is not a backend [the port is missing, as in \"b:8080\"]",
             "3:33 `b:1 heavy` is not a backend [`heavy` is none of `weight=N`, `backup` and `drain`]",
-            "3:53 `b:1 weight=2` names a backend a second time",
+            "3:53 `b:1 weight=2` repeats a backend",
         ],
     );
     for spare in ["[\"a:1 backup\"]", "[\"a:1 drain\", \"a:2 backup\"]"] {
@@ -340,7 +341,7 @@ fn names_of_other_servers_for_keys_of_upstreams() {
         (upstream.fail_after, upstream.fail_for),
         (3, Duration::from_secs(60))
     );
-    let note = "line 1: nobody uses the upstream `a`".to_owned();
+    let note = "line 1: no site or route uses the upstream `a`".to_owned();
     assert_eq!((config.notes.len(), &config.notes[0]), (7, &note));
     all("[[upstream]]\nname = \"a\"\nservers = [\"a:1\"]");
 }
@@ -352,8 +353,8 @@ fn upstreams_that_nobody_uses() {
     assert_eq!(
         unused(&both),
         [
-            "line 1: nobody uses the upstream `app`",
-            "line 4: nobody uses the upstream `php`"
+            "line 1: no site or route uses the upstream `app`",
+            "line 4: no site or route uses the upstream `php`"
         ]
     );
     let route = format!(
@@ -370,9 +371,9 @@ fn checks() {
         "check = true",
         &["4:9 expected a table, found boolean [write `[upstream.check]`]"],
     );
-    let help = "it starts with `/` and has no space, no control character and no `#`; others than ASCII are written as `%..`";
+    let help = "it starts with `/` and has no space, no control character and no `#`; other characters than ASCII are written as `%..`";
     for path in ["", "well", "/a b", "/a#b", "/\u{e9}", "http://a/"] {
-        let reports = format!("5:8 `{path}` cannot be asked for [{help}]");
+        let reports = format!("5:8 `{path}` is not a request target [{help}]");
         assert_upstream_problems(&format!("[upstream.check]\npath = \"{path}\""), &[&reports]);
     }
     let help =
@@ -395,11 +396,11 @@ fn checks() {
     }
     assert_upstream_problems(
         "[upstream.check]\nhost = \"a\"",
-        &["5:8 `host`: without a `path` nothing is said [add the `path` that is asked for]"],
+        &["5:8 `host`: it has no effect without `path` [add the `path` to request]"],
     );
     assert_upstream_problems(
         "protocol = \"ajp13\"\n[upstream.check]\nhost = \"a\"\npath = \"/\"",
-        &["6:8 `host`: ajp13 asks without one"],
+        &["6:8 `host`: checks over ajp13 send none"],
     );
 }
 
@@ -428,7 +429,7 @@ fn reproxying() {
     let wrong = "[[upstream]]\nname = \"b\"\nprotocol = \"htp\"\nto = [\"a:1\"]";
     assert_problems_beside(
         &format!("{UPSTREAM}reproxy = [\"b\"]\n{wrong}"),
-        &["7:12 `htp` is no value of `protocol` [did you mean \"http\"?]"],
+        &["7:12 `htp` is not a value of `protocol` [did you mean \"http\"?]"],
     );
 }
 
@@ -500,12 +501,12 @@ fn secrets_are_for_containers() {
     assert_eq!(reports.secret.as_deref(), Some("between us"));
     assert_upstream_problems(
         "secret = \"between us\"",
-        &["4:10 `secret`: only upstreams of protocol ajp13 are told one"],
+        &["4:10 `secret`: only upstreams of protocol ajp13 have one"],
     );
     for secret in ["", "a\\n", "\\u0000"] {
         assert_upstream_problems(
             &format!("protocol = \"ajp13\"\nsecret = \"{secret}\""),
-            &["5:10 `secret` cannot be told [a word without control characters]"],
+            &["5:10 `secret` is not valid [not empty, and no control characters]"],
         );
     }
     assert_upstream_problems(

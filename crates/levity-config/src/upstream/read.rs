@@ -51,7 +51,10 @@ impl Upstreams {
     pub(crate) fn note_unused(&self, reader: &Reader<'_>) {
         for known in self.0.iter().filter(|known| !known.is_used.get()) {
             let name = &known.upstream.name;
-            reader.note(&known.span, format!("nobody uses the upstream `{name}`"));
+            reader.note(
+                &known.span,
+                format!("no site or route uses the upstream `{name}`"),
+            );
         }
     }
 
@@ -192,7 +195,7 @@ fn to(section: &Section<'_>) -> Vec<Backend> {
         return Vec::new();
     };
     if given.is_empty() {
-        section.report("to", "no backend is named", None);
+        section.report("to", "it lists no backend", None);
         return Vec::new();
     }
     let mut backends: Vec<Backend> = Vec::new();
@@ -201,7 +204,7 @@ fn to(section: &Section<'_>) -> Vec<Backend> {
         match backend::parse(text, section.reader.base) {
             Ok(backend) => {
                 if backends.iter().any(|other| other.at == backend.at) {
-                    one.refuse(format!("`{text}` names a backend a second time"));
+                    one.refuse(format!("`{text}` repeats a backend"));
                 }
                 backends.push(backend);
             }
@@ -231,7 +234,7 @@ fn sticky(section: &Section<'_>) -> Option<Sticky> {
         Some(("cookie", name)) if is_token(name) => Some(Sticky::Cookie(name.to_owned())),
         Some(("header", name)) if is_token(name) => Some(Sticky::Header(name.to_ascii_lowercase())),
         _ => {
-            let message = format!("`{}` is no value of `sticky`", given.text);
+            let message = format!("`{}` is not a value of `sticky`", given.text);
             given.refuse_with(message, "\"cookie:NAME\" or \"header:NAME\"");
             None
         }
@@ -263,8 +266,8 @@ fn check(section: &Section<'_>, protocol: Protocol) -> Check {
 fn check_path(section: &Section<'_>) -> Option<String> {
     let given = section.text("path")?;
     if !is_request_target(given.text) {
-        let help = "it starts with `/` and has no space, no control character and no `#`; others than ASCII are written as `%..`";
-        given.refuse_with(format!("`{}` cannot be asked for", given.text), help);
+        let help = "it starts with `/` and has no space, no control character and no `#`; other characters than ASCII are written as `%..`";
+        given.refuse_with(format!("`{}` is not a request target", given.text), help);
     }
     Some(given.text.to_owned())
 }
@@ -276,10 +279,10 @@ fn check_host(section: &Section<'_>, protocol: Protocol) -> Option<String> {
             "a name or an address, and a port if need be: \"app.example\" or \"app.example:8080\"";
         given.refuse_with(format!("`{}` is not a host", given.text), help);
     } else if protocol == Protocol::Ajp13 {
-        section.report("host", "ajp13 asks without one", None);
+        section.report("host", "checks over ajp13 send none", None);
     } else if !section.has("path") {
-        let help = "add the `path` that is asked for".to_owned();
-        section.report("host", "without a `path` nothing is said", Some(help));
+        let help = "add the `path` to request".to_owned();
+        section.report("host", "it has no effect without `path`", Some(help));
     }
     Some(given.text.to_owned())
 }
@@ -289,11 +292,11 @@ fn secret(section: &Section<'_>, protocol: Protocol) -> Option<String> {
     if given.text.is_empty() || given.text.contains(char::is_control) {
         // The secret is not shown: it may be almost right.
         given.refuse_with(
-            "`secret` cannot be told",
-            "a word without control characters",
+            "`secret` is not valid",
+            "not empty, and no control characters",
         );
     } else if protocol != Protocol::Ajp13 {
-        let message = "only upstreams of protocol ajp13 are told one";
+        let message = "only upstreams of protocol ajp13 have one";
         section.report("secret", message, None);
     }
     Some(given.text.to_owned())

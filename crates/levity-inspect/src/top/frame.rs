@@ -327,7 +327,7 @@ fn file_list(
 /// The state of a backend, its flags, and the reason when it is not up.
 fn state(backend: &Value) -> String {
     let mut state = match backend["state"].as_str() {
-        Some("left_alone") => format!("left alone {}", time(&backend["left_alone_seconds"])),
+        Some("left_alone") => format!("ejected {}", time(&backend["left_alone_seconds"])),
         _ => text(&backend["state"]),
     };
     let share = &backend["share_percent"];
@@ -426,8 +426,8 @@ mod tests {
             "connections 3 open, 1 busy, 2 idle, at most 100; 0/s accepted\n",
             "requests    100/s, 100 KiB/s sent; 4xx 0/s, 5xx 0/s, 300 in all\n",
             "reads       cached 1000/s, async 0/s, sync 0/s; 0 B/s from the disk\n",
-            "app       10.0.0.1:80  up 40 % drain                        3/8     1    100/s       4       0/s  200 KiB/s\n",
-            "app       10.0.0.2:80  left alone 7.5 s backup: refused     0/8     0      0/s       9       0/s      0 B/s\n",
+            "app       10.0.0.1:80  up 40 % drain                     3/8     1    100/s       4       0/s  200 KiB/s\n",
+            "app       10.0.0.2:80  ejected 7.5 s backup: refused     0/8     0      0/s       9       0/s      0 B/s\n",
             "app: 2 of 10 wait for a connection, 0 were refused one\n",
             "/srv   ext4       4   16/16    31 s  5.0 ms    -    500 us  2.9 MiB/s\n",
             "10 %\n",

@@ -317,7 +317,7 @@ mod tests {
         assert!(
             levity(&["serve", "--listen", "a:80"])
                 .err
-                .contains("names are not looked up")
+                .contains("names are not resolved")
         );
     }
 

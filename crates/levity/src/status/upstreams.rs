@@ -134,7 +134,7 @@ mod tests {
     use levity_telemetry::stats::{Sources, WorkerStats};
 
     #[test]
-    fn states_are_told_with_their_reasons() {
+    fn states_have_their_reasons() {
         let to = ["127.0.0.1:1", "127.0.0.1:2 weight=2", "127.0.0.1:3 backup"];
         let upstream = Arc::new(Upstream::new(settings(&to)).expect("upstream"));
         let (now, backends) = (Instant::now(), upstream.backends());
@@ -142,8 +142,8 @@ mod tests {
         backends[1].set_well(false, now);
         backends[1].set_trouble("it answered 500".to_owned());
         let stats = Stats::new(vec![Arc::new(WorkerStats::new(0))], Sources::default());
-        let told = |now| super::upstream(&upstream, &stats, now);
-        let one = |now, at: usize| told(now)["backends"][at].clone();
+        let status = |now| super::upstream(&upstream, &stats, now);
+        let one = |now, at: usize| status(now)["backends"][at].clone();
 
         let alone = one(now, 0);
         assert_eq!(
@@ -173,7 +173,7 @@ mod tests {
             (&"up".into(), &100.into())
         );
         assert_eq!(
-            (&told(now)["protocol"], &told(now)["balance"]),
+            (&status(now)["protocol"], &status(now)["balance"]),
             (&"http".into(), &"round-robin".into())
         );
     }

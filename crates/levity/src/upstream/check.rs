@@ -24,7 +24,7 @@ use super::codec::head::LIMITS;
 
 /// The maximum of bytes that are read of a response; its header must end within. A header that the gateway
 /// accepts is accepted here too, with room for interim responses and protocol framing.
-const ANSWER_BYTES_MAX: usize = 2 * LIMITS.head_bytes_max;
+const RESPONSE_BYTES_MAX: usize = 2 * LIMITS.head_bytes_max;
 
 /// The running checks of some upstreams. Dropping this stops them without waiting.
 #[derive(Default)]
@@ -130,7 +130,7 @@ impl Streak {
 async fn check_once(upstream: &Upstream, check: &Check, address: &Address) -> Result<(), String> {
     let settings = &upstream.settings;
     let request = request(settings.protocol, check, address)
-        .map_err(|reason| format!("cannot be asked: {reason}"))?;
+        .map_err(|reason| format!("cannot make the request: {reason}"))?;
     let attempt = async {
         let transport = levity_net::connect(address)
             .await
@@ -146,7 +146,7 @@ async fn check_once(upstream: &Upstream, check: &Check, address: &Address) -> Re
     };
     let outcome = time::timeout(check.timeout, attempt).await;
     outcome.unwrap_or_else(|_| {
-        let reason = format!("no answer within {:?}", check.timeout);
+        let reason = format!("no response within {:?}", check.timeout);
         Err(described(settings.protocol, check, address, &reason))
     })
 }
@@ -171,25 +171,25 @@ async fn exchange(
     transport
         .write_all(request)
         .await
-        .map_err(|error| format!("cannot be asked: {error}"))?;
-    let mut response = vec![0; ANSWER_BYTES_MAX];
+        .map_err(|error| format!("cannot send the request: {error}"))?;
+    let mut response = vec![0; RESPONSE_BYTES_MAX];
     let mut filled = 0;
     while filled < response.len() {
         let free = &mut response[filled..];
         let read = transport.read(free).await;
-        let bytes = read.map_err(|error| format!("no answer: {error}"))?;
+        let bytes = read.map_err(|error| format!("no response: {error}"))?;
         if bytes == 0 {
-            return Err("it closed the connection before it had answered".to_owned());
+            return Err("it closed the connection before its response".to_owned());
         }
         filled += bytes;
         if let Some(status) = status(protocol, &response[..filled])
-            .map_err(|reject| format!("its answer is not understood: {}", reject.reason))?
+            .map_err(|reject| format!("malformed response: {}", reject.reason))?
         {
             return judge(status);
         }
     }
     Err(format!(
-        "its answer has no end of head within {ANSWER_BYTES_MAX} bytes"
+        "its response has no end of header within {RESPONSE_BYTES_MAX} bytes"
     ))
 }
 

@@ -205,7 +205,7 @@ impl Failure {
             NoSlot::NoAddress => (
                 Side::Backend,
                 "dns_error",
-                "no backend has an address, since its name cannot be looked up",
+                "no backend has an address: host names do not resolve",
             ),
         };
         Self {

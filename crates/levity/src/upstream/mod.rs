@@ -181,7 +181,7 @@ impl Upstream {
             backend.set_trouble(reason.to_string());
             let (name, backend) = (&self.settings.name, &backend.name);
             diagnostics::log(format_args!(
-                "upstream {name}: backend {backend} is left alone for {period:?}: {reason}"
+                "upstream {name}: backend {backend} is ejected for {period:?}: {reason}"
             ));
         }
     }
@@ -201,7 +201,7 @@ impl Upstream {
         let (name, backend) = (&self.settings.name, &backend.name);
         match outage {
             Some((lasted, failures)) => diagnostics::log(format_args!(
-                "upstream {name}: backend {backend} is back after {lasted:.1?}: {failures} requests failed there"
+                "upstream {name}: backend {backend} is back after {lasted:.1?}: {failures} requests failed"
             )),
             None => diagnostics::log(format_args!("upstream {name}: backend {backend} is back")),
         }

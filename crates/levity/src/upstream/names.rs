@@ -211,20 +211,20 @@ impl Entry {
         match addresses(lookup, host, *port) {
             Ok(new) => {
                 if self.trouble.take().is_some() {
-                    log(upstream, &format!("{host} can be looked up again"));
+                    log(upstream, &format!("{host} resolves again"));
                 }
                 if new != self.addresses {
                     let list: Vec<_> = new.iter().map(Address::to_string).collect();
                     self.addresses = new;
-                    moved(&format!("{host} is at {} now", list.join(", ")));
+                    moved(&format!("{host} now resolves to {}", list.join(", ")));
                 }
             }
             Err(error) => {
                 let trouble = Some(error.to_string());
                 if self.trouble != trouble {
                     let outcome = match self.addresses.is_empty() {
-                        true => "no request is sent there until it can be",
-                        false => "its addresses stay what they were",
+                        true => "it gets no requests until it does",
+                        false => "its last addresses stay in use",
                     };
                     log(upstream, &format!("{error}; {outcome}"));
                     self.trouble = trouble;
@@ -244,7 +244,7 @@ pub struct Keeper(#[expect(dead_code, reason = "dropping it ends the thread")] S
 /// Sorted, without duplicates, and at most [`ADDRESSES_MAX`]. Never empty.
 fn addresses(lookup: &Arc<Lookup>, host: &str, port: u16) -> io::Result<Vec<Address>> {
     let named = |error: io::Error| {
-        let text = format!("cannot look up {host}: {error}");
+        let text = format!("{host} does not resolve: {error}");
         io::Error::new(error.kind(), text)
     };
     let mut found = lookup(host, port).map_err(named)?;
@@ -252,7 +252,7 @@ fn addresses(lookup: &Arc<Lookup>, host: &str, port: u16) -> io::Result<Vec<Addr
     found.dedup();
     found.truncate(ADDRESSES_MAX);
     if found.is_empty() {
-        let none = io::Error::new(io::ErrorKind::NotFound, "it has no addresses");
+        let none = io::Error::new(io::ErrorKind::NotFound, "no addresses");
         return Err(named(none));
     }
     Ok(found.into_iter().map(Address::Tcp).collect())
@@ -371,11 +371,11 @@ mod tests {
         let before = names.backends(&[], None);
         server.fail("no route to the name server");
         assert!(!names.refresh());
-        let text = "cannot look up app.test: no route to the name server";
+        let text = "app.test does not resolve: no route to the name server";
         assert_eq!(names.entries[0].trouble.as_deref(), Some(text));
         server.set(&[]);
         assert!(!names.refresh());
-        let text = "cannot look up app.test: it has no addresses";
+        let text = "app.test does not resolve: no addresses";
         assert_eq!(names.entries[0].trouble.as_deref(), Some(text));
         assert_eq!(texts(&names.backends(&before, None)), ["10.0.0.1:80"]);
         server.set(&["10.0.0.1:80"]);
@@ -388,7 +388,7 @@ mod tests {
         let (server, _) = Server::new(&[]);
         server.fail("no route to the name server");
         let mut names = names(&["app.test:80", "10.0.0.9:1"], &server);
-        let text = "cannot look up app.test: no route to the name server";
+        let text = "app.test does not resolve: no route to the name server";
         assert_eq!(names.entries[0].trouble.as_deref(), Some(text));
         let before = names.backends(&[], None);
         assert_eq!(texts(&before), ["10.0.0.9:1"]);
@@ -464,7 +464,7 @@ mod tests {
         assert!(upstream.settings.resolve_interval > WAIT_MAX && upstream.backends().is_empty());
         let unresolved = upstream.unresolved();
         assert_eq!(unresolved[0].name, "app.test:80");
-        assert!(unresolved[0].reason.contains("it has no addresses"));
+        assert!(unresolved[0].reason.contains("no addresses"));
         server.set(&["10.0.0.1:80"]);
         queries.recv_timeout(WAIT_MAX).expect("another query");
         let start = Instant::now();

@@ -182,7 +182,7 @@ impl Pool {
 
     /// Logs a failure of a response whose header has been sent.
     fn report_truncated(&self, failure: &Failure, backend: &Backend) {
-        let outcome = || "; the response had begun, and is cut off".to_owned();
+        let outcome = || "; the response is truncated".to_owned();
         self.log_failure(failure, Some(backend), outcome);
     }
 

@@ -299,7 +299,7 @@ impl UpstreamResponse {
         }
         Poll::Ready(Err(match self.is_shortened(idle_timeout(self)) {
             true => Failure::of_half_closed(),
-            false => Failure::of_silence("no more of the answer came in time (idle_timeout)"),
+            false => Failure::of_silence("the response stalled (idle_timeout)"),
         }))
     }
 
@@ -334,13 +334,13 @@ impl UpstreamResponse {
             return Failure::of_half_closed();
         }
         if self.outbox_sent < self.outbox.len() {
-            let reason = "the backend does not take the request (idle_timeout)";
+            let reason = "the backend does not read the request (idle_timeout)";
             return Failure::of_silence(reason);
         }
         if self.waits_for_client() {
             return Failure::of_client(RequestError::Timeout);
         }
-        Failure::of_silence("no answer came in time (first_byte_timeout)")
+        Failure::of_silence("no response in time (first_byte_timeout)")
     }
 
     /// Sends and receives until there is an event or nothing more can be done without waiting. Returns whether

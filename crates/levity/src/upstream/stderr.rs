@@ -45,7 +45,7 @@ impl Stderr {
 }
 
 fn prefix(upstream: &Upstream) -> String {
-    format!("upstream {} says: ", upstream.settings.name)
+    format!("upstream {}: stderr: ", upstream.settings.name)
 }
 
 /// How many bytes of `line` fit into `room` after escaping.
@@ -63,7 +63,7 @@ impl Drop for Output {
         let (name, bytes) = (&self.upstream.settings.name, self.left.out_bytes);
         if bytes > 0 {
             diagnostics::log(format_args!(
-                "upstream {name} says more for one request than is logged: {bytes} bytes are left out"
+                "upstream {name}: stderr: one request wrote more than is logged: {bytes} bytes dropped"
             ));
         }
     }

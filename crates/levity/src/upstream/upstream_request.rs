@@ -352,7 +352,7 @@ fn without_prefix<'a>(
         _ if request.has_encoded_slash => {
             return Err(Reject {
                 status: 400,
-                reason: "an escaped slash behind a prefix with escapes",
+                reason: "an escaped slash after a prefix with escapes",
             });
         }
         _ => {

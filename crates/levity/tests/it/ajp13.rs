@@ -296,6 +296,6 @@ fn what_follows_a_lost_ping_is_no_kept_connection() {
     assert_eq!(client.get("/").text(), "body");
     pass(Duration::from_millis(5200));
     client.get("/").assert_status(502);
-    server.says(&format!("backend {} is left alone", backend.address()));
+    server.says(&format!("backend {} is ejected", backend.address()));
     backend.release();
 }

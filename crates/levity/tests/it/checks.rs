@@ -104,7 +104,7 @@ fn proxied(to: &str) -> Server {
     Launch::proxy(to, "").start()
 }
 
-const COMPLAINT: &str = "upstream app: cannot look up nowhere.invalid: ";
+const COMPLAINT: &str = "upstream app: nowhere.invalid does not resolve: ";
 
 #[test]
 fn a_name_without_an_address_leaves_the_other_backends() {
@@ -124,13 +124,12 @@ fn a_name_without_an_address_leaves_the_other_backends() {
 #[test]
 fn an_upstream_without_any_address_is_503_and_told() {
     let server = proxied("nowhere.invalid:80");
-    server.says("; no request is sent there until it can be");
+    server.says("; it gets no requests until it does");
     server.says("upstream app: http, round-robin: no address yet");
     for _ in 0..3 {
         let answer = server.get("/");
         answer.assert_status(503);
         assert_eq!(answer.field("proxy-status"), "levity; error=dns_error");
     }
-    server
-        .says("upstream app: no backend has an address, since its name cannot be looked up (503)");
+    server.says("upstream app: no backend has an address: host names do not resolve (503)");
 }

@@ -352,7 +352,7 @@ fn an_answer_may_come_cut_and_padded() {
             ("b", "half and half")
         );
     }
-    server.says("upstream app says: a warning");
+    server.says("upstream app: stderr: a warning");
     assert_eq!(backend.connections(), 1);
 }
 
@@ -380,10 +380,10 @@ fn what_one_request_may_say_to_the_operator_has_a_bound() {
     let fits = BYTES_MAX + 32;
     assert_eq!(client.get(&format!("/?{fits}")).text(), "answer");
     assert_eq!(client.get("/?1").text(), "answer");
-    server.says("upstream app says: x");
-    let more = "upstream app says more for one request than is logged: ";
+    server.says("upstream app: stderr: x");
+    let more = "upstream app: stderr: one request wrote more than is logged: ";
     assert_eq!(client.get(&format!("/?{}", fits + 1)).text(), "answer");
-    server.says(&format!("{more}1 bytes are left out"));
+    server.says(&format!("{more}1 bytes dropped"));
     assert_eq!(server.stderr().matches(more).count(), 1);
     let before = server.stderr().len();
     assert_eq!(client.get(&format!("/?{}", 64 << 20)).text(), "answer");

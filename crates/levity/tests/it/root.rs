@@ -62,7 +62,7 @@ per_engine! {
             becomes(&mut client, &old, &new);
             client.get("/only-old").assert_status(404);
             client.get("/only-new").assert_status(200);
-            server.says("leads to");
+            server.says("now resolves to");
             switch(&tree, "1");
             becomes(&mut client, &new, &old);
         }
@@ -92,7 +92,7 @@ per_engine! {
         assert_same(&client.get("/file").body, &bytes);
         fs::rename(tree.at("current"), tree.at("away")).expect("rename");
         wait_within(SEEN_WITHIN, "absence", || client.get("/file").status == 404);
-        server.says("leads nowhere now");
+        server.says("does not resolve, its files are missing");
         fs::rename(tree.at("away"), tree.at("current")).expect("rename");
         wait_within(SEEN_WITHIN, "presence", || client.get("/file").status == 200);
         fs::remove_dir_all(tree.at("current")).expect("remove");

@@ -420,7 +420,7 @@ fn upstreams_and_their_backends() {
     let address = format!("unix:{}", server.own("admin").display());
     let frame = top(&address).stdout;
     for part in [
-        "left alone 59 min: cannot connect",
+        "ejected 59 min: cannot connect",
         "up backup",
         "1/1",
         "app: 1 of 8 wait for a connection",
@@ -458,7 +458,7 @@ fn a_backend_whose_name_has_no_address_is_seen() {
     );
     let reason = one["reason"].as_str().expect("a reason");
     assert!(
-        reason.starts_with("cannot look up no-such-host.invalid: "),
+        reason.starts_with("no-such-host.invalid does not resolve: "),
         "{reason}"
     );
     let metrics = ask(&server, "/metrics").text();

@@ -201,7 +201,7 @@ fn an_outage_is_two_lines() {
     assert!(began.contains("does not answer"), "{began}");
     drop(frozen);
     wait_until("it answers again", || server.get("/inside").status == 200);
-    let ended = server.says("answers again after ");
+    let ended = server.says("responds again after ");
     let refused = ended
         .split([':', ' '])
         .filter_map(|word| word.parse::<usize>().ok());

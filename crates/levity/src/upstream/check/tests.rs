@@ -203,7 +203,7 @@ fn the_host_of_a_check_can_be_set() {
 
 #[test]
 fn failures_are_reported_with_their_reason() {
-    const CLOSED: &str = "it closed the connection before it had answered";
+    const CLOSED: &str = "it closed the connection before its response";
     let cases: [(Protocol, Reply, &str); 8] = [
         (
             Protocol::Http,
@@ -215,11 +215,7 @@ fn failures_are_reported_with_their_reason() {
             Some(b"HTTP/1.1 400 Bad\r\n\r\n"),
             "it answered 400",
         ),
-        (
-            Protocol::Http,
-            Some(b"SSH-2.0\r\n"),
-            "its response is not understood: ",
-        ),
+        (Protocol::Http, Some(b"SSH-2.0\r\n"), "malformed response: "),
         (Protocol::Http, Some(b"HTTP/1.1 200 OK\r\n"), CLOSED),
         (Protocol::Http, Some(b""), CLOSED),
         (
@@ -230,7 +226,7 @@ fn failures_are_reported_with_their_reason() {
         (
             Protocol::Ajp13,
             Some(b"HTTP/1.1 400"),
-            "its response is not understood: ",
+            "malformed response: ",
         ),
         (Protocol::Ajp13, Some(b""), CLOSED),
     ];
@@ -307,7 +303,7 @@ fn a_header_may_be_as_long_as_for_the_gateway() {
 
 #[test]
 fn an_endless_response_is_given_up() {
-    const ENDLESS: &[u8] = &[b'x'; 2 * ANSWER_BYTES_MAX];
+    const ENDLESS: &[u8] = &[b'x'; 2 * RESPONSE_BYTES_MAX];
     run(async {
         let application = Application::start(Some(ENDLESS)).await;
         for protocol in [Protocol::Http, Protocol::Scgi, Protocol::Fastcgi] {

@@ -131,7 +131,7 @@ impl Ajp13 {
             Message::EndResponse { reuse } => {
                 if !self.length_check.is_some_and(|length| length.may_end()) && !self.ended {
                     return Err(Reject::bad_gateway(
-                        "the answer's body is shorter than its Content-Length",
+                        "the response body is shorter than its Content-Length",
                     ));
                 }
                 self.reusable = reuse && self.upload.credit() == 0;
@@ -168,7 +168,7 @@ impl Ajp13 {
         match self.ended {
             true => Ok(()),
             false => Err(Reject::bad_gateway(
-                "the connection was closed before the end of the answer",
+                "the connection was closed before the end of the response",
             )),
         }
     }
@@ -194,7 +194,7 @@ impl Ajp13 {
         let decoded = self.reader.decode(&self.partial)?;
         let is_complete = decoded.message.is_some();
         if is_complete && decoded.consumed < self.partial.len() {
-            return Err(Reject::bad_gateway("bytes after the answer to a ping"));
+            return Err(Reject::bad_gateway("bytes after the response to a ping"));
         }
         self.partial.drain(..decoded.consumed);
         Ok(is_complete)

@@ -187,9 +187,11 @@ impl Response {
     /// 502 when the response is truncated.
     pub fn end(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         match &self.reading {
-            Reading::Head => Err(Reject::bad_gateway("the answer ended before its head did")),
+            Reading::Head => Err(Reject::bad_gateway(
+                "the response ended before the end of its header",
+            )),
             Reading::Body(length) if !length.may_end() => Err(Reject::bad_gateway(
-                "the answer's body is shorter than its Content-Length",
+                "the response body is shorter than its Content-Length",
             )),
             Reading::Body(_) => {
                 self.finish(event);

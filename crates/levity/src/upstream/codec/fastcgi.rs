@@ -109,9 +109,11 @@ fn end(
 ) -> Result<(), Reject> {
     let reason = match status {
         ProtocolStatus::Complete => return response.end(event),
-        ProtocolStatus::CannotMultiplex => "the application takes no request on this connection",
+        ProtocolStatus::CannotMultiplex => {
+            "the application does not accept another request on this connection"
+        }
         ProtocolStatus::Overloaded => "the application is overloaded",
-        ProtocolStatus::UnknownRole => "the application is no responder",
+        ProtocolStatus::UnknownRole => "the application does not support the responder role",
     };
     if response.is_untouched() {
         event(Event::Declined(reason));

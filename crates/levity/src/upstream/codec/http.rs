@@ -166,12 +166,12 @@ impl Http {
             Reading::Done => {}
             Reading::Head => {
                 return Err(Reject::bad_gateway(
-                    "the connection was closed before the answer's head",
+                    "the connection was closed before the end of the response header",
                 ));
             }
             _ => {
                 return Err(Reject::bad_gateway(
-                    "the connection was closed within the answer's body",
+                    "the connection was closed within the response body",
                 ));
             }
         }

@@ -141,7 +141,7 @@ fn an_end_before_the_head() {
         "HTTP/1.1 200 OK\r\nContent-",
         "HTTP/1.1 100 Continue\r\n\r\n",
     ] {
-        let reason = "the connection was closed before the answer's head";
+        let reason = "the connection was closed before the end of the response header";
         refused(502, "http_response_incomplete", reason, "", move |conn| {
             conn.send(bytes);
         });
@@ -249,10 +249,7 @@ fn cut(begin: &'static str, bad: &'static str) {
         other => panic!("{bad:?}: {other:?}"),
     }
     let line = server.says(&format!("upstream app, backend {}: ", backend.address()));
-    assert!(
-        line.ends_with("; the response had begun, and is cut off"),
-        "{line}"
-    );
+    assert!(line.ends_with("; the response is truncated"), "{line}");
     assert_eq!(server.get("/good").text(), "/good", "{bad:?}");
 }
 
@@ -291,7 +288,7 @@ fn what_came_before_a_body_breaks_off_arrives() {
         });
         let mut client = Client::narrow(server.address());
         client.send(head("GET", "/bad", &[]));
-        server.says("; the response had begun, and is cut off");
+        server.says("; the response is truncated");
         match client.try_receive() {
             Err(Cut::Closed(Some(got))) => assert_same(&got, &body),
             other => panic!("{framing}: {other:?}"),
@@ -340,8 +337,7 @@ fn a_body_that_stalls() {
     let start = Instant::now();
     is_cut(&mut server.client(), &head("GET", "/bad", &[]), "half");
     assert!(start.elapsed() >= Duration::from_millis(250));
-    let reason =
-        "no more of the answer came in time (idle_timeout); the response had begun, and is cut off";
+    let reason = "the response stalled (idle_timeout); the response is truncated";
     server.says(&format!(
         "upstream app, backend {}: {reason}",
         backend.address()
@@ -351,7 +347,7 @@ fn a_body_that_stalls() {
 
 #[test]
 fn a_head_that_does_not_come() {
-    let reason = "no answer came in time (first_byte_timeout)";
+    let reason = "no response in time (first_byte_timeout)";
     let more = "first_byte_timeout = \"300ms\"\nretries = 0";
     refused(504, "http_response_timeout", reason, more, |conn| {
         conn.read_to_end();
@@ -360,7 +356,7 @@ fn a_head_that_does_not_come() {
 
 #[test]
 fn a_head_that_comes_in_drops() {
-    let reason = "no answer came in time (first_byte_timeout)";
+    let reason = "no response in time (first_byte_timeout)";
     let more = "first_byte_timeout = \"500ms\"\nretries = 0";
     refused(504, "http_response_timeout", reason, more, |conn| {
         conn.send("HTTP/1.1 200 OK\r\nX: ");
@@ -383,7 +379,7 @@ fn a_request_that_is_not_taken() {
     // Fails when the server has closed; the answer is still there.
     let _ = client.try_send(vec![b'x'; 60_000_000]);
     client.receive().assert_status(504);
-    server.says("the backend does not take the request (idle_timeout) (504)");
+    server.says("the backend does not read the request (idle_timeout) (504)");
     backend.release();
 }
 

@@ -435,7 +435,7 @@ fn a_unix_socket_whose_queue_is_full_is_waited_for() {
 }
 
 #[test]
-fn a_backend_that_fails_is_left_alone_and_comes_back() {
+fn a_backend_that_fails_is_ejected_and_comes_back() {
     let (refusing, other) = (Refusing::new(), Scripted::tcp(tell_target));
     let address = refusing.address().to_owned();
     let to = [&address, other.address()].join(",");
@@ -446,7 +446,7 @@ fn a_backend_that_fails_is_left_alone_and_comes_back() {
     for _ in 0..20 {
         client.get("/").assert_status(200);
     }
-    let left = format!("upstream app: backend {address} is left alone for 500ms: cannot connect");
+    let left = format!("upstream app: backend {address} is ejected for 500ms: cannot connect");
     server.says(&left);
     let backend = Scripted::on(refusing.listen(), tell_target);
     wait_until("it is asked again", || {
@@ -454,7 +454,7 @@ fn a_backend_that_fails_is_left_alone_and_comes_back() {
         backend.requests().len() > 3
     });
     let back = server.says(&format!("upstream app: backend {address} is back after "));
-    assert!(back.ends_with(" requests failed there"), "{back}");
+    assert!(back.ends_with(" requests failed"), "{back}");
 }
 
 #[test]
@@ -720,7 +720,7 @@ fn a_reload_keeps_what_is_known_of_backends() {
     let more = "balance = \"static\"\nfail_for = \"1h\"\nqueue = 100";
     let server = Launch::proxy(&to, more).workers(1).start();
     server.get("/").assert_status(200);
-    server.says("is left alone");
+    server.says("is ejected");
     let backend = Scripted::on(refusing.listen(), tell_target);
     server.reload(&["queue = 100"], &["queue = 101"]);
     for _ in 0..5 {
@@ -766,7 +766,7 @@ fn who_belongs_to_a_backend_waits_for_it() {
 
 /// A kept connection that is sick is a sick backend's: only one that had just ended says nothing.
 #[test]
-fn a_backend_that_hangs_on_a_kept_connection_is_left_alone() {
+fn a_backend_that_hangs_on_a_reused_connection_is_ejected() {
     let sick = Scripted::tcp(stalling);
     let well =
         Scripted::tcp(
@@ -778,7 +778,7 @@ fn a_backend_that_hangs_on_a_kept_connection_is_left_alone() {
     let mut client = server.client();
     client.get("/now").assert_status(200);
     client.get("/hang").assert_status(504);
-    server.says("is left alone");
+    server.says("is ejected");
     assert_eq!(client.get("/").text(), "well");
     sick.release();
 }

@@ -189,7 +189,10 @@ fn that_cannot_be_delivered() {
     let server = launch(&upstream("app", "http", &backend, &keys), "").start();
     for (path, reason) in [
         ("/refused", "it was answered 500"),
-        ("/cut", "the connection was closed before the answer's head"),
+        (
+            "/cut",
+            "the connection was closed before the end of the response header",
+        ),
         ("/bad", "bad HTTP version"),
     ] {
         let answer = server.get(&format!("/for{path}"));
