@@ -1,13 +1,8 @@
 //! Exchanges over HTTP/2: the same files, backends and tunnels as over HTTP/1, under the client's flow control.
 
 use std::cell::Cell;
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::rc::Rc;
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use ::http::{HeaderMap, Method, Request, Response};
 use bytes::Bytes;
@@ -15,7 +10,6 @@ use h2::client::{self, Builder, SendRequest};
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream, SendStream};
 use levity_net::{Peer, Transport};
-use tempfile::TempDir;
 use tokio::task::{self, yield_now};
 
 use super::h2_front::{self, Io};
@@ -36,11 +30,7 @@ struct Client {
 }
 
 impl Client {
-    async fn of(rig: &Rig) -> Self {
-        Self::with(rig, &client::Builder::new()).await
-    }
-
-    async fn with(rig: &Rig, builder: &Builder) -> Self {
+    async fn new(rig: &Rig, builder: &Builder) -> Self {
         let (ours, served) = Transport::memory(WIRE_BYTES);
         let slot = rig.worker.slots.clone().try_acquire_owned();
         let slot = slot.expect("a slot");
@@ -48,7 +38,7 @@ impl Client {
         let serving = task::spawn_local(front);
         let (requests, connection) = builder.handshake(Io(ours)).await.expect("a connection");
         let connection = task::spawn_local(async move {
-            // An error shows in the requests too.
+            // An error shows in the requests.
             let _ = connection.await;
         });
         Self {
@@ -88,7 +78,7 @@ async fn receive(body: &mut RecvStream) -> Option<Result<Bytes, h2::Error>> {
     let piece = body.data().await;
     if let Some(Ok(bytes)) = &piece {
         let released = body.flow_control().release_capacity(bytes.len());
-        released.expect("no more than has come");
+        released.expect("no more than has arrived");
     }
     piece
 }
@@ -125,69 +115,27 @@ async fn until_idle(rig: &Rig) {
     assert_eq!(stats.begun.get(), stats.answered.get());
 }
 
-/// Writes a file with an old modification time, so that it may be cached in memory.
-fn write_file(rig: &Rig, name: &str, content: &[u8]) {
-    let path = rig.root.path().join(name);
-    fs::write(&path, content).expect("a file");
-    let past = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-    let file = File::options().write(true).open(path);
-    file.and_then(|file| file.set_modified(past))
-        .expect("a time");
+/// Runs `test` with a client. Afterwards asserts that only the connection is left, and nothing once it has ended.
+#[track_caller]
+fn run(rig: &Rig, builder: &Builder, test: impl AsyncFnOnce(&mut Client)) {
+    rig.run(async {
+        let mut client = Client::new(rig, builder).await;
+        test(&mut client).await;
+        until_idle(rig).await;
+        client.close().await;
+    });
+    rig.assert_idle();
 }
 
-fn large() -> Vec<u8> {
-    (0..LARGE_BYTES as u32)
-        .map(|byte| byte as u8 ^ (byte >> 8) as u8)
-        .collect()
-}
-
-/// A backend that serves one connection on a thread.
-struct Backend {
-    folder: TempDir,
-    thread: JoinHandle<()>,
-}
-
-impl Backend {
-    fn new(serve: impl FnOnce(UnixStream) + Send + 'static) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let listener = UnixListener::bind(folder.path().join("socket")).expect("a socket");
-        let thread = thread::spawn(move || serve(listener.accept().expect("a connection").0));
-        Self { folder, thread }
-    }
-
-    fn rig(&self) -> Rig {
-        let route = "[[site.route]]\npath = \"/app\"\nproxy = \"app\"\nbody_bytes = \"16MiB\"\n";
-        let to = self.folder.path().join("socket");
-        let to = to.display();
-        Rig::new(&format!(
-            "{route}[[upstream]]\nname = \"app\"\nto = [\"unix:{to}\"]\n"
-        ))
-    }
-
-    fn end(self) {
-        self.thread.join().expect("the backend does not panic");
-    }
-}
-
-/// Reads the header section of a request; returns it in lower case.
-fn read_header(stream: &mut UnixStream) -> String {
-    let mut header = Vec::new();
-    while !header.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).expect("a header");
-        header.extend(byte);
-    }
-    String::from_utf8(header)
-        .expect("text")
-        .to_ascii_lowercase()
+fn large() -> String {
+    let byte = |at: usize| b'a' + ((at ^ (at >> 8)) % 26) as u8;
+    (0..LARGE_BYTES).map(|at| char::from(byte(at))).collect()
 }
 
 #[test]
 fn a_file_from_the_disk_and_from_memory() {
-    let rig = Rig::new("");
-    write_file(&rig, "file", b"content");
-    rig.run(async {
-        let mut client = Client::of(&rig).await;
+    let rig = Rig::with_files("", &[("file", "content")]);
+    run(&rig, &Builder::new(), async |client| {
         for _ in 0..3 {
             let response = client.get("/file").await;
             assert_eq!(response.status(), 200);
@@ -203,97 +151,73 @@ fn a_file_from_the_disk_and_from_memory() {
         assert_eq!(response.headers()["content-length"], "7");
         assert!(receive_all(&mut response.into_body()).await.is_empty());
         assert_eq!(client.get("/absent").await.status(), 404);
-        until_idle(&rig).await;
-        client.close().await;
     });
-    rig.assert_idle();
 }
 
 #[test]
 fn a_large_file_obeys_flow_control() {
-    let rig = Rig::new("");
-    write_file(&rig, "large", &large());
-    rig.run(async {
-        let mut builder = Builder::new();
-        builder.initial_window_size(5000);
-        let mut client = Client::with(&rig, &builder).await;
-        let response = client.get("/large").await;
-        assert_eq!(
-            response.headers()["content-length"],
-            LARGE_BYTES.to_string()
-        );
-        assert_eq!(receive_all(&mut response.into_body()).await, large());
-        until_idle(&rig).await;
-        client.close().await;
-    });
-    rig.assert_idle();
+    let rig = Rig::with_files("", &[("large", &large())]);
+    run(
+        &rig,
+        Builder::new().initial_window_size(5000),
+        async |client| {
+            let response = client.get("/large").await;
+            assert_eq!(
+                response.headers()["content-length"],
+                LARGE_BYTES.to_string()
+            );
+            assert_eq!(
+                receive_all(&mut response.into_body()).await,
+                large().as_bytes()
+            );
+        },
+    );
+}
+
+/// Two files, and a client with a connection window that is larger than that of a stream.
+fn with_two_files(test: impl AsyncFnOnce(&Rig, &mut Client)) {
+    let rig = Rig::with_files("", &[("large", &large()), ("file", "content")]);
+    let mut builder = Builder::new();
+    builder.initial_connection_window_size(1 << 20);
+    run(&rig, &builder, async |client| test(&rig, client).await);
 }
 
 #[test]
 fn a_stalled_stream_delays_no_other() {
-    let rig = Rig::new("");
-    write_file(&rig, "large", &large());
-    write_file(&rig, "file", b"content");
-    rig.run(async {
-        let mut builder = Builder::new();
-        builder.initial_connection_window_size(1 << 20);
-        let mut client = Client::with(&rig, &builder).await;
+    with_two_files(async |rig, client| {
         let mut stalled = client.get("/large").await.into_body();
         for _ in 0..3 {
             let mut other = client.get("/file").await.into_body();
             assert_eq!(receive_all(&mut other).await, b"content");
         }
         assert_eq!(rig.worker.timers.len(), 2);
-        assert_eq!(receive_all(&mut stalled).await, large());
-        client.close().await;
+        assert_eq!(receive_all(&mut stalled).await, large().as_bytes());
     });
-    rig.assert_idle();
 }
 
 #[test]
 fn a_stalled_stream_is_reset_and_its_connection_continues() {
-    let rig = Rig::new("");
-    write_file(&rig, "large", &large());
-    write_file(&rig, "file", b"content");
-    rig.run(async {
-        let mut builder = Builder::new();
-        builder.initial_connection_window_size(1 << 20);
-        let mut client = Client::with(&rig, &builder).await;
+    with_two_files(async |rig, client| {
         let mut stalled = client.get("/large").await.into_body();
-        let mut expired = 0;
+        let mut turns = 0;
         while rig.worker.timers.len() > 1 {
-            // A chunk in memory is held for a second before the send time-out starts.
+            // A chunk in memory is held for a second before the wait for the client begins.
             yield_now().await;
-            expired += 1;
-            if expired % STALL_TURNS == 0 {
+            turns += 1;
+            if turns % STALL_TURNS == 0 {
                 rig.pass(Duration::from_secs(61));
             }
         }
         assert_eq!(reset_code(&mut stalled).await, Some(Reason::INTERNAL_ERROR));
         let mut other = client.get("/file").await.into_body();
         assert_eq!(receive_all(&mut other).await, b"content");
-        client.close().await;
     });
-    rig.assert_idle();
 }
 
 #[test]
 fn a_proxied_response_is_streamed_with_its_trailers() {
-    let (go_on, may_go_on) = mpsc::channel();
-    let backend = Backend::new(move |mut stream| {
-        let header = read_header(&mut stream);
-        assert!(header.starts_with("get /app http/1.1\r\n"), "{header}");
-        assert!(header.contains("\r\nhost: localhost\r\n"), "{header}");
-        assert!(header.contains("\r\ncookie: a=1; b=2\r\n"), "{header}");
-        let start = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n5\r\nfirst\r\n";
-        stream.write_all(start.as_bytes()).expect("sent");
-        may_go_on.recv().expect("the client has the first piece");
-        let end = "6\r\nsecond\r\n0\r\nX-Sum: 11\r\n\r\n";
-        stream.write_all(end.as_bytes()).expect("sent");
-    });
-    let rig = backend.rig();
-    rig.run(async {
-        let mut client = Client::of(&rig).await;
+    let (rig, app) = Rig::proxy("");
+    run(&rig, &Builder::new(), async |client| {
         let mut request = request(Method::GET, "/app");
         request
             .headers_mut()
@@ -303,43 +227,39 @@ fn a_proxied_response_is_streamed_with_its_trailers() {
             request.headers_mut().append("cookie", crumb);
         }
         let (reply, _) = client.send(request, true).await;
+        let (mut backend, header) = app.asked().await;
+        let header = header.to_ascii_lowercase();
+        assert!(header.starts_with("get /app http/1.1\r\n"), "{header}");
+        assert!(header.contains("\r\nhost: localhost\r\n"), "{header}");
+        assert!(header.contains("\r\ncookie: a=1; b=2\r\n"), "{header}");
+        let start = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n5\r\nfirst\r\n";
+        backend.send(start).await;
         let response = reply.await.expect("a response");
         assert_eq!(response.headers()["x-a"], "1");
         assert!(!response.headers().contains_key("transfer-encoding"));
         let mut body = response.into_body();
         let first = receive(&mut body).await.expect("a piece").expect("a piece");
         assert_eq!(first, "first");
-        go_on.send(()).expect("a backend");
+        backend.send("6\r\nsecond\r\n0\r\nX-Sum: 11\r\n\r\n").await;
         assert_eq!(receive_all(&mut body).await, b"second");
         let trailers = body.trailers().await.expect("an end").expect("trailers");
         assert_eq!(trailers["x-sum"], "11");
-        until_idle(&rig).await;
-        client.close().await;
     });
-    rig.assert_idle();
-    backend.end();
 }
 
 #[test]
 fn a_truncated_proxied_response_resets_the_stream() {
-    let (go_on, may_go_on) = mpsc::channel();
-    let backend = Backend::new(move |mut stream| {
-        read_header(&mut stream);
-        let start = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nstart";
-        stream.write_all(start.as_bytes()).expect("sent");
-        may_go_on.recv().expect("the client has the header");
-    });
-    let rig = backend.rig();
-    rig.run(async {
-        let mut client = Client::of(&rig).await;
-        let mut body = client.get("/app").await.into_body();
-        go_on.send(()).expect("a backend");
+    let (rig, app) = Rig::proxy("");
+    run(&rig, &Builder::new(), async |client| {
+        let (reply, _) = client.send(request(Method::GET, "/app"), true).await;
+        let (mut backend, _) = app.asked().await;
+        backend
+            .send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nstart")
+            .await;
+        let mut body = reply.await.expect("a response").into_body();
+        drop(backend);
         assert_eq!(reset_code(&mut body).await, Some(Reason::INTERNAL_ERROR));
-        until_idle(&rig).await;
-        client.close().await;
     });
-    rig.assert_idle();
-    backend.end();
 }
 
 /// Sends `total` bytes as flow control permits, and counts them in `sent`.
@@ -360,64 +280,44 @@ async fn upload(mut body: SendStream<Bytes>, total: usize, sent: Rc<Cell<usize>>
 #[test]
 fn an_upload_waits_for_the_backend() {
     const UPLOAD_BYTES: usize = 8 << 20;
-    let (go_on, may_go_on) = mpsc::channel();
-    let backend = Backend::new(move |mut stream| {
-        let header = read_header(&mut stream);
-        assert!(
-            header.contains("\r\ntransfer-encoding: chunked\r\n"),
-            "{header}"
-        );
-        may_go_on.recv().expect("the client waits");
-        let mut all = Vec::new();
-        let mut buffer = vec![0; 1 << 16];
-        while !all.ends_with(b"\r\n\r\n") {
-            let count = stream.read(&mut buffer).expect("a body");
-            all.extend_from_slice(&buffer[..count]);
-        }
-        let data = all.iter().filter(|&&byte| byte == b'z').count();
-        assert_eq!(data, UPLOAD_BYTES);
-        let end = String::from_utf8_lossy(&all[all.len() - 40..]).to_ascii_lowercase();
-        assert!(end.contains("x-sum: 8388608\r\n"), "{end}");
-        let response = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nthere";
-        stream.write_all(response.as_bytes()).expect("sent");
-    });
-    let rig = backend.rig();
-    rig.run(async {
-        let mut client = Client::of(&rig).await;
+    let (rig, app) = Rig::proxy("[limits]\nbody_bytes = \"16MiB\"\n");
+    run(&rig, &Builder::new(), async |client| {
         let (reply, body) = client.send(request(Method::POST, "/app"), false).await;
         let sent = Rc::new(Cell::new(0));
         let uploading = task::spawn_local(upload(body, UPLOAD_BYTES, sent.clone()));
-        let (mut stalled_turns, mut before) = (0, 0);
-        while stalled_turns < STALL_TURNS {
+        let (mut backend, header) = app.asked().await;
+        assert!(
+            header.contains("\r\nTransfer-Encoding: chunked\r\n"),
+            "{header}"
+        );
+        let (mut still, mut before) = (0, 0);
+        while still < STALL_TURNS {
             yield_now().await;
-            stalled_turns = if sent.get() == before {
-                stalled_turns + 1
-            } else {
-                0
-            };
+            still = if sent.get() == before { still + 1 } else { 0 };
             before = sent.get();
         }
         assert!((1..1 << 20).contains(&before), "{before}");
-        go_on.send(()).expect("a backend");
+        let mut all = String::new();
+        while !all.ends_with("\r\n\r\n") {
+            all += &backend.read(1 << 16).await.expect("a body");
+        }
+        assert_eq!(all.matches('z').count(), UPLOAD_BYTES);
+        let end = all[all.len() - 40..].to_ascii_lowercase();
+        assert!(end.contains("x-sum: 8388608\r\n"), "{end}");
+        backend
+            .send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nthere")
+            .await;
         let response = reply.await.expect("a response");
         assert_eq!(response.status(), 200);
         assert_eq!(receive_all(&mut response.into_body()).await, b"there");
         uploading.await.expect("uploaded");
-        until_idle(&rig).await;
-        client.close().await;
     });
-    rig.assert_idle();
-    backend.end();
 }
 
 #[test]
 fn a_body_that_is_too_large_is_refused() {
-    let backend = "[[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:1\"]\n";
-    let rig = Rig::new(&format!(
-        "proxy = \"app\"\nbody_bytes = \"1KiB\"\n{backend}"
-    ));
-    rig.run(async {
-        let mut client = Client::of(&rig).await;
+    let (rig, _app) = Rig::proxy("[limits]\nbody_bytes = \"1KiB\"\n");
+    run(&rig, &Builder::new(), async |client| {
         let mut announced = request(Method::POST, "/app");
         announced
             .headers_mut()
@@ -425,16 +325,20 @@ fn a_body_that_is_too_large_is_refused() {
         let (reply, _body) = client.send(announced, false).await;
         assert_eq!(reply.await.expect("a response").status(), 413);
         assert_eq!(client.get("/%2e%2e/").await.status(), 400);
-        until_idle(&rig).await;
-        client.close().await;
     });
-    rig.assert_idle();
 }
 
 #[test]
 fn a_websocket_is_a_stream() {
-    let backend = Backend::new(|mut stream| {
-        let header = read_header(&mut stream);
+    let (rig, app) = Rig::proxy("");
+    run(&rig, &Builder::new(), async |client| {
+        until(|| client.requests.is_extended_connect_protocol_enabled()).await;
+        let mut connect = request(Method::CONNECT, "/app");
+        let protocol = Protocol::from_static("websocket");
+        connect.extensions_mut().insert(protocol);
+        let (reply, mut ours) = client.send(connect, false).await;
+        let (mut backend, header) = app.asked().await;
+        let header = header.to_ascii_lowercase();
         assert!(header.starts_with("get /app http/1.1\r\n"), "{header}");
         for line in [
             "connection: upgrade",
@@ -447,23 +351,7 @@ fn a_websocket_is_a_stream() {
         assert_eq!(key.split("\r\n").next().map(str::len), Some(24), "{key}");
         let accept = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                       Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
-        stream.write_all(accept.as_bytes()).expect("sent");
-        let mut buffer = [0; 4096];
-        loop {
-            match stream.read(&mut buffer).expect("bytes") {
-                0 => break,
-                count => stream.write_all(&buffer[..count]).expect("sent"),
-            }
-        }
-    });
-    let rig = backend.rig();
-    rig.run(async {
-        let mut client = Client::of(&rig).await;
-        until(|| client.requests.is_extended_connect_protocol_enabled()).await;
-        let mut connect = request(Method::CONNECT, "/app");
-        let protocol = Protocol::from_static("websocket");
-        connect.extensions_mut().insert(protocol);
-        let (reply, mut ours) = client.send(connect, false).await;
+        backend.send(accept).await;
         let response = reply.await.expect("a response");
         assert_eq!(response.status(), 200);
         for name in [
@@ -477,54 +365,41 @@ fn a_websocket_is_a_stream() {
         let mut echo = response.into_body();
         for message in ["ping", "a longer message"] {
             ours.send_data(message.into(), false).expect("sent");
+            backend.until(message).await;
+            backend.send(message).await;
             let back = receive(&mut echo).await.expect("bytes").expect("bytes");
             assert_eq!(back, message);
         }
         ours.send_data(Bytes::new(), true).expect("sent");
+        assert_eq!(backend.rest().await, "");
+        drop(backend);
         assert!(receive_all(&mut echo).await.is_empty());
-        until_idle(&rig).await;
-        client.close().await;
     });
-    rig.assert_idle();
-    backend.end();
 }
 
 #[test]
 fn a_stream_reset_by_the_client_releases_everything() {
-    let (asked, is_asked) = mpsc::channel();
-    let backend = Backend::new(move |mut stream| {
-        read_header(&mut stream);
-        asked.send(()).expect("a test");
-        // The server closes the connection when the client has reset its stream.
-        let rest = stream.read(&mut [0]);
-        assert!(matches!(rest, Ok(0) | Err(_)), "{rest:?}");
-    });
-    let rig = backend.rig();
-    write_file(&rig, "large", &large());
-    rig.run(async {
-        let mut client = Client::of(&rig).await;
+    let (rig, app) = Rig::proxy("");
+    std::fs::write(rig.root.path().join("large"), large()).expect("a file");
+    run(&rig, &Builder::new(), async |client| {
         let (reply, mut waiting) = client.send(request(Method::GET, "/app"), true).await;
-        until(|| is_asked.try_recv().is_ok()).await;
+        let (mut backend, _) = app.asked().await;
         waiting.send_reset(Reason::CANCEL);
         until_idle(&rig).await;
         assert!(reply.await.is_err());
+        backend.all().await;
         let (reply, mut sending) = client.send(request(Method::GET, "/large"), true).await;
         let mut body = reply.await.expect("a response").into_body();
         receive(&mut body).await.expect("a piece").expect("a piece");
         sending.send_reset(Reason::CANCEL);
-        until_idle(&rig).await;
-        client.close().await;
     });
-    rig.assert_idle();
-    backend.end();
 }
 
 #[test]
 fn a_disconnected_client_releases_everything() {
-    let rig = Rig::new("");
-    write_file(&rig, "large", &large());
+    let rig = Rig::with_files("", &[("large", &large())]);
     rig.run(async {
-        let mut client = Client::of(&rig).await;
+        let mut client = Client::new(&rig, &Builder::new()).await;
         let _body = client.get("/large").await.into_body();
         client.close().await;
         until(|| rig.worker.timers.is_empty()).await;
@@ -536,19 +411,18 @@ fn a_disconnected_client_releases_everything() {
 
 #[test]
 fn a_draining_worker_completes_its_streams() {
-    let rig = Rig::new("");
-    write_file(&rig, "large", &large());
+    let rig = Rig::with_files("", &[("large", &large())]);
     rig.run(async {
-        let mut client = Client::of(&rig).await;
-        let mut idle = Client::of(&rig).await;
+        let mut client = Client::new(&rig, &Builder::new()).await;
+        let mut idle = Client::new(&rig, &Builder::new()).await;
         let mut body = client.get("/large").await.into_body();
         assert_eq!(idle.get("/absent").await.status(), 404);
         let worker = rig.worker.clone();
         let drained = task::spawn_local(async move { worker.drain().await });
         idle.serving.await.expect("closed");
-        assert_eq!(receive_all(&mut body).await, large());
+        assert_eq!(receive_all(&mut body).await, large().as_bytes());
         rig.pass(Duration::ZERO);
-        client.serving.await.expect("ended");
+        client.serving.await.expect("closed");
         drained.await.expect("drained");
     });
     rig.assert_idle();
