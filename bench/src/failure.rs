@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What went wrong, with what was being done at the time.
+/// An error message with the operation that failed.
 pub struct Failure(String);
 
 /// A result whose error is a [`Failure`].
@@ -30,7 +30,7 @@ impl fmt::Debug for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Says what was being done when an error came up.
+/// Adds the failed operation to an error.
 pub trait Context<T> {
     /// Puts `doing` before the error's own text.
     ///

@@ -1,7 +1,7 @@
-//! Benchmarks of Levity: a load generator, an application to stand behind proxies, a rig that emulates a
-//! slow disk, the peers to compare with, and the scenarios that turn them into tables.
+//! Benchmarks of Levity: a load generator, an application behind proxies, a rig that emulates a slow disk, the
+//! other servers (peers), and the workloads that compare them.
 //!
-//! Every figure is a ratio taken in one run on one machine; `bench/README.md` says how to read them.
+//! Only ratios of figures from one run on one machine are meaningful; see `bench/README.md`.
 #![forbid(unsafe_code)]
 
 pub mod backend;

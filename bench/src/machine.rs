@@ -1,4 +1,4 @@
-//! What a figure needs beside it: when, on what, and which code.
+//! The circumstances of a run: date, machine and commit.
 
 use crate::rig::Rig;
 use crate::rig::device::Device;
@@ -14,9 +14,9 @@ use std::process::Command;
 pub struct Machine {
     /// UTC, as 2026-01-31.
     pub date: String,
-    /// The commit of the working tree, with `-dirty` when it had changes; `unknown` outside of one.
+    /// The commit of the working tree, with `-dirty` when it had changes; `unknown` without a repository.
     pub commit: String,
-    /// The CPU's own name.
+    /// The model name of the CPU.
     pub cpu: String,
     /// CPUs that may be used.
     pub cores: usize,
@@ -26,7 +26,7 @@ pub struct Machine {
     pub kernel: String,
     /// File system of the hot files.
     pub hot_file_system: String,
-    /// What holds the cold files, in words.
+    /// A description of the disk with the cold files.
     pub cold_disk: String,
     /// Read-ahead window of the cold device, in KiB.
     pub read_ahead_kb: String,
@@ -43,11 +43,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks around. The load average must be of before the rig was set up, which is work too.
+    /// Collects the circumstances. `load_average` is taken before the rig is set up, because that causes load.
     #[must_use]
     pub fn of(rig: &Rig, load_average: String) -> Self {
         Self {
-            date: said(Command::new("date").args(["--utc", "+%Y-%m-%d"])),
+            date: output_of(Command::new("date").args(["--utc", "+%Y-%m-%d"])),
             commit: commit(),
             cpu: field("/proc/cpuinfo", "model name")
                 .unwrap_or_else(|| std::env::consts::ARCH.into()),
@@ -109,7 +109,7 @@ pub fn load_average() -> String {
 }
 
 fn commit() -> String {
-    let described = said(Command::new("git").args([
+    let described = output_of(Command::new("git").args([
         "describe",
         "--always",
         "--dirty",
@@ -151,7 +151,7 @@ fn placement(rig: &Rig) -> String {
 }
 
 fn file_system(path: &Path) -> String {
-    let kind = said(
+    let kind = output_of(
         Command::new("stat")
             .args(["--file-system", "--format=%T"])
             .arg(path),
@@ -185,7 +185,7 @@ fn line(file: &str) -> String {
         .to_owned()
 }
 
-fn said(command: &mut Command) -> String {
+fn output_of(command: &mut Command) -> String {
     run_quietly(command)
         .unwrap_or_default()
         .trim_end()

@@ -19,15 +19,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Set up the rig, run a workload against every row, write the results.
+    /// Set up the rig, run workloads against all servers and write the results.
     Run(Box<Run>),
-    /// Generate load and print a report as JSON.
+    /// Generate load and print a JSON report.
     Load(Load),
-    /// Be the application behind a proxy, until it is killed.
+    /// Run the application behind a proxy until it is killed.
     Backend(Backend),
-    /// Read files and print a report as JSON.
+    /// Read files and print a JSON report.
     Walk(Walk),
-    /// Undo what an interrupted run has left, once standard input ends.
+    /// At the end of standard input, undo the changes of an interrupted run.
     Reap {
         /// The rig's directory.
         dir: PathBuf,

@@ -1,4 +1,4 @@
-//! Reads a server's Prometheus page, as far as the benchmarks need it.
+//! Reads metrics of a server in the Prometheus text format, as far as the benchmarks need it.
 
 use crate::failure::{Context, Failure, Result};
 use std::io::{Read, Write};
@@ -9,9 +9,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 struct Sample {
     name: String,
-    /// As they stand between the braces; empty without.
+    /// The text between the braces; may be empty.
     labels: String,
-    /// The upper edge, for a histogram's bucket.
+    /// The upper edge of a histogram bucket.
     le: Option<f64>,
     value: f64,
 }
@@ -38,8 +38,8 @@ impl Metrics {
         Ok(Self(body.lines().filter_map(parse_line).collect()))
     }
 
-    /// Of a histogram, over all workers: the upper edge, in seconds, of the highest bucket that has
-    /// grown since `before`; 0 when none has; None when there is no such histogram.
+    /// The upper edge, in seconds, of the highest bucket of a histogram that has grown since `before` on any
+    /// worker. 0 when none has; None when there is no such histogram.
     #[must_use]
     pub fn highest_since(&self, before: &Self, histogram: &str) -> Option<f64> {
         let name = format!("{histogram}_bucket");
@@ -56,8 +56,7 @@ impl Metrics {
         highest
     }
 
-    /// How much the samples of this name have grown since `before`, over all workers; of those only
-    /// whose labels contain `label`.
+    /// The growth since `before` of the samples with this name whose labels contain `label`, over all workers.
     #[must_use]
     pub fn growth_since(&self, before: &Self, name: &str, label: &str) -> f64 {
         self.sum(name, label) - before.sum(name, label)

@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take until it listens.
+/// The time-out of the start of a server.
 const START_MAX: Duration = Duration::from_secs(10);
-/// How long it may take to open every cold file.
+/// The time-out of opening every cold file.
 const FILL_SECONDS_MAX: f64 = 600.0;
 
-/// The peers, by the name that the command line takes, with their configurations.
+/// The peers by their names on the command line, with their configurations.
 pub const PEERS: [(&str, &str); 5] = [
     (
         "nginx-sendfile",
@@ -34,21 +34,21 @@ pub const PEERS: [(&str, &str); 5] = [
     ("lighttpd", include_str!("../peers/lighttpd.conf")),
 ];
 const NGINX_BEST: &str = include_str!("../peers/nginx-best.conf");
-/// Every cold file has been opened before the measurement, so that its loop need not open any.
+/// Its cache of open files is filled before the measurement, so that its event loop opens no file.
 const NGINX_BEST_FILLED: &str = "nginx-best-filled";
 const LEVITY: &str = include_str!("../peers/levity.toml");
 
 /// One server with one configuration.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// As in the tables.
+    /// The name in the tables.
     pub name: String,
     program: Program,
     template: &'static str,
     workers: usize,
-    /// More lines of Levity's configuration; empty for a peer.
+    /// Additional lines of Levity's configuration; empty for a peer.
     settings: String,
-    /// More places in the template, with what is put there.
+    /// Additional placeholders of the template, with their values.
     blanks: Vec<(&'static str, String)>,
 }
 
@@ -101,7 +101,7 @@ impl Row {
         }
     }
 
-    /// The same with this many event loops, on any CPU where there are several.
+    /// The same with this many event loops. Several event loops are not pinned.
     #[must_use]
     pub fn with_workers(&self, workers: usize) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl Row {
         }
     }
 
-    /// The same with this many bytes per read, which only Levity can be told.
+    /// The same with this read size in bytes, which is configurable only in Levity.
     #[must_use]
     pub fn with_chunk(&self, bytes: usize) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Row {
         }
     }
 
-    /// Whether it is Levity, which has more bars to pass.
+    /// Whether it is Levity, which has more bars to meet.
     #[must_use]
     pub fn is_levity(&self) -> bool {
         matches!(self.program, Program::Levity { .. })
@@ -158,7 +158,7 @@ impl Row {
     }
 }
 
-/// The engines that this binary knows, in its own order.
+/// The engines of this binary, in its order.
 ///
 /// # Errors
 /// It cannot be started, or is not Levity.
@@ -170,7 +170,7 @@ pub fn engines_of(levity: &Path) -> Result<Vec<String>> {
     engines_in(&String::from_utf8_lossy(&output.stderr))
 }
 
-/// From the message about an engine that does not exist.
+/// Parses the error message about an engine that does not exist.
 fn engines_in(message: &str) -> Result<Vec<String>> {
     let known = message
         .lines()
@@ -183,20 +183,20 @@ fn peer_names() -> String {
     PEERS.map(|(name, _)| name).join(", ")
 }
 
-/// A server at work; dropping it kills everything in its control group.
+/// A running server. Dropping it kills everything in its control group.
 pub struct Server {
-    /// What it is.
+    /// Its row.
     pub row: Row,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
-    /// Its memory limit and CPU meter.
+    /// Its control group, which limits its memory and measures its CPU time.
     pub group: Group,
     admin: SocketAddr,
     child: Child,
 }
 
 impl Server {
-    /// Starts it unprivileged in a control group of its own, and waits until it accepts.
+    /// Starts it unprivileged in a control group of its own. Waits until it accepts connections.
     ///
     /// # Errors
     /// It does not start; its messages are in the error.
@@ -240,7 +240,7 @@ impl Server {
 
     fn wait_until_it_accepts(&mut self, log: &Path) -> Result<()> {
         let end = Instant::now() + START_MAX;
-        // Levity listens for clients a moment before it listens for its administrator.
+        // The admin listener of Levity starts a moment after those for clients.
         let accepts = |server: &Self| {
             let admin = Some(server.admin).filter(|_| server.row.is_levity());
             let connects = |address| TcpStream::connect(address).is_ok();
@@ -265,7 +265,7 @@ impl Server {
         Ok(())
     }
 
-    /// Asks for the head of every file of the set, so that a cache of open files holds them all.
+    /// Sends HEAD for every file of the set to fill the cache of open files.
     ///
     /// # Errors
     /// The load generator fails.
@@ -276,8 +276,8 @@ impl Server {
         load.measure(rig.load_cpu()).map(drop)
     }
 
-    /// The threads that must not wait for a disk: Levity's workers, and the first thread of each
-    /// process of a peer.
+    /// The threads that must not wait for a disk: the workers of Levity, and the main thread of each process of a
+    /// peer.
     ///
     /// # Errors
     /// The control group is gone.
@@ -297,10 +297,10 @@ impl Server {
             .collect())
     }
 
-    /// Its metrics, where it has any: None for a peer.
+    /// Its metrics; None for a peer.
     ///
     /// # Errors
-    /// It is Levity and does not give them.
+    /// The metrics of Levity cannot be fetched.
     pub fn metrics(&self) -> Result<Option<Metrics>> {
         self.row
             .is_levity()
@@ -324,7 +324,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The first process only; the group's guard, dropped next, takes what else there is.
+        // Only the main process. The guard of the group, dropped next, kills the others.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -343,7 +343,7 @@ fn anonymous_bytes_of(pid: i32) -> Option<u64> {
 }
 
 fn fill_in(row: &Row, dir: &Path, root: &Path, address: SocketAddr, admin: SocketAddr) -> String {
-    // lighttpd counts the processes beside its first one.
+    // The number of lighttpd does not include its main process.
     let workers = match row.program {
         Program::Lighttpd if row.workers == 1 => 0,
         _ => row.workers,
@@ -363,7 +363,7 @@ fn fill_in(row: &Row, dir: &Path, root: &Path, address: SocketAddr, admin: Socke
         .replace("{admin}", &admin.to_string())
 }
 
-/// A loopback port that was free a moment ago; a peer cannot be told to pick one and say which.
+/// A loopback port that was free a moment ago: peers cannot choose one and report it.
 fn free_address() -> Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engines_are_those_that_the_binary_knows() {
+    fn the_engines_are_those_of_the_binary() {
         let message = "error: invalid value '?' for '--engine <NAME>': one of auto, threads, sendfile\n\nFor more";
         assert_eq!(
             engines_in(message).unwrap(),
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_peers_are_named_with_the_known_ones() {
+    fn an_unknown_peer_is_reported_with_the_known_ones() {
         let error = Row::peer("apache").unwrap_err().to_string();
         assert!(
             error.contains("apache") && error.contains("nginx-best"),

@@ -1,7 +1,6 @@
 //! The walker: threads that open, stat, read and close each file of a list once, and do nothing else.
 //!
-//! It is the limit that a cold workload is compared with, and at a fixed rate it is the noise of a
-//! disk being read by somebody else.
+//! It is the upper bound that a cold workload is compared with. At a fixed rate it is background load on the disk.
 
 use crate::failure::{Context, Failure, Result};
 use crate::load::Report;
@@ -15,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What to read, and how fast.
+/// The files to read, and the speed.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Walk {
     /// The directory that the paths of the list are relative to.
@@ -24,16 +23,16 @@ pub struct Walk {
     /// A file of paths, one per line.
     #[arg(long)]
     pub list: PathBuf,
-    /// Readers at a time.
+    /// Concurrent readers.
     #[arg(long, default_value_t = 64)]
     pub threads: usize,
-    /// The longest it may take, in seconds.
+    /// The time limit in seconds.
     #[arg(long, default_value_t = 600.0)]
     pub seconds: f64,
-    /// At most this many files a second, evenly spaced.
+    /// The maximum of files per second, evenly spaced.
     #[arg(long)]
     pub rate: Option<f64>,
-    /// A file that does not exist counts as one of no bytes.
+    /// Count a missing file as an empty one.
     #[arg(long)]
     pub missing_ok: bool,
 }
@@ -45,7 +44,7 @@ struct Tally {
 }
 
 impl Walk {
-    /// As many threads as it takes to keep a disk busy, each file once, until the end of the list.
+    /// A walker with enough threads to keep a disk busy. It reads each file once.
     #[must_use]
     pub fn new(root: &Path, list: &Path) -> Self {
         Self {
@@ -58,7 +57,7 @@ impl Walk {
         }
     }
 
-    /// Runs here and prints the report as JSON on standard output. Blocks on the disk.
+    /// Walks, and prints the report as JSON on standard output. Blocks on the disk.
     ///
     /// # Errors
     /// The list cannot be read. Files that cannot be read are counted instead.
@@ -123,7 +122,7 @@ impl Walk {
         }
     }
 
-    /// Starts a process of its own for it, on `cpu` where one is given, and reports at its end.
+    /// Starts the walker as a process, pinned to `cpu` if given.
     ///
     /// # Errors
     /// The process cannot be started or fails.
@@ -145,11 +144,11 @@ impl Walk {
     }
 }
 
-/// A walker at work; it ends by itself.
+/// A running walker. It ends by itself.
 pub struct RunningWalk(std::process::Child);
 
 impl RunningWalk {
-    /// Waits for its end.
+    /// Waits for its end and returns its report.
     ///
     /// # Errors
     /// The walker failed: its message is on standard error.
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_each_file_once_and_counts_what_fails() {
+    fn reads_each_file_once_and_counts_failures() {
         let report = walk_of("/a\n/b\n/missing\n", None, false);
         assert_eq!(
             (report.requests, report.body_bytes, report.errors),

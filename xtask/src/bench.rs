@@ -1,11 +1,11 @@
-//! Builds the servers and the benchmark in release mode and starts it.
+//! `cargo xtask bench`: builds Levity and the benchmark in release mode and runs the benchmark.
 
 use crate::run::{self, Result, cargo};
 use crate::tools::{self, Tool};
 use std::path::Path;
 use std::process::Command;
 
-/// The peers, and what the rig is made of.
+/// The peers and the tools of the rig.
 const TOOLS: &[Tool] = &[
     Tool {
         program: "nginx",
@@ -47,7 +47,7 @@ const TOOLS: &[Tool] = &[
         program: "mkfs.btrfs",
         package: "btrfs-progs",
     },
-    // The disk with heads is compiled when it starts; its header is looked for as if it were a program.
+    // The plugin of the disk with heads is compiled at its start. The header is found like a program.
     Tool {
         program: "cc",
         package: "gcc",
@@ -70,7 +70,7 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
-/// `SCENARIO [OPTIONS]`, as `levity-bench run` takes them.
+/// Runs `levity-bench run` with these words: `SCENARIO [OPTIONS]`.
 pub fn run(words: &[&str]) -> Result<()> {
     let help = words.is_empty() || words.iter().any(|word| ["-h", "--help"].contains(word));
     if !help {
@@ -78,7 +78,7 @@ pub fn run(words: &[&str]) -> Result<()> {
     }
     let mut packages = vec!["build", "--release", "--package", "levity-bench"];
     packages.extend(["--package", "fcgi-stat-accel"]);
-    if !help && !gives(words, "--levity") {
+    if !help && !has_option(words, "--levity") {
         packages.extend(["--package", "levity"]);
     }
     run::run(&mut cargo(&packages))?;
@@ -101,7 +101,7 @@ fn prepare() -> Result<()> {
 fn levity_bench(release: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(release.join("levity-bench"));
     command.arg("run").args(words).current_dir(run::root());
-    if !gives(words, "--levity") && !words.contains(&"--help") {
+    if !has_option(words, "--levity") && !words.contains(&"--help") {
         command.arg("--levity").arg(release.join("levity"));
     }
     if is_whole_table(words) {
@@ -110,16 +110,16 @@ fn levity_bench(release: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Only a run with every row may replace the picture in the documentation.
+/// Whether the run has every row: only then it may replace the picture in the documentation.
 fn is_whole_table(words: &[&str]) -> bool {
     let has_picture = words.contains(&"huc") || words.contains(&"all");
     has_picture
         && !["--engines", "--peers", "--picture"]
             .iter()
-            .any(|option| gives(words, option))
+            .any(|option| has_option(words, option))
 }
 
-fn gives(words: &[&str], option: &str) -> bool {
+fn has_option(words: &[&str], option: &str) -> bool {
     words.iter().any(|word| {
         word.strip_prefix(option)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_the_rows_leaves_the_picture_alone() {
+    fn only_a_run_with_all_rows_replaces_the_picture() {
         assert!(is_whole_table(&["huc", "--seconds", "2"]));
         assert!(!is_whole_table(&["huc", "--peers=lighttpd"]));
         assert!(!is_whole_table(&["w1"]));

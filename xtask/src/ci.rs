@@ -1,4 +1,4 @@
-//! What must pass before a change is merged; the quick checks first.
+//! `cargo xtask ci`: the checks that must pass before a change is merged, quick ones first.
 
 use crate::run::{self, Result, cargo};
 use crate::{licences, tests};

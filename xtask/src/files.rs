@@ -1,4 +1,4 @@
-//! `cargo xtask files`: what each source file is for.
+//! `cargo xtask files`: lists source files with a summary of each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub fn run(part: &str) -> Result<()> {
     Ok(())
 }
 
-/// The product's files, in the order of their paths. Modules called `tests` are none of it.
+/// The source files of the product, sorted by path. Modules called `tests` are skipped.
 pub fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut sources = Vec::new();
     for path in entries(folder)? {
@@ -34,7 +34,7 @@ pub fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-/// What is in a folder, in the order of the names.
+/// The entries of a folder, sorted by name.
 pub fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error| format!("{}: {error}", folder.display());
     let entries = fs::read_dir(folder).map_err(failed)?;
@@ -63,12 +63,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_says_what_it_is_for() {
+    fn every_file_has_a_summary() {
         let sources = sources(&run::root().join("crates")).unwrap();
         assert!(sources.len() > 100);
         for file in sources {
             let summary = summary(&read(&file).unwrap());
-            assert!(!summary.is_empty(), "{} begins without //!", file.display());
+            assert!(
+                !summary.is_empty(),
+                "{} does not begin with //!",
+                file.display()
+            );
         }
     }
 

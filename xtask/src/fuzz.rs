@@ -1,11 +1,11 @@
-//! Runs one fuzz target for a while.
+//! `cargo xtask fuzz`: runs one fuzz target for a limited time.
 
 use crate::run::{self, Result, cargo};
 use std::fs;
 
 const SECONDS: &str = "60";
 
-/// `TARGET [SECONDS]`; without a target it lists them.
+/// Runs `TARGET [SECONDS]`; without a target, the error lists the targets.
 pub fn run(words: &[&str]) -> Result<()> {
     let (target, seconds) = match words {
         [target] => (target, SECONDS),
@@ -29,7 +29,7 @@ pub fn run(words: &[&str]) -> Result<()> {
                 .into(),
         );
     }
-    // Through rustup, not the cargo that runs this: the sanitizers need a nightly compiler.
+    // Uses the cargo of rustup in place of the one that runs this: the sanitizers need a nightly compiler.
     let mut fuzz = std::process::Command::new("cargo");
     fuzz.args([
         "+nightly",

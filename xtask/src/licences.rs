@@ -1,9 +1,9 @@
-//! Every dependency must carry a licence that lets us ship it under MIT or Apache-2.0.
+//! Licences: every dependency must have one that permits distribution under MIT or Apache-2.0.
 
 use crate::run::{self, Result};
 use serde_json::Value;
 
-/// SPDX identifiers that ask for no more than a notice.
+/// SPDX identifiers of licences that require no more than a notice.
 const ALLOWED: [&str; 13] = [
     "0BSD",
     "Apache-2.0",
@@ -20,10 +20,10 @@ const ALLOWED: [&str; 13] = [
     "Zlib",
 ];
 
-/// Packages that are used in spite of their licence, each with the reason.
+/// Packages that are accepted despite their licence, each with the reason.
 const EXCEPTIONS: [(&str, &str); 0] = [];
 
-/// Reads `cargo metadata` and names every package whose licence is not allowed.
+/// Fails with a list of the packages in `cargo metadata` whose licence is not allowed.
 pub fn check() -> Result<()> {
     let metadata = run::metadata()?;
     let packages = metadata["packages"]
@@ -50,9 +50,9 @@ fn refusal(package: &Value) -> Option<String> {
         .then(|| format!("licence of {name} is not allowed: {licence}"))
 }
 
-/// Whether an SPDX expression can be met with allowed licences alone.
+/// Whether an SPDX expression can be satisfied with allowed licences only.
 fn is_allowed(expression: &str) -> bool {
-    // `MIT/Apache-2.0` is how crates wrote OR before SPDX expressions.
+    // Old crates write `MIT/Apache-2.0` for OR.
     let spaced = expression
         .replace('/', " OR ")
         .replace('(', " ( ")
@@ -63,7 +63,7 @@ fn is_allowed(expression: &str) -> bool {
     allowed == Some(true) && rest.is_empty()
 }
 
-/// `a OR b`; None where the expression is malformed.
+/// Evaluates `a OR b`; None for a malformed expression.
 fn either(rest: &mut &[&str]) -> Option<bool> {
     let mut allowed = both(rest)?;
     while take(rest, "OR") {
@@ -72,7 +72,7 @@ fn either(rest: &mut &[&str]) -> Option<bool> {
     Some(allowed)
 }
 
-/// `a AND b`, which binds tighter.
+/// Evaluates `a AND b`, which binds tighter.
 fn both(rest: &mut &[&str]) -> Option<bool> {
     let mut allowed = single(rest)?;
     while take(rest, "AND") {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_or_missing_is_refused() {
+    fn malformed_or_missing_expressions_are_refused() {
         for expression in ["", "none", "MIT OR", "(MIT", "MIT MIT", "MIT WITH"] {
             assert!(!is_allowed(expression), "{expression:?}");
         }

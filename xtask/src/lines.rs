@@ -1,4 +1,4 @@
-//! `cargo xtask lines`: how much product code there is.
+//! `cargo xtask lines`: counts the lines of product code.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::files;
 use crate::run::{self, Result};
 
-/// Prints the lines of each crate and their sum: without tests, comments and blank lines.
+/// Prints the lines of each crate and their sum, without tests, comments and blank lines.
 pub fn run() -> Result<()> {
     let mut by_crate = BTreeMap::new();
     for folder in files::entries(&run::root().join("crates"))? {
@@ -38,20 +38,20 @@ fn lines_beneath(folder: &Path) -> Result<usize> {
     Ok(product.map(|(_, source)| product_lines(source)).sum())
 }
 
-/// The modules that `file` declares for tests, in files of their own: the paths of those less their extension.
+/// The test modules with a file of their own that `file` declares, as paths without extension.
 fn test_modules(file: &Path, source: &str) -> Vec<PathBuf> {
     let folder = match file.file_stem().and_then(|stem| stem.to_str()) {
         Some("mod" | "lib" | "main") => file.parent().unwrap_or(file).to_owned(),
         _ => file.with_extension(""),
     };
     let lines = source.lines().zip(source.lines().skip(1));
-    let behind = lines.filter(|(line, _)| line.trim() == "#[cfg(test)]");
-    let names = behind.filter_map(|(_, line)| line.split("mod ").nth(1)?.strip_suffix(';'));
+    let declarations = lines.filter(|(line, _)| line.trim() == "#[cfg(test)]");
+    let names = declarations.filter_map(|(_, line)| line.split("mod ").nth(1)?.strip_suffix(';'));
     names.map(|name| folder.join(name)).collect()
 }
 
-/// The lines of `source` that are code of the product. `source` is formatted by rustfmt, so that an item
-/// ends with a brace as far to the right as its first line.
+/// The number of lines of product code in `source`. rustfmt has formatted it, so an item ends with a brace at the
+/// indentation of its first line.
 fn product_lines(source: &str) -> usize {
     let mut lines = source.lines();
     let mut count = 0;
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modules_of_tests_are_found_where_they_lie() {
+    fn test_modules_have_their_paths() {
         let source = "#[cfg(test)]\npub mod rig;\nmod other;\n#[cfg(test)]\nuse x;\n";
         let found = |file: &str| test_modules(Path::new(file), source);
         assert_eq!(found("src/lib.rs"), [Path::new("src/rig")]);

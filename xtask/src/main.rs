@@ -1,4 +1,4 @@
-//! `cargo xtask`: every habit of the project as one command.
+//! `cargo xtask`: the routine tasks of the project.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -16,12 +16,12 @@ use run::Result;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-cargo xtask ci                          what must pass before a change is merged
-cargo xtask test [--full] [FILTER]      all tests; --full takes the slow ones too
-cargo xtask bench SCENARIO [OPTIONS]    huc, w1, w3, idle or all; as root; -h lists the options
+cargo xtask ci                          run the checks that must pass before a change is merged
+cargo xtask test [--full] [FILTER]      run all tests; --full includes slow ones
+cargo xtask bench SCENARIO [OPTIONS]    run a benchmark as root: huc, w1, w3, idle or all; -h lists the options
 cargo xtask fuzz [TARGET [SECONDS]]     fuzz one target, or list them
-cargo xtask docs                        write the parts of docs/ that come from the code
-cargo xtask files [PART]                list source files, each with what it is for
+cargo xtask docs                        write the generated parts of docs/
+cargo xtask files [PART]                list source files with a summary of each
 cargo xtask lines                       count the lines of product code";
 
 fn main() -> ExitCode {
@@ -50,7 +50,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
     }
 }
 
-/// The reference pages are compared with the code by tests, which write them when told to.
+/// Tests compare the reference pages with the code. With this variable set they write the pages.
 fn docs() -> Result<()> {
     for test in [
         ["-p", "levity-config", "--test", "reference"],

@@ -1,26 +1,25 @@
-//! Python packages that tests need and Debian does not have, in a folder of the build.
+//! Python packages for tests that Debian does not have, installed into the target folder.
 
 use crate::run::{self, Result};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The Python that Debian's packages belong to, whatever other comes first in the path.
+/// The Python of Debian, which has its packages; another one may come first in the path.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Pinned, with their hashes.
+/// The packages, with versions and hashes.
 const REQUIREMENTS: &str = "crates/levity/tests/apps/python/requirements.txt";
 
-/// Where tests look for them.
+/// The folder in which tests find them.
 const FOLDER: &str = "target/python";
 
-/// Installs them unless they are there. A folder of packages is enough: an environment would add
-/// nothing but a second interpreter.
+/// Installs them unless they are installed. A plain folder is enough: a virtual environment would only add an
+/// interpreter.
 pub fn install() -> Result<()> {
-    let wanted = run::root().join(REQUIREMENTS);
-    let wanted_text =
-        fs::read(&wanted).map_err(|error| format!("{}: {error}", wanted.display()))?;
-    if fs::read(installed()).is_ok_and(|text| text == wanted_text) {
+    let path = run::root().join(REQUIREMENTS);
+    let requirements = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    if fs::read(installed()).is_ok_and(|text| text == requirements) {
         return Ok(());
     }
     run::run(
@@ -31,11 +30,11 @@ pub fn install() -> Result<()> {
             .arg(REQUIREMENTS)
             .current_dir(run::root()),
     )?;
-    fs::write(installed(), wanted_text)
+    fs::write(installed(), requirements)
         .map_err(|error| format!("{}: {error}", installed().display()))
 }
 
-/// A copy of the requirements, written when they have been met.
+/// A copy of the requirements, written after the installation.
 fn installed() -> PathBuf {
     run::root().join(FOLDER).join("requirements.txt")
 }

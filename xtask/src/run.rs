@@ -1,12 +1,12 @@
-//! Runs other programs, from the root of the workspace.
+//! Runs other programs in the root of the workspace.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Errors are sentences for the person at the terminal.
+/// Errors are messages for the terminal.
 pub type Result<T> = std::result::Result<T, String>;
 
-/// The root of the workspace, wherever the command was given.
+/// The root of the workspace.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -14,43 +14,43 @@ pub fn root() -> PathBuf {
         .to_owned()
 }
 
-/// The same cargo that runs this program.
+/// The cargo that runs this program.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     command.args(arguments).current_dir(root());
     command
 }
 
-/// Shows the command, runs it and requires success.
+/// Prints the command, runs it and requires success.
 pub fn run(command: &mut Command) -> Result<()> {
-    let shown = shown(command);
-    eprintln!("$ {shown}");
+    let line = command_line(command);
+    eprintln!("$ {line}");
     let status = command
         .status()
-        .map_err(|error| format!("{shown}: {error}"))?;
+        .map_err(|error| format!("{line}: {error}"))?;
     if status.success() {
         Ok(())
     } else {
-        Err(format!("{shown}: {status}"))
+        Err(format!("{line}: {status}"))
     }
 }
 
-/// Runs it and gives what it prints.
+/// Runs the command and returns its output.
 pub fn output(command: &mut Command) -> Result<Vec<u8>> {
-    let shown = shown(command);
+    let line = command_line(command);
     let output = command
         .output()
-        .map_err(|error| format!("{shown}: {error}"))?;
+        .map_err(|error| format!("{line}: {error}"))?;
     if output.status.success() {
         return Ok(output.stdout);
     }
     Err(format!(
-        "{shown}: {}",
+        "{line}: {}",
         String::from_utf8_lossy(&output.stderr)
     ))
 }
 
-/// What cargo knows about the workspace and its dependencies.
+/// The output of `cargo metadata`.
 pub fn metadata() -> Result<serde_json::Value> {
     let json = output(&mut cargo(&[
         "metadata",
@@ -61,7 +61,7 @@ pub fn metadata() -> Result<serde_json::Value> {
     serde_json::from_slice(&json).map_err(|error| format!("cargo metadata: {error}"))
 }
 
-fn shown(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program())
         .file_name()
         .unwrap_or_default();

@@ -1,10 +1,10 @@
-//! All tests of the workspace, with the tools that some of them need.
+//! `cargo xtask test`: runs the tests of the workspace, after installing the tools that they need.
 
 use crate::python;
 use crate::run::{self, Result, cargo};
 use crate::tools::{self, Tool};
 
-/// What tests start as programs of their own, and the libraries that those need.
+/// Programs that tests start, and the libraries of those.
 const TOOLS: &[Tool] = &[
     Tool {
         program: "curl",
@@ -96,7 +96,7 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
-/// What the slow tests need beyond that.
+/// Additional tools of the slow tests.
 const TOOLS_FULL: &[Tool] = &[
     Tool {
         program: "java",
@@ -108,7 +108,7 @@ const TOOLS_FULL: &[Tool] = &[
     },
 ];
 
-/// `[--full] [FILTER]`. Prints nothing after the test runner's own summary.
+/// Runs the tests: `[--full] [FILTER]`. The summary of the test runner is the last output.
 pub fn run(words: &[&str]) -> Result<()> {
     let (full, filter) = match words {
         [] => (false, None),

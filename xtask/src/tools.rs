@@ -1,4 +1,4 @@
-//! Programs that tests and benchmarks start, and the Debian packages that they come from.
+//! Programs that tests and benchmarks start, and the Debian packages that contain them.
 
 use crate::run::{self, Result};
 use std::fs;
@@ -8,17 +8,16 @@ use std::process::Command;
 /// A program, or a file of a library, and its Debian package.
 #[derive(Clone, Copy)]
 pub struct Tool {
-    /// The name of a program, or the whole path of one of a library's files; `*` at its end stands
-    /// for a version.
+    /// The name of a program, or the absolute path of a file of a library. `*` at the end stands for a version.
     pub program: &'static str,
     pub package: &'static str,
 }
 
-/// Installs what is missing, when root; says what to install otherwise.
+/// Installs missing packages as root; otherwise fails with the command to run.
 pub fn install(tools: &[Tool]) -> Result<()> {
     let mut packages: Vec<&str> = tools
         .iter()
-        .filter(|tool| !is_there(tool.program))
+        .filter(|tool| !is_installed(tool.program))
         .map(|tool| tool.package)
         .collect();
     packages.sort_unstable();
@@ -26,7 +25,7 @@ pub fn install(tools: &[Tool]) -> Result<()> {
     if packages.is_empty() {
         return Ok(());
     }
-    if !is_root() || !is_there("apt-get") {
+    if !is_root() || !is_installed("apt-get") {
         let names = packages.join(" ");
         return Err(format!(
             "missing programs; as root: apt-get install --no-install-recommends {names}"
@@ -36,26 +35,26 @@ pub fn install(tools: &[Tool]) -> Result<()> {
     run::run(apt(&["install", "-qq", "--no-install-recommends"]).args(packages))
 }
 
-/// Whether this process may mount, limit and drop caches.
+/// Whether the process runs as root.
 pub fn is_root() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let uid = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     uid.and_then(|line| line.split_whitespace().nth(1)) == Some("0")
 }
 
-/// Debian keeps servers and file system tools outside of a user's path.
-fn is_there(program: &str) -> bool {
+/// Whether a program is installed. Also searches `/usr/sbin` and `/sbin`, which may not be in the path of a user.
+fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(|dir| Path::new(dir).to_owned());
-    // A whole path replaces the folder.
+    // Joining an absolute path replaces the folder.
     std::env::split_paths(&path)
         .chain(system)
         .map(|folder| folder.join(program))
-        .any(|path| path.is_file() || is_there_with_version(&path))
+        .any(|path| path.is_file() || is_installed_with_version(&path))
 }
 
-/// Whether a path that ends in `*` names anything.
-fn is_there_with_version(path: &Path) -> bool {
+/// Whether a file matches a path that ends in `*`.
+fn is_installed_with_version(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let (Some(folder), Some(start)) = (path.parent(), name.strip_suffix(b"*")) else {
         return false;
@@ -81,17 +80,17 @@ mod tests {
 
     #[test]
     fn finds_programs_in_the_path() {
-        assert!(is_there("sh"));
-        assert!(!is_there("no-such-program"));
+        assert!(is_installed("sh"));
+        assert!(!is_installed("no-such-program"));
     }
 
     #[test]
     fn finds_versions_and_files_of_libraries() {
-        assert!(is_there("env*"));
-        assert!(!is_there("no-such-program*"));
-        assert!(is_there("/etc/passwd"));
-        assert!(is_there("/etc/passw*"));
-        assert!(!is_there("/etc/no-such-file"));
+        assert!(is_installed("env*"));
+        assert!(!is_installed("no-such-program*"));
+        assert!(is_installed("/etc/passwd"));
+        assert!(is_installed("/etc/passw*"));
+        assert!(!is_installed("/etc/no-such-file"));
     }
 
     #[test]

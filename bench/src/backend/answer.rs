@@ -1,4 +1,4 @@
-//! What is answered: a body of a length, through the socket or in a temporary file.
+//! Responses: a body of a given length, through the socket or in a temporary file.
 
 use super::command::Backend;
 use super::{Protocol, fastcgi, http};
@@ -8,21 +8,21 @@ use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// An answer as it goes over the socket.
+/// The bytes of a response.
 pub(super) type Bytes = Rc<[u8]>;
 
-/// Where temporary files go, and how the proxy is told of them.
+/// The folder of temporary files, and the header that names one.
 struct Files {
     dir: PathBuf,
     field: String,
     prefix: String,
-    /// So many are left to the proxy before the oldest is removed; 0 leaves that to the proxy.
+    /// The number of files that are kept before the oldest is removed; 0 if the proxy removes them.
     kept: usize,
     made: VecDeque<PathBuf>,
     count: u64,
 }
 
-/// Answers that have been made.
+/// Responses that have been made.
 pub(super) struct Answers {
     protocol: Protocol,
     known: HashMap<String, Bytes>,
@@ -30,7 +30,7 @@ pub(super) struct Answers {
     files: Option<Files>,
 }
 
-/// What a query asks for.
+/// A parsed query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
     bytes: usize,
@@ -79,10 +79,10 @@ impl Answers {
         }
     }
 
-    /// The answer to this path and query, and the request's id.
+    /// The response to this path and query, and the ID of the request.
     ///
     /// # Errors
-    /// A query that no scenario sends; a temporary file cannot be made.
+    /// The query is invalid, or a temporary file cannot be made.
     pub(super) fn to(&mut self, target: &str) -> Result<(Bytes, Option<String>)> {
         let (form, id) = match target.split_once("&id=") {
             Some((form, id)) => (form, Some(id.to_owned())),
@@ -108,7 +108,7 @@ impl Answers {
         Ok((answer, id))
     }
 
-    /// Not zeros: those of a new allocation are all one page of memory, which is always in the
+    /// Not zeros: the pages of a new allocation are one shared zero page, which is always in the
     /// processor's cache.
     fn body(&mut self, bytes: usize) -> Rc<Vec<u8>> {
         let body = self.bodies.entry(bytes);
@@ -130,7 +130,7 @@ impl Answers {
 const TYPE: &str = "Content-Type: application/octet-stream\r\n";
 
 impl Files {
-    /// Writes the file; gives the field that names it. Each file has a name of its own, because one
+    /// Writes the file and returns the header that names it. Each file has a name of its own, because one
     /// that a proxy still sends must not change.
     fn hand_over(&mut self, body: &[u8]) -> Result<String> {
         self.count += 1;
@@ -155,14 +155,14 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn queries_are_understood_or_refused() {
+    fn queries_are_parsed_or_refused() {
         let form = Form::of("/?bytes=4096&chunked").unwrap();
         assert!(form.bytes == 4096 && form.is_chunked && !form.is_file);
         assert!(Form::of("/?bytes=many").is_err() && Form::of("/?what").is_err());
     }
 
     #[test]
-    fn an_answer_is_made_once_whatever_the_id() {
+    fn a_response_is_made_once_for_all_ids() {
         let mut answers = Answers::new(&Backend::new(Path::new("/s"), Protocol::Http));
         let (first, id) = answers.to("/?bytes=5&id=g1").unwrap();
         assert_eq!(id.as_deref(), Some("g1"));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_file_goes_when_enough_are_kept() {
+    fn the_oldest_file_is_removed_beyond_the_limit() {
         let dir = tempfile::tempdir().unwrap();
         let mut options = Backend::new(Path::new("/s"), Protocol::Http);
         options.files = Some(dir.path().into());

@@ -1,5 +1,4 @@
-//! The application as a process: the command line that `levity-bench backend` takes, and the side that
-//! starts it.
+//! The application as a process: the command line of `levity-bench backend`, and starting it.
 
 use super::Protocol;
 use crate::failure::{Context, Failure, Result};
@@ -11,45 +10,45 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long it may take until it listens.
+/// The time-out of the start.
 const START_MAX: Duration = Duration::from_secs(10);
-/// Temporary files count as memory of who writes them.
+/// Temporary files count as memory of the process that writes them.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
-/// What it speaks and where, and what it does with a request.
+/// The protocol, the socket and the behaviour of the application.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Backend {
     /// The Unix socket.
     #[arg(long)]
     pub socket: PathBuf,
-    /// What is spoken there.
+    /// The protocol.
     #[arg(long, value_enum)]
     pub protocol: Protocol,
-    /// Microseconds of work for each request.
+    /// The time to process a request, in microseconds.
     #[arg(long, default_value_t = 0)]
     pub work_us: u64,
-    /// Requests in work at the same time, where they take any.
+    /// The maximum of requests processed at the same time.
     #[arg(long, default_value_t = 1)]
     pub at_once: usize,
-    /// A file that gets a line with the id of each request when the work on it begins.
+    /// A file to which the ID of each request is appended when its processing begins.
     #[arg(long)]
     pub log: Option<PathBuf>,
     /// The folder for bodies in temporary files.
     #[arg(long)]
     pub files: Option<PathBuf>,
-    /// The response field that names a temporary file.
+    /// The response header that names a temporary file.
     #[arg(long, default_value = "X-Sendfile-Temporary")]
     pub field: String,
-    /// What the field says before the name of the file; without it the folder.
+    /// The text before the name of the file in that header; by default the folder.
     #[arg(long)]
     pub prefix: Option<String>,
-    /// Temporary files that are there at a time, the oldest is removed; 0 leaves that to the proxy.
+    /// The number of temporary files that are kept; the oldest is removed. 0 if the proxy removes them.
     #[arg(long, default_value_t = 0)]
     pub kept: usize,
 }
 
 impl Backend {
-    /// One that answers at once, at this socket.
+    /// An application that responds at once, at this socket.
     #[must_use]
     pub fn new(socket: &Path, protocol: Protocol) -> Self {
         Self {
@@ -65,7 +64,7 @@ impl Backend {
         }
     }
 
-    /// Runs here, in this process, until it is killed.
+    /// Runs in this process until it is killed.
     ///
     /// # Errors
     /// The socket cannot be made.
@@ -96,7 +95,7 @@ impl Backend {
         arguments
     }
 
-    /// Starts it on the CPU of the load, unprivileged, in a control group of its own, and waits until it
+    /// Starts it as an unprivileged process in a control group of its own, on the CPU of the load. Waits until it
     /// listens.
     ///
     /// # Errors
@@ -109,9 +108,9 @@ impl Backend {
     }
 }
 
-/// An application at work. Dropping it ends the process.
+/// A running application. Dropping it ends the process.
 pub struct RunningBackend {
-    /// Its CPU meter.
+    /// Its control group, which measures CPU time.
     pub group: Group,
     socket: PathBuf,
     command_line: Vec<String>,
@@ -128,7 +127,7 @@ impl RunningBackend {
         let name = socket.file_stem().unwrap_or_default().to_string_lossy();
         let group = Group::create(rig.journal(), &format!("backend-{name}"), MEMORY_BYTES_MAX)?;
         let cpu = rig.load_cpu();
-        // Whoever had the name before is gone, but connecting would say so only now and then.
+        // A socket file that an earlier process left would be mistaken for the new socket.
         let _ = std::fs::remove_file(socket);
         let child = spawn(&group, cpu, &command_line)?;
         let mut backend = Self {
@@ -142,10 +141,10 @@ impl RunningBackend {
         Ok(backend)
     }
 
-    /// SIGKILL: what it had in hand is lost.
+    /// Sends SIGKILL: requests in progress are lost.
     ///
     /// # Errors
-    /// It has ended before.
+    /// It has already ended.
     pub fn kill(&mut self) -> Result<()> {
         let status = self
             .child
@@ -161,7 +160,7 @@ impl RunningBackend {
             .map(drop)
     }
 
-    /// Starts it again after a kill; it will listen a moment later.
+    /// Starts it again after a kill. Does not wait until it listens.
     ///
     /// # Errors
     /// It cannot be started.

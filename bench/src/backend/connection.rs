@@ -1,4 +1,4 @@
-//! One connection of a proxy: a request in, an answer out.
+//! One connection of a proxy, which carries one request at a time.
 
 use super::answer::Bytes;
 use super::{Protocol, Request, fastcgi, http};
@@ -7,15 +7,15 @@ use rustix::event::epoll::EventFlags;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
-/// Taken from the socket by one call.
+/// The size of a read, in bytes.
 const READ_BYTES: usize = 16 * 1024;
-/// No proxy under test sends more before it has an answer.
+/// The maximum size of a request: no proxy under test sends a larger one.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 
-/// A connection, on which there is one request at a time.
+/// A connection of a proxy.
 pub(super) struct Connection {
     pub(super) stream: UnixStream,
-    /// Tells it from others that have had its place.
+    /// Distinguishes it from earlier connections with the same index.
     pub(super) serial: u64,
     received: Vec<u8>,
     answer: Option<(Bytes, usize)>,
@@ -23,11 +23,11 @@ pub(super) struct Connection {
     waits_to_send: bool,
 }
 
-/// What came of sending.
+/// The result of sending.
 pub(super) struct Progress {
-    /// What to wait for instead of what was waited for so far.
+    /// The connection has to wait for these events instead.
     pub(super) wants: Option<EventFlags>,
-    /// The answer is sent, and it was the last.
+    /// The last response on the connection has been sent.
     pub(super) closes: bool,
 }
 
@@ -51,10 +51,10 @@ impl Connection {
         self.answer = Some((bytes, 0));
     }
 
-    /// Reads once; gives the request when it is there in full.
+    /// Reads once, and returns the request if it is complete.
     ///
     /// # Errors
-    /// The other side has closed, or does not keep to the protocol.
+    /// The peer has closed the connection or violates the protocol.
     pub(super) fn receive(&mut self, protocol: Protocol) -> Result<Option<Request>> {
         let mut piece = [0; READ_BYTES];
         let read = match self.stream.read(&mut piece) {
@@ -77,10 +77,10 @@ impl Connection {
         Ok(request)
     }
 
-    /// Sends as much of the answer as the socket takes.
+    /// Sends as much of the response as the socket accepts.
     ///
     /// # Errors
-    /// The other side has closed.
+    /// The peer has closed the connection.
     pub(super) fn send(&mut self) -> Result<Progress> {
         let is_sent = self.push()?;
         if is_sent {
@@ -118,7 +118,7 @@ mod tests {
     use std::rc::Rc;
 
     #[test]
-    fn an_answer_that_the_socket_does_not_take_at_once_waits_for_it() {
+    fn a_response_waits_for_a_full_socket() {
         let (near, mut far) = UnixStream::pair().unwrap();
         near.set_nonblocking(true).unwrap();
         far.set_nonblocking(true).unwrap();

@@ -1,4 +1,4 @@
-//! FastCGI 1.0 as an application speaks it, one request at a time on a connection.
+//! FastCGI 1.0 on the side of the application, with one request at a time per connection.
 
 use super::Request;
 use crate::failure::{Failure, Result};
@@ -12,13 +12,13 @@ const PARAMS: u8 = 4;
 const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
 const KEEP_CONN: u8 = 1;
-/// The only number that proxies give to requests which they do not mix on one connection.
+/// The request ID that proxies use if they do not multiplex requests on a connection.
 const REQUEST_ID: u8 = 1;
 
 /// The request at the start of `bytes`; None while it is incomplete.
 ///
 /// # Errors
-/// A record that a proxy under test does not send, or variables without a REQUEST_URI.
+/// An unexpected record, or variables without a REQUEST_URI.
 pub(super) fn request(bytes: &[u8]) -> Result<Option<Request>> {
     let mut at = 0;
     let mut closes = false;
@@ -87,7 +87,7 @@ fn take<'v>(variables: &mut &'v [u8], bytes: usize) -> Result<&'v [u8]> {
     Ok(taken)
 }
 
-/// An answer with these fields, each with its line end, and this body.
+/// A response with these headers, each with its line end, and this body.
 pub(super) fn answer(fields: &str, body: &[u8]) -> Vec<u8> {
     let mut output = format!("Status: 200 OK\r\n{fields}\r\n").into_bytes();
     output.extend_from_slice(body);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_read_at_every_cut() {
+    fn a_request_may_be_split_at_any_byte() {
         let bytes = ask(KEEP_CONN);
         for cut in 0..bytes.len() {
             assert_eq!(request(&bytes[..cut]).unwrap(), None, "cut at {cut}");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_cut_into_records() {
+    fn a_response_is_split_into_records() {
         let bytes = answer("", &vec![b'x'; CONTENT_BYTES_MAX]);
         let mut at = 0;
         let mut kinds = Vec::new();

@@ -1,9 +1,9 @@
-//! HTTP/1.1 as far as a proxy under test speaks it to an application.
+//! HTTP/1.1, as far as the proxies under test use it towards an application.
 
 use super::Request;
 use crate::failure::{Context, Failure, Result};
 
-/// More than any proxy sends.
+/// The maximum number of headers: no proxy sends more.
 const HEADERS_MAX: usize = 64;
 /// Bytes in front of each piece of a chunked body, and so the length of a piece, as many
 /// applications send it.
@@ -12,7 +12,7 @@ const CHUNK_BYTES: usize = 16 * 1024;
 /// The request at the start of `bytes`; None while it is incomplete.
 ///
 /// # Errors
-/// Not HTTP/1.x, or a body without a length.
+/// The request is not HTTP/1.x, or its body has no length.
 pub(super) fn request(bytes: &[u8]) -> Result<Option<Request>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Request::new(&mut headers);
@@ -39,7 +39,7 @@ pub(super) fn request(bytes: &[u8]) -> Result<Option<Request>> {
     }))
 }
 
-/// An answer with these fields, each with its line end, and this body.
+/// A response with these headers, each with its line end, and this body.
 pub(super) fn answer(fields: &str, body: &[u8], is_chunked: bool) -> Vec<u8> {
     let framing = if is_chunked {
         "Transfer-Encoding: chunked".to_owned()
@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_may_want_one_answer_only() {
+    fn a_proxy_may_close_after_one_response() {
         let old = request(b"GET / HTTP/1.0\r\n\r\n").unwrap().unwrap();
         let new = request(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
         assert!(old.closes && new.unwrap().unwrap().closes);
     }
 
     #[test]
-    fn chunked_answers_end() {
+    fn a_chunked_response_has_an_end() {
         let body = vec![b'x'; CHUNK_BYTES + 1];
         let answer = answer("", &body, true);
         assert!(answer.ends_with(b"\r\n1\r\nx\r\n0\r\n\r\n"));

@@ -1,8 +1,8 @@
-//! The application behind a proxy: one thread with an epoll, and answers that are made once and sent
-//! again and again, so that it costs far less than any proxy in front of it.
+//! The application behind a proxy: one thread with an epoll. Responses are made once and reused, so that it needs
+//! far less CPU time than any proxy in front of it.
 //!
-//! The query says what an answer is like: `bytes=N`, then `&chunked` or `&file`, then `&id=TEXT`. It runs
-//! as a process of its own ([`command`]), so that it can be pinned and killed.
+//! The query describes the response: `bytes=N`, then `&chunked` or `&file`, then `&id=TEXT`. The application runs
+//! as a separate process ([`command`]), so that it can be pinned and killed.
 
 mod answer;
 pub mod command;
@@ -24,32 +24,32 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-/// Events taken from one wait.
+/// The maximum of events per wait.
 const EVENTS_MAX: usize = 256;
-/// What the listener is called in the epoll; connections have their index.
+/// The epoll key of the listener. The key of a connection is its index.
 const LISTENER: u64 = u64::MAX;
 
-/// What a proxy speaks to it.
+/// The protocol between proxy and application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Protocol {
     /// HTTP/1.1.
     Http,
-    /// FastCGI, as a responder.
+    /// FastCGI, in the responder role.
     Fastcgi,
 }
 
-/// One request, as far as the answer depends on it.
+/// A request, as far as the response depends on it.
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
     /// Path and query.
     target: String,
-    /// The proxy wants no other answer on this connection.
+    /// The proxy sends no other request on this connection.
     closes: bool,
-    /// How long it was.
+    /// Its size in bytes.
     bytes: usize,
 }
 
-/// An answer that belongs to a connection, if that is still the one that asked.
+/// A response for a connection, if the connection is still the one of the request.
 struct Job {
     connection: usize,
     serial: u64,
@@ -57,7 +57,7 @@ struct Job {
     id: Option<String>,
 }
 
-/// The application at work.
+/// The running application.
 struct Application {
     options: Backend,
     answers: Answers,
@@ -66,14 +66,14 @@ struct Application {
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     serial: u64,
-    /// Requests that wait because as many as may be are in work.
+    /// Requests that wait because the maximum is being processed.
     waiting: VecDeque<Job>,
-    /// Those in work, with the time at which each is done; all take equally long.
+    /// Requests being processed, with the time at which each ends. All take equally long.
     working: VecDeque<(Instant, Job)>,
     log: Option<File>,
 }
 
-/// Answers requests until it is killed.
+/// Serves requests until the process is killed.
 ///
 /// # Errors
 /// The socket cannot be made; the epoll fails.
@@ -116,7 +116,7 @@ fn listen(options: &Backend) -> Result<UnixListener> {
     let make = || {
         let _ = fs::remove_file(&making);
         let listener = UnixListener::bind(&making)?;
-        // The standard library has 128 wait at most.
+        // The backlog of the standard library is 128.
         rustix::net::listen(&listener, 4096)?;
         fs::set_permissions(&making, fs::Permissions::from_mode(0o666))?;
         fs::rename(&making, socket)?;
@@ -179,7 +179,7 @@ impl Application {
         }
     }
 
-    /// Goes on with a connection until it has to wait.
+    /// Serves a connection until it has to wait.
     fn attend(&mut self, index: usize) -> Result<()> {
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
             return Ok(());
@@ -206,7 +206,7 @@ impl Application {
         }
     }
 
-    /// Answers at once, or when the work on it is done.
+    /// Responds at once, or after the processing time.
     fn begin(&mut self, job: Job) -> Result<()> {
         if self.options.work_us == 0 {
             self.note(&job)?;
@@ -240,8 +240,8 @@ impl Application {
         self.start_work()
     }
 
-    /// From here on the request has had its effect. The line is with the kernel before anything is
-    /// answered, so that no kill can take it back.
+    /// Records that processing begins. The kernel has the line before the response is sent, so that a kill cannot
+    /// undo it.
     fn note(&mut self, job: &Job) -> Result<()> {
         let (Some(log), Some(id)) = (&mut self.log, &job.id) else {
             return Ok(());
@@ -285,7 +285,7 @@ impl Application {
         Ok(())
     }
 
-    /// Dropping the stream takes it out of the epoll.
+    /// Dropping the stream removes it from the epoll.
     fn close(&mut self, index: usize) {
         self.connections[index] = None;
         self.free.push(index);

@@ -17,26 +17,26 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Responses taken from one wait.
+/// The maximum of events per wait.
 const EVENTS_MAX: usize = 256;
-/// Body bytes taken from one connection before the next has its turn.
+/// The maximum of body bytes read from one connection before the next has its turn.
 const READ_BYTES: usize = 64 * 1024;
 
-/// What is asked for, and what a good answer is.
+/// The requests, and the expected response.
 pub struct Target {
-    /// Where the server listens.
+    /// The address of the server.
     pub address: SocketAddr,
-    /// A Unix socket where it listens instead.
+    /// The Unix socket of the server, in place of the address.
     pub socket: Option<PathBuf>,
     /// GET, HEAD or POST.
     pub method: String,
-    /// Each request has a number at the end of the only path.
+    /// There is one path, and each request appends its number to it.
     pub numbered: bool,
     /// The paths; a [`Request`] names one by its index.
     pub paths: Vec<String>,
-    /// The only length that counts as success, where it is known.
+    /// The expected length of the body, if known.
     pub body_bytes: Option<u64>,
-    /// Whether 404 is a good answer too.
+    /// Whether 404 counts as success too.
     pub missing_ok: bool,
 }
 
@@ -53,7 +53,7 @@ impl Target {
             .into_bytes()
     }
 
-    /// Ready to be read and written without waiting.
+    /// Non-blocking.
     fn connect(&self) -> std::io::Result<OwnedFd> {
         if let Some(socket) = &self.socket {
             let stream = UnixStream::connect(socket)?;
@@ -74,7 +74,7 @@ impl Target {
     }
 }
 
-/// Open connections and what came over them.
+/// Open connections and the results of their requests.
 pub struct Client {
     target: Target,
     rendered: Vec<Vec<u8>>,
@@ -87,7 +87,7 @@ pub struct Client {
 }
 
 struct Connection {
-    /// A socket of either family; reading and writing is the same as with a file.
+    /// A TCP or Unix socket. Both are read and written like a file.
     stream: File,
     decoder: Decoder,
     pending: Option<Request>,
@@ -106,10 +106,10 @@ struct Tally {
 }
 
 impl Client {
-    /// Connects `count` times. Blocks until the server's backlog has taken all of them.
+    /// Opens `count` connections. Blocks until the backlog of the server has accepted all of them.
     ///
     /// # Errors
-    /// A refused connection; no descriptors left.
+    /// A connection is refused, or there are no descriptors left.
     pub fn connect(target: Target, count: usize) -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).context(|| "epoll_create1".into())?;
         let mut client = Self {
@@ -132,11 +132,11 @@ impl Client {
         Ok(client)
     }
 
-    /// Follows the plan for `warm_up`, forgets what was counted, follows it for `duration`, and
-    /// reports that. Ends early when the plan is finished and every response has arrived.
+    /// Runs the plan for `warm_up` without counting, and then for `duration`, of which it returns a report. Ends early
+    /// when the plan is finished and every response has arrived.
     ///
     /// # Errors
-    /// The server refuses a new connection. A broken one is counted and replaced instead.
+    /// The server refuses a new connection. A broken connection is counted and replaced.
     pub fn run(
         &mut self,
         plan: &mut dyn Plan,
@@ -152,11 +152,11 @@ impl Client {
         Ok(self.tally.report(ended - started))
     }
 
-    /// Sends nothing more and waits until every response has arrived, for `at_most`: a server that
-    /// still works on old requests would spoil the measurement after this one.
+    /// Sends nothing more and waits for the pending responses, at most `at_most`: a server that still processes old
+    /// requests would distort the next measurement.
     ///
     /// # Errors
-    /// The server refuses a new connection in place of a broken one.
+    /// The server refuses the connection that replaces a broken one.
     pub fn drain(&mut self, at_most: Duration) -> Result<()> {
         self.follow(&mut EachOnce::new(0), Instant::now() + at_most)
     }
@@ -182,7 +182,7 @@ impl Client {
         }
     }
 
-    /// Sends what is due; gives the time of the next send that is known, or None at the end.
+    /// Sends the requests that are due. Returns the time of the next one, or None at the end.
     fn send_due(&mut self, plan: &mut dyn Plan, now: Instant) -> Result<Option<Instant>> {
         let later = now + Duration::from_secs(1);
         while let Some(index) = self.idle.pop_front() {
@@ -213,7 +213,7 @@ impl Client {
         };
         let connection = &mut self.connections[index];
         connection.pending = Some(request);
-        // A request of a few hundred bytes always fits into an empty socket buffer.
+        // A request of a few hundred bytes fits into an empty socket buffer.
         match connection.stream.write(&rendered) {
             Ok(sent) if sent == rendered.len() => Ok(()),
             Ok(_) => self.fail(index, "request sent in part"),
@@ -273,7 +273,7 @@ impl Client {
         }
     }
 
-    /// Replaces a connection. Dropping the old stream takes it out of the epoll.
+    /// Replaces a connection. Dropping the old stream removes it from the epoll.
     fn reopen(&mut self, index: usize) -> Result<()> {
         self.connections[index] = self.open(index)?;
         if !self.idle.contains(&index) {

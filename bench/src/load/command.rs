@@ -1,5 +1,4 @@
-//! The load generator as a process: the command line that `levity-bench load` takes, and the side
-//! that starts it.
+//! The load generator as a process: the command line of `levity-bench load`, and starting it.
 
 use super::Report;
 use super::client::{Client, Target};
@@ -12,61 +11,61 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to answer what was under way at the end.
+/// The time for responses that are pending at the end.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
-/// What is sent, over how many connections, for how long.
+/// The requests, the connections and the duration.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Load {
-    /// Where the server listens.
+    /// The address of the server.
     #[arg(long)]
     pub address: SocketAddr,
-    /// A Unix socket to connect to instead.
+    /// The Unix socket of the server, in place of the address.
     #[arg(long)]
     pub socket: Option<PathBuf>,
     /// Keep-alive connections.
     #[arg(long, default_value_t = 1)]
     pub connections: usize,
-    /// Seconds that count.
+    /// The measured time in seconds.
     #[arg(long, default_value_t = 5.0)]
     pub seconds: f64,
-    /// Seconds before those.
+    /// The warm-up time in seconds.
     #[arg(long, default_value_t = 0.0)]
     pub warm_up: f64,
     /// GET, HEAD or POST; a POST has a body of a few bytes.
     #[arg(long, default_value = "GET")]
     pub method: String,
-    /// The path to ask for.
+    /// The path to request.
     #[arg(long, default_value = "/")]
     pub path: String,
-    /// A file of paths, one per line, each asked for once; instead of --path.
+    /// A file of paths, one per line, each requested once; in place of --path.
     #[arg(long)]
     pub list: Option<PathBuf>,
-    /// Starts the list again at its end.
+    /// Repeat the list.
     #[arg(long, requires = "list")]
     pub repeat: bool,
-    /// Ends the path of each request with a number of its own, from 0, and reports which failed.
+    /// Append a number to the path of each request, from 0, and report which requests failed.
     #[arg(long)]
     pub numbered: bool,
-    /// Requests per second, at fixed times (open loop); without it the loop is closed.
+    /// Requests per second at fixed times (open loop); by default the loop is closed.
     #[arg(long)]
     pub rate: Option<u32>,
-    /// The body length that every response must have.
+    /// The expected body length.
     #[arg(long)]
     pub body_bytes: Option<u64>,
-    /// 404 is a good answer too.
+    /// Count 404 as success too.
     #[arg(long)]
     pub missing_ok: bool,
-    /// Ends with the measurement, without the responses that are under way.
+    /// End with the measurement, without waiting for pending responses.
     #[arg(long)]
     pub abandon: bool,
-    /// One request on each connection, then keep all of them open until standard input ends.
+    /// Send one request on each connection, then keep all of them open until standard input ends.
     #[arg(long)]
     pub hold: bool,
 }
 
 impl Load {
-    /// One closed loop for `seconds`.
+    /// A closed loop of `seconds`.
     #[must_use]
     pub fn new(address: SocketAddr, path: &str, connections: usize, seconds: f64) -> Self {
         Self {
@@ -88,7 +87,7 @@ impl Load {
         }
     }
 
-    /// Runs here, in this process, and prints the [`Report`] as JSON on standard output.
+    /// Runs in this process and prints the [`Report`] as JSON on standard output.
     ///
     /// # Errors
     /// The server cannot be reached; the list cannot be read.
@@ -181,7 +180,7 @@ impl Load {
         arguments
     }
 
-    /// Starts a process of its own for it, on `cpu` where one is given.
+    /// Starts it as a process, pinned to `cpu` if given.
     ///
     /// # Errors
     /// The process cannot be started.
@@ -206,19 +205,19 @@ impl Load {
     }
 }
 
-/// Keeps the connections open until the parent has looked at the server.
+/// Keeps the connections open until the parent has measured the server.
 fn hold() -> Result<()> {
     let end = std::io::stdin().read_to_end(&mut Vec::new());
     end.context(|| "standard input".into()).map(drop)
 }
 
-/// A load generator at work. Dropping it ends the process.
+/// A running load generator. Dropping it ends the process.
 pub struct RunningLoad {
     child: Child,
 }
 
 impl RunningLoad {
-    /// Waits for the report. Requests may still be under way.
+    /// Waits for the report. Requests may still be pending.
     ///
     /// # Errors
     /// The process failed: its message is on standard error.
@@ -237,7 +236,7 @@ impl RunningLoad {
 }
 
 impl RunningLoad {
-    /// Waits until the server has answered what was under way.
+    /// Waits until the pending responses have arrived.
     ///
     /// # Errors
     /// The process failed: its message is on standard error.
@@ -257,7 +256,7 @@ impl RunningLoad {
 impl Drop for RunningLoad {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // It may be in the middle of its run when the caller gave up.
+        // The caller may have given up in the middle of a run.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

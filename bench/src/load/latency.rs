@@ -1,4 +1,4 @@
-//! What a table shows of latencies.
+//! Percentiles of latencies.
 
 use levity_inspect::histogram::Histogram;
 use serde::{Deserialize, Serialize};

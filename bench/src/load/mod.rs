@@ -1,7 +1,7 @@
-//! The load generator: one thread, one epoll, as many connections as asked for.
+//! The load generator: one thread, one epoll, any number of connections.
 //!
-//! [`client`] moves the bytes; a [`plan`] decides what is sent and when. It runs as a process of its
-//! own ([`command`]), so that it can be pinned away from the server.
+//! [`client`] moves the bytes; a [`plan`] decides what is sent and when. The load generator runs as a separate process
+//! ([`command`]), so that it can be pinned to another CPU than the server.
 
 pub mod client;
 pub mod command;
@@ -12,39 +12,39 @@ pub mod response;
 use latency::Latency;
 use serde::{Deserialize, Serialize};
 
-/// What one run of the load generator saw.
+/// The result of a run.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Report {
     /// Responses that arrived in full, with the expected status and length.
     pub requests: u64,
-    /// The time measured, without the warm-up.
+    /// The measured time, without the warm-up.
     pub seconds: f64,
     /// Body bytes of those responses.
     pub body_bytes: u64,
-    /// All bytes that arrived, with heads and with what came of unfinished responses: the measure of
-    /// streams that outlast the run. 0 for a walker.
+    /// All bytes that arrived, including headers and incomplete responses: the measure for streams that outlast the
+    /// run. 0 for a walker.
     #[serde(default)]
     pub wire_bytes: u64,
     /// Requests that failed: wrong status, wrong length, a broken connection.
     pub errors: u64,
-    /// The first failure, in words.
+    /// The message of the first failure.
     pub first_error: Option<String>,
-    /// Requests that failed, each with its number, where they have numbers.
+    /// The failed requests, if requests have numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<Failed>,
-    /// Requests that were due but not answered at the end. Their waiting time so far counts in
-    /// `latency`, as a lower bound: leaving it out would flatter a server that stands still.
+    /// Requests that were due but had no response at the end. Their waiting time so far counts in `latency` as a lower
+    /// bound; without it a stalled server would look good.
     pub unfinished: u64,
-    /// Time from when a request was meant to be sent until its last byte arrived.
+    /// The time from when a request was due until its last byte arrived.
     pub latency: Latency,
 }
 
-/// A numbered request without a good answer.
+/// A numbered request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Failed {
     /// Its number.
     pub number: usize,
-    /// The status of the answer; None where the connection broke instead.
+    /// The status of the response; None when the connection broke.
     pub status: Option<u16>,
 }
 

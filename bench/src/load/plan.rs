@@ -1,39 +1,39 @@
-//! What is sent next, and when: closed loop, open loop, and every file once.
+//! Plans: which request is sent next, and when. Closed loop, open loop, and every file once.
 
 use std::time::{Duration, Instant};
 
-/// One request: an index into the client's rendered requests, and when it was meant to leave.
+/// One request: an index into the client's encoded requests, and the time when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Which of the rendered requests.
+    /// The index of the encoded request.
     pub index: usize,
     /// The start of its latency, even if no connection was free then.
     pub intended: Instant,
 }
 
-/// What an idle connection shall do.
+/// The next action of an idle connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Send this one now.
     Send(Request),
     /// Nothing is due before this time.
     WaitUntil(Instant),
-    /// Nothing will be due any more.
+    /// The plan is finished.
     Finished,
 }
 
-/// A policy of sending.
+/// A sending policy.
 pub trait Plan {
-    /// Asked whenever a connection is idle.
+    /// Called when a connection is idle.
     fn next(&mut self, now: Instant) -> Next;
 
-    /// Asked at the end: requests that were due by `now` but found no idle connection.
+    /// Called at the end: requests that were due by `now` but found no idle connection.
     fn overdue(&mut self, _now: Instant) -> Option<Request> {
         None
     }
 }
 
-/// A new request as soon as a connection is free.
+/// Closed loop: a new request as soon as a connection is idle.
 pub struct Closed;
 
 impl Plan for Closed {
@@ -45,8 +45,8 @@ impl Plan for Closed {
     }
 }
 
-/// A fixed rate, whatever the server does: a late response does not delay the requests behind it,
-/// so a stall counts once for each request that it made wait (no coordinated omission).
+/// Open loop: a fixed rate, whatever the server does. A late response does not delay later requests, so a stall counts
+/// for each request that it delayed (no coordinated omission).
 pub struct Open {
     interval: Duration,
     due: Instant,
@@ -81,7 +81,7 @@ impl Plan for Open {
     }
 }
 
-/// Every rendered request once, as fast as connections become free.
+/// Every encoded request once, as soon as a connection is idle.
 pub struct EachOnce {
     next: usize,
     count: usize,
@@ -108,7 +108,7 @@ impl Plan for EachOnce {
     }
 }
 
-/// Every rendered request in turn, again and again, as soon as a connection is free.
+/// Every encoded request in turn, repeatedly, as soon as a connection is idle.
 pub struct Rounds {
     next: usize,
     count: usize,

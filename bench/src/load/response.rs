@@ -1,37 +1,37 @@
-//! Reads one HTTP/1.1 response at a time: bytes in, a finished response out. No I/O, no clock.
+//! A parser of HTTP/1.1 responses, one at a time. No I/O, no clock.
 
 use crate::failure::{Context, Failure, Result};
 
-/// More headers than any server under test sends.
+/// The maximum number of headers: no server under test sends more.
 const HEADERS_MAX: usize = 64;
-/// A head that is still incomplete at this size is refused.
+/// The maximum size of a header section, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const LINE_END_BYTES: u64 = 2;
-/// A length with extensions that nobody sends.
+/// The maximum size of a chunk header, in bytes.
 const CHUNK_LINE_BYTES_MAX: usize = 64;
 
-/// A response that has arrived in full.
+/// A complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
     pub status: u16,
-    /// The bytes of the body.
+    /// The length of the body in bytes.
     pub body_bytes: u64,
-    /// The server will close the connection after it.
+    /// The server closes the connection after it.
     pub closes: bool,
 }
 
-/// The state between two reads of one connection.
+/// The parser state of a connection between reads.
 #[derive(Default)]
 pub struct Decoder {
-    /// The bytes of a head that did not arrive at once.
+    /// An incomplete header section.
     partial_head: Vec<u8>,
     body: Option<Body>,
     bodiless: bool,
 }
 
 enum Body {
-    /// Of a length that the head has told.
+    /// A body with Content-Length.
     Sized {
         response: Response,
         missing_bytes: u64,
@@ -42,18 +42,18 @@ enum Body {
     },
 }
 
-/// Where the next byte of a chunked body belongs.
+/// The position in a chunked body.
 enum Chunks {
-    /// A line with a length.
+    /// In the line with the size.
     Length(Vec<u8>),
-    /// So many bytes, and then the line end behind them.
+    /// This many bytes of data and the line end after them are left.
     Content(u64),
     /// The empty line after the last chunk.
     End(Vec<u8>),
 }
 
 impl Decoder {
-    /// For answers to HEAD, which announce a length but bring no body.
+    /// A parser of responses to HEAD, which announce a length but have no body.
     #[must_use]
     pub fn bodiless() -> Self {
         Self {
@@ -62,11 +62,11 @@ impl Decoder {
         }
     }
 
-    /// Takes what has been read; gives the response once its last byte is there.
+    /// Parses the bytes of a read. Returns the response once its last byte has arrived.
     ///
     /// # Errors
-    /// A head that is not HTTP/1.x, says not how long the body is or is over 16 KiB; bytes after the end
-    /// of the response, since the next request has not been sent yet; trailers.
+    /// A header section that is not HTTP/1.x, has no body length or exceeds 16 KiB; bytes after the end of the response,
+    /// because the next request has not been sent yet; trailers.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Option<Response>> {
         if self.body.is_some() {
             return self.take_body(bytes);
@@ -165,7 +165,7 @@ fn take_chunks(response: &mut Response, chunks: &mut Chunks, mut bytes: &[u8]) -
     Ok(false)
 }
 
-/// Moves bytes to the line; whether it has its end.
+/// Moves bytes to the line. Returns whether the line is complete.
 fn take_line(line: &mut Vec<u8>, bytes: &mut &[u8]) -> Result<bool> {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     let (taken, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
@@ -190,7 +190,7 @@ struct Head {
     is_chunked: bool,
 }
 
-/// The length of the head and what it announces; None while it is incomplete.
+/// The length of the header section and the body that it announces; None while it is incomplete.
 fn parse_head(bytes: &[u8]) -> Result<Option<Head>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_at_every_cut() {
+    fn a_response_may_be_split_at_any_byte() {
         for cut in 1..HELLO.len() {
             let mut decoder = Decoder::default();
             assert_eq!(decoder.feed(&HELLO[..cut]).unwrap(), None, "cut at {cut}");
@@ -269,7 +269,7 @@ mod tests {
     const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nA;x\r\n0123456789\r\n0\r\n\r\n";
 
     #[test]
-    fn chunks_are_counted_without_their_frames() {
+    fn chunks_count_without_their_framing() {
         for cut in 1..CHUNKED.len() {
             let mut decoder = Decoder::default();
             assert_eq!(decoder.feed(&CHUNKED[..cut]).unwrap(), None, "cut at {cut}");

@@ -1,4 +1,4 @@
-//! The servers as proxies: what stands behind them, and how each is told of it.
+//! The servers as proxies: their applications, and the configuration of each server.
 
 use super::{Program, Row};
 use crate::backend::Protocol;
@@ -10,10 +10,10 @@ const HAPROXY: &str = include_str!("../../peers/proxy/haproxy.cfg");
 const LIGHTTPD: &str = include_str!("../../peers/proxy/lighttpd.conf");
 const LEVITY: &str = include_str!("../../peers/proxy/levity.toml");
 
-/// The peers as proxies, by the name that the command line takes.
+/// The peers as proxies, by their names on the command line.
 pub const PROXIES: [&str; 3] = ["nginx", "haproxy", "lighttpd"];
 
-/// What a FastCGI application is told by nginx, which has no list of its own in effect.
+/// FastCGI parameters for nginx, which has none by default.
 const NGINX_VARIABLES: [(&str, &str); 8] = [
     ("REQUEST_METHOD", "$request_method"),
     ("REQUEST_URI", "$request_uri"),
@@ -28,42 +28,42 @@ const NGINX_VARIABLES: [(&str, &str); 8] = [
 /// The path below which nginx finds temporary files.
 const NGINX_FILES: &str = "/temporary/";
 
-/// Files that an application may have sent in its place.
+/// Files that an application may delegate to the server.
 #[derive(Clone, Debug)]
 pub enum Handover {
     /// None.
     Nothing,
-    /// Those below this folder, which stay.
+    /// Files below this folder, which are kept.
     Files(PathBuf),
-    /// Those below this folder, of which each is sent once.
+    /// Files below this folder, each of which is sent once.
     Temporary(PathBuf),
 }
 
 /// An application behind a proxy.
 #[derive(Clone, Debug)]
 pub struct Upstream {
-    /// What it speaks.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Where its processes listen.
+    /// The sockets of its processes.
     pub sockets: Vec<PathBuf>,
     /// Connections to each of them.
     pub connections: usize,
-    /// What it may have sent.
+    /// Files that it may delegate.
     pub handover: Handover,
 }
 
 /// How an application names a temporary file to a server.
 pub struct Naming {
-    /// The response field.
+    /// The response header.
     pub field: &'static str,
-    /// What the field says before the file's name; None for the folder.
+    /// The text before the name of the file; None for the folder.
     pub prefix: Option<&'static str>,
     /// The server removes the file.
     pub removes: bool,
 }
 
 impl Row {
-    /// A peer that can be a proxy, by its name. It needs [`Row::before`].
+    /// A peer that can be a proxy, by its name. [`Row::before`] completes it.
     ///
     /// # Errors
     /// There is no such peer.
@@ -103,7 +103,7 @@ impl Row {
         }
     }
 
-    /// Whether it is one in front of an application.
+    /// Whether it is a proxy in front of an application.
     #[must_use]
     pub fn is_proxy(&self) -> bool {
         !self.blanks.is_empty()
@@ -118,7 +118,7 @@ impl Row {
         }
     }
 
-    /// The same server with the files themselves; None if it is but a proxy.
+    /// The same server with the files as its own; None if it can only be a proxy.
     #[must_use]
     pub fn with_files(&self) -> Option<Self> {
         match &self.program {
@@ -129,13 +129,13 @@ impl Row {
         }
     }
 
-    /// Whether it can send a file that the application names.
+    /// Whether it supports X-Sendfile or an equivalent.
     #[must_use]
     pub fn sends_files(&self) -> bool {
         !matches!(self.program, Program::Haproxy)
     }
 
-    /// How it wants temporary files named.
+    /// How the application names temporary files to it.
     #[must_use]
     pub fn naming(&self) -> Naming {
         match self.program {
@@ -171,7 +171,7 @@ impl Row {
             Protocol::Http => "http",
             Protocol::Fastcgi => "fastcgi",
         };
-        // What lighttpd calls the module for it, less the usual words.
+        // The part of the name of the lighttpd module that differs.
         let module = match upstream.protocol {
             Protocol::Http => "proxy",
             Protocol::Fastcgi => "fastcgi",
@@ -190,7 +190,7 @@ impl Row {
         let (path, connections) = (socket.display(), upstream.connections);
         match self.program {
             Program::Levity { .. } => format!("\"unix:{path}\""),
-            // Without max_fails both are left alone for seconds once both have failed.
+            // With max_fails both would be ejected for seconds once both have failed.
             Program::Nginx => format!("        server unix:{path} max_fails=0;"),
             Program::Haproxy => format!(
                 "    server app{number} unix@{path} maxconn {connections} pool-max-conn {connections} \
@@ -226,7 +226,7 @@ impl Row {
     }
 }
 
-/// The buffers hold a small answer with its head in one and let a large one pass in large pieces.
+/// A buffer holds a small response with its header, and a large response passes in large pieces.
 fn nginx_pass(protocol: Protocol) -> String {
     let (prefix, more) = match protocol {
         Protocol::Http => (
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn every_proxy_is_told_of_every_backend() {
+    fn every_proxy_is_configured_with_every_backend() {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
         let peers = PROXIES.map(|name| Row::proxy(name).unwrap());
         for row in peers
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn levity_gets_the_configuration_that_it_documents() {
+    fn the_configuration_of_levity_is_documented() {
         let row = Row::levity(Path::new("/l"), "auto").before(&upstream(Protocol::Fastcgi));
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
         let text = fill_in(&row, Path::new("/d"), Path::new("/r"), address, address);

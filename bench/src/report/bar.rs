@@ -1,6 +1,6 @@
-//! The last column of a table: whether the bars were passed.
+//! The last column of a table: whether the bars, the required figures, are met.
 
-/// `pass`, or which bars were missed; one is missed when its condition holds.
+/// `pass`, or the bars that are missed: those whose condition holds.
 #[must_use]
 pub fn verdict(bars: &[(bool, &str)], errors: u64) -> String {
     let mut missed: Vec<String> = bars
@@ -18,7 +18,7 @@ pub fn verdict(bars: &[(bool, &str)], errors: u64) -> String {
     }
 }
 
-/// Whether a figure does not reach its bar. One that could not be measured (NaN) does not.
+/// Whether a figure is below its minimum. A figure that could not be measured (NaN) is.
 #[must_use]
 pub fn is_below(figure: f64, bar: f64) -> bool {
     !matches!(
@@ -27,7 +27,7 @@ pub fn is_below(figure: f64, bar: f64) -> bool {
     )
 }
 
-/// Whether a figure exceeds its bar. One that could not be measured (NaN) does.
+/// Whether a figure is above its maximum. A figure that could not be measured (NaN) is.
 #[must_use]
 pub fn is_above(figure: f64, bar: f64) -> bool {
     is_below(-figure, -bar)
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_missed_is_named() {
+    fn missed_bars_are_named() {
         assert_eq!(verdict(&[(false, "E"), (false, "p99")], 0), "pass");
         assert_eq!(
             verdict(&[(true, "E"), (false, "p99")], 3),
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_at_its_bar_has_passed_and_no_figure_has_not() {
+    fn a_figure_at_its_limit_passes_and_nan_fails() {
         assert!(!is_below(0.9, 0.9) && is_below(0.89, 0.9) && is_below(f64::NAN, 0.9));
         assert!(!is_above(1.2, 1.2) && is_above(1.21, 1.2) && is_above(f64::NAN, 1.2));
     }

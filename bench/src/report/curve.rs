@@ -1,12 +1,12 @@
-//! Curves of a ratio over sizes as SVG, both on logarithmic scales.
+//! Curves of a ratio over sizes as SVG, with logarithmic axes.
 
 use levity_inspect::svg::{Area, Svg};
 
-/// One line of the picture.
+/// One curve.
 pub struct Curve {
-    /// What it is of.
+    /// Its name.
     pub name: String,
-    /// Size in bytes and ratio.
+    /// Points: size in bytes, and ratio.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -15,14 +15,14 @@ const AREA: Area = Area {
     x: [52.0, 670.0],
     y: [56.0, 380.0],
 };
-/// The name of a curve stands at its last point, or at the nearest place below without another name.
+/// The name of a curve is at its last point, or at the nearest free position below.
 const NAME_HEIGHT: f64 = 17.0;
-/// Middle tones: enough contrast on a light and on a dark page.
+/// Medium tones, with enough contrast on light and dark pages.
 const COLOURS: [&str; 6] = [
     "#2f81f7", "#d29922", "#3fb950", "#db61a2", "#a371f7", "#e5534b",
 ];
 
-/// The whole picture. `axis` says what a ratio below 1 means.
+/// The picture as SVG. `axis` explains a ratio below 1.
 #[must_use]
 pub fn svg(title: &str, axis: &str, curves: &[Curve]) -> String {
     let scale = Scale::over(curves);
@@ -43,11 +43,11 @@ pub fn svg(title: &str, axis: &str, curves: &[Curve]) -> String {
     svg.finish()
 }
 
-/// Powers of two to the right, and as far up as down from 1.
+/// Powers of two on the x axis; the y axis is symmetrical about 1.
 struct Scale {
     first: f64,
     last: f64,
-    /// The power of two that is the upper edge.
+    /// The power of two at the upper edge.
     reach: f64,
 }
 
@@ -100,7 +100,7 @@ fn line(scale: &Scale, curve: &Curve) -> String {
     format!("M{}", points.join(" "))
 }
 
-/// The nearest place below that is free.
+/// The nearest free position below.
 fn free_place(taken: &[f64], wanted: f64) -> f64 {
     let mut y = wanted;
     while taken.iter().any(|other| (other - y).abs() < NAME_HEIGHT) {
@@ -109,7 +109,7 @@ fn free_place(taken: &[f64], wanted: f64) -> f64 {
     y
 }
 
-/// 1 KB is 1024 bytes here, as with everybody who halves and doubles.
+/// 1 KB is 1024 bytes here, because sizes are powers of two.
 #[must_use]
 pub fn size_in_words(bytes: f64) -> String {
     let (unit, name) = match bytes {

@@ -15,15 +15,15 @@ use table::Table;
 
 /// A finished scenario.
 pub struct Outcome {
-    /// Part of the file name, for example `huc`.
+    /// Its name as a part of file names, for example `huc`.
     pub name: String,
-    /// What the table shows, and what it does not.
+    /// The caption: what the table shows.
     pub caption: String,
     /// Medians and spreads.
     pub table: Table,
     /// Every pass of every row.
     pub passes: serde_json::Value,
-    /// A picture, for the scenario that has one.
+    /// The picture, if the scenario has one.
     pub picture: Option<String>,
 }
 
@@ -36,7 +36,7 @@ struct Record<'a> {
 }
 
 impl Outcome {
-    /// The table with what one must know to read it.
+    /// The table with its caption and circumstances.
     #[must_use]
     pub fn markdown(&self, machine: &Machine) -> String {
         format!(

@@ -14,7 +14,7 @@ pub struct Pair {
 }
 
 const WIDTH: f64 = 860.0;
-/// Of a letter, on average.
+/// The average width of a letter.
 const LETTER_WIDTH: f64 = 7.0;
 const NUMBER_WIDTH: f64 = 80.0;
 const TOP: f64 = 74.0;
@@ -23,7 +23,7 @@ const BAR_HEIGHT: f64 = 15.0;
 const LIMIT: &str = "#8c959f";
 const MEASURED: &str = "#2f81f7";
 
-/// The whole picture.
+/// The picture as SVG.
 #[must_use]
 pub fn svg(title: &str, [limit, measured]: [&str; 2], pairs: &[Pair]) -> String {
     let bottom = TOP + ROW_HEIGHT * pairs.len() as f64 + 2.0;
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_numbers_are_shown_escaped() {
+    fn names_and_numbers_are_escaped() {
         let svg = svg("a & b", ["one", "two"], &[pair("x<y", 64_479.0, 2.7)]);
         assert!(svg.contains("x&lt;y") && svg.contains("a &amp; b"));
         assert!(svg.contains(">64 500<") && svg.contains(">2.70<"));

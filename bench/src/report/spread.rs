@@ -1,9 +1,9 @@
-//! The median of a few passes, and how far they lie apart.
+//! The median and the spread of a few passes.
 
 /// Median, lowest and highest value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The middle one; of an even number the mean of the two in the middle.
+    /// The median; for an even number the mean of the middle two.
     pub median: f64,
     /// The lowest.
     pub low: f64,
@@ -12,7 +12,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these values; all NaN when there are none.
+    /// The spread of these values; all NaN when there are none.
     #[must_use]
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = values.into_iter().collect();
@@ -33,7 +33,7 @@ impl Spread {
         Self { median, low, high }
     }
 
-    /// As `median (low to high)`, or the value alone where all print the same.
+    /// `median (low to high)`, or one value if all print the same.
     #[must_use]
     pub fn show(&self, print: impl Fn(f64) -> String) -> String {
         let (median, low, high) = (print(self.median), print(self.low), print(self.high));

@@ -1,6 +1,6 @@
-//! A Markdown table, and how numbers look in it.
+//! Markdown tables and the format of their numbers.
 
-/// Cells below a heading, each row as long as the heading.
+/// A heading and rows of the same length.
 pub struct Table {
     heading: Vec<&'static str>,
     rows: Vec<Vec<String>>,
@@ -26,7 +26,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The text, first column to the left, the others to the right.
+    /// The text in Markdown: the first column is left-aligned, the others right-aligned.
     #[must_use]
     pub fn markdown(&self) -> String {
         let heading = line(&self.heading);
@@ -41,7 +41,7 @@ fn line(cells: &[impl AsRef<str>]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// Three significant digits, thousands set apart: `0.93`, `12.4`, `64 500`.
+/// Three significant digits, with thousands separated: `0.93`, `12.4`, `64 500`.
 #[must_use]
 pub fn number(value: f64) -> String {
     if !value.is_finite() {

@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Where the controllers are: version 1 has one tree for each, version 2 one for all.
+/// The mount points of the controllers: one for each in version 1, one for all in version 2.
 enum Hierarchy {
     One { memory: PathBuf, cpu: PathBuf },
     Two(PathBuf),
 }
 
-/// A group with a memory limit; removed, with all that runs in it, when dropped.
+/// A control group with a memory limit. Dropping it kills its processes and removes it.
 pub struct Group {
     hierarchy: Hierarchy,
     _guards: Vec<Guard>,
 }
 
 impl Group {
-    /// Makes `levity-bench-PID-NAME` with room for `memory_bytes_max`.
+    /// Makes `levity-bench-PID-NAME` with a limit of `memory_bytes_max`.
     ///
     /// # Errors
     /// Not root, or the kernel has no memory controller.
@@ -47,10 +47,10 @@ impl Group {
         self.hierarchy.paths()
     }
 
-    /// CPU time used by everything in the group so far, kernel work included.
+    /// The CPU time used by the group so far, in user space and kernel.
     ///
     /// # Errors
-    /// The group is gone.
+    /// The group has been removed.
     pub fn cpu_time(&self) -> Result<Duration> {
         match &self.hierarchy {
             Hierarchy::One { cpu, .. } => Ok(Duration::from_nanos(number(&read(
@@ -69,7 +69,7 @@ impl Group {
     /// All threads of the processes in the group.
     ///
     /// # Errors
-    /// The group is gone.
+    /// The group has been removed.
     pub fn threads(&self) -> Result<Vec<i32>> {
         let path = self
             .paths()
@@ -84,7 +84,7 @@ impl Group {
     /// The processes in the group.
     ///
     /// # Errors
-    /// The group is gone.
+    /// The group has been removed.
     pub fn processes(&self) -> Result<Vec<i32>> {
         let path = self.paths().swap_remove(0).join("cgroup.procs");
         Ok(read(&path)?

@@ -1,13 +1,12 @@
-//! Where a process may run: on which CPU, in which control group, as whom.
+//! Confinement of processes: CPU, control group and user.
 
 use crate::failure::{Context, Result};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The user and group `nobody`: root would hide EACCES, the memlock limit and cachestat's EPERM.
+/// The user and group `nobody`: for root, EACCES, the memlock limit and EPERM of cachestat would not show.
 pub const NOBODY: u32 = 65534;
-/// Joins the groups named by `$1` while still root, then becomes the rest of its arguments, with as
-/// many open files as this machine allows.
+/// As root, joins the groups in `$1` and raises the limit of open files. Then executes the other arguments.
 const ENTER: &str = r#"
 for group in $1; do echo $$ > "$group/cgroup.procs" || exit 1; done
 shift
@@ -15,7 +14,7 @@ ulimit -n "$(ulimit -H -n)" || exit 1
 exec "$@"
 "#;
 
-/// This program itself with other arguments, on one CPU where one is given.
+/// This program with these arguments, pinned to `cpu` if given.
 ///
 /// # Errors
 /// The path of the running program is unknown.
@@ -26,7 +25,7 @@ pub fn pinned(cpu: Option<usize>, arguments: &[String]) -> Result<Command> {
     Ok(command)
 }
 
-/// A program on one CPU where one is given.
+/// A program, pinned to a CPU if given.
 #[must_use]
 pub fn tool(cpu: Option<usize>, program: &str) -> Command {
     let Some(cpu) = cpu else {
@@ -37,8 +36,7 @@ pub fn tool(cpu: Option<usize>, program: &str) -> Command {
     command
 }
 
-/// A server: unprivileged, in these control groups, on one CPU where one is given, and dead as
-/// soon as the rig is.
+/// A server: unprivileged, in these control groups, pinned to a CPU if given. It is killed when the rig ends.
 #[must_use]
 pub fn server(groups: &[PathBuf], cpu: Option<usize>, program_and_arguments: &[String]) -> Command {
     let groups: Vec<_> = groups.iter().map(|group| group.to_string_lossy()).collect();

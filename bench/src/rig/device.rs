@@ -1,4 +1,4 @@
-//! A block device as `/sys` shows it: its settings, and how busy it was.
+//! The settings and statistics of a block device, from `/sys`.
 
 use super::journal::{Guard, Journal, Step};
 use crate::failure::{Context, Failure, Result};
@@ -12,23 +12,23 @@ use std::time::Instant;
 /// A whole block device.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// As in `/dev`, for example `loop0`.
+    /// The name in `/dev`, for example `loop0`.
     pub name: String,
     sys: PathBuf,
 }
 
-/// What the device did between two looks at it.
+/// The activity of a device between two snapshots.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct Activity {
-    /// Share of the time, 0 to 1, with at least one request under way.
+    /// The share of the time, 0 to 1, with at least one request in flight.
     pub utilisation: f64,
-    /// Requests finished per second.
+    /// Requests completed per second.
     pub reads_per_second: f64,
     /// Bytes read.
     pub bytes: u64,
 }
 
-/// A look at the counters.
+/// A snapshot of the counters.
 pub struct Sample {
     at: Instant,
     reads: u64,
@@ -90,16 +90,16 @@ impl Device {
         Ok(guard)
     }
 
-    /// A setting of the request queue, for the record; empty where there is none.
+    /// A setting of the request queue, for the results; empty if there is none.
     #[must_use]
     pub fn queue_setting(&self, name: &str) -> String {
         read(&self.sys.join("queue").join(name)).unwrap_or_default()
     }
 
-    /// Looks at the counters (`Documentation/block/stat.rst`).
+    /// Reads the counters (`Documentation/block/stat.rst`).
     ///
     /// # Errors
-    /// The device is gone.
+    /// The device has been removed.
     pub fn sample(&self) -> Result<Sample> {
         let stat = read(&self.sys.join("stat"))?;
         let fields: Vec<u64> = stat
@@ -115,10 +115,10 @@ impl Device {
         })
     }
 
-    /// What happened since `before`.
+    /// The activity since `before`.
     ///
     /// # Errors
-    /// The device is gone.
+    /// The device has been removed.
     pub fn activity_since(&self, before: &Sample) -> Result<Activity> {
         let now = self.sample()?;
         let seconds = (now.at - before.at).as_secs_f64();

@@ -1,4 +1,4 @@
-//! The same small tree on file systems of several kinds, each mounted below the document root.
+//! File systems of several kinds with the same small tree, each mounted below the document root.
 
 use super::Rig;
 use super::journal::{Guard, Step, run_quietly};
@@ -20,11 +20,11 @@ const IMAGE_BYTES: u64 = 256 << 20;
 /// One kind of file system, or one way to mount it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What the others are compared with.
+    /// The baseline.
     Ext4,
-    /// Writable, and each read notes its time.
+    /// Writable, and each read updates the access time.
     Ext4Atime,
-    /// Two directories of the machine's disk, one upon the other.
+    /// Two directories of the machine's disk as an overlay.
     Overlay,
     /// No disk at all.
     Tmpfs,
@@ -32,9 +32,9 @@ pub enum Kind {
     Btrfs,
 }
 
-/// A mounted one; undone when dropped, in the order of the fields.
+/// A mounted file system. It is unmounted when dropped; the order of the fields matters.
 pub struct Mounted {
-    /// Which.
+    /// Its kind.
     pub kind: Kind,
     _mount: Guard,
     _loop: Option<Guard>,
@@ -42,7 +42,7 @@ pub struct Mounted {
 }
 
 impl Kind {
-    /// All of them; the one to compare with comes first.
+    /// All kinds; the baseline comes first.
     pub const ALL: [Self; 5] = [
         Self::Ext4,
         Self::Ext4Atime,
@@ -51,7 +51,7 @@ impl Kind {
         Self::Btrfs,
     ];
 
-    /// As in tables and paths.
+    /// The name in tables and paths.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,16 +63,16 @@ impl Kind {
         }
     }
 
-    /// Where its tree begins, as a URL path.
+    /// The URL path of its tree.
     #[must_use]
     pub fn prefix(self) -> String {
         format!("/fs/{}", self.name())
     }
 
-    /// Mounts it with the tree upon it.
+    /// Mounts it and writes the tree.
     ///
     /// # Errors
-    /// The kernel or its tool is missing, which is a reason to leave it out.
+    /// The kernel or the tool does not support it; the caller skips it.
     pub fn mount(self, rig: &Rig) -> Result<Mounted> {
         let point = rig.docroot.join("fs").join(self.name());
         create_dir(&point)?;

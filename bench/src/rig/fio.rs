@@ -1,4 +1,4 @@
-//! What the disk can do, as fio sees it.
+//! The speed of a disk, measured by fio.
 
 use super::confine::tool;
 use super::journal::run_quietly;
@@ -23,8 +23,8 @@ pub fn random_reads(device: &Path, depth: u32, cpu: Option<usize>) -> Result<f64
     figure(&run(&arguments, cpu)?, "iops")
 }
 
-/// Bytes per second of one stream from each of these files, each with one read of `chunk` bytes under
-/// way, past the page cache.
+/// Bytes per second of one stream from each of these files. Each stream has one direct read of `chunk` bytes in
+/// flight.
 ///
 /// # Errors
 /// fio is missing or fails.
@@ -35,7 +35,7 @@ pub fn streams(files: &[PathBuf], chunk: usize, seconds: f64, cpu: Option<usize>
     )
 }
 
-/// What stands before the first job is for all of them.
+/// Options before the first job apply to all jobs.
 fn stream_arguments(files: &[PathBuf], chunk: usize, seconds: f64) -> Vec<String> {
     let mut arguments = vec![
         "--rw=read".to_owned(),

@@ -1,9 +1,8 @@
-//! Everything that the rig changes on the machine, and how each change is undone.
+//! The journal of changes that the rig makes to the machine, and how each is undone.
 //!
-//! A change is written to a file before it is made and struck out after it is undone. Guards undo in
-//! the normal case. Should the benchmark die without running them (a signal, `panic = "abort"`), a
-//! second process, the reaper, does it: it waits for the end of a pipe that only the benchmark
-//! holds. Should both die, the next run begins with it.
+//! A change is recorded in a file before it is made, and removed from it after it is undone. Normally guards undo the
+//! changes. If the benchmark dies without running them (a signal, `panic = "abort"`), a second process, the reaper, undoes
+//! them: it waits for the end of a pipe that only the benchmark holds. If both die, the next run undoes them first.
 
 use crate::failure::{Context, Failure, Result};
 use rustix::fs::{FlockOperation, flock};
@@ -18,47 +17,47 @@ use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How long an undo step may find its object busy.
+/// The time-out of an undo step whose object is busy.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 
-/// One way to undo one change. Undoing twice does nothing, and nothing that is not ours is touched.
+/// A step that undoes one change. It is idempotent, and affects only what the rig has made.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Step {
-    /// Unmount what is mounted there.
+    /// Unmount this mount point.
     Unmount(PathBuf),
     /// Detach the loop devices that are backed by this file.
     DetachLoops(PathBuf),
-    /// Kill the process, if the one with this number still has this start time (clock ticks since boot).
+    /// Kill the process with this ID, if it still has this start time (clock ticks since boot).
     Kill {
-        /// Process number.
+        /// Process ID.
         pid: i32,
         /// Field 22 of `/proc/PID/stat`.
         started: u64,
     },
-    /// Let the process go on that was stopped, if the one with this number still has this start time.
+    /// Continue the stopped process with this ID, if it still has this start time.
     Resume {
-        /// Process number.
+        /// Process ID.
         pid: i32,
         /// Field 22 of `/proc/PID/stat`.
         started: u64,
     },
-    /// Kill what runs in the control group and remove it.
+    /// Kill the processes in the control group and remove it.
     RemoveGroup(PathBuf),
     /// Remove the file.
     RemoveFile(PathBuf),
-    /// Remove the directory with all that is in it.
+    /// Remove the directory with its content.
     RemoveDirectory(PathBuf),
-    /// Write the old value back, as for a setting under `/sys`.
+    /// Restore the old content, such as a setting in `/sys`.
     Restore(PathBuf, String),
 }
 
-/// The list of changes that are not yet undone.
+/// The changes that are not undone yet.
 pub struct Journal {
     path: PathBuf,
     steps: RefCell<Vec<Step>>,
-    /// Held until the benchmark ends; two of them would disturb each other's figures anyway.
+    /// Locked until the benchmark ends; two benchmarks would distort each other's figures.
     lock: Option<File>,
-    /// Its standard input is the pipe whose end it waits for.
+    /// The reaper. It waits for the end of its standard input.
     reaper: Child,
 }
 
@@ -70,10 +69,10 @@ pub struct Guard {
 }
 
 impl Journal {
-    /// Locks the directory, undoes what an interrupted run has left, and starts the reaper.
+    /// Locks the directory, undoes the changes of an interrupted run, and starts the reaper.
     ///
     /// # Errors
-    /// Another benchmark is at work in this directory.
+    /// Another benchmark uses this directory.
     pub fn open(dir: &Path) -> Result<Rc<Self>> {
         let lock = lock_file(dir)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
@@ -88,10 +87,10 @@ impl Journal {
         }))
     }
 
-    /// Notes a change that is about to be made.
+    /// Records a change that is about to be made.
     ///
     /// # Errors
-    /// The journal cannot be written: then the change must not be made.
+    /// The journal cannot be written; the change must not be made.
     pub fn note(self: &Rc<Self>, step: Step) -> Result<Guard> {
         self.steps.borrow_mut().push(step.clone());
         write_steps(&self.path, &self.steps.borrow())?;
@@ -111,7 +110,7 @@ impl Journal {
 }
 
 impl Drop for Journal {
-    /// Lets the reaper see that there is nothing left for it.
+    /// Ends the reaper, which finds nothing to undo.
     fn drop(&mut self) {
         drop(self.lock.take());
         // `wait` closes the pipe first.
@@ -131,7 +130,7 @@ impl Drop for Guard {
     }
 }
 
-/// The reaper's whole life: waits until standard input ends, then undoes what is left.
+/// The reaper: waits until standard input ends, then undoes the changes.
 ///
 /// # Errors
 /// A step fails.
@@ -175,8 +174,7 @@ fn write_steps(path: &Path, steps: &[Step]) -> Result<()> {
     std::fs::write(path, json).context(|| format!("write {}", path.display()))
 }
 
-/// Undoes the noted changes, newest first. Every step is tried; the first error is given back and
-/// its step stays noted.
+/// Undoes the recorded changes, newest first. Tries every step. Returns the first error; failed steps stay recorded.
 fn undo_leftovers(dir: &Path) -> Result<()> {
     let path = journal_path(dir);
     let Ok(text) = std::fs::read_to_string(&path) else {
@@ -196,8 +194,7 @@ fn undo_leftovers(dir: &Path) -> Result<()> {
 }
 
 impl Step {
-    /// Undoes the change; does nothing where there is nothing to undo. Blocks until it is done, for
-    /// ten seconds at most.
+    /// Undoes the change, if there is one. Blocks until it is done, for at most ten seconds.
     ///
     /// # Errors
     /// The object stays busy, or the kernel refuses.
@@ -222,7 +219,7 @@ impl Step {
     /// The step that ends this child.
     ///
     /// # Errors
-    /// The child is gone already.
+    /// The child has already ended.
     pub fn kill(child: &Child) -> Result<Self> {
         let pid = child.id().cast_signed();
         let started =
@@ -230,10 +227,10 @@ impl Step {
         Ok(Self::Kill { pid, started })
     }
 
-    /// The step that lets this child go on.
+    /// The step that continues this child.
     ///
     /// # Errors
-    /// The child is gone already.
+    /// The child has already ended.
     pub fn resume(child: &Child) -> Result<Self> {
         Self::kill(child).map(|step| match step {
             Self::Kill { pid, started } => Self::Resume { pid, started },
@@ -242,7 +239,7 @@ impl Step {
     }
 }
 
-/// Tries until there is nothing left to undo: a mount stays busy until its last user has died.
+/// Retries until it succeeds: a mount is busy until its last user has ended.
 fn until_done(mut attempt: impl FnMut() -> Result<bool>) -> Result<()> {
     let end = Instant::now() + BUSY_MAX;
     loop {
@@ -306,7 +303,7 @@ fn end_process(pid: i32, started: u64) -> Result<bool> {
     Ok(false)
 }
 
-/// None once the process has ended, even if its parent has not fetched its status yet.
+/// None once the process has ended, even if it is a zombie.
 fn start_time(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may itself contain spaces and parentheses.
@@ -327,12 +324,12 @@ fn resume(pid: i32, started: u64) {
 
 fn send(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
-        // ESRCH: it has ended in between.
+        // ESRCH: it has ended meanwhile.
         let _ = kill_process(pid, signal);
     }
 }
 
-/// What is not there need not be removed.
+/// Ignores that something does not exist.
 fn removed(path: &Path, result: std::io::Result<()>) -> Result<()> {
     match result {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -354,7 +351,7 @@ fn remove_group(path: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// Runs a tool; its standard error is in the error, not on the terminal.
+/// Runs a tool. Its standard error becomes part of the error.
 ///
 /// # Errors
 /// It cannot be started or does not exit with 0.
@@ -382,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_are_undone_newest_first() {
+    fn changes_are_undone_newest_first() {
         let dir = tempfile::tempdir().unwrap();
         let setting = dir.path().join("setting");
         let restore = |value: &str| Step::Restore(setting.clone(), value.into());
@@ -396,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_step_stays_noted_and_the_others_are_undone() {
+    fn a_failed_step_stays_recorded_and_the_others_are_undone() {
         let dir = tempfile::tempdir().unwrap();
         let setting = dir.path().join("setting");
         let impossible = Step::Restore(dir.path().join("missing/setting"), "x".into());
@@ -414,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn kills_the_noted_process_and_no_other_with_its_number() {
+    fn kills_the_recorded_process_and_no_other_with_its_id() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let Step::Kill { pid, started } = Step::kill(&child).unwrap() else {
             unreachable!()

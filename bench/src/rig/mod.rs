@@ -1,6 +1,6 @@
-//! The machine around the servers: disks, control groups, CPUs, the page cache.
+//! The rig: disks, control groups, CPUs and the page cache for the servers.
 //!
-//! Only the rig runs as root. Whatever it changes goes through the [`journal`] and is undone.
+//! Only the rig runs as root. All of its changes are recorded in the [`journal`] and undone.
 
 pub mod cgroup;
 pub mod confine;
@@ -23,70 +23,70 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tree::ColdSet;
 
-/// Where the cold files are.
+/// The disk of the cold files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Disk {
-    /// On an emulated disk with the same delay for each read.
+    /// An emulated disk with the same delay for each read.
     Delay,
-    /// On an emulated disk with heads that travel and a queue served nearest first.
+    /// An emulated disk with moving heads and a queue that is served nearest first.
     Seek,
-    /// On the disk that the rig's directory is on.
+    /// The disk of the rig's directory.
     Native,
 }
 
-/// How the rig is set up.
+/// The settings of the rig.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Setup {
-    /// The rig's directory: images, document root, servers' files. It is kept between runs.
+    /// The rig's directory: images, document root, files of the servers. It is kept between runs.
     #[arg(long, default_value = "/var/tmp/levity-bench")]
     pub dir: PathBuf,
-    /// Where the cold files are.
+    /// The disk of the cold files.
     #[arg(long, value_enum, default_value_t = Disk::Delay)]
     pub disk: Disk,
     /// Milliseconds for each read of the disk with a delay.
     #[arg(long, default_value_t = 6)]
     pub read_delay_ms: u32,
-    /// Reads that the emulated disk can do at once; of several numbers, one run for each.
+    /// Concurrent reads of the emulated disk; with several numbers, one run for each.
     #[arg(long, value_delimiter = ',', default_value = "2")]
     pub spindles: Vec<u32>,
-    /// Memory of the server with its page cache, in MiB.
+    /// The memory limit of the server including its page cache, in MiB.
     #[arg(long, default_value_t = 512)]
     pub memory_mib: u64,
-    /// Let the scheduler place server and load; otherwise they have CPU 0 and CPU 1.
+    /// Let the scheduler place server and load; by default they are pinned to CPU 0 and CPU 1.
     #[arg(long)]
     pub unpinned: bool,
 }
 
-/// Everything that is set up; undone when dropped.
+/// The rig. Its changes are undone when it is dropped.
 pub struct Rig {
-    /// How it was asked for.
+    /// Its settings.
     pub setup: Setup,
-    /// The document root: `hot/` on the native disk, `cold/` where the setup says.
+    /// The document root: `hot/` is on the native disk, `cold/` on the disk of the settings.
     pub docroot: PathBuf,
     /// The device that holds the cold files.
     pub device: Device,
-    /// Reads that the emulated disk can do at once.
+    /// Concurrent reads of the emulated disk.
     pub spindles: u32,
-    /// The device's speed, where it is the emulated one.
+    /// The speed of the emulated disk; empty for a real one.
     pub calibration: Vec<Calibration>,
     cold: Cold,
     journal: Rc<Journal>,
-    /// Programs that this run has copied.
+    /// Copies of programs for this run.
     copied: RefCell<Vec<PathBuf>>,
 }
 
-/// What keeps the cold files in place.
+/// Keeps the disk of the cold files mounted.
 enum Cold {
     Slow(Box<SlowDisk>),
     Native { _read_ahead: Option<Guard> },
 }
 
 impl Rig {
-    /// Sets everything up with these cold files; fills their disk on the first run, which takes a minute.
+    /// Sets up the rig with these cold files. On the first run this fills their disk, which takes a minute.
     ///
     /// # Errors
-    /// Not root, a tool is missing, or another benchmark is at work.
+    /// Not root, a tool is missing, or another benchmark is running.
     pub fn set_up(setup: Setup, sets: &[ColdSet], spindles: u32) -> Result<Self> {
         require_root()?;
         let docroot = setup.dir.join("docroot");
@@ -116,25 +116,25 @@ impl Rig {
         })
     }
 
-    /// The journal that further changes go through.
+    /// The journal for further changes.
     #[must_use]
     pub fn journal(&self) -> &Rc<Journal> {
         &self.journal
     }
 
-    /// The server's CPU; None: any.
+    /// The server's CPU; None for any.
     #[must_use]
     pub fn server_cpu(&self) -> Option<usize> {
         cpus(&self.setup).0
     }
 
-    /// The CPU of the load and of the disk's parts; None: any.
+    /// The CPU of the load and of the emulated disk; None for any.
     #[must_use]
     pub fn load_cpu(&self) -> Option<usize> {
         cpus(&self.setup).1
     }
 
-    /// The server's memory, page cache included.
+    /// The server's memory limit in bytes, including its page cache.
     #[must_use]
     pub fn memory_bytes_max(&self) -> u64 {
         self.setup.memory_mib << 20
@@ -149,8 +149,8 @@ impl Rig {
         self.copy_of(&program)
     }
 
-    /// A copy of a program, made once: the build directory may be closed to the user that servers run as,
-    /// and a build during the run would change what is measured.
+    /// A copy of a program, made once. The user of the servers may have no access to the build directory, and a build
+    /// during the run would replace the program.
     ///
     /// # Errors
     /// It cannot be copied.
@@ -190,7 +190,7 @@ impl Rig {
         matches!(self.cold, Cold::Slow(_))
     }
 
-    /// Stops the emulated disk; reads wait until the value is dropped.
+    /// Stops the emulated disk. Reads wait until the guard is dropped.
     ///
     /// # Errors
     /// The cold files are on a real disk, which cannot be stopped.
@@ -252,7 +252,7 @@ fn fill_native(journal: &Rc<Journal>, sets: &[ColdSet], docroot: &Path) -> Resul
     ))
 }
 
-/// Server and load, each on its own CPU. With one CPU there is nothing to choose.
+/// The CPUs of server and load. With a single CPU nothing is pinned.
 fn cpus(setup: &Setup) -> (Option<usize>, Option<usize>) {
     let several = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
     if setup.unpinned || !several {

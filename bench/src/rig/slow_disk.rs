@@ -1,10 +1,9 @@
-//! A slow disk made of user-space parts: an image file behind `nbdkit`, shown as a file by `nbdfuse`,
-//! as a block device by a loop device with direct I/O, and as a directory by ext4.
+//! A slow disk in user space: `nbdkit` serves an image file, `nbdfuse` presents it as a file, a loop device with
+//! direct I/O as a block device, and ext4 as a directory.
 //!
-//! There are two kinds. One has a delay for each read and as many threads as the disk has spindles:
-//! it models the time of an access and how many can be under way at once, not the gain of a good
-//! order. What it cannot show, it cannot flatter. The other, `seek_disk.c`, has heads that travel and
-//! a queue that is served nearest first.
+//! There are two kinds. One delays each read and has as many threads as the disk has spindles. It models access times and
+//! parallelism, but not the benefit of ordered reads, so no server gains from that. The other, `seek_disk.c`, has moving
+//! heads and a queue that is served nearest first.
 
 use super::confine::{NOBODY, tool};
 use super::device::Device;
@@ -21,39 +20,39 @@ use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The stock read-ahead window of Linux; a loop device starts with another one.
+/// The default read-ahead window of Linux; that of a loop device differs.
 pub const READ_AHEAD_KB: u32 = 128;
-/// How long a tool may take to be ready.
+/// The time-out of the start of a tool.
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// The plugin with heads, compiled by nbdkit when it starts.
+/// The plugin with moving heads, which nbdkit compiles at its start.
 const SEEK_DISK: &str = include_str!("seek_disk.c");
 /// The library must be named before the source that needs it.
 const SEEK_DISK_FLAGS: &str = "CFLAGS=-fPIC -shared -O2 -Wl,--no-as-needed -lm";
-/// Requests that the disk with heads can choose from.
+/// The queue length of the disk with heads.
 const SEEK_QUEUE: u32 = 64;
 
-/// How slow it is.
+/// The kind of the disk and its speed.
 #[derive(Clone, Copy, Debug)]
 pub enum Slowness {
     /// The same time for each read.
     Delay {
         /// Milliseconds that each read takes.
         read_ms: u32,
-        /// Reads that can be under way at once.
+        /// Concurrent reads.
         spindles: u32,
     },
-    /// As far as a head must travel.
+    /// A time that depends on the distance of the head.
     Seek {
-        /// How many heads there are.
+        /// The number of heads.
         spindles: u32,
     },
 }
 
-/// Random reads per second of the device at one queue depth, as fio sees them.
+/// Random reads per second of the device at one queue depth, measured by fio.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Calibration {
-    /// Requests under way.
+    /// Requests in flight.
     pub depth: u32,
     /// Reads of 4 KiB per second.
     pub reads_per_second: f64,
@@ -77,7 +76,7 @@ struct Daemon {
     child: Child,
 }
 
-/// The disk does not answer; it goes on when this is dropped.
+/// The disk is stopped; it continues when this is dropped.
 #[must_use]
 pub struct Frozen {
     _resume: Guard,
@@ -125,7 +124,7 @@ impl SlowDisk {
         })
     }
 
-    /// Stops the process that is the disk.
+    /// Stops the process of the disk.
     ///
     /// # Errors
     /// It has ended.
@@ -137,7 +136,7 @@ impl SlowDisk {
     }
 }
 
-/// What fio reads from the device at depth 1, 4 and 16, one second each.
+/// Measures the device with fio at depth 1, 4 and 16, for one second each.
 ///
 /// # Errors
 /// fio is missing or fails.
@@ -171,7 +170,7 @@ fn image(journal: &Rc<Journal>, dir: &Path, sets: &[ColdSet]) -> Result<PathBuf>
     Ok(complete)
 }
 
-/// Fills the image at the speed of the disk below it, before anything is slow.
+/// Fills the image before it is slow, at the speed of the disk below it.
 fn make_image(journal: &Rc<Journal>, dir: &Path, sets: &[ColdSet], image: &Path) -> Result<()> {
     eprintln!("levity-bench: filling the image of the slow disk (once)");
     let file = File::create(image).context(|| format!("create {}", image.display()))?;
@@ -203,7 +202,7 @@ fn start_nbdkit(
     slowness: Slowness,
     cpu: Option<usize>,
 ) -> Result<Daemon> {
-    // A socket left over from an interrupted run would look like one that is ready.
+    // A socket file of an interrupted run would be mistaken for one that is ready.
     let _ = fs::remove_file(socket);
     let mut nbdkit = tool(cpu, "nbdkit");
     nbdkit
@@ -213,7 +212,7 @@ fn start_nbdkit(
         Slowness::Delay { read_ms, spindles } => {
             nbdkit.arg("--filter=delay");
             nbdkit.arg(format!("--threads={spindles}")).arg("file");
-            // Twice in the page cache, the image would take memory from nothing but the figures.
+            // Otherwise the image would be in the page cache twice, and reads from there would be too fast.
             nbdkit.arg(image).arg("cache=none");
             nbdkit.arg(format!("delay-read={read_ms}ms"));
         }
@@ -248,7 +247,7 @@ fn start_nbdfuse(
 }
 
 impl Daemon {
-    /// In a process group of its own: Ctrl-C must not take the disk away under a mounted file system.
+    /// In a process group of its own: Ctrl-C must not end the disk of a mounted file system.
     fn start(
         journal: &Rc<Journal>,
         mut command: Command,

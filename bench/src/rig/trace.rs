@@ -9,10 +9,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// System calls of everything in the group for each request of this load, by strace.
+/// System calls of the group per request of this load, counted by strace.
 ///
 /// # Errors
-/// strace does not start or says nothing; the load fails.
+/// strace does not start or has no output, or the load fails.
 pub fn calls_per_request(
     rig: &Rig,
     group: &Group,
@@ -26,8 +26,8 @@ pub fn calls_per_request(
     Ok(total_calls(&text)? as f64 / report.requests as f64)
 }
 
-/// strace at work. Its standard error stays open until it has ended: it says goodbye to each thread,
-/// and a closed pipe would end it before it writes its summary.
+/// A running strace. Its standard error stays open until it has ended: it writes a line for each thread that it
+/// detaches from, and a closed pipe would end it before its summary.
 struct Trace {
     strace: Child,
     errors: BufReader<ChildStderr>,
@@ -83,8 +83,8 @@ impl Trace {
     }
 }
 
-/// The last line of `strace -c`: `100.00 0.123456 3 41000 12 total`, without the errors column where
-/// there were none.
+/// Parses the last line of `strace -c`: `100.00 0.123456 3 41000 12 total`. Without errors there is no column for
+/// them.
 fn total_calls(summary: &str) -> Result<u64> {
     let line = summary
         .lines()

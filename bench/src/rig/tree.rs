@@ -1,4 +1,4 @@
-//! The files that are served: a few hot ones, and sets of cold ones of equal size.
+//! The document tree: a few hot files, and sets of cold files of equal size.
 
 use crate::failure::{Context, Result};
 use std::fs;
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 /// The sizes of the hot files.
 pub const HOT_BYTES: [usize; 3] = [1024, 4096, 16384];
-/// The sizes of hot files that no server keeps in its own memory whole.
+/// The sizes of hot files that no server caches as a whole in its own memory.
 pub const HOT_LARGE_BYTES: [usize; 3] = [65_536, 1 << 20, 4 << 20];
-/// Files in one directory: few, so that a cold open has a directory and an inode to read as well.
+/// Files per directory: few, so that a cold open also reads a directory and an inode.
 const FILES_PER_DIRECTORY: usize = 32;
 
 /// Files of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColdSet {
-    /// How many.
+    /// The number of files.
     pub files: usize,
-    /// Bytes of each.
+    /// The size of each, in bytes.
     pub bytes: usize,
 }
 
@@ -33,7 +33,7 @@ pub const COLD_SETS: [ColdSet; 2] = [
     },
 ];
 
-/// Where a file's metadata costs more than its content.
+/// Files whose metadata costs more than their content.
 pub const TINY: ColdSet = ColdSet {
     files: 100_000,
     bytes: 1000,
@@ -53,12 +53,12 @@ pub const STREAMS: ColdSet = ColdSet {
     files: 200,
     bytes: 10_000_000,
 };
-/// Long streams: more together than the server's memory.
+/// Long streams: together larger than the server's memory.
 pub const LONG_STREAMS: ColdSet = ColdSet {
     files: 10,
     bytes: 100_000_000,
 };
-/// What the workloads need that do not use [`COLD_SETS`]: 4.5 GB.
+/// The files of workloads that do not use [`COLD_SETS`]: 4.5 GB.
 pub const MIXED_SETS: [ColdSet; 5] = [TINY, BLOCKS, MEGABYTES, STREAMS, LONG_STREAMS];
 
 /// Writes `hot/SIZE.bin` for each hot size.
@@ -76,8 +76,8 @@ pub fn write_hot(docroot: &Path) -> Result<()> {
 }
 
 impl ColdSet {
-    /// Writes the set below `cold` unless it is there. Its directory gets its name last, so an
-    /// interrupted fill is not taken for a complete one.
+    /// Writes the set below `cold` unless it exists. Its directory is renamed last, so that an interrupted fill does not
+    /// look complete.
     ///
     /// # Errors
     /// The disk is full or read-only.
@@ -134,13 +134,13 @@ fn file(index: usize) -> PathBuf {
     directory(index).join(format!("{index:06}.bin"))
 }
 
-/// Bytes that do not compress.
+/// Incompressible bytes.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut random = Random::new(bytes as u64);
     (0..bytes).map(|_| random.next().to_le_bytes()[7]).collect()
 }
 
-/// xorshift64*: repeatable, and random enough to keep the elevator busy.
+/// xorshift64*: repeatable, and random enough to defeat the I/O scheduler.
 struct Random(u64);
 
 impl Random {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partial_fill_is_started_again() {
+    fn an_interrupted_fill_is_repeated() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("100.partial/9999")).unwrap();
         SET.fill(dir.path()).unwrap();

@@ -1,4 +1,4 @@
-//! Measurements of cold files: nothing cached before, the device watched meanwhile.
+//! Measurements of cold files: with empty caches, and with statistics of the device.
 
 use crate::failure::Result;
 use crate::load::Report;
@@ -10,20 +10,20 @@ use crate::walk::Walk;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Longer than any pass takes.
+/// Longer than any pass.
 const SECONDS_MAX: f64 = 600.0;
 
-/// What a reader got, and what the device did for it.
+/// The report of a reader, and the activity of the device.
 #[derive(Serialize)]
 pub struct Side {
-    /// Of the server's clients, or of the walker.
+    /// The report of the server's clients or of the walker.
     pub report: Report,
-    /// Of the device that holds the cold files.
+    /// The activity of the device with the cold files.
     pub device: Activity,
 }
 
 impl Side {
-    /// Drops the caches and lets `read` read.
+    /// Drops the caches and runs `read`.
     ///
     /// # Errors
     /// Not root; `read` fails.
@@ -37,7 +37,7 @@ impl Side {
         })
     }
 
-    /// Bytes that the device read for each byte of a body.
+    /// Bytes read from the device per byte of a body.
     #[must_use]
     pub fn over_read(&self) -> f64 {
         self.device.bytes as f64 / self.report.body_bytes as f64
@@ -47,9 +47,9 @@ impl Side {
 /// A server and the walker, on the same files.
 #[derive(Serialize)]
 pub struct Sides {
-    /// What the server's clients got.
+    /// The measurement of the server.
     pub server: Side,
-    /// Right before.
+    /// The measurement of the walker right before.
     pub walker: Side,
 }
 
@@ -76,7 +76,7 @@ impl Sides {
         Ok(Self { server, walker })
     }
 
-    /// The server's body bytes per second over the walker's.
+    /// The server's body bytes per second divided by the walker's.
     #[must_use]
     pub fn e(&self) -> f64 {
         self.server.report.bytes_per_second() / self.walker.report.bytes_per_second()

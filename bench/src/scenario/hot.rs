@@ -1,5 +1,5 @@
-//! Hot: throughput of files in memory. An engine must not cost what the disk has no part in, so each
-//! is compared with the `sendfile` engine, which sends from the page cache and does nothing else.
+//! Hot: throughput of files in memory. The choice of a disk engine must not slow them down, so each engine is compared
+//! with the `sendfile` engine, which only sends from the page cache.
 
 use super::{Measured, Run, baseline, interleaved, to_json};
 use crate::failure::Result;
@@ -13,14 +13,14 @@ use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
 use serde::Serialize;
 
-/// From Levity's own memory; at the border of it; from the page cache.
+/// Sizes of files that Levity sends from its own memory, at the limit of that, and from the page cache.
 const BYTES: [usize; 3] = [4096, 65_536, 1 << 20];
 const CONNECTIONS: usize = 64;
 const WARM_UP_SECONDS: f64 = 0.3;
 /// The bar of the design.
 const RATIO_MIN: f64 = 0.95;
 
-/// One row in one pass and with one file size.
+/// A row in a pass, with one file size.
 #[derive(Serialize)]
 pub struct Pass {
     bytes: usize,

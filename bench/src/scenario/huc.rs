@@ -1,9 +1,8 @@
-//! HUC, hot under cold: how fast is a small file that lies in memory, while others wait for the disk?
+//! HUC, hot under cold: how fast is a small file in memory while other requests wait for the disk?
 //!
-//! Each hot measurement is made three times: alone; while another process reads the slow disk as fast
-//! as the server is about to (which takes CPU and memory bandwidth, but waits on nobody's loop); and
-//! while the server itself serves cold files to a hundred clients. A server whose loop never waits
-//! for the disk cannot tell the last two apart.
+//! Each hot measurement is made three times: alone; while another process reads the slow disk at the rate of the server,
+//! which costs CPU time and memory bandwidth but blocks no event loop; and while the server itself sends cold files to a
+//! hundred clients. For a server whose event loop never waits for the disk the last two are the same.
 
 use super::{Measured, Run, interleaved, to_json};
 use crate::failure::Result;
@@ -27,7 +26,7 @@ const HOT_BYTES: u64 = 4096;
 const CLOSED_CONNECTIONS: usize = 4;
 const OPEN_CONNECTIONS: usize = 32;
 const COLD_CLIENTS: usize = 100;
-/// Seconds in which the cold load gets going before the hot one counts.
+/// Seconds of cold load before the hot measurement.
 const WARM_UP: f64 = 0.5;
 
 /// The bars of the design: share of the throughput kept, and latency in microseconds.
@@ -36,7 +35,7 @@ const P99_FACTOR_MAX: f64 = 2.0;
 const P99_US_ALWAYS_FINE: f64 = 1000.0;
 const STALL_SECONDS_MAX: f64 = 0.005;
 
-/// The hot file under one circumstance.
+/// The measurement of the hot file in one of the three situations.
 #[derive(Serialize)]
 struct Hot {
     /// Closed loop on four connections.
@@ -45,14 +44,14 @@ struct Hot {
     open: Report,
 }
 
-/// The cold files that the server delivered meanwhile, and what the device did.
+/// The cold files that the server sent meanwhile, and the activity of the device.
 #[derive(Serialize)]
 struct Cold {
     report: Report,
     device: Activity,
 }
 
-/// One row in one pass.
+/// A row in a pass.
 #[derive(Serialize)]
 pub struct Pass {
     alone: Hot,
@@ -60,7 +59,7 @@ pub struct Pass {
     under_cold: Hot,
     /// During the closed and the open loop.
     cold: [Cold; 2],
-    /// The longest wait of the event loop, as the upper edge of its histogram bucket; Levity only.
+    /// The longest stall of the event loop, as the upper edge of its histogram bucket; Levity only.
     loop_stall_seconds: Option<f64>,
 }
 
@@ -254,7 +253,7 @@ fn cells(row: &Row, measured: &Measured<Pass>) -> Vec<String> {
     ]
 }
 
-/// What the bars are about.
+/// The figures that the bars apply to.
 struct Figures {
     beside_reader: Spread,
     under_cold: Spread,
@@ -284,7 +283,7 @@ impl Figures {
         }
     }
 
-    /// `pass`, or which bars were missed.
+    /// `pass`, or the bars that are missed.
     fn verdict(&self, is_levity: bool) -> String {
         let p99_max = (self.p99_alone.median * P99_FACTOR_MAX).max(P99_US_ALWAYS_FINE);
         let stalled = self
@@ -370,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn levity_without_a_stall_metric_has_not_passed() {
+    fn levity_without_a_stall_metric_fails() {
         assert_eq!(
             figures(1.0, 100.0, 100.0, None).verdict(true),
             "missed: stall"

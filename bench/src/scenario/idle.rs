@@ -1,4 +1,4 @@
-//! Idle connections: user memory of a server for each connection that has made one request.
+//! Idle connections: user memory of a server per connection after one request.
 
 use super::{Measured, interleaved, to_json};
 use crate::failure::{Failure, Result};
@@ -28,7 +28,7 @@ impl Pass {
     }
 }
 
-/// Runs the workload; once, because memory does not depend on the minute.
+/// Runs the workload, in a single pass: memory does not vary between passes.
 ///
 /// # Errors
 /// A server refuses connections.
@@ -48,7 +48,7 @@ pub fn run(rig: &Rig, rows: &[Row]) -> Result<Outcome> {
 
 fn measure(rig: &Rig, row: &Row) -> Result<Pass> {
     let server = Server::start(rig, row)?;
-    // The first request makes a server set up what it needs once; that is no cost of a connection.
+    // The first request causes one-time allocations, which are not a cost of a connection.
     Load::new(server.address, "/hot/4096.bin", 4, 0.1).measure(rig.load_cpu())?;
     let anonymous_bytes_before = server.anonymous_bytes()?;
     let mut load = Load::new(server.address, "/hot/4096.bin", CONNECTIONS, 60.0);

@@ -1,4 +1,4 @@
-//! The workloads: each takes the rig and the rows, and gives an outcome.
+//! The workloads. Each measures the rows on the rig and returns an outcome.
 
 mod cold;
 pub mod hot;
@@ -42,35 +42,35 @@ pub enum Scenario {
     Huc,
     /// CPU time and system calls of a request for a small hot file.
     W1,
-    /// Cold files, each once, against the walker.
+    /// Cold files, each once, compared with the walker.
     W3,
     /// Cold files of 4 KB and 1 MB for a thousand connections, with one worker and with two.
     W4,
-    /// Streams, by their number and by the chunk.
+    /// Streams, by their number and the chunk size.
     W5,
     /// One large hot file and many cold ones.
     W6,
-    /// Small hot files while streams pass through a memory that cannot hold them.
+    /// Small hot files during streams that exceed the memory.
     W7,
-    /// Small files of which nothing is in memory, and some do not exist.
+    /// Small files with nothing in memory, some of which do not exist.
     W8,
-    /// The disk stands still.
+    /// A disk that freezes.
     W9,
-    /// Many clients want one cold file at once.
+    /// Many clients request one cold file at the same time.
     W13,
     /// File systems of several kinds.
     W14,
-    /// Throughput of files in memory, each engine against the baseline.
+    /// Throughput of files in memory, each engine compared with the baseline.
     Hot,
     /// Memory of idle connections.
     Idle,
-    /// CPU time and system calls of a small answer that a proxy passes on.
+    /// CPU time and system calls of a small proxied response.
     P1,
-    /// Long answers that a proxy passes on.
+    /// Large proxied responses.
     P2,
-    /// An answer through the application's socket or in a temporary file.
+    /// A response through the application's socket or in a temporary file.
     P3,
-    /// Many clients on few connections to backends that are killed and started again.
+    /// Many clients and few connections to backends that are killed and restarted.
     P4,
     /// Cold files with an application that opens them first.
     P5,
@@ -78,13 +78,13 @@ pub enum Scenario {
     All,
 }
 
-/// What is run, how often and how long.
+/// The workloads, their duration and the servers.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Run {
     /// The workload.
     #[arg(value_enum)]
     pub scenario: Scenario,
-    /// A look whether it works: one pass of half a second, and fewer steps. Its figures say little.
+    /// Only check that it works: one pass of half a second, and fewer steps. The figures mean little.
     #[arg(long)]
     pub quick: bool,
     /// Seconds of each measurement.
@@ -96,7 +96,7 @@ pub struct Run {
     /// Requests per second of the open loop.
     #[arg(long, default_value_t = 2000)]
     pub rate: u32,
-    /// Levity's engines; `all` are those that the binary knows; empty for none.
+    /// Levity's engines; `all` for every engine of the binary; empty for none.
     #[arg(long, value_delimiter = ',', default_value = "all")]
     pub engines: Vec<String>,
     /// Peers; empty for none.
@@ -108,13 +108,13 @@ pub struct Run {
     /// Levity's binary.
     #[arg(long, default_value = "target/release/levity")]
     pub levity: PathBuf,
-    /// Where the results are written.
+    /// The directory of the results.
     #[arg(long, default_value = "bench/results")]
     pub results: PathBuf,
-    /// Where a copy of the picture of HUC is written.
+    /// The file for a copy of the picture of HUC.
     #[arg(long)]
     pub picture: Option<PathBuf>,
-    /// How the rig is set up.
+    /// The settings of the rig.
     #[command(flatten)]
     pub setup: Setup,
 }
@@ -141,12 +141,12 @@ impl Run {
         }
         let load_average = machine::load_average();
         for sets in [&COLD_SETS[..], &MIXED_SETS[..], &[]] {
-            // What reads no cold file needs no slow disk.
+            // Workloads without cold files need no slow disk.
             if sets.is_empty() {
                 run.setup.disk = Disk::Native;
             }
             let mut scenarios = run.scenario.each_on(sets);
-            // Asked for by its name, it says why it cannot.
+            // A workload that was requested by its name reports why it cannot run.
             let skips_freezes = run.scenario == Scenario::All && run.setup.disk == Disk::Native;
             scenarios.retain(|scenario| !(skips_freezes && *scenario == Scenario::W9));
             for &spindles in run.spindles().iter().filter(|_| !scenarios.is_empty()) {
@@ -157,7 +157,7 @@ impl Run {
         Ok(())
     }
 
-    /// A real disk has as many as it has.
+    /// The spindles of a real disk cannot be chosen.
     fn spindles(&self) -> &[u32] {
         match self.setup.disk {
             Disk::Native => &self.setup.spindles[..1],
@@ -217,7 +217,7 @@ impl Run {
     }
 
     fn outcome(&self, scenario: Scenario, rig: &Rig, rows: &[Row]) -> Result<Outcome> {
-        // Where a filled cache of open files is not the question, it is the same row twice.
+        // If a filled cache of open files makes no difference, the rows would be the same.
         let unfilled: Vec<Row> = rows
             .iter()
             .filter(|row| !row.is_filled())
@@ -294,7 +294,7 @@ impl Run {
 }
 
 impl Scenario {
-    /// Those of the workloads meant that read these cold files.
+    /// The selected workloads that read these cold files.
     fn each_on(self, sets: &[ColdSet]) -> Vec<Self> {
         let all = Self::value_variants()
             .iter()
@@ -319,7 +319,7 @@ impl Scenario {
     }
 }
 
-/// What a result is called beside its workload: nothing for the disk that most are taken on.
+/// The suffix of the names of results; empty for the usual disk.
 fn variant(disk: Disk, spindles: u32) -> String {
     match disk {
         Disk::Delay if spindles == 2 => String::new(),
@@ -329,7 +329,7 @@ fn variant(disk: Disk, spindles: u32) -> String {
     }
 }
 
-/// Starts each server once, so that one which cannot run here is known before an hour is spent.
+/// Starts each server once, so that a server that cannot run is known before the measurements.
 fn startable(rig: &Rig, rows: Vec<Row>) -> Result<(Vec<Row>, Vec<String>)> {
     let (mut startable, mut left_out) = (Vec::new(), Vec::new());
     for row in rows {
@@ -357,8 +357,8 @@ pub struct Measured<P> {
     pub passes: Vec<P>,
 }
 
-/// Measures every row in every pass: A B C, then C B A, so that a slow minute of the machine hits all
-/// rows and not one, and none has the same row before it in every pass.
+/// Measures every row in every pass: A B C, then C B A. So a slow minute of the machine affects all rows, and no row
+/// follows the same other row in every pass.
 fn interleaved<P>(
     rows: &[Row],
     passes: usize,
@@ -381,7 +381,7 @@ fn interleaved<P>(
     Ok(measured)
 }
 
-/// The rows of a pass, of which the first is 1, in their order.
+/// The rows of a pass in their order. Passes count from 1.
 fn order(rows: usize, pass: usize) -> impl Iterator<Item = usize> {
     (0..rows).map(move |number| match pass % 2 {
         1 => number,
@@ -395,7 +395,7 @@ impl<P> Measured<P> {
         Spread::of(self.passes.iter().map(figure))
     }
 
-    /// Median and spread of one figure as a share of the other row's in the same pass.
+    /// Median and spread of one figure divided by that of the other row in the same pass.
     fn spread_of_ratio(&self, to: &Self, figure: impl Fn(&P) -> f64) -> Spread {
         let pairs = self.passes.iter().zip(&to.passes);
         Spread::of(pairs.map(|(own, other)| figure(own) / figure(other)))
@@ -407,7 +407,7 @@ impl<P> Measured<P> {
     }
 }
 
-/// The baseline among the rows: Levity with the engine that waits on the loop.
+/// The baseline: Levity with the engine that blocks the event loop.
 fn baseline<P>(measured: &[Measured<P>]) -> Option<&Measured<P>> {
     measured.iter().find(|row| row.server == "levity sendfile")
 }
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_in_every_pass_at_another_place() {
+    fn every_row_has_another_position_in_each_pass() {
         let passes = [1, 2, 3].map(|pass| order(3, pass).collect::<Vec<_>>());
         assert_eq!(passes, [[0, 1, 2], [2, 1, 0], [0, 1, 2]]);
         assert_eq!(order(0, 1).count(), 0);

@@ -1,4 +1,4 @@
-//! P1: what a small answer that it passes on costs a proxy, in CPU time and system calls.
+//! P1: the cost of a small proxied response in CPU time and system calls.
 
 use super::proxied::{
     CLIENTS, Cost, PLACES, Pair, WARM_UP_SECONDS, best_peer, measure_directly, verdict,
@@ -12,16 +12,16 @@ use crate::rig::{Rig, trace};
 use serde::Serialize;
 
 const BODY_BYTES: [usize; 2] = [1024, 4096];
-/// Under strace, which slows a proxy down but does not change what it calls.
+/// Measured under strace, which slows a proxy down but does not change its system calls.
 const TRACED_SECONDS: f64 = 1.0;
 
-/// One row in one pass and with one length.
+/// A row in a pass, with one length.
 #[derive(Serialize)]
 pub struct Pass {
     bytes: usize,
     #[serde(flatten)]
     cost: Cost,
-    /// In the first pass only.
+    /// Measured in the first pass only.
     calls_per_request: Option<f64>,
 }
 

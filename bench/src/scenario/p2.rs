@@ -1,4 +1,4 @@
-//! P2: long answers that a proxy passes on, with a length and in chunks.
+//! P2: large proxied responses, with a length and chunked.
 
 use super::proxied::{
     CLIENTS, Cost, PLACES, Pair, WARM_UP_SECONDS, best_peer, measure_directly, verdict,
@@ -18,7 +18,7 @@ const BODIES: [Body; 4] = [
     Body::new(1_000_000, true),
 ];
 
-/// What the application answers with.
+/// The response of the application.
 #[derive(Clone, Copy, Serialize)]
 struct Body {
     bytes: usize,
@@ -36,7 +36,7 @@ impl Body {
     }
 }
 
-/// One row in one pass and with one body.
+/// A row in a pass, with one body.
 #[derive(Serialize)]
 pub struct Pass {
     #[serde(flatten)]

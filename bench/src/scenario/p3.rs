@@ -1,5 +1,5 @@
-//! P3: an answer through the application's socket, or in a temporary file that the proxy sends in its
-//! place: from which length on is the file worth it?
+//! P3: a response through the application's socket, or in a temporary file that the proxy sends instead: from which
+//! length on is the file faster?
 
 use super::proxied::{Cost, PLACES, Pair, WARM_UP_SECONDS, upstream};
 use super::{Measured, Run, interleaved, to_json};
@@ -35,15 +35,15 @@ const SIZES: [usize; 14] = [
     64 * KB * KB,
 ];
 const QUICK_SIZES: [usize; 4] = [KB, 8 * KB, 64 * KB, 512 * KB];
-/// A sweep has many steps: each takes this share of the time asked for.
+/// A sweep has many steps. Each takes this share of the configured time.
 const TIME_SHARE: f64 = 0.4;
-/// Bytes of bodies under way at a time, so that neither memory nor the temporary files grow without end.
+/// The maximum of body bytes in flight, which bounds memory and temporary files.
 const UNDER_WAY_BYTES_MAX: usize = 64 << 20;
 const CLIENTS_MAX: usize = 16;
 /// Memory, whatever file systems the rig's own folder is on.
 const FILES: &str = "/dev/shm/levity-bench";
 
-/// One row in one pass and with one length.
+/// A row in a pass, with one length.
 #[derive(Serialize)]
 pub struct Pass {
     bytes: usize,
@@ -57,7 +57,7 @@ impl Pass {
     }
 }
 
-/// A row with the protocol that it speaks to the application, and what came of each length.
+/// A row with the protocol to the application, and its results for each length.
 struct Series {
     name: String,
     steps: Vec<Measured<Pass>>,
@@ -182,13 +182,13 @@ fn cells(name: &str, step: &Measured<Pass>) -> Vec<String> {
     cells
 }
 
-/// CPU time of proxy and application together: file over socket.
+/// CPU time of proxy and application together: file divided by socket.
 fn cpu_ratio(step: &Measured<Pass>) -> f64 {
     step.spread(|pass| pass.file.us_per_request() / pass.socket.us_per_request())
         .median
 }
 
-/// Requests per second, the other way round, so that below 1 the file wins as well.
+/// Requests per second: socket divided by file, so that the file wins below 1 here too.
 fn rate_ratio(step: &Measured<Pass>) -> f64 {
     let rate = |cost: &Cost| cost.report.requests_per_second();
     step.spread(|pass| rate(&pass.socket) / rate(&pass.file))
@@ -241,7 +241,7 @@ fn picture(all: &[Series]) -> String {
         .iter()
         .map(|series| Curve {
             name: series.name.clone(),
-            // None or infinite is a step in which not one body got through.
+            // None and infinite are steps without a single complete body.
             points: ratios(series, cpu_ratio)
                 .into_iter()
                 .filter(|(_, ratio)| ratio.is_normal())
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_under_way_are_bounded() {
+    fn bodies_in_flight_are_bounded() {
         assert!(
             SIZES
                 .iter()

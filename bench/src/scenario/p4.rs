@@ -1,5 +1,5 @@
-//! P4: a thousand clients on ten connections to an application that is killed and started again every
-//! second: which requests are lost, and which are done twice?
+//! P4: a thousand clients and ten connections to an application that is killed and restarted every second: which
+//! requests are lost, and which are processed twice?
 
 use super::proxied::{Pair, dir, upstream};
 use super::{Measured, Run, interleaved, to_json};
@@ -21,38 +21,38 @@ use std::time::{Duration, Instant};
 
 /// Half of them send GET, the others POST.
 const CLIENTS: usize = 1000;
-/// To all backends together; each works on as many requests at a time as it has connections.
+/// Connections to all backends together. Each backend processes as many requests at a time as it has connections.
 const CONNECTIONS: usize = 10;
 const WORK_US: u64 = 2000;
 const SECONDS: f64 = 20.0;
 const QUICK_SECONDS: f64 = 4.0;
-/// From one kill to the next, of another backend if there is one.
+/// The time between kills. They hit the backends in turn.
 const KILL_INTERVAL: Duration = Duration::from_secs(1);
-/// From a kill to the start of the next process.
+/// The time from a kill to the restart.
 const DOWN: Duration = Duration::from_millis(100);
 
-/// One row in one pass and with one number of backends.
+/// A row in a pass, with one number of backends.
 #[derive(Serialize)]
 pub struct Pass {
     backends: usize,
     kills: u32,
     get: Side,
     post: Side,
-    /// POST requests that a backend began to work on more than once, or two of them once each.
+    /// POST requests whose processing began more than once, at one backend or at several.
     doubled: u64,
-    /// GET requests of which the same is true, as it may be.
+    /// The same for GET requests, where it is allowed.
     repeated: u64,
-    /// POST requests that failed although no backend had begun to work on them.
+    /// POST requests that failed although no backend had begun to process them.
     failed_untouched: u64,
 }
 
-/// What the clients of one method saw.
+/// The results of one method.
 #[derive(Serialize)]
 struct Side {
     report: Report,
     /// Failures by status.
     statuses: HashMap<u16, u64>,
-    /// Connections that broke instead of an answer.
+    /// Connections that broke without a response.
     cut: u64,
 }
 
@@ -67,7 +67,7 @@ impl Side {
 }
 
 impl Pass {
-    /// Where another backend was up, a GET that failed was lost for nothing.
+    /// Failed GET requests are avoidable losses if another backend was up.
     fn lost(&self) -> u64 {
         if self.backends > 1 {
             self.get.failures()
@@ -178,7 +178,7 @@ fn measure(rig: &Rig, row: &Row, backends: usize, seconds: f64) -> Result<Pass> 
     })
 }
 
-/// Kills one backend after the other until the time is over; all are up at the end.
+/// Kills the backends in turn until the time is over. At the end all are up.
 fn kill_in_turn(backends: &mut [RunningBackend], seconds: f64) -> Result<u32> {
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     let mut kills = 0;
@@ -195,7 +195,7 @@ fn kill_in_turn(backends: &mut [RunningBackend], seconds: f64) -> Result<u32> {
     }
 }
 
-/// How often work began on each request.
+/// How often the processing of each request began.
 fn begun(logs: &[PathBuf]) -> Result<HashMap<String, u32>> {
     let mut begun = HashMap::new();
     for log in logs {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_apart() {
+    fn failures_are_classified() {
         let side = side(Report {
             errors: 3,
             failed: vec![failed(1, Some(502)), failed(2, None), failed(9, Some(502))],
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_in_two_logs_was_done_twice() {
+    fn an_id_in_two_logs_was_processed_twice() {
         let dir = tempfile::tempdir().unwrap();
         let logs = ["a", "b"].map(|name| dir.path().join(name));
         fs::write(&logs[0], "p1\ng1\n").unwrap();

@@ -1,5 +1,5 @@
-//! P5: cold files with an application in front of them that opens each first: does it take the waiting
-//! for the disk off the server, as it once did?
+//! P5: cold files with an application that opens each file before the server sends it (X-Sendfile): does that take the
+//! disk waits off the server?
 
 use super::cold::Sides;
 use super::proxied::{dir, upstream};
@@ -21,10 +21,10 @@ const CLIENTS: usize = 200;
 /// Of the application, and connections to it.
 const THREADS: usize = 20;
 const SET: ColdSet = COLD_SETS[0];
-/// What the slow disk can do in a second.
+/// Reads per second of the slow disk.
 const FILES_PER_SECOND: f64 = 260.0;
 
-/// One row in one pass.
+/// A row in a pass.
 #[derive(Serialize)]
 pub struct Pass {
     #[serde(flatten)]
@@ -74,7 +74,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     })
 }
 
-/// The server with the files themselves, then as a proxy before the application.
+/// Measures the server with the files as its own, and then as a proxy in front of the application.
 fn variants(rig: &Rig, row: &Row) -> Vec<Row> {
     let files = row.with_files().filter(|_| row.naming().prefix.is_none());
     let Some(files) = files else {

@@ -1,4 +1,4 @@
-//! What the workloads with proxies share: an application behind each, and what an answer costs either.
+//! Common parts of the workloads with proxies: the applications, and the costs of a response.
 
 use super::Measured;
 use crate::backend::Protocol;
@@ -18,11 +18,11 @@ use std::path::PathBuf;
 pub(super) const CLIENTS: usize = 64;
 pub(super) const WARM_UP_SECONDS: f64 = 0.3;
 
-/// What the captions say about who runs where.
+/// The placement of the processes, for the captions.
 pub(super) const PLACES: &str =
     "The proxy has one worker on a CPU of its own; application and load share the other one.";
 
-/// Applications at the sockets of this rig, with so many connections to each.
+/// Applications at the sockets of this rig, with this many connections to each.
 pub(super) fn upstream(
     rig: &Rig,
     protocol: Protocol,
@@ -38,7 +38,7 @@ pub(super) fn upstream(
     }
 }
 
-/// Where applications have their sockets and logs.
+/// The folder for sockets and logs of applications.
 pub(super) fn dir(rig: &Rig) -> PathBuf {
     rig.setup.dir.join("backend")
 }
@@ -49,7 +49,7 @@ pub(super) struct Pair {
     pub(super) backends: Vec<RunningBackend>,
 }
 
-/// What a load cost.
+/// The costs of a load.
 #[derive(Serialize)]
 pub(super) struct Cost {
     pub(super) report: Report,
@@ -60,7 +60,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// CPU time of the proxy for each request, in microseconds; NaN without a proxy.
+    /// CPU time of the proxy per request, in microseconds; NaN without a proxy.
     pub(super) fn proxy_us_per_request(&self) -> f64 {
         self.per_request(self.proxy_cpu.unwrap_or(f64::NAN))
     }
@@ -75,7 +75,7 @@ impl Cost {
         self.proxy_us_per_request() + self.backend_us_per_request()
     }
 
-    /// CPU time of the proxy for each megabyte of bodies, in milliseconds.
+    /// CPU time of the proxy per megabyte of bodies, in milliseconds.
     pub(super) fn proxy_ms_per_megabyte(&self) -> f64 {
         self.proxy_cpu.unwrap_or(f64::NAN) * 1e9 / self.report.body_bytes as f64
     }
@@ -110,8 +110,7 @@ impl Pair {
         })
     }
 
-    /// One application that answers at once, behind a proxy with as many connections to it as there
-    /// are clients.
+    /// An application that responds at once behind a proxy with as many connections to it as clients.
     ///
     /// # Errors
     /// As [`Pair::start`].
@@ -126,7 +125,7 @@ impl Pair {
         Load::new(self.proxy.address, path, connections, seconds)
     }
 
-    /// Runs the load and looks at the meters.
+    /// Runs the load and measures CPU times.
     ///
     /// # Errors
     /// The load fails.
@@ -149,7 +148,7 @@ fn cpu_seconds(backends: &[RunningBackend]) -> Result<f64> {
     times.sum()
 }
 
-/// The application without a proxy: what it could give to one that costs nothing.
+/// The application without a proxy: the upper bound for a proxy without costs.
 ///
 /// # Errors
 /// The application or the load fails.
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_for_what_was_answered() {
+    fn costs_are_per_completed_request() {
         let cost = Cost {
             report: Report {
                 requests: 1000,

@@ -1,4 +1,4 @@
-//! W1: what a request for a small file in memory costs the server, in CPU time and system calls.
+//! W1: the cost of a request for a small file in memory, in CPU time and system calls.
 
 use super::{Measured, Run, interleaved, to_json};
 use crate::failure::Result;
@@ -13,18 +13,18 @@ use serde::Serialize;
 
 const CONNECTIONS: usize = 64;
 const WARM_UP_SECONDS: f64 = 0.3;
-/// Under strace, which slows a server down but does not change what it calls.
+/// Measured under strace, which slows a server down but does not change its system calls.
 const TRACED_SECONDS: f64 = 1.0;
-/// The bar of the design: CPU time for a request against the best peer.
+/// The bar of the design: CPU time per request, divided by that of the best peer.
 const CPU_RATIO_MAX: f64 = 0.91;
 
-/// One row in one pass and with one file size.
+/// A row in a pass, with one file size.
 #[derive(Serialize)]
 pub struct Pass {
     bytes: usize,
     report: Report,
     cpu_us_per_request: f64,
-    /// In the first pass only.
+    /// Measured in the first pass only.
     calls_per_request: Option<f64>,
 }
 

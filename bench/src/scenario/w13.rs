@@ -1,4 +1,4 @@
-//! W13: five hundred clients want one cold file at once. The disk must read it once.
+//! W13: five hundred clients request one cold file at the same time. The disk must read it once.
 
 use super::cold::Side;
 use super::{Measured, Run, interleaved, to_json};
@@ -15,28 +15,29 @@ use crate::walk::Walk;
 use serde::Serialize;
 
 const CLIENTS: usize = 500;
-/// Five hundred times 100 MB would measure the loopback for a minute; this is as much as for 10 MB.
+/// The maximum of bytes in all responses: five hundred times 10 MB. With 100 MB the loopback would be measured for a
+/// minute.
 const CLIENTS_OF_A_LONG_STREAM: usize = 50;
-/// Longer than any pass takes.
+/// Longer than any pass.
 const SECONDS_MAX: f64 = 600.0;
 /// The bar of the design.
 const READ_MAX: f64 = 1.05;
 
-/// One row in one pass and with one file size.
+/// A row in a pass, with one file size.
 #[derive(Serialize)]
 pub struct Pass {
     bytes: usize,
     clients: usize,
     one: Side,
-    /// Another file of the same size, read by the walker: with the names and the metadata, which are
-    /// more than a twentieth of a small file.
+    /// The walker on another file of the same size. It includes the reads of names and metadata, which are more than a
+    /// twentieth of a small file.
     walker: Side,
     /// The same file.
     herd: Side,
 }
 
 impl Pass {
-    /// Bytes read from the disk for each byte of the file.
+    /// Bytes read from the disk per byte of the file.
     fn read(&self, side: fn(&Self) -> &Side) -> f64 {
         side(self).device.bytes as f64 / self.bytes as f64
     }
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_herd_takes_more_than_five_gigabytes_through_the_loopback() {
+    fn no_pass_sends_more_than_five_gigabytes() {
         for (set, clients) in herds(false) {
             assert!(set.bytes * clients <= 5_000_000_000);
             assert!(set.files >= 2, "one client and the herd have a file each");

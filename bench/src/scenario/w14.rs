@@ -1,5 +1,4 @@
-//! W14: file systems of several kinds. What is in memory must not depend on them, and none of them may
-//! make the loop wait.
+//! W14: file systems of several kinds. Files in memory must not depend on them, and none may block the event loop.
 
 use super::{Measured, Run, interleaved, to_json};
 use crate::failure::Result;
@@ -14,16 +13,16 @@ use crate::rig::Rig;
 use crate::rig::file_systems::{COLD, Kind, Mounted};
 use serde::Serialize;
 
-/// From Levity's own memory, and from the page cache.
+/// Sizes of files that Levity sends from its own memory, and from the page cache.
 const BYTES: [usize; 2] = [4096, 1 << 20];
 const CONNECTIONS: usize = 64;
 const WARM_UP_SECONDS: f64 = 0.3;
-/// Longer than any pass takes.
+/// Longer than any pass.
 const SECONDS_MAX: f64 = 600.0;
 /// The bar of the design.
 const RATIO_MIN: f64 = 0.9;
 
-/// One row in one pass on one file system.
+/// A row in a pass, on one file system.
 #[derive(Serialize)]
 pub struct Pass {
     file_system: &'static str,
@@ -31,7 +30,7 @@ pub struct Pass {
     large: Report,
     /// Caches dropped, each file once.
     cold: Report,
-    /// Sleep of the event loop where it should not; Levity only.
+    /// Time that the event loop was blocked; Levity only.
     stalled_seconds: Option<f64>,
 }
 
@@ -44,7 +43,7 @@ impl Pass {
 /// Runs the workload.
 ///
 /// # Errors
-/// The rig or a server fails. A file system that this machine does not have is left out.
+/// The rig or a server fails. File systems that this machine does not support are skipped.
 pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     let mut left_out = String::new();
     let mut mounted: Vec<Mounted> = Vec::new();
@@ -75,7 +74,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     }
     let mut pairs = Vec::new();
     for (index, own) in all.iter().enumerate() {
-        // The first file system is the one to compare with.
+        // The first file system is the baseline.
         let row = index % rows.len();
         table.push(cells(&rows[row], own, &all[row]));
         pairs.push(pair(own, &all[row]));

@@ -1,4 +1,4 @@
-//! W3: cold files of 100 000 and 100 001 bytes, each once, 64 at a time, against the walker.
+//! W3: cold files of 100 000 and 100 001 bytes, each once, 64 at a time, compared with the walker.
 
 use super::cold::Sides;
 use super::{Measured, Run, interleaved, to_json};
@@ -11,13 +11,12 @@ use crate::rig::tree::{COLD_SETS, ColdSet};
 use serde::Serialize;
 
 const CLIENTS: usize = 64;
-/// The walker's reads per second are not known before; a pass of S seconds gets this many files for
-/// each of them, which is what the slow disk can do.
+/// Files per second of a pass: the speed of the slow disk. The speed of the walker is not known in advance.
 const FILES_PER_SECOND: f64 = 260.0;
 /// The bar of the design.
 const E_MIN: f64 = 0.95;
 
-/// One row in one pass and with one file size.
+/// A row in a pass, with one file size.
 #[derive(Serialize)]
 pub struct Pass {
     bytes: usize,
@@ -82,7 +81,7 @@ fn measure(rig: &Rig, row: &Row, set: ColdSet, pass: u64, seconds: f64) -> Resul
     })
 }
 
-/// The whole set on a real disk, where even that is a matter of a second.
+/// On a real disk the whole set, which takes about a second.
 fn files_of_a_pass(rig: &Rig, set: ColdSet, seconds: f64) -> usize {
     if !rig.is_slow() {
         return set.files;

@@ -14,13 +14,13 @@ use serde::Serialize;
 
 const CONNECTIONS: usize = 1000;
 const WORKERS: [usize; 2] = [1, 2];
-/// What the emulated disks can do, so that a pass takes about as long as was asked for.
+/// The speed of the emulated disks, so that a pass takes about the configured time.
 const READS_PER_SECOND: f64 = 260.0;
 const BYTES_PER_SECOND: f64 = 40e6;
 /// The bar of the design.
 const E_MIN: f64 = 0.9;
 
-/// One row in one pass, with one file size and one number of workers.
+/// A row in a pass, with one file size and one number of workers.
 #[derive(Serialize)]
 pub struct Pass {
     bytes: usize,
@@ -104,7 +104,7 @@ fn measure(
     })
 }
 
-/// The whole set on a real disk; on an emulated one what it can read in the time of a pass.
+/// On a real disk the whole set, on an emulated one as much as it can read during a pass.
 fn files_of_a_pass(is_slow: bool, set: ColdSet, seconds: f64) -> usize {
     if !is_slow {
         return set.files;
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pass_on_a_slow_disk_takes_about_as_long_as_asked_for() {
+    fn a_pass_on_a_slow_disk_takes_about_the_configured_time() {
         assert_eq!(files_of_a_pass(true, MEGABYTES, 10.0), 346);
         assert_eq!(files_of_a_pass(true, MEGABYTES, 0.001), 1);
         assert_eq!(files_of_a_pass(true, BLOCKS, 1e9), BLOCKS.files);

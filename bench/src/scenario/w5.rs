@@ -1,4 +1,4 @@
-//! W5: streams, by how many there are at a time and by the chunk in which they are read.
+//! W5: streams, by their number and the size of reads.
 
 use super::{Measured, Run, interleaved, to_json};
 use crate::failure::Result;
@@ -15,30 +15,30 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// What fio reads at a time where the server chooses for itself: the longest that Levity reads.
+/// The read size of fio if the server chooses its own: the largest of Levity.
 const CHUNK_OF_ITS_OWN: usize = 512 * 1024;
-/// More files than any server comes through.
+/// More files than any server can send.
 const ROUNDS: usize = 20;
-/// Seconds in which the files are looked up, which fio does before it counts.
+/// Seconds to look up the files, which fio does not measure.
 const WARM_UP: f64 = 1.0;
 /// The bar of the design.
 const E_MIN: f64 = 0.9;
 
-/// Some streams at a time from the files of one set.
+/// A number of concurrent streams of one set of files, and their read size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 struct Step {
     file_bytes: usize,
     streams: usize,
-    /// None: the server's own choice.
+    /// None for the choice of the server.
     chunk_bytes: Option<usize>,
 }
 
-/// One row in one pass and one step.
+/// A row in a pass, with one step.
 #[derive(Serialize)]
 pub struct Pass {
     step: Step,
     report: Report,
-    /// Bytes per second of fio with the same files, as many at a time, in the same pass.
+    /// Bytes per second of fio with the same files and number of streams, in the same pass.
     fio_bytes_per_second: f64,
     anonymous_bytes: u64,
 }
@@ -73,7 +73,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     };
     let (mut all, mut pairs) = (Vec::new(), Vec::new());
     for step in steps(run.quick) {
-        // A peer cannot be told how much to read at a time.
+        // The read size of peers cannot be configured.
         let rows = if step.chunk_bytes.is_some() {
             &levity[..]
         } else {
@@ -97,7 +97,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     })
 }
 
-/// First by number, then by chunk.
+/// Steps by number, then by chunk size.
 fn steps(quick: bool) -> Vec<Step> {
     let step = |set: ColdSet, streams, chunk_bytes| Step {
         file_bytes: set.bytes,
@@ -124,7 +124,7 @@ fn steps(quick: bool) -> Vec<Step> {
 struct Bench<'a> {
     rig: &'a Rig,
     run: &'a Run,
-    /// fio's figure for a step in a pass, which all rows are compared with.
+    /// The figure of fio for a step in a pass, the upper bound for all rows.
     limits: HashMap<(Step, u64), f64>,
 }
 

@@ -1,5 +1,5 @@
-//! W6: fifty connections on one large hot file, and two hundred on cold ones, as in the article in
-//! which nginx announced its thread pools.
+//! W6: fifty connections for one large hot file, and two hundred for cold files, as in the article that announced the
+//! thread pools of nginx.
 
 use super::{Measured, Run, interleaved, percent, to_json};
 use crate::failure::Result;
@@ -21,7 +21,7 @@ const HOT_PATH: &str = "/hot/4194304.bin";
 const HOT_BYTES: u64 = 4 << 20;
 const HOT_CONNECTIONS: usize = 50;
 const COLD_CONNECTIONS: usize = 200;
-/// Seconds in which the cold load gets going before the hot one counts.
+/// Seconds of cold load before the hot measurement.
 const WARM_UP: f64 = 0.5;
 const HEAT_SECONDS: f64 = 0.3;
 /// The bars of the design.
@@ -29,7 +29,7 @@ const KEPT_MIN: f64 = 0.9;
 const P99_FACTOR_MAX: f64 = 1.2;
 const E_MIN: f64 = 0.85;
 
-/// One row in one pass.
+/// A row in a pass.
 #[derive(Serialize)]
 pub struct Pass {
     alone: Report,
@@ -162,8 +162,8 @@ impl Bench<'_> {
         ))
     }
 
-    /// Nothing cached but the hot file, which is asked for often enough to count as one: a server may keep
-    /// what is wanted once out of the page cache.
+    /// Drops the caches and requests the hot file repeatedly: a server may keep files that are requested once out of the
+    /// page cache.
     fn cool_down(&self, server: &Server) -> Result<()> {
         self.rig.drop_caches()?;
         Load::new(server.address, HOT_PATH, 1, HEAT_SECONDS)
@@ -191,7 +191,7 @@ fn hot_megabytes(
     row: &Measured<Pass>,
     report: fn(&Pass) -> &Report,
 ) -> crate::report::spread::Spread {
-    // Fifty times 4 MiB are a large part of a short run: what is under way at its end counts too.
+    // Fifty times 4 MiB are a large part of a short run, so incomplete responses at its end count too.
     row.spread(|pass| report(pass).wire_bytes_per_second() / 1e6)
 }
 

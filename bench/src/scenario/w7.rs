@@ -1,5 +1,5 @@
-//! W7: three small hot files, fetched over and over by one client, while large files stream through a
-//! memory that cannot hold them. It is how Perlbal was shown that a loop must not read files.
+//! W7: one client requests three small hot files repeatedly while large files, which exceed the memory, are streamed. It
+//! is the case that showed for Perlbal that an event loop must not read files.
 
 use super::{Measured, Run, interleaved, percent, to_json};
 use crate::failure::Result;
@@ -23,7 +23,7 @@ const WARM_UP: f64 = 0.5;
 /// The bar of the design.
 const SLOWDOWN_MAX: f64 = 1.05;
 
-/// One row in one pass.
+/// A row in a pass.
 #[derive(Serialize)]
 pub struct Pass {
     alone: Report,
@@ -33,8 +33,7 @@ pub struct Pass {
     under_streams: Report,
     streams: Report,
     device: Activity,
-    /// Hot requests that were answered neither from the server's memory nor from the page cache;
-    /// Levity only.
+    /// Hot requests that were served neither from the server's memory nor from the page cache; Levity only.
     hot_from_disk: Option<f64>,
 }
 
@@ -163,7 +162,7 @@ impl Bench<'_> {
         let before = self.rig.device.sample()?;
         let mut streams = streams.start(self.rig.load_cpu())?;
         let mut hot = self.hot(server)?;
-        // Every request is to be counted on both sides.
+        // Wait for pending responses, so that both sides count the same requests.
         hot.warm_up = 0.0;
         let mut hot = hot.start(self.rig.load_cpu())?;
         let reports = (hot.report()?, streams.report()?);

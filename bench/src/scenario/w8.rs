@@ -1,5 +1,5 @@
-//! W8: small files of which neither inode nor content is in memory, and of which three in ten do not
-//! exist. The disk's work is in looking them up, which a server can do nowhere but off its loop.
+//! W8: small files with neither inode nor content in memory, three in ten of which do not exist. Most disk reads belong
+//! to lookups, which must not run on the event loop.
 
 use super::cold::Side;
 use super::{Measured, Run, interleaved, percent, to_json};
@@ -20,30 +20,30 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const CONNECTIONS: usize = 200;
-/// Longer than any pass takes.
+/// Longer than any pass.
 const SECONDS_MAX: f64 = 600.0;
-/// What an emulated disk can look up and read in a second.
+/// Files per second that an emulated disk can look up and read.
 const FILES_PER_SECOND: f64 = 150.0;
-/// A call that takes longer is noted, in milliseconds as perf wants it.
+/// The minimum duration of a reported system call, in milliseconds.
 const LONG_CALL_MS: &str = "0.2";
-/// In which a loop is meant to wait.
+/// System calls in which an event loop waits for events.
 const WAITS: [&str; 4] = ["epoll_wait", "epoll_pwait", "epoll_pwait2", "rt_sigsuspend"];
-/// How long perf may take to attach.
+/// The time-out for perf to attach.
 const ATTACH_MAX: Duration = Duration::from_secs(10);
 /// The bars of the design.
 const E_MIN: f64 = 0.95;
 const STALL_SECONDS_MAX: f64 = 0.0;
 
-/// One row in one pass.
+/// A row in a pass.
 #[derive(Serialize)]
 pub struct Pass {
     server: Side,
-    /// Right before, on the same files.
+    /// The walker right before, on the same files.
     walker: Side,
-    /// Sleep of the event loops where they should not, in seconds; Levity only.
+    /// Time that event loops were blocked, in seconds; Levity only.
     stalled_seconds: Option<f64>,
-    /// System calls of the loops over 0.2 ms, in a run of their own after the first pass; None
-    /// without perf.
+    /// System calls of the event loops that took longer than 0.2 ms, in a separate run after the first pass; None without
+    /// perf.
     long_calls: Option<Vec<LongCall>>,
 }
 
@@ -140,7 +140,7 @@ impl Bench<'_> {
         self.rig.list_of("tiny", &paths)
     }
 
-    /// Other files than before, so that the server has to look again.
+    /// Other files than before, so that the server has to look them up.
     fn long_calls(&self, server: &Server) -> Result<Option<Vec<LongCall>>> {
         let list = self.list(u64::MAX)?;
         self.rig.drop_caches()?;
@@ -156,7 +156,7 @@ impl Bench<'_> {
     }
 }
 
-/// The whole set on a real disk; on an emulated one what it can read in the time of a pass.
+/// On a real disk the whole set, on an emulated one as much as it can read during a pass.
 fn files_of_a_pass(is_slow: bool, seconds: f64) -> usize {
     if !is_slow {
         return TINY.files;
@@ -164,7 +164,7 @@ fn files_of_a_pass(is_slow: bool, seconds: f64) -> usize {
     ((seconds * FILES_PER_SECOND) as usize).clamp(CONNECTIONS, TINY.files)
 }
 
-/// Makes three paths of ten those of files that do not exist, in directories that do.
+/// Replaces three of ten paths by names that do not exist, in directories that do.
 fn with_missing(paths: Vec<String>) -> Vec<String> {
     let name = |(index, path): (usize, String)| match index % 10 {
         1 | 4 | 8 => format!("{path}.missing"),
@@ -173,11 +173,11 @@ fn with_missing(paths: Vec<String>) -> Vec<String> {
     paths.into_iter().enumerate().map(name).collect()
 }
 
-/// `perf trace` at work on some threads.
+/// A running `perf trace` of some threads.
 struct Trace(Child);
 
 impl Trace {
-    /// None when there is no perf, or the kernel does not let it trace.
+    /// None without perf, or if the kernel does not permit tracing.
     fn attach(threads: &[i32], output: &Path) -> Result<Option<Self>> {
         let threads: Vec<String> = threads.iter().map(ToString::to_string).collect();
         let perf = Command::new("perf")
@@ -194,7 +194,7 @@ impl Trace {
         Ok(trace.has_begun()?.then_some(trace))
     }
 
-    /// perf says nothing when it has attached; its descriptors do.
+    /// perf does not report that it has attached; its descriptors show it.
     fn has_begun(&mut self) -> Result<bool> {
         let end = Instant::now() + ATTACH_MAX;
         let descriptors = format!("/proc/{}/fd", self.0.id());
@@ -223,7 +223,7 @@ impl Trace {
         Err(Failure::new("perf does not begin to trace"))
     }
 
-    /// SIGINT makes perf write what it has.
+    /// SIGINT makes perf write its output.
     fn end(mut self) -> Result<()> {
         kill_process(Pid::from_child(&self.0), Signal::INT).context(|| "stop perf".into())?;
         self.0.wait().context(|| "wait for perf".into()).map(drop)
@@ -232,14 +232,14 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        // When the load has failed meanwhile.
+        // The load may have failed meanwhile.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// `  5.383 ( 0.628 ms): nginx/18124 openat(dfd: CWD, ...) = 3`, without the thread where there is but
-/// one; None for a wait, and for lines that are no calls.
+/// Parses `  5.383 ( 0.628 ms): nginx/18124 openat(dfd: CWD, ...) = 3`; with a single thread its name is missing. None
+/// for waits and for lines that are not system calls.
 fn long_call(line: &str) -> Option<LongCall> {
     let (time, call) = line.split_once("): ")?;
     let ms = time.split_once('(')?.1.trim().strip_suffix(" ms")?;
@@ -302,7 +302,7 @@ fn cells(row: &Row, measured: &Measured<Pass>) -> Vec<String> {
     ]
 }
 
-/// How many, and the longest.
+/// The number of calls, and the longest.
 fn summary(calls: &[LongCall]) -> String {
     let longest = calls
         .iter()
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_perf_says() {
+    fn parses_the_output_of_perf() {
         let call = |line| long_call(line).map(|call| (call.name, call.ms));
         assert_eq!(
             call("     5.383 ( 0.628 ms): nginx/18124 openat(dfd: CWD, filename: \"/a (b)\") = 3"),

@@ -1,5 +1,5 @@
-//! W9: the disk stands still, again and again, while hot files are asked for at a fixed rate and a
-//! hundred clients wait for cold ones. It is the promise itself.
+//! W9: the disk freezes repeatedly while hot files are requested at a fixed rate and a hundred clients wait for cold
+//! files. Hot requests must not notice.
 
 use super::{Measured, Run, interleaved, to_json};
 use crate::failure::Result;
@@ -21,14 +21,13 @@ const HOT_PATH: &str = "/hot/4096.bin";
 const HOT_BYTES: u64 = 4096;
 const HOT_CONNECTIONS: usize = 32;
 const COLD_CLIENTS: usize = 100;
-/// How long the disk answers before each freeze.
+/// The time that the disk works between freezes.
 const THAWED: Duration = Duration::from_millis(500);
-/// The bar of the design. The load and the disk share a processor, so that a disk that has been let go
-/// may keep the load itself from its clock: what is slow as well while another process reads is no
-/// server's fault.
+/// The bar of the design. Load and disk share a CPU, so a disk that continues may delay the load generator itself. Delays
+/// that also occur while another process reads are not the fault of the server.
 const SLOWEST_US_MAX: f64 = 10_000.0;
 
-/// How often the disk stands still, and how long.
+/// The number of freezes, and their duration.
 struct Freezes {
     count: u32,
     each: Duration,
@@ -63,7 +62,7 @@ impl Freezes {
     }
 }
 
-/// One row in one pass.
+/// A row in a pass.
 #[derive(Serialize)]
 pub struct Pass {
     alone: Report,
@@ -71,9 +70,9 @@ pub struct Pass {
     beside_walker: Report,
     frozen: Report,
     cold: Report,
-    /// Sleep of the event loop where it should not; Levity only.
+    /// Time that the event loop was blocked; Levity only.
     stalled_seconds: Option<f64>,
-    /// Time in which other threads had its CPU, which is no fault of a server; Levity only.
+    /// Time that other threads had its CPU, which is not the fault of the server; Levity only.
     preempted_seconds: Option<f64>,
 }
 
@@ -250,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_load_lasts_longer_than_the_freezes() {
+    fn the_load_outlasts_the_freezes() {
         let freezes = Freezes {
             count: 10,
             each: Duration::from_secs(2),
