@@ -283,6 +283,35 @@ fn a_client_may_disconnect_within_a_request() {
 }
 
 /// The future of each request is moved to the heap. State that few requests need belongs in a box of its own.
+/// Empty lines may be the body, or come after it (RFC 9112, 2.2).
+#[test]
+fn empty_lines_may_be_a_body() {
+    let rig = rig();
+    let empty_lines = "\r\n\r\n\r\n\r\n";
+    let post = "GET /file HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n";
+    cut_anywhere(&rig, &format!("{post}{empty_lines}{LAST}"), post.len());
+    let responses = rig.run(rig.ask(format!("{post}{empty_lines}{LAST}")));
+    assert!(responses.ends_with("something else"), "{responses}");
+}
+
+#[test]
+fn an_empty_line_after_a_body_begins_no_request() {
+    let rig = rig();
+    rig.run(async {
+        let (mut client, serving) = rig.connect(4096);
+        let request = "GET /file HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc\r\n";
+        client.send(request).await;
+        client.until("content").await;
+        rig.pass_seconds(59).await;
+        assert!(!serving.is_finished());
+        rig.pass_seconds(61).await;
+        assert_eq!(client.rest().await, "");
+        serving.await.expect("served");
+    });
+    rig.assert_idle();
+}
+
+/// Each request moves its future onto the heap: what few requests need belongs into a box of its own.
 #[test]
 fn the_future_of_an_exchange_stays_small() {
     const BYTES_MAX: usize = 2900;

@@ -123,7 +123,7 @@ impl Conn {
 
     /// Makes the request with this header section the current one.
     pub(super) fn begin_request(&self, head: &RequestHead) {
-        if head.framing != Framing::None || !self.incoming.borrow().is_complete() {
+        if head.framing != Framing::None {
             *self.incoming.borrow_mut() = Incoming::new(head.framing);
         }
         self.version.set(head.version);
@@ -189,6 +189,8 @@ impl Conn {
     /// Records that a response has ended at `now`.
     pub fn response_ended(&self, now: Instant) {
         self.since.set(now);
+        // An idle connection keeps no trailers, and the next request has another body.
+        self.incoming.replace(Incoming::default());
     }
 
     /// Records the arrival of the next request's first byte: the start of the current poll, or the end of the response

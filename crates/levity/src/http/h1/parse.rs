@@ -19,7 +19,7 @@ pub async fn next_request(conn: &Conn) -> Result<Box<Request>, RequestError> {
     let worker = conn.worker.clone();
     let service = worker.service();
     let inbox = conn.inbox().take();
-    if !inbox.is_empty() {
+    if !is_between_requests(&inbox) {
         conn.request_begins();
         if let Some(request) = parse_header(conn, &service, &inbox)? {
             return Ok(request);
@@ -87,9 +87,7 @@ fn parse_header(
     let (head, rest) = bytes.split_at(request.head.bytes);
     request.set_bytes(head);
     conn.begin_request(&request.head);
-    if !is_between_requests(rest) {
-        *conn.inbox().borrow_mut() = rest.to_vec();
-    }
+    *conn.inbox().borrow_mut() = rest.to_vec();
     Ok(Some(request))
 }
 
