@@ -150,7 +150,8 @@ fn prepare<S: ResponseSink>(
     }
     let ends_by_closing = stream.framing(response.is_open_ended()) == Framing::ByClosing;
     // Unread bytes of the body must not be parsed as the next request. A streamed response may still read them.
-    let has_unread_body = stream.body_remaining() != Some(0) && !response.body.is_stream();
+    let may_be_read = response.body.is_stream() && !handling.body.is_absent();
+    let has_unread_body = stream.body_remaining() != Some(0) && !may_be_read;
     response.close |= !request.head.keep_alive
         || has_unread_body
         || handling.worker.is_draining()

@@ -102,6 +102,9 @@ pub trait ClientStream {
     fn end_output(&self);
 }
 
+/// The maximum of bytes of an unwanted body that are received per poll.
+const DROPPED_BYTES_MAX: usize = 64 * 1024;
+
 /// A handle on the body of a request and on the client that sends it.
 #[derive(Clone)]
 pub struct RequestBody {
@@ -204,7 +207,33 @@ impl RequestBody {
     /// # Errors
     /// When the client has disconnected.
     pub fn watch(&self, context: &mut Context<'_>) -> Result<(), RequestError> {
+        if self.is_absent {
+            self.drop_arrived(context)?;
+        }
         self.stream.watch(context)
+    }
+
+    /// Receives what has arrived of the client's body and drops it: nobody else reads it, and the end of the connection
+    /// arrives behind it.
+    fn drop_arrived(&self, context: &mut Context<'_>) -> Result<(), RequestError> {
+        let mut dropped = Vec::new();
+        while self.stream.body_remaining() != Some(0) && dropped.len() < DROPPED_BYTES_MAX {
+            match self.stream.poll_body(context, &mut dropped) {
+                Poll::Ready(Ok(())) => {}
+                // What follows is no body, or too much of it: the connection closes after the response.
+                Poll::Ready(Err(RequestError::Refused(_))) | Poll::Pending => return Ok(()),
+                Poll::Ready(Err(error)) => return Err(error),
+            }
+        }
+        if dropped.len() >= DROPPED_BYTES_MAX {
+            context.waker().wake_by_ref();
+        }
+        Ok(())
+    }
+
+    /// Whether the request has no body although the client's request may have one.
+    pub fn is_absent(&self) -> bool {
+        self.is_absent
     }
 
     /// Sends an interim response; see [`ClientStream::inform`].

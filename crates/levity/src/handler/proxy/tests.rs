@@ -110,6 +110,34 @@ fn another_upstream_behind_an_internal_location() {
     apps.rig.assert_idle();
 }
 
+/// Nobody reads the rest of a body that was announced to the first application.
+#[test]
+fn a_client_may_leave_within_an_unwanted_body() {
+    let apps = Apps::new();
+    apps.rig.run(async {
+        for leaves in [true, false] {
+            let (mut client, serving) = apps.rig.connect(4096);
+            let post = "POST /app HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345";
+            client.send(post).await;
+            let (mut app, _) = apps.app.asked().await;
+            app.send("HTTP/1.1 200 OK\r\nX-Accel-Redirect: /other\r\nContent-Length: 0\r\n\r\n")
+                .await;
+            let (mut other, _) = apps.other.asked().await;
+            if leaves {
+                drop(client);
+            } else {
+                other.send(OTHER).await;
+                let response = client.until("hello world").await;
+                assert!(response.contains("\r\nConnection: close\r\n"), "{response}");
+                client.rest().await;
+                drop(client);
+            }
+            serving.await.expect("served");
+        }
+    });
+    apps.rig.assert_idle();
+}
+
 /// A body goes to the first application alone.
 #[test]
 fn a_body_is_not_sent_twice() {
