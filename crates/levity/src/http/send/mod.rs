@@ -244,14 +244,17 @@ pub async fn refuse<S: ResponseSink>(sink: &S, mut response: Response) -> Sent {
     sender.sent(Source::None, outcome)
 }
 
-/// Sends an interim response. Errors are ignored: a disconnected client is detected when its body is read or its
-/// response is sent.
+/// Sends an interim response. If that fails, the output of the client ends: the final response must not follow a part
+/// of the interim one.
 pub async fn interim<S: ResponseSink>(sink: &S, header: S::Header) {
     let response = Response::new(100);
     let mut sender = Sender::new(sink, &response, &Body::None, false);
     sender.header = Some(header);
     sender.has_header = true;
-    let _ = sender.send_header().await;
+    if sender.send_header().await.is_err() {
+        sink.reset();
+        sink.end_output();
+    }
 }
 
 fn report_unreadable(worker: &Worker, request: &Request, error: &io::Error) {

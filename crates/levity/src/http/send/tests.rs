@@ -128,6 +128,28 @@ fn a_client_that_reads_nothing_is_reset() {
     assert_eq!(rig.worker.stats.ended(Ended::Timeout), 9);
 }
 
+/// A response must not follow a part of an interim one.
+#[test]
+fn an_interim_response_is_not_left_incomplete() {
+    let (rig, backend) = Rig::proxy("");
+    rig.run(async {
+        let (mut client, serving) = rig.connect(16);
+        client.send(get("/app")).await;
+        let (mut backend, _) = backend.asked().await;
+        let hints = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n";
+        backend.send(hints).await;
+        settle().await;
+        rig.pass_seconds(61).await;
+        backend
+            .send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            .await;
+        let (received, _) = client.all().await;
+        assert_eq!(received, hints[..16]);
+        serving.await.expect("served");
+    });
+    rig.assert_idle();
+}
+
 /// The new content is not sent. The response is shorter than its Content-Length.
 #[test]
 fn a_file_that_shrinks_is_cut_off() {
