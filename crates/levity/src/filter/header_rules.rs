@@ -3,7 +3,7 @@
 use levity_config::Headers;
 
 use crate::http::fields::{CONTENT_HEADERS, is_one_of};
-use crate::http::filter::{BodyFilter, Filter, FilteredHead};
+use crate::http::filter::{Filter, FilteredHead};
 use crate::http::request::Request;
 
 /// The rules of one location.
@@ -14,9 +14,9 @@ impl Filter for HeaderRules {
     ///
     /// Errors are not changed: a `Cache-Control` for the location's files would make clients cache a 404 for
     /// a year.
-    fn apply(&self, _: &Request, head: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {
+    fn header(&self, _: &Request, head: FilteredHead<'_>) {
         if head.status >= 400 {
-            return None;
+            return;
         }
         let Self(rules) = self;
         let has_content = head.status != 304;
@@ -40,6 +40,5 @@ impl Filter for HeaderRules {
         let written = rules.set.iter().chain(&rules.add).map(|(name, _)| name);
         let mut names = written.chain(&rules.remove);
         *head.has_server |= names.any(|name| name.eq_ignore_ascii_case("server"));
-        None
     }
 }

@@ -5,17 +5,80 @@ pub mod header_rules;
 
 use crate::http::filter::{Filter, FilteredHead};
 use crate::http::request::Request;
-use crate::http::response::Response;
+use crate::http::response::{Body, Response};
 
 /// Applies `filters` in order.
 pub fn apply(filters: &[Box<dyn Filter>], request: &Request, response: &mut Response) {
     for filter in filters {
         response.merge_base();
-        let head = FilteredHead {
-            status: response.status,
-            fields: &mut response.fields,
-            has_server: &mut response.has_server,
-        };
-        response.filters.extend(filter.apply(request, head));
+        filter.header(request, head(response));
+        if may_change_body(response) {
+            let body = filter.body(request, head(response));
+            response.filters.extend(body);
+        }
+    }
+}
+
+fn head(response: &mut Response) -> FilteredHead<'_> {
+    FilteredHead {
+        status: response.status,
+        fields: &mut response.fields,
+        has_server: &mut response.has_server,
+    }
+}
+
+fn may_change_body(response: &Response) -> bool {
+    let has_content = !matches!(response.body, Body::None | Body::Upgrade { .. });
+    has_content && response.status != 206 && response.fields.value("content-range").is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::filter::BodyFilter;
+
+    /// Claims every body that it is offered.
+    struct Greedy;
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Filter for Greedy {
+        fn header(&self, _: &Request, _: FilteredHead<'_>) {}
+
+        fn body(&self, _: &Request, _: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {
+            Some(Box::new(Nothing))
+        }
+    }
+
+    impl BodyFilter for Nothing {
+        fn push(&mut self, _: &[u8], _: &mut Vec<u8>) {}
+
+        fn flush(&mut self, _: &mut Vec<u8>) {}
+
+        fn finish(&mut self, _: &mut Vec<u8>) {}
+    }
+
+    /// Whether a filter may change the body of a response.
+    fn changes(status: u16, body: Body, field: Option<&str>) -> bool {
+        let mut response = Response::new(status);
+        response.body = body;
+        if let Some(name) = field {
+            response.fields.add(name, b"bytes 0-2/9");
+        }
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let request = Request::parsed(request, &Default::default()).expect("a request");
+        apply(&[Box::new(Greedy)], &request, &mut response);
+        !response.filters.is_empty()
+    }
+
+    #[test]
+    fn only_whole_content_is_changed() {
+        let text = || Body::Text(b"one".to_vec());
+        assert!(changes(200, text(), None));
+        assert!(changes(404, text(), None));
+        assert!(!changes(206, text(), None));
+        assert!(!changes(200, text(), Some("Content-Range")));
+        assert!(!changes(304, Body::None, None));
     }
 }

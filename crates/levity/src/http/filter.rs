@@ -7,9 +7,14 @@ use super::request::Request;
 
 /// One change that a location makes to its responses.
 pub trait Filter: Send + Sync {
-    /// Changes the header of a response to `request`, once, before it is sent. Returns the filter for the body, if the
-    /// body is to change. A 206 and a response without content must keep their bodies.
-    fn apply(&self, request: &Request, head: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>>;
+    /// Changes the header of a response to `request`, once, before it is sent.
+    fn header(&self, request: &Request, head: FilteredHead<'_>);
+
+    /// Returns the filter for the body if the body is to change, and announces the change in the header. Not called for
+    /// a response without content, nor for a part of a representation (RFC 9110, 14.4).
+    fn body(&self, _: &Request, _: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {
+        None
+    }
 }
 
 /// The header of a response, for a filter.

@@ -35,7 +35,7 @@ const SLOW_READ_MIN: Duration = Duration::from_millis(2);
 const AHEAD_RATIO: u32 = 4;
 
 /// The maximum time that a chunk is held in memory for a slow client. The unsent rest is read again later.
-const HOLD_MAX: Duration = Duration::from_secs(1);
+pub(super) const HOLD_MAX: Duration = Duration::from_secs(1);
 
 /// The maximum time between the changes of modification time and size in an append. The kernel copies the data
 /// in between, and may wait for the journal.

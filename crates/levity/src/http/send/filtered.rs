@@ -2,13 +2,20 @@
 
 use std::borrow::Cow;
 
+use levity_disk::Buffer;
 use levity_wire::http1::Trailers;
+use tokio::task;
+use tokio::time::{self, Instant};
 
+use super::file::HOLD_MAX;
 use super::{ResponseSink, SendError, Sender};
 use crate::disk_client::DiskClient;
 use crate::entry::Content;
 use crate::http::filter::BodyFilter;
 use crate::http::response::{Body, BodyStream, FileBody, Piece};
+
+/// The maximum of bytes that filters transform in one poll.
+const SLICE_BYTES: usize = 16 * 1024;
 
 type Filters = [Box<dyn BodyFilter>];
 
@@ -48,16 +55,16 @@ impl<S: ResponseSink> Sender<'_, S> {
         self.finish(&trailers).await
     }
 
-    /// Sends the output of the filters for `bytes`. The filters are not flushed, because more input follows at once.
+    /// Filters `bytes`, which more may follow, and sends the output.
     async fn push_through(&mut self, filters: &mut Filters, bytes: &[u8]) -> Result<(), SendError> {
-        let out = run(filters, bytes, |_, _| {});
-        match out.is_empty() {
-            true => Ok(()),
-            false => self.send_piece(None, &out, false).await,
+        for slice in bytes.chunks(SLICE_BYTES) {
+            let out = run(filters, slice, |_, _| {});
+            self.send_output(out).await?;
         }
+        Ok(())
     }
 
-    /// Sends the output of the filters for a part of a file.
+    /// Filters the rest of `file`, and sends the output.
     async fn file_through(
         &mut self,
         filters: &mut Filters,
@@ -71,13 +78,47 @@ impl<S: ResponseSink> Sender<'_, S> {
             };
             let bytes = ready.into_bytes(disk.worker().disk.budget());
             let bytes = bytes.map_err(SendError::Unreadable)?;
-            let len_max = usize::try_from(file.remaining).unwrap_or(usize::MAX);
-            let bytes = &bytes[..bytes.len().min(len_max)];
-            self.push_through(filters, bytes).await?;
-            file.version.keep_evidence(file.offset, bytes);
-            file.advance(bytes.len());
+            self.chunk_through(filters, file, bytes).await?;
         }
         Ok(())
+    }
+
+    /// Filters `chunk`, the next bytes of `file`, and sends the output. A client that takes longer than [`HOLD_MAX`]
+    /// holds no disk buffer meanwhile: the rest of the chunk is read again.
+    async fn chunk_through(
+        &mut self,
+        filters: &mut Filters,
+        file: &mut FileBody,
+        chunk: Buffer,
+    ) -> Result<(), SendError> {
+        let hold_until = Instant::now() + HOLD_MAX;
+        let bytes_max = usize::try_from(file.remaining).unwrap_or(usize::MAX);
+        let bytes = &chunk[..chunk.len().min(bytes_max)];
+        let mut slices = bytes.chunks(SLICE_BYTES);
+        let rest = loop {
+            let Some(slice) = slices.next() else {
+                return Ok(());
+            };
+            let out = run(filters, slice, |_, _| {});
+            file.version.keep_evidence(file.offset, slice);
+            file.advance(slice.len());
+            let mut sending = Box::pin(self.send_output(out));
+            match time::timeout_at(hold_until, &mut sending).await {
+                Ok(sent) => sent?,
+                Err(_) => break sending,
+            }
+        };
+        drop(chunk);
+        rest.await
+    }
+
+    /// Sends output of the filters. Each call ends the poll, because filters compute.
+    async fn send_output(&mut self, bytes: Vec<u8>) -> Result<(), SendError> {
+        task::yield_now().await;
+        match bytes.is_empty() {
+            true => Ok(()),
+            false => self.send_piece(None, &bytes, false).await,
+        }
     }
 
     /// Sends the output of the filters for a stream. They are flushed after each piece, because the next one may be
@@ -122,17 +163,21 @@ fn run(
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::rc::Rc;
     use std::time::Instant;
 
     use levity_telemetry::access_log::End;
     use levity_telemetry::trace::Trace;
 
     use super::*;
+    use crate::handler::Handling;
+    use crate::http::client::Client;
     use crate::http::h1::conn::Conn;
     use crate::http::request::Request;
+    use crate::http::request_body::{ClientStream, RequestBody};
     use crate::http::response::Response;
     use crate::http::send::send;
-    use crate::rig::Rig;
+    use crate::rig::{Rig, message};
 
     /// A filter that transforms each byte.
     #[derive(Debug)]
@@ -206,6 +251,39 @@ mod tests {
             let end = "\r\n\r\n4\r\nONE\n\r\n3\r\nTWO\r\n0\r\n\r\n";
             assert!(received.ends_with(end), "{received}");
         }
+    }
+
+    #[test]
+    fn a_file_is_filtered_in_slices() {
+        let line = "a line of sixteen\n";
+        let content = line.repeat(20 * SLICE_BYTES / line.len());
+        let rig = Rig::with_files("", &[("file", &content)]);
+        let request = "GET /file HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        rig.run(async {
+            let (mut client, conn) = rig.conn(1000);
+            let conn = Rc::new(conn);
+            let sending = async {
+                let request = Request::parsed(request.as_bytes(), &Default::default());
+                let mut request = request.expect("a request");
+                request.decode_path().expect("a path");
+                let (service, lookups) = (rig.worker.service(), Cell::default());
+                let mut trace = Trace::new(Instant::now(), None);
+                let disk = DiskClient::new(&rig.worker, &service, 0, &lookups, &mut trace);
+                let client = Client::new(conn.peer(), &request, &Default::default());
+                let body = RequestBody::new(conn.clone(), &service.config.limits);
+                let mut handling = Handling::new(&rig.worker, &service, &client, body, disk);
+                let location = service.route(b"a", b"/file").expect("a location");
+                let mut response = handling.respond(&request, location).await;
+                assert!(matches!(response.body, Body::File(_)));
+                response.filters = filters();
+                let sent = send::<Conn>(&conn, &request, &mut response, &mut handling.disk).await;
+                assert!(matches!(sent.end, End::Complete));
+                drop((handling, conn));
+            };
+            let received = tokio::join!(sending, client.rest()).1;
+            let (_, body) = message(&received, true).expect("a response");
+            assert!(body == content.to_ascii_uppercase());
+        });
     }
 
     #[test]
