@@ -283,7 +283,7 @@ fn a_client_may_disconnect_within_a_request() {
 }
 
 /// The future of each request is moved to the heap. State that few requests need belongs in a box of its own.
-/// Empty lines may be the body, or come after it (RFC 9112, 2.2).
+/// Empty lines are dropped between requests (RFC 9112, 2.2), but not within a body.
 #[test]
 fn empty_lines_may_be_a_body() {
     let rig = rig();
@@ -311,7 +311,7 @@ fn an_empty_line_after_a_body_begins_no_request() {
     rig.assert_idle();
 }
 
-/// Each request moves its future onto the heap: what few requests need belongs into a box of its own.
+/// The future of each request is on the heap. State that few requests need belongs in a box of its own.
 #[test]
 fn the_future_of_an_exchange_stays_small() {
     const BYTES_MAX: usize = 2900;

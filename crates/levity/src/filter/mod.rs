@@ -37,7 +37,7 @@ mod tests {
     use super::*;
     use crate::http::filter::BodyFilter;
 
-    /// Claims every body that it is offered.
+    /// Returns a filter for every body.
     struct Greedy;
 
     #[derive(Debug)]

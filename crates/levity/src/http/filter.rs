@@ -10,8 +10,8 @@ pub trait Filter: Send + Sync {
     /// Changes the header of a response to `request`, once, before it is sent.
     fn header(&self, request: &Request, head: FilteredHead<'_>);
 
-    /// Returns the filter for the body if the body is to change, and announces the change in the header. Not called for
-    /// a response without content, nor for a part of a representation (RFC 9110, 14.4).
+    /// Returns the filter for the body if the body is to change, and adapts the header to it. Not called for a response
+    /// without content, nor for a part of a representation (RFC 9110, 14.4).
     fn body(&self, _: &Request, _: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {
         None
     }

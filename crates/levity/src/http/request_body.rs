@@ -102,7 +102,7 @@ pub trait ClientStream {
     fn end_output(&self);
 }
 
-/// The maximum of bytes of an unwanted body that are received per poll.
+/// The maximum of bytes of an unused body that are read and dropped in one poll.
 const DROPPED_BYTES_MAX: usize = 64 * 1024;
 
 /// A handle on the body of a request and on the client that sends it.
@@ -208,19 +208,19 @@ impl RequestBody {
     /// When the client has disconnected.
     pub fn watch(&self, context: &mut Context<'_>) -> Result<(), RequestError> {
         if self.is_absent {
-            self.drop_arrived(context)?;
+            self.drop_received(context)?;
         }
         self.stream.watch(context)
     }
 
-    /// Receives what has arrived of the client's body and drops it: nobody else reads it, and the end of the connection
-    /// arrives behind it.
-    fn drop_arrived(&self, context: &mut Context<'_>) -> Result<(), RequestError> {
+    /// Reads the received part of the client's body and drops it. No other code reads it, and a disconnect is detected
+    /// only after it.
+    fn drop_received(&self, context: &mut Context<'_>) -> Result<(), RequestError> {
         let mut dropped = Vec::new();
         while self.stream.body_remaining() != Some(0) && dropped.len() < DROPPED_BYTES_MAX {
             match self.stream.poll_body(context, &mut dropped) {
                 Poll::Ready(Ok(())) => {}
-                // What follows is no body, or too much of it: the connection closes after the response.
+                // Malformed or too large: the connection closes after the response.
                 Poll::Ready(Err(RequestError::Refused(_))) | Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return Err(error),
             }
@@ -231,7 +231,7 @@ impl RequestBody {
         Ok(())
     }
 
-    /// Whether the request has no body although the client's request may have one.
+    /// Whether the request was derived from the client's, which may have a body.
     pub fn is_absent(&self) -> bool {
         self.is_absent
     }

@@ -110,9 +110,9 @@ fn another_upstream_behind_an_internal_location() {
     apps.rig.assert_idle();
 }
 
-/// Nobody reads the rest of a body that was announced to the first application.
+/// After a reroute, no application reads the rest of the request body.
 #[test]
-fn a_client_may_leave_within_an_unwanted_body() {
+fn a_client_may_disconnect_within_an_unread_body() {
     let apps = Apps::new();
     apps.rig.run(async {
         for leaves in [true, false] {

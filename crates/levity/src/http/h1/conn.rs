@@ -23,7 +23,7 @@ use crate::failed_lookups::FailedLookups;
 use crate::http::fields::Fields;
 use crate::http::request::{Arrival, RequestError};
 use crate::http::request_body::ClientStream;
-use crate::http::send::{self, Head, Moved, ResponseSink};
+use crate::http::send::{self, Head, Progress, ResponseSink};
 use crate::worker::Worker;
 
 /// The maximum duration of a lingering close. An immediate close would reset the connection while the client still
@@ -186,16 +186,16 @@ impl Conn {
         self.since.get()
     }
 
-    /// Records that a response has ended at `now`.
+    /// Ends the current request; its response has ended at `now`.
     pub fn response_ended(&self, now: Instant) {
         self.since.set(now);
-        // An idle connection keeps no trailers, and the next request has another body.
+        // Drops the state of the request body, so that an idle connection holds no trailers.
         self.incoming.replace(Incoming::default());
     }
 
     /// Records the arrival of the next request's first byte: the start of the current poll, or the end of the response
     /// before it if that was in the same poll.
-    pub(super) fn request_begins(&self) {
+    pub(super) fn mark_first_byte(&self) {
         if self.request_start.get().is_none() {
             let arrived = Watch::poll_began().max(self.since.get());
             self.request_start.set(Some(arrived));
@@ -433,7 +433,7 @@ impl ResponseSink for Conn {
         header: &mut Option<Header>,
         data: &[u8],
         is_last: bool,
-    ) -> Poll<io::Result<Moved>> {
+    ) -> Poll<io::Result<Progress>> {
         let head = header.as_ref().map_or(&[][..], Header::rest);
         let mut chunked = self.chunked.borrow_mut();
         if let Some(body) = &mut *chunked
@@ -443,7 +443,7 @@ impl ResponseSink for Conn {
             let bytes = ready!(self.poll_write_parts(context, [head, size, data, end]))?;
             let framed = head::advance(header, bytes, &self.worker);
             let (body_bytes, is_complete) = body.wrote(&chunk, framed);
-            return Poll::Ready(Ok(Moved {
+            return Poll::Ready(Ok(Progress {
                 bytes,
                 body_bytes,
                 is_complete,
@@ -451,7 +451,7 @@ impl ResponseSink for Conn {
         }
         let bytes = ready!(self.poll_write_parts(context, [head, data, &[], &[]]))?;
         let body_bytes = head::advance(header, bytes, &self.worker);
-        Poll::Ready(Ok(Moved {
+        Poll::Ready(Ok(Progress {
             bytes,
             body_bytes,
             is_complete: header.is_none() && body_bytes == data.len(),
@@ -467,7 +467,7 @@ impl ResponseSink for Conn {
         context: &mut Context<'_>,
         header: &mut Option<Header>,
         trailers: &Trailers,
-    ) -> Poll<io::Result<Moved>> {
+    ) -> Poll<io::Result<Progress>> {
         let head = header.as_ref().map_or(&[][..], Header::rest);
         let mut chunked = self.chunked.borrow_mut();
         let mut nothing = Vec::new();
@@ -483,7 +483,7 @@ impl ResponseSink for Conn {
         if is_complete {
             *chunked = None;
         }
-        Poll::Ready(Ok(Moved {
+        Poll::Ready(Ok(Progress {
             bytes,
             body_bytes: 0,
             is_complete,
@@ -502,11 +502,11 @@ impl ResponseSink for Conn {
             .try_move(call)
     }
 
-    fn try_send_header(&self, header: &mut Option<Header>) -> io::Result<Moved> {
+    fn try_send_header(&self, header: &mut Option<Header>) -> io::Result<Progress> {
         let head = header.as_ref().map_or(&[][..], Header::rest);
         let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
         let bytes = self.try_move(|socket| Ok(rustix::net::send(socket, head, flags)?))?;
-        Ok(Moved {
+        Ok(Progress {
             bytes,
             body_bytes: head::advance(header, bytes, &self.worker),
             is_complete: header.is_none(),

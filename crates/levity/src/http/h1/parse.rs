@@ -20,7 +20,7 @@ pub async fn next_request(conn: &Conn) -> Result<Box<Request>, RequestError> {
     let service = worker.service();
     let inbox = conn.inbox().take();
     if !is_between_requests(&inbox) {
-        conn.request_begins();
+        conn.mark_first_byte();
         if let Some(request) = parse_header(conn, &service, &inbox)? {
             return Ok(request);
         }
@@ -57,7 +57,7 @@ fn parse_input(
         if is_between_requests(arrived) {
             return Ok(None);
         }
-        conn.request_begins();
+        conn.mark_first_byte();
         let request = parse_header(conn, service, arrived)?;
         if request.is_none() {
             conn.keep_partial_header(arrived.to_vec());
@@ -91,8 +91,8 @@ fn parse_header(
     Ok(Some(request))
 }
 
-/// Whether `bytes` are only line ends. Some clients send an extra empty line after a request (RFC 9112, 2.2); the
-/// connection stays idle then.
+/// Whether `bytes` are empty or only line ends. Some clients send an extra empty line after a request
+/// (RFC 9112, 2.2); the connection stays idle then.
 fn is_between_requests(bytes: &[u8]) -> bool {
     const BYTES_MAX: usize = 8;
     bytes.len() <= BYTES_MAX && bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n'))

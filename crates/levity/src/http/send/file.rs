@@ -425,7 +425,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         self.encode_header();
         while self.header.is_some() {
             match self.sink.try_send_header(&mut self.header) {
-                Ok(moved) => self.count_sent(moved.bytes, moved.body_bytes).await,
+                Ok(progress) => self.count_sent(progress.bytes, progress.body_bytes).await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.wait_writable().await?;
                 }
@@ -453,7 +453,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let len = window_bytes.min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
         self.encode_header();
         let (sink, header) = (self.sink, &mut self.header);
-        let moved = with_send_timeout(sink, |context| {
+        let progress = with_send_timeout(sink, |context| {
             ready!(sink.poll_write_ready(context)).map_err(disconnected)?;
             let mut scratch = worker.outbound.borrow_mut();
             scratch.clear();
@@ -467,17 +467,17 @@ impl<S: ResponseSink> Sender<'_, S> {
             sent.map_ok(Some).map_err(disconnected)
         })
         .await?;
-        file.cached.warm.set(moved.is_some());
-        let Some(moved) = moved else {
+        file.cached.warm.set(progress.is_some());
+        let Some(progress) = progress else {
             return Ok(Cached::Miss);
         };
         worker.stats.reads_cached.add(1);
-        let sent = moved.body_bytes;
+        let sent = progress.body_bytes;
         let offset = file.offset;
         file.version
             .keep_evidence(offset, &worker.outbound.borrow()[..sent]);
         file.advance(sent);
-        self.count_sent(moved.bytes, moved.body_bytes).await;
+        self.count_sent(progress.bytes, progress.body_bytes).await;
         if window_bytes == self.pace.window_bytes {
             self.pace.window_bytes = (sent * 2).clamp(WINDOW_BYTES_MIN, TURN_BYTES_MAX);
         }

@@ -14,7 +14,7 @@ use crate::entry::Content;
 use crate::http::filter::BodyFilter;
 use crate::http::response::{Body, BodyStream, FileBody, Piece};
 
-/// The maximum of bytes that filters transform in one poll.
+/// The maximum of bytes that filters transform in one poll, because they compute on the event loop.
 const SLICE_BYTES: usize = 16 * 1024;
 
 type Filters = [Box<dyn BodyFilter>];
@@ -29,43 +29,43 @@ impl<S: ResponseSink> Sender<'_, S> {
     ) -> Result<(), SendError> {
         let mut trailers = Trailers::default();
         match body {
-            Body::Text(text) => self.push_through(filters, text).await?,
-            Body::Page(page) => self.push_through(filters, (**page).as_ref()).await?,
+            Body::Text(text) => self.filter_bytes(filters, text).await?,
+            Body::Page(page) => self.filter_bytes(filters, (**page).as_ref()).await?,
             Body::Memory(cached, range) => match &cached.entry.content {
                 Content::Memory(bytes, _) => {
-                    self.push_through(filters, &bytes[range.clone()]).await?;
+                    self.filter_bytes(filters, &bytes[range.clone()]).await?;
                 }
                 Content::File(_) => unreachable!("a memory body is of an entry in memory"),
             },
-            Body::File(file) => self.file_through(filters, file, disk).await?,
+            Body::File(file) => self.filter_file(filters, file, disk).await?,
             Body::Parts(parts) => {
                 while let Some(mut part) = parts.next(disk).await.map_err(SendError::Unreadable)? {
-                    self.file_through(filters, &mut part, disk).await?;
+                    self.filter_file(filters, &mut part, disk).await?;
                 }
             }
             Body::Stream { stream, .. } => {
-                trailers = self.stream_through(filters, &mut **stream).await?;
+                trailers = self.filter_stream(filters, &mut **stream).await?;
             }
             Body::None | Body::Upgrade { .. } => unreachable!("it has no content to filter"),
         }
-        let out = run(filters, &[], BodyFilter::finish);
+        let out = run_filters(filters, &[], BodyFilter::finish);
         if !out.is_empty() {
             self.send_piece(None, &out, trailers.is_empty()).await?;
         }
         self.finish(&trailers).await
     }
 
-    /// Filters `bytes`, which more may follow, and sends the output.
-    async fn push_through(&mut self, filters: &mut Filters, bytes: &[u8]) -> Result<(), SendError> {
+    /// Filters `bytes` and sends the output. The filters are not flushed, because more input follows at once.
+    async fn filter_bytes(&mut self, filters: &mut Filters, bytes: &[u8]) -> Result<(), SendError> {
         for slice in bytes.chunks(SLICE_BYTES) {
-            let out = run(filters, slice, |_, _| {});
+            let out = run_filters(filters, slice, |_, _| {});
             self.send_output(out).await?;
         }
         Ok(())
     }
 
     /// Filters the rest of `file`, and sends the output.
-    async fn file_through(
+    async fn filter_file(
         &mut self,
         filters: &mut Filters,
         file: &mut FileBody,
@@ -78,14 +78,14 @@ impl<S: ResponseSink> Sender<'_, S> {
             };
             let bytes = ready.into_bytes(disk.worker().disk.budget());
             let bytes = bytes.map_err(SendError::Unreadable)?;
-            self.chunk_through(filters, file, bytes).await?;
+            self.filter_chunk(filters, file, bytes).await?;
         }
         Ok(())
     }
 
     /// Filters `chunk`, the next bytes of `file`, and sends the output. A client that takes longer than [`HOLD_MAX`]
-    /// holds no disk buffer meanwhile: the rest of the chunk is read again.
-    async fn chunk_through(
+    /// holds no disk buffer: the rest of the chunk is read again.
+    async fn filter_chunk(
         &mut self,
         filters: &mut Filters,
         file: &mut FileBody,
@@ -99,7 +99,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             let Some(slice) = slices.next() else {
                 return Ok(());
             };
-            let out = run(filters, slice, |_, _| {});
+            let out = run_filters(filters, slice, |_, _| {});
             file.version.keep_evidence(file.offset, slice);
             file.advance(slice.len());
             let mut sending = Box::pin(self.send_output(out));
@@ -112,7 +112,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         rest.await
     }
 
-    /// Sends output of the filters. Each call ends the poll, because filters compute.
+    /// Yields, then sends output of the filters.
     async fn send_output(&mut self, bytes: Vec<u8>) -> Result<(), SendError> {
         task::yield_now().await;
         match bytes.is_empty() {
@@ -123,7 +123,7 @@ impl<S: ResponseSink> Sender<'_, S> {
 
     /// Sends the output of the filters for a stream. They are flushed after each piece, because the next one may be
     /// long in coming. Returns the trailers.
-    async fn stream_through(
+    async fn filter_stream(
         &mut self,
         filters: &mut Filters,
         stream: &mut dyn BodyStream,
@@ -132,7 +132,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             match self.next_piece(stream).await? {
                 Piece::End(trailers) => return Ok(trailers),
                 Piece::Data { bytes, .. } => {
-                    let out = run(filters, &bytes, BodyFilter::flush);
+                    let out = run_filters(filters, &bytes, BodyFilter::flush);
                     self.sink.worker().return_piece(bytes);
                     if !out.is_empty() {
                         self.send_piece(Some(&mut *stream), &out, false).await?;
@@ -145,7 +145,7 @@ impl<S: ResponseSink> Sender<'_, S> {
 
 /// Runs `input` through all filters and returns the output of the last one. `then` is called for each filter after its
 /// input, to flush or finish it.
-fn run(
+fn run_filters(
     filters: &mut Filters,
     input: &[u8],
     then: impl Fn(&mut (dyn BodyFilter + 'static), &mut Vec<u8>),

@@ -47,26 +47,26 @@ pub trait ResponseSink: ClientStream {
     /// Sends the rest of `header`, then as much of `data` as the client takes now, in the framing of the version. Sets
     /// `header` to `None` once all of it is sent. `data` is at least one byte of the body, or empty to send the header
     /// alone; `is_last` is whether it ends the body without trailers. The caller repeats the call with the rest of
-    /// `data` until it [is complete](Moved::is_complete).
+    /// `data` until it [is complete](Progress::is_complete).
     fn poll_send(
         &self,
         context: &mut Context<'_>,
         header: &mut Option<Self::Header>,
         data: &[u8],
         is_last: bool,
-    ) -> Poll<io::Result<Moved>>;
+    ) -> Poll<io::Result<Progress>>;
 
     /// Ready when a write is likely to accept bytes.
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Sends the rest of `header`, then ends the body with `trailers`, as far as the version can send them. The caller
-    /// repeats the call until it [is complete](Moved::is_complete).
+    /// repeats the call until it [is complete](Progress::is_complete).
     fn poll_end(
         &self,
         context: &mut Context<'_>,
         header: &mut Option<Self::Header>,
         trailers: &Trailers,
-    ) -> Poll<io::Result<Moved>>;
+    ) -> Poll<io::Result<Progress>>;
 
     /// Whether the client has a socket, to which `sendfile` and `splice` may transfer bytes.
     fn has_socket(&self) -> bool;
@@ -83,7 +83,7 @@ pub trait ResponseSink: ClientStream {
     ///
     /// # Errors
     /// As for `send`; `WouldBlock` when the send buffer is full.
-    fn try_send_header(&self, header: &mut Option<Self::Header>) -> io::Result<Moved>;
+    fn try_send_header(&self, header: &mut Option<Self::Header>) -> io::Result<Progress>;
 
     /// Makes the end of the stream a reset, by which the client detects an incomplete response.
     fn reset(&self);
@@ -102,14 +102,14 @@ pub enum Framing {
     ByClosing,
 }
 
-/// The number of bytes that one call has sent.
+/// The result of one call that sends bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Moved {
+pub struct Progress {
     /// Bytes of header, body and framing.
     pub bytes: usize,
     /// Bytes of the body, without framing.
     pub body_bytes: usize,
-    /// Nothing is left of what the caller passed.
+    /// Everything that the caller passed has been sent.
     pub is_complete: bool,
 }
 
@@ -244,8 +244,8 @@ pub async fn refuse<S: ResponseSink>(sink: &S, mut response: Response) -> Sent {
     sender.sent(Source::None, outcome)
 }
 
-/// Sends an interim response. If that fails, the output of the client ends: the final response must not follow a part
-/// of the interim one.
+/// Sends an interim response. If that fails, the connection is shut down, because the final response must not follow
+/// an incomplete interim one.
 pub async fn interim<S: ResponseSink>(sink: &S, header: S::Header) {
     let response = Response::new(100);
     let mut sender = Sender::new(sink, &response, &Body::None, false);
@@ -458,15 +458,15 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         loop {
             let (sink, header) = (self.sink, &mut self.header);
             let had_header = header.is_some();
-            let moved = with_send_timeout(sink, |context| {
+            let progress = with_send_timeout(sink, |context| {
                 sink.poll_end(context, header, trailers)
                     .map_err(disconnected)
             })
             .await?;
-            if had_header || moved.bytes > 0 {
-                self.count_sent(moved.bytes, 0).await;
+            if had_header || progress.bytes > 0 {
+                self.count_sent(progress.bytes, 0).await;
             }
-            if moved.is_complete {
+            if progress.is_complete {
                 return Ok(());
             }
         }
@@ -479,13 +479,13 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         self.encode_header();
         let (sink, header) = (self.sink, &mut self.header);
         let slice = &bytes[..bytes.len().min(TURN_BYTES_MAX)];
-        let moved = with_send_timeout(sink, |context| {
+        let progress = with_send_timeout(sink, |context| {
             let sent = sink.poll_send(context, header, slice, false);
             sent.map_err(disconnected)
         })
         .await?;
-        self.count_sent(moved.bytes, moved.body_bytes).await;
-        Ok(moved.body_bytes)
+        self.count_sent(progress.bytes, progress.body_bytes).await;
+        Ok(progress.body_bytes)
     }
 
     async fn wait_writable(&mut self) -> Result<(), SendError> {

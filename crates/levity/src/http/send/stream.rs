@@ -59,7 +59,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let mut sent = 0;
         loop {
             let (sink, header) = (self.sink, &mut self.header);
-            let moved = with_send_timeout(sink, |context| {
+            let progress = with_send_timeout(sink, |context| {
                 if let Some(stream) = &mut stream {
                     stream.poll_upload(context).map_err(SendError::Source)?;
                 }
@@ -67,9 +67,9 @@ impl<S: ResponseSink> Sender<'_, S> {
                 sent.map_err(disconnected)
             })
             .await?;
-            sent += moved.body_bytes;
-            self.count_sent(moved.bytes, moved.body_bytes).await;
-            if moved.is_complete {
+            sent += progress.body_bytes;
+            self.count_sent(progress.bytes, progress.body_bytes).await;
+            if progress.is_complete {
                 return Ok(());
             }
         }

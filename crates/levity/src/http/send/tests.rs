@@ -128,9 +128,9 @@ fn a_client_that_reads_nothing_is_reset() {
     assert_eq!(rig.worker.stats.ended(Ended::Timeout), 9);
 }
 
-/// A response must not follow a part of an interim one.
+/// The final response must not follow an incomplete interim one.
 #[test]
-fn an_interim_response_is_not_left_incomplete() {
+fn no_response_follows_an_incomplete_interim_one() {
     let (rig, backend) = Rig::proxy("");
     rig.run(async {
         let (mut client, serving) = rig.connect(16);

@@ -225,9 +225,9 @@ impl Held {
     ) -> Poll<io::Result<()>> {
         loop {
             let rest = &event[self.sent_bytes..];
-            let moved = ready!(sink.poll_send(context, &mut None, rest, false))?;
-            self.sent_bytes += moved.body_bytes;
-            if moved.is_complete {
+            let progress = ready!(sink.poll_send(context, &mut None, rest, false))?;
+            self.sent_bytes += progress.body_bytes;
+            if progress.is_complete {
                 break;
             }
         }

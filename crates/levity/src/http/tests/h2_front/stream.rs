@@ -21,7 +21,7 @@ use crate::failed_lookups::FailedLookups;
 use crate::http::fields::{Fields, lines};
 use crate::http::request::RequestError;
 use crate::http::request_body::ClientStream;
-use crate::http::send::{self, Head, Moved, ResponseSink};
+use crate::http::send::{self, Head, Progress, ResponseSink};
 use crate::worker::Worker;
 
 /// The capacity that is requested from flow control before the number of bytes to send is known.
@@ -362,7 +362,7 @@ impl ResponseSink for Stream {
         header: &mut Option<Response<()>>,
         data: &[u8],
         _: bool,
-    ) -> Poll<io::Result<Moved>> {
+    ) -> Poll<io::Result<Progress>> {
         let mut outgoing = self.outgoing.borrow_mut();
         let has_header = header.is_some();
         if let Some(header) = header.take() {
@@ -372,7 +372,7 @@ impl ResponseSink for Stream {
             Poll::Pending if has_header => 0,
             sent => ready!(sent)?,
         };
-        Poll::Ready(Ok(Moved {
+        Poll::Ready(Ok(Progress {
             bytes: body_bytes,
             body_bytes,
             is_complete: body_bytes == data.len(),
@@ -391,13 +391,13 @@ impl ResponseSink for Stream {
         _: &mut Context<'_>,
         header: &mut Option<Response<()>>,
         trailers: &Trailers,
-    ) -> Poll<io::Result<Moved>> {
+    ) -> Poll<io::Result<Progress>> {
         let mut outgoing = self.outgoing.borrow_mut();
         if let Some(header) = header.take() {
             outgoing.send_header(header)?;
         }
         outgoing.end(trailers)?;
-        Poll::Ready(Ok(Moved {
+        Poll::Ready(Ok(Progress {
             bytes: 0,
             body_bytes: 0,
             is_complete: true,
@@ -412,7 +412,7 @@ impl ResponseSink for Stream {
         unreachable!("frames are made in memory")
     }
 
-    fn try_send_header(&self, _: &mut Option<Response<()>>) -> io::Result<Moved> {
+    fn try_send_header(&self, _: &mut Option<Response<()>>) -> io::Result<Progress> {
         unreachable!("frames are made in memory")
     }
 
