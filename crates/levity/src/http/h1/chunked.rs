@@ -57,8 +57,8 @@ impl ChunkedBody {
         })
     }
 
-    /// Records that `bytes` of `chunk` have been written. Returns the bytes of data among them, and whether the chunk is
-    /// complete.
+    /// Records that `bytes` of `chunk` have been written. Returns the number of data bytes among them, and whether the
+    /// chunk is complete.
     pub(super) fn wrote(&mut self, chunk: &Chunk<'_>, bytes: usize) -> (usize, bool) {
         let [size, data, end] = chunk.parts().map(<[u8]>::len);
         let is_complete = bytes == size + data + end;
