@@ -3,7 +3,7 @@
 //! `accept -> parse -> route -> resolve -> respond -> filter -> send`
 //!
 //! `accept` made the connection and `parse` the request; the other steps run here. A step returns a value and
-//! never calls a later one, so only this file knows the order.
+//! never calls a later one. Handlers resolve and respond.
 
 use std::mem;
 use std::net::IpAddr;
@@ -91,7 +91,13 @@ async fn answer<'a>(
     handling: &mut Handling<'a>,
     request: &mut Request,
 ) -> (Option<&'a Location>, Response) {
-    match route(handling.service, request, handling.client) {
+    if let Err(refusal) = check_own_name(handling.service, request, handling.client) {
+        return (None, Box::pin(handling.refuse(refusal)).await);
+    }
+    if request.head.target == Target::Asterisk {
+        return (None, Box::pin(handling.refuse(respond::options())).await);
+    }
+    match route(handling.service, request) {
         Ok(location) => {
             let disk = &mut handling.disk;
             disk.trace.set_server_timing(location.server_timing);
@@ -159,25 +165,27 @@ fn prepare<S: ResponseSink>(
     handling.disk.trace.enter(Step::Send);
 }
 
+/// Checks the host of a request to a server that answers to its own names only. That protects browsers from DNS
+/// rebinding.
+///
+/// # Errors
+/// The response to a request with another name.
+fn check_own_name(service: &Service, request: &Request, client: &Client) -> Result<(), Response> {
+    // No browser connects to a Unix socket.
+    let may_be_browser = client.peer.is_some();
+    match &service.config.own_names {
+        Some(names) if may_be_browser && !names.include(request.host()) => {
+            Err(error(421, NOT_OWN_NAME))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Finds the location of `request`.
 ///
 /// # Errors
 /// The response to a request that has no location.
-fn route<'a>(
-    service: &'a Service,
-    request: &mut Request,
-    client: &Client,
-) -> Result<&'a Location, Response> {
-    // The check protects browsers from DNS rebinding, and no browser connects to a Unix socket.
-    let may_be_browser = client.peer.is_some();
-    if let Some(names) = service.config.own_names.as_ref().filter(|_| may_be_browser)
-        && !names.include(request.host())
-    {
-        return Err(error(421, NOT_OWN_NAME));
-    }
-    if request.head.target == Target::Asterisk {
-        return Err(respond::options());
-    }
+fn route<'a>(service: &'a Service, request: &mut Request) -> Result<&'a Location, Response> {
     request
         .decode_path()
         .map_err(|reject| error(reject.status, reject.reason))?;

@@ -93,10 +93,11 @@ pub struct Worker {
     time_outs: RefCell<FailureReports>,
     time: Cell<Time>,
     draining: Cell<bool>,
+    background_tasks: Cell<usize>,
     /// One permit per connection.
     pub slots: Arc<Semaphore>,
-    /// Notified when a connection ends.
-    pub connection_closed: Notify,
+    /// Notified when a connection or a background task ends.
+    pub work_ended: Notify,
 }
 
 /// One moment on both clocks, and as an HTTP date.
@@ -143,8 +144,9 @@ impl Worker {
             time_outs: RefCell::default(),
             time: Cell::new(Time::now()),
             draining: Cell::new(false),
+            background_tasks: Cell::new(0),
             slots: Arc::new(Semaphore::new(parts.connections_max)),
-            connection_closed: Notify::new(),
+            work_ended: Notify::new(),
         }
     }
 
@@ -235,13 +237,24 @@ impl Worker {
         self.draining.get()
     }
 
-    /// Closes idle connections and waits for the others.
+    /// Closes idle connections, and waits for the others and for [background tasks](Worker::spawn_background).
     pub async fn drain(&self) {
         self.draining.set(true);
         self.timers.expire_idle();
-        while !self.timers.is_empty() {
-            self.connection_closed.notified().await;
+        while !self.timers.is_empty() || self.background_tasks.get() > 0 {
+            self.work_ended.notified().await;
         }
+    }
+
+    /// Runs a task that outlives its connection, and for which [`drain`](Worker::drain) waits.
+    pub fn spawn_background(self: &Rc<Self>, future: impl Future<Output = ()> + 'static) {
+        let worker = self.clone();
+        worker.background_tasks.update(|tasks| tasks + 1);
+        task::spawn_local(async move {
+            future.await;
+            worker.background_tasks.update(|tasks| tasks - 1);
+            worker.work_ended.notify_one();
+        });
     }
 
     /// Handles deadlines, the clock, expiry and the log, forever.

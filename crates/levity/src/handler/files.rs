@@ -19,10 +19,12 @@ use crate::worker::Worker;
 impl<'a> Handling<'a> {
     /// Serves a file or a directory; the last handler of a location.
     pub(super) async fn files(&mut self, request: &Request, files: &Files) -> Outcome<'a> {
-        let refusal = refused_method(request.head.method);
-        if refusal.is_some() || !self.body.is_complete() {
+        if let Some(refusal) = refused_method(request.head.method) {
+            return Outcome::Response(Box::pin(self.refuse(refusal)).await);
+        }
+        if !self.body.is_complete() {
             // Boxed: such a request rarely has a body.
-            if let Err(refusal) = Box::pin(self.drop_body(refusal)).await {
+            if let Err(refusal) = Box::pin(self.drop_body(false)).await {
                 return Outcome::Response(refusal);
             }
         }

@@ -118,8 +118,8 @@ impl<'a> Handling<'a> {
 
     /// Drops the request body; returns `refusal`, or an error of the body.
     pub async fn refuse(&mut self, refusal: Response) -> Response {
-        let received = self.drop_body(Some(refusal)).await;
-        received.expect_err("there is a response already")
+        let dropped = self.drop_body(true).await;
+        dropped.err().unwrap_or(refusal)
     }
 
     /// The response failed before its first byte was sent, and another replaces it.
@@ -207,20 +207,20 @@ impl<'a> Handling<'a> {
     /// Reads and drops the body of a request that no handler reads.
     ///
     /// # Errors
-    /// The response to send: `response` if there is one, otherwise an error of the body.
-    async fn drop_body(&mut self, response: Option<Response>) -> Result<(), Response> {
+    /// The response to an error of the body.
+    async fn drop_body(&mut self, is_refused: bool) -> Result<(), Response> {
         if self.body.is_complete() {
-            return response.map_or(Ok(()), Err);
+            return Ok(());
         }
         let bytes_max = self.service.config.limits.body_bytes as u64;
         self.body.limit(bytes_max).map_err(refused_body)?;
         self.disk.trace.enter(Step::Parse);
         // A client that expects 100-continue need not send the body of a request that is refused.
-        if response.is_none() || !self.body.expects_continue() {
+        if !is_refused || !self.body.expects_continue() {
             self.body.send_continue().await;
             self.body.discard().await.map_err(without_body)?;
         }
-        response.map_or(Ok(()), Err)
+        Ok(())
     }
 }
 

@@ -40,27 +40,8 @@ impl<'a> Handling<'a> {
 
     /// Sends the request to the upstream, for the script that was found, if any.
     async fn forward(&mut self, request: &Request, proxy: &'a Arc<Proxy>) -> Outcome<'a> {
-        let script = self.script.take();
-        let gateway = Gateway {
-            worker: self.worker,
-            service: self.service,
-            client: self.client,
-            body: &self.body,
-        };
-        let trace = &mut *self.disk.trace;
-        let result = gateway.answer(request, proxy, script.as_ref(), trace).await;
-        match result {
-            Answered::Response(response) => {
-                self.disk.trace.enter(Step::Respond);
-                Outcome::Response(response)
-            }
-            // Boxed: most responses are not delegated.
-            Answered::Delegated(sender) => {
-                let delegated = Box::pin(self.delegated(sender, request, proxy)).await;
-                self.disk.trace.enter(Step::Respond);
-                delegated
-            }
-        }
+        let answered = self.ask(request, proxy).await;
+        self.outcome(answered, request, proxy).await
     }
 
     /// As [`forward`](Handling::forward) for a request that was derived from the client's.
@@ -69,7 +50,46 @@ impl<'a> Handling<'a> {
         request: Box<Request>,
         proxy: &'a Arc<Proxy>,
     ) -> Outcome<'a> {
-        let mut outcome = self.forward(&request, proxy).await;
+        let answered = self.ask(&request, proxy).await;
+        self.derived_outcome(answered, request, proxy).await
+    }
+
+    async fn ask(&mut self, request: &Request, proxy: &Arc<Proxy>) -> Answered {
+        let script = self.script.take();
+        let gateway = Gateway {
+            worker: self.worker,
+            service: self.service,
+            client: self.client,
+            body: &self.body,
+        };
+        let trace = &mut *self.disk.trace;
+        gateway.answer(request, proxy, script.as_ref(), trace).await
+    }
+
+    /// The outcome of an upstream's response to `request`.
+    async fn outcome(
+        &mut self,
+        answered: Answered,
+        request: &Request,
+        proxy: &'a Arc<Proxy>,
+    ) -> Outcome<'a> {
+        let outcome = match answered {
+            Answered::Response(response) => Outcome::Response(response),
+            // Boxed: most responses are not delegated.
+            Answered::Delegated(sender) => Box::pin(self.delegated(sender, request, proxy)).await,
+        };
+        self.disk.trace.enter(Step::Respond);
+        outcome
+    }
+
+    /// As [`outcome`](Handling::outcome) for a request that was derived from the client's.
+    async fn derived_outcome(
+        &mut self,
+        answered: Answered,
+        request: Box<Request>,
+        proxy: &'a Arc<Proxy>,
+    ) -> Outcome<'a> {
+        let mut outcome = self.outcome(answered, &request, proxy).await;
         if let Outcome::Reroute(reroute) = &mut outcome {
             reroute.request = Some(request);
         }
@@ -146,25 +166,23 @@ impl<'a> Handling<'a> {
         }
     }
 
-    /// Tries the upstreams in order until a response is usable or the last one.
+    /// Tries the upstreams in order until a response is usable, delegated, or the last one.
     pub(super) async fn first_usable(&mut self, candidates: Vec<Candidate<'a>>) -> Outcome<'a> {
         let mut left = candidates.len();
-        let mut last = Outcome::Next;
         for Candidate { request, proxy } in candidates {
             left -= 1;
-            last = self.forward_derived(request, proxy).await;
-            let Outcome::Response(response) = &last else {
-                break;
-            };
-            if left == 0 || is_usable(response.status) || self.failed_side() == Some(Side::Client) {
-                break;
+            match self.ask(&request, proxy).await {
+                Answered::Response(response)
+                    if left > 0
+                        && !is_usable(response.status)
+                        && self.failed_side() != Some(Side::Client) =>
+                {
+                    self.pass_over(proxy, response);
+                }
+                answered => return self.derived_outcome(answered, request, proxy).await,
             }
-            let Outcome::Response(response) = std::mem::replace(&mut last, Outcome::Next) else {
-                break;
-            };
-            self.pass_over(proxy, response);
         }
-        last
+        Outcome::Next
     }
 
     /// Who caused the failure at the last upstream, if it failed.
@@ -173,9 +191,8 @@ impl<'a> Handling<'a> {
         upstream.and_then(UpstreamTrace::failed_side)
     }
 
-    /// Drops an unusable response with its hooks, and logs it. A missing response has been logged already.
-    fn pass_over(&mut self, proxy: &Proxy, response: Response) {
-        self.hooks.clear();
+    /// Drops an unusable response, and logs it. A missing response has been logged already.
+    fn pass_over(&self, proxy: &Proxy, response: Response) {
         if self.failed_side().is_none() {
             let reason = format_args!("it answered {} to X-Reproxy-URL", response.status);
             let mut failure = Failure::of_backend(response.status, "other", reason);

@@ -234,22 +234,43 @@ async fn accept_receipt(backend: &Backend, line: &str) {
     settle().await;
 }
 
-/// The first upstream may not name files: the response is an error, for which it would get a receipt.
+/// The first upstream may not name files. That is an error, which the next upstream must not hide.
 #[test]
-fn a_response_that_is_passed_over_has_no_receipt() {
+fn a_delegation_is_not_passed_over() {
     const URLS: &str = "X-Reproxy-URL: http://192.0.2.1/a http://192.0.2.2/b";
     let apps = Apps::new();
     apps.rig.run(async {
-        let lines = format!("{URLS}\r\nX-Sendfile-Receipt: /sent");
-        let (mut client, serving) = apps.sent_elsewhere(&lines).await;
-        let lines = "X-Sendfile: /file\r\nX-Sendfile-Receipt: /passed-over";
+        let (mut client, serving) = apps.sent_elsewhere(URLS).await;
+        let lines = "X-Sendfile: /file\r\nX-Sendfile-Receipt: /refused";
         apps.send_elsewhere(&apps.other, lines).await;
-        answer(&apps.third, OTHER).await;
-        assert!(client.rest().await.ends_with("hello world"));
+        let response = client.rest().await;
+        assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
         drop(client);
         serving.await.expect("served");
+        let (mut other, head) = apps.other.asked().await;
+        assert!(head.starts_with("POST /refused "), "{head}");
+        other.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+        settle().await;
+        assert_eq!(apps.third.waiting(), 0);
+    });
+    apps.rig.assert_idle();
+}
+
+#[test]
+fn a_drain_waits_for_receipts() {
+    let apps = Apps::new();
+    apps.rig.run(async {
+        let lines = "X-Accel-Redirect: /files/file\r\nX-Sendfile-Receipt: /sent";
+        let (mut client, serving) = apps.sent_elsewhere(lines).await;
+        client.rest().await;
+        drop(client);
+        serving.await.expect("served");
+        let worker = apps.rig.worker.clone();
+        let draining = tokio::task::spawn_local(async move { worker.drain().await });
+        settle().await;
+        assert!(!draining.is_finished());
         accept_receipt(&apps.app, "POST /sent HTTP/1.1\r\n").await;
-        assert_eq!((apps.app.waiting(), apps.other.waiting()), (0, 0));
+        draining.await.expect("drained");
     });
     apps.rig.assert_idle();
 }

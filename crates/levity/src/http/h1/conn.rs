@@ -521,6 +521,6 @@ impl ResponseSink for Conn {
 impl Drop for Conn {
     fn drop(&mut self) {
         self.worker.timers.remove(self.number);
-        self.worker.connection_closed.notify_one();
+        self.worker.work_ended.notify_one();
     }
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::{task, time};
+use tokio::time;
 
 use super::completion::CompletionHook;
 use super::escaped;
@@ -51,9 +51,9 @@ impl CompletionHook for Receipt {
     fn completed(self: Box<Self>, worker: &Rc<Worker>, service: &Arc<Service>, sent: &Sent) {
         let result = self.result(sent.end);
         let text = self.text(result, sent);
-        let (worker, service) = (worker.clone(), service.clone());
-        task::spawn_local(async move {
-            let delivered = self.deliver(&worker, &service, result, &text).await;
+        let (delivering, service) = (worker.clone(), service.clone());
+        worker.spawn_background(async move {
+            let delivered = self.deliver(&delivering, &service, result, &text).await;
             if let Err(reason) = delivered {
                 self.log(&text, &reason);
             }

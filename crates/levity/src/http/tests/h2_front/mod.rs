@@ -63,7 +63,7 @@ impl Deadline {
 impl Drop for Deadline {
     fn drop(&mut self) {
         self.worker.timers.remove(self.number);
-        self.worker.connection_closed.notify_one();
+        self.worker.work_ended.notify_one();
     }
 }
 
