@@ -138,15 +138,10 @@ impl Rig {
         (End(client), conn)
     }
 
-    /// A connection that the worker serves, and the client's end of it.
-    pub fn connect(&self, bytes_max: usize) -> (End, JoinHandle<()>) {
-        let (client, conn) = self.conn(bytes_max);
-        (client, self.tasks.spawn_local(serve(conn, false)))
-    }
-
     /// A client whose connection the worker serves. `bytes_max` is the size of the buffer in each direction.
     pub fn client(&self, bytes_max: usize) -> Client {
-        let (end, serving) = self.connect(bytes_max);
+        let (end, conn) = self.conn(bytes_max);
+        let serving = self.tasks.spawn_local(serve(conn, false));
         Client { end, serving }
     }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::exchange;
 use crate::http::request::Request;
-use crate::rig::{End, Rig};
+use crate::rig::Rig;
 
 const FILE: &str = "GET /file HTTP/1.1\r\nHost: a\r\nUser-Agent: test\r\n\r\n";
 const LAST: &str = "GET /other HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -15,11 +15,10 @@ fn rig() -> Rig {
 
 /// The response to `request` on a connection of its own, which the client closes.
 async fn single_response(rig: &Rig, request: &str) -> String {
-    let (mut client, serving) = rig.connect(4096);
+    let mut client = rig.client(4096);
     client.send(request).await;
     let response = client.until("content").await;
-    drop(client);
-    serving.await.expect("served");
+    client.close().await;
     response
 }
 
@@ -28,14 +27,13 @@ fn cut_anywhere(rig: &Rig, requests: &str, from: usize) {
     rig.run(async {
         let whole = rig.ask(requests).await;
         for cut in from..requests.len() {
-            let (mut client, serving) = rig.connect(4096);
+            let mut client = rig.client(4096);
             client.send(&requests[..cut]).await;
             let mut responses = client.arrived().await;
             client.send(&requests[cut..]).await;
             responses += &client.rest().await;
             assert_eq!(responses, whole, "cut at byte {cut}");
-            drop(client);
-            serving.await.expect("served");
+            client.close().await;
         }
     });
     rig.assert_idle();
@@ -54,14 +52,13 @@ fn a_header_may_arrive_byte_by_byte() {
     let rig = rig();
     rig.run(async {
         let whole = rig.ask(LAST).await;
-        let (mut client, serving) = rig.connect(4096);
+        let mut client = rig.client(4096);
         for byte in LAST.as_bytes() {
             assert_eq!(client.arrived().await, "");
             client.send([*byte]).await;
         }
         assert_eq!(client.rest().await, whole);
-        drop(client);
-        serving.await.expect("served");
+        client.close().await;
     });
     rig.assert_idle();
 }
@@ -83,12 +80,12 @@ fn an_empty_line_between_requests_is_ignored() {
     rig.run(async {
         let whole = rig.ask(format!("{FILE}{LAST}")).await;
         assert_eq!(rig.ask(format!("{FILE}\r\n{LAST}")).await, whole);
-        let (mut client, serving) = rig.connect(4096);
+        let mut client = rig.client(4096);
         client.send("\r\n").await;
         rig.pass_seconds(5).await;
         client.end_output();
         assert_eq!(client.rest().await, "");
-        serving.await.expect("served");
+        client.served().await;
     });
     rig.assert_idle();
 }
@@ -128,11 +125,10 @@ fn a_body_that_is_too_large_ends_the_connection() {
     let chunks = "GET /file HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345";
     for request in [length, chunks] {
         let response = rig.run(async {
-            let (mut client, serving) = rig.connect(4096);
+            let mut client = rig.client(4096);
             client.send(request).await;
             let response = client.rest().await;
-            drop(client);
-            serving.await.expect("served");
+            client.close().await;
             response
         });
         assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
@@ -146,7 +142,7 @@ fn a_client_that_expects_100_continue_gets_it() {
     let rig = rig();
     rig.run(async {
         let plain = single_response(&rig, FILE).await;
-        let (mut client, serving) = rig.connect(4096);
+        let mut client = rig.client(4096);
         let head =
             "GET /file HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
         client.send(head).await;
@@ -154,8 +150,7 @@ fn a_client_that_expects_100_continue_gets_it() {
         assert_eq!(interim, "HTTP/1.1 100 Continue\r\n\r\n");
         client.send("body").await;
         assert_eq!(client.until("content").await, plain);
-        drop(client);
-        serving.await.expect("served");
+        client.close().await;
     });
     rig.assert_idle();
 }
@@ -166,7 +161,7 @@ fn a_client_that_expects_100_continue_gets_it() {
 fn a_refused_request_gets_no_100_continue() {
     let rig = rig();
     rig.run(async {
-        let (mut client, serving) = rig.connect(4096);
+        let mut client = rig.client(4096);
         let head =
             "PUT /file HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
         client.send(head).await;
@@ -176,7 +171,7 @@ fn a_refused_request_gets_no_100_continue() {
         client.send(LAST).await;
         client.end_output();
         assert_eq!(client.rest().await, "");
-        serving.await.expect("served");
+        client.served().await;
     });
     rig.assert_idle();
 }
@@ -187,7 +182,7 @@ fn http_1_0_keeps_a_connection_only_if_asked_to() {
     rig.run(async {
         let response = rig.ask("GET /file HTTP/1.0\r\n\r\n").await;
         assert!(response.contains("Connection: close\r\n"), "{response}");
-        let (mut client, serving) = rig.connect(4096);
+        let mut client = rig.client(4096);
         client
             .send("GET /file HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
             .await;
@@ -195,8 +190,7 @@ fn http_1_0_keeps_a_connection_only_if_asked_to() {
         assert!(kept.contains("Connection: keep-alive\r\n"), "{kept}");
         client.send("GET /file HTTP/1.0\r\n\r\n").await;
         assert_eq!(client.rest().await, response);
-        drop(client);
-        serving.await.expect("served");
+        client.close().await;
     });
     rig.assert_idle();
 }
@@ -206,14 +200,14 @@ fn a_header_has_a_time_out() {
     let rig = rig();
     rig.run(async {
         for cut in [1, FILE.len() / 2, FILE.len() - 1] {
-            let (mut client, serving) = rig.connect(4096);
+            let mut client = rig.client(4096);
             client.send(&FILE[..cut]).await;
             rig.pass_seconds(9).await;
             assert_eq!(client.arrived().await, "");
             rig.pass_seconds(11).await;
             let response = client.rest().await;
             assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
-            serving.await.expect("served");
+            client.served().await;
         }
     });
     rig.assert_idle();
@@ -223,7 +217,7 @@ fn a_header_has_a_time_out() {
 fn a_body_has_a_time_out() {
     let rig = rig();
     rig.run(async {
-        let (mut client, serving) = rig.connect(4096);
+        let mut client = rig.client(4096);
         client
             .send("GET /file HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbod")
             .await;
@@ -232,8 +226,7 @@ fn a_body_has_a_time_out() {
         rig.pass_seconds(31).await;
         let response = client.rest().await;
         assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
-        drop(client);
-        serving.await.expect("served");
+        client.close().await;
     });
     rig.assert_idle();
 }
@@ -245,16 +238,16 @@ fn an_idle_connection_is_closed() {
     let rig = rig();
     rig.run(async {
         for (first, before, after) in [("", 9, 11), (FILE, 59, 61)] {
-            let (mut client, serving) = rig.connect(4096);
+            let mut client = rig.client(4096);
             client.send(first).await;
             if !first.is_empty() {
                 client.until("content").await;
             }
             rig.pass_seconds(before).await;
-            assert!(!serving.is_finished());
+            assert!(!client.is_served());
             rig.pass_seconds(after).await;
             assert_eq!(client.rest().await, "");
-            serving.await.expect("served");
+            client.served().await;
         }
     });
     rig.assert_idle();
@@ -268,13 +261,16 @@ fn a_client_may_disconnect_within_a_request() {
     rig.run(async {
         for request in [FILE, body] {
             for cut in 0..request.len() {
-                let half_close = |client: End| client.end_output();
-                for disconnect in [half_close, drop] {
-                    let (mut client, serving) = rig.connect(4096);
+                for is_half_closed in [true, false] {
+                    let mut client = rig.client(4096);
                     client.send(&request[..cut]).await;
                     client.arrived().await;
-                    disconnect(client);
-                    serving.await.expect("served");
+                    if is_half_closed {
+                        client.end_output();
+                        client.served().await;
+                    } else {
+                        client.close().await;
+                    }
                 }
             }
         }
@@ -298,15 +294,15 @@ fn empty_lines_may_be_a_body() {
 fn an_empty_line_after_a_body_begins_no_request() {
     let rig = rig();
     rig.run(async {
-        let (mut client, serving) = rig.connect(4096);
+        let mut client = rig.client(4096);
         let request = "GET /file HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc\r\n";
         client.send(request).await;
         client.until("content").await;
         rig.pass_seconds(59).await;
-        assert!(!serving.is_finished());
+        assert!(!client.is_served());
         rig.pass_seconds(61).await;
         assert_eq!(client.rest().await, "");
-        serving.await.expect("served");
+        client.served().await;
     });
     rig.assert_idle();
 }

@@ -1,9 +1,8 @@
 //! Requests that an application sends elsewhere.
 
 use levity_telemetry::access_log::End as Ended;
-use tokio::task::JoinHandle;
 
-use crate::rig::{Backend, End, Rig, message, settle};
+use crate::rig::{Backend, Client, Rig, message, settle};
 
 const GET: &str = "GET /app HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 const OTHER: &str = "HTTP/1.1 200 OK\r\nX-Other: yes\r\nContent-Length: 11\r\n\r\nhello world";
@@ -45,11 +44,11 @@ impl Apps {
     }
 
     /// A client whose request the application sends elsewhere with this header line.
-    async fn sent_elsewhere(&self, line: &str) -> (End, JoinHandle<()>) {
-        let (mut client, serving) = self.rig.connect(1 << 16);
+    async fn sent_elsewhere(&self, line: &str) -> Client {
+        let mut client = self.rig.client(1 << 16);
         client.send(GET).await;
         self.send_elsewhere(&self.app, line).await;
-        (client, serving)
+        client
     }
 
     /// The next request of this application is sent elsewhere.
@@ -72,19 +71,17 @@ fn a_file_of_an_internal_location() {
     let apps = Apps::new();
     apps.rig.run(async {
         for _ in 0..2 {
-            let (mut client, serving) = apps.sent_elsewhere("X-Accel-Redirect: /files/file").await;
+            let mut client = apps.sent_elsewhere("X-Accel-Redirect: /files/file").await;
             let response = client.rest().await;
             let (line, body) = message(&response, true).expect("a response");
             assert_eq!((line, &*body), ("HTTP/1.1 200 OK", "content of the file"));
             assert!(!response.contains("X-Accel-Redirect"), "{response}");
-            drop(client);
-            serving.await.expect("served");
+            client.close().await;
         }
-        let (mut client, serving) = apps.sent_elsewhere("X-Accel-Redirect: /files/absent").await;
+        let mut client = apps.sent_elsewhere("X-Accel-Redirect: /files/absent").await;
         let response = client.rest().await;
         assert!(response.starts_with("HTTP/1.1 404 "), "{response}");
-        drop(client);
-        serving.await.expect("served");
+        client.close().await;
     });
     apps.rig.assert_idle();
 }
@@ -94,7 +91,7 @@ fn another_upstream_behind_an_internal_location() {
     let apps = Apps::new();
     apps.rig.run(async {
         for cut in 0..=OTHER.len() {
-            let (mut client, serving) = apps.sent_elsewhere("X-Accel-Redirect: /other").await;
+            let mut client = apps.sent_elsewhere("X-Accel-Redirect: /other").await;
             let (mut other, head) = apps.other.asked().await;
             assert!(head.starts_with("GET /other HTTP/1.1\r\n"), "{head}");
             other.send(&OTHER[..cut]).await;
@@ -103,8 +100,8 @@ fn another_upstream_behind_an_internal_location() {
             response += &client.rest().await;
             let whole = Some(("HTTP/1.1 200 OK", "hello world".to_owned()));
             assert_eq!(message(&response, true), whole, "cut at byte {cut}");
-            drop((client, other));
-            serving.await.expect("served");
+            drop(other);
+            client.close().await;
         }
     });
     apps.rig.assert_idle();
@@ -116,23 +113,20 @@ fn a_client_may_disconnect_within_an_unread_body() {
     let apps = Apps::new();
     apps.rig.run(async {
         for leaves in [true, false] {
-            let (mut client, serving) = apps.rig.connect(4096);
+            let mut client = apps.rig.client(4096);
             let post = "POST /app HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345";
             client.send(post).await;
             let (mut app, _) = apps.app.asked().await;
             app.send("HTTP/1.1 200 OK\r\nX-Accel-Redirect: /other\r\nContent-Length: 0\r\n\r\n")
                 .await;
             let (mut other, _) = apps.other.asked().await;
-            if leaves {
-                drop(client);
-            } else {
+            if !leaves {
                 other.send(OTHER).await;
                 let response = client.until("hello world").await;
                 assert!(response.contains("\r\nConnection: close\r\n"), "{response}");
                 client.rest().await;
-                drop(client);
             }
-            serving.await.expect("served");
+            client.close().await;
         }
     });
     apps.rig.assert_idle();
@@ -143,7 +137,7 @@ fn a_client_may_disconnect_within_an_unread_body() {
 fn a_body_is_not_sent_twice() {
     let apps = Apps::new();
     apps.rig.run(async {
-        let (mut client, serving) = apps.rig.connect(4096);
+        let mut client = apps.rig.client(4096);
         let post =
             "POST /app HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\n";
         client.send(post).await;
@@ -158,8 +152,7 @@ fn a_body_is_not_sent_twice() {
         assert_eq!(other.arrived().await, "");
         other.send(OTHER).await;
         assert!(client.rest().await.ends_with("hello world"));
-        drop((client, app, other));
-        serving.await.expect("served");
+        client.close().await;
     });
     apps.rig.assert_idle();
 }
@@ -168,7 +161,7 @@ fn a_body_is_not_sent_twice() {
 fn a_request_is_sent_elsewhere_three_times_at_most() {
     let apps = Apps::new();
     apps.rig.run(async {
-        let (mut client, serving) = apps.sent_elsewhere("X-Accel-Redirect: /other").await;
+        let mut client = apps.sent_elsewhere("X-Accel-Redirect: /other").await;
         for _ in 0..3 {
             apps.send_elsewhere(&apps.other, "X-Accel-Redirect: /other")
                 .await;
@@ -176,18 +169,16 @@ fn a_request_is_sent_elsewhere_three_times_at_most() {
         let response = client.rest().await;
         assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
         assert_eq!(apps.other.waiting(), 0);
-        drop(client);
-        serving.await.expect("served");
+        client.close().await;
         // One time less is not too often.
-        let (mut client, serving) = apps.sent_elsewhere("X-Accel-Redirect: /other").await;
+        let mut client = apps.sent_elsewhere("X-Accel-Redirect: /other").await;
         for _ in 0..2 {
             apps.send_elsewhere(&apps.other, "X-Accel-Redirect: /other")
                 .await;
         }
         answer(&apps.other, OTHER).await;
         assert!(client.rest().await.ends_with("hello world"));
-        drop(client);
-        serving.await.expect("served");
+        client.close().await;
     });
     apps.rig.assert_idle();
 }
@@ -200,7 +191,7 @@ fn the_next_url_is_asked_when_one_fails() {
     let error = OTHER.replace("200 OK", "500 Internal Server Error");
     apps.rig.run(async {
         for first in [None, Some(""), Some(&*error)] {
-            let (mut client, serving) = apps.sent_elsewhere(URLS).await;
+            let mut client = apps.sent_elsewhere(URLS).await;
             match first {
                 None => apps.other.refuse().await,
                 Some(text) => answer(&apps.other, text).await,
@@ -211,16 +202,15 @@ fn the_next_url_is_asked_when_one_fails() {
             let response = client.rest().await;
             let whole = Some(("HTTP/1.1 200 OK", "hello world".to_owned()));
             assert_eq!(message(&response, true), whole);
-            drop((client, third));
-            serving.await.expect("served");
+            drop(third);
+            client.close().await;
         }
         // The last one's answer is the client's, whatever it is.
-        let (mut client, serving) = apps.sent_elsewhere(URLS).await;
+        let mut client = apps.sent_elsewhere(URLS).await;
         answer(&apps.other, &error).await;
         apps.third.refuse().await;
         assert!(client.rest().await.starts_with("HTTP/1.1 502 "));
-        drop(client);
-        serving.await.expect("served");
+        client.close().await;
     });
     apps.rig.assert_idle();
 }
@@ -240,13 +230,12 @@ fn a_delegation_is_not_passed_over() {
     const URLS: &str = "X-Reproxy-URL: http://192.0.2.1/a http://192.0.2.2/b";
     let apps = Apps::new();
     apps.rig.run(async {
-        let (mut client, serving) = apps.sent_elsewhere(URLS).await;
+        let mut client = apps.sent_elsewhere(URLS).await;
         let lines = "X-Sendfile: /file\r\nX-Sendfile-Receipt: /refused";
         apps.send_elsewhere(&apps.other, lines).await;
         let response = client.rest().await;
         assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
-        drop(client);
-        serving.await.expect("served");
+        client.close().await;
         let (mut other, head) = apps.other.asked().await;
         assert!(head.starts_with("POST /refused "), "{head}");
         other.send("HTTP/1.1 204 No Content\r\n\r\n").await;
@@ -261,10 +250,9 @@ fn a_drain_waits_for_receipts() {
     let apps = Apps::new();
     apps.rig.run(async {
         let lines = "X-Accel-Redirect: /files/file\r\nX-Sendfile-Receipt: /sent";
-        let (mut client, serving) = apps.sent_elsewhere(lines).await;
+        let mut client = apps.sent_elsewhere(lines).await;
         client.rest().await;
-        drop(client);
-        serving.await.expect("served");
+        client.close().await;
         let worker = apps.rig.worker.clone();
         let draining = tokio::task::spawn_local(async move { worker.drain().await });
         settle().await;
@@ -284,11 +272,10 @@ fn no_more_receipts_are_in_flight_than_the_limit() {
     apps.rig.run(async {
         for receipts in [0, 1, 1] {
             let lines = "X-Accel-Redirect: /files/file\r\nX-Sendfile-Receipt: /sent";
-            let (mut client, serving) = apps.sent_elsewhere(lines).await;
+            let mut client = apps.sent_elsewhere(lines).await;
             let response = client.rest().await;
             assert!(response.ends_with("content of the file"), "{response}");
-            drop(client);
-            serving.await.expect("served");
+            client.close().await;
             settle().await;
             assert_eq!(apps.app.waiting(), receipts);
             match receipts {
@@ -308,32 +295,29 @@ fn a_client_may_leave_in_between() {
     apps.rig.run(async {
         // While the other upstream is connected to.
         for line in ["X-Accel-Redirect: /other", URLS] {
-            let (client, serving) = apps.sent_elsewhere(line).await;
+            let client = apps.sent_elsewhere(line).await;
             settle().await;
             assert_eq!(apps.other.waiting(), 1);
-            drop(client);
-            serving.await.expect("served");
+            client.close().await;
             assert_eq!((apps.other.waiting(), apps.third.waiting()), (0, 0));
         }
         // While it answers.
         for line in ["X-Accel-Redirect: /other", URLS] {
             for cut in 0..OTHER.len() {
-                let (mut client, serving) = apps.sent_elsewhere(line).await;
+                let mut client = apps.sent_elsewhere(line).await;
                 let (mut other, _) = apps.other.asked().await;
                 other.send(&OTHER[..cut]).await;
                 client.arrived().await;
-                drop(client);
-                serving.await.expect("served");
+                client.close().await;
                 other.all().await;
                 assert_eq!(apps.third.waiting(), 0);
             }
         }
         // While the second URL answers.
-        let (client, serving) = apps.sent_elsewhere(URLS).await;
+        let client = apps.sent_elsewhere(URLS).await;
         apps.other.refuse().await;
         let (mut third, _) = apps.third.asked().await;
-        drop(client);
-        serving.await.expect("served");
+        client.close().await;
         third.rest().await;
     });
     apps.rig.assert_idle();
@@ -347,15 +331,14 @@ fn a_client_may_leave_within_an_internal_file() {
     let apps = Apps::new();
     apps.rig.run(async {
         for taken in [0, 1, 100] {
-            let (mut client, serving) = apps.rig.connect(64);
+            let mut client = apps.rig.client(64);
             client.send(GET).await;
             apps.send_elsewhere(&apps.app, "X-Accel-Redirect: /files/file")
                 .await;
             for _ in 0..taken {
                 client.read(1).await.expect("a byte");
             }
-            drop(client);
-            serving.await.expect("served");
+            client.close().await;
         }
     });
     apps.rig.assert_idle();

@@ -28,11 +28,10 @@ fn a_client_may_read_a_few_bytes_at_a_time() {
             let whole = rig.ask(&request).await;
             let head_bytes = whole.find("\r\n\r\n").expect("a header") + 4;
             for bytes_max in [1, 7, head_bytes - 1, head_bytes, head_bytes + 1] {
-                let (mut client, serving) = rig.connect(bytes_max);
+                let mut client = rig.client(bytes_max);
                 client.send(&request).await;
                 assert_eq!(client.rest().await, whole, "{bytes_max} bytes at a time");
-                drop(client);
-                serving.await.expect("served");
+                client.close().await;
             }
         }
     });
@@ -44,14 +43,13 @@ fn a_large_file_arrives_whole() {
     let rig = rig();
     rig.run(async {
         for bytes_max in [997, 4096, 1 << 20] {
-            let (mut client, serving) = rig.connect(bytes_max);
+            let mut client = rig.client(bytes_max);
             client.send(get("/large")).await;
             let response = client.rest().await;
             let (_, body) = response.split_once("\r\n\r\n").expect("a header");
             assert_eq!(body.len(), LARGE_BYTES);
             assert!(body.as_bytes().chunks(10).all(|part| part == b"0123456789"));
-            drop(client);
-            serving.await.expect("served");
+            client.close().await;
         }
     });
     rig.assert_idle();
@@ -64,7 +62,7 @@ fn a_client_may_disconnect_after_each_byte() {
     rig.run(async {
         let whole = rig.ask(get("/small")).await;
         for taken in 0..=whole.len() {
-            let (mut client, serving) = rig.connect(1);
+            let mut client = rig.client(1);
             client.send(get("/small")).await;
             let mut response = String::new();
             for _ in 0..taken {
@@ -72,8 +70,7 @@ fn a_client_may_disconnect_after_each_byte() {
             }
             assert_eq!(response, whole[..taken]);
             settle().await;
-            drop(client);
-            serving.await.expect("served");
+            client.close().await;
         }
         // Complete: the request at the start, and those of the last two clients, whose bytes had all been sent.
         let bytes = whole.len() as u64;
@@ -88,14 +85,13 @@ fn a_client_may_disconnect_within_a_file() {
     let rig = rig();
     rig.run(async {
         for taken in (0..LARGE_BYTES).step_by(LARGE_BYTES / 40) {
-            let (mut client, serving) = rig.connect(4096);
+            let mut client = rig.client(4096);
             client.send(get("/large")).await;
             let mut unread = taken;
             while unread > 0 {
                 unread -= client.read(unread.min(4096)).await.expect("bytes").len();
             }
-            drop(client);
-            serving.await.expect("served");
+            client.close().await;
         }
     });
     rig.assert_idle();
@@ -110,17 +106,17 @@ fn a_client_that_reads_nothing_is_reset() {
     rig.run(async {
         for path in ["/small", "/large", "/absent"] {
             for taken in [1, 64, 100] {
-                let (mut client, serving) = rig.connect(64);
+                let mut client = rig.client(64);
                 client.send(get(path)).await;
                 // The first byte is sent when the disk has answered.
                 for _ in 0..taken {
                     client.read(1).await.expect("a byte");
                 }
                 rig.pass_seconds(59).await;
-                assert!(!serving.is_finished());
+                assert!(!client.is_served());
                 rig.pass_seconds(61).await;
-                serving.await.expect("served");
                 client.reset().await;
+                client.served().await;
             }
         }
     });
@@ -133,7 +129,7 @@ fn a_client_that_reads_nothing_is_reset() {
 fn no_response_follows_an_incomplete_interim_one() {
     let (rig, backend) = Rig::proxy("");
     rig.run(async {
-        let (mut client, serving) = rig.connect(16);
+        let mut client = rig.client(16);
         client.send(get("/app")).await;
         let (mut backend, _) = backend.asked().await;
         let hints = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n";
@@ -145,7 +141,7 @@ fn no_response_follows_an_incomplete_interim_one() {
             .await;
         let (received, _) = client.all().await;
         assert_eq!(received, hints[..16]);
-        serving.await.expect("served");
+        client.served().await;
     });
     rig.assert_idle();
 }
@@ -155,15 +151,14 @@ fn no_response_follows_an_incomplete_interim_one() {
 fn a_file_that_shrinks_is_cut_off() {
     let rig = rig();
     rig.run(async {
-        let (mut client, serving) = rig.connect(4096);
+        let mut client = rig.client(4096);
         client.send(get("/large")).await;
         let mut response = client.until("0123456789").await;
         std::fs::write(rig.root.path().join("large"), "short").expect("a file");
         response += &client.rest().await;
         assert_eq!(message(&response, true), None);
         assert!(!response.contains("short"));
-        drop(client);
-        serving.await.expect("served");
+        client.close().await;
     });
     rig.assert_idle();
     assert_eq!(rig.worker.stats.ended(Ended::Error), 1);

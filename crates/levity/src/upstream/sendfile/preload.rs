@@ -265,7 +265,7 @@ mod tests {
     async fn preload(rig: &Rig, app: &Backend, name: &str) {
         let path = rig.root.path().join(name);
         std::fs::write(&path, "content").expect("a file");
-        let (mut client, serving) = rig.connect(4096);
+        let mut client = rig.client(4096);
         let request = "GET /app HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         client.send(request).await;
         let (mut backend, _) = app.asked().await;
@@ -274,8 +274,7 @@ mod tests {
             .send(format!("HTTP/1.1 204 No Content\r\n{header}\r\n\r\n"))
             .await;
         client.rest().await;
-        drop((client, backend));
-        serving.await.expect("served");
+        client.close().await;
     }
 
     #[test]
