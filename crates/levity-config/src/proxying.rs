@@ -98,7 +98,7 @@ fn note_unsent_scripts(section: &Section<'_>, reach: Reach) {
     let is_fastcgi = reach.protocol == Some(Protocol::Fastcgi);
     if is_fastcgi && reach.is_file_first && reach.has_root && !reach.has_scripts {
         let at = if section.has("try") { "try" } else { "proxy" };
-        let note = "`.php` files are left to the application and never sent; `script_suffix = \".php\"` has scripts found \
+        let note = "`.php` files are never sent, and all requests for them go to the application; `script_suffix = \".php\"` finds scripts \
                     beneath the `root`";
         section.reader.note(&section.span_of(at), note.to_owned());
     }

@@ -582,7 +582,7 @@ fn tables_of_the_wrong_shape() {
         &[
             "1:8 expected a table, found integer [write `[disk]`]",
             "2:11 expected a table, found string [write `[[listen]]`]",
-            "3:1 expected a table, found array [`[server]` is the process; what nginx calls a server is a `[[site]]` here]",
+            "3:1 expected a table, found array [`[server]` is the process; a server of nginx is a `[[site]]` here]",
             "4:1 expected an array of tables, found table [write `[[site]]`]",
         ],
     );

@@ -1,4 +1,4 @@
-//! What is said to guesses, and to keys and words of other servers.
+//! Hints for misspelt keys, and for keys and values of other servers.
 
 use super::upstream::UPSTREAM;
 use super::*;
@@ -37,14 +37,14 @@ fn keys_of_other_servers() {
     }
 }
 
-/// What is wanted often, in the places where it is looked for.
+/// Keys that are often tried, in the tables where they are tried.
 #[test]
-fn keys_that_sent_people_astray() {
+fn keys_that_are_often_tried() {
     let route = "[[site]]\nroot = \"/\"\n[[site.route]]\npath = \"/a\"\n";
     for (line, help) in [
         ("listen = \"80\"", "`address` of `[[listen]]`"),
         ("port = 80", "`address` of `[[listen]]`"),
-        ("server_tokens = false", "never tells the version"),
+        ("server_tokens = false", "never contains the version"),
         ("keepalive_timeout = 1", "`idle_timeout` of `[limits]`"),
         ("keepAlive = 1", "`idle_timeout` of `[limits]`"),
         ("mime = {}", "Content-Type"),
@@ -58,13 +58,13 @@ fn keys_that_sent_people_astray() {
         ("brotli = true", "nothing is compressed on the fly"),
         ("gzip_types = []", "nothing is compressed on the fly"),
         ("cors = true", "Access-Control-Allow-Origin"),
-        ("spa = true", "no page stands for every name"),
+        ("spa = true", "no fallback page yet"),
         ("proxy_cache = \"a\"", "not cached yet"),
         ("user = \"a\"", "`User=`"),
-        ("include = \"a\"", "includes no other"),
+        ("include = \"a\"", "a single file"),
         ("ssl_certificate_key = \"a\"", "no TLS yet"),
         ("document-root = \"/a\"", "`root`, the path"),
-        ("websocket = true", "goes through by itself"),
+        ("websocket = true", "works by default"),
         ("proxy_set_header = \"a\"", "`request_headers"),
         ("autoindex_format = \"a\"", "`listing`"),
         ("sendfile = true", "`engine` of `[disk]`"),
@@ -72,7 +72,7 @@ fn keys_that_sent_people_astray() {
         ("read_timeout = \"1s\"", "`first_byte_timeout` and"),
         ("hsts = true", "Strict-Transport-Security"),
         ("alias = \"/b\"", "`strip_prefix`"),
-        ("log = \"/b\"", "`[log]` stands at the top"),
+        ("log = \"/b\"", "`[log]` is at the top"),
         (
             "set_real_ip_from = \"a\"",
             "`trusted_proxies` of `[server]`",
@@ -80,8 +80,8 @@ fn keys_that_sent_people_astray() {
         ("real_ip_header = \"a\"", "`trusted_proxies` of `[server]`"),
         ("uwsgi_pass = \"a\"", "--scgi-socket"),
         ("handle = {}", "`[[site.route]]`, with a `path`"),
-        ("handle_path = {}", "`strip_prefix` takes off"),
-        ("sub_filter = \"a\"", "nothing is replaced"),
+        ("handle_path = {}", "`strip_prefix` removes"),
+        ("sub_filter = \"a\"", "is not replaced"),
         ("templates = true", "no templates"),
     ] {
         for before in [SITE, route] {
@@ -117,17 +117,17 @@ fn keys_that_sent_people_astray() {
             "reuseport = true",
             "nothing to set",
         ),
-        ("", "resolver = \"a\"", "as the system does"),
+        ("", "resolver = \"a\"", "by the system"),
         ("", "user = \"a\"", "`User=`"),
         ("", "worker_processes = 1", "`workers` of `[server]`"),
         ("", "error_log = \"a\"", "standard error"),
         ("", "access_log = \"a\"", "`access` of `[log]`"),
-        ("", "[http]", "stands at the top"),
+        ("", "[http]", "at the top level"),
         ("", "[metrics]", "`listen` of `[admin]`"),
         (
             "[server]\n",
             "server_tokens = \"off\"",
-            "never tells the version",
+            "never contains the version",
         ),
         ("[server]\n", "listen = 80", "`address` of `[[listen]]`"),
         (
@@ -172,11 +172,11 @@ fn a_server_of_nginx_is_a_site() {
 #[test]
 fn ways_to_try() {
     for (word, help) in [
-        ("/index.html", "no page stands for every name"),
-        ("index.html", "no page stands for every name"),
+        ("/index.html", "no fallback page yet"),
+        ("index.html", "no fallback page yet"),
         ("$uri", "the file that the path names"),
         ("$uri/", "the file that the path names"),
-        ("=404", "answered 404"),
+        ("=404", "response is 404"),
         ("@app", "\"proxy\" is the upstream"),
         ("files", "did you mean \"file\"?"),
         ("nothing", "one of `file`, `proxy`"),
@@ -187,7 +187,7 @@ fn ways_to_try() {
     }
 }
 
-/// A guess is of this table, or names the one that it is of; what is not close to anything is no guess.
+/// A guess is a key of this table or names its table. Keys that resemble none have no guess.
 #[test]
 fn guesses_are_close() {
     for (line, help) in [
@@ -228,7 +228,7 @@ fn keys_of_other_servers_in_sites_and_routes() {
         ("tls = true", "there is no TLS yet"),
         ("deny = \"all\"", "by address yet"),
         ("auth_basic = \"a\"", "no authentication yet"),
-        ("error_page = \"/a\"", "no error pages"),
+        ("error_page = \"/a\"", "no custom error pages"),
     ] {
         for before in both {
             let (message, reports) = only(&format!("{before}{line}"));
@@ -282,8 +282,12 @@ fn values_that_are_nearly_right() {
             "leave `hosts` out to answer any host",
         ),
     ] {
-        let (said, reports) = only(&format!("{SITE}{line}"));
-        assert_eq!((said.as_str(), reports.as_str()), (message, help), "{line}");
+        let (found, reports) = only(&format!("{SITE}{line}"));
+        assert_eq!(
+            (found.as_str(), reports.as_str()),
+            (message, help),
+            "{line}"
+        );
     }
 }
 

@@ -207,7 +207,7 @@ fn php_without_scripts() {
     };
     let note = |line: usize| {
         format!(
-            "line {line}: `.php` files are left to the application and never sent; `script_suffix = \".php\"` has scripts found \
+            "line {line}: `.php` files are never sent, and all requests for them go to the application; `script_suffix = \".php\"` finds scripts \
              beneath the `root`"
         )
     };
@@ -299,7 +299,7 @@ fn routes_that_end_with_a_slash() {
 #[test]
 fn keys_of_other_servers_and_of_routes() {
     let pass = "`proxy` takes the name of an `[[upstream]]`, whose `to` has the address";
-    let size = "`body_bytes`, a size such as \"100MiB\"; 0 takes no body at all";
+    let size = "`body_bytes`, a size such as \"100MiB\"; 0 permits no body";
     let reports = [
         format!("9:1 unknown key `proxy_pass` [{pass}]"),
         format!("10:1 unknown key `client_max_body_size` [{size}]"),
