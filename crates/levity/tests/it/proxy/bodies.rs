@@ -1,4 +1,4 @@
-//! Bodies: large ones, slow ones, and such as nobody wants.
+//! Bodies: large, slow, malformed and unwanted ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,14 +16,14 @@ use crate::support::{
 
 const LARGE_BYTES: usize = 20_000_000;
 
-/// More than the sockets between a sender and a reader who does not read can hold.
+/// More than all socket buffers between a sender and a stalled reader hold.
 const HUGE_BYTES: usize = 64_000_000;
 
-/// What the sockets on the way may hold: Linux lets them grow to 4 MiB for sending and 6 MiB for
+/// The maximum in socket buffers on the way: Linux lets them grow to 4 MiB for sending and 6 MiB for
 /// receiving.
 const IN_SOCKETS_MAX: usize = 32_000_000;
 
-/// What the server may need besides, whatever passes through it.
+/// The memory that the server may need, whatever the size of bodies.
 const MEMORY_MAX: usize = 4_000_000;
 
 const PIECE: &[u8] = &[b'x'; 64 * 1024];
@@ -41,7 +41,7 @@ fn send_huge(mut send: impl FnMut(&[u8]) -> bool, sent: &AtomicUsize) {
     }
 }
 
-/// Waits until a count moves no more, and gives it.
+/// Waits until a count no longer grows, and returns it.
 fn settled(count: &AtomicUsize) -> usize {
     const QUIET: Duration = Duration::from_millis(300);
     let mut last = 0;
@@ -80,7 +80,7 @@ fn large_bodies_pass_both_ways() {
 }
 
 #[test]
-fn an_application_gets_an_upload() {
+fn an_application_receives_an_upload() {
     let app = App::uvicorn();
     let server = Launch::proxy(app.address(), "[limits]\nbody_bytes = \"100MiB\"").start();
     let body = content(8, LARGE_BYTES);
@@ -96,7 +96,7 @@ fn an_application_gets_an_upload() {
 }
 
 #[test]
-fn a_slow_client_slows_the_backend() {
+fn a_slow_client_slows_the_backend_down() {
     let sent = Arc::<AtomicUsize>::default();
     let by_backend = sent.clone();
     let backend = Scripted::tcp(move |conn| {
@@ -119,13 +119,13 @@ fn a_slow_client_slows_the_backend() {
     assert!(settled(&sent) < IN_SOCKETS_MAX);
     let grown = server.resident_bytes().saturating_sub(before);
     assert!(grown < MEMORY_MAX, "{grown} bytes");
-    // Others are served meanwhile.
+    // Other clients are served meanwhile.
     assert_eq!(server.get("/small").text(), "small");
     assert_eq!(client.receive().body.len(), HUGE_BYTES);
 }
 
 #[test]
-fn a_slow_backend_slows_the_client() {
+fn a_slow_backend_slows_the_client_down() {
     let backend = Scripted::tcp(|conn| {
         while let Some(mut request) = conn.read_head() {
             if request.method == "POST" {
@@ -156,18 +156,18 @@ fn a_slow_backend_slows_the_client() {
     assert_eq!(client.receive().text(), HUGE_BYTES.to_string());
 }
 
-/// Whatever is sent of a body, the backend answers this after its head.
+/// The response of the backend after the header of a request, however much of the body arrives.
 fn refusing(conn: &mut Conn) {
     if conn.read_head().is_some() {
         conn.answer("413 Content Too Large", "too much");
         conn.finish();
-        // Takes what is on its way, so that the answer is not lost.
+        // Reads what is in transit: otherwise a reset would discard the response.
         conn.read_to_end();
     }
 }
 
 #[test]
-fn a_backend_may_answer_before_it_has_the_body() {
+fn a_backend_may_respond_before_it_has_the_body() {
     let backend = Scripted::tcp(refusing);
     let keys = "[limits]\nbody_bytes = \"100MiB\"";
     let server = Launch::proxy(backend.address(), keys).start();
@@ -185,14 +185,14 @@ fn a_backend_may_answer_before_it_has_the_body() {
         drop(client);
         backend.wait_for_no_connection();
     }
-    // A client that reads only when it has sent all.
+    // A client that reads only after it has sent everything.
     let mut client = server.client();
     client.send(head("POST", "/", &[("Content-Length", "200000")]) + &"x".repeat(200_000));
     client.receive().assert_status(413);
 }
 
 #[test]
-fn a_body_over_its_bound_is_refused_at_the_edge() {
+fn a_body_over_its_limit_never_reaches_the_backend() {
     let backend = Scripted::tcp(|conn| {
         conn.read_to_end();
     });
@@ -211,7 +211,7 @@ fn a_body_over_its_bound_is_refused_at_the_edge() {
 }
 
 #[test]
-fn a_route_may_have_its_own_bound() {
+fn a_route_may_have_its_own_limit() {
     let backend = Scripted::tcp(tell_target);
     let keys = "[limits]\nbody_bytes = \"10B\"\n\
                 [[site.route]]\npath = \"/large/*\"\nbody_bytes = \"20B\"";
@@ -229,7 +229,7 @@ fn a_route_may_have_its_own_bound() {
 }
 
 #[test]
-fn what_is_no_body_is_refused_and_never_ends_at_the_backend() {
+fn a_malformed_body_is_refused_and_never_complete_at_the_backend() {
     let backend = Scripted::tcp(|conn| {
         let got = conn.read_to_end();
         assert!(!got.ends_with(b"0\r\n\r\n"), "{}", got.escape_ascii());
@@ -252,7 +252,7 @@ fn what_is_no_body_is_refused_and_never_ends_at_the_backend() {
 }
 
 #[test]
-fn a_client_that_takes_too_long_frees_the_backend() {
+fn a_client_that_times_out_frees_the_backend() {
     let backend = Scripted::tcp(|conn| {
         conn.read_to_end();
     });
@@ -265,7 +265,7 @@ fn a_client_that_takes_too_long_frees_the_backend() {
 }
 
 #[test]
-fn a_client_that_leaves_within_its_body_frees_the_backend() {
+fn a_client_that_disconnects_within_its_body_frees_the_backend() {
     let backend = Scripted::tcp(|conn| {
         conn.read_head();
         let body = conn.read_to_end();
@@ -280,7 +280,7 @@ fn a_client_that_leaves_within_its_body_frees_the_backend() {
 }
 
 #[test]
-fn both_ways_at_once() {
+fn both_directions_at_once() {
     let app = App::uvicorn();
     let server = Launch::proxy(app.address(), "").start();
     let mut client = server.client();
@@ -293,26 +293,26 @@ fn both_ways_at_once() {
     }
     client.send("0\r\n\r\n");
     assert_eq!(client.read_exactly(5), b"0\r\n\r\n");
-    // The connection is in order.
+    // The connection is still usable.
     client.get("/echo").assert_status(200);
 }
 
 #[test]
-fn events_come_as_they_happen() {
+fn events_are_forwarded_at_once() {
     let app = App::uvicorn();
     let server = Launch::proxy(app.address(), "").start();
     let mut client = server.client();
     client.send(head("GET", "/events?ms=20", &[]));
     let answer = client.receive_head().expect("a head");
     assert_eq!(answer.field("content-type"), "text/event-stream");
-    // They never end, so what has come was not held back until there is enough.
+    // The events never end, so they were not buffered.
     for number in 0..5 {
         client.read_through(format!("data: event {number}\n\n").as_bytes());
     }
 }
 
 #[test]
-fn a_head_comes_before_its_body() {
+fn a_header_is_forwarded_before_its_body() {
     let backend = Scripted::tcp(|conn| {
         conn.read_request();
         conn.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
@@ -329,7 +329,7 @@ fn a_head_comes_before_its_body() {
 }
 
 #[test]
-fn a_client_that_leaves_before_the_answer_frees_the_backend() {
+fn a_client_that_disconnects_before_the_response_frees_the_backend() {
     let backend = Scripted::tcp(|conn| {
         if conn.read_request().is_some() {
             assert_eq!(conn.read_to_end(), b"");
@@ -345,7 +345,7 @@ fn a_client_that_leaves_before_the_answer_frees_the_backend() {
 }
 
 #[test]
-fn a_client_that_leaves_between_events_frees_the_backend() {
+fn a_client_that_disconnects_between_events_frees_the_backend() {
     let backend = Scripted::tcp(|conn| {
         conn.read_request();
         conn.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nevent\r\n");
@@ -361,7 +361,7 @@ fn a_client_that_leaves_between_events_frees_the_backend() {
 }
 
 #[test]
-fn a_backend_that_waits_for_more_of_a_body_can_still_fail_audibly() {
+fn a_backend_that_waits_for_more_of_a_body_can_send_an_error() {
     let backend = Scripted::tcp(|conn| {
         conn.read_head();
         conn.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n");
@@ -374,7 +374,7 @@ fn a_backend_that_waits_for_more_of_a_body_can_still_fail_audibly() {
     assert_eq!(cut, Some(Cut::Closed(Some(b"ok".to_vec()))));
 }
 
-/// An answer that is longer than all sockets on its way.
+/// A response that exceeds all socket buffers on its way.
 fn huge() -> Scripted {
     Scripted::tcp(|conn| {
         if conn.read_request().is_some() {
@@ -386,7 +386,7 @@ fn huge() -> Scripted {
 }
 
 #[test]
-fn a_client_that_leaves_within_the_answer_frees_the_backend() {
+fn a_client_that_disconnects_within_the_response_frees_the_backend() {
     let backend = huge();
     let server = Launch::proxy(backend.address(), "").start();
     let mut client = Client::narrow(server.address());
@@ -396,9 +396,9 @@ fn a_client_that_leaves_within_the_answer_frees_the_backend() {
     backend.wait_for_no_connection();
 }
 
-/// The client is there all the time.
+/// The client stays connected.
 #[test]
-fn a_body_that_is_refused_during_the_answer_is_no_client_that_left() {
+fn a_body_refused_during_the_response_is_not_a_client_abort() {
     let sent = Arc::<AtomicUsize>::default();
     let by_backend = sent.clone();
     let backend = Scripted::tcp(move |conn| {
@@ -412,7 +412,7 @@ fn a_body_that_is_refused_during_the_answer_is_no_client_that_left() {
     let server = Launch::proxy(backend.address(), keys).start();
     let mut client = Client::narrow(server.address());
     client.send(head("POST", "/", &[("Transfer-Encoding", "chunked")]));
-    // The server waits for the client to take more of the answer.
+    // The server waits for the client to read more of the response.
     settled(&sent);
     client.send(format!("401\r\n{}\r\n", "x".repeat(0x401)));
     let line: Value = serde_json::from_str(&server.prints("\"target\":\"/\"")).expect("JSON");
@@ -426,7 +426,7 @@ fn a_body_that_is_refused_during_the_answer_is_no_client_that_left() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_frees_the_backend() {
+fn a_client_that_does_not_read_frees_the_backend() {
     let backend = huge();
     let server = Launch::proxy(backend.address(), "[limits]\nsend_timeout = \"300ms\"").start();
     let mut client = Client::narrow(server.address());
@@ -438,7 +438,7 @@ fn a_client_that_takes_nothing_frees_the_backend() {
 }
 
 #[test]
-fn a_request_in_hand_is_answered_while_the_server_drains() {
+fn a_request_in_progress_completes_during_a_drain() {
     let backend = Scripted::tcp(|conn| {
         while let Some(request) = conn.read_request() {
             if request.target == "/slow" {
@@ -488,7 +488,7 @@ fn bodies_of_all_sizes_pass() {
     });
     let server = Launch::proxy(backend.address(), "").start();
     let mut client = server.client();
-    // Around the sizes of buffers and turns.
+    // Around the sizes of buffers and of the bytes per turn.
     for power in [0, 1, 10, 13, 14, 15, 16, 17, 18] {
         let size = 1_usize << power;
         for len in [size - 1, size, size + 1] {
@@ -511,9 +511,9 @@ fn bodies_of_all_sizes_pass() {
     }
 }
 
-/// Whatever is waited for, it is not by asking again and again.
+/// No wait is a busy loop.
 #[test]
-fn waiting_takes_no_processor_time() {
+fn waiting_takes_no_cpu_time() {
     const REST: Duration = Duration::from_millis(200);
     let backend = Scripted::tcp(|conn| {
         let Some(request) = conn.read_head() else {
@@ -561,11 +561,11 @@ fn waiting_takes_no_processor_time() {
         })
         .collect();
     backend.wait_for_requests(requests.len());
-    // A client that goes on sending, more than is read ahead.
+    // A client that sends more than is read ahead.
     let mut ahead = server.client();
     ahead.send(head("GET", "/head", &[]) + &head("GET", "/next", &[]).repeat(1000));
     backend.wait_for_requests(requests.len() + 1);
-    // What is under way still takes its time; whoever asks again and again never rests.
+    // Work in progress still takes CPU time; a busy loop would never stop.
     wait_until("the server rests", || {
         let before = server.processor_time();
         pass(REST);

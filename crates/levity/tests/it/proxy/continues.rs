@@ -1,4 +1,4 @@
-//! What comes before the answer: 100 for clients that wait for it, and 103.
+//! Interim responses: 100 for clients that wait for it, and 103.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::scripted::Scripted;
 use crate::support::{Client, Launch, Server, head};
 
-/// The head of a request whose client waits before it sends the body.
+/// The header of a request whose client waits for 100 before it sends the body.
 fn expecting() -> String {
     let fields = [("Expect", "100-continue"), ("Content-Length", "4")];
     head("POST", "/", &fields)
@@ -20,7 +20,7 @@ fn asks(server: &Server) -> Client {
 }
 
 #[test]
-fn a_backend_asks_for_the_body() {
+fn a_backend_may_request_the_body() {
     let backend = Scripted::tcp(|conn| {
         while let Some(mut request) = conn.read_head() {
             assert_eq!(request.field("expect"), Some("100-continue"));
@@ -52,15 +52,15 @@ fn a_backend_that_refuses_gets_no_body() {
     let mut client = asks(&server);
     let answer = client.receive();
     assert_eq!((answer.status, answer.text().as_str()), (401, "no"));
-    // What follows could be the body or the next request.
+    // The next bytes could be the body or another request.
     assert!(answer.closes());
     client.assert_closed();
     backend.wait_for_no_connection();
 }
 
-/// The head of the answer is here before a byte of the body has been asked for.
+/// The header of the response arrives before the body is requested.
 #[test]
-fn a_backend_that_answers_before_it_reads_gets_the_body() {
+fn a_backend_that_responds_before_it_reads_gets_the_body() {
     let backend = Scripted::tcp(|conn| {
         while let Some(mut request) = conn.read_head() {
             conn.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\ngot\r\n");
@@ -86,9 +86,9 @@ fn a_backend_that_answers_before_it_reads_gets_the_body() {
     assert_eq!(backend.connections(), 1);
 }
 
-/// Nothing of the answer has left when it turns out that the body is none.
+/// No byte of the response has been sent when the body turns out to be malformed.
 #[test]
-fn a_body_that_is_none_is_refused_in_place_of_the_answer() {
+fn a_malformed_body_is_refused_in_place_of_the_response() {
     let backend = Scripted::tcp(|conn| {
         conn.read_head();
         conn.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\ngot\r\n");
@@ -111,9 +111,9 @@ fn a_body_that_is_none_is_refused_in_place_of_the_answer() {
     backend.wait_for_no_connection();
 }
 
-/// Neither a redirection nor a success that is complete wants the body, and nothing can follow.
+/// Neither a redirect nor a complete success needs the body, and no other request can follow.
 #[test]
-fn a_backend_that_answers_for_good_is_not_asked_to_read() {
+fn a_backend_with_a_complete_response_gets_no_body() {
     for (status, begin, end) in [
         ("302 Found", "Content-Length: 4\r\n\r\nd", "one"),
         ("200 OK", "Content-Length: 4\r\n\r\ndone", ""),
@@ -138,7 +138,7 @@ fn a_backend_that_answers_for_good_is_not_asked_to_read() {
 }
 
 #[test]
-fn a_backend_that_is_silent_gets_the_body_after_a_second() {
+fn a_silent_backend_gets_the_body_after_a_second() {
     let backend = Scripted::tcp(|conn| {
         conn.read_request();
         conn.answer("200 OK", "ok");
@@ -158,7 +158,7 @@ fn a_backend_that_is_silent_gets_the_body_after_a_second() {
 }
 
 #[test]
-fn a_client_that_does_not_wait_is_told_nothing() {
+fn a_client_that_does_not_wait_gets_no_100() {
     let backend = Scripted::tcp(|conn| {
         let request = conn.read_request().expect("a request");
         assert_eq!(request.field("expect"), None);
@@ -177,7 +177,7 @@ fn a_client_that_does_not_wait_is_told_nothing() {
 }
 
 #[test]
-fn a_continue_that_nobody_waits_for_is_dropped() {
+fn an_unexpected_100_is_dropped() {
     let backend = Scripted::tcp(|conn| {
         conn.read_request();
         conn.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n");
@@ -191,7 +191,7 @@ fn a_continue_that_nobody_waits_for_is_dropped() {
 }
 
 #[test]
-fn early_hints_pass_to_those_who_know_them() {
+fn early_hints_pass_to_http_1_1_clients() {
     let backend = Scripted::tcp(|conn| {
         while conn.read_request().is_some() {
             conn.send("HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: X-A\r\nX-A: b\r\n\r\n");

@@ -1,10 +1,10 @@
-//! Header fields: which pass, and which belong to one hop.
+//! Header fields: end-to-end and hop-by-hop.
 
 use super::tell_target;
 use crate::support::scripted::{Scripted, ajp, fastcgi};
 use crate::support::{Answer, Launch, Tree, started_in_front_of};
 
-/// What a client gets of an answer with these header lines.
+/// The response that a client receives if the backend sends these header lines.
 fn answered(lines: &'static str) -> Answer {
     let backend = Scripted::tcp(move |conn| {
         conn.read_request();
@@ -39,7 +39,7 @@ fn fields_of_a_request_pass_in_their_order() {
 }
 
 #[test]
-fn the_host_passes_as_it_is() {
+fn the_host_passes_unchanged() {
     let backend = Scripted::tcp(tell_target);
     let server = Launch::proxy(backend.address(), "").start();
     let mut client = server.client();
@@ -49,7 +49,7 @@ fn the_host_passes_as_it_is() {
 }
 
 #[test]
-fn fields_of_the_hop_stay_behind() {
+fn hop_by_hop_fields_of_a_request_do_not_pass() {
     let backend = Scripted::tcp(tell_target);
     let server = Launch::proxy(backend.address(), "").start();
     let sent = [
@@ -71,7 +71,7 @@ fn fields_of_the_hop_stay_behind() {
     assert_eq!(request.field("x-public"), Some("stays"));
 }
 
-/// A server that keeps fields as variables takes these for those that frame the body, of which there is none.
+/// An application that maps fields to variables would take these for framing fields.
 #[test]
 fn no_other_name_frames_a_body() {
     let backend = Scripted::tcp(tell_target);
@@ -91,7 +91,7 @@ fn no_other_name_frames_a_body() {
 }
 
 #[test]
-fn what_a_client_lists_cannot_hide_what_we_say() {
+fn connection_cannot_remove_fields_of_the_server() {
     let backend = Scripted::tcp(tell_target);
     let server = Launch::proxy(backend.address(), "").start();
     let listed = "close, Host, X-Forwarded-For, Forwarded, Via, Content-Length, Content-Type";
@@ -116,9 +116,9 @@ fn what_a_client_lists_cannot_hide_what_we_say() {
     assert_eq!(request.body, b"ok");
 }
 
-/// What a request is told by before it reaches an application, whatever protocol that speaks.
+/// The same for every protocol of applications.
 #[test]
-fn what_connection_lists_and_proxy_reach_nobody() {
+fn fields_listed_in_connection_and_proxy_do_not_pass() {
     let sent = [
         ("Connection", "close, Cookie, Authorization"),
         ("Cookie", "a=b"),
@@ -162,7 +162,7 @@ fn what_connection_lists_and_proxy_reach_nobody() {
 }
 
 #[test]
-fn fields_of_an_answer_pass() {
+fn fields_of_a_response_pass() {
     let answer = answered(
         "X-B: 1\r\nSet-Cookie: a=b\r\nset-cookie: c=d\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: theirs\r\nX-B: 2\r\n",
     );
@@ -181,12 +181,12 @@ fn fields_of_an_answer_pass() {
 }
 
 #[test]
-fn a_date_is_added_to_an_answer_without() {
+fn a_missing_date_is_added() {
     assert!(answered("").header("date").is_some());
 }
 
 #[test]
-fn fields_of_the_backends_hop_stay_behind() {
+fn hop_by_hop_fields_of_a_response_do_not_pass() {
     let answer = answered(
         "Connection: X-Secret, set-cookie, close\r\nX-Secret: 1\r\nSet-Cookie: a=b\r\nKeep-Alive: timeout=5\r\n\
          Proxy-Authenticate: Basic\r\nTrailer: X\r\nUpgrade: h2c\r\nX-Public: stays\r\n",
@@ -206,7 +206,7 @@ fn fields_of_the_backends_hop_stay_behind() {
 }
 
 #[test]
-fn a_long_head_passes() {
+fn a_long_header_section_passes() {
     let value = "v".repeat(7_000);
     let lines: String = (0..8)
         .map(|number| format!("X-{number}: {value}\r\n"))

@@ -1,5 +1,5 @@
-//! Clients that end their side when they have asked, as `nc -N` does: they get their answers, but keep nothing
-//! from others for long, since whoever has gone altogether looks the same.
+//! Clients that shut down their sending side after the request, as `nc -N` does. They get their responses, but hold
+//! resources only for a short time, because a client that has disconnected looks the same.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use super::tell_target;
 use crate::support::scripted::Scripted;
 use crate::support::{Client, Cut, Launch, Server, assert_same, content, head, pass, wait_until};
 
-/// Nothing here may end because of it.
+/// A time-out that no test may reach.
 const LATE: &str = "[limits]\nhalf_closed_timeout = \"1h\"\n";
 
-/// Long enough for the server to see the end of a client's side.
+/// Long enough for the server to notice the half-close.
 const SEEN: Duration = Duration::from_millis(200);
 
-/// Asks for these, and ends its side.
+/// Sends requests for these targets, and shuts down the sending side.
 fn asks(mut client: Client, paths: &[&str]) -> Client {
     let heads: String = paths.iter().map(|path| head("GET", path, &[])).collect();
     client.send(heads);
@@ -25,7 +25,7 @@ fn asks(mut client: Client, paths: &[&str]) -> Client {
 }
 
 #[test]
-fn an_answer_that_takes_its_time_arrives() {
+fn a_late_response_arrives() {
     let backend = Scripted::tcp(|conn| {
         while let Some(request) = conn.read_request() {
             conn.stall();
@@ -37,7 +37,7 @@ fn an_answer_that_takes_its_time_arrives() {
     backend.wait_for_requests(1);
     pass(SEEN);
     backend.release();
-    // One that was sent behind it is answered, too, and then nothing can follow.
+    // A pipelined request gets its response too; then the connection ends.
     assert_eq!(client.receive().text(), "/a");
     assert_eq!(client.receive().text(), "/b");
     client.assert_closed();
@@ -45,7 +45,7 @@ fn an_answer_that_takes_its_time_arrives() {
 }
 
 #[test]
-fn a_long_answer_arrives() {
+fn a_long_response_arrives() {
     let bytes = content(9, 9_000_000);
     let sent = bytes.clone();
     let backend = Scripted::tcp(move |conn| {
@@ -62,9 +62,9 @@ fn a_long_answer_arrives() {
     client.assert_closed();
 }
 
-/// A length is a promise that it will end.
+/// Because it has an end.
 #[test]
-fn an_answer_of_known_length_may_pause() {
+fn a_response_of_known_length_may_pause() {
     let backend = Scripted::tcp(|conn| {
         conn.read_request();
         conn.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nha");
@@ -82,9 +82,9 @@ fn an_answer_of_known_length_may_pause() {
     assert_eq!(client.read_exactly(2), b"lf");
 }
 
-/// Whether the answer has begun, without a length, or not.
+/// Before the response, or within a response of unknown length.
 #[test]
-fn a_backend_that_is_silent_is_free_after_a_while() {
+fn a_silent_backend_is_freed_after_a_time_out() {
     let begun = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n";
     for begin in ["", begun] {
         let backend = Scripted::tcp(move |conn| {
@@ -109,20 +109,20 @@ fn a_backend_that_is_silent_is_free_after_a_while() {
         backend.wait_for_no_connection();
         let line: Value = serde_json::from_str(&server.prints("\"target\":\"/\"")).expect("JSON");
         assert_eq!(line["upstream"]["failed"], "client", "{line}");
-        // An error that was sent is as complete as any other answer.
+        // The error response is complete.
         let end = if begin.is_empty() {
             "complete"
         } else {
             "client_abort"
         };
         assert_eq!(line["end"], end, "{line}");
-        // The backend is not to blame.
+        // It does not count as a failure of the backend.
         assert!(!server.stderr().contains("backend"), "{}", server.stderr());
     }
 }
 
 #[test]
-fn a_queue_is_for_those_who_are_there() {
+fn a_half_closed_client_leaves_the_queue() {
     let backend = Scripted::tcp(|conn| {
         while let Some(request) = conn.read_request() {
             conn.stall();
@@ -145,7 +145,7 @@ fn a_queue_is_for_those_who_are_there() {
     assert_eq!(backend.requests().len(), 2);
 }
 
-/// They end when the client leaves, and not otherwise.
+/// They end only when the client disconnects.
 #[test]
 fn events_end_at_once() {
     let backend = Scripted::tcp(|conn| {
@@ -165,7 +165,7 @@ fn events_end_at_once() {
     backend.wait_for_no_connection();
 }
 
-/// Over TCP and, by name, over a Unix socket.
+/// Connections over TCP and over a Unix socket, with their names.
 fn on_both(backend: &Scripted) -> Server {
     let to = backend.address();
     Launch::run(&format!(
@@ -176,7 +176,7 @@ fn on_both(backend: &Scripted) -> Server {
 }
 
 #[test]
-fn a_unix_socket_that_is_half_closed_is_no_closed_one() {
+fn a_half_closed_unix_socket_is_not_closed() {
     let backend = Scripted::tcp(|conn| {
         while let Some(request) = conn.read_request() {
             if request.target == "/gone" {
@@ -203,7 +203,7 @@ fn a_unix_socket_that_is_half_closed_is_no_closed_one() {
 }
 
 #[test]
-fn a_client_that_resets_is_gone() {
+fn a_client_that_resets_has_disconnected() {
     let backend = Scripted::tcp(|conn| {
         conn.read_request();
         assert_eq!(conn.read_to_end(), b"");
@@ -217,9 +217,9 @@ fn a_client_that_resets_is_gone() {
     backend.wait_for_no_connection();
 }
 
-/// Files have answered them all along; what comes between is an ordinary client.
+/// Half-closed clients of files and ordinary clients in between.
 #[test]
-fn others_are_served_meanwhile() {
+fn other_clients_are_served_meanwhile() {
     let backend = Scripted::tcp(tell_target);
     let server = Launch::proxy(backend.address(), "").workers(1).start();
     for round in 0..20 {

@@ -1,4 +1,4 @@
-//! Requests and answers: methods, targets, and where a message ends.
+//! Messages: methods, targets and framing.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use super::tell_target;
 use crate::support::scripted::Scripted;
 use crate::support::{Client, Cut, Launch, Server, Tree, head, in_front_of, started_in_front_of};
 
-/// In front of a backend that gives these bytes for an answer to everything, and then closes.
+/// A server whose backend responds to every request with these bytes and closes the connection.
 fn answering(answer: &'static str) -> (Scripted, Server) {
     let backend = Scripted::tcp(move |conn| {
         if conn.read_request().is_some() {
@@ -20,7 +20,7 @@ fn answering(answer: &'static str) -> (Scripted, Server) {
 }
 
 #[test]
-fn every_method_goes_on() {
+fn every_method_passes() {
     let backend = Scripted::tcp(tell_target);
     let server = Launch::proxy(backend.address(), "").start();
     let mut client = server.client();
@@ -66,7 +66,7 @@ fn one_connection_serves_many_clients() {
 }
 
 #[test]
-fn answers_end_in_any_way() {
+fn responses_may_be_framed_in_any_way() {
     for (framed, len) in [
         ("Content-Length: 5\r\n\r\nhello", Some(5)),
         ("Content-Length: 0\r\n\r\n", Some(0)),
@@ -122,7 +122,7 @@ fn http_1_0_clients_get_no_chunks() {
 }
 
 #[test]
-fn http_1_0_backends_are_understood() {
+fn http_1_0_backends_are_supported() {
     let (backend, server) = answering("HTTP/1.0 200 OK\r\n\r\nhello");
     let mut client = server.client();
     for _ in 0..2 {
@@ -132,7 +132,7 @@ fn http_1_0_backends_are_understood() {
 }
 
 #[test]
-fn http_1_0_backends_keep_connections_when_they_say_so() {
+fn http_1_0_backends_may_keep_connections() {
     let backend = Scripted::tcp(|conn| {
         while conn.read_request().is_some() {
             conn.send("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok");
@@ -147,11 +147,11 @@ fn http_1_0_backends_keep_connections_when_they_say_so() {
 }
 
 #[test]
-fn answers_without_a_body_have_none() {
+fn responses_without_a_body_have_none() {
     let backend = Scripted::tcp(|conn| {
         while let Some(request) = conn.read_request() {
             let status = &request.target[1..];
-            // A length with 204 is wrong, but is sent, and no byte follows.
+            // Content-Length with 204 is invalid, but backends send it, without a body.
             conn.send(format!(
                 "HTTP/1.1 {status} X\r\nContent-Length: 5\r\nETag: \"a\"\r\n\r\n"
             ));
@@ -174,7 +174,7 @@ fn answers_without_a_body_have_none() {
 }
 
 #[test]
-fn trailers_pass_both_ways() {
+fn trailers_pass_in_both_directions() {
     let backend = Scripted::tcp(|conn| {
         while conn.read_request().is_some() {
             conn.send("HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -206,9 +206,9 @@ fn trailers_pass_both_ways() {
     assert_eq!(backend.connections(), 1);
 }
 
-/// As it removes fields of the head (RFC 9110, 7.6.1).
+/// Like header fields (RFC 9110, 7.6.1).
 #[test]
-fn what_connection_lists_is_removed_from_trailers() {
+fn trailers_listed_in_connection_do_not_pass() {
     let backend = Scripted::tcp(|conn| {
         while let Some(request) = conn.read_request() {
             let lists = request.target == "/listed";
@@ -245,11 +245,11 @@ fn what_connection_lists_is_removed_from_trailers() {
 }
 
 #[test]
-fn an_empty_body_is_announced_as_it_was() {
+fn an_empty_body_keeps_its_framing() {
     let backend = Scripted::tcp(tell_target);
     let server = Launch::proxy(backend.address(), "").start();
     let mut client = server.client();
-    // Some applications answer 411 to a POST that says nothing of its length.
+    // Some applications respond with 411 to a POST without a length.
     client
         .request("POST", "/", &[("Content-Length", "0")])
         .assert_status(200);
@@ -262,7 +262,7 @@ fn an_empty_body_is_announced_as_it_was() {
     assert_eq!(lengths, [Some("0".to_owned()), None]);
 }
 
-/// What becomes of targets, with further tables of the configuration.
+/// The targets that reach the backend, with further tables of the configuration.
 #[track_caller]
 fn targets(more: &str, sent_and_seen: &[(&str, &str)]) {
     let backend = Scripted::tcp(tell_target);
@@ -276,7 +276,7 @@ fn targets(more: &str, sent_and_seen: &[(&str, &str)]) {
 }
 
 #[test]
-fn targets_pass_as_they_are() {
+fn targets_pass_unchanged() {
     let same = [
         "/",
         "/a%2Fb",
@@ -310,7 +310,7 @@ fn dot_segments_do_not_pass() {
     targets("", &sent_and_seen);
     let backend = Scripted::tcp(tell_target);
     let server = Launch::proxy(backend.address(), "").start();
-    // Whoever decodes the slash would see another path.
+    // An application that decodes the slash would see another path.
     server.get("/a%2F../b").assert_status(400);
     assert_eq!(backend.connections(), 0);
 }
@@ -326,7 +326,7 @@ fn an_absolute_target_becomes_a_path() {
 }
 
 #[test]
-fn a_prefix_is_taken_off() {
+fn a_prefix_is_stripped() {
     let route = "[[site.route]]\npath = \"/app/*\"\nstrip_prefix = \"/app\"\n";
     let sent_and_seen = [
         ("/app/x?y", "/x?y"),
@@ -342,7 +342,7 @@ fn a_prefix_is_taken_off() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_order() {
+fn pipelined_responses_are_in_order() {
     let backend = Scripted::tcp(tell_target);
     let server = Launch::proxy(backend.address(), "").start();
     let mut client = server.client();
@@ -377,7 +377,7 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn files_come_first_where_that_is_wanted() {
+fn files_may_come_before_the_upstream() {
     let tree = Tree::new();
     tree.file("file", "of the tree");
     tree.file("folder/x", "x");
@@ -409,7 +409,7 @@ fn files_come_first_where_that_is_wanted() {
 }
 
 #[test]
-fn backends_on_unix_sockets_are_asked_too() {
+fn backends_may_be_at_unix_sockets() {
     let backend = Scripted::unix(tell_target);
     let server = Launch::proxy(backend.address(), "").start();
     let mut client: Client = server.client();
@@ -419,9 +419,9 @@ fn backends_on_unix_sockets_are_asked_too() {
     assert_eq!(backend.connections(), 1);
 }
 
-/// As a `location` with a `root` elsewhere: who names a folder wants its files.
+/// As a `location` with a `root` in nginx.
 #[test]
-fn a_route_with_a_folder_of_its_own_is_files_alone() {
+fn a_route_with_its_own_root_serves_only_files() {
     let backend =
         Scripted::tcp(
             |conn| while conn.read_request().is_some() && conn.answer("200 OK", "app") {},
@@ -438,9 +438,9 @@ fn a_route_with_a_folder_of_its_own_is_files_alone() {
     assert_eq!(server.get("/a.txt").text(), "app");
 }
 
-/// Somebody may still be at work on a request that took too long.
+/// The backend may still be processing it.
 #[test]
-fn a_request_that_timed_out_is_not_repeated() {
+fn a_request_that_timed_out_is_not_retried() {
     let slow = || {
         Scripted::tcp(|conn| {
             conn.read_request();
@@ -461,9 +461,9 @@ fn a_request_that_timed_out_is_not_repeated() {
     second.release();
 }
 
-/// A backend that merges trailers into its fields must not find there what it may not find among them.
+/// A backend may merge trailers into the header.
 #[test]
-fn trailers_of_a_request_pass_the_rules_of_its_fields() {
+fn trailers_obey_the_rules_for_fields() {
     let backend =
         Scripted::tcp(|conn| while conn.read_request().is_some() && conn.answer("200 OK", "") {});
     let rules = "[[site.route]]\npath = \"/*\"\n[site.route.request_headers]\nremove = [\"X-Role\"]\nset = { X-Set = \"ours\" }";
@@ -489,9 +489,9 @@ fn trailers_of_a_request_pass_the_rules_of_its_fields() {
     assert_eq!(passed, [("X-Fine".to_owned(), b"theirs".to_vec())]);
 }
 
-/// Some clients read no answer before they have sent all of their request.
+/// Some clients read the response only after they have sent the whole request.
 #[test]
-fn an_upload_goes_on_while_the_answer_waits_for_its_client() {
+fn an_upload_continues_while_the_response_is_blocked() {
     const BYTES: usize = 24 << 20;
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = listener.local_addr().expect("an address").to_string();

@@ -1,5 +1,5 @@
-//! Backends that break the protocol: the client gets an honest error, or the end of its connection
-//! once the head is out; never the end of a body that is cut, never somebody else's answer.
+//! Backends that violate the protocol. The client gets an error, or the end of its connection once the header has
+//! been sent, but never a truncated body that looks complete, and never the response to another request.
 
 use std::sync::Mutex;
 use std::sync::mpsc;
@@ -10,7 +10,7 @@ use crate::support::{
     Answer, Client, Cut, Launch, Server, assert_same, content, head, pass, wait_until,
 };
 
-/// Misbehaves when asked for `/bad`.
+/// Misbehaves on requests for `/bad`.
 fn server(more: &str, bad: impl Fn(&mut Conn) + Send + Sync + 'static) -> (Scripted, Server) {
     let backend = Scripted::tcp(move |conn| {
         while let Some(request) = conn.read_request() {
@@ -24,7 +24,7 @@ fn server(more: &str, bad: impl Fn(&mut Conn) + Send + Sync + 'static) -> (Scrip
     (backend, server)
 }
 
-/// The request is answered with this, the operator is told why, and the client may ask on.
+/// The client gets this status, the reason is logged, and the connection stays usable.
 #[track_caller]
 fn refused(
     status: u16,
@@ -50,7 +50,7 @@ fn refused(
     assert_eq!(server.get("/other").text(), "/other");
 }
 
-/// The answer that is not an interim one.
+/// The final response.
 #[track_caller]
 fn last(client: &mut Client, path: &str) -> Answer {
     client.send(head("GET", path, &[]));
@@ -63,7 +63,7 @@ fn last(client: &mut Client, path: &str) -> Answer {
 }
 
 #[test]
-fn what_is_no_head() {
+fn a_malformed_header() {
     for (bytes, reason) in [
         ("nonsense\r\n\r\n", "bad status line"),
         ("\x16\x03\x01\x02\x00\x01\x00\x01\r\n", "bare CR or LF"),
@@ -99,7 +99,7 @@ fn what_is_no_head() {
 }
 
 #[test]
-fn what_contradicts_itself() {
+fn contradictory_framing() {
     for (lines, reason) in [
         (
             "Content-Length: 2\r\nContent-Length: 3",
@@ -135,7 +135,7 @@ fn what_contradicts_itself() {
 }
 
 #[test]
-fn an_end_before_the_head() {
+fn an_end_before_the_header() {
     for bytes in [
         "",
         "HTTP/1.1 200 OK\r\nContent-",
@@ -149,7 +149,7 @@ fn an_end_before_the_head() {
 }
 
 #[test]
-fn a_reset_before_the_head() {
+fn a_reset_before_the_header() {
     let reason = "Connection reset by peer (os error 104)";
     refused(502, "connection_terminated", reason, "", |conn| {
         conn.reset()
@@ -157,14 +157,14 @@ fn a_reset_before_the_head() {
 }
 
 #[test]
-fn a_protocol_that_nobody_asked_for() {
+fn an_unrequested_change_of_protocol() {
     refused(502, "http_protocol_error", "unrequested 101", "", |conn| {
         conn.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
     });
 }
 
 #[test]
-fn heads_without_end() {
+fn endless_headers() {
     refused(
         502,
         "http_protocol_error",
@@ -197,7 +197,7 @@ fn heads_without_end() {
 }
 
 #[test]
-fn interim_answers_without_end() {
+fn endless_interim_responses() {
     for interim in [
         "102 Processing\r\n\r\n",
         "100 Continue\r\n\r\n",
@@ -216,7 +216,7 @@ fn interim_answers_without_end() {
 }
 
 #[test]
-fn some_interim_answers_are_fine() {
+fn a_few_interim_responses_are_allowed() {
     let (_backend, server) = server("", |conn| {
         conn.send("HTTP/1.1 102 Processing\r\n\r\n".repeat(20));
         conn.answer("200 OK", "ok");
@@ -224,7 +224,7 @@ fn some_interim_answers_are_fine() {
     assert_eq!(last(&mut server.client(), "/bad").text(), "ok");
 }
 
-/// The head is out when the body breaks.
+/// The body fails after the header has been sent.
 #[track_caller]
 fn is_cut(client: &mut Client, sent: &str, body: &str) {
     client.send(sent);
@@ -254,7 +254,7 @@ fn cut(begin: &'static str, bad: &'static str) {
 }
 
 #[test]
-fn a_body_that_breaks_off() {
+fn a_truncated_body() {
     cut("Content-Length: 9\r\n\r\nhalf", "");
     cut("Content-Length: 9\r\n\r\nhalf", "more");
     for bad in [
@@ -272,9 +272,9 @@ fn a_body_that_breaks_off() {
     }
 }
 
-/// A reset would destroy what the client has not taken yet.
+/// A reset would discard the bytes that the client has not read yet.
 #[test]
-fn what_came_before_a_body_breaks_off_arrives() {
+fn the_start_of_a_truncated_body_arrives() {
     const SENT_BYTES: usize = 200_000;
     for framing in ["Content-Length: 400000", "Transfer-Encoding: chunked"] {
         let body = content(5, SENT_BYTES);
@@ -296,9 +296,9 @@ fn what_came_before_a_body_breaks_off_arrives() {
     }
 }
 
-/// Nothing has been sent yet: there can be an honest answer.
+/// Nothing has been sent yet, so there can be an error response.
 #[test]
-fn a_body_that_is_broken_from_the_start() {
+fn a_malformed_body() {
     refused(
         502,
         "http_protocol_error",
@@ -314,13 +314,13 @@ fn a_body_that_is_broken_from_the_start() {
 }
 
 #[test]
-fn a_body_that_is_reset() {
+fn a_reset_within_the_body() {
     let (backend, server) = server("", |conn| {
         conn.send("HTTP/1.1 200 OK\r\n\r\nhalf");
         conn.stall();
         conn.reset();
     });
-    // The end of the connection would be that of the body.
+    // An orderly end of the connection would end the body.
     let mut old = server.client();
     old.send("GET /bad HTTP/1.0\r\n\r\n");
     old.read_through(b"half");
@@ -346,7 +346,7 @@ fn a_body_that_stalls() {
 }
 
 #[test]
-fn a_head_that_does_not_come() {
+fn a_header_that_does_not_arrive() {
     let reason = "no response in time (first_byte_timeout)";
     let more = "first_byte_timeout = \"300ms\"\nretries = 0";
     refused(504, "http_response_timeout", reason, more, |conn| {
@@ -355,7 +355,7 @@ fn a_head_that_does_not_come() {
 }
 
 #[test]
-fn a_head_that_comes_in_drops() {
+fn a_header_that_arrives_slowly() {
     let reason = "no response in time (first_byte_timeout)";
     let more = "first_byte_timeout = \"500ms\"\nretries = 0";
     refused(504, "http_response_timeout", reason, more, |conn| {
@@ -367,7 +367,7 @@ fn a_head_that_comes_in_drops() {
 }
 
 #[test]
-fn a_request_that_is_not_taken() {
+fn a_request_that_is_not_read() {
     let backend = Scripted::tcp(|conn| {
         conn.read_head();
         conn.stall();
@@ -376,7 +376,7 @@ fn a_request_that_is_not_taken() {
     let server = Launch::proxy(backend.address(), keys).start();
     let mut client = server.client();
     client.send(head("POST", "/", &[("Content-Length", "60000000")]));
-    // Fails when the server has closed; the answer is still there.
+    // Fails when the server has closed; the response can still be read.
     let _ = client.try_send(vec![b'x'; 60_000_000]);
     client.receive().assert_status(504);
     server.says("the backend does not read the request (idle_timeout) (504)");
@@ -384,7 +384,7 @@ fn a_request_that_is_not_taken() {
 }
 
 #[test]
-fn more_than_was_announced_is_nobodys_answer() {
+fn surplus_bytes_are_no_response() {
     for more in [
         "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond",
         "X",
@@ -410,7 +410,7 @@ fn more_than_was_announced_is_nobodys_answer() {
 }
 
 #[test]
-fn an_answer_that_comes_to_an_idle_connection_is_nobodys() {
+fn a_response_on_an_idle_connection_is_dropped() {
     let (told, hears) = mpsc::channel();
     let told = Mutex::new(told);
     let backend = Scripted::tcp(move |conn| {
@@ -435,7 +435,7 @@ fn an_answer_that_comes_to_an_idle_connection_is_nobodys() {
 }
 
 #[test]
-fn a_body_where_none_may_be() {
+fn a_body_where_none_is_allowed() {
     let backend = Scripted::tcp(|conn| {
         while let Some(request) = conn.read_request() {
             let status = match request.target.as_str() {
@@ -462,7 +462,7 @@ fn a_body_where_none_may_be() {
 }
 
 #[test]
-fn an_answer_before_the_request() {
+fn a_response_before_the_request() {
     let backend = Scripted::tcp(|conn| {
         conn.send("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     });
@@ -475,7 +475,7 @@ fn an_answer_before_the_request() {
 }
 
 #[test]
-fn who_closes_after_a_whole_answer_has_answered() {
+fn a_close_after_a_complete_response_is_no_failure() {
     let (_backend, server) = server("", |conn| {
         conn.answer("200 OK", "whole");
     });
@@ -504,7 +504,7 @@ fn byte_by_byte() {
 }
 
 #[test]
-fn many_that_misbehave_do_not_harm_others() {
+fn misbehaving_backends_do_not_affect_others() {
     let (backend, server) = server("retries = 0\nfail_for = \"0s\"", |conn| conn.reset());
     let mut clients: Vec<_> = (0..10).map(|_| server.client()).collect();
     for _ in 0..10 {

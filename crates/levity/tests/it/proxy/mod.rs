@@ -1,5 +1,4 @@
-//! The server in front of applications that speak HTTP: what passes, both ways, and what happens when
-//! something goes wrong on either side.
+//! The server as a proxy of HTTP applications: what passes in both directions, and failures on either side.
 
 mod bodies;
 mod continues;
@@ -14,14 +13,14 @@ mod tunnels;
 
 use crate::support::scripted::{Conn, Request};
 
-/// Answers each request with its target.
+/// Responds to each request with its target.
 fn tell_target(conn: &mut Conn) {
     while let Some(request) = conn.read_request() {
         tell(conn, &request, &request.target);
     }
 }
 
-/// A sound answer, without its body to a HEAD request.
+/// A valid response, without its body to HEAD.
 fn tell(conn: &mut Conn, request: &Request, body: &str) {
     if request.method == "HEAD" {
         conn.send(format!(

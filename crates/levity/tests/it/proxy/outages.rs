@@ -1,12 +1,12 @@
-//! What the operator reads of a backend that stops answering.
+//! Log lines about a backend that fails.
 
 use super::tell_target;
 use crate::support::Launch;
 use crate::support::scripted::{Refusing, Scripted};
 
-/// Nothing leaves the only backend alone, so only its answers tell when it is back.
+/// The only backend is never ejected, so only its responses show when it is back.
 #[test]
-fn the_only_backend_stops_and_comes_back() {
+fn the_only_backend_fails_and_comes_back() {
     let refusing = Refusing::new();
     let address = refusing.address().to_owned();
     let server = Launch::proxy(&address, "").workers(1).start();

@@ -1,4 +1,4 @@
-//! Connections to backends: how many, for how long, and to which of several.
+//! Connections to backends: limits, time-outs, balancing and affinity.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use super::{tell, tell_target};
 use crate::support::scripted::{Conn, Deaf, Refusing, Scripted};
 use crate::support::{Answer, Client, Launch, Server, head, pass, wait_until};
 
-/// Answers after the test has said `release`, unless asked for `/now`.
+/// Responds after `release`, or at once to `/now`.
 fn stalling(conn: &mut Conn) {
     while let Some(request) = conn.read_request() {
         if request.target != "/now" {
@@ -23,7 +23,7 @@ fn stalling(conn: &mut Conn) {
 /// For what is observed from outside: [`told`].
 const ADMIN: &str = "[admin]\nlisten = \"unix:{own}/admin\"";
 
-/// What `/status.json` tells of the upstream.
+/// The upstream in `/status.json`.
 #[track_caller]
 fn told(server: &Server) -> Value {
     let answer = Client::unix(&server.own("admin")).get("/status.json");
@@ -31,7 +31,7 @@ fn told(server: &Server) -> Value {
     status["upstreams"][0].clone()
 }
 
-/// Waits until so many requests have a connection of the only backend or wait for one.
+/// Waits until this many requests have a connection to the only backend or are queued.
 #[track_caller]
 fn wait_until_known(server: &Server, requests: u64) {
     wait_until("all have come as far as the pool", || {
@@ -41,7 +41,7 @@ fn wait_until_known(server: &Server, requests: u64) {
     });
 }
 
-/// Clients that are known to a server with one worker, in this order.
+/// Clients whose requests have reached a server with one worker in this order.
 fn clients(server: &Server, count: usize) -> Vec<Client> {
     let known = |_| {
         let mut client = server.client();
@@ -67,7 +67,7 @@ fn refused(answer: &Answer, status: u16, kind: &str) {
 }
 
 #[test]
-fn connections_have_a_bound() {
+fn connections_are_limited() {
     let backend = Scripted::tcp(stalling);
     let more = format!("connections = 3\n{ADMIN}");
     let server = Launch::proxy(backend.address(), &more).workers(1).start();
@@ -84,14 +84,14 @@ fn connections_have_a_bound() {
 }
 
 #[test]
-fn connections_have_a_bound_for_all_workers() {
+fn connections_are_limited_for_all_workers_together() {
     let backend = Scripted::tcp(stalling);
     let more = format!("connections = 4\n{ADMIN}");
     let server = Launch::proxy(backend.address(), &more).workers(2).start();
     let mut clients: Vec<_> = (0..40).map(|_| server.client()).collect();
     ask(&mut clients);
     wait_until_known(&server, 40);
-    // All may have come to one worker.
+    // All connections may be at one worker.
     backend.wait_for_requests(2);
     assert!(backend.open() <= 4, "{}", backend.open());
     backend.release();
@@ -101,7 +101,7 @@ fn connections_have_a_bound_for_all_workers() {
 }
 
 #[test]
-fn who_waits_is_served_in_order() {
+fn queued_requests_are_served_in_order() {
     let backend = Scripted::tcp(stalling);
     let server = Launch::proxy(backend.address(), "connections = 1")
         .workers(1)
@@ -127,10 +127,9 @@ fn who_waits_is_served_in_order() {
     );
 }
 
-/// One queue for all: a place at one backend goes to the first who belongs there, past those who wait for
-/// the other.
+/// There is one queue: a free slot goes to the first request that can use it, past those bound to the other backend.
 #[test]
-fn who_waits_for_another_backend_is_passed_over() {
+fn queued_requests_for_another_backend_are_skipped() {
     let (a, b) = (Scripted::tcp(stalling), Scripted::tcp(stalling));
     let to = [a.address(), b.address()].join(",");
     let keys = format!("sticky = \"header:x-user\"\nconnections = 1\n{ADMIN}");
@@ -175,7 +174,7 @@ fn who_waits_for_another_backend_is_passed_over() {
 }
 
 #[test]
-fn a_full_queue_is_told() {
+fn a_full_queue_is_reported() {
     let backend = Scripted::tcp(stalling);
     let more = "connections = 1\nqueue = 2";
     let server = Launch::proxy(backend.address(), more).workers(1).start();
@@ -191,7 +190,7 @@ fn a_full_queue_is_told() {
 }
 
 #[test]
-fn nobody_waits_for_ever() {
+fn the_queue_has_a_time_out() {
     let backend = Scripted::tcp(stalling);
     let more = "connections = 1\nqueue_timeout = \"300ms\"";
     let server = Launch::proxy(backend.address(), more).workers(1).start();
@@ -205,14 +204,14 @@ fn nobody_waits_for_ever() {
 }
 
 #[test]
-fn a_client_that_leaves_the_queue_is_not_asked_for() {
+fn a_client_that_leaves_the_queue_causes_no_request() {
     let backend = Scripted::tcp(stalling);
     let more = "connections = 1\nqueue = 2";
     let server = Launch::proxy(backend.address(), more).workers(1).start();
     let mut clients = clients(&server, 3);
     ask(&mut clients);
     drop(clients.split_off(1));
-    // There is room in the queue again.
+    // The queue has room again.
     let mut other = server.client();
     other.send(head("GET", "/other", &[]));
     backend.release();
@@ -228,7 +227,7 @@ fn a_client_that_leaves_the_queue_is_not_asked_for() {
 }
 
 #[test]
-fn so_many_idle_connections_are_kept() {
+fn idle_connections_are_limited() {
     let backend = Scripted::tcp(stalling);
     let more = "connections = 8\nkeep_alive = 3";
     let server = Launch::proxy(backend.address(), more).workers(1).start();
@@ -243,7 +242,7 @@ fn so_many_idle_connections_are_kept() {
 }
 
 #[test]
-fn no_idle_connection_is_kept_where_none_may_be() {
+fn keep_alive_of_zero_keeps_no_connection() {
     let backend = Scripted::tcp(tell_target);
     let server = Launch::proxy(backend.address(), "keep_alive = 0")
         .workers(1)
@@ -258,7 +257,7 @@ fn no_idle_connection_is_kept_where_none_may_be() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_in_time() {
+fn an_idle_connection_has_a_time_out() {
     let backend = Scripted::tcp(tell_target);
     let server = Launch::proxy(backend.address(), "keep_alive_timeout = \"300ms\"").start();
     server.get("/").assert_status(200);
@@ -267,7 +266,7 @@ fn an_idle_connection_is_closed_in_time() {
 }
 
 #[test]
-fn an_idle_connection_that_the_backend_closes_harms_nobody() {
+fn an_idle_connection_that_the_backend_closes_is_not_used() {
     let backend = Scripted::tcp(|conn| {
         if let Some(request) = conn.read_request() {
             conn.answer("200 OK", request.target);
@@ -279,7 +278,7 @@ fn an_idle_connection_that_the_backend_closes_harms_nobody() {
         .start();
     let mut clients = [server.client(), server.client(), server.client()];
     for (number, client) in clients.iter_mut().enumerate() {
-        // Nothing can be tried again: what has ended must be noticed.
+        // Nothing can be retried, so the closed connection must be noticed.
         let answer = client.request("POST", &format!("/{number}"), &[]);
         assert_eq!(answer.text(), format!("/{number}"));
         backend.release();
@@ -287,7 +286,7 @@ fn an_idle_connection_that_the_backend_closes_harms_nobody() {
     }
 }
 
-/// Serves one request on each connection, and ends the next when it has read it.
+/// Serves one request on each connection, and closes it after reading another.
 fn dying(conn: &mut Conn) {
     if let Some(request) = conn.read_request() {
         conn.answer("200 OK", request.target);
@@ -296,7 +295,7 @@ fn dying(conn: &mut Conn) {
 }
 
 #[test]
-fn what_dies_with_an_idle_connection_is_tried_again_if_it_may_be() {
+fn a_request_on_a_dying_idle_connection_is_retried_if_allowed() {
     for (method, body, status) in [
         ("GET", "", 200),
         ("PUT", "body", 200),
@@ -324,7 +323,7 @@ fn what_dies_with_an_idle_connection_is_tried_again_if_it_may_be() {
 }
 
 #[test]
-fn a_body_that_is_gone_is_not_sent_again() {
+fn a_body_that_is_not_buffered_is_not_sent_again() {
     let backend = Scripted::tcp(dying);
     let server = Launch::proxy(backend.address(), "").workers(1).start();
     let mut client = server.client();
@@ -336,13 +335,13 @@ fn a_body_that_is_gone_is_not_sent_again() {
 }
 
 #[test]
-fn a_backend_that_refuses_connections_is_passed_over() {
+fn a_backend_that_refuses_connections_is_skipped() {
     let (refusing, backend) = (Refusing::new(), Scripted::tcp(tell_target));
     let to = [refusing.address(), backend.address()].join(",");
     let more = "balance = \"static\"\nfail_for = \"0s\"";
     let server = Launch::proxy(&to, more).start();
     let mut client = server.client();
-    // Nobody has seen anything of it, so it may be a POST too.
+    // No backend has seen the request, so even a POST is retried.
     for method in ["GET", "POST"] {
         client.send(head(method, "/x", &[("Content-Length", "4")]) + "body");
         assert_eq!(client.receive().text(), "/x");
@@ -354,7 +353,7 @@ fn a_backend_that_refuses_connections_is_passed_over() {
 }
 
 #[test]
-fn a_request_is_not_tried_for_ever() {
+fn retries_are_limited() {
     let all: Vec<_> = (0..4)
         .map(|_| {
             Scripted::tcp(|conn| {
@@ -387,13 +386,13 @@ fn the_only_backend_may_refuse() {
 }
 
 #[test]
-fn a_socket_that_is_not_there() {
+fn a_missing_socket() {
     let server = Launch::proxy("unix:/nonexistent/socket", "").start();
     refused(&server.get("/"), 502, "connection_refused");
 }
 
 #[test]
-fn a_client_that_leaves_while_its_backend_is_connected_to_holds_no_place() {
+fn a_client_that_disconnects_during_connect_frees_its_slot() {
     let deaf = Deaf::unix();
     let keys =
         format!("connect_timeout = \"60s\"\n[limits]\nhalf_closed_timeout = \"100ms\"\n{ADMIN}");
@@ -407,7 +406,7 @@ fn a_client_that_leaves_while_its_backend_is_connected_to_holds_no_place() {
 }
 
 #[test]
-fn connecting_takes_no_longer_than_it_may() {
+fn connecting_has_a_time_out() {
     for deaf in [Deaf::tcp(), Deaf::unix()] {
         let backend = Scripted::tcp(tell_target);
         let server = Launch::proxy(deaf.address(), "connect_timeout = \"300ms\"").start();
@@ -458,7 +457,7 @@ fn a_backend_that_fails_is_ejected_and_comes_back() {
 }
 
 #[test]
-fn who_waits_gets_a_backend_that_comes_back() {
+fn queued_requests_get_a_backend_that_comes_back() {
     let (refusing, stalled) = (Refusing::new(), Scripted::tcp(stalling));
     let to = [refusing.address(), stalled.address()].join(",");
     let more = format!("connections = 1\nfail_for = \"200ms\"\nbalance = \"static\"\n{ADMIN}");
@@ -472,7 +471,7 @@ fn who_waits_gets_a_backend_that_comes_back() {
     wait_until("the other may be tried again", || {
         told(&server)["backends"][0]["state"] == "trial"
     });
-    // The one that tries it; the others have waited before it.
+    // The request of the trial; the others were queued before.
     clients[5].send(head("GET", "/5", &[]));
     for (number, client) in clients.iter_mut().enumerate().skip(1) {
         assert_eq!(client.receive().text(), format!("/{number}"));
@@ -483,7 +482,7 @@ fn who_waits_gets_a_backend_that_comes_back() {
 }
 
 #[test]
-fn backups_are_asked_when_nobody_else_can_be() {
+fn backups_are_used_when_all_others_are_down() {
     let (refusing, backup) = (Refusing::new(), Scripted::tcp(tell_target));
     let to = format!("{}, {} backup", refusing.address(), backup.address());
     let server = Launch::proxy(&to, "fail_for = \"300ms\"")
@@ -505,7 +504,7 @@ fn backups_are_asked_when_nobody_else_can_be() {
     assert_eq!(backup.requests().len(), before);
 }
 
-/// How many of `requests` each of two backends gets.
+/// The numbers of `requests` that two backends get.
 #[track_caller]
 fn shares(options: [&str; 2], balance: &str, paths: &[&str]) -> [usize; 2] {
     let [one, other] = [Scripted::tcp(tell_target), Scripted::tcp(tell_target)];
@@ -526,7 +525,7 @@ fn shares(options: [&str; 2], balance: &str, paths: &[&str]) -> [usize; 2] {
 }
 
 #[test]
-fn requests_are_divided() {
+fn requests_are_balanced() {
     let all = ["/same"; 40];
     assert_eq!(shares(["", ""], "round-robin", &all), [20, 20]);
     assert_eq!(shares(["weight=3", ""], "round-robin", &all), [30, 10]);
@@ -554,7 +553,7 @@ fn the_less_busy_backend_gets_the_request() {
         .workers(1)
         .start();
     let mut waits = Vec::new();
-    // One after the other, until the slow one has one in hand.
+    // One after the other, until the slow backend has one in progress.
     while slow.requests().is_empty() {
         let mut client = server.client();
         client.send(head("GET", "/", &[]));
@@ -578,7 +577,7 @@ fn the_less_busy_backend_gets_the_request() {
     }
 }
 
-/// A backend that answers with its name.
+/// A backend that responds with its name.
 fn named(name: &'static str) -> Scripted {
     Scripted::tcp(move |conn| {
         while conn.read_request().is_some() {
@@ -588,7 +587,7 @@ fn named(name: &'static str) -> Scripted {
 }
 
 #[test]
-fn a_cookie_ties_a_client_to_a_backend() {
+fn a_cookie_binds_a_client_to_a_backend() {
     let (a, b) = (named("a"), named("b"));
     let to = [a.address(), b.address()].join(",");
     let server = Launch::proxy(&to, "sticky = \"cookie:route\"")
@@ -629,7 +628,7 @@ fn a_client_whose_backend_is_gone_gets_another() {
 }
 
 #[test]
-fn a_field_ties_a_client_to_a_backend() {
+fn a_field_binds_a_client_to_a_backend() {
     let (a, b) = (named("a"), named("b"));
     let to = [a.address(), b.address()].join(",");
     let server = Launch::proxy(&to, "sticky = \"header:x-user\"")
@@ -661,7 +660,7 @@ fn a_backend_that_drains_keeps_its_clients() {
 }
 
 #[test]
-fn a_reload_loses_no_request() {
+fn a_reload_fails_no_request() {
     let backend = Scripted::tcp(stalling);
     let server = Launch::proxy(backend.address(), "connections = 2")
         .workers(1)
@@ -670,7 +669,7 @@ fn a_reload_loses_no_request() {
     ask(&mut clients[..4]);
     backend.wait_for_requests(6 + 2);
     server.reload(&["connections = 2"], &["connections = 1"]);
-    // Two of before are answered, two wait for them, and the new bound holds for others.
+    // Two old requests are in progress and two are queued; the new limit applies to new requests.
     clients[4].send(head("GET", "/4", &[]));
     clients[5].send(head("GET", "/5", &[]));
     backend.wait_for_requests(6 + 3);
@@ -680,12 +679,12 @@ fn a_reload_loses_no_request() {
     for (number, client) in clients.iter_mut().enumerate() {
         assert_eq!(client.receive().text(), format!("/{number}"));
     }
-    // The connections of before are closed.
+    // The old connections are closed.
     wait_until("one is left", || backend.open() == 1);
 }
 
 #[test]
-fn requests_run_through_reloads() {
+fn requests_continue_across_reloads() {
     let backend = Scripted::tcp(tell_target);
     let server = Launch::proxy(backend.address(), "retries = 0\nqueue = 100").start();
     let answered = Arc::<AtomicUsize>::default();
@@ -714,7 +713,7 @@ fn requests_run_through_reloads() {
 }
 
 #[test]
-fn a_reload_keeps_what_is_known_of_backends() {
+fn a_reload_keeps_the_health_of_backends() {
     let (refusing, other) = (Refusing::new(), Scripted::tcp(tell_target));
     let to = [refusing.address(), other.address()].join(",");
     let more = "balance = \"static\"\nfail_for = \"1h\"\nqueue = 100";
@@ -737,9 +736,9 @@ fn backends_may_have_names() {
     assert_eq!(server.get("/x").text(), "/x");
 }
 
-/// A request that belongs to one backend rather waits than goes to another.
+/// It does not go to another backend.
 #[test]
-fn who_belongs_to_a_backend_waits_for_it() {
+fn a_bound_client_waits_for_its_backend() {
     let (first, second) = (Scripted::tcp(stalling), Scripted::tcp(stalling));
     let to = [first.address(), second.address()].join(",");
     let keys = "sticky = \"header:x-user\"\nconnections = 1";
@@ -764,7 +763,7 @@ fn who_belongs_to_a_backend_waits_for_it() {
     other.release();
 }
 
-/// A kept connection that is sick is a sick backend's: only one that had just ended says nothing.
+/// A failure on a reused connection counts, unless the connection had just ended.
 #[test]
 fn a_backend_that_hangs_on_a_reused_connection_is_ejected() {
     let sick = Scripted::tcp(stalling);

@@ -1,4 +1,4 @@
-//! Backends that come and go under load.
+//! Backends that restart under load.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
@@ -11,17 +11,17 @@ use crate::support::scripted::{Conn, Scripted};
 use crate::support::{Answer, Cut, Launch, Server, head, pass, wait_until};
 
 const LIFE: Duration = Duration::from_millis(200);
-/// How long nobody listens between two lives.
+/// The time without a listener between two runs of a backend.
 const DEATH: Duration = Duration::from_millis(30);
 const TIME: Duration = Duration::from_secs(4);
 
-/// Attempts at a request that may be tried again: the first, and as many as `retries` says.
+/// The maximum of attempts at a request: the first one and `retries`.
 const ATTEMPTS_MAX: usize = 3;
 
-/// How often each request arrived, by method and id.
+/// The number of arrivals of each request, by method and ID.
 type Arrived = Arc<Mutex<HashMap<(String, String), usize>>>;
 
-/// Sends back what it was asked for, with a body of some length.
+/// Responds with the target of the request and a body of some length.
 fn echo(conn: &mut Conn, arrived: &Arrived) {
     while let Some(request) = conn.read_request() {
         let id = (request.method.clone(), request.target.clone());
@@ -31,7 +31,7 @@ fn echo(conn: &mut Conn, arrived: &Arrived) {
     }
 }
 
-/// Begins again and again at the same address; connections are reset each time.
+/// Restarts repeatedly at the same address; each time connections are reset.
 fn restart(listener: TcpListener, arrived: &Arrived, ends: &AtomicBool) {
     let mut listener = Some(listener);
     let address = listener
@@ -51,7 +51,7 @@ fn restart(listener: TcpListener, arrived: &Arrived, ends: &AtomicBool) {
     }
 }
 
-/// Somebody's connection may have been given the port meanwhile.
+/// Retries: an outgoing connection may have got the port meanwhile.
 fn bind_again(address: SocketAddr) -> TcpListener {
     let mut listener = None;
     wait_until("the address is free", || {
@@ -61,7 +61,7 @@ fn bind_again(address: SocketAddr) -> TcpListener {
     listener.expect("it was bound")
 }
 
-/// What the answers were.
+/// The numbers of responses.
 #[derive(Default)]
 struct Seen {
     right: AtomicUsize,
@@ -78,7 +78,7 @@ impl Seen {
         (count(&self.right), errors, of_get, count(&self.cut))
     }
 
-    /// Most clients got answers. No POST arrived twice, and nothing more often than it may be tried.
+    /// Asserts that most requests succeeded, no POST arrived twice, and no request more often than the maximum of attempts.
     #[track_caller]
     fn are_sound(&self, clients: usize, arrived: &Arrived) {
         eprintln!("right, errors, errors of GET, cut: {:?}", self.count());
@@ -98,7 +98,7 @@ impl Seen {
     }
 }
 
-/// Asks until the time is up; every request has an id of its own.
+/// Sends requests until the time is up. Each has an ID of its own.
 fn client(server: &Server, number: usize, seen: &Seen, ends: &AtomicBool) {
     let mut client = server.client();
     for count in 0.. {
@@ -119,7 +119,7 @@ fn client(server: &Server, number: usize, seen: &Seen, ends: &AtomicBool) {
                     client = server.client();
                 }
             }
-            // A body that is cut is never taken for a whole one.
+            // A truncated body never looks complete.
             Err(Cut::Closed(Some(_))) => {
                 seen.cut.fetch_add(1, Ordering::Relaxed);
                 client = server.client();
@@ -141,15 +141,15 @@ fn check(answer: &Answer, method: &str, id: &str, seen: &Seen) {
             seen.errors.fetch_add(1, Ordering::Relaxed);
             let of_get = usize::from(method == "GET");
             seen.get_errors.fetch_add(of_get, Ordering::Relaxed);
-            // Who is refused at once need not ask again at once.
+            // After an immediate refusal, do not retry in a busy loop.
             pass(Duration::from_millis(5));
         }
         _ => panic!("{id}: {answer:?}"),
     }
 }
 
-/// What so many clients get of a backend that restarts all the time and, where there is one, a `steady`
-/// other, and what arrived at either.
+/// Runs clients against a backend that restarts all the time and, if given, a `steady` one. Returns the responses and
+/// the arrivals.
 fn under_load(clients: usize, steady: bool) -> (Seen, Arrived) {
     let (arrived, seen, ends) = (Arrived::default(), Seen::default(), AtomicBool::new(false));
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
@@ -180,7 +180,7 @@ fn under_load(clients: usize, steady: bool) -> (Seen, Arrived) {
 }
 
 #[test]
-fn everybody_gets_an_own_and_honest_answer() {
+fn every_client_gets_its_own_response_or_an_error() {
     const CLIENTS: usize = 200;
     let (seen, arrived) = under_load(CLIENTS, false);
     seen.are_sound(CLIENTS, &arrived);
@@ -188,7 +188,7 @@ fn everybody_gets_an_own_and_honest_answer() {
 }
 
 #[test]
-fn nobody_loses_what_another_backend_can_answer() {
+fn no_request_fails_that_another_backend_can_serve() {
     const CLIENTS: usize = 1000;
     let (seen, arrived) = under_load(CLIENTS, true);
     seen.are_sound(CLIENTS, &arrived);

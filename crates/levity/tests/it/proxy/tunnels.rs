@@ -1,4 +1,4 @@
-//! A change of protocol makes a tunnel of two connections.
+//! Tunnels after a change of protocol.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn web_socket(messages: &[&str]) -> (App, Server, WebSocket) {
 }
 
 #[test]
-fn web_socket_messages_come_back() {
+fn web_socket_messages_are_echoed() {
     let (_app, _server, mut socket) = web_socket(&[]);
     assert_eq!(socket.answer.field("upgrade"), "websocket");
     assert_eq!(socket.answer.field("connection"), "Upgrade");
@@ -31,7 +31,7 @@ fn web_socket_messages_come_back() {
 }
 
 #[test]
-fn web_socket_messages_may_come_with_the_request() {
+fn web_socket_messages_may_follow_the_request_at_once() {
     let (_app, _server, mut socket) = web_socket(&["at once", "and more"]);
     assert_eq!(socket.receive(), "at once");
     assert_eq!(socket.receive(), "and more");
@@ -57,7 +57,7 @@ fn a_client_closes_a_web_socket() {
 }
 
 #[test]
-fn an_upgrade_that_is_refused_is_an_answer_like_others() {
+fn a_refused_upgrade_is_an_ordinary_response() {
     let backend = Scripted::tcp(|conn| {
         while let Some(request) = conn.read_request() {
             assert_eq!(request.field("upgrade"), Some("echo"));
@@ -73,7 +73,7 @@ fn an_upgrade_that_is_refused_is_an_answer_like_others() {
     assert_eq!(backend.connections(), 1);
 }
 
-/// A client behind its upgrade, of a backend that does `then`.
+/// A client after its upgrade, with a backend that continues with `then`.
 fn switched(
     more: &str,
     then: impl Fn(&mut crate::support::scripted::Conn) + Send + Sync + 'static,
@@ -90,7 +90,7 @@ fn switched(
 }
 
 #[test]
-fn much_passes_both_ways() {
+fn large_amounts_pass_in_both_directions() {
     let bytes = content(3, 5_000_000);
     let sent = bytes.clone();
     let (_backend, _server, mut client) = switched("", move |conn| {
@@ -102,7 +102,7 @@ fn much_passes_both_ways() {
 }
 
 #[test]
-fn each_side_ends_by_itself() {
+fn each_side_may_end_separately() {
     let (_backend, _server, mut client) = switched("", |conn| {
         assert_eq!(conn.read_to_end(), b"all");
         conn.send("the answer");
@@ -116,7 +116,7 @@ fn each_side_ends_by_itself() {
 }
 
 #[test]
-fn a_client_that_vanishes_frees_the_backend() {
+fn a_client_that_disconnects_frees_the_backend() {
     let (backend, _server, client) = switched("", |conn| {
         conn.read_to_end();
     });
@@ -124,9 +124,9 @@ fn a_client_that_vanishes_frees_the_backend() {
     backend.wait_for_no_connection();
 }
 
-/// The client cannot tell otherwise that more was to come.
+/// The client gets a reset, because an orderly end would look complete.
 #[test]
-fn a_backend_that_breaks_a_tunnel_is_no_client_that_left() {
+fn a_backend_that_breaks_a_tunnel_is_not_a_client_abort() {
     let log = "[log]\naccess = \"stdout\"\nformat = \"json\"";
     let (backend, server, mut client) = switched(log, |conn| {
         conn.send("part");
@@ -154,9 +154,9 @@ fn a_silent_tunnel_ends() {
     backend.wait_for_no_connection();
 }
 
-/// Nobody may keep a tunnel for an hour whose other end has gone.
+/// `idle_timeout` applies in place of `tunnel_timeout`.
 #[test]
-fn a_tunnel_with_one_end_does_not_last() {
+fn a_half_closed_tunnel_has_a_shorter_time_out() {
     let (backend, _server, client) = switched("idle_timeout = \"300ms\"", |conn| {
         conn.finish();
         conn.read_to_end();
@@ -166,7 +166,7 @@ fn a_tunnel_with_one_end_does_not_last() {
 }
 
 #[test]
-fn pipelined_bytes_behind_a_refused_upgrade_are_requests() {
+fn pipelined_bytes_after_a_refused_upgrade_are_requests() {
     let backend = Scripted::tcp(super::tell_target);
     let server = Launch::proxy(backend.address(), "").start();
     let mut client = server.client();
@@ -175,9 +175,9 @@ fn pipelined_bytes_behind_a_refused_upgrade_are_requests() {
     assert_eq!(client.receive().text(), "/b");
 }
 
-/// Requests in a tunnel would get past all that decides about requests.
+/// Requests in a tunnel would bypass all checks.
 #[test]
-fn some_offers_are_not_passed_on() {
+fn some_protocols_are_not_offered() {
     let backend = Scripted::tcp(super::tell_target);
     let server = Launch::proxy(backend.address(), "").start();
     let mut client = server.client();
