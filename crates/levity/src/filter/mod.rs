@@ -3,6 +3,8 @@
 
 pub mod header_rules;
 
+use levity_wire::http1::Method;
+
 use crate::http::filter::{Filter, FilteredHead};
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
@@ -12,9 +14,12 @@ pub fn apply(filters: &[Box<dyn Filter>], request: &Request, response: &mut Resp
     for filter in filters {
         response.merge_base();
         filter.header(request, head(response));
-        if may_change_body(response) {
-            let body = filter.body(request, head(response));
-            response.filters.extend(body);
+        if may_change_body(request, response)
+            && let Some(body) = filter.body(request, head(response))
+        {
+            // An upstream's response to HEAD announces the length of the unchanged body.
+            response.fields.remove("content-length");
+            response.filters.push(body);
         }
     }
 }
@@ -27,8 +32,14 @@ fn head(response: &mut Response) -> FilteredHead<'_> {
     }
 }
 
-fn may_change_body(response: &Response) -> bool {
-    let has_content = !matches!(response.body, Body::None | Body::Upgrade { .. });
+/// Whether the response has all of a representation as its body, or would have it if the request were not HEAD.
+fn may_change_body(request: &Request, response: &Response) -> bool {
+    let is_head = request.head.method == Method::Head;
+    let has_content = match response.body {
+        Body::None => is_head && !matches!(response.status, 204 | 304),
+        Body::Upgrade { .. } => false,
+        _ => true,
+    };
     has_content && response.status != 206 && response.fields.value("content-range").is_none()
 }
 
@@ -59,15 +70,16 @@ mod tests {
         fn finish(&mut self, _: &mut Vec<u8>) {}
     }
 
-    /// Whether a filter may change the body of a response.
-    fn changes(status: u16, body: Body, field: Option<&str>) -> bool {
+    /// Whether a filter may change the body of a response to this method.
+    fn changes(method: &str, status: u16, body: Body, field: Option<&str>) -> bool {
         let mut response = Response::new(status);
         response.body = body;
         if let Some(name) = field {
             response.fields.add(name, b"bytes 0-2/9");
         }
-        let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-        let request = Request::parsed(request, &Default::default()).expect("a request");
+        let request = format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let request = Request::parsed(request.as_bytes(), &Default::default());
+        let request = request.expect("a request");
         apply(&[Box::new(Greedy)], &request, &mut response);
         !response.filters.is_empty()
     }
@@ -75,10 +87,12 @@ mod tests {
     #[test]
     fn only_whole_content_is_changed() {
         let text = || Body::Text(b"one".to_vec());
-        assert!(changes(200, text(), None));
-        assert!(changes(404, text(), None));
-        assert!(!changes(206, text(), None));
-        assert!(!changes(200, text(), Some("Content-Range")));
-        assert!(!changes(304, Body::None, None));
+        assert!(changes("GET", 200, text(), None));
+        assert!(changes("GET", 404, text(), None));
+        assert!(!changes("GET", 206, text(), None));
+        assert!(!changes("GET", 200, text(), Some("Content-Range")));
+        assert!(!changes("GET", 304, Body::None, None));
+        assert!(!changes("HEAD", 204, Body::None, None));
+        assert!(changes("HEAD", 200, Body::None, None));
     }
 }

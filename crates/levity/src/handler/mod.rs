@@ -45,7 +45,7 @@ pub struct Handling<'a> {
     /// The script that handles the request.
     script: Option<Script>,
     /// The application's response that rerouted the request here.
-    sender: Option<Box<Delegated>>,
+    delegated_by: Option<Box<Delegated>>,
     /// What follows the response that the handlers have decided on.
     hooks: Vec<Box<dyn CompletionHook>>,
 }
@@ -63,7 +63,7 @@ enum Outcome<'s> {
 /// A request on its way to another target.
 struct Reroute<'s> {
     /// The application's response that reroutes it.
-    sender: Box<Delegated>,
+    delegated_by: Box<Delegated>,
     /// The request as sent to that application; `None` if it is the client's.
     request: Option<Box<Request>>,
     to: Target<'s>,
@@ -74,11 +74,11 @@ enum Target<'s> {
     /// An internal location, at this path.
     Location(&'s Location, Vec<u8>),
     /// The first of these upstreams with a usable response; never empty.
-    Upstreams(Vec<Candidate<'s>>),
+    Upstreams(Vec<ReproxyTarget<'s>>),
 }
 
 /// An upstream to try, with the request for it.
-struct Candidate<'s> {
+struct ReproxyTarget<'s> {
     request: Box<Request>,
     proxy: &'s Arc<Proxy>,
 }
@@ -100,7 +100,7 @@ impl<'a> Handling<'a> {
             disk,
             path_kind: PathKind::Unknown,
             script: None,
-            sender: None,
+            delegated_by: None,
             hooks: Vec::new(),
         }
     }
@@ -159,28 +159,28 @@ impl<'a> Handling<'a> {
 
     /// Follows reroutes until there is a response.
     async fn follow(&mut self, request: &Request, mut reroute: Reroute<'a>) -> Response {
-        let mut senders = Vec::new();
+        let mut delegations = Vec::new();
         // The first application has consumed the body.
         self.body = self.body.absent();
         let mut response = loop {
             let Reroute {
-                sender,
+                delegated_by,
                 request: derived,
                 to,
             } = reroute;
-            if senders.len() == REROUTES_MAX {
-                let refusal = sender.refuse(502, "the request was rerouted too often");
-                break self.settle(&sender, Err(refusal));
+            if delegations.len() == REROUTES_MAX {
+                let refusal = delegated_by.refuse(502, "the request was rerouted too often");
+                break self.settle(&delegated_by, Err(refusal));
             }
             let request = derived.as_deref().unwrap_or(request);
-            self.sender = Some(sender);
+            self.delegated_by = Some(delegated_by);
             self.disk.trace.enter(Step::Resolve);
             let outcome = match to {
                 Target::Location(location, path) => self.internal(request, location, &path).await,
-                Target::Upstreams(candidates) => self.first_usable(candidates).await,
+                Target::Upstreams(targets) => self.first_usable(targets).await,
             };
             // An application whose delegation has been settled, such as by a file, is not among them.
-            senders.extend(self.sender.take());
+            delegations.extend(self.delegated_by.take());
             match outcome {
                 Outcome::Response(response) => break response,
                 Outcome::Next => break error(404, ""),
@@ -188,19 +188,23 @@ impl<'a> Handling<'a> {
             }
         };
         self.disk.trace.enter(Step::Respond);
-        while let Some(sender) = senders.pop() {
-            response = self.settle(&sender, sender.with_headers(response));
+        while let Some(delegated_by) = delegations.pop() {
+            response = self.settle(&delegated_by, delegated_by.with_headers(response));
         }
         response
     }
 
     /// Ends a delegation with its content, or with an error response.
-    fn settle(&mut self, sender: &Delegated, outcome: Result<Response, Response>) -> Response {
+    fn settle(
+        &mut self,
+        delegated_by: &Delegated,
+        outcome: Result<Response, Response>,
+    ) -> Response {
         let (subject, response) = match outcome {
             Ok(content) => (Subject::Content, content),
             Err(refusal) => (Subject::Refusal, refusal),
         };
-        self.hooks.extend(sender.receipt(subject));
+        self.hooks.extend(delegated_by.receipt(subject));
         response
     }
 

@@ -11,10 +11,10 @@ use levity_wire::http1::{Limits, Method};
 use levity_wire::path;
 use levity_wire::sendfile_header::{self, Delegation};
 
-use super::{Candidate, Handling, Outcome, Reroute, Target};
+use super::{Handling, Outcome, ReproxyTarget, Reroute, Target};
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
-use crate::route::{Location, Proxy};
+use crate::route::{Files, Handler, Location, Proxy};
 use crate::script_search::ScriptSearch;
 use crate::scripts::{PathKind, Script};
 use crate::upstream::failure::Failure;
@@ -76,7 +76,9 @@ impl<'a> Handling<'a> {
         let outcome = match answered {
             Answered::Response(response) => Outcome::Response(response),
             // Boxed: most responses are not delegated.
-            Answered::Delegated(sender) => Box::pin(self.delegated(sender, request, proxy)).await,
+            Answered::Delegated(delegated_by) => {
+                Box::pin(self.delegated(delegated_by, request, proxy)).await
+            }
         };
         self.disk.trace.enter(Step::Respond);
         outcome
@@ -99,77 +101,77 @@ impl<'a> Handling<'a> {
     /// Handles a response that delegates its body.
     async fn delegated(
         &mut self,
-        sender: Box<Delegated>,
+        delegated_by: Box<Delegated>,
         request: &Request,
         proxy: &'a Arc<Proxy>,
     ) -> Outcome<'a> {
         self.disk.trace.enter(Step::Resolve);
-        let to = match sender.delegation() {
-            _ if sender.is_contradictory() => {
-                Err(sender.refuse(502, "the response has more than one delegation"))
+        let to = match delegated_by.delegation() {
+            _ if delegated_by.is_contradictory() => {
+                Err(delegated_by.refuse(502, "the response has more than one delegation"))
             }
-            Delegation::InternalUri => self.internal_location(&sender, request),
-            Delegation::Urls => self.listed_upstreams(&sender, request, proxy),
+            Delegation::InternalUri => self.internal_location(&delegated_by, request),
+            Delegation::Urls => self.listed_upstreams(&delegated_by, request, proxy),
             Delegation::File | Delegation::TemporaryFile | Delegation::FileParts => {
                 let hooks = &mut self.hooks;
-                let file = sender.file(request, &mut self.disk, hooks).await;
-                return Outcome::Response(self.settle(&sender, file));
+                let file = delegated_by.file(request, &mut self.disk, hooks).await;
+                return Outcome::Response(self.settle(&delegated_by, file));
             }
         };
         match to {
             Ok(to) => Outcome::Reroute(Reroute {
-                sender,
+                delegated_by,
                 request: None,
                 to,
             }),
-            Err(refusal) => Outcome::Response(self.settle(&sender, Err(refusal))),
+            Err(refusal) => Outcome::Response(self.settle(&delegated_by, Err(refusal))),
         }
     }
 
     /// The internal location that the application names.
     fn internal_location(
         &self,
-        sender: &Delegated,
+        delegated_by: &Delegated,
         request: &Request,
     ) -> Result<Target<'a>, Response> {
         let mut path = Vec::new();
-        sendfile_header::internal_uri(sender.value(), &mut path)
-            .map_err(|reject| sender.refuse(502, reject.reason))?;
+        sendfile_header::internal_uri(delegated_by.value(), &mut path)
+            .map_err(|reject| delegated_by.refuse(502, reject.reason))?;
         path.insert(0, b'/');
         let location = self.service.route(request.host(), &path);
         match location.filter(|location| location.internal) {
             Some(location) => Ok(Target::Location(location, path)),
-            None => Err(sender.refuse(502, "no route with `internal = true` has that path")),
+            None => Err(delegated_by.refuse(502, "no route with `internal = true` has that path")),
         }
     }
 
     /// The upstreams in `reproxy` whose addresses are in the URLs, in the order of the URLs.
     fn listed_upstreams(
         &self,
-        sender: &Delegated,
+        delegated_by: &Delegated,
         request: &Request,
         proxy: &'a Proxy,
     ) -> Result<Target<'a>, Response> {
         let limits = &self.service.wire_limits;
-        let urls = sendfile_header::urls(sender.value())
-            .map_err(|reject| sender.refuse(502, reject.reason))?;
-        let candidates = urls.iter().filter_map(|url| {
+        let urls = sendfile_header::urls(delegated_by.value())
+            .map_err(|reject| delegated_by.refuse(502, reject.reason))?;
+        let targets = urls.iter().filter_map(|url| {
             let mut listed = proxy.reproxy.iter();
             let proxy = listed.find(|listed| listed.upstream.is_at(url.host, url.port))?;
             let request = derived(request, url.target, url.host, &CREDENTIALS, limits)?;
-            Some(Candidate { request, proxy })
+            Some(ReproxyTarget { request, proxy })
         });
-        let candidates: Vec<_> = candidates.collect();
-        match candidates.is_empty() {
-            true => Err(sender.refuse(502, "no upstream in `reproxy` has that address")),
-            false => Ok(Target::Upstreams(candidates)),
+        let targets: Vec<_> = targets.collect();
+        match targets.is_empty() {
+            true => Err(delegated_by.refuse(502, "no upstream in `reproxy` has that address")),
+            false => Ok(Target::Upstreams(targets)),
         }
     }
 
     /// Tries the upstreams in order until a response is usable, delegated, or the last one.
-    pub(super) async fn first_usable(&mut self, candidates: Vec<Candidate<'a>>) -> Outcome<'a> {
-        let mut left = candidates.len();
-        for Candidate { request, proxy } in candidates {
+    pub(super) async fn first_usable(&mut self, targets: Vec<ReproxyTarget<'a>>) -> Outcome<'a> {
+        let mut left = targets.len();
+        for ReproxyTarget { request, proxy } in targets {
             left -= 1;
             match self.ask(&request, proxy).await {
                 Answered::Response(response)
@@ -213,66 +215,88 @@ impl<'a> Handling<'a> {
         location: &'a Location,
         path: &[u8],
     ) -> Outcome<'a> {
-        let Some(sender) = self.sender.take() else {
+        let Some(delegated_by) = self.delegated_by.take() else {
             return Outcome::Next;
         };
-        let Some(proxy) = &location.proxy else {
-            let files = location.files.as_ref();
-            let files = files.expect("a location has files or a proxy");
-            let file = sender.internal_file(files, path, request, &mut self.disk);
-            let file = file.await;
-            return Outcome::Response(self.settle(&sender, file));
-        };
-        if let Some(files) = &location.files
-            && proxy.files_first
-            && proxy.scripts(files).is_none()
-            && let Some(file) = sender
-                .file_before(files, path, request, &mut self.disk)
-                .await
-        {
-            return Outcome::Response(self.settle(&sender, file));
+        // The handlers of files do not use the caches here, and send the content with the headers of the application.
+        for handler in &location.handlers {
+            let file = match handler {
+                Handler::Files(files) => {
+                    let disk = &mut self.disk;
+                    delegated_by.internal_file(files, path, request, disk).await
+                }
+                Handler::ExistingFile => {
+                    let (files, disk) = (files_of(location), &mut self.disk);
+                    match delegated_by.file_before(files, path, request, disk).await {
+                        Some(file) => file,
+                        None => continue,
+                    }
+                }
+                Handler::IndexScript | Handler::Script | Handler::Proxy(_) => {
+                    return self
+                        .internal_upstream(delegated_by, request, location)
+                        .await;
+                }
+            };
+            return Outcome::Response(self.settle(&delegated_by, file));
         }
-        let prepared = self.prepare(&sender, request, location, proxy).await;
-        match prepared {
+        Outcome::Next
+    }
+
+    /// Serves a request at an internal location from its upstream.
+    async fn internal_upstream(
+        &mut self,
+        delegated_by: Box<Delegated>,
+        request: &Request,
+        location: &'a Location,
+    ) -> Outcome<'a> {
+        let proxy = location.proxy.as_ref().expect("a location of an upstream");
+        match self.prepare(&delegated_by, request, location, proxy).await {
             Ok((request, script)) => {
-                (self.sender, self.script) = (Some(sender), script);
+                (self.delegated_by, self.script) = (Some(delegated_by), script);
                 self.forward_derived(request, proxy).await
             }
-            Err(refusal) => Outcome::Response(self.settle(&sender, Err(refusal))),
+            Err(refusal) => Outcome::Response(self.settle(&delegated_by, Err(refusal))),
         }
     }
 
     /// Derives the request for the upstream of an internal location, and finds its script.
     async fn prepare(
         &mut self,
-        sender: &Delegated,
+        delegated_by: &Delegated,
         request: &Request,
         location: &Location,
         proxy: &Proxy,
     ) -> Result<(Box<Request>, Option<Script>), Response> {
-        let (target, limits) = (sender.value(), &self.service.wire_limits);
+        let (target, limits) = (delegated_by.value(), &self.service.wire_limits);
         let Some(request) = derived(request, target, request.host(), &[], limits) else {
-            return Err(sender.refuse(502, "no path that can be asked for"));
+            return Err(delegated_by.refuse(502, "no path that can be asked for"));
         };
         if let Err(reject) = self.service.check_readings(&request, location) {
-            return Err(sender.refuse(502, reject.reason));
+            return Err(delegated_by.refuse(502, reject.reason));
         }
         let files = location.files.as_ref();
         let script = match files.and_then(|files| Some((files, proxy.scripts(files)?))) {
             None => None,
             Some(_) if proxy.files_first => {
                 let reason = "an internal route that runs scripts has no `file` in its `try`";
-                return Err(sender.refuse(502, reason));
+                return Err(delegated_by.refuse(502, reason));
             }
             Some((files, scripts)) => {
                 let now = Instant::now();
                 let mut search = ScriptSearch::new(location, files, now, &mut self.disk);
                 let located = search.locate(scripts, &request, PathKind::Unknown).await;
-                Some(found_script(sender, located)?)
+                Some(found_script(delegated_by, located)?)
             }
         };
         Ok((request, script))
     }
+}
+
+/// The files of a location whose handlers look for one.
+fn files_of(location: &Location) -> &Files {
+    let files = location.files.as_deref();
+    files.expect("the location has files")
 }
 
 /// As in Perlbal: a success, or the result of a condition or range on one. So is an upgrade.
@@ -282,15 +306,15 @@ fn is_usable(status: u16) -> bool {
 
 /// The script, or the error response if there is none.
 fn found_script(
-    sender: &Delegated,
+    delegated_by: &Delegated,
     located: io::Result<Option<Script>>,
 ) -> Result<Script, Response> {
     match located {
         Ok(Some(script)) => Ok(script),
-        Ok(None) => Err(sender.refuse(404, "no script answers that path")),
+        Ok(None) => Err(delegated_by.refuse(404, "no script answers that path")),
         Err(error) => {
             let reason = format_args!("cannot look for a script: {error}");
-            Err(sender.refuse(sendfile::status_of(&error), reason))
+            Err(delegated_by.refuse(sendfile::status_of(&error), reason))
         }
     }
 }

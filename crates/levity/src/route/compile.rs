@@ -238,26 +238,32 @@ fn options<'c>(
     route.map_or(&site.options, |route| &route.options)
 }
 
+/// The filters of a location, in order.
 fn filters(route: Option<&levity_config::Route>) -> Vec<Box<dyn Filter>> {
-    let rules = route.map(|route| route.headers.clone());
-    let rules = rules.filter(|rules| *rules != levity_config::Headers::default());
-    let rules = rules.map(|rules| Box::new(HeaderRules(rules)) as _);
-    rules.into_iter().collect()
+    let list = [header_rules(route)];
+    list.into_iter().flatten().collect()
 }
 
+fn header_rules(route: Option<&levity_config::Route>) -> Option<Box<dyn Filter>> {
+    let rules = &route?.headers;
+    let has_rules = *rules != levity_config::Headers::default();
+    has_rules.then(|| Box::new(HeaderRules(rules.clone())) as _)
+}
+
+/// The handlers of a location, in order.
 fn handlers(files: Option<&Arc<Files>>, proxy: Option<&Arc<Proxy>>) -> Vec<Handler> {
-    let Some(proxy) = proxy else {
-        return files.cloned().map(Handler::Files).into_iter().collect();
-    };
-    let runs_scripts = files.is_some_and(|files| proxy.scripts(files).is_some());
-    let all = [
-        (proxy.files_first && runs_scripts, Handler::IndexScript),
-        (proxy.files_first, Handler::ExistingFile),
-        (runs_scripts, Handler::Script),
-        (true, Handler::Proxy(proxy.clone())),
+    let files_first = proxy.is_some_and(|proxy| proxy.files_first);
+    let scripts = |proxy: &Arc<Proxy>| proxy.scripts(files?);
+    let runs_scripts = proxy.and_then(scripts).is_some();
+    let files_only = files.filter(|_| proxy.is_none());
+    let list = [
+        (files_first && runs_scripts).then_some(Handler::IndexScript),
+        (files_first && files.is_some()).then_some(Handler::ExistingFile),
+        runs_scripts.then_some(Handler::Script),
+        proxy.cloned().map(Handler::Proxy),
+        files_only.cloned().map(Handler::Files),
     ];
-    let wanted = all.into_iter().filter(|(is_wanted, _)| *is_wanted);
-    wanted.map(|(_, handler)| handler).collect()
+    list.into_iter().flatten().collect()
 }
 
 fn proxy(

@@ -412,7 +412,7 @@ impl ResponseSink for Conn {
         let mut bytes = self.worker.take_head();
         head::write(head, self.version.get(), &self.worker, &mut bytes);
         // Also where it is not chunked: the header may replace that of a chunked body.
-        let is_chunked = head.framing == send::Framing::Chunks && head.has_body;
+        let is_chunked = head.framing == send::Framing::ByChunks && head.has_body;
         let chunked = is_chunked.then(|| Box::new(ChunkedBody::BetweenChunks));
         self.chunked.replace(chunked);
         Header::new(bytes)
@@ -421,7 +421,7 @@ impl ResponseSink for Conn {
     fn framing(&self, is_open_ended: bool) -> send::Framing {
         match (is_open_ended, self.version.get()) {
             (false, _) => send::Framing::ByLength,
-            (true, Version::Http11) => send::Framing::Chunks,
+            (true, Version::Http11) => send::Framing::ByChunks,
             // HTTP/1.0 has no chunked coding.
             (true, Version::Http10) => send::Framing::ByClosing,
         }

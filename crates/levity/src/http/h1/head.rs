@@ -74,7 +74,7 @@ pub(super) fn write(head: &Head<'_>, version: Version, worker: &Worker, out: &mu
         out.extend_from_slice(b"Content-Length: ");
         decimal::push(out, bytes);
         out.extend_from_slice(b"\r\n");
-    } else if head.framing == Framing::Chunks {
+    } else if head.framing == Framing::ByChunks {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     end_header(out, head, version);

@@ -97,7 +97,7 @@ pub enum Framing {
     /// The frames of the version. The connection continues after a truncated body.
     ByFrames,
     /// Chunks (RFC 9112, 7.1).
-    Chunks,
+    ByChunks,
     /// The end of the connection ends the body.
     ByClosing,
 }
@@ -310,7 +310,8 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             response,
             length: body.length().filter(|_| !is_open_ended),
             framing,
-            is_framed: upgrade.is_none() && matches!(framing, Framing::ByLength | Framing::Chunks),
+            is_framed: upgrade.is_none()
+                && matches!(framing, Framing::ByLength | Framing::ByChunks),
             has_body: true,
             upgrade,
             server_timing: None,
