@@ -46,7 +46,8 @@ pub fn is_hop_by_hop(name: &[u8]) -> bool {
     is_one_of(name, HOP_BY_HOP)
 }
 
-pub(super) fn is_one_of(name: &[u8], names: &[&str]) -> bool {
+/// Whether `names` contain `name`. Case is ignored.
+pub fn is_one_of(name: &[u8], names: &[&str]) -> bool {
     names
         .iter()
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))

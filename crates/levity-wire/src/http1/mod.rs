@@ -24,7 +24,7 @@ pub use head::{
     Framing, HeaderSpan, Headers, Method, RequestHead, ResponseFraming, ResponseHead, Span, Target,
     Version,
 };
-pub use hop::{EndToEnd, is_hop_by_hop};
+pub use hop::{EndToEnd, is_hop_by_hop, is_one_of};
 pub use host::host_name;
 pub use request::parse_request;
 pub use response::{RequestInfo, parse_response};

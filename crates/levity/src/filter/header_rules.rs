@@ -1,8 +1,9 @@
 //! Header rules: headers that a location sets, adds and removes in its responses.
 
 use levity_config::Headers;
+use levity_wire::http1::is_one_of;
 
-use crate::http::fields::{CONTENT_HEADERS, is_one_of};
+use crate::http::fields::CONTENT_HEADERS;
 use crate::http::filter::{Filter, FilteredHead};
 use crate::http::request::Request;
 

@@ -1,7 +1,9 @@
 //! The header fields of a response, as lines of HTTP/1.
 
 use std::borrow::Cow;
+use std::mem;
 
+use levity_wire::http1::is_one_of;
 use memchr::memchr3;
 
 /// Header lines in order, each with its CRLF. Names and values are checked on insertion, so that none of them can
@@ -32,10 +34,9 @@ impl Fields {
 
     /// Appends the lines of `other`, except those whose names are in `except`. Case is ignored.
     pub fn extend_except(&mut self, other: &Self, except: &[&str]) {
-        for line in other.0.split_inclusive(|&byte| byte == b'\n') {
-            let name = line.split(|&byte| byte == b':').next().unwrap_or(line);
-            if !is_one_of(name, except) {
-                self.0.extend_from_slice(line);
+        for line in lines(&other.0) {
+            if !is_one_of(line.name, except) {
+                self.0.extend_from_slice(line.bytes);
             }
         }
     }
@@ -48,27 +49,21 @@ impl Fields {
 
     /// The names of all lines, in order.
     pub fn names(&self) -> Vec<String> {
-        let names = lines(&self.0).map(|(name, _)| String::from_utf8_lossy(name));
+        let names = lines(&self.0).map(|line| String::from_utf8_lossy(line.name));
         names.map(Cow::into_owned).collect()
     }
 
     /// Removes all lines called `name`. Case is ignored.
     pub fn remove(&mut self, name: &str) {
-        let mut kept = Vec::with_capacity(self.0.len());
-        for line in self.0.split_inclusive(|&byte| byte == b'\n') {
-            let line_name = line.split(|&byte| byte == b':').next().unwrap_or(line);
-            if !line_name.eq_ignore_ascii_case(name.as_bytes()) {
-                kept.extend_from_slice(line);
-            }
-        }
-        self.0 = kept;
+        let before = mem::take(self);
+        self.reserve(before.0.len());
+        self.extend_except(&before, &[name]);
     }
 
     /// The value of the first line called `name`. Case is ignored.
     pub fn value(&self, name: &str) -> Option<&[u8]> {
-        let mut lines = lines(&self.0);
-        let line = lines.find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
-        line.map(|(_, value)| value)
+        let line = lines(&self.0).find(|line| line.is_called(name));
+        line.map(|line| line.value)
     }
 
     /// Calls `edit` with the value of each line called `name`, and replaces the values for which it returns another.
@@ -76,21 +71,18 @@ impl Fields {
     pub fn edit(&mut self, name: &str, mut edit: impl FnMut(&[u8]) -> Option<Vec<u8>>) {
         let mut edited: Option<Vec<u8>> = None;
         let mut offset = 0;
-        for line in self.0.split_inclusive(|&byte| byte == b'\n') {
-            let colon = line.iter().position(|&byte| byte == b':');
-            let (line_name, value) = line.split_at(colon.unwrap_or(line.len()));
-            let value = value.get(1..).unwrap_or_default().trim_ascii();
-            let matches = line_name.eq_ignore_ascii_case(name.as_bytes());
-            let new_value = if matches { edit(value) } else { None };
+        for line in lines(&self.0) {
+            let matches = line.is_called(name);
+            let new_value = if matches { edit(line.value) } else { None };
             match (&mut edited, new_value) {
                 (lines, Some(new_value)) => {
                     let lines = lines.get_or_insert_with(|| self.0[..offset].to_vec());
-                    push_line(lines, line_name, &new_value);
+                    push_line(lines, line.name, &new_value);
                 }
-                (Some(lines), None) => lines.extend_from_slice(line),
+                (Some(lines), None) => lines.extend_from_slice(line.bytes),
                 (None, None) => {}
             }
-            offset += line.len();
+            offset += line.bytes.len();
         }
         if let Some(edited) = edited {
             self.0 = edited;
@@ -103,24 +95,38 @@ impl Fields {
     }
 }
 
-/// The names and values of header lines, in order.
-pub fn lines(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+/// A header line.
+pub struct Line<'a> {
+    /// All of it, with its CRLF.
+    bytes: &'a [u8],
+    /// The name.
+    pub name: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+}
+
+impl Line<'_> {
+    fn is_called(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name.as_bytes())
+    }
+}
+
+/// Splits header lines.
+pub fn lines(lines: &[u8]) -> impl Iterator<Item = Line<'_>> {
     let lines = lines.split_inclusive(|&byte| byte == b'\n');
-    lines.filter_map(|line| {
-        let colon = line.iter().position(|&byte| byte == b':')?;
-        Some((&line[..colon], line[colon + 1..].trim_ascii()))
+    lines.filter_map(|bytes| {
+        let colon = bytes.iter().position(|&byte| byte == b':')?;
+        Some(Line {
+            bytes,
+            name: &bytes[..colon],
+            value: bytes[colon + 1..].trim_ascii(),
+        })
     })
 }
 
 /// Headers that describe the content, and are left out of a 304 (RFC 9110, 15.4.5). Last-Modified is not one of
 /// them: it is the only validator if a route has removed the ETag.
 pub const CONTENT_HEADERS: &[&str] = &["content-type", "content-encoding", "content-language"];
-
-/// Whether `names` contain `name`. Case is ignored.
-pub fn is_one_of(name: &[u8], names: &[&str]) -> bool {
-    let mut names = names.iter();
-    names.any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
-}
 
 fn push_line(lines: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for part in [name, b": ", &sanitized(value), b"\r\n"] {

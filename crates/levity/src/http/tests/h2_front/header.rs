@@ -3,7 +3,7 @@
 use ::http::header::{CONTENT_LENGTH, DATE, HeaderMap, HeaderName, HeaderValue, SERVER};
 use ::http::{Response, StatusCode};
 
-use crate::http::fields::lines;
+use crate::http::fields::{Line, lines};
 use crate::http::send::Head;
 use crate::worker::Worker;
 
@@ -37,13 +37,10 @@ pub fn of(head: &Head<'_>, worker: &Worker) -> Response<()> {
 }
 
 /// Status and header fields of an interim response.
-pub fn interim<'f>(
-    status: u16,
-    fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
-) -> Response<()> {
+pub fn interim<'f>(status: u16, fields: impl Iterator<Item = Line<'f>>) -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::from_u16(status).expect("three digits");
-    *response.headers_mut() = map(fields);
+    *response.headers_mut() = map(fields.map(|line| (line.name, line.value)));
     response
 }
 
