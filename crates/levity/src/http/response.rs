@@ -124,7 +124,17 @@ pub trait SourceFailure: fmt::Debug {
 }
 
 /// A future for the next part of [`FileParts`]; `None` after the last.
-pub type NextPart<'a> = Pin<Box<dyn Future<Output = io::Result<Option<Box<FileBody>>>> + 'a>>;
+pub type NextPart<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<Box<FileBody>>, PartError>> + 'a>>;
+
+/// Why the next part of [`FileParts`] is not available.
+#[derive(Debug)]
+pub enum PartError {
+    /// The file cannot be opened.
+    Unreadable(io::Error),
+    /// Another file has its name by now.
+    Replaced,
+}
 
 /// Ranges of several files. One file is open at a time.
 pub trait FileParts: fmt::Debug {
@@ -134,7 +144,7 @@ pub trait FileParts: fmt::Debug {
     /// Opens the next part; `None` after the last. The caller drops the previous part first.
     ///
     /// # Errors
-    /// As for open; also when another file has the name by now.
+    /// When the file cannot be opened, or is another one by now.
     fn next<'a>(&'a mut self, disk: &'a mut DiskClient<'_>) -> NextPart<'a>;
 }
 

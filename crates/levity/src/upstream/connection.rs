@@ -95,10 +95,11 @@ impl Connection {
             return true;
         };
         let answered = Box::pin(time::timeout(timeout, self.send_ping(ping))).await;
-        answered.is_ok_and(|alive| alive.is_ok())
+        answered.is_ok_and(|alive| alive.unwrap_or(false))
     }
 
-    async fn send_ping(&mut self, ping: &[u8]) -> io::Result<()> {
+    /// Sends `ping` and returns whether the backend responds as its protocol has it.
+    async fn send_ping(&mut self, ping: &[u8]) -> io::Result<bool> {
         let mut sent = 0;
         let mut bytes = [0; PONG_BYTES_MAX];
         poll_fn(|context| {
@@ -109,11 +110,12 @@ impl Connection {
             loop {
                 let count = ready!(self.transport.poll_read(context, &mut bytes))?;
                 if count == 0 {
-                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                    return Poll::Ready(Ok(false));
                 }
-                let pong = self.codec.pong(&bytes[..count]);
-                if pong.map_err(io::Error::other)? {
-                    return Poll::Ready(Ok(()));
+                match self.codec.pong(&bytes[..count]) {
+                    Ok(true) => return Poll::Ready(Ok(true)),
+                    Ok(false) => {}
+                    Err(_) => return Poll::Ready(Ok(false)),
                 }
             }
         })

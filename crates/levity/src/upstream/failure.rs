@@ -175,13 +175,13 @@ impl Failure {
     }
 
     /// The request body could not be spooled.
-    pub fn of_spool(error: &io::Error) -> Self {
+    pub fn of_spool(reason: impl fmt::Display) -> Self {
         Self {
             side: Side::Own,
             ..Self::of_backend(
                 503,
                 "proxy_internal_error",
-                format_args!("cannot spool the request's body (disk.spool): {error}"),
+                format_args!("cannot spool the request's body (disk.spool): {reason}"),
             )
         }
     }
@@ -260,7 +260,7 @@ mod tests {
             Failure::of_invalid_response(reject),
             Failure::of_refusal("overloaded"),
             Failure::of_client(RequestError::Gone),
-            Failure::of_spool(&io::ErrorKind::StorageFull.into()),
+            Failure::of_spool(io::Error::from(io::ErrorKind::StorageFull)),
             Failure::of_slot(NoSlot::QueueFull),
             Failure::of_slot(NoSlot::NoAddress),
         ];

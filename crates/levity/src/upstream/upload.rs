@@ -123,8 +123,7 @@ impl Upload {
             self.body.timer().clear();
             let fits = self.spooled.is_none() && self.buffer.len() <= memory_max;
             if !fits && (self.buffer.len() >= WRITE_BYTES_MIN || self.body.is_complete()) {
-                let spooled = self.spool(worker, service).await;
-                spooled.map_err(|error| Failure::of_spool(&error))?;
+                self.spool(worker, service).await?;
             }
             let received = self.buffer.len().saturating_sub(before);
             self.body.give_way(received).await;
@@ -134,15 +133,19 @@ impl Upload {
     }
 
     /// Moves the part in memory to the file.
-    async fn spool(&mut self, worker: &Worker, service: &Service) -> io::Result<()> {
+    async fn spool(&mut self, worker: &Worker, service: &Service) -> Result<(), Failure> {
         let folder = service.spool.as_ref();
-        let folder = folder.ok_or_else(|| io::Error::other("disk.spool could not be opened"))?;
+        let folder = folder.ok_or_else(|| Failure::of_spool("the folder could not be opened"))?;
         let spooled = match &mut self.spooled {
             Some(spooled) => spooled,
-            none => none.insert(Spooled::create(worker, folder).await?),
+            none => {
+                let created = Spooled::create(worker, folder).await;
+                none.insert(created.map_err(Failure::of_spool)?)
+            }
         };
         let bytes = mem::take(&mut self.buffer);
-        spooled.append(worker, bytes).await
+        let appended = spooled.append(worker, bytes).await;
+        appended.map_err(Failure::of_spool)
     }
 
     /// Takes the next piece, of at most `room` bytes. It is empty only at the end of the body.
@@ -156,8 +159,7 @@ impl Upload {
             self.buffer.clear();
             self.taken = 0;
             match self.spooled.is_some() {
-                true => ready!(self.poll_read(worker, context))
-                    .map_err(|error| Failure::of_spool(&error))?,
+                true => ready!(self.poll_read(worker, context)).map_err(Failure::of_spool)?,
                 false => ready!(self.body.poll_receive(context, &mut self.buffer))
                     .map_err(Failure::of_client)?,
             }

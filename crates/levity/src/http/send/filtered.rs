@@ -39,7 +39,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             },
             Body::File(file) => self.filter_file(filters, file, disk).await?,
             Body::Parts(parts) => {
-                while let Some(mut part) = parts.next(disk).await.map_err(SendError::Unreadable)? {
+                while let Some(mut part) = parts.next(disk).await? {
                     self.filter_file(filters, &mut part, disk).await?;
                 }
             }

@@ -25,7 +25,7 @@ use self::file::Pace;
 use super::error::{error, from_io};
 use super::request::Request;
 use super::request_body::ClientStream;
-use super::response::{Body, Response, StreamError, UpgradeError};
+use super::response::{Body, PartError, Response, StreamError, UpgradeError};
 use crate::disk_client::DiskClient;
 use crate::entry::Content;
 use crate::worker::Worker;
@@ -175,6 +175,15 @@ enum SendError {
     Rewritten,
     /// The source of the body failed.
     Source(StreamError),
+}
+
+impl From<PartError> for SendError {
+    fn from(error: PartError) -> Self {
+        match error {
+            PartError::Unreadable(error) => Self::Unreadable(error),
+            PartError::Replaced => Self::Rewritten,
+        }
+    }
 }
 
 impl From<UpgradeError> for SendError {
@@ -427,7 +436,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             // Boxed: a file in memory does not need this future.
             Body::File(file) => Box::pin(self.send_file(file, disk)).await?,
             Body::Parts(parts) => {
-                while let Some(mut part) = parts.next(disk).await.map_err(SendError::Unreadable)? {
+                while let Some(mut part) = parts.next(disk).await? {
                     Box::pin(self.send_file(&mut part, disk)).await?;
                 }
             }

@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use crate::cache::Cache;
 use crate::disk_client::DiskClient;
 use crate::entry::{Content, Entry};
 use crate::http::fields::Fields;
-use crate::http::response::{FileBody, FileParts, NextPart};
+use crate::http::response::{FileBody, FileParts, NextPart, PartError};
 use crate::respond::file;
 
 /// The maximum of files that are being closed when the next file is opened for its check. Checks are faster
@@ -109,12 +108,12 @@ impl FileParts for Parts {
 }
 
 impl Part {
-    async fn open(self, disk: &mut DiskClient<'_>) -> io::Result<Box<FileBody>> {
-        let opened = self.beneath.open(false, Name::Keep, disk).await?;
+    async fn open(self, disk: &mut DiskClient<'_>) -> Result<Box<FileBody>, PartError> {
+        let opened = self.beneath.open(false, Name::Keep, disk).await;
+        let opened = opened.map_err(PartError::Unreadable)?;
         let now = opened.file.meta();
         if (now.device, now.inode) != (self.meta.device, self.meta.inode) {
-            let message = "another file has its name since the response began";
-            return Err(io::Error::other(message));
+            return Err(PartError::Replaced);
         }
         Ok(self.body(opened.file))
     }

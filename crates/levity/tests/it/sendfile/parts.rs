@@ -105,7 +105,7 @@ fn a_part_that_is_replaced_before_its_turn() {
         let cut = client.read_to_end();
         assert!(matches!(cut, Cut::Closed(_)), "{cut:?}");
         assert_same(&cut.body(), &first);
-        server.says("cannot read /: ");
+        server.says("cannot read /: it was rewritten while it was sent");
     }
 }
 
