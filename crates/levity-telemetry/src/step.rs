@@ -17,7 +17,7 @@ pub enum Step {
     Route,
     /// Finding the file.
     Resolve,
-    /// Waiting for the header of an application's response.
+    /// Waiting for an application: for the header of its response, or for more of the body.
     Upstream,
     /// Making the response.
     Respond,

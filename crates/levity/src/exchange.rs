@@ -215,7 +215,7 @@ fn conclude<S: ResponseSink>(
     let worker = stream.worker();
     worker.stats.answered.add(1);
     if sent.bytes > 0 && !trace.has_written() {
-        // Only bodies from files record their writes. Any other body was sent within the current step.
+        // Bodies from files and streams record their writes. Any other body was sent within the current step.
         let (chunk, from) = (trace.last_read().chunk, trace.step_began());
         trace.wrote(chunk, from, sent.ended, sent.bytes);
     }

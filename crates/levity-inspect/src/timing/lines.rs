@@ -12,6 +12,9 @@ pub(super) const STEPS: [&str; 8] = [
     "accept", "parse", "route", "resolve", "upstream", "respond", "filter", "send",
 ];
 
+/// The index of `upstream` in [`STEPS`].
+pub(super) const UPSTREAM_STEP: usize = 4;
+
 /// The server writes no longer line, in bytes.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 

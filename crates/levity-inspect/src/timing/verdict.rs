@@ -3,6 +3,7 @@
 use strum::IntoStaticStr;
 
 use super::concurrency::{self, Level};
+use super::lines::UPSTREAM_STEP;
 use super::run::Run;
 use super::units::{number, time};
 
@@ -51,7 +52,9 @@ pub(super) fn verdict(run: &Run) -> Verdict {
 fn largest_part(run: &Run) -> (Part, f64) {
     let total = run.requests.total_us();
     let disk = run.io_wait.total_us();
-    let upstream = run.upstream_queue.total_us() + run.upstream.total_us();
+    let to_header = run.upstream_queue.total_us() + run.upstream.total_us();
+    // Where it is known, the wait for the body is included.
+    let upstream = to_header.max(run.steps[UPSTREAM_STEP].total_us());
     if run.timed == 0 {
         let parts = [
             (Part::Disk, disk),
@@ -234,13 +237,15 @@ mod tests {
 
     #[test]
     fn upstreams_can_dominate_with_and_without_timing() {
-        for timing in [None, Some(Timing::default())] {
+        let mut timed = Timing::default();
+        timed.steps[UPSTREAM_STEP] = Some(900.0);
+        for (timing, ttfb_us) in [(None, 700.0), (Some(timed), 100.0)] {
             let mut run = Run::default();
             run.add(&Request {
                 duration_us: 1_000.0,
                 upstream: Some(Upstream {
                     queue_us: 200.0,
-                    ttfb_us: Some(700.0),
+                    ttfb_us: Some(ttfb_us),
                 }),
                 timing,
                 ..Request::default()

@@ -350,8 +350,8 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// device) makes it up.
     Histogram("levity_io_wait_seconds", "seconds", TotalHistogram(|worker| &worker.io_wait));
     /// Time that a request spent in each step: accept (from the connection to its first request, only once per
-    /// connection), parse, route, resolve, upstream (to the header of an application's response), respond, filter,
-    /// send. Waiting for the disk and for the client is included: in resolve and send.
+    /// connection), parse, route, resolve, upstream (waiting for the header of an application's response, and for more
+    /// of its body), respond, filter, send. Waiting for the disk and for the client is included: in resolve and send.
     ///
     /// `resolve`: files that are not open yet wait for the disk; compare with levity_disk_queue_seconds and
     /// levity_disk_service_seconds. `upstream`: applications are slow, or queues for them are long:

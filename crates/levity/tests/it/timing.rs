@@ -3,10 +3,12 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{Launch, Ran, Server, Tree, per_engine, wait_until};
+use crate::support::scripted::Scripted;
+use crate::support::{Launch, Ran, Server, Tree, head, pass, per_engine, wait_until};
 
 /// The steps that a request for a file takes, as the log and the metrics name them.
 const STEPS: [&str; 6] = ["parse", "route", "resolve", "respond", "filter", "send"];
@@ -242,6 +244,40 @@ fn mean_us(told: &Value, name: &str) -> f64 {
     let row = times.iter().find(|row| row["name"] == name);
     let row = row.unwrap_or_else(|| panic!("no {name}: {told}"));
     row["mean_us"].as_f64().expect("a mean")
+}
+
+/// The client takes everything at once, and the application pauses within its response.
+#[test]
+fn waiting_for_more_of_a_response_is_no_write() {
+    const PAUSE: Duration = Duration::from_millis(300);
+    let app = Scripted::tcp(|conn| {
+        if conn.read_request().is_some() {
+            conn.send("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\none");
+            conn.stall();
+            conn.send(" two");
+        }
+    });
+    let tables = "[log]\naccess = \"{own}/log\"\nformat = \"json\"\ntiming = \"request\"\n";
+    let server = Launch::proxy(app.address(), tables).start();
+    let mut client = server.client();
+    client.send(head("GET", "/", &[]));
+    client.read_through(b"one");
+    pass(PAUSE);
+    app.release();
+    client.read_through(b" two");
+    let line = &lines(&server, 1)[0];
+    let pause = PAUSE.as_micros() as f64;
+    assert!(us(line, "upstream") >= pause, "{line}");
+    for key in ["send", "write"] {
+        assert!(us(line, key) < pause, "{key}: {line}");
+    }
+    let steps = STEPS
+        .iter()
+        .chain(&["upstream"])
+        .map(|step| line["timing_us"][step].as_f64());
+    let sum: f64 = steps.flatten().sum();
+    let dur = line["dur"].as_f64().expect("dur") * 1e6;
+    assert!((sum - dur).abs() < 2.0, "{sum} {line}");
 }
 
 /// `levity timing` shares no code with the server: this holds the keys of the log to what it reads.

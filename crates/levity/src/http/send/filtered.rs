@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use levity_disk::Buffer;
+use levity_telemetry::trace::Trace;
 use levity_wire::http1::Trailers;
 use tokio::task;
 use tokio::time::{self, Instant};
@@ -29,11 +30,15 @@ impl<S: ResponseSink> Sender<'_, S> {
     ) -> Result<(), SendError> {
         let mut trailers = Trailers::default();
         match body {
-            Body::Text(text) => self.filter_bytes(filters, text).await?,
-            Body::Page(page) => self.filter_bytes(filters, (**page).as_ref()).await?,
+            Body::Text(text) => self.filter_bytes(filters, text, disk.trace).await?,
+            Body::Page(page) => {
+                self.filter_bytes(filters, (**page).as_ref(), disk.trace)
+                    .await?
+            }
             Body::Memory(cached, range) => match &cached.entry.content {
                 Content::Memory(bytes, _) => {
-                    self.filter_bytes(filters, &bytes[range.clone()]).await?;
+                    self.filter_bytes(filters, &bytes[range.clone()], disk.trace)
+                        .await?;
                 }
                 Content::File(_) => unreachable!("a memory body is of an entry in memory"),
             },
@@ -44,22 +49,30 @@ impl<S: ResponseSink> Sender<'_, S> {
                 }
             }
             Body::Stream { stream, .. } => {
-                trailers = self.filter_stream(filters, &mut **stream).await?;
+                trailers = self
+                    .filter_stream(filters, &mut **stream, disk.trace)
+                    .await?;
             }
             Body::None | Body::Upgrade { .. } => unreachable!("it has no content to filter"),
         }
         let out = run_filters(filters, &[], BodyFilter::finish);
         if !out.is_empty() {
-            self.send_piece(None, &out, trailers.is_empty()).await?;
+            self.send_piece(None, &out, trailers.is_empty(), disk.trace)
+                .await?;
         }
         self.finish(&trailers).await
     }
 
     /// Filters `bytes` and sends the output. The filters are not flushed, because more input follows at once.
-    async fn filter_bytes(&mut self, filters: &mut Filters, bytes: &[u8]) -> Result<(), SendError> {
+    async fn filter_bytes(
+        &mut self,
+        filters: &mut Filters,
+        bytes: &[u8],
+        trace: &mut Trace,
+    ) -> Result<(), SendError> {
         for slice in bytes.chunks(SLICE_BYTES) {
             let out = run_filters(filters, slice, |_, _| {});
-            self.send_output(out).await?;
+            self.send_output(out, trace).await?;
         }
         Ok(())
     }
@@ -78,7 +91,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             };
             let bytes = ready.into_bytes(disk.worker().disk.budget());
             let bytes = bytes.map_err(SendError::Unreadable)?;
-            self.filter_chunk(filters, file, bytes).await?;
+            self.filter_chunk(filters, file, bytes, disk.trace).await?;
         }
         Ok(())
     }
@@ -90,6 +103,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         filters: &mut Filters,
         file: &mut FileBody,
         chunk: Buffer,
+        trace: &mut Trace,
     ) -> Result<(), SendError> {
         let hold_until = Instant::now() + HOLD_MAX;
         let bytes_max = usize::try_from(file.remaining).unwrap_or(usize::MAX);
@@ -102,7 +116,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             let out = run_filters(filters, slice, |_, _| {});
             file.version.keep_evidence(file.offset, slice);
             file.advance(slice.len());
-            let mut sending = Box::pin(self.send_output(out));
+            let mut sending = Box::pin(self.send_output(out, trace));
             match time::timeout_at(hold_until, &mut sending).await {
                 Ok(sent) => sent?,
                 Err(_) => break sending,
@@ -113,11 +127,11 @@ impl<S: ResponseSink> Sender<'_, S> {
     }
 
     /// Yields, then sends output of the filters.
-    async fn send_output(&mut self, bytes: Vec<u8>) -> Result<(), SendError> {
+    async fn send_output(&mut self, bytes: Vec<u8>, trace: &mut Trace) -> Result<(), SendError> {
         task::yield_now().await;
         match bytes.is_empty() {
             true => Ok(()),
-            false => self.send_piece(None, &bytes, false).await,
+            false => self.send_piece(None, &bytes, false, trace).await,
         }
     }
 
@@ -127,15 +141,17 @@ impl<S: ResponseSink> Sender<'_, S> {
         &mut self,
         filters: &mut Filters,
         stream: &mut dyn BodyStream,
+        trace: &mut Trace,
     ) -> Result<Trailers, SendError> {
         loop {
-            match self.next_piece(stream).await? {
+            match self.next_piece(stream, trace).await? {
                 Piece::End(trailers) => return Ok(trailers),
                 Piece::Data { bytes, .. } => {
                     let out = run_filters(filters, &bytes, BodyFilter::flush);
                     self.sink.worker().return_piece(bytes);
                     if !out.is_empty() {
-                        self.send_piece(Some(&mut *stream), &out, false).await?;
+                        self.send_piece(Some(&mut *stream), &out, false, trace)
+                            .await?;
                     }
                 }
             }
@@ -167,7 +183,6 @@ mod tests {
     use std::time::Instant;
 
     use levity_telemetry::access_log::End;
-    use levity_telemetry::trace::Trace;
 
     use super::*;
     use crate::handler::Handling;

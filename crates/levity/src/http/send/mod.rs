@@ -234,6 +234,8 @@ pub async fn send<S: ResponseSink>(
     }
     let source = source(&body, disk.trace);
     let mut sent = sender.sent(source, outcome);
+    // The end of a stream may come after its last byte, and the step of the application ends with it.
+    sent.ended = sent.ended.max(disk.trace.step_began());
     sent.reset = reset;
     sent
 }
@@ -440,7 +442,9 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
                     Box::pin(self.send_file(&mut part, disk)).await?;
                 }
             }
-            Body::Stream { stream, .. } => return self.send_stream(&mut **stream).await,
+            Body::Stream { stream, .. } => {
+                return self.send_stream(&mut **stream, disk.trace).await;
+            }
             Body::Upgrade { tunnel, .. } => return self.run_tunnel(&mut **tunnel).await,
         }
         self.finish(&Trailers::default()).await

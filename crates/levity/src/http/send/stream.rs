@@ -2,6 +2,10 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Instant;
+
+use levity_telemetry::step::Step;
+use levity_telemetry::trace::Trace;
 
 use super::{ResponseSink, SendError, Sender, disconnected, with_send_timeout};
 use crate::http::response::{BodyStream, Piece, Upgrade};
@@ -11,11 +15,13 @@ impl<S: ResponseSink> Sender<'_, S> {
     pub(super) async fn send_stream(
         &mut self,
         stream: &mut dyn BodyStream,
+        trace: &mut Trace,
     ) -> Result<(), SendError> {
         loop {
-            match self.next_piece(stream).await? {
+            match self.next_piece(stream, trace).await? {
                 Piece::Data { bytes, is_last } => {
-                    self.send_piece(Some(&mut *stream), &bytes, is_last).await?;
+                    self.send_piece(Some(&mut *stream), &bytes, is_last, trace)
+                        .await?;
                     // Returned before the next wait, so that an idle stream holds no memory.
                     self.sink.worker().return_piece(bytes);
                 }
@@ -24,32 +30,46 @@ impl<S: ResponseSink> Sender<'_, S> {
         }
     }
 
-    /// Waits for the next piece. The header is sent before the wait, because a client of an event stream expects it
-    /// before the first event.
+    /// Waits for the next piece, in the step of the application. The header is sent before the wait, because a client
+    /// of an event stream expects it before the first event.
     pub(super) async fn next_piece(
         &mut self,
         stream: &mut dyn BodyStream,
+        trace: &mut Trace,
     ) -> Result<Piece, SendError> {
-        let is_header_sent = self.has_header && self.header.is_none();
-        let piece = poll_fn(|context| match stream.poll_piece(context) {
-            Poll::Ready(piece) => Poll::Ready(Some(piece)),
-            Poll::Pending if is_header_sent => Poll::Pending,
-            Poll::Pending => Poll::Ready(None),
-        })
-        .await;
-        let piece = match piece {
-            Some(piece) => piece,
-            None => {
+        let first = poll_fn(|context| Poll::Ready(stream.poll_piece(context))).await;
+        let piece = match first {
+            Poll::Ready(piece) => piece,
+            Poll::Pending => {
                 self.send_header().await?;
-                poll_fn(|context| stream.poll_piece(context)).await
+                trace.enter(Step::Upstream);
+                let piece = poll_fn(|context| stream.poll_piece(context)).await;
+                trace.enter(Step::Send);
+                piece
             }
         };
         piece.map_err(SendError::Source)
     }
 
-    /// Sends a piece of at least one byte; `is_last` is whether it ends the body without trailers. The upload of the
-    /// request continues meanwhile.
+    /// Sends a piece of at least one byte and adds its duration to `trace`; `is_last` is whether it ends the body
+    /// without trailers. The upload of the request continues meanwhile.
     pub(super) async fn send_piece(
+        &mut self,
+        stream: Option<&mut dyn BodyStream>,
+        data: &[u8],
+        is_last: bool,
+        trace: &mut Trace,
+    ) -> Result<(), SendError> {
+        let (from, bytes_before) = (Instant::now(), self.body_bytes);
+        let sent = self.send_all(stream, data, is_last).await;
+        // The wait before a failure counts too.
+        let to = self.last_byte.filter(|_| sent.is_ok());
+        let to = to.unwrap_or_else(Instant::now);
+        trace.wrote(None, from, to, self.body_bytes - bytes_before);
+        sent
+    }
+
+    async fn send_all(
         &mut self,
         mut stream: Option<&mut dyn BodyStream>,
         data: &[u8],
