@@ -29,7 +29,8 @@ impl Mounts {
         Ok(Self::parse(&text))
     }
 
-    fn parse(text: &[u8]) -> Self {
+    /// Parses the list; lines that are not understood are skipped.
+    pub fn parse(text: &[u8]) -> Self {
         let lines = text.split(|byte| *byte == b'\n');
         Self(lines.filter_map(MountPoint::parse).collect())
     }
@@ -48,7 +49,8 @@ impl Mounts {
         }
     }
 
-    fn above(&self, path: &Path) -> Option<&MountPoint> {
+    /// The mount that contains `path`, whose symbolic links are not followed.
+    pub fn above(&self, path: &Path) -> Option<&MountPoint> {
         let above = self.0.iter().filter(|mount| path.starts_with(&mount.path));
         // Of two at the same place the later one hides the earlier, and `max_by_key` takes the last.
         above.max_by_key(|mount| mount.path.as_os_str().len())

@@ -20,6 +20,7 @@ use levity_disk::{Disk, Root, Watcher};
 use levity_net::{Bound, Listener, ListeningSocket};
 use levity_telemetry::access_log::{self, Writer};
 use levity_telemetry::diagnostics;
+use levity_telemetry::mounts::Mounts;
 use levity_telemetry::outage;
 use levity_telemetry::stall::Watchdog;
 use levity_telemetry::stats::{DiskFigures, Sources, Stats, WorkerStats};
@@ -340,6 +341,7 @@ impl Server {
         };
         introduction.log();
         self.report_unwatched_roots();
+        self.report_remote_sockets();
     }
 
     fn report_unwatched_roots(&self) {
@@ -353,6 +355,13 @@ impl Server {
             )
         };
         log_some(roots.iter().map(line), "folders that cannot be watched");
+    }
+
+    fn report_remote_sockets(&self) {
+        let mounts = Mounts::read().unwrap_or_default();
+        let upstreams = self.service.upstreams.iter();
+        let lines = upstreams.flat_map(|upstream| upstream.remote_sockets(&mounts));
+        log_some(lines, "sockets on remote file systems");
     }
 
     async fn live(&mut self, signals: &mut Signals) -> io::Result<()> {

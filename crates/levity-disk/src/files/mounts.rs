@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::probe;
 use crate::thread::lock;
 
 /// All mounts that this process sees, the deepest first.
@@ -147,6 +148,12 @@ pub struct MountPoint {
 }
 
 impl MountPoint {
+    /// Whether the type is that of a file system on a network or in user space, where any call may wait for a
+    /// reply. The file system is not asked.
+    pub fn is_remote(&self) -> bool {
+        probe::is_remote(&self.file_system)
+    }
+
     /// Parses a line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)): ID, parent, `major:minor`, the mounted part,
     /// the mount point with spaces and the like as octal escapes, options, and after ` - ` the type.
     pub fn parse(line: &[u8]) -> Option<Self> {
@@ -238,6 +245,22 @@ broken
         assert_eq!(table.device(b"/srv/www"), numbered(8, 1));
         assert_eq!(table.device(b"/srv/www/big/a"), numbered(8, 9));
         assert_eq!(Table::default().device(b"/"), None);
+    }
+
+    #[test]
+    fn remote_mounts_are_known_by_their_type() {
+        for (name, expected) in [
+            ("nfs4", true),
+            ("fuse.sshfs", true),
+            ("cifs", true),
+            ("tmpfs", false),
+            ("ext4", false),
+            ("overlay", false),
+        ] {
+            let line = format!("30 21 0:50 / /far rw - {name} a rw");
+            let mount = MountPoint::parse(line.as_bytes()).expect("a mount");
+            assert_eq!(mount.is_remote(), expected, "{name}");
+        }
     }
 
     #[test]

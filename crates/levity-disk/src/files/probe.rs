@@ -155,6 +155,12 @@ fn describe(magic: u32) -> (String, Type) {
     }
 }
 
+/// Whether a file system of this type, as in `mount`, is remote: `nfs4` and `fuse.sshfs` begin with a name of the table.
+pub(super) fn is_remote(name: &str) -> bool {
+    let is_it = |known: &str, kind| kind == Type::Remote && name.starts_with(known);
+    TYPES.iter().any(|(_, known, kind)| is_it(known, *kind))
+}
+
 /// Whether `preadv2(RWF_NOWAIT)` works, and why.
 fn try_nowait(
     directory: &OwnedFd,

@@ -38,6 +38,7 @@ use backend::Backend;
 use levity_config::address::Address;
 use levity_config::upstream::At;
 use levity_telemetry::diagnostics;
+use levity_telemetry::mounts::Mounts;
 use names::{Found, Lookup, Names, Unresolved};
 
 /// Consecutive failures after which the return of a backend is logged although the backend was not ejected.
@@ -154,6 +155,22 @@ impl Upstream {
             At::Address(Address::Unix(_)) => false,
         };
         is_own_name || self.settings.to.iter().any(is_at)
+    }
+
+    /// A line for each backend whose Unix socket lies on a remote file system: an event loop resolves its path.
+    pub fn remote_sockets(&self, mounts: &Mounts) -> impl Iterator<Item = String> {
+        let name = &self.settings.name;
+        self.settings.to.iter().filter_map(move |entry| {
+            let At::Address(address @ Address::Unix(path)) = &entry.at else {
+                return None;
+            };
+            let mount = mounts.above(path).filter(|mount| mount.is_remote())?;
+            Some(format!(
+                "upstream {name}: {address} is on {}, and connecting to it may block the event loop; keep sockets on \
+                 tmpfs, such as /run",
+                mount.file_system
+            ))
+        })
     }
 
     /// The current backends. Does not wait.

@@ -15,6 +15,17 @@ fn upstream(to: &[&str]) -> Upstream {
 }
 
 #[test]
+fn sockets_on_remote_file_systems_are_named() {
+    let mounts = Mounts::parse(
+        b"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n31 22 0:44 /vol /srv rw - nfs4 host:/vol rw",
+    );
+    let upstream = upstream(&["unix:/srv/app.sock", "unix:/run/app.sock", "127.0.0.1:1"]);
+    let lines: Vec<_> = upstream.remote_sockets(&mounts).collect();
+    let start = "upstream app: unix:/srv/app.sock is on nfs4, ";
+    assert!(lines.len() == 1 && lines[0].starts_with(start), "{lines:?}");
+}
+
+#[test]
 fn the_only_backend_is_never_ejected() {
     let now = Instant::now();
     for to in [
