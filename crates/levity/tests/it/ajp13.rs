@@ -12,7 +12,7 @@ fn server(backend: &Scripted) -> Server {
     started_in_front_of(backend.address(), "ajp13", &Tree::new(), "")
 }
 
-/// Reads each body to its end and tells how long it was.
+/// Reads each body to its end and responds with its length.
 fn measure(conn: &mut Conn) {
     while let Some(request) = conn.read_ajp() {
         conn.send(send_headers(200, &[("X-A", "b")]));
@@ -21,7 +21,7 @@ fn measure(conn: &mut Conn) {
     }
 }
 
-/// Answers every request with these packets.
+/// Responds to every request with these packets.
 fn saying(packets: &[Vec<u8>]) -> Scripted {
     let bytes = packets.concat();
     Scripted::tcp(move |conn| while conn.read_ajp().is_some() && conn.send(&bytes) {})
@@ -67,7 +67,7 @@ fn a_request_becomes_a_packet() {
 }
 
 #[test]
-fn a_body_goes_as_the_container_asks_for_it() {
+fn a_body_is_sent_as_the_container_requests_it() {
     let backend = Scripted::tcp(measure);
     let server = server(&backend);
     let mut client = server.client();
@@ -89,7 +89,7 @@ fn a_body_goes_as_the_container_asks_for_it() {
 }
 
 #[test]
-fn a_container_may_ask_for_what_there_is_not() {
+fn a_container_may_request_more_than_the_body() {
     let backend = Scripted::tcp(|conn| {
         while conn.read_ajp().is_some() {
             conn.send(send_headers(200, &[]));
@@ -107,7 +107,7 @@ fn a_container_may_ask_for_what_there_is_not() {
 }
 
 #[test]
-fn a_connection_is_kept_if_the_container_says_so() {
+fn a_connection_is_reused_if_the_container_permits_it() {
     for (reuse, connections) in [(true, 1), (false, 3)] {
         let backend = saying(&[send_headers(200, &[]), body_chunk(b"body"), end(reuse)]);
         let server = server(&backend);
@@ -120,7 +120,7 @@ fn a_connection_is_kept_if_the_container_says_so() {
 }
 
 #[test]
-fn a_request_that_cannot_be_said_costs_no_connection() {
+fn a_request_that_cannot_be_encoded_costs_no_connection() {
     let backend = saying(&[send_headers(200, &[]), body_chunk(b"body"), end(true)]);
     let server = server(&backend);
     assert_eq!(server.get("/").text(), "body");
@@ -132,7 +132,7 @@ fn a_request_that_cannot_be_said_costs_no_connection() {
 }
 
 #[test]
-fn an_answer_may_come_byte_by_byte() {
+fn a_response_may_arrive_byte_by_byte() {
     let backend = Scripted::tcp(|conn| {
         while conn.read_ajp().is_some() {
             let headers = [("Set-Cookie", "a=b"), ("Transfer-Encoding", "chunked")];
@@ -148,7 +148,7 @@ fn an_answer_may_come_byte_by_byte() {
             conn.send_slowly(end(true));
         }
     });
-    // What follows HEAD is read beside everything else: with one connection, the next waits for its end.
+    // The rest of a response to HEAD is drained; with a single connection, the next request waits for its end.
     let one = "connections = 1";
     let server = in_front_of(&[backend.address()], "ajp13", one, &Tree::new(), "").start();
     let mut client = server.client();
@@ -165,7 +165,7 @@ fn an_answer_may_come_byte_by_byte() {
 }
 
 #[test]
-fn a_body_has_its_announced_length() {
+fn content_length_is_enforced() {
     let announced = send_headers(200, &[("Content-Length", "4")]);
     let long = saying(&[announced.clone(), body_chunk(b"body and more"), end(true)]);
     assert_eq!(server(&long).get("/").text(), "body");
@@ -174,7 +174,7 @@ fn a_body_has_its_announced_length() {
 }
 
 #[test]
-fn parameters_hide_no_dot_segment() {
+fn path_parameters_hide_no_dot_segment() {
     let backend = Scripted::tcp(measure);
     let server = server(&backend);
     for path in ["/a/..;/b", "/a/..;x=y/b", "/%2e%2E;/b", "/.;/a", "/a/.%2e;"] {
@@ -187,7 +187,7 @@ fn parameters_hide_no_dot_segment() {
 }
 
 #[test]
-fn what_is_no_answer_is_502() {
+fn a_malformed_response_is_502() {
     for bytes in [
         &b"HTTP/1.1 200 OK\r\n\r\n"[..],
         &end(true),
@@ -205,7 +205,7 @@ fn what_is_no_answer_is_502() {
 
 #[test]
 #[ignore = "slow: starts Tomcat"]
-fn tomcat_answers() {
+fn tomcat_responds() {
     let (app, root) = (App::tomcat(), Tree::new());
     let secret = format!("secret = \"{}\"", App::TOMCAT_SECRET);
     let server = in_front_of(&[app.address()], "ajp13", &secret, &root, "").start();
@@ -245,13 +245,13 @@ fn tomcat_answers() {
     without.get("/echo.jsp").assert_status(403);
 }
 
-/// The first connection answers pings, the second is one of a container that hangs.
+/// The first connection responds to pings. The second belongs to a container that hangs.
 #[test]
 #[ignore = "slow: lets connections be idle for more than 5 s, twice"]
-fn an_idle_container_is_asked_whether_it_listens() {
+fn an_idle_container_is_pinged() {
     let backend = Scripted::tcp(|conn| {
         let answer = [send_headers(200, &[]), body_chunk(b"body"), end(true)].concat();
-        // Both pings and requests are read, and pings answered, by the first call.
+        // The first call reads pings and requests, and responds to pings.
         while conn.read_ajp_head().is_some() && conn.send(&answer) {
             if conn.number() == 1 {
                 conn.stall();
@@ -277,11 +277,10 @@ fn an_idle_container_is_asked_whether_it_listens() {
     backend.release();
 }
 
-/// Where a ping finds that a connection is of no use, the one that is made in its place is a new one: that
-/// it ends is the fault of its backend.
+/// After a failed ping a new connection is made. If that one ends, it is a failure of the backend.
 #[test]
 #[ignore = "slow: lets a connection be idle for more than 5 s"]
-fn what_follows_a_lost_ping_is_no_kept_connection() {
+fn a_connection_after_a_failed_ping_counts_as_new() {
     let backend = Scripted::tcp(|conn| {
         if conn.number() == 0 && conn.read_ajp().is_some() {
             conn.send([send_headers(200, &[]), body_chunk(b"body"), end(true)].concat());

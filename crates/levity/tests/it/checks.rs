@@ -1,4 +1,4 @@
-//! Backends are asked whether they are well, and where they are.
+//! Health checks and name resolution of backends.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use crate::support::{Launch, Server};
 
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// An upstream `app` at `address` that is asked for `path` all the time.
+/// An upstream `app` at `address` with frequent checks of `path`.
 fn config(address: SocketAddr, path: &str) -> String {
     format!(
         "[[listen]]\naddress = \"127.0.0.1:0\"\n\
@@ -24,7 +24,7 @@ fn config(address: SocketAddr, path: &str) -> String {
     )
 }
 
-/// Answers `count` questions, and tells what they asked for.
+/// Serves `count` checks, and returns their requests.
 fn answer(listener: &TcpListener, count: usize) -> Vec<String> {
     let ask = |_| {
         let (mut stream, _) = listener.accept().expect("accept");
@@ -44,7 +44,7 @@ fn answer(listener: &TcpListener, count: usize) -> Vec<String> {
     (0..count).map(ask).collect()
 }
 
-/// The same in a thread, for who would not wait for ever.
+/// The same in a thread, for tests that need a time-out.
 fn answered(listener: TcpListener, count: usize) -> Receiver<(TcpListener, Vec<String>)> {
     let (told, lines) = mpsc::channel();
     thread::spawn(move || {
@@ -62,7 +62,7 @@ fn listen() -> (TcpListener, SocketAddr) {
 }
 
 #[test]
-fn a_backend_that_is_gone_is_down_until_it_is_back() {
+fn a_backend_is_down_until_it_responds_again() {
     let (listener, address) = listen();
     let server = Launch::run(&config(address, "/ping")).start();
     let (listener, lines) = answered(listener, 3).recv_timeout(WAIT_MAX).expect("asked");
@@ -72,14 +72,14 @@ fn a_backend_that_is_gone_is_down_until_it_is_back() {
     server.says(&format!(
         "upstream app: backend {address} is down: {reason}"
     ));
-    // As servers do, although connections of before are not forgotten yet.
+    // `bind` sets SO_REUSEADDR, so old connections in TIME_WAIT do not prevent it.
     let again = TcpListener::bind(address).expect("bind again");
     answered(again, 2).recv_timeout(WAIT_MAX).expect("asked");
     server.says(&format!("upstream app: backend {address} is back after "));
 }
 
 #[test]
-fn a_reload_ends_the_checks_of_before() {
+fn a_reload_ends_the_old_checks() {
     let (listener, address) = listen();
     let server: Server = Launch::run(&config(address, "/old")).start();
     let (mut listener, lines) = answered(listener, 2).recv_timeout(WAIT_MAX).expect("asked");
@@ -91,7 +91,7 @@ fn a_reload_ends_the_checks_of_before() {
         let (back, mut lines) = answered(listener, 1).recv_timeout(WAIT_MAX).expect("asked");
         (listener, line) = (back, lines.remove(0));
     }
-    // One of before may have been under way.
+    // An old check may have been in progress.
     let (listener, _) = answered(listener, 1).recv_timeout(WAIT_MAX).expect("asked");
     let (_, lines) = answered(listener, 10)
         .recv_timeout(WAIT_MAX)
@@ -99,7 +99,7 @@ fn a_reload_ends_the_checks_of_before() {
     assert_eq!(lines, ["GET /new HTTP/1.1"; 10]);
 }
 
-/// A site for which these answer.
+/// A site with these backends.
 fn proxied(to: &str) -> Server {
     Launch::proxy(to, "").start()
 }
@@ -122,7 +122,7 @@ fn a_name_without_an_address_leaves_the_other_backends() {
 }
 
 #[test]
-fn an_upstream_without_any_address_is_503_and_told() {
+fn an_upstream_without_any_address_is_503_and_logged() {
     let server = proxied("nowhere.invalid:80");
     server.says("; it gets no requests until it does");
     server.says("upstream app: http, round-robin: no address yet");

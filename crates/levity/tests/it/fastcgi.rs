@@ -15,7 +15,7 @@ use crate::support::{
 const PHP: &str =
     "try = [\"file\", \"proxy\"]\nscript_suffix = \".php\"\nscript_index = \"index.php\"";
 
-/// Answers every request with the file that it names as its script, or the mount.
+/// Responds to every request with the path of its script, or with the mount.
 fn name_script(conn: &mut Conn) {
     while let Some((request, _)) = conn.read_fastcgi() {
         let script = request.field("SCRIPT_FILENAME").unwrap_or("none");
@@ -26,7 +26,7 @@ fn name_script(conn: &mut Conn) {
     }
 }
 
-/// Answers every request with these bytes of a program.
+/// Responds to every request with this CGI output.
 fn saying(output: impl Into<Vec<u8>>) -> Scripted {
     let output = output.into();
     Scripted::unix(move |conn| while conn.read_fastcgi().is_some() && conn.send(answer(&output)) {})
@@ -102,7 +102,7 @@ fn a_request_becomes_variables() {
 }
 
 per_engine! {
-    /// Whoever asks for a script's name gets what it says, and never what it is.
+    /// A request for a script returns its output and never its source.
     fn sources_are_never_sent(engine) {
         let (backend, root) = (Scripted::unix(name_script), Tree::new());
         let source = "<?php $password = 'source';";
@@ -146,7 +146,7 @@ per_engine! {
         for path in ["/up/c.php", "/up/C.PHP", "/up/c.php.gz", "/up/c.php/x"] {
             server.get(path).assert_status(404);
         }
-        // What is no script is a file as before.
+        // Other files are served as files.
         assert_eq!(server.get("/dir/a.css").text(), source);
         assert_eq!(server.get_with("/dir/a.css", &coded).field("content-encoding"), "gzip");
     }
@@ -175,7 +175,7 @@ per_engine! {
 }
 
 #[test]
-fn a_directory_is_asked_for_with_its_slash() {
+fn a_directory_is_redirected_to_its_slash() {
     let (backend, root) = (Scripted::unix(name_script), Tree::new());
     for name in ["index.php", "admin/index.php", "files/a.txt"] {
         root.file(name, "");
@@ -215,7 +215,7 @@ fn scripts_beneath_a_prefix() {
 }
 
 #[test]
-fn an_application_is_mounted_where_its_route_is() {
+fn an_application_is_mounted_at_its_route() {
     let (backend, root) = (Scripted::unix(name_script), Tree::new());
     let route = "[[site.route]]\npath = \"/app/*\"\nstrip_prefix = \"/app\"";
     let server = started_in_front_of(backend.address(), "fastcgi", &root, route);
@@ -227,7 +227,7 @@ fn an_application_is_mounted_where_its_route_is() {
 }
 
 #[test]
-fn a_connection_is_kept_if_that_is_wanted() {
+fn a_connection_is_kept_if_configured() {
     let backend = Scripted::unix(|conn| {
         while let Some((_, keep_conn)) = conn.read_fastcgi() {
             conn.send(answer(format!("X-Keep: {keep_conn}\n\nbody")));
@@ -251,7 +251,7 @@ fn a_connection_is_kept_if_that_is_wanted() {
 }
 
 #[test]
-fn answers_without_a_body_are_read_to_their_end() {
+fn responses_without_a_body_are_read_to_their_end() {
     let backend = Scripted::unix(|conn| {
         while let Some((request, _)) = conn.read_fastcgi() {
             let status = request.target.trim_start_matches('/').to_owned();
@@ -272,7 +272,7 @@ fn answers_without_a_body_are_read_to_their_end() {
 }
 
 #[test]
-fn a_body_has_its_announced_length() {
+fn content_length_is_enforced() {
     let long = saying("Content-Length: 4\n\nbody and more");
     let server = mounted(&long);
     let mut client = server.client();
@@ -282,14 +282,14 @@ fn a_body_has_its_announced_length() {
     mounted(&short).client().assert_cut_short();
     let exact = Scripted::unix(|conn| {
         conn.read_fastcgi();
-        // Closes without the record that ends an answer.
+        // Closes without the record that ends a response.
         conn.send(record(STDOUT, b"Content-Length: 4\n\nbody", 0));
     });
     assert_eq!(mounted(&exact).get("/").text(), "body");
 }
 
 #[test]
-fn what_is_no_answer_is_502() {
+fn a_malformed_response_is_502() {
     for bytes in [
         answer(""),
         answer("no field\n\n"),
@@ -310,7 +310,7 @@ fn what_is_no_answer_is_502() {
 }
 
 #[test]
-fn an_overloaded_application_leaves_the_request_to_another() {
+fn a_request_refused_as_overloaded_goes_to_another_backend() {
     let refusing = Scripted::unix(|conn| {
         conn.read_fastcgi();
         conn.send(end(0, 2));
@@ -333,7 +333,7 @@ fn an_overloaded_application_leaves_the_request_to_another() {
 }
 
 #[test]
-fn an_answer_may_come_cut_and_padded() {
+fn a_response_may_be_split_and_padded() {
     let backend = Scripted::unix(|conn| {
         while conn.read_fastcgi().is_some() {
             conn.send(record(STDERR, b"a warning\n", 3));
@@ -356,7 +356,7 @@ fn an_answer_may_come_cut_and_padded() {
     assert_eq!(backend.connections(), 1);
 }
 
-/// As much as the application likes to say to its operator, in records and without an answer.
+/// Records of standard error with this many bytes.
 fn chatter(bytes: usize) -> Vec<u8> {
     let line = [vec![b'x'; 1023], b"\n".to_vec()].concat();
     let all = line.repeat(bytes.div_ceil(line.len()));
@@ -365,7 +365,7 @@ fn chatter(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_one_request_may_say_to_the_operator_has_a_bound() {
+fn the_stderr_of_a_request_is_limited() {
     const BYTES_MAX: usize = 32 * 1024;
     let backend = Scripted::unix(|conn| {
         while let Some((request, _)) = conn.read_fastcgi() {
@@ -376,7 +376,7 @@ fn what_one_request_may_say_to_the_operator_has_a_bound() {
     });
     let server = mounted(&backend);
     let mut client = server.client();
-    // Without their line feeds: 32 lines of 1023 bytes fit, and as many bytes of another.
+    // Line feeds do not count: 32 lines of 1023 bytes and 32 bytes of another line fit.
     let fits = BYTES_MAX + 32;
     assert_eq!(client.get(&format!("/?{fits}")).text(), "answer");
     assert_eq!(client.get("/?1").text(), "answer");
@@ -395,9 +395,9 @@ fn what_one_request_may_say_to_the_operator_has_a_bound() {
     assert_eq!(backend.connections(), 1);
 }
 
-/// An application that never stops to say things keeps neither the loop nor its client.
+/// An application that writes to standard error without end blocks neither the event loop nor its client.
 #[test]
-fn what_is_said_for_ever_takes_no_turn_from_others() {
+fn endless_stderr_does_not_block_others() {
     let backend = Scripted::unix(|conn| {
         while let Some((request, _)) = conn.read_fastcgi() {
             if request.target == "/" {
@@ -419,7 +419,7 @@ fn what_is_said_for_ever_takes_no_turn_from_others() {
 }
 
 #[test]
-fn fields_of_the_connection_stay_behind() {
+fn hop_by_hop_fields_do_not_pass() {
     let backend =
         saying("Connection: X-Own\nX-Own: 1\nKeep-Alive: 5\nUpgrade: h2c\nX-A: b\n\nbody");
     let answer = mounted(&backend).get("/");
@@ -430,7 +430,7 @@ fn fields_of_the_connection_stay_behind() {
 }
 
 #[test]
-fn a_local_redirect_is_one_for_the_client() {
+fn a_local_redirect_goes_to_the_client() {
     let answer = mounted(&saying("Location: /elsewhere?a=b\n\n")).get("/");
     answer.assert_status(302);
     assert_eq!(answer.field("location"), "/elsewhere?a=b");
@@ -449,7 +449,7 @@ fn chunked(body: &[u8], chunk_bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_body_in_chunks_is_taken_in_first() {
+fn a_chunked_body_is_buffered_first() {
     let backend = saying("A: b\n\ndone");
     let server = mounted(&backend);
     let mut client = server.client();
@@ -475,7 +475,7 @@ fn a_body_in_chunks_is_taken_in_first() {
 }
 
 #[test]
-fn a_body_that_is_taken_in_can_be_sent_once_more() {
+fn a_buffered_body_can_be_sent_again() {
     let leaving = Scripted::unix(|conn| {
         conn.read_fastcgi_head();
         conn.reset();
@@ -494,7 +494,7 @@ fn a_body_that_is_taken_in_can_be_sent_once_more() {
     ));
     client.receive_head().expect("a head").assert_status(100);
     client.send(&body[..30_000]);
-    // All of it has to be here before a backend is asked.
+    // All of it must have arrived before a backend gets the request.
     assert_eq!(leaving.connections(), 0);
     client.send(&body[30_000..]);
     assert_eq!(client.receive().text(), "done");
@@ -560,7 +560,7 @@ fn php_takes_a_large_upload() {
 }
 
 #[test]
-fn php_answers_head_and_complains() {
+fn php_responds_to_head_and_writes_to_stderr() {
     let (_app, _root, server) = php(PHP);
     let mut client: Client = server.client();
     for _ in 0..3 {
@@ -578,9 +578,9 @@ fn php_answers_head_and_complains() {
     assert_eq!(large.body.len(), 3_000_000);
 }
 
-/// Who forgets to say what a script is still keeps the sources.
+/// Even if `script_suffix` is missing.
 #[test]
-fn php_is_no_file_where_a_site_has_an_application() {
+fn php_sources_are_not_sent_where_a_site_has_an_application() {
     let (backend, root) = (saying("Content-Type: text/plain\r\n\r\nran"), Tree::new());
     for name in ["index.php", "admin/index.php", "a.PHP", "b.php.gz"] {
         root.file(name, "source");

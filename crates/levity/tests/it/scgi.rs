@@ -9,7 +9,7 @@ fn server(address: &str) -> Server {
     started_in_front_of(address, "scgi", &Tree::new(), "")
 }
 
-/// Answers every request with these bytes of a program.
+/// Responds to every request with this CGI output.
 fn saying(output: impl Into<Vec<u8>>) -> Scripted {
     let output = output.into();
     Scripted::unix(move |conn| {
@@ -66,7 +66,7 @@ fn bodies_are_of_known_length() {
 }
 
 #[test]
-fn an_answer_ends_with_the_connection_or_its_length() {
+fn a_response_ends_with_the_connection_or_its_length() {
     let unended = Scripted::unix(|conn| {
         conn.read_scgi();
         conn.send("Content-Length: 4\n\nbody and more");
@@ -85,7 +85,7 @@ fn an_answer_ends_with_the_connection_or_its_length() {
 }
 
 #[test]
-fn what_is_no_answer_is_502() {
+fn a_malformed_response_is_502() {
     for output in ["", "no field\n\n", "A: b\n"] {
         let backend = saying(output);
         server(backend.address()).get("/").assert_status(502);
@@ -93,7 +93,7 @@ fn what_is_no_answer_is_502() {
 }
 
 #[test]
-fn uwsgi_answers() {
+fn uwsgi_responds() {
     let app = App::uwsgi();
     let server = server(app.address());
     let mut client = server.client();

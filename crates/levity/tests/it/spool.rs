@@ -1,4 +1,4 @@
-//! Bodies of requests that are taken in whole before a backend is asked: in memory, or in a file.
+//! Request bodies that are buffered before a backend gets the request: in memory or in a file.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::support::{
 
 const BUFFERED: &str = "buffer_requests = true";
 
-/// A server that keeps 64 KiB of a body in memory, takes up to 64 MiB, and spools beneath its own folder.
+/// A server that buffers 64 KiB of a body in memory, accepts up to 64 MiB, and spools below its own folder.
 fn buffering(to: &str, protocol: &str, upstream: &str, root: &Tree) -> Launch {
     let site =
         "body_bytes = \"64MiB\"\n[disk]\nspool = \"{own}\"\n[limits]\nbody_memory = \"64KiB\"";
@@ -29,7 +29,7 @@ fn upload(client: &mut Client, method: &str, body: &[u8]) -> Answer {
     client.receive()
 }
 
-/// Answers with the length and the hash of the body.
+/// Responds with the length and the hash of the body.
 fn hash(conn: &mut Conn) {
     while let Some(request) = conn.read_request() {
         let body = format!("{} {}", request.body.len(), sha256(&request.body));
@@ -42,7 +42,7 @@ fn hashed(body: &[u8]) -> String {
 }
 
 per_engine! {
-    fn a_body_comes_through_a_file_as_it_was(engine) {
+    fn a_spooled_body_is_unchanged(engine) {
         let (backend, root) = (Scripted::unix(hash), Tree::new());
         let server = buffering(backend.address(), "http", BUFFERED, &root).engine(engine).start();
         let mut client = server.client();
@@ -60,7 +60,7 @@ per_engine! {
 }
 
 #[test]
-fn a_backend_is_asked_once_the_body_is_here() {
+fn a_backend_gets_the_request_once_the_body_is_complete() {
     let (backend, root) = (Scripted::unix(hash), Tree::new());
     let server = buffering(backend.address(), "http", BUFFERED, &root).start();
     let body = content(7, 1 << 20);
@@ -71,7 +71,7 @@ fn a_backend_is_asked_once_the_body_is_here() {
     ));
     let (last, first) = body.split_last().expect("bytes");
     client.send(first);
-    // Another request has its turn and its backend meanwhile.
+    // Another request reaches its backend meanwhile.
     upload(&mut server.client(), "POST", b"x").assert_status(200);
     assert_eq!(
         backend.connections(),
@@ -84,7 +84,7 @@ fn a_backend_is_asked_once_the_body_is_here() {
 }
 
 #[test]
-fn chunks_get_a_length() {
+fn a_chunked_body_gets_a_length() {
     let (backend, root) = (Scripted::unix(hash), Tree::new());
     let server = buffering(backend.address(), "http", BUFFERED, &root).start();
     let body = content(7, 200_000);
@@ -104,7 +104,7 @@ fn chunks_get_a_length() {
 }
 
 #[test]
-fn a_body_in_a_file_is_sent_once_more() {
+fn a_spooled_body_can_be_sent_again() {
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = tries.clone();
     let backend = Scripted::unix(move |conn| {
@@ -133,7 +133,7 @@ fn a_body_in_a_file_is_sent_once_more() {
 }
 
 #[test]
-fn more_than_may_be_is_refused_and_nothing_is_left() {
+fn a_body_over_the_limit_is_refused_and_its_file_removed() {
     let (backend, root) = (Scripted::unix(hash), Tree::new());
     let site =
         "body_bytes = \"100KiB\"\n[disk]\nspool = \"{own}\"\n[limits]\nbody_memory = \"1KiB\"";
@@ -171,10 +171,9 @@ fn spool_files(server: &Server) -> Vec<PathBuf> {
     open.into_iter().filter(is_deleted).collect()
 }
 
-/// The backend has begun its answer, and the client is there: that the rest of the body cannot be read back is
-/// the fault of neither.
+/// The backend has begun its response, and the client is connected: it is a failure of the server.
 #[test]
-fn a_body_that_cannot_be_read_back_during_the_answer() {
+fn a_body_that_cannot_be_read_back_during_the_response() {
     const ANSWER_BYTES: usize = 1 << 20;
     let backend = Scripted::tcp(|conn| {
         conn.read_head();
@@ -192,7 +191,7 @@ fn a_body_that_cannot_be_read_back_during_the_answer() {
     let site = format!("body_bytes = \"64MiB\"\n[disk]\nspool = \"{{own}}\"\n{log}");
     let server = in_front_of(&[backend.address()], "http", BUFFERED, &root, &site).start();
     let mut client = Client::narrow(server.address());
-    // More than the sockets on the way to the backend can hold.
+    // More than the socket buffers on the way to the backend hold.
     let body = vec![b'y'; 48_000_000];
     let length = body.len().to_string();
     client.send(head("POST", "/", &[("Content-Length", &length)]));
@@ -216,7 +215,7 @@ fn a_body_that_cannot_be_read_back_during_the_answer() {
 }
 
 #[test]
-fn php_gets_a_body_of_unknown_length_in_whole() {
+fn php_gets_the_whole_body_of_unknown_length() {
     let root = App::php();
     let scripts = "script_suffix = \".php\"\nbody_bytes = \"64MiB\"\n[disk]\nspool = \"{own}\"";
     let server = in_front_of(&[App::php_fpm().address()], "fastcgi", "", &root, scripts).start();

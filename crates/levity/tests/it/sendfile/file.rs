@@ -48,7 +48,7 @@ per_engine! {
             ask_with(&mut client, "GET", &lines, &beyond).assert_status(416);
             let head = ask_with(&mut client, "HEAD", &lines, &[]);
             assert_eq!((head.status, head.length()), (200, Some(LARGE_BYTES)));
-            // What an application answers to a POST is no version of anything.
+            // The response to a POST has no validators.
             let more = [("Range", "bytes=0-9"), ("If-None-Match", &etag), ("Content-Length", "0")];
             let post = ask_with(&mut client, "POST", &lines, &more);
             post.assert_status(200);
@@ -56,14 +56,14 @@ per_engine! {
         }
     }
 
-    fn a_name_that_is_used_again_is_another_file(engine) {
+    fn a_reused_name_is_another_file(engine) {
         let tree = Tree::new();
         let app = App::http();
         let server = app.launch(&roots("sendfile_roots", tree.path()), "").engine(engine).start();
         let mut client = server.client();
         let file = format!("X-Sendfile: {}/name", tree.path().display());
         for number in 0..100 {
-            // Old, of one length, and replaced now by a rename, now in place.
+            // Old files of one length, replaced by a rename or in place.
             let bytes = content(number, 1000);
             match number % 3 {
                 0 => drop(tree.file("name", &bytes)),
@@ -77,7 +77,7 @@ per_engine! {
 }
 
 #[test]
-fn application_and_file_are_steps_of_their_own() {
+fn application_and_file_are_separate_steps() {
     let tree = Tree::new();
     tree.filled("file", 100);
     let file = format!("X-Sendfile: {}/file", tree.path().display());
@@ -96,7 +96,7 @@ fn application_and_file_are_steps_of_their_own() {
 }
 
 #[test]
-fn both_names_of_it() {
+fn both_names_of_the_header() {
     let tree = Tree::new();
     tree.file("file.txt", "content");
     for app in App::both() {
@@ -117,9 +117,9 @@ fn both_names_of_it() {
     }
 }
 
-/// Django, Flask and Symfony announce the bytes of the file, and send none.
+/// Django, Flask and Symfony announce the length of the file and send no body.
 #[test]
-fn an_announced_body_that_never_comes_is_not_waited_for() {
+fn an_announced_body_that_never_arrives_has_a_short_time_out() {
     let tree = Tree::new();
     tree.file("file.txt", "content");
     let line = format!("X-Sendfile: {}/file.txt", tree.path().display());
@@ -134,12 +134,12 @@ fn an_announced_body_that_never_comes_is_not_waited_for() {
             assert_eq!((answer.status, answer.text()), (200, "content".into()));
         }
     }
-    // Each is let go of, so that the next request has its turn.
+    // Each connection is released for the next request.
     wait_until("the connections end", || app.backend.open() == 0);
 }
 
 #[test]
-fn a_connection_is_used_again() {
+fn a_connection_is_reused() {
     let tree = Tree::new();
     tree.file("file.txt", "content");
     let line = format!("X-Sendfile: {}/file.txt", tree.path().display());
@@ -157,7 +157,7 @@ fn a_connection_is_used_again() {
 }
 
 #[test]
-fn the_application_has_the_last_word_on_fields() {
+fn fields_of_the_application_take_precedence() {
     let tree = Tree::new();
     tree.file("file.txt", "content");
     let line = format!("X-Sendfile: {}/file.txt", tree.path().display());
@@ -205,7 +205,7 @@ fn the_application_has_the_last_word_on_fields() {
             .iter()
             .filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
         assert_eq!(cookies.count(), 2);
-        // Its validators are those that count.
+        // Its validators apply.
         let known = [("If-None-Match", "\"of-the-application\"")];
         let answer = ask_with(&mut client, "GET", &lines, &known);
         answer.assert_status(304);
@@ -223,7 +223,7 @@ fn the_application_has_the_last_word_on_fields() {
 }
 
 #[test]
-fn the_application_has_the_last_word_on_the_status() {
+fn the_status_of_the_application_takes_precedence() {
     let tree = Tree::new();
     tree.file("file.txt", "content");
     let line = format!("X-Sendfile: {}/file.txt", tree.path().display());
@@ -250,7 +250,7 @@ fn the_application_has_the_last_word_on_the_status() {
                 answer.status_line
             );
         }
-        // One that has evaluated the range itself means the whole file, too.
+        // An application that has evaluated the range itself delegates the whole file too.
         let lines = [&line[..], "Content-Range: bytes 3-4/7"];
         let more = [("X-Status", "206 Partial Content"), ("Range", "bytes=1-2")];
         let part = ask_with(&mut client, "GET", &lines, &more);
@@ -259,7 +259,7 @@ fn the_application_has_the_last_word_on_the_status() {
             (206, "bytes 1-2/7")
         );
         assert_eq!(part.text(), "on");
-        // These have no content, and what follows is the next answer.
+        // These have no body, and the next bytes belong to the next response.
         for status in ["204 No Content", "304 Not Modified"] {
             let lines = [&line[..], "Content-Length: 7"];
             let answer = ask_with(&mut client, "GET", &lines, &[("X-Status", status)]);
@@ -270,7 +270,7 @@ fn the_application_has_the_last_word_on_the_status() {
 }
 
 #[test]
-fn paths_are_read_as_sent_and_then_decoded() {
+fn paths_are_tried_as_sent_and_then_decoded() {
     let tree = Tree::new();
     for name in [
         "a b", "c%20d", "e f%20g", "p+q", "p q", "ü", "both", "b%6fth", "x%zz",
@@ -310,7 +310,7 @@ fn paths_are_read_as_sent_and_then_decoded() {
     }
 }
 
-/// As WSGI servers send them. A file whose name has these very bytes goes first.
+/// As WSGI servers send them. A file whose name has exactly these bytes takes precedence.
 #[test]
 fn paths_in_latin1_are_tried_in_utf8() {
     let tree = Tree::new();
@@ -364,7 +364,7 @@ fn a_root_may_be_named_as_a_link() {
 }
 
 #[test]
-fn files_without_bytes() {
+fn empty_files() {
     let tree = Tree::new();
     let file = tree.file("empty", "");
     let app = App::http();
@@ -379,7 +379,7 @@ fn files_without_bytes() {
     }
 }
 
-/// Applications name files by the path that their operator deploys to.
+/// Applications may name files through the link of a deployment.
 #[test]
 fn a_root_whose_link_is_switched() {
     let tree = Tree::new();

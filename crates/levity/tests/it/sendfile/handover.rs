@@ -1,4 +1,4 @@
-//! Requests that an application hands on: to an internal route, or to another upstream.
+//! Requests that an application reroutes to an internal route or another upstream.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{App, ask, ask_with, assert_no_talk, internal_files, launch, roots, u
 use crate::support::scripted::{Conn, Refusing, Scripted, fastcgi};
 use crate::support::{Tree, assert_same, content, head, per_engine};
 
-/// Tells what it was asked.
+/// Responds with the request.
 fn echo(conn: &mut Conn) {
     while let Some(request) = conn.read_request() {
         let body = format!("{} {}", request.method, request.target);
@@ -50,9 +50,9 @@ per_engine! {
     }
 }
 
-/// The application has been asked by a configuration that is gone when it answers.
+/// The configuration is replaced before the application responds.
 #[test]
-fn a_request_is_handed_on_by_the_configuration_that_it_began_with() {
+fn a_request_is_rerouted_by_its_own_configuration() {
     let (old, new) = (Tree::new(), Tree::new());
     old.file("file", "old");
     new.file("file", "new");
@@ -109,7 +109,7 @@ fn escapes_are_decoded_once() {
 }
 
 #[test]
-fn only_internal_routes_may_be_asked_for() {
+fn only_internal_routes_are_permitted() {
     let tree = Tree::new();
     tree.file("file", "content");
     tree.folder("folder");
@@ -136,7 +136,7 @@ fn only_internal_routes_may_be_asked_for() {
         assert_eq!(answer.status, status, "{path}");
         server.says(&format!("X-Accel-Redirect: {path}: "));
     }
-    // Clients are not told that there is anything.
+    // Clients do not learn that it exists.
     for path in [
         "/protected/file",
         "/protected/absent",
@@ -168,11 +168,11 @@ fn an_internal_route_may_be_another_upstream() {
             (answer.status, answer.text()),
             (200, "GET /a%20b?c=%20d&e".into())
         );
-        // The first application's fields win, and there is one of each.
+        // Fields of the first application take precedence, and there is one of each.
         assert_eq!(answer.field("content-type"), "text/x-own");
         assert_eq!(answer.field("x-other"), "yes");
         assert_eq!(answer.field("set-cookie"), "a=1");
-        // With a body that was for the first.
+        // With a body, which was for the first.
         let lines = lines.join("|");
         client.send(
             head(
@@ -195,7 +195,7 @@ fn an_internal_route_may_be_another_upstream() {
 }
 
 #[test]
-fn a_client_need_not_name_a_host() {
+fn a_host_is_not_required() {
     let other = Scripted::tcp(echo);
     let route = "[[site.route]]\npath = \"/other/*\"\nproxy = \"other\"\ninternal = true\n";
     for app in App::both() {
@@ -208,9 +208,9 @@ fn a_client_need_not_name_a_host() {
     }
 }
 
-/// What the application names has the same rule as what a client asks for.
+/// Paths of the application obey the same rule as those of clients.
 #[test]
-fn no_other_reading_leads_to_another_route() {
+fn no_ambiguous_path_reaches_another_route() {
     let other = Scripted::tcp(echo);
     let routes = "[[site.route]]\npath = \"/other/secret/*\"\nproxy = \"other\"\n\
          [[site.route]]\npath = \"/other/*\"\nproxy = \"other\"\ninternal = true\n";
@@ -245,9 +245,9 @@ fn no_other_reading_leads_to_another_route() {
     }
 }
 
-/// Where files come first, as they may for all of a site, they do so behind an internal route.
+/// `try` applies to internal routes too.
 #[test]
-fn a_file_may_come_before_the_other_upstream() {
+fn files_may_come_before_the_other_upstream() {
     let (tree, other) = (Tree::new(), Scripted::tcp(echo));
     tree.file("other/file", "content");
     tree.file("other/.hidden", "secret");
@@ -281,12 +281,12 @@ fn a_file_may_come_before_the_other_upstream() {
 }
 
 #[test]
-fn a_request_is_not_handed_on_for_ever() {
+fn rerouting_is_limited() {
     let app = App::http();
     let route = "[[site.route]]\npath = \"/again/*\"\nproxy = \"app\"\ninternal = true\n";
     let server = app.launch("", route).start();
     let mut client = server.client();
-    // The request keeps its fields, and so the application hands it on again.
+    // The request keeps its fields, so the application reroutes it again.
     let answer = ask(
         &mut client,
         &["X-Accel-Redirect: /again/x", "Content-Length: 0"],
@@ -297,7 +297,7 @@ fn a_request_is_not_handed_on_for_ever() {
     assert_eq!(ask(&mut client, &[]).text(), "body");
 }
 
-/// Answers with the script that it is asked to run.
+/// Responds with the path of its script.
 fn name_script(conn: &mut Conn) {
     while let Some((request, _)) = conn.read_fastcgi() {
         let field = |name| request.field(name).unwrap_or("unset");
@@ -311,7 +311,7 @@ fn name_script(conn: &mut Conn) {
     }
 }
 
-/// Also where the site keeps the sources of PHP from clients, without saying what scripts are.
+/// Even if the sources of a PHP site are kept from clients because `script_suffix` is missing.
 #[test]
 fn an_internal_route_may_be_an_application_without_scripts() {
     let (root, other) = (Tree::new(), Scripted::unix(name_script));
@@ -365,9 +365,9 @@ per_engine! {
     }
 }
 
-/// Hands on to the second, which has a file sent: what the first has said holds.
+/// The first application reroutes to the second, which delegates to a file. Fields of the first take precedence.
 #[test]
-fn the_second_may_have_a_file_sent() {
+fn the_second_application_may_delegate_to_a_file() {
     let tree = Tree::new();
     let file = tree.file("file.txt", "content").display().to_string();
     let second = Scripted::tcp(move |conn: &mut Conn| {
@@ -391,10 +391,10 @@ fn the_second_may_have_a_file_sent() {
     }
 }
 
-/// A client that has not sent its whole request cannot send another, whoever has answered: what it sends
-/// is still the body of the first.
+/// A client that has not sent its whole request cannot send another: its bytes still belong to the body of the first,
+/// whichever application has responded.
 #[test]
-fn what_was_not_read_is_no_next_request() {
+fn an_unread_body_is_not_parsed_as_a_request() {
     let tree = Tree::new();
     let file = tree.file("file.txt", "content").display().to_string();
     let first = Scripted::tcp(|conn| {
@@ -421,10 +421,9 @@ fn what_was_not_read_is_no_next_request() {
     client.assert_closed();
 }
 
-/// The same when the file cannot be read and an error goes out in its place; that is what the application
-/// learns, too.
+/// The same when the file cannot be read and an error is sent in its place; the receipt reports the error.
 #[test]
-fn what_was_not_read_is_no_next_request_after_an_error() {
+fn an_unread_body_is_not_parsed_as_a_request_after_an_error() {
     let tree = Tree::new();
     tree.filled("file", 300_000);
     let file = tree.at("file").display().to_string();
@@ -465,7 +464,7 @@ fn what_was_not_read_is_no_next_request_after_an_error() {
 }
 
 #[test]
-fn errors_do_not_wear_the_fields_of_what_was_wanted() {
+fn errors_do_not_have_the_fields_of_the_response() {
     let tree = Tree::new();
     let app = App::http();
     let refusing = Scripted::tcp(|conn| {
@@ -556,7 +555,7 @@ fn urls_lead_to_listed_upstreams_only() {
     assert_eq!(seen[0].field("host"), Some(other.address()));
 }
 
-/// What a client shows to the application is no affair of the server that it names.
+/// Credentials of the client are not sent to the server that the application names.
 #[test]
 fn credentials_stay_with_the_site() {
     let other = Scripted::tcp(echo);
@@ -606,7 +605,7 @@ fn urls_may_name_hosts() {
     assert_eq!((answer.status, answer.text()), (200, "GET /x".into()));
 }
 
-/// Answers with the status that its target begins with.
+/// Responds with the status at the start of the target.
 fn by_target(conn: &mut Conn) {
     while let Some(request) = conn.read_request() {
         let status = &request.target[1..4];
@@ -620,7 +619,7 @@ fn by_target(conn: &mut Conn) {
 }
 
 #[test]
-fn the_next_url_is_asked_when_one_is_of_no_use() {
+fn the_next_url_is_tried_after_a_failure() {
     let (gone, other, good) = (
         Refusing::new(),
         Scripted::tcp(by_target),
@@ -666,7 +665,7 @@ fn the_next_url_is_asked_when_one_is_of_no_use() {
         ));
     }
     server.says("upstream gone, backend ");
-    // What is of use is not asked for elsewhere.
+    // After a usable response no other URL is tried.
     let asked = good.requests().len();
     for status in [206, 304, 412, 416] {
         let answer = answer_to("GET", &format!("http://other/{status} http://good/x"));
@@ -674,7 +673,7 @@ fn the_next_url_is_asked_when_one_is_of_no_use() {
         assert_eq!(answer.header("content-type").is_none(), status == 304);
     }
     assert_eq!(good.requests().len(), asked);
-    // The last one is what the client gets.
+    // The client gets the last response.
     let answer = answer_to("GET", "http://gone/a http://other/500");
     assert_eq!(
         (answer.status, answer.field("content-type"), answer.text()),
@@ -684,12 +683,12 @@ fn the_next_url_is_asked_when_one_is_of_no_use() {
         answer_to("GET", "http://other/500 http://gone/a").status,
         502
     );
-    // The connections of those that were passed over are used again.
+    // Connections of skipped responses are reused.
     assert_eq!(other.connections(), 1);
 }
 
 #[test]
-fn so_many_urls_are_asked() {
+fn the_number_of_urls_is_limited() {
     let (other, good) = (Scripted::tcp(by_target), Scripted::tcp(echo));
     let app = App::http();
     let tables = app.upstream("reproxy = [\"other\", \"good\"]")
@@ -707,9 +706,9 @@ fn so_many_urls_are_asked() {
     assert_eq!((other.requests().len(), good.requests().len()), (15, 1));
 }
 
-/// A client that is gone needs no answer from anybody.
+/// A client that has disconnected needs no response.
 #[test]
-fn nobody_else_is_asked_for_a_client_that_has_left() {
+fn no_url_is_tried_for_a_client_that_has_disconnected() {
     let (stalled, good) = (Scripted::tcp(stalling), Scripted::tcp(echo));
     let app = App::http();
     let tables = app.upstream("reproxy = [\"stalled\", \"good\"]")
@@ -722,13 +721,13 @@ fn nobody_else_is_asked_for_a_client_that_has_left() {
     stalled.wait_for_requests(1);
     drop(client);
     stalled.wait_for_no_connection();
-    // Another request, answered behind whatever the first has led to.
+    // Another request, whose response comes after all effects of the first.
     ask(&mut server.client(), &["X-Reproxy-URL: http://good/later"]).assert_status(200);
     let asked: Vec<_> = good.requests().into_iter().map(|one| one.target).collect();
     assert_eq!(asked, ["/later"]);
 }
 
-/// Never answers.
+/// Never responds.
 fn stalling(conn: &mut Conn) {
     if conn.read_request().is_some() {
         conn.read_to_end();

@@ -1,4 +1,4 @@
-//! Parts of files, one behind the other: X-Sendfile2.
+//! X-Sendfile2: parts of files, one after the other.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::support::scripted::Scripted;
 use crate::support::{Client, Cut, Tree, assert_same, head, per_engine, wait_until};
 
 per_engine! {
-    fn parts_in_their_order(engine) {
+    fn parts_are_sent_in_order(engine) {
         let tree = Tree::new();
         let (one, two) = (tree.filled("one", 700_001), tree.filled("a two,", 300_007));
         let folder = tree.path().display();
@@ -20,7 +20,7 @@ per_engine! {
             let server = app.launch(&roots("sendfile_roots", tree.path()), "").engine(engine).start();
             let mut client = server.client();
             let line = format!("X-Sendfile2: {value}");
-            // They have no version: a range of them is not given, and conditions are not looked at.
+            // They have no validators: ranges and conditions are ignored.
             let more = [("Range", "bytes=0-9"), ("If-None-Match", "*")];
             let answer = ask_with(&mut client, "GET", &[&line], &more);
             assert_eq!((answer.status, answer.length()), (200, Some(expected.len())));
@@ -32,13 +32,13 @@ per_engine! {
     }
 }
 
-/// Sixteen clients that take their time with so many parts would otherwise use all descriptors up.
+/// Otherwise sixteen slow clients with this many parts would use up all descriptors.
 #[test]
 fn slow_clients_keep_one_file_open_each() {
     const CLIENTS: usize = 16;
     const PARTS: usize = 64;
     let tree = Tree::new();
-    // The first is more than sockets take.
+    // The first is more than socket buffers hold.
     let mut expected = tree.filled("0", 8_000_001);
     let mut value = format!("X-Sendfile2: {}/0 0-", tree.path().display());
     for part in 1..PARTS {
@@ -81,7 +81,7 @@ fn slow_clients_keep_one_file_open_each() {
     });
 }
 
-/// Neither its bytes nor those behind it are those of the file that was looked at.
+/// The bytes of the new file are not sent, nor those of later parts.
 #[test]
 fn a_part_that_is_replaced_before_its_turn() {
     for replaced in [true, false] {
@@ -110,7 +110,7 @@ fn a_part_that_is_replaced_before_its_turn() {
 }
 
 #[test]
-fn parts_that_are_not_there() {
+fn missing_parts() {
     let tree = Tree::new();
     let (file, empty) = (tree.file("file", "0123456789"), tree.file("empty", ""));
     let (file, empty) = (file.display(), empty.display());
@@ -168,7 +168,7 @@ fn parts_that_are_not_there() {
 }
 
 #[test]
-fn parts_without_bytes() {
+fn empty_parts() {
     let tree = Tree::new();
     let (file, empty) = (tree.file("file", "0123456789"), tree.file("empty", ""));
     let (file, empty) = (file.display(), empty.display());

@@ -1,4 +1,4 @@
-//! Preloaded content: files for what the same client will ask next.
+//! Preloaded content: files for the next requests of the same client.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn start(app: &App, tree: &Tree, engine: &str, workers: usize) -> Server {
         .start()
 }
 
-/// Has the application name a file for `target`, and waits until its name is gone.
+/// Lets the application preload a file for `target`, and waits until its name has been removed.
 #[track_caller]
 fn make(
     client: &mut Client,
@@ -39,7 +39,7 @@ fn make(
     wait_until("the name is removed", || !path.exists());
 }
 
-/// Waits until the content is there: it is opened beside the answer that brings it.
+/// Waits until the content is available: the file is opened concurrently with the response.
 #[track_caller]
 fn get(client: &mut Client, target: &str, who: &[(&str, &str)]) -> Answer {
     let mut found = None;
@@ -52,7 +52,7 @@ fn get(client: &mut Client, target: &str, who: &[(&str, &str)]) -> Answer {
     found.expect("an answer")
 }
 
-/// What the application itself answers.
+/// The response of the application itself.
 #[track_caller]
 fn assert_not_made(client: &mut Client, target: &str, who: &[(&str, &str)]) {
     let answer = client.get_with(target, who);
@@ -88,17 +88,17 @@ per_engine! {
             client.get_with("/next?a=b", &known).assert_status(304);
             let part = client.get_with("/next?a=b", &[COOKIE, ("Range", "bytes=0-9")]);
             assert_eq!((part.status, &part.body[..]), (206, &bytes[..10]));
-            // A date proves nothing: the application may have answered otherwise in the same second.
+            // A date is no validator: the application may have sent another response in the same second.
             let since = [COOKIE, ("If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT")];
             client.get_with("/next?a=b", &since).assert_status(200);
             assert_eq!(app.backend.requests().len(), asked);
-            // Another of the same name takes its place.
+            // Another file for the same target replaces it.
             make(&mut client, &tree, "/next?a=b", b"newer", "ttl=60 type=text/x-own", &[COOKIE]);
             wait_until("it is replaced", || {
                 client.get_with("/next?a=b", &[COOKIE]).text() == "newer"
             });
             assert_eq!(get(&mut client, "/next?a=b", &[COOKIE]).field("content-type"), "text/x-own");
-            // The same path otherwise asked for is something else.
+            // Other requests for the same path are different targets.
             for target in ["/next", "/next?a=b&c", "/next?a=B", "/Next?a=b"] {
                 assert_not_made(&mut client, target, &[COOKIE]);
             }
@@ -135,7 +135,7 @@ fn nobody_else_gets_it() {
     assert_eq!(get(&mut client, "/next", &who).text(), "secret");
 }
 
-/// The application decides whether other sites may have it asked for.
+/// The application decides on requests from other sites.
 #[test]
 fn nor_does_another_site() {
     let (tree, app) = (shared(), App::http());
@@ -165,7 +165,7 @@ fn nor_does_another_site() {
     }
 }
 
-/// Two addresses of loopback are two clients, whatever both say.
+/// Two addresses of loopback are two clients, whatever they send.
 #[test]
 fn nor_does_another_address() {
     let (tree, app) = (shared(), App::http());
@@ -183,9 +183,9 @@ fn nor_does_another_address() {
     assert_not_made(&mut Client::of(socket.into()), "/next", &[COOKIE]);
 }
 
-/// Nobody gets what these answers bring, but the names of the files go: nobody else would remove them.
+/// These responses create no entry, but the files are removed: nobody else would remove them.
 #[test]
-fn what_nobody_may_have() {
+fn files_without_an_entry_are_removed() {
     let (tree, app) = (shared(), App::http());
     let server = start(&app, &tree, "threads", 1);
     let mut client = server.client();
@@ -215,14 +215,14 @@ fn what_nobody_may_have() {
 }
 
 #[test]
-fn its_time_ends() {
+fn an_entry_expires() {
     let (tree, app) = (shared(), App::http());
     let server = start(&app, &tree, "threads", 1);
     let mut client = server.client();
     make(&mut client, &tree, "/long", b"long", "ttl=3600", &[COOKIE]);
     make(&mut client, &tree, "/short", b"short", "ttl=1", &[COOKIE]);
     get(&mut client, "/long", &[COOKIE]);
-    // Closed although nobody asks for it any more.
+    // Closed without another request.
     wait_until("the file is closed", || {
         server.open_files(tree.path()).len() == 1
     });
@@ -231,7 +231,7 @@ fn its_time_ends() {
 }
 
 #[test]
-fn what_cannot_be_taken_in_is_told() {
+fn a_file_that_cannot_be_preloaded_is_logged() {
     let (tree, outside, app) = (shared(), Tree::new(), App::http());
     let precious = outside.file("precious", "secret");
     tree.link(&precious, "link");
@@ -314,9 +314,9 @@ fn a_reload_keeps_it() {
     });
 }
 
-/// One answer may bring several; beside a file that is sent in its place, too.
+/// Also together with a delegated file.
 #[test]
-fn several_with_one_answer() {
+fn several_files_with_one_response() {
     let (tree, app) = (shared(), App::http());
     let keys = roots("temporary_roots", tree.path());
     let server = app.launch(&keys, "").start();

@@ -1,4 +1,4 @@
-//! Receipts: what an application is told of a file that was sent in its place.
+//! Receipts: requests that report to an application how the delivery of a delegated body ended.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -7,10 +7,10 @@ use super::{App, ask, ask_with, launch, roots, upstream};
 use crate::support::scripted::{Request, Scripted, ajp, fastcgi};
 use crate::support::{Client, Tree, assert_same, content, head, wait_until};
 
-/// More than sockets take.
+/// More than socket buffers hold.
 const LARGE_BYTES: usize = 16 * 1024 * 1024;
 
-/// The receipts that have come, with their targets.
+/// The received receipts, with their targets.
 fn receipts(app: &App) -> Vec<(String, Value)> {
     let is_receipt = |request: &Request| request.target.starts_with("/receipts");
     let requests = app.backend.requests().into_iter().filter(is_receipt);
@@ -54,7 +54,7 @@ fn assert_tells(receipt: &(String, Value), result: &str, status: u16, bytes: usi
 }
 
 #[test]
-fn of_what_was_sent() {
+fn of_a_file_that_was_sent() {
     let tree = Tree::new();
     let bytes = tree.filled("large", LARGE_BYTES);
     for app in App::both() {
@@ -80,7 +80,7 @@ fn of_what_was_sent() {
         );
         ask(&mut client, &[&parts, lines[1]]).assert_status(200);
         assert_tells(&next(&app, 5), "complete", 200, LARGE_BYTES + 7);
-        // What could not be sent.
+        // Of a file that could not be sent.
         ask(&mut client, &["X-Sendfile: /etc/passwd", lines[1]]).assert_status(502);
         let receipt = next(&app, 6);
         assert_eq!(
@@ -90,7 +90,7 @@ fn of_what_was_sent() {
         let absent = format!("X-Sendfile: {}/absent", tree.path().display());
         ask(&mut client, &[&absent, lines[1]]).assert_status(404);
         assert_eq!(next(&app, 7).1["result"], "refused");
-        // Without a wish there is nothing to tell of.
+        // Without a delegation there is no receipt.
         assert_eq!(ask(&mut client, &[lines[1]]).text(), "body");
         ask(&mut client, &[&file, lines[1]]).assert_status(200);
         assert_tells(&next(&app, 8), "complete", 200, LARGE_BYTES);
@@ -98,7 +98,7 @@ fn of_what_was_sent() {
 }
 
 #[test]
-fn of_a_client_that_leaves() {
+fn of_a_client_that_disconnects() {
     let tree = Tree::new();
     tree.filled("large", LARGE_BYTES);
     for app in App::both() {
@@ -129,7 +129,7 @@ fn of_a_client_that_leaves() {
 
 /// Content of a temporary file, of an internal route, and of another upstream.
 #[test]
-fn of_all_that_is_sent_in_place() {
+fn of_every_kind_of_delegation() {
     let tree = Tree::inside("/dev/shm".as_ref());
     tree.chmod("", 0o777);
     let path = tree.file("file", "content");
@@ -208,9 +208,9 @@ fn that_cannot_be_delivered() {
     server.says("upstream app: no receipt for nowhere: ");
 }
 
-/// A connection that was kept may end at any time: what was sent over it may have been taken all the same.
+/// A reused connection may end at any time, and the receipt may have been processed all the same.
 #[test]
-fn that_is_sent_once_whatever_ends() {
+fn that_is_sent_at_most_once() {
     let tree = Tree::new();
     let file = tree.file("file", "content").display().to_string();
     let backend = Scripted::tcp(move |conn| {
@@ -249,7 +249,7 @@ fn that_is_sent_once_whatever_ends() {
     assert_eq!((posted("/receipts"), posted("/cut")), (2, 1));
 }
 
-/// Containers read a body to its end, and ask for more although they have had all of it.
+/// Containers read a body to its end, and request more after that.
 #[test]
 fn that_a_container_reads_to_the_end() {
     let tree = Tree::new();
@@ -269,7 +269,7 @@ fn that_a_container_reads_to_the_end() {
             };
             conn.send([head, ajp::end(true)].concat());
             if request.target == "/receipts" {
-                // Taken to its end, so that the connection is used again.
+                // Read to its end, so that the connection is reused.
                 conn.keep(request);
             }
         }
@@ -309,7 +309,7 @@ fn of_a_backend_that_is_down() {
     assert_eq!(told.matches("no receipt").count(), 1, "{told}");
 }
 
-/// The field that tells a receipt gets through from nobody else, in no spelling.
+/// The header that marks a receipt does not pass from clients, in any spelling.
 #[test]
 fn that_clients_cannot_send() {
     for app in App::both() {
@@ -331,7 +331,7 @@ fn that_clients_cannot_send() {
     }
 }
 
-/// The path is the application's own, whatever is taken off those of clients.
+/// `strip_prefix` does not apply to the path of a receipt.
 #[test]
 fn with_the_path_that_was_named() {
     let tree = Tree::new();
@@ -350,7 +350,7 @@ fn with_the_path_that_was_named() {
 }
 
 #[test]
-fn for_a_client_that_has_named_no_host() {
+fn for_a_request_without_a_host() {
     let tree = Tree::new();
     let file = format!("X-Sendfile: {}", tree.file("file", "content").display());
     let app = App::http();
@@ -366,10 +366,10 @@ fn for_a_client_that_has_named_no_host() {
     assert_eq!((&*told.target, told.field("host")), ("/told", Some("")));
 }
 
-/// Backends with this file, which all want a receipt at the path that was asked for, and which are asked as
-/// `keys` say, once for each of these paths.
+/// Requests each of these paths once from four backends, which are balanced by `keys` and delegate to a file with a
+/// receipt at the same path. Asserts that each backend gets the receipts of its own responses.
 #[track_caller]
-fn assert_comes_to_who_wants_it(keys: &str, paths: std::ops::Range<usize>) {
+fn assert_backends_get_their_receipts(keys: &str, paths: std::ops::Range<usize>) {
     let tree = Tree::new();
     let file = tree.file("file", "content").display().to_string();
     let backends = [(); 4].map(|()| {
@@ -415,19 +415,19 @@ fn assert_comes_to_who_wants_it(keys: &str, paths: std::ops::Range<usize>) {
     }
 }
 
-/// Where the path says which backend is asked, it does so for receipts.
+/// `balance = "carp"` applies to receipts.
 #[test]
-fn for_the_backend_that_has_its_path() {
-    assert_comes_to_who_wants_it("balance = \"carp\"", 0..16);
+fn for_the_backend_selected_by_the_path() {
+    assert_backends_get_their_receipts("balance = \"carp\"", 0..16);
 }
 
-/// Where clients belong to a backend, what they were sent does so too.
+/// `sticky` applies to receipts.
 #[test]
-fn for_the_backend_that_its_client_belongs_to() {
-    assert_comes_to_who_wants_it("sticky = \"cookie:route\"", 0..16);
+fn for_the_backend_that_the_client_is_bound_to() {
+    assert_backends_get_their_receipts("sticky = \"cookie:route\"", 0..16);
 }
 
-/// A route that is internal keeps clients away and not the server.
+/// An internal route is closed to clients, but not to the server.
 #[test]
 fn behind_an_internal_route() {
     let tree = Tree::new();
@@ -444,9 +444,9 @@ fn behind_an_internal_route() {
     assert_tells(&next(&app, 1), "complete", 200, 7);
 }
 
-/// It is no client's request, and says so where connections say whose they are.
+/// The header says that the request is not from a client.
 #[test]
-fn behind_a_head_of_the_proxy_protocol() {
+fn after_a_header_of_the_proxy_protocol() {
     let tree = Tree::new();
     let file = tree.file("file", "content").display().to_string();
     let backend = Scripted::tcp(move |conn| {
@@ -477,7 +477,7 @@ fn behind_a_head_of_the_proxy_protocol() {
     backend.wait_for_requests(4);
 }
 
-/// Applications that are reached by https alone would send another scheme away.
+/// Applications that require https would redirect another scheme.
 #[test]
 fn by_the_scheme_of_the_client() {
     let tree = Tree::new();
@@ -499,10 +499,9 @@ fn by_the_scheme_of_the_client() {
     assert_eq!(receipt.field("accept-say"), None);
 }
 
-/// Where a site has PHP and says nothing of scripts, its sources are kept from clients and nothing else:
-/// the application has its receipts.
+/// Even if the sources of a PHP site are kept from clients because `script_suffix` is missing.
 #[test]
-fn that_an_application_takes_whose_scripts_are_not_known() {
+fn to_an_application_without_configured_scripts() {
     let tree = Tree::new();
     let file = format!("X-Sendfile: {}", tree.file("file", "content").display());
     let (app, root) = (App::fastcgi(), Tree::new());
@@ -524,9 +523,9 @@ fn that_an_application_takes_whose_scripts_are_not_known() {
     }
 }
 
-/// The same path may lead elsewhere, or nowhere, in a configuration that has come since.
+/// In a newer configuration the path may have another route, or none.
 #[test]
-fn that_goes_where_the_request_began() {
+fn with_the_configuration_of_the_request() {
     let (old, new) = (Tree::new(), Tree::new());
     for name in ["answer.php", "receipt.php"] {
         old.file(name, "");
@@ -560,9 +559,9 @@ fn that_goes_where_the_request_began() {
     assert_eq!(receipt.field("SCRIPT_FILENAME"), Some(script.as_str()));
 }
 
-/// PHP is asked for a script, as it is for clients.
+/// The script is found as for clients.
 #[test]
-fn that_a_script_takes() {
+fn to_a_script() {
     let (php, files, folder) = (crate::support::App::php(), Tree::new(), Tree::new());
     folder.chmod("", 0o777);
     let told = folder.at("told");
@@ -593,7 +592,7 @@ fn that_a_script_takes() {
         "{}",
         text()
     );
-    // One that is sent while the configuration changes finds its script as well.
+    // A receipt that is sent during a reload finds its script too.
     let bytes = files.filled("large", LARGE_BYTES);
     let target = target
         .replace(

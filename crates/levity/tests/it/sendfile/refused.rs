@@ -1,4 +1,4 @@
-//! What an application may not have sent, and what a client may not say. Nothing of this is quiet.
+//! Delegations of applications and fields of clients that are refused. Every refusal is logged.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -118,7 +118,7 @@ fn what_is_not_a_file_beneath_a_root() {
                 !answer.text().contains("secret") && !answer.text().contains("files"),
                 "{path}"
             );
-            // What is long is cut, but not the reason.
+            // Long values are truncated, but not the reason.
             let shown = if path.len() > 256 {
                 "nnn...: "
             } else {
@@ -138,7 +138,7 @@ fn what_is_not_a_file_beneath_a_root() {
 }
 
 #[test]
-fn more_than_one_wish_is_none() {
+fn more_than_one_delegation_is_refused() {
     let tree = Tree::new();
     let file = format!("X-Sendfile: {}", tree.file("file", "content").display());
     let app = App::http();
@@ -157,7 +157,7 @@ fn more_than_one_wish_is_none() {
     }
 }
 
-/// What is meant for the server stays with it, also where it is of no use, in errors and in trailers.
+/// Even if it has no effect, with errors, and in trailers.
 #[test]
 fn no_field_of_the_family_reaches_a_client() {
     let app = App::http();
@@ -219,10 +219,10 @@ fn respond_over_http(conn: &mut Conn) {
     }
 }
 
-/// A client that could name the field by which applications answer, or map their folders, would have
-/// files of its choice sent: in every spelling that becomes the same variable.
+/// A client that could set these fields could choose the files that are sent. Every spelling that becomes the same
+/// variable is dropped.
 #[test]
-fn clients_do_not_speak_for_the_server() {
+fn clients_cannot_send_fields_of_the_server() {
     let tree = Tree::new();
     type Handler = fn(&mut Conn);
     let protocols: [(&str, Handler); 4] = [

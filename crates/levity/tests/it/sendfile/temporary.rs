@@ -12,10 +12,10 @@ const NAMES: [&str; 3] = [
     "X-Sendfile-Temporary",
 ];
 
-/// More than sockets take: what is left of it stays with the server.
+/// More than socket buffers hold, so that a part stays with the server.
 const LARGE_BYTES: usize = 16 * 1024 * 1024;
 
-/// A folder whose names everybody may remove, as the server must be able to.
+/// A folder in which every user may remove names, because the server must.
 fn shared(parent: &Path) -> Tree {
     let tree = Tree::inside(parent);
     tree.chmod("", 0o777);
@@ -33,14 +33,14 @@ fn start(app: &App, tree: &Tree, more: &str, engine: &str) -> Server {
 }
 
 per_engine! {
-    fn gone_as_soon_as_it_is_open(engine) {
+    fn removed_as_soon_as_it_is_open(engine) {
         for parent in [std::env::temp_dir(), "/dev/shm".into()] {
             let tree = shared(&parent);
             for app in App::both() {
                 let server = start(&app, &tree, "", engine);
                 let mut client = server.client();
                 for (number, name) in NAMES.into_iter().enumerate() {
-                    // The same name again and again.
+                    // The same name repeatedly.
                     let bytes = content(number as u64, 100_000 + number);
                     let path = tree.fresh("a name", &bytes);
                     let answer = ask(&mut client, &[&format!("{name}: {}", path.display())]);
@@ -57,8 +57,8 @@ per_engine! {
         }
     }
 
-    /// Its bytes are not among those that come with the open, so they are read when the name may be gone.
-    fn gone_before_a_part_of_it_is_read(engine) {
+    /// The part is not read together with the open, so it is read after the name may be removed.
+    fn removed_before_a_part_of_it_is_read(engine) {
         for parent in [std::env::temp_dir(), "/dev/shm".into()] {
             let tree = shared(&parent);
             let bytes = content(3, 3_000_000);
@@ -75,7 +75,7 @@ per_engine! {
         }
     }
 
-    fn gone_while_it_is_sent(engine) {
+    fn removed_while_it_is_sent(engine) {
         let tree = shared(&std::env::temp_dir());
         let bytes = content(1, LARGE_BYTES);
         let path = tree.fresh("large", &bytes);
@@ -89,7 +89,7 @@ per_engine! {
         assert_same(&client.read_exactly(LARGE_BYTES), &bytes);
     }
 
-    fn gone_when_a_client_has_all_of_it(engine) {
+    fn removed_when_a_client_has_received_it(engine) {
         for parent in [std::env::temp_dir(), "/dev/shm".into()] {
             let tree = shared(&parent);
             let bytes = content(2, LARGE_BYTES);
@@ -97,7 +97,7 @@ per_engine! {
             let app = App::http();
             let server = start(&app, &tree, "temporary_removal = \"sent\"", engine);
             let line = format!("X-Sendfile-Temporary: {}", path.display());
-            // Clients that leave, that ask for the head, for a part, for what they have.
+            // Clients that disconnect, and requests with HEAD, a range or a condition.
             let mut leaving = Client::narrow(server.address());
             leaving.send(head("GET", "/", &[("Accept-Say", &line)]));
             leaving.receive_head().expect("a head").assert_status(200);
@@ -117,7 +117,7 @@ per_engine! {
     }
 }
 
-/// What the server would not send it does not remove either.
+/// The server removes only files that it would send.
 #[test]
 fn nothing_else_is_removed() {
     let (tree, outside) = (shared(&std::env::temp_dir()), shared(&std::env::temp_dir()));
@@ -157,7 +157,7 @@ fn nothing_else_is_removed() {
     assert!(tree.at("folder").exists() && tree.at("in").exists());
 }
 
-/// A lasting root does not make its files temporary.
+/// Files of `sendfile_roots` are not temporary.
 #[test]
 fn roots_are_of_one_kind() {
     let tree = shared(&std::env::temp_dir());
@@ -180,7 +180,7 @@ fn roots_are_of_one_kind() {
 }
 
 #[test]
-fn what_cannot_be_removed_is_told() {
+fn a_file_that_cannot_be_removed_is_logged() {
     if !crate::support::is_root() {
         return;
     }
