@@ -1,4 +1,4 @@
-//! Names that do not exist: what is remembered of them, and what one client can make of them.
+//! Names that do not exist: the negative cache, and the limit for each client.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Launch, Server, Tree, per_engine, wait_until};
 
-/// A file system on which the kernel remembers no absent name: each costs a trip.
+/// A file system without negative dentries, so that each lookup of a missing name costs a trip to the disk.
 const TMPFS: &str = "/dev/shm";
 
 const ADMIN: &str = "[admin]\nlisten = \"unix:{own}/admin\"";
@@ -31,8 +31,8 @@ fn trips(server: &Server) -> f64 {
 }
 
 per_engine! {
-    /// A name that was asked for is not looked for again before its time.
-    fn is_remembered(engine) {
+    /// Within `entry_ttl` there is no second lookup.
+    fn a_missing_name_is_cached(engine) {
         let Some((tree, server)) = on_tmpfs(engine, |_| {}, "[disk]\nentry_ttl = \"1h\"") else {
             return;
         };
@@ -50,7 +50,7 @@ per_engine! {
         assert!(trips(&server) > before);
     }
 
-    fn is_forgotten_in_time(engine) {
+    fn a_cached_absence_expires(engine) {
         let Some((tree, server)) = on_tmpfs(engine, |_| {}, "[disk]\nentry_ttl = \"100ms\"") else {
             return;
         };
@@ -61,7 +61,7 @@ per_engine! {
         wait_until("absence", || server.get("/file").status == 404);
     }
 
-    fn is_not_remembered_without_a_time_to_live(engine) {
+    fn no_absence_is_cached_without_a_time_to_live(engine) {
         let Some((tree, server)) = on_tmpfs(engine, |_| {}, "[disk]\nentry_ttl = \"0s\"") else {
             return;
         };
@@ -70,8 +70,8 @@ per_engine! {
         assert_eq!(server.get("/file").text(), "there");
     }
 
-    /// That a directory has no index is remembered together with the directory.
-    fn of_an_index(engine) {
+    /// Together with the directory.
+    fn the_absence_of_an_index_is_cached(engine) {
         let fill = |tree: &Tree| {
             tree.file("d/file", "x");
         };
@@ -83,15 +83,15 @@ per_engine! {
         client.get("/d").assert_status(301);
         let before = trips(&server);
         tree.file("d/new", "y");
-        // The listing itself is a trip, and always new.
+        // The listing itself always costs a trip.
         assert!(client.get("/d/").text().contains("new"));
         assert!((trips(&server) - before - 1.0).abs() < 0.5);
         tree.file("d/index.html", "index");
         assert!(client.get("/d/").text().contains("file"), "it is remembered");
     }
 
-    /// Made-up names get their rate and no more, and nobody is refused for them.
-    fn floods_wait(engine) {
+    /// They are limited to a rate, and no request is rejected.
+    fn floods_of_missing_names_are_slowed_down(engine) {
         let Some((_tree, server)) = on_tmpfs(engine, |_| {}, "[limits]\nabsent_trips = 50") else {
             return;
         };
@@ -109,14 +109,14 @@ per_engine! {
         let took = start.elapsed();
         assert!(took >= Duration::from_millis(490), "{took:?}, and {free:?} of it free");
         assert!(waits() >= 1.0);
-        // Another connection has a share of its own.
+        // Another connection has a limit of its own.
         let before = waits();
         server.get("/other").assert_status(404);
         assert!((waits() - before).abs() < 0.5);
     }
 
-    /// So does whoever makes up names that are too long for a file.
-    fn floods_of_long_names_wait(engine) {
+    /// Names that are too long for a file count too.
+    fn floods_of_long_names_are_slowed_down(engine) {
         let tables = "[limits]\nabsent_trips = 1";
         let Some((_tree, server)) = on_tmpfs(engine, |_| {}, tables) else {
             return;
@@ -130,8 +130,8 @@ per_engine! {
         assert!(metrics.sum("levity_absence_waits_total") >= 1.0);
     }
 
-    /// What exists costs nothing of the share.
-    fn files_never_wait(engine) {
+    /// Names that exist do not count.
+    fn requests_for_files_are_not_slowed_down(engine) {
         let fill = |tree: &Tree| {
             for number in 0..30 {
                 tree.file(number.to_string(), "x");

@@ -1,4 +1,4 @@
-//! The access log and the figures: what is said about a request.
+//! The access log and the metrics of requests.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,7 +24,7 @@ fn logging(tree: &Tree, engine: &str, limits: &str) -> Server {
         "[log]\naccess = \"{{own}}/log\"\nformat = \"json\"\n\
          [admin]\nlisten = \"unix:{{own}}/admin\"\n[limits]\n{limits}\n"
     );
-    // What the start has found out of the file system is said with `-v`.
+    // With `-v` the server logs what its probe of the file system has found.
     Launch::site(tree.path(), &tables, "")
         .engine(engine)
         .arguments(["-v"])
@@ -78,10 +78,10 @@ per_engine! {
         assert!(duration >= ttfb && ttfb >= wait && ttfb > 0.0 && duration < 10.0, "{line}");
     }
 
-    fn where_the_bytes_came_from(engine) {
+    fn the_source_of_the_bytes(engine) {
         let tree = tree();
         let server = logging(&tree, engine, "");
-        // The start asked for a few bytes of some file, to learn about the file system.
+        // The probe at the start has read a few bytes of some file.
         for name in ["small", "medium", "large"] {
             tree.evict(name);
         }
@@ -103,7 +103,7 @@ per_engine! {
         assert_eq!(line(&server, "/none")["src"], "-");
     }
 
-    fn a_client_that_leaves(engine) {
+    fn a_client_that_disconnects(engine) {
         let tree = tree();
         let server = logging(&tree, engine, "");
         let mut client = Client::narrow(server.address());
@@ -189,7 +189,7 @@ fn the_combined_format() {
 }
 
 #[test]
-fn a_full_disk_does_not_stop_it() {
+fn a_full_disk_does_not_stop_the_server() {
     let tree = tree();
     let tables = "[log]\naccess = \"/dev/full\"\n[admin]\nlisten = \"unix:{own}/admin\"\n";
     let server = Launch::site(tree.path(), tables, "").start();
@@ -205,9 +205,9 @@ fn a_full_disk_does_not_stop_it() {
     server.get("/small").assert_status(200);
 }
 
-/// Lines that find no room are dropped and counted; nobody waits.
+/// Lines without room are dropped and counted. No request waits.
 #[test]
-fn an_unread_pipe_does_not_stop_it() {
+fn an_unread_pipe_does_not_stop_the_server() {
     let tree = tree();
     let tables = "[log]\naccess = \"stdout\"\n[admin]\nlisten = \"unix:{own}/admin\"\n";
     let server = Launch::site(tree.path(), tables, "")
@@ -298,7 +298,7 @@ fn lines_are_appended() {
     assert!(text(&server).starts_with("an old line\n"));
 }
 
-/// A server that hands everything to the upstream `app`, whose table has these `keys`.
+/// A server that proxies everything to the upstream `app` with these `keys`.
 fn in_front_of(keys: &str, log: &str) -> Server {
     Launch::run(&format!(
         "[log]\naccess = \"{{own}}/log\"\n{log}\n[admin]\nlisten = \"unix:{{own}}/admin\"\n\
@@ -316,7 +316,7 @@ fn answer(conn: &mut Conn) {
 }
 
 #[test]
-fn what_a_request_met_with_at_an_upstream() {
+fn fields_of_a_proxied_request() {
     let backend = Scripted::tcp(answer);
     let to = backend.address();
     let log = "format = \"json\"\ntiming = \"request\"";
@@ -356,7 +356,7 @@ fn what_a_request_met_with_at_an_upstream() {
 }
 
 #[test]
-fn what_went_wrong_at_an_upstream() {
+fn fields_of_a_failure_at_an_upstream() {
     let (refusing, backend) = (Refusing::new(), Scripted::tcp(answer));
     let to = format!(
         "to = [\"{}\", \"{} backup\"]\nfail_after = 1",
@@ -398,9 +398,9 @@ fn what_went_wrong_at_an_upstream() {
     );
 }
 
-/// The client gets all of the error.
+/// The client gets the whole error response.
 #[test]
-fn an_error_in_place_of_an_answer_is_complete() {
+fn an_error_in_place_of_a_response_is_complete() {
     // Its body ends early.
     let backend = Scripted::tcp(|conn| {
         conn.read_to_end();
@@ -428,7 +428,7 @@ fn an_error_in_place_of_an_answer_is_complete() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_the_backend_s_failure() {
+fn a_truncated_response_is_a_failure_of_the_backend() {
     let backend = Scripted::tcp(|conn| {
         if conn.read_request().is_some() {
             conn.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
@@ -467,7 +467,7 @@ fn an_upstream_in_the_combined_format() {
 }
 
 #[test]
-fn a_file_that_an_application_names_has_a_source_of_its_own() {
+fn a_delegated_file_has_a_source_of_its_own() {
     let tree = tree();
     let path = tree.at("small").display().to_string();
     let backend = Scripted::tcp(move |conn| {
@@ -531,7 +531,7 @@ fn figures_of_an_upstream() {
     );
     assert!(metrics.sum("levity_upstream_sent_bytes_total") > 100.0);
 
-    // Another form of the same upstream: what was counted stays, and the old connection is closed.
+    // Changed settings of the same upstream: counters are kept, and the old connection is closed.
     let config = std::fs::read_to_string(server.config()).expect("read");
     let config = config.replace("name = \"app\"", "name = \"app\"\nqueue = 7");
     std::fs::write(server.config(), config).expect("write");
@@ -566,9 +566,9 @@ fn a_backend_that_is_down_does_not_flood_standard_error() {
     assert!(lines.count() < 50, "{said}");
 }
 
-/// The backend is busy with one request; another one waits in vain, or may not even wait.
+/// The backend is busy with one request. Another times out in the queue, or finds the queue full.
 #[test]
-fn a_request_without_a_place_is_our_own_failure() {
+fn a_request_without_a_slot_is_a_failure_of_the_server() {
     for (keys, reason) in [
         ("queue_timeout = \"100ms\"", "timeout"),
         ("queue = 0", "full"),

@@ -1,4 +1,4 @@
-//! What the server does when it is told something from outside.
+//! Signals: reload, drain and reopening of logs.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -21,7 +21,7 @@ fn tree() -> Tree {
     tree
 }
 
-/// A configuration whose answers say `version`; `listen` is one more address.
+/// A configuration whose responses contain `version`; `listen` is an additional address.
 fn config(tree: &Tree, version: &str, tables: &str) -> String {
     format!(
         "{tables}\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \"{}\"\n[[site.route]]\n\
@@ -39,7 +39,7 @@ fn reload(server: &Server, config: &str) {
     server.signal(Signal::HUP);
 }
 
-/// Reloads until the server answers with `version`.
+/// Reloads and waits until responses contain `version`.
 #[track_caller]
 fn reload_to(server: &Server, tree: &Tree, version: &str, tables: &str) {
     reload(server, &config(tree, version, tables));
@@ -48,7 +48,7 @@ fn reload_to(server: &Server, tree: &Tree, version: &str, tables: &str) {
     });
 }
 
-/// A client that has taken the head of a long answer.
+/// A client that has read the header of a long response.
 fn long_transfer(server: &Server) -> Client {
     let mut client = Client::narrow(server.address());
     client.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -108,7 +108,7 @@ fn a_bad_file_changes_nothing() {
 }
 
 #[test]
-fn what_cannot_change_is_said_so() {
+fn settings_that_need_a_restart_are_reported() {
     let tree = tree();
     let server = server(&tree);
     for (tables, name) in [
@@ -124,7 +124,7 @@ fn what_cannot_change_is_said_so() {
 }
 
 #[test]
-fn what_needs_no_restart() {
+fn settings_that_need_no_restart() {
     let tree = tree();
     let server = server(&tree);
     for (version, tables) in [
@@ -136,7 +136,7 @@ fn what_needs_no_restart() {
 }
 
 #[test]
-fn an_address_that_cannot_be_had_changes_nothing() {
+fn an_unavailable_address_changes_nothing() {
     let tree = tree();
     let server = server(&tree);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
@@ -154,7 +154,7 @@ fn an_address_that_cannot_be_had_changes_nothing() {
     assert_eq!(server.get("/a").header("x-version"), Some("0"));
 }
 
-/// What was bound before the failure leaves no file behind.
+/// Sockets that were bound before the failure leave no file behind.
 #[test]
 fn a_refused_reload_removes_its_sockets() {
     let tree = tree();
@@ -175,7 +175,7 @@ fn a_refused_reload_removes_its_sockets() {
 }
 
 #[test]
-fn it_removes_its_sockets_at_the_end() {
+fn sockets_are_removed_at_the_end() {
     let tree = tree();
     let tables =
         "[admin]\nlisten = \"unix:{own}/admin\"\n[[listen]]\naddress = \"unix:{own}/web\"\n";
@@ -196,8 +196,7 @@ fn on_sockets_of(owner: &Server) -> String {
     )
 }
 
-/// An upgrade without a gap: the old process is told to end, and the new one is started while the old one
-/// finishes what is in hand.
+/// An upgrade without a gap: the new process starts while the old one completes its requests.
 #[test]
 fn a_successor_starts_while_it_drains_and_keeps_its_sockets() {
     let tree = tree();
@@ -239,7 +238,7 @@ fn a_successor_gets_the_admin_address_while_it_drains() {
     assert_eq!(old.wait().code(), Some(0));
 }
 
-/// Its names were taken from it: what is there by now is not its own.
+/// Files that have replaced its sockets are not removed.
 #[test]
 fn sockets_of_others_stay_at_the_end() {
     let tree = tree();
@@ -274,7 +273,7 @@ fn hanging_reload(server: &Server) -> File {
 }
 
 #[test]
-fn it_ends_while_a_reload_hangs() {
+fn the_server_can_end_while_a_reload_hangs() {
     let tree = tree();
     let mut server = server(&tree);
     let _writer = hanging_reload(&server);
@@ -284,7 +283,7 @@ fn it_ends_while_a_reload_hangs() {
 }
 
 #[test]
-fn a_reload_during_another_is_done_after_it() {
+fn a_reload_during_another_follows_it() {
     let tree = tree();
     let server = server(&tree);
     let mut writer = hanging_reload(&server);
@@ -325,7 +324,7 @@ fn another_root() {
     assert_eq!(server.get("/a").text(), "BBB");
 }
 
-/// Deployments point a link at the new release and reload.
+/// Deployments replace a link and reload.
 #[test]
 fn a_root_that_is_a_link_is_followed_anew() {
     let tree = Tree::new();
@@ -362,7 +361,7 @@ fn refuses(server: &Server) -> bool {
 }
 
 #[test]
-fn it_drains() {
+fn the_server_drains() {
     let tree = tree();
     let mut server = server(&tree);
     let (mut idle, mut busy) = (server.client(), long_transfer(&server));
@@ -376,9 +375,9 @@ fn it_drains() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
-/// What is answered while it drains says that it is the last.
+/// The response announces the end of the connection.
 #[test]
-fn a_request_in_hand_is_answered_while_it_drains() {
+fn a_request_in_progress_completes_during_a_drain() {
     let tree = tree();
     let mut server = server(&tree);
     let (mut client, mut busy) = (server.client(), long_transfer(&server));
@@ -395,7 +394,7 @@ fn a_request_in_hand_is_answered_while_it_drains() {
 }
 
 #[test]
-fn it_ends_at_once_when_nothing_is_in_hand() {
+fn an_idle_server_ends_at_once() {
     let tree = tree();
     let mut server = server(&tree);
     let mut idle: Vec<_> = (0..20).map(|_| server.client()).collect();
@@ -412,7 +411,7 @@ fn it_ends_at_once_when_nothing_is_in_hand() {
 }
 
 #[test]
-fn told_twice_it_does_not_wait() {
+fn a_second_signal_ends_the_server_at_once() {
     let tree = tree();
     let mut server = server(&tree);
     let mut stuck = long_transfer(&server);
@@ -430,7 +429,7 @@ fn told_twice_it_does_not_wait() {
 }
 
 #[test]
-fn draining_has_an_end() {
+fn draining_has_a_time_out() {
     let tree = tree();
     let limits = "[limits]\ndrain_timeout = \"300ms\"\n";
     let mut server = Launch::run(&config(&tree, "0", limits)).start();
@@ -444,9 +443,9 @@ fn draining_has_an_end() {
     );
 }
 
-/// Nobody who got a connection is left without an answer.
+/// Every client whose connection was accepted gets its response.
 #[test]
-fn whoever_has_connected_is_answered() {
+fn accepted_connections_get_their_responses() {
     let tree = tree();
     for _ in 0..5 {
         let mut server = server(&tree);
@@ -463,7 +462,7 @@ fn whoever_has_connected_is_answered() {
 }
 
 #[test]
-fn a_renamed_log_is_opened_again() {
+fn a_renamed_log_is_reopened() {
     let tree = tree();
     let log = "[log]\naccess = \"{own}/access.log\"\n";
     let server = Launch::run(&config(&tree, "0", log)).start();

@@ -1,4 +1,4 @@
-//! `/status` in its forms: what they say, and what is promised of them.
+//! `/status` as text, JSON and page, and `levity top`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,7 +33,7 @@ fn json(server: &Server) -> Value {
     serde_json::from_slice(&ask(server, "/status.json").body).expect("JSON")
 }
 
-/// The figure of a line of the text.
+/// The figure in a line of the text.
 #[track_caller]
 fn figure(text: &str, name: &str) -> String {
     let lines = text.lines().filter_map(|line| line.split_once(": "));
@@ -42,7 +42,7 @@ fn figure(text: &str, name: &str) -> String {
     found.unwrap_or_else(|| panic!("no {name} in {text}"))
 }
 
-/// Something of everything: a hit, a miss, a file from the disk.
+/// Requests of every kind: a cache hit, a miss, a file from the disk.
 fn work(tree: &Tree, server: &Server) {
     let bytes = tree.filled("dir/large", 700_000);
     tree.evict("dir/large");
@@ -124,7 +124,7 @@ per_engine! {
 }
 
 #[test]
-fn a_request_in_hand_makes_its_connection_busy() {
+fn a_request_in_progress_makes_its_connection_busy() {
     let tree = Tree::new();
     tree.filled("large", 40_000_000);
     let server = server(&tree, "threads");
@@ -142,7 +142,7 @@ fn a_request_in_hand_makes_its_connection_busy() {
 }
 
 #[test]
-fn a_device_that_does_not_answer_leads_the_list() {
+fn an_unresponsive_device_leads_the_list() {
     let tree = Tree::new();
     tree.filled("glacier", 200_000);
     let server = Launch::site(tree.path(), TABLES, "")
@@ -150,7 +150,7 @@ fn a_device_that_does_not_answer_leads_the_list() {
         .environment("LEVITY_SIMULATED", "freeze=glacier")
         .start();
     let mut waiting = Vec::new();
-    // Read-ahead may be faster than the loop, which then reads without the engine: so ask until one freezes.
+    // Read-ahead may be faster than the event loop, which then reads without the engine. So repeat until one freezes.
     wait_until("its job is the oldest", || {
         let device = &json(&server)["devices"][0];
         if device["in_flight"].as_u64().unwrap_or(0) == 0 {
@@ -177,7 +177,7 @@ fn files(json: &Value, list: &str, figure: &str) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn the_files_that_are_asked_for_most() {
+fn the_most_requested_files() {
     let tree = Tree::new();
     tree.file("often", "1234567");
     tree.filled("large", 100_000);
@@ -207,9 +207,9 @@ fn the_files_that_are_asked_for_most() {
     );
 }
 
-/// A name that is markup, an escape sequence or a line of its own is none of these where it is shown.
+/// Markup, escape sequences and line ends in names have no effect.
 #[test]
-fn names_of_files_are_harmless() {
+fn names_of_files_are_escaped() {
     let tree = Tree::new();
     let name = "<img src=x onerror=alert(1)>\x1b[2J\nserver.version: 0\u{202e}";
     tree.file(name, "x");
@@ -229,7 +229,7 @@ fn names_of_files_are_harmless() {
         text.lines().all(|line| line.starts_with("server.")),
         "{text}"
     );
-    // The page is the same whatever is asked for: its script gets names as JSON and writes them as text.
+    // The page is constant: its script gets names as JSON and inserts them as text.
     let page = ask(&server, "/").text();
     assert!(!page.contains("alert(1)"));
     for unsafe_way in [
@@ -243,7 +243,7 @@ fn names_of_files_are_harmless() {
 }
 
 #[test]
-fn the_page_stands_alone() {
+fn the_page_needs_no_other_resource() {
     let tree = Tree::new();
     let server = server(&tree, "threads");
     let answer = ask(&server, "/status.html");
@@ -318,7 +318,7 @@ fn documented() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_key_is_documented_and_every_documented_key_is_there() {
+fn every_key_is_documented_and_exists() {
     let tree = Tree::new();
     file(&tree);
     let upstream = "[[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:9\"]\n";
@@ -348,7 +348,7 @@ fn every_key_is_documented_and_every_documented_key_is_there() {
 }
 
 #[test]
-fn a_reload_changes_what_is_named() {
+fn a_reload_changes_the_names() {
     let tree = Tree::new();
     tree.file("a", "A");
     let server = server(&tree, "threads");
@@ -437,7 +437,7 @@ fn upstreams_and_their_backends() {
 }
 
 #[test]
-fn a_backend_whose_name_has_no_address_is_seen() {
+fn a_backend_without_an_address_is_listed() {
     let server = Launch::run(&format!(
         "{TABLES}[[listen]]\naddress = \"127.0.0.1:0\"\n\
          [[upstream]]\nname = \"app\"\nto = [\"no-such-host.invalid:80 weight=3\"]\n\
@@ -520,7 +520,7 @@ fn top_prints_one_frame() {
 }
 
 #[test]
-fn top_says_what_is_wrong() {
+fn top_reports_errors() {
     let tree = Tree::new();
     let none = format!("unix:{}", tree.at("none").display());
     let ran = top(&none);
@@ -530,7 +530,7 @@ fn top_says_what_is_wrong() {
         "{}",
         ran.stderr
     );
-    // Clients are answered here, not operators.
+    // This listener is for clients, not for administration.
     let server = server(&tree, "threads");
     let ran = top(&server.address().to_string());
     assert_eq!((ran.status, ran.stdout.as_str()), (1, ""));
@@ -541,9 +541,9 @@ fn top_says_what_is_wrong() {
     );
 }
 
-/// `script` of util-linux gives it a terminal.
+/// `script` of util-linux provides a terminal.
 #[test]
-fn top_gives_the_terminal_back() {
+fn top_restores_the_terminal() {
     let tree = Tree::new();
     let server = server(&tree, "threads");
     let address = format!("unix:{}", server.own("admin").display());
