@@ -77,9 +77,9 @@ impl Disk {
     ///
     /// - an error that [`is_full`](crate::is_full) recognises, if the queue of the device is full; or if the job
     ///   is of class `First`, no job waits before it and there is no memory, as a quick refusal is better
-    ///   than a wait before the first byte. A job of class `Next` waits for memory in the queue;
+    ///   than a wait before the first byte. A job of class `Later` waits for memory in the queue;
     /// - an error that [`is_dead`](crate::is_dead) recognises, if the device has not answered for
-    ///   [`Settings::dead_after`] and the job is not of class `Next`; also while the job is in flight;
+    ///   [`Settings::dead_after`] and the job is not of class `Later`; also while the job is in flight;
     /// - `InvalidInput`, if it needs more memory than the budget has;
     /// - ECANCELED, if it is submitted after [`Disk::shutdown`], or has not started by then.
     ///
@@ -98,7 +98,7 @@ impl Disk {
     /// again. It is called on the scheduler's thread: while it blocks, jobs are delayed. Only the first call
     /// has an effect.
     pub fn on_outage(&self, report: impl Fn(Outage) + Send + Sync + 'static) {
-        self.scheduler.set_report(Box::new(report));
+        self.scheduler.on_outage(Box::new(report));
     }
 
     /// The engine for jobs that name none, never `auto`.
@@ -136,7 +136,7 @@ impl Disk {
         self.scheduler.budget()
     }
 
-    /// Whether the device has a free slot and no queue, even if all jobs in transit to the scheduler were for it.
+    /// Whether the device has a free slot and no queue, even if all jobs on their way to the scheduler were for it.
     /// From Linux 6.12 on a `preadv2(RWF_NOWAIT)` that misses starts a read of which the scheduler does not
     /// know: try one only if this is true. Takes no lock. False for all devices after the first 64.
     pub fn has_room(&self, device: u64) -> bool {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::{self, StartError, Threads};
-use crate::scheduler::{Bounds, DEPTH_MAX, DepthBound};
+use crate::scheduler::{Bounds, DEPTH_MAX, DepthPolicy};
 
 /// Upper bound on threads: more are a mistake.
 const THREADS_MAX: usize = 1024;
@@ -24,7 +24,7 @@ pub struct Settings {
     pub threads: Option<usize>,
     /// Threads that only open and list. By default a quarter of `depth`, or an eighth of `threads`.
     pub stat_threads: Option<usize>,
-    /// Bound on the jobs in flight per device. By default adapted to the device, up to 32, or half of the threads
+    /// The maximum of jobs in flight per device. By default adapted to the device, up to 32, or half of the threads
     /// that read.
     pub depth: Option<usize>,
     /// Bound on the queued jobs per device.
@@ -92,10 +92,10 @@ impl Settings {
         Err(StartError::Setting(fault))
     }
 
-    fn sizes(&self) -> (DepthBound, Threads) {
+    fn sizes(&self) -> (DepthPolicy, Threads) {
         let depth = |max| match self.depth {
-            Some(depth) => DepthBound::Fixed(depth),
-            None => DepthBound::UpTo(max),
+            Some(depth) => DepthPolicy::Fixed(depth),
+            None => DepthPolicy::UpTo(max),
         };
         if let Some(total) = self.threads {
             let stat = self.stat_threads.unwrap_or(total / 8);

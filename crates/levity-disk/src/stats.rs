@@ -19,7 +19,7 @@ pub struct Stats {
     pub engines: Vec<EngineStats>,
     /// Present number of threads in the pool that all engines share.
     pub threads: usize,
-    /// Jobs in transit to the scheduler, which does not know their devices yet.
+    /// Jobs on their way to the scheduler, which does not know their devices yet.
     pub arriving: usize,
     /// The first 64 devices that have had a job.
     pub devices: Vec<DeviceStats>,
@@ -76,7 +76,7 @@ pub struct DeviceStats {
     pub queued: usize,
     /// Jobs that an engine has.
     pub in_flight: usize,
-    /// Bound on the jobs in flight, adapted or set.
+    /// The maximum of jobs in flight, adapted or set.
     pub depth: usize,
     /// Whether the device is considered dead: it has not answered for too long.
     pub dead: bool,

@@ -147,7 +147,7 @@ fn read_directly(disk: &Disk) -> (Ready, bool) {
         offset: 1,
         len: 200_000,
     };
-    let mut job = Job::new(op, Class::Next, Box::new(Channel(send)));
+    let mut job = Job::new(op, Class::Later, Box::new(Channel(send)));
     job.options.direct = Direct::Always;
     disk.submit(job);
     let completion = received.recv().unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::blocking::{self, Opening};
-use super::ticket::{Ticket, Work};
+use super::ticket::{Ticket, WorkItem};
 use crate::files::{OpenFile, read};
 use crate::job::Op;
 use crate::memory::{ALIGNMENT, Buffer, Reservation};
@@ -51,7 +51,7 @@ pub(super) enum Next {
 }
 
 /// On a thread of the pool: performs `work`, except for the read of an open, which goes to `pass_on`.
-pub(super) fn begin(work: Work, pass_on: impl FnOnce(AsyncRead)) {
+pub(super) fn begin(work: WorkItem, pass_on: impl FnOnce(AsyncRead)) {
     let Some((op, mut ticket)) = work.begin() else {
         return;
     };
@@ -82,7 +82,7 @@ impl AsyncRead {
     /// Starts an [`Op::Read`]. `None` if nobody waits for it any more. `blocks` makes the buffer of a read past
     /// the page cache, for the whole blocks around the bytes at an offset and of a length.
     pub(super) fn begin(
-        work: Work,
+        work: WorkItem,
         blocks: impl FnOnce(Reservation, u64, usize) -> Buffer,
     ) -> Option<AsyncRead> {
         let (op, ticket) = work.begin()?;
@@ -100,11 +100,11 @@ impl AsyncRead {
         mut ticket: Ticket,
         blocks: impl FnOnce(Reservation, u64, usize) -> Buffer,
     ) -> AsyncRead {
-        let direct = ticket.direct(file.get(), offset, len).is_some();
+        let direct = ticket.take_direct_fd(file.get(), offset, len).is_some();
         AsyncRead {
             buffer: match direct {
-                true => blocks(ticket.memory(), offset, len),
-                false => Buffer::new(ticket.memory(), len),
+                true => blocks(ticket.take_memory(), offset, len),
+                false => Buffer::new(ticket.take_memory(), len),
             },
             filled: direct.then_some(0),
             file,
@@ -131,7 +131,7 @@ impl AsyncRead {
     pub(super) fn request(&mut self) -> Request<'_> {
         // Called once: another read of the file may disable direct reads at any moment.
         let direct = self.filled.and_then(|filled| {
-            let fd = self.file.get().direct()?;
+            let fd = self.file.get().direct_fd()?;
             Some((fd.as_raw_fd(), filled))
         });
         if direct.is_none() && self.is_direct() {
@@ -203,8 +203,8 @@ impl AsyncRead {
 
     /// Continues through the page cache.
     fn refused(&mut self) {
-        self.file.get().refuse_direct();
-        self.ticket.not_direct();
+        self.file.get().direct_refused();
+        self.ticket.direct_refused();
         self.filled = None;
     }
 
@@ -216,7 +216,7 @@ impl AsyncRead {
 
     fn fill_in_place(&mut self) -> io::Result<()> {
         if let Some(filled) = self.filled
-            && let Some(fd) = self.file.get().direct()
+            && let Some(fd) = self.file.get().direct_fd()
         {
             match read::fill_blocks(fd, &mut self.buffer, self.offset, filled) {
                 Ok(()) => {}

@@ -11,12 +11,11 @@ use crate::files::{Kind, KnownDevices, OpenFile, accept_variant, listing, read, 
 use crate::job::{Done, First, Lookup, Op, Open, Opened, Ready};
 use crate::memory::Buffer;
 
-/// The result of reading bytes.
-pub(super) enum Brought {
-    /// They are in memory.
-    Bytes(Buffer),
+/// Where the bytes of a read are.
+pub(super) enum ReadBytes {
+    InMemory(Buffer),
     /// This number of bytes is to be sent from the page cache.
-    Cached(usize),
+    InPageCache(usize),
 }
 
 /// Performs `op` on the calling thread.
@@ -24,11 +23,11 @@ pub(super) fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
     perform_with(op, ticket, read_from)
 }
 
-/// As [`perform`]; `bring` reads the bytes at an offset and of a length.
+/// As [`perform`]; `read_bytes` reads the bytes at an offset and of a length.
 pub(super) fn perform_with(
     op: Op,
     ticket: &mut Ticket,
-    bring: impl FnOnce(&OpenFile, u64, usize, &mut Ticket) -> io::Result<Brought>,
+    read_bytes: impl FnOnce(&OpenFile, u64, usize, &mut Ticket) -> io::Result<ReadBytes>,
 ) -> io::Result<Done> {
     match op {
         Op::Open(open) => {
@@ -36,14 +35,14 @@ pub(super) fn perform_with(
             let Some((offset, len)) = opening.within(open.first, ticket) else {
                 return Ok(opening.unread());
             };
-            match bring(opening.chosen(), offset, len, ticket)? {
-                Brought::Bytes(buffer) => opening.read(buffer, offset),
-                Brought::Cached(len) => Ok(opening.cached(offset, len)),
+            match read_bytes(opening.chosen(), offset, len, ticket)? {
+                ReadBytes::InMemory(buffer) => opening.read(buffer, offset),
+                ReadBytes::InPageCache(len) => Ok(opening.cached(offset, len)),
             }
         }
-        Op::Read { file, offset, len } => match bring(&file, offset, len, ticket)? {
-            Brought::Bytes(buffer) => read(&file, buffer, offset),
-            Brought::Cached(len) => {
+        Op::Read { file, offset, len } => match read_bytes(&file, offset, len, ticket)? {
+            ReadBytes::InMemory(buffer) => read(&file, buffer, offset),
+            ReadBytes::InPageCache(len) => {
                 let now = file.refresh()?;
                 let held = usize::try_from(now.size.saturating_sub(offset)).unwrap_or(len);
                 let len = len.min(held);
@@ -107,7 +106,7 @@ impl Opening {
             // The removal changes the metadata of the file, but not its content.
             file.meta = file.refresh()?;
         }
-        file.read_ahead_ourselves();
+        file.disable_kernel_readahead();
         let paths = open.variants.paths.iter();
         let variants = paths.map(|path| variant(open, path, &file, known));
         let variants = variants.collect::<io::Result<Vec<_>>>()?;
@@ -146,7 +145,7 @@ impl Opening {
         } = first.filter(|_| meta.kind == Kind::Regular)?;
         let left = meta.size.saturating_sub(offset);
         let left = usize::try_from(left).unwrap_or(usize::MAX);
-        let all = left > len && left <= len_max && ticket.takes_more(offset, left);
+        let all = left > len && left <= len_max && ticket.try_grow(offset, left);
         Some((offset, if all { left } else { left.min(len) }))
     }
 
@@ -213,7 +212,7 @@ fn variant(
         return Ok(None);
     }
     let variant = accept_variant(look_up(open, path, known), &file.meta)?;
-    variant.iter().for_each(OpenFile::read_ahead_ourselves);
+    variant.iter().for_each(OpenFile::disable_kernel_readahead);
     Ok(variant)
 }
 
@@ -225,9 +224,14 @@ pub(super) fn read(file: &OpenFile, mut buffer: Buffer, offset: u64) -> io::Resu
 }
 
 /// Reads `len` bytes from `offset` into memory, through the page cache or past it.
-fn read_from(file: &OpenFile, offset: u64, len: usize, ticket: &mut Ticket) -> io::Result<Brought> {
+fn read_from(
+    file: &OpenFile,
+    offset: u64,
+    len: usize,
+    ticket: &mut Ticket,
+) -> io::Result<ReadBytes> {
     match read_directly(file, offset, len, ticket)? {
-        Some(buffer) => Ok(Brought::Bytes(buffer)),
+        Some(buffer) => Ok(ReadBytes::InMemory(buffer)),
         None => read_through(file, offset, len, ticket),
     }
 }
@@ -238,28 +242,28 @@ pub(super) fn read_through(
     offset: u64,
     len: usize,
     ticket: &mut Ticket,
-) -> io::Result<Brought> {
-    let mut buffer = Buffer::new(ticket.memory(), len);
+) -> io::Result<ReadBytes> {
+    let mut buffer = Buffer::new(ticket.take_memory(), len);
     read::fill(file, &mut buffer, offset)?;
-    Ok(Brought::Bytes(buffer))
+    Ok(ReadBytes::InMemory(buffer))
 }
 
-/// Reads past the page cache, if the job is to be done so and the file allows it. Call it once.
+/// Reads past the page cache, if that is decided and the file allows it. Call it once.
 pub(super) fn read_directly(
     file: &OpenFile,
     offset: u64,
     len: usize,
     ticket: &mut Ticket,
 ) -> io::Result<Option<Buffer>> {
-    let Some(fd) = ticket.direct(file, offset, len) else {
+    let Some(fd) = ticket.take_direct_fd(file, offset, len) else {
         return Ok(None);
     };
-    let mut buffer = Buffer::for_blocks(ticket.memory(), offset, len);
+    let mut buffer = Buffer::for_blocks(ticket.take_memory(), offset, len);
     match read::fill_blocks(fd, &mut buffer, offset, 0) {
         Ok(()) => {}
         Err(Errno::INVAL) => {
-            file.refuse_direct();
-            ticket.not_direct();
+            file.direct_refused();
+            ticket.direct_refused();
         }
         Err(errno) => return Err(errno.into()),
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use super::async_read::{self, AsyncRead};
 use super::contract::Engine;
 use super::pool::{Pool, Queue};
-use super::ticket::Work;
+use super::ticket::WorkItem;
 use crate::files::OpenFile;
 use crate::job::Op;
 use crate::memory::{Buffer, Reservation};
@@ -32,7 +32,7 @@ pub(super) enum Command {
 /// A read that the kernel does not have yet.
 pub(super) enum QueuedRead {
     /// An [`Op::Read`]: dropped if nobody waits for it any more.
-    Work(Work),
+    Work(WorkItem),
     /// A read of the first bytes of a file that the pool has opened.
     Begun(AsyncRead),
 }
@@ -77,7 +77,7 @@ impl CommandQueue {
 
     /// Sends `work` to the owner if it is a read, else to the pool. The pool passes the read of an open on to the
     /// owner.
-    fn submit(self: &Arc<Self>, work: Work) {
+    fn submit(self: &Arc<Self>, work: WorkItem) {
         match work.op() {
             Op::Read { file, .. } if (self.takes)(file) => {
                 self.push(Command::Read(QueuedRead::Work(work)));
@@ -132,7 +132,7 @@ pub(super) struct QueueEngine {
 }
 
 impl Engine for QueueEngine {
-    fn submit(&self, work: Work) {
+    fn submit(&self, work: WorkItem) {
         self.commands.submit(work);
     }
 

@@ -7,20 +7,20 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::pool::Pool;
-use super::ticket::Work;
+use super::ticket::WorkItem;
 use crate::memory::Budget;
 
-/// Does the work. The scheduler hands over one [`Work`] after the other and keeps the bounds: at most
+/// Performs operations. The scheduler hands over one [`WorkItem`] after the other and keeps the bounds: at most
 /// `depth` at a time per device, each with its memory reserved.
 pub trait Engine: Send + Sync {
     /// Starts `work` and returns. Does not block, whatever the state of the disk, unless the engine's
-    /// [`Description::blocks_on_loop`] says so. Accepts any number of works: the scheduler bounds it.
+    /// [`Description::blocks_on_loop`] says so. Accepts every item: the scheduler limits their number.
     ///
-    /// The work owns its file and its memory until it is finished, so nothing is freed under the kernel
-    /// when a client goes away: the outcome then goes to nobody. A work that nobody waits for when it would
-    /// start is dropped, which counts it as canceled; one that has started is not interrupted.
+    /// An item owns its file and its memory until it is finished. So the memory stays valid while the kernel
+    /// uses it, even after the client has left; the result is then dropped. An item that nobody waits for when
+    /// it would start is dropped, which counts it as canceled; one that has started is not interrupted.
     ///
-    /// Every work is finished once ([`Ticket::finish`](super::Ticket::finish)), on a thread of the engine
+    /// Every item is finished once ([`Ticket::finish`](super::Ticket::finish)), on a thread of the engine
     /// (within this call if the engine blocks), and with no lock held. An engine continues short reads, and
     /// repeats calls that failed with EINTR or EAGAIN, until the bytes asked for or the end of the file are
     /// reached: [`Done::Read`](crate::Done::Read) holds fewer bytes only at the end of the file. It checks
@@ -30,17 +30,17 @@ pub trait Engine: Send + Sync {
     /// A write is continued in the same way until all bytes are written, and keeps them until then. Writes,
     /// and reads of written files, go through the page cache. A read of such a file is never shared with
     /// another read.
-    fn submit(&self, work: Work);
+    fn submit(&self, work: WorkItem);
 
     /// A note for the operator on how the engine was started.
     fn note(&self) -> Option<&str> {
         None
     }
 
-    /// Lets go of whatever keeps work from finishing. Called once, when a shutdown begins.
+    /// Releases items that would not finish by themselves. Called once, when a shutdown begins.
     fn interrupt(&self) {}
 
-    /// Ends the engine's own threads and waits for them. Called once, when all work is finished.
+    /// Ends the engine's own threads and waits for them. Called once, when all items are finished.
     fn shutdown(&self) {}
 }
 
@@ -56,11 +56,11 @@ pub struct Description {
     pub summary: &'static str,
     /// For tests; not offered in help.
     pub hidden: bool,
-    /// `Engine::submit` does the work itself, on the calling thread, however long that takes.
+    /// `Engine::submit` performs the operation itself, on the calling thread, however long that takes.
     pub blocks_on_loop: bool,
     /// Some of the bytes leave by `sendfile` on the event loop: a guard must allow that call.
     pub needs_sendfile: bool,
-    /// Tries whether the engine can run here. May block.
+    /// Checks whether the engine can run here. May block.
     pub probe: fn() -> Result<(), Unavailable>,
     /// Starts the engine. Blocks. Call it before a guard is installed, because threads inherit it.
     pub start: fn(&StartContext<'_>) -> Result<Box<dyn Engine>, StartError>,
@@ -74,7 +74,7 @@ pub struct StartContext<'a> {
     pub(super) pool: &'a Arc<Pool>,
     /// The memory for the bytes read.
     pub(super) budget: &'a Budget,
-    /// Bound on the jobs in the engine at once: one device may be frozen while another one is busy.
+    /// The maximum of jobs in the engine: the sum over devices, because a frozen one keeps its share.
     pub(super) jobs_max: usize,
     /// The text after a colon in the setting, for `simulated`.
     pub(super) options: Option<&'a str>,

@@ -377,7 +377,7 @@ mod tests {
                     len: LEN,
                 };
                 let (send, received) = mpsc::channel();
-                let mut job = Job::new(op, Class::Next, Box::new(Channel(send)));
+                let mut job = Job::new(op, Class::Later, Box::new(Channel(send)));
                 job.options.direct = Direct::Always;
                 disk.submit(job);
                 let completion = received.recv().unwrap();
@@ -385,7 +385,7 @@ mod tests {
                     panic!("{completion:?}");
                 };
                 assert!(bytes.len() == LEN && bytes.iter().all(|byte| *byte == 7));
-                if file.reads_inline() && file.direct().is_some() {
+                if file.reads_inline() && file.direct_fd().is_some() {
                     assert_eq!(bytes.is_registered(), number < SLOTS, "{number}");
                 }
                 held.push(bytes);

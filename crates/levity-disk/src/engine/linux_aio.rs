@@ -29,7 +29,7 @@ use super::async_read::{self, AsyncRead, Next};
 use super::blocking;
 use super::contract::{Engine, StartContext, StartError, Unavailable};
 use super::pool::{Pool, Queue};
-use super::ticket::Work;
+use super::ticket::WorkItem;
 use crate::job::Op;
 use crate::memory::Buffer;
 use crate::memory::arena::{self, Arena, SlotAllocator};
@@ -106,7 +106,7 @@ impl Aio {
 }
 
 impl Engine for Aio {
-    fn submit(&self, work: Work) {
+    fn submit(&self, work: WorkItem) {
         if is_for_the_owner(&work) {
             return self.commands.push(Command::Work(work));
         }
@@ -122,8 +122,8 @@ impl Engine for Aio {
 
 /// Whether the owner makes a read: it goes past the page cache, and the second descriptor of the file can be
 /// opened without blocking.
-fn is_for_the_owner(work: &Work) -> bool {
-    work.reads_directly() && matches!(work.op(), Op::Read { file, .. } if file.reads_inline())
+fn is_for_the_owner(work: &WorkItem) -> bool {
+    work.is_direct_read() && matches!(work.op(), Op::Read { file, .. } if file.reads_inline())
 }
 
 /// The queue to the owner. Lock-free, because event loops return slots, and with a system call only if the owner
@@ -137,7 +137,7 @@ struct CommandQueue {
 }
 
 enum Command {
-    Work(Work),
+    Work(WorkItem),
     Stop,
 }
 
@@ -219,7 +219,7 @@ impl Owner {
         }
     }
 
-    fn begin(&mut self, work: Work) {
+    fn begin(&mut self, work: WorkItem) {
         let allocator = &mut self.allocator;
         let slot = |memory, offset, len| Buffer::in_slot(memory, allocator, offset, len);
         self.waiting.extend(AsyncRead::begin(work, slot));

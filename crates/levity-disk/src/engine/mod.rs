@@ -27,7 +27,7 @@ pub(crate) use pool::Threads;
 pub(crate) use running::Engines;
 pub(crate) use table::Choice;
 pub use table::{AUTO, ENGINES, NAMES, find};
-pub(crate) use ticket::{Completions, Work};
+pub(crate) use ticket::{InFlightJob, WorkItem};
 
 pub use crate::job::COPIED_BYTES;
 
@@ -98,7 +98,7 @@ mod tests {
                 len: LEN,
             };
             let reply = Box::new(Numbered(number, send.clone()));
-            let mut job = Job::new(op, Class::Next, reply);
+            let mut job = Job::new(op, Class::Later, reply);
             job.options.direct = direct;
             disk.submit(job);
         }

@@ -25,10 +25,10 @@ use std::sync::{Arc, Mutex};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
-use super::blocking::{self, Brought};
+use super::blocking::{self, ReadBytes};
 use super::contract::{Engine, StartContext, StartError, Unavailable};
 use super::pool::{Pool, Queue};
-use super::ticket::{Ticket, Work};
+use super::ticket::{Ticket, WorkItem};
 use crate::files::OpenFile;
 use crate::job::COPIED_BYTES;
 use crate::thread::lock;
@@ -60,35 +60,37 @@ struct Readahead {
 }
 
 impl Engine for Readahead {
-    fn submit(&self, work: Work) {
+    fn submit(&self, work: WorkItem) {
         let (queue, drain) = (Queue::of(work.op()), Arc::clone(&self.drain));
         self.pool.submit(queue, move || {
             work.run(|op, ticket| {
                 blocking::perform_with(op, ticket, |file, offset, len, ticket| {
-                    bring(file, offset, len, ticket, &drain)
+                    read_bytes(file, offset, len, ticket, &drain)
                 })
             });
         });
     }
 }
 
-fn bring(
+fn read_bytes(
     file: &OpenFile,
     offset: u64,
     len: usize,
     ticket: &mut Ticket,
     drain: &Drain,
-) -> io::Result<Brought> {
+) -> io::Result<ReadBytes> {
     if let Some(buffer) = blocking::read_directly(file, offset, len, ticket)? {
-        return Ok(Brought::Bytes(buffer));
+        return Ok(ReadBytes::InMemory(buffer));
     }
     if len >= COPIED_BYTES
         && file.reads_inline()
         && let Some(pipe) = drain.take()
     {
         // The engine `sendfile` of another location may have turned on the kernel's readahead.
-        file.read_ahead_ourselves();
-        return drain.bring_in(pipe, file, offset, len).map(Brought::Cached);
+        file.disable_kernel_readahead();
+        return drain
+            .fetch(pipe, file, offset, len)
+            .map(ReadBytes::InPageCache);
     }
     blocking::read_through(file, offset, len, ticket)
 }
@@ -123,19 +125,19 @@ impl Drain {
     }
 
     /// Reads up to `len` bytes from `offset` into the page cache. Returns how many the file has.
-    fn bring_in(&self, pipe: Pipe, file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
-        let mut brought = 0;
-        while brought < len {
-            let at = offset.saturating_add(brought as u64);
-            match self.step(&pipe, file, at, (len - brought).min(STEP_BYTES))? {
+    fn fetch(&self, pipe: Pipe, file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
+        let mut fetched = 0;
+        while fetched < len {
+            let at = offset.saturating_add(fetched as u64);
+            match self.step(&pipe, file, at, (len - fetched).min(STEP_BYTES))? {
                 0 => break,
-                count => brought += count,
+                count => fetched += count,
             }
         }
         file.was_read();
         // Not after an error, which leaves bytes in the pipe: then it is closed.
         lock(&self.idle).push(pipe);
-        Ok(brought)
+        Ok(fetched)
     }
 
     fn step(&self, pipe: &Pipe, file: &OpenFile, at: u64, len: usize) -> Result<usize, Errno> {
@@ -184,7 +186,7 @@ mod tests {
             (700_001, 10, 0),
         ] {
             let pipe = drain.take().unwrap();
-            assert_eq!(drain.bring_in(pipe, &file, offset, len).unwrap(), held);
+            assert_eq!(drain.fetch(pipe, &file, offset, len).unwrap(), held);
             let pipe = drain.take().unwrap();
             assert_eq!(rustix::io::ioctl_fionread(&pipe.read).unwrap(), 0);
             lock(&drain.idle).push(pipe);

@@ -5,9 +5,9 @@
 
 use std::io;
 
-use super::blocking::{self, Brought};
+use super::blocking::{self, ReadBytes};
 use super::contract::{Engine, StartContext, StartError};
-use super::ticket::{Ticket, Work};
+use super::ticket::{Ticket, WorkItem};
 use crate::job::{COPIED_BYTES, Done, Op};
 
 pub(super) fn start(_: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError> {
@@ -17,7 +17,7 @@ pub(super) fn start(_: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError>
 struct Inline;
 
 impl Engine for Inline {
-    fn submit(&self, work: Work) {
+    fn submit(&self, work: WorkItem) {
         work.run(perform);
     }
 }
@@ -25,10 +25,10 @@ impl Engine for Inline {
 fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
     let is_read = matches!(op, Op::Read { .. });
     blocking::perform_with(op, ticket, |file, offset, len, ticket| {
-        if is_read && len < COPIED_BYTES && ticket.takes_more(offset, len) {
+        if is_read && len < COPIED_BYTES && ticket.try_grow(offset, len) {
             return blocking::read_through(file, offset, len, ticket);
         }
-        file.let_the_kernel_read_ahead();
-        Ok(Brought::Cached(len))
+        file.enable_kernel_readahead();
+        Ok(ReadBytes::InPageCache(len))
     })
 }

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use super::blocking;
 use super::contract::{Engine, StartContext, StartError};
 use super::pool::{Pool, Queue};
-use super::ticket::{Ticket, Work};
+use super::ticket::{Ticket, WorkItem};
 use crate::files::OpenFile;
 use crate::job::{Done, Op, Open, Opened, Ready};
 use crate::memory::arena::{Arena, SlotAllocator};
@@ -126,7 +126,7 @@ struct Simulated {
 }
 
 impl Engine for Simulated {
-    fn submit(&self, work: Work) {
+    fn submit(&self, work: WorkItem) {
         let simulation = Arc::clone(&self.simulation);
         let queue = Queue::of(work.op());
         self.pool.submit(queue, move || simulation.run(work));
@@ -150,7 +150,7 @@ struct Simulation {
 }
 
 impl Simulation {
-    fn run(&self, work: Work) {
+    fn run(&self, work: WorkItem) {
         let Some((op, mut ticket)) = work.begin() else {
             return;
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::blocking;
 use super::contract::{Engine, StartContext, StartError};
 use super::pool::{Pool, Queue};
-use super::ticket::Work;
+use super::ticket::WorkItem;
 
 pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, StartError> {
     Ok(Box::new(Pooled(Arc::clone(context.pool))))
@@ -17,7 +17,7 @@ pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, Start
 struct Pooled(Arc<Pool>);
 
 impl Engine for Pooled {
-    fn submit(&self, work: Work) {
+    fn submit(&self, work: WorkItem) {
         let queue = Queue::of(work.op());
         self.0.submit(queue, || work.run(blocking::perform));
     }

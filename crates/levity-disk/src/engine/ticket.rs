@@ -1,5 +1,5 @@
-//! A job on its way through an engine: the operation, and a ticket that makes sure that an answer is given
-//! once and that the device's slot is freed.
+//! A job that an engine has: the operation, and a ticket that makes sure that the job is answered once and that
+//! the device's slot is freed.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,19 +11,19 @@ use crate::files::{KnownDevices, OpenFile};
 use crate::job::{Completion, Done, Op};
 use crate::memory::{Reservation, span};
 
-/// The scheduler's side of a [`Ticket`]. Dropping it frees the device's slot.
-pub(crate) trait Completions: Send {
+/// A job in flight, as the scheduler sees it. Dropping it frees the device's slot.
+pub(crate) trait InFlightJob: Send {
     /// Whether anyone still waits.
     fn is_awaited(&self) -> bool;
 
     /// The devices that the job is charged to: an open must not wait for any other.
     fn devices(&self) -> KnownDevices<'_>;
 
-    /// Whether the job is to read `len` bytes from `offset` of a file that it has just opened past the page
-    /// cache.
-    fn reads_directly(&self, file: &OpenFile, offset: u64, len: usize) -> bool;
+    /// Decides whether a read of `len` bytes from `offset` of the file just opened goes past the page cache, and
+    /// records the access.
+    fn decide_direct(&self, file: &OpenFile, offset: u64, len: usize) -> bool;
 
-    /// Answers all who wait. At most one of this and [`Completions::cancel`] is called, and once.
+    /// Answers all who wait. Either this or [`InFlightJob::cancel`] is called, at most once.
     fn complete(&mut self, completion: Completion);
 
     /// Drops the job without an answer.
@@ -31,31 +31,31 @@ pub(crate) trait Completions: Send {
 }
 
 /// A job that has its slot and its memory, and may start.
-pub struct Work {
+pub struct WorkItem {
     op: Op,
     ticket: Ticket,
 }
 
-impl Work {
-    /// Work that has waited since `since`. Whether to read past the page cache is `reads_directly`; `None`
+impl WorkItem {
+    /// A job that was submitted at `submitted_at`. `is_direct` is whether it reads past the page cache; `None`
     /// for an open, which has no file yet.
     pub(crate) fn new(
         op: Op,
-        completions: Box<dyn Completions>,
-        since: Instant,
+        job: Box<dyn InFlightJob>,
+        submitted_at: Instant,
         memory: Reservation,
-        reads_directly: Option<bool>,
-    ) -> Work {
+        is_direct: Option<bool>,
+    ) -> WorkItem {
         let ticket = Ticket {
-            completions,
+            job,
             is_answered: false,
-            reads_directly,
-            direct: false,
+            decided_direct: is_direct,
+            is_direct: false,
             memory: Some(memory),
-            since,
-            started: since,
+            submitted_at,
+            started_at: submitted_at,
         };
-        Work { op, ticket }
+        WorkItem { op, ticket }
     }
 
     /// The operation.
@@ -63,12 +63,12 @@ impl Work {
         &self.op
     }
 
-    /// Whether it is an [`Op::Read`] past the page cache. What an open reads is decided after it.
-    pub(crate) fn reads_directly(&self) -> bool {
-        self.ticket.reads_directly == Some(true)
+    /// Whether it is an [`Op::Read`] past the page cache. For an open this is decided once the file is open.
+    pub(crate) fn is_direct_read(&self) -> bool {
+        self.ticket.decided_direct == Some(true)
     }
 
-    /// Performs the work on the calling thread and finishes it, unless nobody waits for it any more.
+    /// Performs the operation on the calling thread and finishes it, unless nobody waits for it any more.
     pub(super) fn run(self, perform: impl FnOnce(Op, &mut Ticket) -> io::Result<Done>) {
         if let Some((op, mut ticket)) = self.begin() {
             let result = perform(op, &mut ticket);
@@ -76,14 +76,14 @@ impl Work {
         }
     }
 
-    /// Call it when a thread starts the work. `None` when nobody waits for it any more.
+    /// Call it when a thread starts the operation. `None` when nobody waits for it any more.
     pub fn begin(mut self) -> Option<(Op, Ticket)> {
-        self.ticket.started = Instant::now();
-        if self.ticket.completions.is_awaited() {
+        self.ticket.started_at = Instant::now();
+        if self.ticket.job.is_awaited() {
             return Some((self.op, self.ticket));
         }
-        // Not left to the drop of the ticket, which asks again: a job that has joined in between would be
-        // answered ECANCELED instead of being offered anew.
+        // Not left to the drop of the ticket, which checks again: a job that has joined in between would get
+        // ECANCELED instead of being submitted again.
         self.ticket.cancel();
         None
     }
@@ -92,57 +92,58 @@ impl Work {
 /// The right to one of a device's slots, and the duty to answer. Dropped unfinished, it answers ECANCELED
 /// to all who still wait.
 pub struct Ticket {
-    completions: Box<dyn Completions>,
+    job: Box<dyn InFlightJob>,
     is_answered: bool,
-    reads_directly: Option<bool>,
+    /// `None` for an open: it is decided once the file is open.
+    decided_direct: Option<bool>,
     /// The bytes come past the page cache.
-    direct: bool,
+    is_direct: bool,
     /// `None` once turned into a buffer.
     memory: Option<Reservation>,
-    since: Instant,
-    started: Instant,
+    submitted_at: Instant,
+    started_at: Instant,
 }
 
 impl Ticket {
-    /// The descriptor for reading `len` bytes from `offset` of `file` past the page cache, if that is how
-    /// this job is to be done and if the file allows it. It takes whole blocks ([`Buffer::for_blocks`](crate::Buffer::for_blocks)). Call it
-    /// once, on a thread that may block, before the read.
-    pub(crate) fn direct<'f>(
+    /// Decides whether to read `len` bytes from `offset` of `file` past the page cache. If so, and if the file
+    /// allows it, returns the descriptor for that; it needs whole blocks
+    /// ([`Buffer::for_blocks`](crate::Buffer::for_blocks)). Call it once, on a thread that may block, before the
+    /// read.
+    pub(crate) fn take_direct_fd<'f>(
         &mut self,
         file: &'f OpenFile,
         offset: u64,
         len: usize,
     ) -> Option<BorrowedFd<'f>> {
         let is_direct = self
-            .reads_directly
-            .unwrap_or_else(|| self.completions.reads_directly(file, offset, len));
-        let fd = is_direct.then(|| file.direct()).flatten();
-        self.direct = fd.is_some();
+            .decided_direct
+            .unwrap_or_else(|| self.job.decide_direct(file, offset, len));
+        let fd = is_direct.then(|| file.direct_fd()).flatten();
+        self.is_direct = fd.is_some();
         fd
     }
 
-    /// The read past the page cache that [`Ticket::direct`] allowed was refused: it goes through the page
-    /// cache.
-    pub(crate) fn not_direct(&mut self) {
-        self.direct = false;
+    /// Records that the kernel refused to read past the page cache: the read goes through it.
+    pub(crate) fn direct_refused(&mut self) {
+        self.is_direct = false;
     }
 
-    /// Reserves memory for `len` bytes from `offset` instead of fewer, if memory is ample.
-    pub(super) fn takes_more(&mut self, offset: u64, len: usize) -> bool {
+    /// Reserves memory for `len` bytes from `offset` instead of fewer, if memory is ample. Returns whether it did.
+    pub(super) fn try_grow(&mut self, offset: u64, len: usize) -> bool {
         let memory = self.memory.as_mut();
-        memory.is_some_and(|memory| memory.raise(span(offset, len)))
+        memory.is_some_and(|memory| memory.try_grow(span(offset, len)))
     }
 
-    /// The memory for the bytes that the operation asks for, or for fewer.
+    /// Takes the memory reserved for the bytes to read.
     ///
     /// # Panics
     /// If it is called twice.
-    pub(super) fn memory(&mut self) -> Reservation {
+    pub(super) fn take_memory(&mut self) -> Reservation {
         self.memory.take().expect("an operation reads once")
     }
 
     pub(crate) fn devices(&self) -> KnownDevices<'_> {
-        self.completions.devices()
+        self.job.devices()
     }
 
     /// Answers, and frees the slot for the next job.
@@ -152,24 +153,24 @@ impl Ticket {
 
     fn complete(&mut self, result: io::Result<Done>) {
         self.is_answered = true;
-        self.completions.complete(Completion {
+        self.job.complete(Completion {
             result,
-            queued: self.started - self.since,
-            service: self.started.elapsed(),
-            direct: self.direct,
+            queued: self.started_at - self.submitted_at,
+            service: self.started_at.elapsed(),
+            direct: self.is_direct,
         });
     }
 
     fn cancel(&mut self) {
         self.is_answered = true;
-        self.completions.cancel();
+        self.job.cancel();
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.is_answered {
-            match self.completions.is_awaited() {
+            match self.job.is_awaited() {
                 true => self.complete(Err(Errno::CANCELED.into())),
                 false => self.cancel(),
             }

@@ -40,7 +40,7 @@ const STEP: OFlags = HANDLE.union(OFlags::NOFOLLOW);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownDevices<'a> {
     /// The devices that it was charged to before.
-    pub(crate) passed: &'a [u64],
+    pub(crate) previous: &'a [u64],
     /// The device that it is charged to now.
     pub(crate) charged: u64,
 }
@@ -48,18 +48,18 @@ pub(crate) struct KnownDevices<'a> {
 impl KnownDevices<'_> {
     pub(crate) fn only(device: u64) -> KnownDevices<'static> {
         KnownDevices {
-            passed: &[],
+            previous: &[],
             charged: device,
         }
     }
 
     /// Whether `device` is the only one.
     pub(crate) fn are_only(&self, device: u64) -> bool {
-        self.charged == device && self.passed.is_empty()
+        self.charged == device && self.previous.is_empty()
     }
 
     fn has(&self, device: u64) -> bool {
-        self.charged == device || self.passed.contains(&device)
+        self.charged == device || self.previous.contains(&device)
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct Start<'a> {
 /// The first device on the way along `path` that is not among `known`; `None` if there is none, or if the
 /// path does not exist. Blocks on the known devices, and on no other.
 pub(crate) fn first_new(start: Start<'_>, path: &CStr, known: KnownDevices<'_>) -> Option<u64> {
-    if known.passed.len() + 1 >= DEVICES_MAX {
+    if known.previous.len() + 1 >= DEVICES_MAX {
         return None;
     }
     let mut walk = Walk {
@@ -291,12 +291,12 @@ mod tests {
             beneath: true,
         };
         let known = KnownDevices {
-            passed: &[start.device],
+            previous: &[start.device],
             charged: proc().unwrap(),
         };
         assert_eq!(first_new(start, c"proc/version", known), None);
         let everywhere = KnownDevices {
-            passed: &[start.device; DEVICES_MAX - 1],
+            previous: &[start.device; DEVICES_MAX - 1],
             charged: start.device,
         };
         assert_eq!(first_new(start, c"proc/version", everywhere), None);
@@ -319,7 +319,7 @@ mod tests {
         let other = root.check(KnownDevices::only(root.device())).unwrap_err();
         assert_eq!(OtherDevice::of(&other), proc());
         let known = KnownDevices {
-            passed: &[root.device()],
+            previous: &[root.device()],
             charged: proc().unwrap(),
         };
         let switched = root.check(known).unwrap().unwrap();

@@ -1,6 +1,6 @@
 //! System calls on an open file that do not block an event loop.
 //!
-//! `fstat` and `preadv2(RWF_NOWAIT)` answer from memory on some file systems and wait for a server on
+//! `fstat` and `preadv2(RWF_NOWAIT)` are answered from memory on some file systems and wait for a server on
 //! others, and a directory may contain mounts of both kinds. So the decision is made for each open file,
 //! and an [`Inline`] is the proof of it: there is no other way to make a system call on the descriptor of a
 //! served file outside of this crate.
@@ -10,7 +10,7 @@ use std::io;
 use rustix::io::Errno;
 
 use super::meta::Meta;
-use super::open_file::{Answers, OpenFile};
+use super::open_file::{NonblockingCalls, OpenFile};
 use crate::syscall;
 
 /// An open file whose metadata is in memory. Made only by [`OpenFile::inline`].
@@ -20,7 +20,7 @@ pub struct Inline<'a>(&'a OpenFile);
 impl OpenFile {
     /// The calls that an event loop may make. `None` if even `fstat` of the open file may block.
     pub fn inline(&self) -> Option<Inline<'_>> {
-        (self.answers != Answers::Nothing).then_some(Inline(self))
+        (self.nonblocking_calls != NonblockingCalls::None).then_some(Inline(self))
     }
 }
 

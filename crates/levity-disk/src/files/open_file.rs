@@ -23,28 +23,30 @@ const READAHEAD_BYTES_MAX: u64 = 64 * 1024;
 /// last close of a deleted file may block on the disk.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// The metadata from the open, or from after its first bytes were read.
-    pub meta: Meta,
+    /// See [`OpenFile::meta`].
+    pub(crate) meta: Meta,
     fd: DeferredFd,
     /// `None` for anything but a directory beneath a root.
     pub(super) location: Option<Location>,
-    pub(super) answers: Answers,
+    pub(super) nonblocking_calls: NonblockingCalls,
     /// No symbolic link was on the way.
     pub(super) no_symlinks: bool,
     access: atime::Access,
-    nonblocking: AtomicBool,
-    random: AtomicBool,
+    /// `O_NONBLOCK` is set.
+    has_nonblock_flag: AtomicBool,
+    /// The kernel's readahead is off: `POSIX_FADV_RANDOM` is in effect.
+    has_random_advice: AtomicBool,
     /// The inner `None`: `O_DIRECT` is not available.
     direct: OnceLock<Option<DirectFile>>,
     direct_refused: AtomicBool,
     spooled: bool,
 }
 
-/// The calls that the file system of an open file answers without blocking.
+/// The calls on an open file that do not block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answers {
-    /// Nothing for certain: the file is on another mount than its root, or any call may block.
-    Nothing,
+pub(super) enum NonblockingCalls {
+    /// Any call may block, or the file is on another mount than its root, which was not probed.
+    None,
     /// `fstat`.
     Metadata,
     /// `fstat`, and `preadv2(RWF_NOWAIT)`.
@@ -65,11 +67,11 @@ impl OpenFile {
             meta,
             fd: DeferredFd::new(fd, meta.device),
             location: None,
-            answers: Answers::Nothing,
+            nonblocking_calls: NonblockingCalls::None,
             no_symlinks: false,
             access: atime::Access::new(atime),
-            nonblocking: AtomicBool::new(true),
-            random: AtomicBool::new(false),
+            has_nonblock_flag: AtomicBool::new(true),
+            has_random_advice: AtomicBool::new(false),
             direct: OnceLock::new(),
             direct_refused: AtomicBool::new(false),
             spooled: false,
@@ -81,7 +83,7 @@ impl OpenFile {
     pub(super) fn spooled(fd: OwnedFd, atime: atime::Policy) -> io::Result<OpenFile> {
         let meta = Meta::from(rustix::fs::fstat(&fd)?);
         Ok(OpenFile {
-            nonblocking: AtomicBool::new(false),
+            has_nonblock_flag: AtomicBool::new(false),
             direct_refused: AtomicBool::new(true),
             spooled: true,
             ..OpenFile::new(fd, meta, atime)
@@ -100,7 +102,7 @@ impl OpenFile {
 
     /// Whether an event loop may try to read it: `preadv2(RWF_NOWAIT)` works on its file system.
     pub fn reads_inline(&self) -> bool {
-        self.answers == Answers::Reads
+        self.nonblocking_calls == NonblockingCalls::Reads
     }
 
     /// The metadata as of now (`fstat`). May block.
@@ -128,7 +130,7 @@ impl OpenFile {
 
     /// A descriptor for reading whole blocks past the page cache; opened by the first call. `None` if that
     /// does not work. Not for event loops.
-    pub(crate) fn direct(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn direct_fd(&self) -> Option<BorrowedFd<'_>> {
         if self.direct_refused.load(Ordering::Relaxed) {
             return None;
         }
@@ -137,8 +139,8 @@ impl OpenFile {
         direct.map(DirectFile::as_fd)
     }
 
-    /// A read past the page cache was refused: prevents further ones.
-    pub(crate) fn refuse_direct(&self) {
+    /// Records that a read past the page cache was refused: prevents further ones.
+    pub(crate) fn direct_refused(&self) {
         self.direct_refused.store(true, Ordering::Relaxed);
     }
 
@@ -147,17 +149,19 @@ impl OpenFile {
         self.fd.as_fd()
     }
 
-    /// Turns off the kernel's readahead: a read then fetches exactly the bytes it asks for.
-    pub(crate) fn read_ahead_ourselves(&self) {
-        if self.meta.size > READAHEAD_BYTES_MAX && !self.random.swap(true, Ordering::Relaxed) {
+    /// Turns off the kernel's readahead for a large file: a read then fetches exactly the bytes it asks for.
+    pub(crate) fn disable_kernel_readahead(&self) {
+        if self.meta.size > READAHEAD_BYTES_MAX
+            && !self.has_random_advice.swap(true, Ordering::Relaxed)
+        {
             // Only a hint: a failure has no consequence.
             let _ = rustix::fs::fadvise(self.as_fd(), 0, None, Advice::Random);
         }
     }
 
     /// Turns on the kernel's readahead, for `sendfile`.
-    pub(crate) fn let_the_kernel_read_ahead(&self) {
-        if self.random.swap(false, Ordering::Relaxed) {
+    pub(crate) fn enable_kernel_readahead(&self) {
+        if self.has_random_advice.swap(false, Ordering::Relaxed) {
             let _ = rustix::fs::fadvise(self.as_fd(), 0, None, Advice::Normal);
         }
     }
@@ -165,12 +169,12 @@ impl OpenFile {
     /// Clears `O_NONBLOCK`: a ring would return EAGAIN instead of waiting where the file system cannot tell
     /// whether a read would block. Returns whether the flag was set.
     pub(crate) fn clear_nonblocking(&self) -> io::Result<bool> {
-        if !self.nonblocking.load(Ordering::Relaxed) {
+        if !self.has_nonblock_flag.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let flags = rustix::fs::fcntl_getfl(self.as_fd())?;
         rustix::fs::fcntl_setfl(self.as_fd(), flags - OFlags::NONBLOCK)?;
-        self.nonblocking.store(false, Ordering::Relaxed);
+        self.has_nonblock_flag.store(false, Ordering::Relaxed);
         Ok(true)
     }
 }

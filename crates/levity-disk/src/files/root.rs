@@ -20,7 +20,7 @@ use super::crossing::HANDLE;
 use super::crossing::{self, KnownDevices, OtherDevice};
 use super::meta::{Kind, Meta};
 use super::mounts::Beneath;
-use super::open_file::{Answers, Location, OpenFile};
+use super::open_file::{Location, NonblockingCalls, OpenFile};
 use super::probe::{self, FileSystem};
 use super::resolver::{NO_LINKS, Resolver, Symlinks};
 use crate::syscall;
@@ -197,7 +197,7 @@ impl Root {
             return Ok(self.cached_handle(name, resolve)?);
         }
         let file = self.file(opened, meta, name);
-        file.read_ahead_ourselves();
+        file.disable_kernel_readahead();
         Ok(Arc::new(file))
     }
 
@@ -282,18 +282,18 @@ impl Root {
             resolver: Arc::clone(&self.resolver),
             path: name.to_owned(),
         });
-        file.answers = self.answers(&meta);
+        file.nonblocking_calls = self.nonblocking_calls(&meta);
         file.no_symlinks = opened.no_symlinks;
         file
     }
 
     /// Only the root's own file system was probed: on another mount any call may block.
-    fn answers(&self, meta: &Meta) -> Answers {
+    fn nonblocking_calls(&self, meta: &Meta) -> NonblockingCalls {
         match &self.file_system {
-            _ if meta.device != self.resolver.device => Answers::Nothing,
-            system if system.may_wait => Answers::Nothing,
-            system if system.nowait => Answers::Reads,
-            _ => Answers::Metadata,
+            _ if meta.device != self.resolver.device => NonblockingCalls::None,
+            system if system.may_wait => NonblockingCalls::None,
+            system if system.nowait => NonblockingCalls::Reads,
+            _ => NonblockingCalls::Metadata,
         }
     }
 

@@ -53,7 +53,7 @@ pub enum Class {
     /// Opens, listings and first chunks: the client has received nothing yet.
     First,
     /// Later chunks: the client is already receiving. Writes: it is still sending.
-    Next,
+    Later,
     /// Read-ahead: nobody waits for the chunk yet. A prefetch is never queued. If it cannot start at once
     /// without delaying a job of another class, it is refused ([`is_full`]). A job that asks for the same
     /// bytes while the prefetch is in flight joins it.

@@ -17,7 +17,7 @@ use super::block::{ALIGNMENT, Block};
 /// Blocks up to this size, in bytes, are kept for later reads; larger ones are unmapped.
 pub(crate) const RECYCLED_BYTES_MAX: usize = 1 << 20;
 
-/// Bound on the blocks of one size that are kept, in addition to the bound on bytes.
+/// The maximum of blocks of one size that are kept, in addition to the maximum of bytes.
 const IDLE_BLOCKS_MAX: usize = 1024;
 
 pub(crate) const SIZE_CLASSES: usize = class_of(RECYCLED_BYTES_MAX) + 1;
@@ -34,12 +34,12 @@ struct Shared {
     /// Bytes of the blocks in `idle`. Raised before a block is added and lowered after one is taken, so never
     /// too low.
     idle_bytes: AtomicUsize,
-    /// By size class. A push waits for a concurrent pop only if it needs the very entry that is being emptied:
-    /// not as long as a list has an entry for every block of its size.
+    /// By size class. A push waits for a concurrent pop only if it needs the very entry that is being emptied,
+    /// which does not happen while a list has an entry for every block of its size.
     idle: [ArrayQueue<Block>; SIZE_CLASSES],
     /// A reservation failed since bytes were last freed.
     failed: AtomicBool,
-    freed: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    on_freed: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Budget {
@@ -54,7 +54,7 @@ impl Budget {
                 ArrayQueue::new(blocks.clamp(1, IDLE_BLOCKS_MAX))
             }),
             failed: AtomicBool::new(false),
-            freed: OnceLock::new(),
+            on_freed: OnceLock::new(),
         }))
     }
 
@@ -68,8 +68,8 @@ impl Budget {
         self.0.in_use.load(Ordering::SeqCst)
     }
 
-    /// Whether a buffer of `len` bytes may be used where a smaller one would do: a quarter of the budget holds
-    /// all bytes in use then, so that other reads do not find less memory.
+    /// Whether a buffer of `len` bytes may be used where a smaller one would do: total use would stay within a
+    /// quarter of the budget, so that other reads do not lack memory.
     pub fn is_ample(&self, len: usize) -> bool {
         self.in_use().saturating_add(Budget::cost(len)) <= self.ample_max()
     }
@@ -112,8 +112,8 @@ impl Budget {
     /// Sets the function that is called when bytes are freed after a reservation has failed. It is called on the
     /// thread that drops the buffer, which may be an event loop, so it must not block. Only the first call
     /// has an effect.
-    pub(crate) fn on_freed(&self, freed: Box<dyn Fn() + Send + Sync>) {
-        let _ = self.0.freed.set(freed);
+    pub(crate) fn on_freed(&self, on_freed: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.0.on_freed.set(on_freed);
     }
 
     /// Memory for reserved bytes.
@@ -128,9 +128,9 @@ impl Budget {
         let failed = &self.0.failed;
         if failed.load(Ordering::SeqCst)
             && failed.swap(false, Ordering::SeqCst)
-            && let Some(freed) = self.0.freed.get()
+            && let Some(on_freed) = self.0.on_freed.get()
         {
-            freed();
+            on_freed();
         }
     }
 }
@@ -212,7 +212,7 @@ pub(crate) const fn span(offset: u64, len: usize) -> usize {
 impl Reservation {
     /// Reserves the bytes for a buffer of `len` bytes instead of fewer, if memory is ample: see
     /// [`Budget::is_ample`]. Returns whether it did.
-    pub(crate) fn raise(&mut self, len: usize) -> bool {
+    pub(crate) fn try_grow(&mut self, len: usize) -> bool {
         let bytes = Budget::cost(len);
         let more = bytes.saturating_sub(self.bytes);
         let raised = self.budget.0.count(more, self.budget.ample_max());

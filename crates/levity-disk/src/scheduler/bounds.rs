@@ -7,41 +7,41 @@ use super::depth::{DEPTH_START, Depth};
 /// The bounds that hold for each device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    pub(crate) depth: DepthBound,
-    /// Jobs that wait.
+    pub(crate) depth: DepthPolicy,
+    /// The maximum of queued jobs.
     pub(crate) queue_max: usize,
     /// Silence after which a device with jobs in flight is considered dead.
     pub(crate) dead_after: Duration,
 }
 
-/// Bound on the jobs in flight.
+/// How the depth of a device, which is the maximum of its jobs in flight, is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DepthBound {
+pub(crate) enum DepthPolicy {
     Fixed(usize),
-    /// Adapted to the device, up to this.
+    /// Adapted to the device, up to this maximum.
     UpTo(usize),
 }
 
-impl DepthBound {
-    /// For a device without a job yet.
+impl DepthPolicy {
+    /// The state for a device without a job yet.
     pub(super) fn start(self) -> Depth {
         match self {
-            DepthBound::Fixed(depth) => Depth::fixed(depth),
-            DepthBound::UpTo(max) => Depth::adaptive(max),
+            DepthPolicy::Fixed(depth) => Depth::fixed(depth),
+            DepthPolicy::UpTo(max) => Depth::adaptive(max),
         }
     }
 
-    /// The limit of [`DepthBound::start`].
-    pub(super) fn first(self) -> usize {
+    /// The depth of a device without a job yet.
+    pub(super) fn initial(self) -> usize {
         match self {
-            DepthBound::Fixed(depth) => depth,
-            DepthBound::UpTo(max) => DEPTH_START.min(max),
+            DepthPolicy::Fixed(depth) => depth,
+            DepthPolicy::UpTo(max) => DEPTH_START.min(max),
         }
     }
 
     pub(crate) fn max(self) -> usize {
         match self {
-            DepthBound::Fixed(max) | DepthBound::UpTo(max) => max,
+            DepthPolicy::Fixed(max) | DepthPolicy::UpTo(max) => max,
         }
     }
 }

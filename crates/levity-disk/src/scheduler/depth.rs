@@ -1,12 +1,12 @@
-//! The bound on the jobs in flight per device: fixed, or adapted by trial.
+//! The depth of a device, which is the maximum of its jobs in flight: fixed, or adapted by trial.
 //!
 //! Too few jobs leave the disk idle between two reads, and give its elevator no choice. Too many do not raise
 //! the throughput and make urgent jobs wait inside the device, which knows no classes. The right number
-//! differs by a factor of ten between disks, and attributes such as `rotational` are often wrong. So the bound
+//! differs by a factor of ten between disks, and attributes such as `rotational` are often wrong. So the depth
 //! is doubled on trial. It is kept if the throughput rises, and restored if only the latency does.
 //!
-//! Latency alone is no reason to lower the bound: jobs in flight wait for each other, also where the disk gets
-//! faster with more to choose from. So a lower bound is a trial too, kept only if the throughput stays the
+//! Latency alone is no reason to reduce the depth: queued jobs wait for each other even on a disk that gains
+//! throughput from a deeper queue. So a lower depth is a trial too, kept only if the throughput stays the
 //! same. Both trials are repeated from time to time, because disks and workloads change.
 //!
 //! The time is passed by the caller.
@@ -14,99 +14,102 @@
 use std::array;
 use std::time::{Duration, Instant};
 
-/// The first bound.
+/// The depth before the first trial.
 pub(super) const DEPTH_START: usize = 4;
 
-/// The largest bound. Beyond it even a disk with many heads gains little.
+/// The largest depth. Beyond it even a disk with many heads gains little.
 pub(crate) const DEPTH_MAX: usize = 32;
 
-/// The smallest bound: with one job the device would be idle while the next is prepared.
+/// The smallest depth: with one job the device would be idle while the next is prepared.
 const DEPTH_MIN: usize = 2;
 
-/// Bound on the bytes in flight, except for a single job. The bytes that opens read beyond their first ones are
-/// not included, because their number is not known before.
+/// The maximum of bytes in flight, except for a single job. The bytes that an open reads beyond its first ones
+/// are not included, because their number is not known before.
 const BYTES_MAX: usize = 16 << 20;
 
-/// A window lasts at least this long...
-const WINDOW_MIN: Duration = Duration::from_millis(100);
+/// The minimum duration of a window.
+const WINDOW_TIME_MIN: Duration = Duration::from_millis(100);
 
-/// ...until this many jobs have completed...
+/// The maximum duration of a window, for slow devices.
+const WINDOW_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// The completed jobs after which a window ends, unless it is shorter than [`WINDOW_TIME_MIN`].
 const WINDOW_JOBS: usize = 96;
 
-/// ...or this many during the first climb...
+/// The same during the first climb.
 const WINDOW_JOBS_AT_START: usize = 40;
 
-/// ...but at most this long, for slow devices.
-const WINDOW_MAX: Duration = Duration::from_secs(1);
-
-/// Fewer jobs than this are not significant.
-const WINDOW_JOBS_MIN: usize = 16;
+/// The minimum of jobs for a significant throughput or median.
+const SAMPLES_MIN: usize = 16;
 
 /// Each job counts as this many bytes in addition to its own: small reads are limited by their number, large
 /// ones by their bytes.
 const JOB_BYTES: f64 = 65_536.0;
 
-/// A rate higher by this factor is a gain and not chance.
-const GAIN: f64 = 1.04;
+/// A rate above the baseline by more than this factor is a gain and not chance.
+const GAIN_FACTOR: f64 = 1.04;
 
-/// A rate down to this factor counts as unchanged.
-const LOSS: f64 = 0.98;
+/// A rate of at least this factor of the baseline counts as unchanged.
+const LOSS_FACTOR: f64 = 0.98;
 
-/// A median latency of this many times the best one is long.
-const LONG: u32 = 3;
+/// A median latency above this many times the best one is long.
+const LONG_LATENCY_FACTOR: u32 = 3;
 
-/// The best latency rises by this part with each window, because a disk may have become slower.
-const BEST_FADES: u32 = 4096;
+/// The best latency is raised by 1/4096 per window, because a disk may have become slower.
+const BEST_LATENCY_DECAY: u32 = 4096;
 
 /// Windows between two trials.
-const REST: u32 = 8;
+const TRIAL_INTERVAL_WINDOWS: u32 = 8;
 
-/// Classes of sizes within which latencies are compared: up to these bytes, and above.
-const SIZES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
+/// The upper bounds of the size classes in bytes; the last class has none. Latencies are compared within a
+/// class.
+const SIZE_CLASS_BOUNDS: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
 
-/// The bound of one device.
+/// The depth of one device.
 #[derive(Debug)]
 pub(super) struct Depth {
-    limit: usize,
+    current: usize,
     max: usize,
-    /// `None` if the bound is fixed.
+    /// `None` if the depth is fixed.
     search: Option<Search>,
 }
 
 #[derive(Debug)]
 struct Search {
-    step: Step,
-    /// The first climb, in shorter windows: a disk with many heads would else be idle for a second or two. A step
-    /// that was kept by chance is tried again later.
-    starting: bool,
-    /// Windows until the next trial.
-    rest: u32,
-    /// Work per second at the bound before the trial.
-    usual: f64,
+    /// The trial in the current window; `None` between trials.
+    trial: Option<Trial>,
+    /// The first climb, in shorter windows: a disk with many heads would otherwise be idle for a second or two.
+    /// A depth that was kept by chance is tried again later.
+    first_climb: bool,
+    windows_to_trial: u32,
+    /// Work per second at the depth before the trial.
+    baseline_rate: f64,
     lower_next: bool,
-    /// Jobs that were started under another bound and have not completed.
+    /// Jobs that were started at another depth and have not completed.
     settling: usize,
     window: Window,
-    best: [Option<Duration>; SIZES.len() + 1],
+    /// The best median latency of each size class.
+    best_latencies: [Option<Duration>; SIZE_CLASS_BOUNDS.len() + 1],
 }
 
-/// The trial in the current window.
+/// A change of the depth that is kept or undone after its window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Nothing,
+enum Trial {
     Raised { from: usize },
     Lowered { from: usize },
 }
 
-/// The jobs completed since a point in time.
+/// The jobs that were completed in a period.
 #[derive(Debug)]
 struct Window {
-    since: Option<Instant>,
+    /// `None` before the first job.
+    start: Option<Instant>,
     jobs: usize,
     /// Jobs that completed while others were queued.
-    limited: usize,
+    saturated_jobs: usize,
     bytes: u64,
-    latencies: [Latencies; SIZES.len() + 1],
+    /// By size class.
+    latencies: [LatencyHistogram; SIZE_CLASS_BOUNDS.len() + 1],
 }
 
 /// A completed job.
@@ -116,37 +119,37 @@ pub(super) struct Sample {
     pub(super) latency: Duration,
     /// Bytes read or written.
     pub(super) bytes: usize,
-    /// Whether other jobs waited for a slot.
-    pub(super) limited: bool,
+    /// All slots were taken: other jobs waited for one.
+    pub(super) saturated: bool,
 }
 
 impl Depth {
-    /// A fixed bound.
-    pub(super) fn fixed(limit: usize) -> Depth {
+    /// A fixed depth.
+    pub(super) fn fixed(depth: usize) -> Depth {
         Depth {
-            limit,
-            max: limit,
+            current: depth,
+            max: depth,
             search: None,
         }
     }
 
-    /// An adaptive bound of at most `max`.
+    /// An adaptive depth of at most `max`.
     pub(super) fn adaptive(max: usize) -> Depth {
         Depth {
-            limit: DEPTH_START.min(max),
+            current: DEPTH_START.min(max),
             max,
             search: Some(Search::new()),
         }
     }
 
-    /// The present bound.
-    pub(super) fn limit(&self) -> usize {
-        self.limit
+    /// The maximum of jobs in flight at present.
+    pub(super) fn current(&self) -> usize {
+        self.current
     }
 
     /// Whether a job of `len` bytes may start in addition to `jobs` jobs of `bytes` bytes.
     pub(super) fn admits(&self, jobs: usize, bytes: usize, len: usize) -> bool {
-        jobs == 0 || jobs < self.limit && bytes.saturating_add(len) <= BYTES_MAX
+        jobs == 0 || jobs < self.current && bytes.saturating_add(len) <= BYTES_MAX
     }
 
     /// Records a completed job.
@@ -160,20 +163,24 @@ impl Depth {
             return;
         }
         search.window.add(now, sample);
-        let jobs = match search.starting {
+        let jobs_max = match search.first_climb {
             true => WINDOW_JOBS_AT_START,
             false => WINDOW_JOBS,
         };
-        let Some(seconds) = search.window.is_over(now, jobs) else {
+        let Some(seconds) = search.window.ended(now, jobs_max) else {
             return;
         };
         let window = std::mem::replace(&mut search.window, Window::new());
-        search.window.since = Some(now);
-        let long = search.took_long(&window);
-        if window.is_limited() {
-            let limit = search.judge(self.limit, self.max, window.work() / seconds, long);
-            search.settling = if limit == self.limit { 0 } else { self.limit };
-            self.limit = limit;
+        search.window.start = Some(now);
+        let is_slow = search.is_slow(&window);
+        if window.is_saturated() {
+            let rate = window.work() / seconds;
+            let depth = search.next_depth(self.current, self.max, rate, is_slow);
+            search.settling = match depth == self.current {
+                true => 0,
+                false => self.current,
+            };
+            self.current = depth;
         }
     }
 }
@@ -181,159 +188,164 @@ impl Depth {
 impl Search {
     fn new() -> Search {
         Search {
-            step: Step::Nothing,
-            starting: true,
-            rest: 0,
-            usual: 0.0,
+            trial: None,
+            first_climb: true,
+            windows_to_trial: 0,
+            baseline_rate: 0.0,
             lower_next: false,
             settling: 0,
             window: Window::new(),
-            best: [None; SIZES.len() + 1],
+            best_latencies: [None; SIZE_CLASS_BOUNDS.len() + 1],
         }
     }
 
-    /// The next bound, after a window at `limit` with `rate` work per second.
-    fn judge(&mut self, limit: usize, max: usize, rate: f64, long: bool) -> usize {
-        match self.step {
-            Step::Nothing => {
-                self.usual = match self.usual {
+    /// The next depth, after a window at `depth` with `rate` work per second; `is_slow` if its latency was long.
+    fn next_depth(&mut self, depth: usize, max: usize, rate: f64, is_slow: bool) -> usize {
+        match self.trial {
+            None => {
+                self.baseline_rate = match self.baseline_rate {
                     0.0 => rate,
-                    usual => usual + (rate - usual) / 4.0,
+                    baseline => baseline + (rate - baseline) / 4.0,
                 };
-                self.rest = self.rest.saturating_sub(1);
-                match self.rest {
-                    0 => self.try_another(limit, max, long),
-                    _ => limit,
+                self.windows_to_trial = self.windows_to_trial.saturating_sub(1);
+                match self.windows_to_trial {
+                    0 => self.try_another(depth, max, is_slow),
+                    _ => depth,
                 }
             }
-            Step::Raised { from } if rate > self.usual * GAIN => {
-                debug_assert!(from < limit);
-                self.usual = rate;
-                match limit < max {
-                    true => self.raise(limit, max),
-                    false => self.keep(limit),
+            Some(Trial::Raised { from }) if rate > self.baseline_rate * GAIN_FACTOR => {
+                debug_assert!(from < depth);
+                self.baseline_rate = rate;
+                match depth < max {
+                    true => self.raise(depth, max),
+                    false => self.end_trial(depth),
                 }
             }
-            Step::Raised { from } if long => self.keep(from),
-            Step::Raised { .. } => self.keep(limit),
-            Step::Lowered { from } if rate < self.usual * LOSS => self.keep(from),
-            Step::Lowered { .. } if long => self.lower(limit),
-            Step::Lowered { .. } => self.keep(limit),
+            Some(Trial::Raised { from }) if is_slow => self.end_trial(from),
+            Some(Trial::Raised { .. }) => self.end_trial(depth),
+            Some(Trial::Lowered { from }) if rate < self.baseline_rate * LOSS_FACTOR => {
+                self.end_trial(from)
+            }
+            Some(Trial::Lowered { .. }) if is_slow => self.lower(depth),
+            Some(Trial::Lowered { .. }) => self.end_trial(depth),
         }
     }
 
-    fn try_another(&mut self, limit: usize, max: usize, long: bool) -> usize {
-        let lower = self.lower_next && long && limit > DEPTH_MIN;
+    fn try_another(&mut self, depth: usize, max: usize, is_slow: bool) -> usize {
+        let lower = self.lower_next && is_slow && depth > DEPTH_MIN;
         self.lower_next = !self.lower_next;
         match lower {
-            true => self.lower(limit),
-            false if limit < max => self.raise(limit, max),
-            false => self.keep(limit),
+            true => self.lower(depth),
+            false if depth < max => self.raise(depth, max),
+            false => self.end_trial(depth),
         }
     }
 
-    fn raise(&mut self, limit: usize, max: usize) -> usize {
-        self.step = Step::Raised { from: limit };
-        (limit * 2).min(max)
+    fn raise(&mut self, depth: usize, max: usize) -> usize {
+        self.trial = Some(Trial::Raised { from: depth });
+        (depth * 2).min(max)
     }
 
-    fn lower(&mut self, limit: usize) -> usize {
-        self.step = Step::Lowered { from: limit };
-        (limit - (limit / 4).max(1)).max(DEPTH_MIN.min(limit))
+    fn lower(&mut self, depth: usize) -> usize {
+        self.trial = Some(Trial::Lowered { from: depth });
+        (depth - (depth / 4).max(1)).max(DEPTH_MIN.min(depth))
     }
 
-    fn keep(&mut self, limit: usize) -> usize {
-        self.step = Step::Nothing;
-        self.starting = false;
-        self.rest = REST;
-        limit
+    fn end_trial(&mut self, depth: usize) -> usize {
+        self.trial = None;
+        self.first_climb = false;
+        self.windows_to_trial = TRIAL_INTERVAL_WINDOWS;
+        depth
     }
 
-    /// Whether the latency was much longer than the best one. Updates the best of each size.
-    fn took_long(&mut self, window: &Window) -> bool {
-        let mut long = false;
-        for (best, latencies) in self.best.iter_mut().zip(&window.latencies) {
+    /// Whether the latency of any size class was much longer than its best one. Updates the best ones.
+    fn is_slow(&mut self, window: &Window) -> bool {
+        let mut is_slow = false;
+        for (best, latencies) in self.best_latencies.iter_mut().zip(&window.latencies) {
             let Some(median) = latencies.median() else {
                 continue;
             };
-            let known = best.map_or(median, |best| best + best / BEST_FADES);
-            *best = Some(known.min(median));
-            long |= median > known * LONG;
+            let decayed = best.map_or(median, |best| best + best / BEST_LATENCY_DECAY);
+            *best = Some(decayed.min(median));
+            is_slow |= median > decayed * LONG_LATENCY_FACTOR;
         }
-        long
+        is_slow
     }
 }
 
 impl Window {
     fn new() -> Window {
         Window {
-            since: None,
+            start: None,
             jobs: 0,
-            limited: 0,
+            saturated_jobs: 0,
             bytes: 0,
-            latencies: array::from_fn(|_| Latencies::default()),
+            latencies: array::from_fn(|_| LatencyHistogram::default()),
         }
     }
 
     fn add(&mut self, now: Instant, sample: Sample) {
         // The job that opens a window is not counted: most of its time was before the window.
-        if self.since.is_none() {
-            self.since = Some(now);
+        if self.start.is_none() {
+            self.start = Some(now);
             return;
         }
         self.jobs += 1;
-        self.limited += usize::from(sample.limited);
+        self.saturated_jobs += usize::from(sample.saturated);
         self.bytes += sample.bytes as u64;
-        let size = SIZES.partition_point(|size| *size < sample.bytes);
-        self.latencies[size].add(sample.latency);
+        let class = SIZE_CLASS_BOUNDS.partition_point(|bound| *bound < sample.bytes);
+        self.latencies[class].add(sample.latency);
     }
 
-    /// The duration in seconds, if the window is over, as it is after `jobs` jobs.
-    fn is_over(&self, now: Instant, jobs: usize) -> Option<f64> {
-        let lasted = now.saturating_duration_since(self.since?);
-        let over = lasted >= WINDOW_MAX || (lasted >= WINDOW_MIN && self.jobs >= jobs);
-        over.then_some(lasted.as_secs_f64())
+    /// The duration in seconds, if the window has ended: after `jobs_max` jobs, within the bounds on its time.
+    fn ended(&self, now: Instant, jobs_max: usize) -> Option<f64> {
+        let duration = now.saturating_duration_since(self.start?);
+        let has_ended =
+            duration >= WINDOW_TIME_MAX || (duration >= WINDOW_TIME_MIN && self.jobs >= jobs_max);
+        has_ended.then_some(duration.as_secs_f64())
     }
 
-    /// Whether the bound held jobs back nearly all the time. Only then it can be judged.
-    fn is_limited(&self) -> bool {
-        self.jobs >= WINDOW_JOBS_MIN && self.limited >= self.jobs - self.jobs / 8
+    /// Whether the depth held jobs back nearly all the time. Otherwise the rate does not depend on it.
+    fn is_saturated(&self) -> bool {
+        self.jobs >= SAMPLES_MIN && self.saturated_jobs >= self.jobs - self.jobs / 8
     }
 
+    /// In bytes, with [`JOB_BYTES`] for each job.
     fn work(&self) -> f64 {
         self.bytes as f64 + self.jobs as f64 * JOB_BYTES
     }
 }
 
-/// A histogram of latencies with powers of two as bounds, in microseconds. Precise enough for [`LONG`].
+/// A histogram of latencies with powers of two as bounds, in microseconds. Precise enough for
+/// [`LONG_LATENCY_FACTOR`].
 #[derive(Debug, Default)]
-struct Latencies {
-    counts: [u32; Latencies::STEPS],
-    sums: [Duration; Latencies::STEPS],
+struct LatencyHistogram {
+    counts: [u32; LatencyHistogram::BUCKETS],
+    sums: [Duration; LatencyHistogram::BUCKETS],
 }
 
-impl Latencies {
-    const STEPS: usize = 26;
+impl LatencyHistogram {
+    const BUCKETS: usize = 26;
 
     fn add(&mut self, latency: Duration) {
         let us = latency.as_micros().max(1);
-        let step = (us.ilog2() as usize).min(Latencies::STEPS - 1);
-        self.counts[step] += 1;
-        self.sums[step] += latency;
+        let bucket = (us.ilog2() as usize).min(LatencyHistogram::BUCKETS - 1);
+        self.counts[bucket] += 1;
+        self.sums[bucket] += latency;
     }
 
     /// The mean of the bucket that contains the median. `None` if there are too few values.
     fn median(&self) -> Option<Duration> {
         let all: u32 = self.counts.iter().sum();
-        if (all as usize) < WINDOW_JOBS_MIN {
+        if (all as usize) < SAMPLES_MIN {
             return None;
         }
         let mut below = 0;
-        let step = self.counts.iter().position(|count| {
+        let bucket = self.counts.iter().position(|count| {
             below += count;
             below * 2 >= all
         })?;
-        Some(self.sums[step] / self.counts[step])
+        Some(self.sums[bucket] / self.counts[bucket])
     }
 }
 
@@ -349,7 +361,7 @@ mod tests {
     struct Device {
         /// Heads, or channels of flash.
         units: usize,
-        /// Each file belongs to one unit, as on striped disks; else any free unit takes a job.
+        /// Each file belongs to one unit, as on striped disks; otherwise any free unit takes a job.
         striped: bool,
         access_us: u64,
         bytes_per_us: u64,
@@ -409,13 +421,13 @@ mod tests {
                     Sample {
                         latency: Duration::from_micros(now - began),
                         bytes,
-                        limited: true,
+                        saturated: true,
                     },
                 );
             }
             Run {
                 bytes_per_second: (done * bytes as u64) as f64 / seconds.saturating_sub(2) as f64,
-                depth: depth.limit(),
+                depth: depth.current(),
             }
         }
 
@@ -502,13 +514,17 @@ mod tests {
         for seed in 1..=8 {
             let mut depth = Depth::adaptive(DEPTH_MAX);
             device.run(&mut depth, 100_000, 1, seed);
-            assert!(depth.limit() >= 16, "at {} after a second", depth.limit());
+            assert!(
+                depth.current() >= 16,
+                "at {} after a second",
+                depth.current()
+            );
         }
     }
 
-    /// Jobs wait for those before them: that must not lower the bound step by step.
+    /// Jobs wait for those before them: that must not reduce the depth step by step.
     #[test]
-    fn latency_of_its_own_making_does_not_wear_it_down() {
+    fn queueing_latency_does_not_reduce_the_depth() {
         let device = Device {
             units: 4,
             striped: true,
@@ -521,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_a_device_that_changes() {
+    fn the_depth_follows_a_device_that_changes() {
         let mut depth = Depth::adaptive(DEPTH_MAX);
         let wide = Device {
             units: 16,
@@ -534,27 +550,27 @@ mod tests {
         assert!(shrunk.depth <= 16, "at {}", shrunk.depth);
     }
 
-    /// A bound that holds no job back says nothing.
+    /// A depth that holds no job back does not determine the throughput.
     #[test]
-    fn it_is_judged_only_where_it_was_the_limit() {
+    fn the_depth_stays_while_it_limits_nothing() {
         let mut depth = Depth::adaptive(DEPTH_MAX);
         let start = Instant::now();
         for ms in 1..10_000 {
             let sample = Sample {
                 latency: Duration::from_millis(ms),
                 bytes: 4096,
-                limited: ms % 2 == 0,
+                saturated: ms % 2 == 0,
             };
             depth.completed(start + Duration::from_millis(ms), sample);
         }
-        assert_eq!(depth.limit(), DEPTH_START);
+        assert_eq!(depth.current(), DEPTH_START);
     }
 
     #[test]
-    fn a_fixed_bound_stays() {
+    fn a_fixed_depth_stays() {
         let mut depth = Depth::fixed(3);
         SPINDLE.run(&mut depth, 4096, 5, 1);
-        assert_eq!(depth.limit(), 3);
+        assert_eq!(depth.current(), 3);
     }
 
     #[test]
@@ -564,7 +580,7 @@ mod tests {
         assert!(depth.admits(1, BYTES_MAX - 1, 1));
         assert!(!depth.admits(1, BYTES_MAX, 1));
         assert!(depth.admits(7, 0, 0) && !depth.admits(8, 0, 0));
-        assert_eq!(Depth::adaptive(2).limit(), 2);
-        assert_eq!(Depth::adaptive(1).limit(), 1);
+        assert_eq!(Depth::adaptive(2).current(), 2);
+        assert_eq!(Depth::adaptive(1).current(), 1);
     }
 }

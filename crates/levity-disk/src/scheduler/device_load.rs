@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::job::Completion;
 use crate::stats::{self, DeviceStats, Timer};
 
-/// Bound on the devices in the list. Work on further devices is scheduled too, but not reported.
+/// The maximum of devices in the list. Jobs of further devices are scheduled too, but not reported.
 const DEVICES_MAX: usize = 64;
 
 /// Jobs in flight whose start is recorded, per device. A job that finds no free entry is younger than those
@@ -27,7 +27,7 @@ pub(super) struct DeviceLoad {
     /// Queued jobs in the upper half, jobs in flight in the lower: one value, so that a job that moves from
     /// one to the other is never missed. Written under the lock on the queues only, like the next two.
     jobs: AtomicU64,
-    /// Bound on the jobs in flight.
+    /// The maximum of jobs in flight.
     depth: AtomicUsize,
     /// The device does not answer.
     dead: AtomicBool,
@@ -40,8 +40,8 @@ pub(super) struct DeviceLoad {
     service_time: Timer,
 }
 
-/// One job in flight, until this is dropped.
-pub(super) struct TimedJob {
+/// Counts a job as in flight until it is dropped.
+pub(super) struct LoadGuard {
     load: Arc<DeviceLoad>,
     entry: Option<usize>,
 }
@@ -72,16 +72,16 @@ impl DeviceLoads {
         load
     }
 
-    /// Whether `in_transit` jobs and one more could start on `device` at once. A device without a job yet
-    /// has `depth_start` slots. False for a device that did not fit into the list.
-    pub(super) fn has_room(&self, device: u64, in_transit: usize, depth_start: usize) -> bool {
+    /// Whether `arriving` jobs and one more could start on `device` at once. A device without a job yet has
+    /// `initial_depth` slots. False for a device that did not fit into the list.
+    pub(super) fn has_room(&self, device: u64, arriving: usize, initial_depth: usize) -> bool {
         match self.get(device) {
             Some(load) => {
                 let (queued, in_flight) = load.jobs();
-                let busy = in_flight.saturating_add(in_transit);
+                let busy = in_flight.saturating_add(arriving);
                 !load.is_dead() && queued == 0 && busy < load.depth()
             }
-            None => self.0[DEVICES_MAX - 1].get().is_none() && in_transit < depth_start,
+            None => self.0[DEVICES_MAX - 1].get().is_none() && arriving < initial_depth,
         }
     }
 
@@ -91,7 +91,7 @@ impl DeviceLoads {
 
     /// Records that a job of `device` is given to the engine now. `None` for a device that did not fit into the
     /// list.
-    pub(super) fn start(&self, device: u64) -> Option<TimedJob> {
+    pub(super) fn start(&self, device: u64) -> Option<LoadGuard> {
         self.get(device).map(DeviceLoad::start)
     }
 
@@ -126,13 +126,13 @@ impl DeviceLoad {
         ((jobs >> 32) as usize, (jobs & u64::from(u32::MAX)) as usize)
     }
 
-    fn start(self: &Arc<DeviceLoad>) -> TimedJob {
+    fn start(self: &Arc<DeviceLoad>) -> LoadGuard {
         let now = self.now_ns();
         let is_free = |entry: &AtomicU64| {
             let taken = entry.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
             taken.is_ok()
         };
-        TimedJob {
+        LoadGuard {
             entry: self.started_ns.iter().position(is_free),
             load: Arc::clone(self),
         }
@@ -166,7 +166,7 @@ impl DeviceLoad {
     }
 }
 
-impl TimedJob {
+impl LoadGuard {
     pub(super) fn count(&self, completion: &Completion) {
         self.load.queue_time.add(completion.queued);
         self.load.service_time.add(completion.service);
@@ -175,7 +175,7 @@ impl TimedJob {
     }
 }
 
-impl Drop for TimedJob {
+impl Drop for LoadGuard {
     fn drop(&mut self) {
         if let Some(entry) = self.entry {
             self.load.started_ns[entry].store(0, Ordering::Relaxed);

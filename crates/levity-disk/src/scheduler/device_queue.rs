@@ -1,4 +1,4 @@
-//! One device: the jobs that wait for it, the jobs that it works on, and the order of their turns.
+//! One device: its queued jobs, its jobs in flight, and the order in which jobs start.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,31 +14,40 @@ use super::shared_job::SharedJob;
 use super::submissions::PendingJob;
 use crate::job::{Class, Op};
 
-/// Jobs of class `First` in a row before a job of class `Next` gets its turn.
+/// The maximum of jobs of class `First` in a row while a job of class `Later` waits.
 const FIRST_IN_A_ROW_MAX: usize = 3;
 
-/// Bound on the operations of one file that a new job is compared with, the youngest first. A search among
+/// The maximum of operations of one file that a new job is compared with, the youngest first. A search among
 /// thousands, under the lock, would cost more than it saves.
 const COMPARED_MAX: usize = 32;
 
-/// The queue of one device. Kept once made: there are as many as mounts that were ever seen.
+/// The queue of one device. Never removed: there is one per mount that was ever seen.
 pub(super) struct DeviceQueue {
     /// Where other threads read how busy the device is.
     load: Arc<DeviceLoad>,
     depth: Depth,
     pub(super) liveness: Liveness,
     pub(super) outage: OutageLog,
-    first: FairQueue<Arc<SharedJob>>,
-    next: FairQueue<Arc<SharedJob>>,
-    /// All operations that wait or are in flight, by [`subject`].
-    by_subject: HashMap<u64, Vec<Arc<SharedJob>>>,
+    first_jobs: FairQueue<Arc<SharedJob>>,
+    later_jobs: FairQueue<Arc<SharedJob>>,
+    /// All operations that wait or are in flight, by [`join_key`].
+    by_join_key: HashMap<u64, Vec<Arc<SharedJob>>>,
     in_flight: usize,
     /// In-flight jobs of class `First`.
     first_in_flight: usize,
     /// Bytes that in-flight jobs may read or write.
     bytes_in_flight: usize,
-    /// Jobs of class `First` started since the last one of class `Next`.
+    /// Jobs of class `First` started since the last one of class `Later`.
     first_in_a_row: usize,
+}
+
+/// The jobs of a dead device that should no longer wait for it. Empty if it is not dead.
+#[derive(Default)]
+pub(super) struct StalledJobs {
+    /// Jobs of class `First`, taken from the queue because they would not start soon.
+    pub(super) hopeless: Vec<Arc<SharedJob>>,
+    /// Operations that are queued or in flight, and may have jobs of class `First` among their own.
+    pub(super) unfinished: Vec<Arc<SharedJob>>,
 }
 
 impl DeviceQueue {
@@ -48,9 +57,9 @@ impl DeviceQueue {
             depth,
             liveness: Liveness::default(),
             outage: OutageLog::default(),
-            first: FairQueue::default(),
-            next: FairQueue::default(),
-            by_subject: HashMap::new(),
+            first_jobs: FairQueue::default(),
+            later_jobs: FairQueue::default(),
+            by_join_key: HashMap::new(),
             in_flight: 0,
             first_in_flight: 0,
             bytes_in_flight: 0,
@@ -62,12 +71,17 @@ impl DeviceQueue {
 
     /// Publishes the load. Called after every change, before the lock is released.
     fn publish(&self) {
-        let (depth, dead) = (self.depth.limit(), self.liveness.is_dead());
+        let (depth, dead) = (self.depth.current(), self.liveness.is_dead());
         self.load.set(self.queued(), self.in_flight, depth, dead);
     }
 
     pub(super) fn queued(&self) -> usize {
-        self.first.len() + self.next.len()
+        self.first_jobs.len() + self.later_jobs.len()
+    }
+
+    /// In-flight jobs of the classes `Later` and `Prefetch`.
+    fn bulk_in_flight(&self) -> usize {
+        self.in_flight - self.first_in_flight
     }
 
     /// Whether a job that reads or writes `len` bytes may start in addition to those in flight.
@@ -79,9 +93,8 @@ impl DeviceQueue {
     /// Whether a prefetch may start: if nothing is queued, in the half of the slots that is not reserved for
     /// clients that have received nothing yet.
     pub(super) fn has_slot_for_prefetch(&self, len: usize) -> bool {
-        let others = self.in_flight - self.first_in_flight;
         self.queued() == 0
-            && others < self.depth.limit() / 2
+            && self.bulk_in_flight() < self.depth.current() / 2
             && self.has_slot(len)
             && !self.liveness.is_dead()
     }
@@ -92,15 +105,15 @@ impl DeviceQueue {
         self.liveness.is_hopeless(now, room)
     }
 
-    /// Lets a job join an operation that covers what it asks for. Not on a dead device, where that operation
-    /// would only hold the job up.
+    /// Lets a job join an operation that covers what it asks for. Not on a dead device, where the job would
+    /// only wait for that operation.
     pub(super) fn join(
         &self,
         mut pending: PendingJob,
         open_age_max: Duration,
         joined_max: usize,
     ) -> Result<(), PendingJob> {
-        let jobs = self.by_subject.get(&subject(&pending.job.op));
+        let jobs = self.by_join_key.get(&join_key(&pending.job.op));
         let Some(jobs) = jobs.filter(|_| !self.liveness.is_dead()) else {
             return Err(pending);
         };
@@ -122,36 +135,36 @@ impl DeviceQueue {
 
     /// From now on other jobs can join `job`.
     pub(super) fn register(&mut self, job: &Arc<SharedJob>) {
-        let jobs = self.by_subject.entry(subject(&job.op)).or_default();
+        let jobs = self.by_join_key.entry(join_key(&job.op)).or_default();
         jobs.push(Arc::clone(job));
     }
 
     fn unregister(&mut self, job: &Arc<SharedJob>) {
-        let subject = subject(&job.op);
-        if let Some(jobs) = self.by_subject.get_mut(&subject) {
+        let key = join_key(&job.op);
+        if let Some(jobs) = self.by_join_key.get_mut(&key) {
             jobs.retain(|other| !Arc::ptr_eq(other, job));
             if jobs.is_empty() {
-                self.by_subject.remove(&subject);
+                self.by_join_key.remove(&key);
             }
         }
     }
 
     fn queue(&mut self, class: Class) -> &mut FairQueue<Arc<SharedJob>> {
         match class {
-            Class::First => &mut self.first,
-            Class::Next => &mut self.next,
+            Class::First => &mut self.first_jobs,
+            Class::Later => &mut self.later_jobs,
             Class::Prefetch => unreachable!("a prefetch starts at once or never"),
         }
     }
 
-    /// Moves the jobs that nobody waits for from the fronts of both queues to `abandoned`.
-    pub(super) fn drop_abandoned(&mut self, abandoned: &mut Vec<Arc<SharedJob>>) {
-        for class in [Class::First, Class::Next] {
-            let is_abandoned = |job: &Arc<SharedJob>| !job.is_awaited();
-            while self.queue(class).front().is_some_and(is_abandoned) {
+    /// Moves the jobs that nobody waits for from the fronts of both queues to `unawaited`.
+    pub(super) fn take_unawaited(&mut self, unawaited: &mut Vec<Arc<SharedJob>>) {
+        for class in [Class::First, Class::Later] {
+            let is_unawaited = |job: &Arc<SharedJob>| !job.is_awaited();
+            while self.queue(class).front().is_some_and(is_unawaited) {
                 let job = self.queue(class).pop();
                 job.iter().for_each(|job| self.unregister(job));
-                abandoned.extend(job);
+                unawaited.extend(job);
             }
         }
         self.publish();
@@ -160,15 +173,15 @@ impl DeviceQueue {
     /// The class whose turn it is, and the bytes of memory that its job needs, if it may start.
     ///
     /// As long as jobs of class `First` wait they get at least half of the slots: at most every fourth job
-    /// started is of class `Next`, and none while those have half. If none wait, the others get all slots.
+    /// started is of class `Later`, and none while those and prefetches have half. If none of class `First`
+    /// wait, the others get all slots.
     pub(super) fn next(&self) -> Option<(Class, usize)> {
-        let others = self.in_flight - self.first_in_flight;
-        let others_turn =
-            self.first_in_a_row >= FIRST_IN_A_ROW_MAX && others < (self.depth.limit() / 2).max(1);
-        let (class, job) = match (self.first.front(), self.next.front()) {
-            (Some(_), Some(next)) if others_turn => (Class::Next, next),
+        let later_turn = self.first_in_a_row >= FIRST_IN_A_ROW_MAX
+            && self.bulk_in_flight() < (self.depth.current() / 2).max(1);
+        let (class, job) = match (self.first_jobs.front(), self.later_jobs.front()) {
+            (Some(_), Some(later)) if later_turn => (Class::Later, later),
             (Some(first), _) => (Class::First, first),
-            (None, next) => (Class::Next, next?),
+            (None, later) => (Class::Later, later?),
         };
         self.has_slot(job.op.bytes())
             .then(|| (class, job.op.memory()))
@@ -183,7 +196,7 @@ impl DeviceQueue {
         self.queue(class).pop()
     }
 
-    /// The engine gets `job`.
+    /// Records that the engine gets `job`.
     pub(super) fn started(&mut self, job: &Arc<SharedJob>, now: Instant) {
         job.started(now);
         self.liveness.started(now);
@@ -193,7 +206,7 @@ impl DeviceQueue {
         self.publish();
     }
 
-    /// The engine has finished or dropped `job`.
+    /// Records that the engine has finished or dropped `job`.
     pub(super) fn finished(&mut self, job: &Arc<SharedJob>, now: Instant) {
         self.unregister(job);
         self.in_flight -= 1;
@@ -204,7 +217,7 @@ impl DeviceQueue {
         let sample = Sample {
             latency: job.latency(now),
             bytes: job.delivered(),
-            limited: self.queued() > 0,
+            saturated: self.queued() > 0,
         };
         self.depth.completed(now, sample);
         self.publish();
@@ -219,36 +232,36 @@ impl DeviceQueue {
         }
     }
 
-    /// Checks whether the device is dead. If it is, returns the queued jobs of class `First`, unless they
-    /// may still start soon, and the operations that may hold others up.
-    pub(super) fn check(
-        &mut self,
-        now: Instant,
-        dead_after: Duration,
-    ) -> (Vec<Arc<SharedJob>>, Vec<Arc<SharedJob>>) {
-        let dead = self.liveness.check(now, dead_after);
-        let hopeless: Vec<_> = match dead && self.is_hopeless(now) {
-            true => self.first.drain().collect(),
-            false => Vec::new(),
-        };
-        hopeless.iter().for_each(|job| self.unregister(job));
-        let holding = self.by_subject.values().flatten().filter(|_| dead);
-        let holding = holding.map(Arc::clone).collect();
+    /// Checks whether the device is dead.
+    pub(super) fn check(&mut self, now: Instant, dead_after: Duration) -> StalledJobs {
+        let mut stalled = StalledJobs::default();
+        if self.liveness.check(now, dead_after) {
+            if self.is_hopeless(now) {
+                stalled.hopeless.extend(self.first_jobs.drain());
+            }
+            stalled.hopeless.iter().for_each(|job| self.unregister(job));
+            let unfinished = self.by_join_key.values().flatten();
+            stalled.unfinished.extend(unfinished.map(Arc::clone));
+        }
         self.publish();
-        (hopeless, holding)
+        stalled
     }
 
     /// Takes all queued jobs.
     pub(super) fn drain(&mut self) -> Vec<Arc<SharedJob>> {
-        let all: Vec<_> = self.first.drain().chain(self.next.drain()).collect();
+        let all: Vec<_> = self
+            .first_jobs
+            .drain()
+            .chain(self.later_jobs.drain())
+            .collect();
         all.iter().for_each(|job| self.unregister(job));
         self.publish();
         all
     }
 }
 
-/// A number that is the same for all operations on one file or one name. Others may have it too.
-fn subject(op: &Op) -> u64 {
+/// A number that is the same for all operations on one file or one name. Not unique.
+fn join_key(op: &Op) -> u64 {
     match op {
         Op::Read { file, .. } | Op::Write { file, .. } | Op::Unlink { file, .. } => file.meta.inode,
         Op::List { directory, .. } => directory.meta.inode,

@@ -1,4 +1,4 @@
-//! The queues of all devices, and the line of those that wait for memory.
+//! The queues of all devices, and the queue of those that wait for memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::bounds::Bounds;
 use super::device_load::DeviceLoads;
-use super::device_queue::DeviceQueue;
+use super::device_queue::{DeviceQueue, StalledJobs};
 use super::outage::Outage;
 use super::shared_job::SharedJob;
 use super::submissions::PendingJob;
@@ -16,7 +16,7 @@ use crate::memory::{Budget, Reservation};
 /// Protected by the scheduler's lock.
 pub(super) struct DeviceQueues {
     by_device: HashMap<u64, DeviceQueue>,
-    /// Devices whose next job found no memory, the longest waiting first.
+    /// Devices whose next job lacks memory, the longest waiting first.
     starved: VecDeque<u64>,
     in_flight: usize,
     /// Devices with an outage whose end has not been reported.
@@ -27,7 +27,7 @@ pub(super) struct DeviceQueues {
     loads: Arc<DeviceLoads>,
 }
 
-/// The outcome of offering a job.
+/// The outcome of [`DeviceQueues::admit`].
 pub(super) enum Admission {
     Start(Arc<SharedJob>, Reservation),
     Queued,
@@ -44,7 +44,7 @@ enum Next {
     NoMemory,
 }
 
-/// Jobs that have waited for a dead device for too long, and what to report of it.
+/// Jobs that have waited too long for a dead device, and the reports on such devices.
 #[derive(Default)]
 pub(super) struct Overdue {
     /// Jobs that had not started.
@@ -85,7 +85,7 @@ impl DeviceQueues {
 
     /// Starts, queues, joins or refuses a job. A job that `starts_at_once` waits for no slot: its engine
     /// blocks the submitting thread, which cannot wait in a queue.
-    pub(super) fn offer(
+    pub(super) fn admit(
         &mut self,
         mut pending: PendingJob,
         starts_at_once: bool,
@@ -103,7 +103,7 @@ impl DeviceQueues {
             // It reads into no buffer.
             return self.start(pending, device, 0);
         }
-        if pending.job.class == Class::First && queue.is_hopeless(pending.since) {
+        if pending.job.class == Class::First && queue.is_hopeless(pending.submitted_at) {
             queue.outage.refused(1);
             return Admission::Refused(pending, Refusal::Dead);
         }
@@ -114,7 +114,7 @@ impl DeviceQueues {
         let (bytes, memory) = (pending.job.op.bytes(), pending.job.op.memory());
         let starts = match pending.job.class {
             Class::First => queue.queued() == 0 && queue.has_slot(bytes),
-            Class::Next => false,
+            Class::Later => false,
             Class::Prefetch
                 if queue.has_slot_for_prefetch(bytes) && leaves_half(&self.budget, memory) =>
             {
@@ -143,20 +143,20 @@ impl DeviceQueues {
         Admission::Start(job, memory)
     }
 
-    /// The next job to start: of `device`, or else of the first device in line for memory. Jobs that nobody
-    /// waits for are moved to `abandoned`.
+    /// The next job to start: of `device`, otherwise of the first device that queues for memory. Moves the jobs
+    /// that nobody waits for to `unawaited`.
     pub(super) fn next(
         &mut self,
         device: Option<u64>,
-        abandoned: &mut Vec<Arc<SharedJob>>,
+        unawaited: &mut Vec<Arc<SharedJob>>,
     ) -> Option<(Arc<SharedJob>, Reservation)> {
         if let Some(device) = device
-            && let Next::Start(job, memory) = self.next_of(device, abandoned)
+            && let Next::Start(job, memory) = self.next_of(device, unawaited)
         {
             return Some((job, memory));
         }
         while let Some(device) = self.starved.front().copied() {
-            match self.next_of(device, abandoned) {
+            match self.next_of(device, unawaited) {
                 Next::Start(job, memory) => return Some((job, memory)),
                 Next::NoMemory => return None,
                 Next::Nothing => {}
@@ -165,11 +165,11 @@ impl DeviceQueues {
         None
     }
 
-    fn next_of(&mut self, device: u64, abandoned: &mut Vec<Arc<SharedJob>>) -> Next {
+    fn next_of(&mut self, device: u64, unawaited: &mut Vec<Arc<SharedJob>>) -> Next {
         let Some(queue) = self.by_device.get_mut(&device) else {
             return Next::Nothing;
         };
-        queue.drop_abandoned(abandoned);
+        queue.take_unawaited(unawaited);
         let Some((class, len)) = queue.next() else {
             self.starved.retain(|starved| *starved != device);
             return Next::Nothing;
@@ -190,14 +190,14 @@ impl DeviceQueues {
         }
     }
 
-    /// A device that has got memory goes to the end of the line.
+    /// Moves a device that has got memory to the end of the queue for memory.
     fn yield_memory(&mut self, device: u64) {
         if self.starved.front() == Some(&device) {
             self.starved.rotate_left(1);
         }
     }
 
-    /// Memory for a job of `device`, unless other devices are in line for it.
+    /// Memory for a job of `device`, unless other devices queue for it.
     fn reserve(&self, device: u64, len: usize) -> Option<Reservation> {
         let others_first = self.starved.front().is_some_and(|first| *first != device);
         if others_first && len > 0 {
@@ -219,7 +219,7 @@ impl DeviceQueues {
     /// The queue of a device that has had a job.
     fn queue(&mut self, device: u64) -> &mut DeviceQueue {
         let queue = self.by_device.get_mut(&device);
-        queue.expect("made when its first job was offered")
+        queue.expect("made for its first job")
     }
 
     /// Finds the devices that are dead and the jobs that should no longer wait for them. Adds the devices
@@ -228,13 +228,18 @@ impl DeviceQueues {
         let (now, dead_after) = (Instant::now(), self.bounds.dead_after);
         let mut overdue = Overdue::default();
         for (device, queue) in &mut self.by_device {
-            let (hopeless, holding) = queue.check(now, dead_after);
+            let StalledJobs {
+                hopeless,
+                unfinished,
+            } = queue.check(now, dead_after);
             let silent_since = queue.liveness.silent_since();
             let outage = queue.outage.check(*device, now, silent_since);
             overdue.outages.extend(outage);
             let before = overdue.count();
             overdue.jobs.extend(hopeless);
-            let replies = holding.iter().flat_map(|job| job.give_up(now, dead_after));
+            let replies = unfinished
+                .iter()
+                .flat_map(|job| job.give_up(now, dead_after));
             overdue.replies.extend(replies);
             queue.outage.refused(overdue.count() - before);
             to_pump.extend((queue.queued() > 0).then_some(*device));

@@ -1,4 +1,4 @@
-//! The choice of reads that go past the page cache: those of large files that only one stream has asked for.
+//! The choice of reads that go past the page cache: reads of large files that only one stream has asked for.
 //!
 //! A file that is read once from start to end would only evict files that are read again and again. So the
 //! first stream that reads a large file leaves nothing of it in the page cache, but the file is remembered in
@@ -52,30 +52,24 @@ pub(super) struct Reader {
 }
 
 impl DirectPolicy {
-    /// Whether `len` bytes from `offset` of `file` are to be read past the page cache. Records the access.
+    /// Decides whether `len` bytes from `offset` of `file` are read past the page cache, and records the access.
     ///
-    /// A first chunk is read through the page cache also at the first access: it is small, and others may ask
+    /// A first chunk is read through the page cache even at the first access: it is small, and others may ask
     /// for the same.
-    pub(super) fn reads_directly(
-        &self,
-        reader: Reader,
-        file: &OpenFile,
-        offset: u64,
-        len: usize,
-    ) -> bool {
+    pub(super) fn decide(&self, reader: Reader, file: &OpenFile, offset: u64, len: usize) -> bool {
         match reader.direct {
             Direct::Never => false,
             Direct::Always => file.meta.kind == Kind::Regular,
             Direct::Auto if file.meta.size < DIRECT_BYTES_MIN || !file.reads_inline() => false,
             Direct::Auto => {
-                self.note(&file.meta, reader.stream, offset, len) && reader.class != Class::First
+                self.record(&file.meta, reader.stream, offset, len) && reader.class != Class::First
             }
         }
     }
 
     /// Records that `stream` reads `len` bytes from `offset`. Returns whether the file has been accessed only
     /// once: by this stream, and never backwards.
-    pub(super) fn note(&self, file: &Meta, stream: u64, offset: u64, len: usize) -> bool {
+    pub(super) fn record(&self, file: &Meta, stream: u64, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);
         lock(&self.0).record((file.device, file.inode), stream, offset, end)
     }

@@ -1,4 +1,4 @@
-//! One queue and one bound per device, in front of the engines.
+//! One queue and one depth per device, in front of the engines.
 //!
 //! The queues have one owner, a thread of their own, because jobs are submitted by event loops. A lock
 //! shared with the threads of an engine would stop a loop whenever such a thread loses its processor while
@@ -10,9 +10,9 @@
 //! A job waits in the queue of its device until the device has a slot ([`depth`]) and its memory is there,
 //! or joins another job that reads the same ([`shared_job`]). First chunks go before later ones, but one
 //! job in four is a later chunk if any waits. Within a class connections take turns by bytes
-//! ([`fair_queue`]). No job overtakes one that waits for memory: the devices whose next job found none
-//! stand in line, and freed bytes go to the first of them. So every job gets its turn, as long as clients
-//! release the buffers that they hold.
+//! ([`fair_queue`]). No job overtakes one that waits for memory: devices whose next job lacks memory queue
+//! for it, and freed bytes go to the first. So every job gets its turn, as long as clients release the
+//! buffers that they hold.
 //!
 //! While jobs are in flight the owner also checks for devices that no longer answer ([`liveness`]).
 //!
@@ -45,17 +45,17 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-pub(crate) use bounds::{Bounds, DepthBound};
+pub(crate) use bounds::{Bounds, DepthPolicy};
 pub(crate) use depth::DEPTH_MAX;
 pub use outage::{Outage, Stage};
 
-use crate::engine::{Completions, Engines, Work};
+use crate::engine::{Engines, InFlightJob, WorkItem};
 use crate::files::{KnownDevices, OpenFile, OtherDevice};
 use crate::job::{Class, Completion, EngineId, Job, Op, ReadOptions, Refusal};
 use crate::memory::{Budget, Reservation};
 use crate::stats::{self, Counters, Stats};
 use crate::thread::lock;
-use device_load::{DeviceLoads, TimedJob};
+use device_load::{DeviceLoads, LoadGuard};
 use device_queues::{Admission, DeviceQueues, Overdue};
 use direct_policy::DirectPolicy;
 use shared_job::SharedJob;
@@ -81,7 +81,7 @@ pub(crate) struct Scheduler {
     /// See [`Disk::set_open_age_max`](crate::Disk::set_open_age_max), in nanoseconds.
     open_age_max_ns: AtomicU64,
     /// See [`Disk::on_outage`](crate::Disk::on_outage).
-    report: OnceLock<Box<dyn Fn(Outage) + Send + Sync>>,
+    on_outage: OnceLock<Box<dyn Fn(Outage) + Send + Sync>>,
     /// Notified when the last job in flight has finished.
     idle: Condvar,
     counters: Counters,
@@ -103,7 +103,7 @@ impl Scheduler {
             loads,
             direct: DirectPolicy::default(),
             open_age_max_ns: AtomicU64::new(0),
-            report: OnceLock::new(),
+            on_outage: OnceLock::new(),
             idle: Condvar::new(),
             counters: Counters::default(),
         }
@@ -126,16 +126,16 @@ impl Scheduler {
         self.open_age_max_ns.store(ns, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_report(&self, report: Box<dyn Fn(Outage) + Send + Sync>) {
+    pub(crate) fn on_outage(&self, report: Box<dyn Fn(Outage) + Send + Sync>) {
         // A later one is ignored.
-        let _ = self.report.set(report);
+        let _ = self.on_outage.set(report);
     }
 
     /// See [`Disk::has_room`](crate::Disk::has_room).
     pub(crate) fn has_room(&self, device: u64) -> bool {
-        let in_transit = self.submissions.in_transit();
+        let arriving = self.submissions.arriving();
         self.loads
-            .has_room(device, in_transit, self.bounds.depth.first())
+            .has_room(device, arriving, self.bounds.depth.initial())
     }
 
     pub(crate) fn start_thread(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
@@ -175,12 +175,12 @@ impl Scheduler {
             replies,
             outages,
         } = self.lock().check(&mut to_pump);
-        if let Some(report) = self.report.get() {
+        if let Some(report) = self.on_outage.get() {
             outages.into_iter().for_each(report);
         }
         for job in jobs {
             stats::add(&self.counters.dead, 1);
-            self.fail(&job, Refusal::Dead.into());
+            self.fail_queued(&job, Refusal::Dead.into());
         }
         for reply in replies {
             stats::add(&self.counters.dead, 1);
@@ -201,7 +201,7 @@ impl Scheduler {
             return self.admit(pending);
         }
         if let Err((pending, why)) = self.submissions.push(pending) {
-            self.turn_away(pending, why);
+            self.refuse_submission(pending, why);
         }
     }
 
@@ -210,16 +210,16 @@ impl Scheduler {
         let device = pending.device();
         let starts_at_once = self.blocks_on_loop(pending.job.options);
         let open_age_max = self.open_age_max();
-        let admission = self.lock().offer(pending, starts_at_once, open_age_max);
+        let admission = self.lock().admit(pending, starts_at_once, open_age_max);
         match admission {
             Admission::Start(job, memory) => self.start(job, memory),
             Admission::Queued => self.pump(Some(device)),
             Admission::Joined => stats::add(&self.counters.coalesced, 1),
-            Admission::Refused(pending, why) => self.turn_away(pending, why),
+            Admission::Refused(pending, why) => self.refuse_submission(pending, why),
         }
     }
 
-    fn turn_away(&self, pending: PendingJob, why: Refusal) {
+    fn refuse_submission(&self, pending: PendingJob, why: Refusal) {
         match why {
             Refusal::Full if pending.job.class != Class::Prefetch => {
                 stats::add(&self.counters.full, 1);
@@ -230,7 +230,7 @@ impl Scheduler {
         self.refuse(pending.job, why.into());
     }
 
-    /// Starts all jobs that can start: on `device`, and on the devices in line for memory.
+    /// Starts all jobs that can start: on `device`, and on the devices that queue for memory.
     fn pump(self: &Arc<Self>, device: Option<u64>) {
         while let Some((job, memory)) = self.next(device) {
             self.start(job, memory);
@@ -238,36 +238,37 @@ impl Scheduler {
     }
 
     fn next(self: &Arc<Self>, device: Option<u64>) -> Option<(Arc<SharedJob>, Reservation)> {
-        let mut abandoned = Vec::new();
-        let next = self.lock().next(device, &mut abandoned);
+        let mut unawaited = Vec::new();
+        let next = self.lock().next(device, &mut unawaited);
         // Not under the lock: this drops files, and whatever the replies hold.
-        abandoned.iter().for_each(|job| self.cancel(job));
+        unawaited.iter().for_each(|job| self.drop_unawaited(job));
         next
     }
 
     fn start(self: &Arc<Self>, job: Arc<SharedJob>, memory: Reservation) {
-        let reads_directly = self.reads_directly(&job);
+        let is_direct = self.decide_direct(&job);
         let named = job.options().engine;
-        let engine = self.engines.choose(named, reads_directly == Some(true));
-        let (op, since) = (job.op.clone(), job.since);
+        let engine = self.engines.choose(named, is_direct == Some(true));
+        let (op, submitted_at) = (job.op.clone(), job.submitted_at);
         let in_flight = InFlight {
-            timed: self.loads.start(job.device),
+            load_guard: self.loads.start(job.device),
             job,
             engine,
             scheduler: Arc::clone(self),
         };
-        let work = Work::new(op, Box::new(in_flight), since, memory, reads_directly);
+        let work = WorkItem::new(op, Box::new(in_flight), submitted_at, memory, is_direct);
         self.engines.get(engine).submit(work);
     }
 
-    /// Whether a read is to go past the page cache. `None` for an open: that is decided when it has a file.
-    /// False under an engine that blocks on the loop, where the kernel reads when the file is sent.
-    fn reads_directly(&self, job: &SharedJob) -> Option<bool> {
+    /// Decides whether a read goes past the page cache, and records the access. `None` for an open: it is decided
+    /// once the file is open. False under an engine that blocks on the loop, where the kernel reads when the
+    /// file is sent.
+    fn decide_direct(&self, job: &SharedJob) -> Option<bool> {
         match &job.op {
             Op::Read { .. } if self.blocks_on_loop(job.options()) => Some(false),
             Op::Read { file, offset, len } => {
                 let reader = job.reader();
-                Some(self.direct.reads_directly(reader, file, *offset, *len))
+                Some(self.direct.decide(reader, file, *offset, *len))
             }
             _ => None,
         }
@@ -303,21 +304,23 @@ impl Scheduler {
     }
 
     /// Answers a queued job that will not be started.
-    fn fail(self: &Arc<Self>, job: &SharedJob, error: io::Error) {
+    fn fail_queued(self: &Arc<Self>, job: &SharedJob, error: io::Error) {
         if !job.is_awaited() {
-            return self.cancel(job);
+            return self.drop_unawaited(job);
         }
         stats::add(&self.counters.errors, 1);
         self.answer(job, Completion::not_started(error));
     }
 
     fn answer(self: &Arc<Self>, job: &SharedJob, completion: Completion) {
-        let again = job.answer(completion, &self.direct);
-        again.into_iter().for_each(|pending| self.admit(pending));
+        let resubmitted = job.answer(completion, &self.direct);
+        resubmitted
+            .into_iter()
+            .for_each(|pending| self.admit(pending));
     }
 
-    /// Drops a job that nobody waited for when its turn came. Others may have joined it since.
-    fn cancel(self: &Arc<Self>, job: &SharedJob) {
+    /// Drops a job that nobody waited for when its turn came. Jobs that have joined it since are submitted again.
+    fn drop_unawaited(self: &Arc<Self>, job: &SharedJob) {
         self.count_canceled();
         for pending in job.cancel() {
             match pending.is_awaited() {
@@ -328,12 +331,12 @@ impl Scheduler {
     }
 
     /// Accepts no more jobs, and answers those that are queued. The owner ends once it has answered those
-    /// in transit.
+    /// that are arriving.
     pub(crate) fn close(self: &Arc<Self>) {
         self.submissions.close();
         let queued = self.lock().close();
         for job in queued {
-            self.fail(&job, Refusal::Closed.into());
+            self.fail_queued(&job, Refusal::Closed.into());
         }
     }
 
@@ -363,7 +366,7 @@ impl Scheduler {
             engines: self.engines.stats(),
             threads: self.engines.threads(),
             // Before the devices: a job is counted there before it is no longer counted here.
-            arriving: self.submissions.in_transit(),
+            arriving: self.submissions.arriving(),
             devices: self.loads.now(),
             errors: stats::get(&counters.errors),
             canceled: stats::get(&counters.canceled),
@@ -383,11 +386,11 @@ struct InFlight {
     job: Arc<SharedJob>,
     engine: EngineId,
     /// `None` for a device that did not fit into the list of loads, and while this is dropped.
-    timed: Option<TimedJob>,
+    load_guard: Option<LoadGuard>,
     scheduler: Arc<Scheduler>,
 }
 
-impl Completions for InFlight {
+impl InFlightJob for InFlight {
     fn is_awaited(&self) -> bool {
         self.job.is_awaited()
     }
@@ -396,9 +399,9 @@ impl Completions for InFlight {
         self.job.devices()
     }
 
-    fn reads_directly(&self, file: &OpenFile, offset: u64, len: usize) -> bool {
+    fn decide_direct(&self, file: &OpenFile, offset: u64, len: usize) -> bool {
         let policy = &self.scheduler.direct;
-        policy.reads_directly(self.job.reader(), file, offset, len)
+        policy.decide(self.job.reader(), file, offset, len)
     }
 
     fn complete(&mut self, completion: Completion) {
@@ -407,20 +410,20 @@ impl Completions for InFlight {
         if error.and_then(OtherDevice::of).is_none() {
             self.scheduler.count(self.engine, &completion);
         }
-        if let Some(timed) = &self.timed {
-            timed.count(&completion);
+        if let Some(guard) = &self.load_guard {
+            guard.count(&completion);
         }
         self.scheduler.answer(&self.job, completion);
     }
 
     fn cancel(&mut self) {
-        self.scheduler.cancel(&self.job);
+        self.scheduler.drop_unawaited(&self.job);
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        drop(self.timed.take());
+        drop(self.load_guard.take());
         self.scheduler.finished(&self.job);
     }
 }

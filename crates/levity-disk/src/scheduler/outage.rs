@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Between two reports while an outage lasts.
-const INTERVAL: Duration = Duration::from_secs(60);
+/// The interval between two reports while an outage lasts.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A report on a device that does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +37,8 @@ pub(super) struct OutageLog(Option<Open>);
 #[derive(Debug)]
 struct Open {
     /// When a job last completed.
-    since: Instant,
-    reported: Instant,
+    last_completion: Instant,
+    last_report: Instant,
     refused: u64,
 }
 
@@ -64,19 +64,19 @@ impl OutageLog {
             (None, None) => return None,
             (None, Some(_)) => Stage::Began,
             (Some(_), None) => Stage::Ended,
-            (Some(open), Some(_)) if now - open.reported < INTERVAL => return None,
+            (Some(open), Some(_)) if now - open.last_report < REPORT_INTERVAL => return None,
             (Some(_), Some(_)) => Stage::GoesOn,
         };
         let open = self.0.get_or_insert(Open {
-            since: silent_since.unwrap_or(now),
-            reported: now,
+            last_completion: silent_since.unwrap_or(now),
+            last_report: now,
             refused: 0,
         });
-        open.reported = now;
+        open.last_report = now;
         let outage = Outage {
             device,
             stage,
-            silent: now - open.since,
+            silent: now - open.last_completion,
             refused: open.refused,
         };
         if stage == Stage::Ended {

@@ -3,14 +3,14 @@
 //! A job that a device queue accepts becomes a [`SharedJob`]. Another job that asks for the same (bytes
 //! that a read in progress covers, an open of the same path) joins it instead of being done: it costs no
 //! slot, no thread and no memory, and the disk sees one read. When the operation is done, all are answered,
-//! with the same bytes. If it is given up because the device is dead, those of class `Next` are offered to the
-//! queue again, and the first of them takes the others along.
+//! with the same bytes. If it is given up because the device is dead, those of class `Later` are submitted
+//! again: the first becomes a new operation, which the others join.
 //!
 //! Operations that change something (creation, writing, removal) are done for each job, and so are opens
 //! that have to be fresh.
 //!
-//! An error is shared too: a job that joined a read learns the same as the job that asked first. A client
-//! that goes away leaves the operation to the others, also if it asked first.
+//! An error is shared too: a job that joined a read gets the error of the first job. A client that goes away
+//! leaves the operation to the others, even if it asked first.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,20 +31,20 @@ pub(super) struct SharedJob {
     /// The device whose queue it is in.
     pub(super) device: u64,
     /// The devices whose queues its jobs have been in before.
-    passed: Vec<u64>,
+    previous_devices: Vec<u64>,
     pub(super) class: Class,
     /// The stream of the job that asked first, which is charged.
     pub(super) stream: u64,
     options: ReadOptions,
     /// When the first job was submitted.
-    pub(super) since: Instant,
+    pub(super) submitted_at: Instant,
     /// Bytes that were read or written.
     delivered: AtomicUsize,
     state: Mutex<State>,
 }
 
 struct State {
-    /// When the engine got it.
+    /// When the engine received it.
     started: Option<Instant>,
     /// `None` once all have been answered.
     waiters: Option<Waiters>,
@@ -61,7 +61,10 @@ impl SharedJob {
     /// Turns a job into an operation of `device` that others can join.
     pub(super) fn new(pending: PendingJob, device: u64) -> Arc<SharedJob> {
         let PendingJob {
-            job, since, passed, ..
+            job,
+            submitted_at,
+            previous_devices,
+            ..
         } = pending;
         let waiters = Waiters {
             first: Some(job.reply),
@@ -70,11 +73,11 @@ impl SharedJob {
         Arc::new(SharedJob {
             op: job.op,
             device,
-            passed,
+            previous_devices,
             class: job.class,
             stream: job.stream,
             options: job.options,
-            since,
+            submitted_at,
             delivered: AtomicUsize::new(0),
             state: Mutex::new(State {
                 started: None,
@@ -117,8 +120,8 @@ impl SharedJob {
         }
     }
 
-    /// Lets `pending` join if the outcome covers what it asks for and it is not more urgent. An open must not
-    /// have been in progress for longer than `open_age_max`: its outcome may be as old as that.
+    /// Lets `pending` join if the outcome covers what it asks for, and `pending` is not more urgent. An open must
+    /// not have been in progress for longer than `open_age_max`: its outcome may be as old as that.
     pub(super) fn join(
         &self,
         pending: PendingJob,
@@ -133,7 +136,9 @@ impl SharedJob {
             (None, _) => pending.job.class >= self.class,
             // A second check would wait where this one waits.
             (Some(_), Op::Read { .. } | Op::CheckRoot { .. }) => true,
-            (Some(started), _) => pending.since.saturating_duration_since(started) <= open_age_max,
+            (Some(started), _) => {
+                pending.submitted_at.saturating_duration_since(started) <= open_age_max
+            }
         };
         match &mut state.waiters {
             Some(waiters) if fits && waiters.joined.len() < joined_max => {
@@ -144,10 +149,10 @@ impl SharedJob {
         }
     }
 
-    /// The devices that it may wait for.
+    /// The devices that it may wait for: those that it is charged to.
     pub(super) fn devices(&self) -> KnownDevices<'_> {
         KnownDevices {
-            passed: &self.passed,
+            previous: &self.previous_devices,
             charged: self.device,
         }
     }
@@ -184,17 +189,18 @@ impl SharedJob {
     /// Takes out the jobs of class `First` that have waited for `age`: their device is dead.
     /// The outcome then goes to the others.
     pub(super) fn give_up(&self, now: Instant, age: Duration) -> Vec<Box<dyn Reply>> {
-        let is_old = |since: Instant| now.saturating_duration_since(since) >= age;
+        let is_old = |submitted_at: Instant| now.saturating_duration_since(submitted_at) >= age;
         let mut state = lock(&self.state);
         let Some(waiters) = &mut state.waiters else {
             return Vec::new();
         };
         let mut given_up = Vec::new();
-        if self.class == Class::First && is_old(self.since) {
+        if self.class == Class::First && is_old(self.submitted_at) {
             given_up.extend(waiters.first.take());
         }
-        let urgent =
-            |joined: &mut PendingJob| joined.job.class == Class::First && is_old(joined.since);
+        let urgent = |joined: &mut PendingJob| {
+            joined.job.class == Class::First && is_old(joined.submitted_at)
+        };
         let joined = waiters.joined.extract_if(.., urgent);
         given_up.extend(joined.map(|joined| joined.job.reply));
         given_up
@@ -211,7 +217,7 @@ impl SharedJob {
         self.take_waiters().joined
     }
 
-    /// Answers all who wait. Returns the jobs that have to be offered again.
+    /// Answers all who wait. Returns the jobs that have to be submitted again.
     pub(super) fn answer(
         &self,
         mut completion: Completion,
@@ -226,23 +232,23 @@ impl SharedJob {
         };
         self.delivered.store(bytes, Ordering::Relaxed);
         let Waiters { first, joined } = self.take_waiters();
-        let mut again = Vec::new();
+        let mut resubmitted = Vec::new();
         for pending in joined {
             match share(&mut completion, &self.op, &pending) {
                 Some(shared) => {
-                    note_access(&shared, &pending, policy);
+                    record_access(&shared, &pending, policy);
                     pending.job.reply.send(shared);
                 }
-                None => again.push(pending),
+                None => resubmitted.push(pending),
             }
         }
         if let Some(first) = first {
             first.send(completion);
         }
-        again
+        resubmitted
     }
 
-    /// All who wait, for the queue of `device`, which their path leads to.
+    /// Takes all jobs, for the queue of `device`, which their path leads to.
     fn move_to(&self, device: u64) -> Vec<PendingJob> {
         let Waiters { first, joined } = self.take_waiters();
         let first = first.map(|reply| PendingJob {
@@ -253,14 +259,15 @@ impl SharedJob {
                 options: self.options,
                 reply,
             },
-            since: self.since,
+            submitted_at: self.submitted_at,
             device: None,
-            passed: Vec::new(),
+            previous_devices: Vec::new(),
         });
+        let previous_devices = [&self.previous_devices[..], &[self.device]].concat();
         let all = first.into_iter().chain(joined);
         all.map(|pending| PendingJob {
             device: Some(device),
-            passed: self.passed.iter().copied().chain([self.device]).collect(),
+            previous_devices: previous_devices.clone(),
             ..pending
         })
         .collect()
@@ -279,18 +286,18 @@ impl Waiters {
     }
 }
 
-/// A file that a second stream has asked for is no longer to be kept out of the page cache.
-fn note_access(shared: &Completion, pending: &PendingJob, policy: &DirectPolicy) {
+/// Records that a second stream has read the file: further reads of it go through the page cache.
+fn record_access(shared: &Completion, pending: &PendingJob, policy: &DirectPolicy) {
     if let (true, Op::Read { file, offset, len }) = (shared.direct, &pending.job.op) {
-        policy.note(&file.meta, pending.job.stream, *offset, *len);
+        policy.record(&file.meta, pending.job.stream, *offset, *len);
     }
 }
 
-/// The answer for `joined` when `op` is done. `None` when it is to be offered again: it waits for a dead device
-/// and the job that it joined does not.
+/// The answer for `joined` when `op` is done. `None` if `joined` has to be submitted again: the device is dead,
+/// and jobs of class `Later` wait for it.
 fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Completion> {
     let result = match &mut completion.result {
-        Err(error) if is_dead(error) && joined.job.class == Class::Next => return None,
+        Err(error) if is_dead(error) && joined.job.class == Class::Later => return None,
         Err(error) => Err(same(error)),
         Ok(Done::Read(ready, now)) => {
             let (
@@ -327,7 +334,10 @@ fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Co
     // A job that joined late has waited for less than the disk took; its completion carries the time that the disk took.
     Some(Completion {
         result,
-        queued: joined.since.elapsed().saturating_sub(completion.service),
+        queued: joined
+            .submitted_at
+            .elapsed()
+            .saturating_sub(completion.service),
         service: completion.service,
         direct: completion.direct,
     })

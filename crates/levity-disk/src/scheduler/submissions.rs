@@ -8,28 +8,27 @@ use crossbeam_queue::ArrayQueue;
 use crate::job::{Job, Refusal};
 use crate::thread::Parker;
 
-/// Bounds on the capacity, which is that of one device's queue.
-const JOBS_MIN: usize = 1024;
-const JOBS_MAX: usize = 65_536;
+/// Bounds on the capacity, which otherwise is that of one device's queue.
+const CAPACITY_MIN: usize = 1024;
+const CAPACITY_MAX: usize = 65_536;
 
 /// A job that has not started.
 pub(super) struct PendingJob {
     pub(super) job: Job,
-    /// When it was submitted.
-    pub(super) since: Instant,
+    pub(super) submitted_at: Instant,
     /// The device whose queue it is for; `None` until the scheduler has determined it.
     pub(super) device: Option<u64>,
     /// The devices whose queues it has been in before, see [`KnownDevices`](crate::files::KnownDevices).
-    pub(super) passed: Vec<u64>,
+    pub(super) previous_devices: Vec<u64>,
 }
 
 impl PendingJob {
     pub(super) fn new(job: Job) -> PendingJob {
         PendingJob {
             job,
-            since: Instant::now(),
+            submitted_at: Instant::now(),
             device: None,
-            passed: Vec::new(),
+            previous_devices: Vec::new(),
         }
     }
 
@@ -52,7 +51,7 @@ pub(super) enum Event {
     MemoryFreed,
     /// Nothing: the time-out has passed.
     TimedOut,
-    /// End: the queue is closed, and no job is in transit.
+    /// End: the queue is closed, and no job is arriving.
     Closed,
 }
 
@@ -60,8 +59,8 @@ pub(super) enum Event {
 /// queue that grows would call the allocator on an event loop, and other producers would wait for that.
 pub(super) struct Submissions {
     jobs: ArrayQueue<PendingJob>,
-    /// Jobs that were pushed and that the scheduler has not put where others see them.
-    in_transit: AtomicUsize,
+    /// Jobs that are on their way to the scheduler: pushed, and not yet put where others see them.
+    arriving: AtomicUsize,
     memory_freed: AtomicBool,
     closed: AtomicBool,
     parker: Parker,
@@ -70,8 +69,8 @@ pub(super) struct Submissions {
 impl Submissions {
     pub(super) fn new(queue_max: usize) -> Submissions {
         Submissions {
-            jobs: ArrayQueue::new(queue_max.clamp(JOBS_MIN, JOBS_MAX)),
-            in_transit: AtomicUsize::new(0),
+            jobs: ArrayQueue::new(queue_max.clamp(CAPACITY_MIN, CAPACITY_MAX)),
+            arriving: AtomicUsize::new(0),
             memory_freed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             parker: Parker::new(),
@@ -82,7 +81,7 @@ impl Submissions {
     pub(super) fn push(&self, pending: PendingJob) -> Result<(), (PendingJob, Refusal)> {
         // Counted before `closed` is looked at, while the scheduler looks at the count after `closed`
         // has been set: either the job is refused here, or the scheduler stays to answer it.
-        self.in_transit.fetch_add(1, Ordering::SeqCst);
+        self.arriving.fetch_add(1, Ordering::SeqCst);
         let pushed = match self.closed.load(Ordering::SeqCst) {
             true => Err((pending, Refusal::Closed)),
             false => {
@@ -98,14 +97,14 @@ impl Submissions {
         pushed
     }
 
-    /// The number of jobs that are in transit.
-    pub(super) fn in_transit(&self) -> usize {
-        self.in_transit.load(Ordering::SeqCst)
+    /// The number of jobs that are on their way to the scheduler.
+    pub(super) fn arriving(&self) -> usize {
+        self.arriving.load(Ordering::SeqCst)
     }
 
-    /// A job is where others see it: in the queue of its device, in flight, or answered.
+    /// Records that a job is where others see it: in the queue of its device, in flight, or answered.
     pub(super) fn arrived(&self) {
-        self.in_transit.fetch_sub(1, Ordering::SeqCst);
+        self.arriving.fetch_sub(1, Ordering::SeqCst);
     }
 
     pub(super) fn memory_freed(&self) {
@@ -150,6 +149,6 @@ impl Submissions {
     }
 
     fn is_finished(&self) -> bool {
-        self.closed.load(Ordering::SeqCst) && self.in_transit() == 0
+        self.closed.load(Ordering::SeqCst) && self.arriving() == 0
     }
 }

@@ -90,7 +90,7 @@ mod cases {
         let mut answered = 0;
         for offset in 0..JOBS {
             let op = read_op(&file, offset as u64, 200_000);
-            let waiting = submit(&disk, op, Class::Next);
+            let waiting = submit(&disk, op, Class::Later);
             for _ in 0..offset * 20 {
                 std::hint::spin_loop();
             }
@@ -123,7 +123,7 @@ mod cases {
         rig.write("file", 1 << 20);
         let file = open(&disk, &rig.root(), "file");
         let jobs: Vec<_> = (0..200)
-            .map(|n| submit(&disk, read_op(&file, n, 100_000), Class::Next))
+            .map(|n| submit(&disk, read_op(&file, n, 100_000), Class::Later))
             .collect();
         disk.shutdown();
         for waiting in jobs {

@@ -32,7 +32,7 @@ mod cases {
             let class = if offset == 0 {
                 Class::First
             } else {
-                Class::Next
+                Class::Later
             };
             let (mut job, waiting) = job(read_op(file, offset, CHUNK), class);
             job.stream = stream;
@@ -110,7 +110,7 @@ mod cases {
         let disk = rig.disk();
         let root = levity_disk::Root::open("/proc".as_ref(), levity_disk::Symlinks::Beneath);
         let file = open(&disk, &root.unwrap(), "version");
-        let (mut job, waiting) = job(read_op(&file, 0, 4096), Class::Next);
+        let (mut job, waiting) = job(read_op(&file, 0, 4096), Class::Later);
         job.options.direct = Direct::Always;
         disk.submit(job);
         let completion = waiting.completion();
@@ -138,7 +138,7 @@ mod cases {
     }
 
     fn read_past(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> Ready {
-        let (mut job, waiting) = job(read_op(file, offset, len), Class::Next);
+        let (mut job, waiting) = job(read_op(file, offset, len), Class::Later);
         job.options.direct = Direct::Always;
         disk.submit(job);
         match waiting.result() {

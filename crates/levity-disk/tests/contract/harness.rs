@@ -372,7 +372,7 @@ pub fn write_op(file: &Arc<OpenFile>, offset: u64, len: usize) -> Op {
 }
 
 pub fn try_write(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> io::Result<()> {
-    match submit(disk, write_op(file, offset, len), Class::Next).result()? {
+    match submit(disk, write_op(file, offset, len), Class::Later).result()? {
         Done::Written(written) => assert_eq!(written, len),
         other => panic!("a write was answered with {other:?}"),
     }

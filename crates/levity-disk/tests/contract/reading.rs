@@ -222,7 +222,7 @@ mod cases {
             });
             let op = read_op(&file, number as u64 * 19, 1000);
             let class = if number % 2 == 0 {
-                Class::Next
+                Class::Later
             } else {
                 Class::First
             };

@@ -302,7 +302,7 @@ mod cases {
         for number in 0..100 {
             rig.write("file", 10);
             let (file, _) = open_no_symlinks(&disk, &root, "file").unwrap();
-            let waiting = submit(&disk, unlink_op(&root, "file", &file), Class::Next);
+            let waiting = submit(&disk, unlink_op(&root, "file", &file), Class::Later);
             for _ in 0..number * 40 {
                 std::hint::spin_loop();
             }

@@ -36,9 +36,9 @@ mod cases {
             return;
         }
         let held = Held::new(&disk, read_op(&file, 0, 100), Class::First);
-        let classes = [Class::First, Class::Next, Class::First];
+        let classes = [Class::First, Class::Later, Class::First];
         let queued = [0, 1, 2].map(|n| submit(&disk, read_op(&file, n, 50), classes[n as usize]));
-        for class in [Class::First, Class::Next] {
+        for class in [Class::First, Class::Later] {
             let full = submit(&disk, read_op(&file, 77, 5), class);
             assert!(is_full(&full.result().unwrap_err()));
         }
@@ -86,13 +86,13 @@ mod cases {
         };
         if disk.blocks_on_loop() {
             add("first", Class::First);
-            add("next", Class::Next);
+            add("next", Class::Later);
             assert_eq!(*order.lock().unwrap(), ["first", "next"]);
             return;
         }
         // The count restarts after a later chunk.
-        let held = Held::new(&disk, read_op(&file, 0, 100), Class::Next);
-        (0..3).for_each(|_| add("next", Class::Next));
+        let held = Held::new(&disk, read_op(&file, 0, 100), Class::Later);
+        (0..3).for_each(|_| add("next", Class::Later));
         (0..7).for_each(|_| add("first", Class::First));
         arrive(&disk);
         held.release();
@@ -120,7 +120,7 @@ mod cases {
         let refused = first.result().unwrap_err();
         assert!(is_full(&refused), "it would have to wait");
         assert_eq!(disk.stats().full, 1);
-        let next = submit(&disk, read_op(&file, 0, 100), Class::Next);
+        let next = submit(&disk, read_op(&file, 0, 100), Class::Later);
         let behind = submit(&disk, read_op(&file, 50, 100), Class::First);
         arrive(&disk);
         assert!(next.is_silent() && behind.is_silent());
@@ -141,8 +141,8 @@ mod cases {
         settle(&disk);
         let half = disk.budget().buffer(1 << 19).unwrap();
         let rest = disk.budget().buffer(1 << 19).unwrap();
-        let large = submit(&disk, read_op(&file, 0, 1 << 20), Class::Next);
-        let small = submit(&disk, read_op(&other, 0, 100), Class::Next);
+        let large = submit(&disk, read_op(&file, 0, 1 << 20), Class::Later);
+        let small = submit(&disk, read_op(&other, 0, 100), Class::Later);
         if disk.blocks_on_loop() {
             assert!(large.is_answered() && small.is_answered());
             return;

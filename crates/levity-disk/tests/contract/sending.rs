@@ -94,7 +94,7 @@ mod cases {
     const CHUNK: usize = 60_000;
 
     fn chunk(disk: &Disk, file: &std::sync::Arc<OpenFile>, offset: u64) -> Ready {
-        let answer = submit(disk, read_op(file, offset, CHUNK), Class::Next);
+        let answer = submit(disk, read_op(file, offset, CHUNK), Class::Later);
         let Ok(Done::Read(ready, _)) = answer.result() else {
             panic!("not a read");
         };

@@ -46,9 +46,9 @@ mod cases {
         ];
         let readers = ranges.map(|(offset, len)| {
             let file = &files[offset as usize % 2];
-            submit(&disk, read_op(file, offset, len), Class::Next)
+            submit(&disk, read_op(file, offset, len), Class::Later)
         });
-        let beyond = submit(&disk, read_op(&files[0], 98_000, 5000), Class::Next);
+        let beyond = submit(&disk, read_op(&files[0], 98_000, 5000), Class::Later);
         arrive(&disk);
         held.into_iter().for_each(Held::release);
         for ((offset, len), reader) in ranges.into_iter().zip(readers) {
@@ -227,7 +227,7 @@ mod cases {
         let add = |stream: usize, offset: usize, len| {
             let bytes = Arc::clone(&bytes);
             let op = read_op(&file, offset as u64, len);
-            let mut job = job_for(op, Class::Next, Box::new(Adding { stream, bytes }));
+            let mut job = job_for(op, Class::Later, Box::new(Adding { stream, bytes }));
             job.stream = stream as u64 + 1;
             disk.submit(job);
         };
@@ -255,10 +255,10 @@ mod cases {
             Held::new(&disk, read_op(&file, offset, 10), class)
         };
         // Without other jobs, later chunks get all slots.
-        let mut all: Vec<_> = (0..4).map(|_| hold(Class::Next)).collect();
+        let mut all: Vec<_> = (0..4).map(|_| hold(Class::Later)).collect();
         let order = Arc::new(Mutex::new(Vec::new()));
         for n in 0..6 {
-            for (name, class) in [("next", Class::Next), ("first", Class::First)] {
+            for (name, class) in [("next", Class::Later), ("first", Class::First)] {
                 let reply = Box::new(Named(name, Arc::clone(&order)));
                 disk.submit(job_for(
                     read_op(&file, 500 + n, 10 + n as usize),
@@ -302,7 +302,7 @@ mod cases {
         let ask = |offset, class| submit(&disk, read_op(&file, offset, 10), class);
         let too_many = ask(20, Class::Prefetch);
         assert!(is_full(&too_many.result().unwrap_err()));
-        let others = [ask(30, Class::First), ask(40, Class::Next)];
+        let others = [ask(30, Class::First), ask(40, Class::Later)];
         arrive(&disk);
         ahead.release();
         assert!(others.iter().all(|other| other.is_answered()));
@@ -382,7 +382,7 @@ mod cases {
             let file = file.unwrap_or_else(|_| panic!("just written, so in memory"));
             let ahead = submit(&disk, read_op(&file, 0, 1000), Class::Prefetch);
             until("it is under way", || in_flight(&disk) == 1);
-            let wanted = submit(&disk, read_op(&file, 100, 900), Class::Next);
+            let wanted = submit(&disk, read_op(&file, 100, 900), Class::Later);
             arrive(&disk);
             assert_eq!((in_flight(&disk), disk.stats().coalesced), (1, 1));
             ahead.give_up();
@@ -438,7 +438,7 @@ mod cases {
                 )
             };
             let asking: Vec<_> = (0..10).map(ask).collect();
-            let later = submit(&disk, read_op(&file, 0, 100), Class::Next);
+            let later = submit(&disk, read_op(&file, 0, 100), Class::Later);
             for asking in asking {
                 assert!(
                     is_dead(&asking.result().unwrap_err()),
@@ -479,7 +479,7 @@ mod cases {
             until("all slots are taken", || in_flight(&disk) == 4);
             let file = root.open_cached(c"attic4");
             let file = file.unwrap_or_else(|_| panic!("just written, so in memory"));
-            let [first, urgent, later] = [Class::First, Class::First, Class::Next]
+            let [first, urgent, later] = [Class::First, Class::First, Class::Later]
                 .map(|class| submit(&disk, read_op(&file, 0, 100), class));
             arrive(&disk);
             assert_eq!(disk.stats().coalesced, 2);

@@ -69,7 +69,7 @@ mod cases {
             (end - 1, 2),
             (end, 5),
         ] {
-            let waiting = submit(&disk, read_op(&file, offset, len), Class::Next);
+            let waiting = submit(&disk, read_op(&file, offset, len), Class::Later);
             let completion = waiting.completion();
             assert!(!completion.direct, "past the page cache");
             let Done::Read(ready, _) = completion.result.unwrap() else {
@@ -101,7 +101,7 @@ mod cases {
                     offset: piece * LEN as u64,
                     bytes: Arc::new(content(number, piece, LEN)),
                 };
-                let class = [Class::First, Class::Next][piece as usize % 2];
+                let class = [Class::First, Class::Later][piece as usize % 2];
                 writes.push(submit(&disk, op, class));
             }
         }
@@ -128,10 +128,10 @@ mod cases {
         try_write(&disk, &file, 0, 1000).unwrap();
         settle(&disk);
         let held = (!disk.blocks_on_loop())
-            .then(|| Held::new(&disk, read_op(&file, 0, 1000), Class::Next));
+            .then(|| Held::new(&disk, read_op(&file, 0, 1000), Class::Later));
         let reads = [0, 0, 10].map(|offset| {
             let len = 1000 - offset as usize;
-            submit(&disk, read_op(&file, offset, len), Class::Next)
+            submit(&disk, read_op(&file, offset, len), Class::Later)
         });
         arrive(&disk);
         held.into_iter().for_each(Held::release);
@@ -150,7 +150,7 @@ mod cases {
         let disk = rig.disk_with(|settings| settings.buffer_bytes_max = 1 << 20);
         let file = create(&disk, &rig.spool());
         let all = disk.budget().buffer(1 << 20).unwrap();
-        for class in [Class::First, Class::Next] {
+        for class in [Class::First, Class::Later] {
             let waiting = submit(&disk, write_op(&file, 0, 2 << 20), class);
             assert!(matches!(waiting.result(), Ok(Done::Written(_))));
         }
@@ -189,11 +189,11 @@ mod cases {
         let done = Arc::new(Mutex::new(Vec::new()));
         let add = |stream: usize, op: Op, len: usize| {
             let reply = Box::new(Tally(stream, len, Arc::clone(&done)));
-            let mut job = job_for(op, Class::Next, reply);
+            let mut job = job_for(op, Class::Later, reply);
             job.stream = stream as u64;
             disk.submit(job);
         };
-        let held = Held::new(&disk, read_op(&read_from, 0, 1), Class::Next);
+        let held = Held::new(&disk, read_op(&read_from, 0, 1), Class::Later);
         for piece in 0..10 {
             let op = write_op(&written_to, piece * WRITTEN as u64, WRITTEN);
             add(0, op, WRITTEN);
@@ -297,7 +297,7 @@ mod cases {
                         offset: 0,
                         bytes,
                     },
-                    Class::Next,
+                    Class::Later,
                 ),
             };
             for _ in 0..number * 20 {
@@ -323,9 +323,9 @@ mod cases {
         let mut jobs = Vec::new();
         for number in 0..100 {
             let write = write_op(&file, number * 1000, 1000);
-            jobs.push(submit(&disk, write, Class::Next));
+            jobs.push(submit(&disk, write, Class::Later));
             let spool = Arc::clone(&spool);
-            jobs.push(submit(&disk, Op::Create { spool }, Class::Next));
+            jobs.push(submit(&disk, Op::Create { spool }, Class::Later));
         }
         disk.shutdown();
         for waiting in jobs {
@@ -425,7 +425,7 @@ mod simulation {
             offset: 0,
             bytes,
         };
-        let waiting = submit(&disk, op, Class::Next);
+        let waiting = submit(&disk, op, Class::Later);
         until("the job has its slot", || {
             disk.stats().devices.iter().any(|d| d.in_flight == 1)
         });

@@ -61,7 +61,7 @@ impl Spooled {
             offset: self.bytes,
             bytes: Arc::new(bytes),
         };
-        make(worker, write, Class::Next, self.read_options).await?;
+        make(worker, write, Class::Later, self.read_options).await?;
         self.bytes += count;
         Ok(())
     }
@@ -76,7 +76,7 @@ impl Spooled {
         };
         let (worker, read_options) = (worker.clone(), self.read_options);
         Reading(Box::pin(async move {
-            match make(&worker, read, Class::Next, read_options).await? {
+            match make(&worker, read, Class::Later, read_options).await? {
                 Done::Read(ready, _) if !ready.is_empty() => {
                     let bytes = ready.into_bytes(worker.disk.budget())?;
                     Ok(bytes.to_vec())

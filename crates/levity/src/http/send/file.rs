@@ -200,7 +200,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let bytes = self.next_bytes(disk, file.offset, file.remaining, self.pace.chunk_bytes);
         let (read, len_min) = match self.is_committed() {
             true => {
-                let read = disk.read(&file.file, file.offset, bytes, Class::Next);
+                let read = disk.read(&file.file, file.offset, bytes, Class::Later);
                 read.await.map(|read| (read, 1))
             }
             false => self.first_chunk(file, bytes, disk).await,
@@ -289,7 +289,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             return Ok(found);
         }
         let (offset, bytes) = range;
-        let read = disk.read(&file.file, offset, bytes, Class::Next).await;
+        let read = disk.read(&file.file, offset, bytes, Class::Later).await;
         let Read { ready, now, .. } = read.map_err(SendError::Unreadable)?;
         // `into_bytes` can block only for the engines `sendfile` and `readahead`, which may block the loop anyway.
         let found = ready.into_bytes(disk.worker().disk.budget());
