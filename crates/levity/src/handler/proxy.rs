@@ -270,7 +270,7 @@ impl<'a> Handling<'a> {
     ) -> Result<(Box<Request>, Option<Script>), Response> {
         let (target, limits) = (delegated_by.value(), &self.service.wire_limits);
         let Some(request) = derived(request, target, request.host(), &[], limits) else {
-            return Err(delegated_by.refuse(502, "no path that can be asked for"));
+            return Err(delegated_by.refuse(502, "not a valid request target"));
         };
         if let Err(reject) = self.service.check_readings(&request, location) {
             return Err(delegated_by.refuse(502, reject.reason));
@@ -311,9 +311,9 @@ fn found_script(
 ) -> Result<Script, Response> {
     match located {
         Ok(Some(script)) => Ok(script),
-        Ok(None) => Err(delegated_by.refuse(404, "no script answers that path")),
+        Ok(None) => Err(delegated_by.refuse(404, "no script handles that path")),
         Err(error) => {
-            let reason = format_args!("cannot look for a script: {error}");
+            let reason = format_args!("cannot find the script: {error}");
             Err(delegated_by.refuse(sendfile::status_of(&error), reason))
         }
     }

@@ -166,7 +166,7 @@ impl Subrequest<'_> {
         let mut search = ScriptSearch::new(location, files, now, &mut disk);
         let located = search.locate(scripts, request, PathKind::Unknown).await;
         match located.map_err(Failure::of_subrequest)? {
-            None => Err(Failure::of_subrequest("no script answers that path")),
+            None => Err(Failure::of_subrequest("no script handles that path")),
             script => Ok(script),
         }
     }

@@ -342,7 +342,7 @@ impl Delegated {
                 Ok(opened) if opened.file.meta().kind == Kind::Regular => {
                     return Ok(Found { beneath, opened });
                 }
-                Ok(_) => return Err(self.refuse(502, "it is no regular file")),
+                Ok(_) => return Err(self.refuse(502, "not a regular file")),
                 Err(error) if root::is_absent(&error) => absent = self.explain(&beneath, &error),
                 Err(error) => return Err(self.unopened(&beneath, &error)),
             }

@@ -358,7 +358,7 @@ per_engine! {
             assert!(answer.text().starts_with(&expected), "{}", answer.text());
         }
         answer_to("/run/absent.php").assert_status(404);
-        server.says("X-Accel-Redirect: /run/absent.php: no script answers that path (404)");
+        server.says("X-Accel-Redirect: /run/absent.php: no script handles that path (404)");
         answer_to("/first/a.php").assert_status(502);
         server.says("an internal route that runs scripts has no `file` in its `try` (502)");
         client.get("/run/a.php").assert_status(404);

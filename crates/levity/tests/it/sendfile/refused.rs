@@ -88,12 +88,8 @@ fn what_is_not_a_file_beneath_a_root() {
         ),
         ("/etc/passwd".to_owned(), 502, "not beneath any"),
         (format!("{above}/files"), 502, "not beneath any"),
-        (
-            format!("{above}/files/folder"),
-            502,
-            "it is no regular file",
-        ),
-        (format!("{above}/files/fifo"), 502, "it is no regular file"),
+        (format!("{above}/files/folder"), 502, "not a regular file"),
+        (format!("{above}/files/fifo"), 502, "not a regular file"),
         (format!("{above}/files/%00file"), 404, "No such file"),
         ("file".to_owned(), 502, "path without a leading slash"),
         ("files/file".to_owned(), 502, "path without a leading slash"),
@@ -105,7 +101,7 @@ fn what_is_not_a_file_beneath_a_root() {
     ];
     if is_root() {
         tree.node("files/null", FileType::CharacterDevice, makedev(1, 3));
-        wrong.push((format!("{above}/files/null"), 502, "it is no regular file"));
+        wrong.push((format!("{above}/files/null"), 502, "not a regular file"));
         wrong.push((format!("{above}/files/mine"), 502, "Permission denied"));
     }
     for app in App::both() {
