@@ -1,9 +1,10 @@
 //! `[disk]`, `[site.disk]` and `[site.route.disk]`.
 
-use levity_disk::{Direct, Settings, engine};
+use levity_disk::{Direct, Settings};
 
-use crate::keys::{SPOOL, engine_named};
-use crate::model::{CHUNK_STEP_BYTES, Disk, LocationDisk};
+use crate::keys::engine_named;
+use crate::location_options::LocationDisk;
+use crate::model::{CHUNK_STEP_BYTES, Disk};
 use crate::section::Section;
 
 pub(crate) fn disk(section: &Section<'_>) -> Disk {
@@ -15,10 +16,10 @@ pub(crate) fn disk(section: &Section<'_>) -> Disk {
         direct,
     } = location_disk(section);
     let settings = Settings {
-        engine: engine.unwrap_or_else(|| engine::AUTO.to_owned()),
-        threads: section.auto_count("threads"),
-        stat_threads: section.auto_count("stat_threads"),
-        depth: section.auto_count("depth"),
+        engine: engine.unwrap_or_else(|| section.default("engine").to_owned()),
+        threads: section.optional_count("threads"),
+        stat_threads: section.optional_count("stat_threads"),
+        depth: section.optional_count("depth"),
         queue_max: section.count("queue"),
         buffer_bytes_max: section.count("buffer_bytes"),
         dead_after: section.duration("dead_after"),
@@ -27,11 +28,13 @@ pub(crate) fn disk(section: &Section<'_>) -> Disk {
     Disk {
         settings,
         chunk_bytes,
-        direct: direct.unwrap_or_default(),
+        direct: direct.unwrap_or_else(|| direct_named(section.default("direct"))),
         cache_bytes: section.count("cache_bytes"),
         entry_ttl: section.duration("entry_ttl"),
         watch: section.word_or_default("watch"),
-        spool: section.folder("spool").unwrap_or_else(|| SPOOL.into()),
+        spool: section
+            .folder("spool")
+            .unwrap_or_else(|| section.default("spool").into()),
     }
 }
 
@@ -56,16 +59,20 @@ pub(crate) fn location_disk(section: &Section<'_>) -> LocationDisk {
     LocationDisk {
         engine: section.word_or("engine", engine_named).map(str::to_owned),
         chunk_bytes: chunk_bytes(section),
-        direct: section.word_or("direct", |_| None).map(|word| match word {
-            "always" => Direct::Always,
-            "never" => Direct::Never,
-            _ => Direct::Auto,
-        }),
+        direct: section.word_or("direct", |_| None).map(direct_named),
+    }
+}
+
+fn direct_named(word: &str) -> Direct {
+    match word {
+        "always" => Direct::Always,
+        "never" => Direct::Never,
+        _ => Direct::Auto,
     }
 }
 
 fn chunk_bytes(section: &Section<'_>) -> Option<usize> {
-    let bytes = section.auto_count("chunk")?;
+    let bytes = section.optional_count("chunk")?;
     if !bytes.is_multiple_of(CHUNK_STEP_BYTES) {
         let message = format_args!("{bytes} bytes are not a multiple of {CHUNK_STEP_BYTES}");
         section.report("chunk", message, None);

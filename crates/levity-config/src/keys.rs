@@ -4,11 +4,11 @@
 use levity_disk::engine;
 use strum::VariantNames as _;
 
-use crate::limits;
-use crate::model::{Etag, LogFormat, LogTiming, Symlinks, Watch};
-use crate::schema::{Key, Kind, Schema, Table, array, documented, key, table};
+use crate::model::{Etag, LogFormat, LogTiming, Watch};
+use crate::schema::{Key, Kind, Schema, Table, array, documented, joined, key, table};
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
+use crate::{limits, location_options};
 
 /// The number of workers, in the file and on the command line.
 const WORKERS: Kind = Kind::Count("1", "1024");
@@ -16,9 +16,6 @@ const WORKERS: Kind = Kind::Count("1", "1024");
 const ADDRESS: Kind = Kind::Text("an address");
 const PATH: Kind = Kind::Text("a path");
 const CHUNK: Kind = Kind::Size("4KiB", "16MiB");
-
-/// Where bodies go when `disk.spool` is not given.
-pub(crate) const SPOOL: &str = "/var/tmp";
 
 pub(crate) const SCHEMA: Schema = Schema(TABLES);
 
@@ -78,7 +75,7 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// on `entry_ttl`.
         key("watch", Kind::Word(Watch::VARIANTS), Some("off"));
         /// Folder for request bodies that do not fit into memory; see `limits.body_memory`.
-        key("spool", PATH, Some(SPOOL));
+        key("spool", PATH, Some("/var/tmp"));
     });
     /// The access log. Messages about the server itself go to stderr.
     table("log", documented! {
@@ -115,7 +112,7 @@ pub(crate) const TABLES: &[Table] = documented! {
         key("proxy_protocol", Kind::Boolean, Some("false"));
     });
     /// What is served, under which names. At least one.
-    array("site", documented! {
+    array("site", joined!(documented! {
         /// Host names of the site, without port; `*.example.org` stands for every name beneath. An exact name
         /// takes precedence over a wildcard. An empty list matches every name that no other site has, and
         /// HTTP/1.0 requests without a host.
@@ -123,23 +120,12 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// Folder that is served. Nothing outside of it is served unless `symlinks` allows that. Names with a
         /// leading dot are not served, except `.well-known`. Required where there is no `proxy`.
         key("root", PATH, None);
-        upstream::PROXY;
-        upstream::TRY;
-        upstream::SCRIPT_SUFFIX;
-        upstream::SCRIPT_INDEX;
-        upstream::BODY_BYTES;
-        upstream::AMBIGUOUS_PATHS;
-        LISTING;
-        INDEX;
-        PRECOMPRESSED;
-        SYMLINKS;
-        SERVER_TIMING;
-    });
+    }, upstream::PROXYING, location_options::KEYS));
     /// How the files of the site above are read, where that differs from `[disk]`.
     table("site.disk", LOCATION_DISK);
     /// Other rules for some paths of the site above. The first route that matches wins; a key that is absent is
     /// inherited from the site.
-    array("site.route", documented! {
+    array("site.route", joined!(documented! {
         /// `/a` matches that path only; so does `/a/`, which is another path. `/a/*` matches everything beneath,
         /// `/a/` included but not `/a`. `/*` matches everything: put it last, for example for the `headers` of a
         /// whole site; requests that match an earlier route do not get them. Compared with the decoded path.
@@ -148,24 +134,13 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// Another folder for this route. With neither `proxy` nor `try` beside it the route serves files only,
         /// whatever the site says.
         key("root", PATH, None);
-        upstream::PROXY;
-        upstream::TRY;
-        upstream::SCRIPT_SUFFIX;
-        upstream::SCRIPT_INDEX;
-        upstream::BODY_BYTES;
-        upstream::AMBIGUOUS_PATHS;
         /// Whether the route is reachable only through `X-Accel-Redirect` of an upstream; clients get 404. With
         /// neither `proxy` nor `try` of its own it serves files only, where it or the site has a `root`.
         key("internal", Kind::Boolean, Some("false"));
         /// Removed from the start of the request path before the file is looked up or the upstream is asked;
         /// whole segments only.
         key("strip_prefix", Kind::Text("a path"), None);
-        LISTING.with_default(None);
-        INDEX.with_default(None);
-        PRECOMPRESSED.with_default(None);
-        SYMLINKS.with_default(None);
-        SERVER_TIMING.with_default(None);
-    });
+    }, upstream::PROXYING, &location_options::INHERITED_KEYS));
     /// How the files of the route above are read, where that differs from `[disk]` and its site.
     table("site.route.disk", LOCATION_DISK);
     /// Changes to the headers of the route's responses, also of those of an upstream, but not of errors (400 and
@@ -220,19 +195,6 @@ documented! {
     /// Reads that bypass the page cache (`O_DIRECT`). `"auto"`: reads of large files that only one client requests,
     /// so that they evict nothing. `"always"`: every read of the disk. `"never"`: none.
     const DIRECT = key("direct", Kind::Word(&["auto", "always", "never"]), None).also(&[("directio", "")]);
-    /// Whether a folder without an index file is answered with a list of its contents.
-    const LISTING = key("listing", Kind::Boolean, Some("false"));
-    /// Names of index files; the first one that exists in a folder is served. An empty list turns index files off.
-    const INDEX = key("index", Kind::Names, Some("[\"index.html\"]"));
-    /// Codings in which a compressed variant may lie beside a file, in order of preference: `"zstd"` is NAME.zst,
-    /// `"br"` NAME.br, `"gzip"` NAME.gz. A variant is sent to clients that accept its coding, unless it was modified
-    /// in an earlier second than the file. The file itself must exist.
-    const PRECOMPRESSED = key("precompressed", Kind::Names, Some("[]"));
-    /// Symbolic links that are followed: only those that stay beneath the root, or all.
-    const SYMLINKS = key("symlinks", Kind::Word(Symlinks::VARIANTS), Some("beneath"));
-    /// Whether responses have a `Server-Timing` header with the time of each step, which browsers show. Every client
-    /// can then find out what was in memory.
-    const SERVER_TIMING = key("server_timing", Kind::Boolean, Some("false"));
 }
 
 /// Reads the name of an engine given on the command line, in any form that `disk.engine` takes.

@@ -14,6 +14,7 @@ mod keys;
 mod limits;
 mod listen;
 mod load;
+mod location_options;
 mod log;
 mod model;
 mod network;
@@ -39,9 +40,10 @@ pub use host::host;
 pub use keys::{engine, workers};
 pub use limits::Limits;
 pub use load::{load, parse};
+pub use location_options::{LocationDisk, LocationOptions, Symlinks};
 pub use model::{
-    AccessLog, Admin, Config, Disk, Etag, Headers, Listen, LocationDisk, LocationOptions, Log,
-    LogFormat, LogTiming, Route, Server, Site, Symlinks, Watch,
+    AccessLog, Admin, Config, Disk, Etag, Headers, Listen, Log, LogFormat, LogTiming, Route,
+    Server, Site, Watch,
 };
 pub use network::{Network, TrustedProxies};
 pub use own_names::OwnNames;

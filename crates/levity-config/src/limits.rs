@@ -61,7 +61,7 @@ limits! {
     body_memory: usize = count(Size, "64KiB", "0B".."1GiB"),
     /// Open client connections of the process. `"auto"` is what `RLIMIT_NOFILE` leaves after the files that the
     /// server itself keeps open.
-    connections: Option<usize> = auto_count(Count, "auto", "1".."10000000"),
+    connections: Option<usize> = optional_count(Count, "auto", "1".."10000000"),
     /// Disk lookups per second that one connection may cause for names that do not exist; its further requests are
     /// delayed to this rate. Names that the kernel remembers as absent do not count.
     absent_trips: usize = count(Count, "100", "1".."1000000"),

@@ -12,7 +12,7 @@ pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
     let mut seen: Vec<(Listen, usize)> = Vec::new();
     for section in root.children("listen") {
         section.require("address");
-        let proxy_protocol = section.boolean("proxy_protocol").unwrap_or(false);
+        let proxy_protocol = section.boolean_or_default("proxy_protocol");
         let Some(address) = address(&section, "address") else {
             continue;
         };

@@ -118,7 +118,7 @@ fn config(root: &Section<'_>) -> Config {
 
 fn server(section: &Section<'_>) -> Server {
     Server {
-        workers: section.auto_count("workers"),
+        workers: section.optional_count("workers"),
         trusted_proxies: trusted_proxies(section),
         etag: section.word_or_default("etag"),
     }

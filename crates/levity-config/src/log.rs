@@ -7,7 +7,7 @@ pub(crate) fn log(section: &Section<'_>) -> Log {
     let format = section.word("format");
     Log {
         access: access(section),
-        format: format.unwrap_or(LogFormat::Combined),
+        format: format.unwrap_or_else(|| section.default_word("format")),
         timing: timing(section, format),
     }
 }
@@ -23,17 +23,18 @@ fn timing(section: &Section<'_>, format: Option<LogFormat>) -> LogTiming {
 }
 
 fn access(section: &Section<'_>) -> AccessLog {
-    match section.text("access").map(|given| given.text) {
-        None | Some("stdout") => AccessLog::Stdout,
-        Some("off") => AccessLog::Off,
-        Some(path) if path.contains('/') && !path.ends_with('/') => {
+    let given = section.text("access");
+    match given.map_or(section.default("access"), |given| given.text) {
+        "stdout" => AccessLog::Stdout,
+        "off" => AccessLog::Off,
+        path if path.contains('/') && !path.ends_with('/') => {
             let Some(file) = section.path("access") else {
                 return AccessLog::Off;
             };
             section.must_have_folder("access", &file);
             AccessLog::File(file)
         }
-        Some(word) => {
+        word => {
             let is_name = !word.contains('/') && !word.is_empty();
             let help = is_name.then(|| format!("for a file write \"./{word}\""));
             let message = "expected \"off\", \"stdout\" or the path of a file";

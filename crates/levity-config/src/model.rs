@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use levity_disk::Direct;
-use levity_wire::encoding::Coding;
 use strum::{EnumString, VariantNames};
 
 use crate::address::Address;
 use crate::limits::Limits;
+use crate::location_options::LocationOptions;
 use crate::network::TrustedProxies;
 use crate::own_names::OwnNames;
 use crate::pattern::Pattern;
@@ -131,17 +131,6 @@ impl Disk {
     }
 }
 
-/// `[site.disk]` and `[site.route.disk]`: how files are read there. `None` is the value of `[disk]`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LocationDisk {
-    /// The name of an engine of [`levity_disk`], or `auto`.
-    pub engine: Option<String>,
-    /// Bytes per read, a multiple of 4096.
-    pub chunk_bytes: Option<usize>,
-    /// Whether reads go past the page cache.
-    pub direct: Option<Direct>,
-}
-
 /// How long the path of a root is trusted under a watch, where files may be trusted for longer.
 const WATCHED_ROOT_TTL: Duration = Duration::from_secs(1);
 
@@ -200,8 +189,8 @@ pub enum LogTiming {
     Chunk,
 }
 
-/// `[[site]]`: what is served under which names.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// `[[site]]`: what is served under which names. The default has no folder and no upstream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Site {
     /// Lower case, without port and final dot, each at most once in a file; `*.example.org` stands
     /// for every name beneath. Empty answers any host.
@@ -218,46 +207,6 @@ pub struct Site {
     pub only: Option<std::ffi::OsString>,
     /// In the order of the file: the first that matches wins.
     pub routes: Vec<Route>,
-}
-
-/// Keys that sites and routes have in common, with the values that hold there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LocationOptions {
-    /// Whether a folder without index file is listed.
-    pub listing: bool,
-    /// Names of index files; the first one that exists is served.
-    pub index: Vec<String>,
-    /// Codings in which a variant may lie beside a file, in order of preference, each once.
-    pub precompressed: Vec<Coding>,
-    /// Which symbolic links are followed.
-    pub symlinks: Symlinks,
-    /// Whether responses have a `Server-Timing` header.
-    pub server_timing: bool,
-    /// How files are read.
-    pub disk: LocationDisk,
-}
-
-impl Default for LocationOptions {
-    fn default() -> Self {
-        Self {
-            listing: false,
-            index: vec!["index.html".to_owned()],
-            precompressed: Vec::new(),
-            symlinks: Symlinks::Beneath,
-            server_timing: false,
-            disk: LocationDisk::default(),
-        }
-    }
-}
-
-/// Which symbolic links are followed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
-#[strum(serialize_all = "kebab-case")]
-pub enum Symlinks {
-    /// Those that stay beneath the root.
-    Beneath,
-    /// Every one.
-    Follow,
 }
 
 /// `[[site.route]]`: other rules for some paths. `None` means the value of the site.

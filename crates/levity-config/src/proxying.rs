@@ -60,7 +60,7 @@ pub(crate) fn read(
         tries,
         script_suffix: script_suffix(section, reach),
         script_index: script_index(section, reach),
-        body_bytes: section.auto_count("body_bytes"),
+        body_bytes: section.optional_count("body_bytes"),
         ambiguous_paths: section.word("ambiguous_paths"),
     };
     (proxying, reach)

@@ -25,21 +25,6 @@ root = \"/srv/www\"
 - SIGHUP reads the file again. A file with errors changes nothing.
 ";
 
-/// The default of a key as it is written in a file; `None` when it has none.
-pub(crate) fn default(key: &Key) -> Option<String> {
-    let text = key.default?;
-    let bare = match key.kind {
-        Kind::Boolean | Kind::Names | Kind::Pairs => true,
-        Kind::Count(..) => !key.is_auto(),
-        _ => false,
-    };
-    Some(if bare {
-        text.to_owned()
-    } else {
-        format!("\"{text}\"")
-    })
-}
-
 /// The text of `docs/configuration.md`.
 #[must_use]
 pub fn reference() -> String {
@@ -54,10 +39,14 @@ fn section(table: &Table, out: &mut String) {
     let _ = write!(out, "\n## `{}`\n\n{}\n\n", table.heading(), table.doc);
     out.push_str("| key | value | default | meaning |\n|---|---|---|---|\n");
     for key in table.keys {
-        let default = default(key).map_or(String::new(), |text| format!("`{text}`"));
+        let default = key
+            .written_default()
+            .map_or(String::new(), |text| format!("`{text}`"));
+        let meanings = key.meanings.map(|meanings| format!(" {}.", meanings()));
+        let meanings = meanings.unwrap_or_default();
         let _ = writeln!(
             out,
-            "| `{}` | {} | {default} | {} |",
+            "| `{}` | {} | {default} | {}{meanings} |",
             key.name,
             value(key),
             key.doc

@@ -1,5 +1,7 @@
 //! Types that describe the tables and keys of a file.
 
+use strum::{EnumMessage, VariantArray};
+
 use crate::value;
 
 /// One TOML table.
@@ -16,7 +18,7 @@ pub(crate) struct Table {
 }
 
 /// One key of a [`Table`].
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Key {
     /// As written in the file.
     pub(crate) name: &'static str,
@@ -29,6 +31,8 @@ pub(crate) struct Key {
     pub(crate) default: Option<&'static str>,
     /// Its documentation, one paragraph.
     pub(crate) doc: &'static str,
+    /// The meaning of each word, for the reference.
+    pub(crate) meanings: Option<fn() -> String>,
 }
 
 /// The form of the value of a [`Key`]. Quantities have their smallest and largest value, written as in the file.
@@ -65,6 +69,52 @@ macro_rules! documented {
 }
 pub(crate) use documented;
 
+/// Joins lists of keys.
+macro_rules! joined {
+    ($($list:expr),+) => {{
+        const LISTS: &[&[Key]] = &[$($list),+];
+        const KEYS: [Key; $crate::schema::count(LISTS)] = $crate::schema::join(LISTS);
+        &KEYS
+    }};
+}
+pub(crate) use joined;
+
+/// The number of keys in all `lists`.
+pub(crate) const fn count(lists: &[&[Key]]) -> usize {
+    let (mut count, mut list) = (0, 0);
+    while list < lists.len() {
+        count += lists[list].len();
+        list += 1;
+    }
+    count
+}
+
+/// The keys of all `lists`, which are `N`.
+pub(crate) const fn join<const N: usize>(lists: &[&[Key]]) -> [Key; N] {
+    let mut keys = [key("", Kind::Names, None); N];
+    let (mut at, mut list) = (0, 0);
+    while list < lists.len() {
+        let mut index = 0;
+        while index < lists[list].len() {
+            keys[at] = lists[list][index];
+            (at, index) = (at + 1, index + 1);
+        }
+        list += 1;
+    }
+    keys
+}
+
+/// The `N` keys of `list`, for a table that inherits their values.
+pub(crate) const fn without_defaults<const N: usize>(list: &[Key]) -> [Key; N] {
+    let mut keys: [Key; N] = join(&[list]);
+    let mut at = 0;
+    while at < N {
+        keys[at].default = None;
+        at += 1;
+    }
+    keys
+}
+
 /// A key without documentation.
 pub(crate) const fn key(name: &'static str, kind: Kind, default: Option<&'static str>) -> Key {
     Key {
@@ -73,7 +123,23 @@ pub(crate) const fn key(name: &'static str, kind: Kind, default: Option<&'static
         kind,
         default,
         doc: "",
+        meanings: None,
     }
+}
+
+/// The words of `W` with the comments of its variants: `"a"`: first; `"b"`: second.
+pub(crate) fn meanings<W>() -> String
+where
+    W: Copy + EnumMessage + Into<&'static str> + VariantArray,
+{
+    let meaning = |variant: &W| {
+        let word: &str = (*variant).into();
+        let comment = variant.get_documentation().expect("a comment");
+        let meaning: Vec<_> = comment.split_whitespace().collect();
+        format!("`\"{word}\"`: {}", meaning.join(" "))
+    };
+    let meanings = W::VARIANTS.iter().map(meaning);
+    meanings.collect::<Vec<_>>().join("; ")
 }
 
 /// A table without documentation.
@@ -168,8 +234,28 @@ impl Key {
         Self { also, ..self }
     }
 
+    pub(crate) const fn with_meanings(self, meanings: fn() -> String) -> Self {
+        let meanings = Some(meanings);
+        Self { meanings, ..self }
+    }
+
     pub(crate) const fn with_default(self, default: Option<&'static str>) -> Self {
         Self { default, ..self }
+    }
+
+    /// The default as it is written in a file; `None` when there is none.
+    pub(crate) fn written_default(&self) -> Option<String> {
+        let text = self.default?;
+        let bare = match self.kind {
+            Kind::Boolean | Kind::Names | Kind::Pairs => true,
+            Kind::Count(..) => !self.is_auto(),
+            _ => false,
+        };
+        Some(if bare {
+            text.to_owned()
+        } else {
+            format!("\"{text}\"")
+        })
     }
 
     /// Whether `"auto"` is a value: it is then also the default.

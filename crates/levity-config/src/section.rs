@@ -267,11 +267,11 @@ impl<'r> Section<'r> {
 
     /// A number, or a size in bytes.
     pub(crate) fn count(&self, name: &str) -> usize {
-        self.auto_count(name).unwrap_or_default()
+        self.optional_count(name).unwrap_or_default()
     }
 
-    /// The same where `None` is `"auto"`.
-    pub(crate) fn auto_count(&self, name: &str) -> Option<usize> {
+    /// The same for a key that has no number by default: `None` is `"auto"`, or an absent key.
+    pub(crate) fn optional_count(&self, name: &str) -> Option<usize> {
         // On a 32-bit machine the upper bound of the table may not fit.
         self.quantity(name)
             .map(|quantity| usize::try_from(quantity).unwrap_or(usize::MAX))
@@ -366,6 +366,17 @@ impl<'r> Section<'r> {
         None
     }
 
+    /// The same, or the key's default.
+    pub(crate) fn boolean_or_default(&self, name: &str) -> bool {
+        self.boolean(name)
+            .unwrap_or_else(|| self.default(name) == "true")
+    }
+
+    /// The default of a key that has one.
+    pub(crate) fn default(&self, name: &str) -> &'static str {
+        self.table.key(name).default.expect("a key with a default")
+    }
+
     /// A string, `None` when the key is absent or wrong.
     pub(crate) fn text(&self, name: &str) -> Option<Text<'r>> {
         let value = self.value(name)?;
@@ -423,9 +434,13 @@ impl<'r> Section<'r> {
 
     /// The same, or that of the key's default.
     pub(crate) fn word_or_default<W: FromStr>(&self, name: &str) -> W {
-        let default = || self.table.key(name).default?.parse().ok();
-        let word = self.word(name).or_else(default);
-        word.unwrap_or_else(|| unreachable!("the default of `{name}` is a word"))
+        self.word(name).unwrap_or_else(|| self.default_word(name))
+    }
+
+    /// The variant that the key's default stands for.
+    pub(crate) fn default_word<W: FromStr>(&self, name: &str) -> W {
+        let default = self.default(name).parse().ok();
+        default.unwrap_or_else(|| unreachable!("the default of `{name}` is a word"))
     }
 
     /// A path, taken from the folder of the file; `None` when the key is absent or wrong.

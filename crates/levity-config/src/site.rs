@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use levity_wire::encoding::Coding;
-
 use crate::disk::location_disk;
 use crate::headers;
 use crate::host::host_or_report;
-use crate::model::{LocationDisk, LocationOptions, Route, Site};
+use crate::location_options::{self, LocationOptions};
+use crate::model::{Route, Site};
 use crate::pattern::Pattern;
 use crate::proxying::{self, Reach};
 use crate::reader::Reader;
@@ -35,7 +34,8 @@ fn site(section: &Section<'_>, names: &mut Names, upstreams: &Upstreams) -> Site
     if !reach.has_proxy && !section.has_misspelt("proxy") {
         section.require("root");
     }
-    let options = options(section, &LocationOptions::default());
+    let disk = location_disk(&section.child("disk"));
+    let options = location_options::read(section, disk, &LocationOptions::default());
     let routes = routes(section, upstreams, reach, &options);
     let of_files = routes.iter().filter(|route| has_files(route));
     proxying::note_unasked_files(section, reach, |key| match key {
@@ -94,56 +94,6 @@ fn hosts(section: &Section<'_>, names: &mut Names) -> Vec<String> {
     hosts
 }
 
-// ---- what sites and routes share ----
-
-/// The keys of a site, or of a route of a site with the options `above`.
-fn options(section: &Section<'_>, above: &LocationOptions) -> LocationOptions {
-    let timing = section.boolean("server_timing");
-    let disk = location_disk(&section.child("disk"));
-    LocationOptions {
-        listing: section.boolean("listing").unwrap_or(above.listing),
-        index: index(section).unwrap_or_else(|| above.index.clone()),
-        precompressed: precompressed(section).unwrap_or_else(|| above.precompressed.clone()),
-        symlinks: section.word("symlinks").unwrap_or(above.symlinks),
-        server_timing: timing.unwrap_or(above.server_timing),
-        disk: LocationDisk {
-            engine: disk.engine.or_else(|| above.disk.engine.clone()),
-            chunk_bytes: disk.chunk_bytes.or(above.disk.chunk_bytes),
-            direct: disk.direct.or(above.disk.direct),
-        },
-    }
-}
-
-fn index(section: &Section<'_>) -> Option<Vec<String>> {
-    let mut files = Vec::new();
-    for given in section.names("index")? {
-        let text = given.text;
-        if matches!(text, "" | "." | "..") || text.contains(['/', '\0']) {
-            given.refuse(format!("`{text}` is not a file name"));
-        }
-        files.push(text.to_owned());
-    }
-    Some(files)
-}
-
-fn precompressed(section: &Section<'_>) -> Option<Vec<Coding>> {
-    let mut codings = Vec::new();
-    for given in section.names("precompressed")? {
-        let text = given.text;
-        let Some(coding) = Coding::ALL.into_iter().find(|coding| coding.name() == text) else {
-            let names = Coding::ALL.map(|coding| format!("\"{}\"", coding.name()));
-            let help = format!("one of {}", names.join(", "));
-            given.refuse_with(format!("`{text}` is not a coding"), help);
-            continue;
-        };
-        if codings.contains(&coding) {
-            given.refuse(format!("`{text}` is given twice"));
-        }
-        codings.push(coding);
-    }
-    Some(codings)
-}
-
 // ---- routes ----
 
 fn routes(
@@ -194,8 +144,9 @@ fn route(
     let strip_prefix = strip_prefix(section, path.as_ref());
     let root = section.folder("root");
     let (proxying, reach) = proxying::read(section, upstreams, above);
-    let internal = section.boolean("internal").unwrap_or(false);
-    let options = options(section, of_site);
+    let internal = section.boolean_or_default("internal");
+    let disk = location_disk(&section.child("disk"));
+    let options = location_options::read(section, disk, of_site);
     let headers = headers::of_responses(&section.child("headers"));
     let request_headers = headers::of_requests(&section.child("request_headers"));
     let rewrite = headers::rewrite(&section.child("rewrite"));

@@ -14,7 +14,6 @@ use levity_wire::encoding::Coding;
 use crate::address::Address;
 use crate::keys::TABLES;
 use crate::load::FILE_BYTES_MAX;
-use crate::reference::default;
 use crate::*;
 
 const SITE: &str = "[[site]]\nroot = \"/srv\"\n";
@@ -58,6 +57,14 @@ fn listen_at(text: &str) -> Listen {
 
 fn all(tables: &str) -> Config {
     parse(&format!("{tables}\n{SITE}")).unwrap()
+}
+
+/// A route with `path` alone.
+fn route(path: &str) -> Route {
+    let config = all(&format!(
+        "{SITE}hosts = [\"a\"]\n[[site.route]]\npath = \"{path}\""
+    ));
+    config.sites[0].routes[0].clone()
 }
 
 #[test]
@@ -133,7 +140,7 @@ fn defaults_in_the_table_are_those_of_the_code() {
         let lines: Vec<String> = table
             .keys
             .iter()
-            .filter_map(|key| Some(format!("{} = {}", key.name, default(key)?)))
+            .filter_map(|key| Some(format!("{} = {}", key.name, key.written_default()?)))
             .collect();
         if !lines.is_empty() {
             let required = required(table.path).join("\n");
@@ -312,33 +319,29 @@ root = \"/srv/b\"
     let options = &first.options;
     assert!(options.listing && options.index.is_empty() && options.symlinks == Symlinks::Follow);
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let route = Route {
-        path: Pattern::Prefix("/static/".to_owned()),
+    let expected = Route {
         root: Some("/srv/static".into()),
         strip_prefix: Some("/static".to_owned()),
         options: LocationOptions {
             listing: false,
             index: vec!["a.htm".to_owned(), "b.htm".to_owned()],
             precompressed: vec![Coding::Brotli],
-            symlinks: Symlinks::Beneath,
-            server_timing: false,
             disk: LocationDisk {
                 engine: Some("threads".to_owned()),
                 chunk_bytes: Some(1 << 20),
                 direct: Some(Direct::Never),
             },
+            ..LocationOptions::default()
         },
-        proxying: Proxying::default(),
-        internal: false,
-        request_headers: Headers::default(),
-        rewrite: Rewrite::default(),
         headers: Headers {
             set: vec![pair("X-B", "1"), pair("X-A", "2")],
-            add: Vec::new(),
             remove: vec!["ETag".to_owned()],
+            ..Headers::default()
         },
+        ..route("/static/*")
     };
-    assert_eq!(first.routes, [route]);
+    assert_eq!(first.routes, [expected]);
+    assert_eq!(first.routes[0].path, Pattern::Prefix("/static/".to_owned()));
     assert!(first.options.server_timing && !second.options.server_timing);
     assert_eq!(second.root.as_deref(), Some(Path::new("/srv/b")));
 }

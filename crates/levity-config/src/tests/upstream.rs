@@ -1,5 +1,7 @@
 //! `[[upstream]]`
 
+use strum::VariantArray as _;
+
 use super::*;
 use crate::upstream::{At, Backend, Balance, Check, Forwarded, Protocol, ProxyProtocol, Sticky};
 
@@ -159,20 +161,13 @@ rise = 5
 #[test]
 fn every_word_of_an_upstream() {
     type Line = (&'static str, fn(&Upstream) -> bool);
-    let lines: [Line; 11] = [
+    let lines: &[Line] = &[
         ("protocol = \"fastcgi\"", |u| {
             u.protocol == Protocol::Fastcgi
         }),
         ("protocol = \"ajp13\"", |u| u.protocol == Protocol::Ajp13),
-        ("balance = \"least-connections\"", |u| {
-            u.balance == Balance::LeastConnections
-        }),
         ("balance = \"sqf\"", |u| {
             u.balance == Balance::LeastConnections
-        }),
-        ("balance = \"static\"", |u| u.balance == Balance::Static),
-        ("balance = \"random-two\"", |u| {
-            u.balance == Balance::RandomTwo
         }),
         ("sticky = \"cookie:SID\"", |u| {
             u.sticky == Some(Sticky::Cookie("SID".to_owned()))
@@ -190,6 +185,10 @@ fn every_word_of_an_upstream() {
     ];
     for (line, is_read) in lines {
         assert!(is_read(&upstream(line)), "{line}");
+    }
+    for balance in Balance::VARIANTS {
+        let line = format!("balance = \"{}\"", balance.label());
+        assert_eq!(upstream(&line).balance, *balance);
     }
 }
 
@@ -213,11 +212,14 @@ fn few_connections_keep_fewer() {
 
 #[test]
 fn wrong_words_of_an_upstream() {
+    let words: Vec<_> = Balance::VARIANTS.iter().map(|one| one.label()).collect();
+    let words = words.join("`, `");
+    let of_balance = format!("5:11 `hash` is not a value of `balance` [one of `{words}`]");
     assert_upstream_problems(
         "protocol = \"https\"\nbalance = \"hash\"\nsticky = \"cookie\"\nforwarded = true\nproxy_protocol = \"v3\"",
         &[
             "4:12 `https` is not a value of `protocol` [there is no TLS to applications yet, only \"http\"]",
-            "5:11 `hash` is not a value of `balance` [one of `round-robin`, `least-connections`, `carp`, `static`, `random-two`]",
+            &of_balance,
             "6:10 `cookie` is not a value of `sticky` [\"cookie:NAME\" or \"header:NAME\"]",
             "7:13 expected a string, found boolean [one of `both`, `forwarded`, `x-forwarded`, `off`]",
             "8:18 `v3` is not a value of `proxy_protocol` [one of `off`, `v1`, `v2`]",

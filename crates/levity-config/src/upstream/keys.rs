@@ -3,7 +3,7 @@
 use strum::VariantNames as _;
 
 use super::{AmbiguousPaths, Balance, Forwarded, Protocol};
-use crate::schema::{Key, Kind, documented, key};
+use crate::schema::{Key, Kind, documented, key, meanings};
 
 const SECONDS: Kind = Kind::Duration("10ms", "1d");
 const BRIEF: Kind = Kind::Duration("10ms", "1h");
@@ -21,10 +21,9 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// 1000, is the share of requests; `backup` gets requests only when all others are down; `drain` gets no new
     /// clients, only those that `sticky` ties to it. At least one backend is neither. Required.
     key("to", Kind::Names, None).also(&[("backends", ""), ("servers", "")]);
-    /// How a backend is chosen: in turn; the one with the fewest active requests for its weight (`"sqf"` is accepted
-    /// too); by a hash of the path, so that each backend has its own part of the content; the first that is up; the
-    /// less busy of two random ones.
-    key("balance", Kind::Word(Balance::VARIANTS), Some("round-robin")).also(&[("balancer", "")]);
+    /// How a backend is chosen. `"sqf"` is accepted for `"least-connections"`.
+    key("balance", Kind::Word(Balance::VARIANTS), Some("round-robin"))
+        .also(&[("balancer", "")]).with_meanings(meanings::<Balance>);
     /// What ties a client to a backend: a cookie that the server sets, or the value of a request header.
     key("sticky", Kind::Text("`\"cookie:NAME\"` or `\"header:NAME\"`"), None);
     /// Simultaneous connections to one backend, divided among the workers; each worker may have at least one.
@@ -107,25 +106,26 @@ pub(crate) const CHECK: &[Key] = documented! {
     key("rise", IN_A_ROW, Some("2"));
 };
 
-documented! {
+/// Of sites and routes.
+pub(crate) const PROXYING: &[Key] = documented! {
     /// Name of the `[[upstream]]` that answers.
-    const PROXY = key("proxy", Kind::Text("a name"), None);
+    key("proxy", Kind::Text("a name"), None);
     /// Who answers, in this order: `"file"`, which passes a request on when there is no such file, and `"proxy"`.
     /// Without `try` the upstream answers everything, where there is one. `["file"]` serves files only, whatever
     /// `proxy` says.
-    const TRY = key("try", Kind::Names, None);
+    key("try", Kind::Names, None);
     /// Suffix of the names of scripts: the upstream answers requests for such files, and the rest of the path after
     /// the script is its `PATH_INFO`. Needs `root`, and an upstream of protocol fastcgi or scgi.
-    const SCRIPT_SUFFIX = key("script_suffix", Kind::Text("a suffix such as `.php`"), None);
+    key("script_suffix", Kind::Text("a suffix such as `.php`"), None);
     /// Script beneath `root` that answers requests that match neither a file nor a script. Needs what `script_suffix`
     /// needs.
-    const SCRIPT_INDEX = key("script_index", Kind::Text("a file such as `index.php`"), None);
+    key("script_index", Kind::Text("a file such as `index.php`"), None);
     /// Length of a request body, in place of `limits.body_bytes`.
-    const BODY_BYTES = key("body_bytes", Kind::Size("0B", "1TiB"), None);
+    key("body_bytes", Kind::Size("0B", "1TiB"), None);
     /// What happens to a request for the upstream whose path some applications read as a path of another route:
     /// applications that decode `%2F` or `%5C` to a slash, or drop `;parameters`. `"refuse"`, the default, answers
     /// 400; `"pass"` forwards the request. A path is always forwarded if all its readings belong to one route, and
     /// never if it hides dot segments, as `..%2F` and `..;` do. The first refusal in each site and route is reported
     /// on standard error.
-    const AMBIGUOUS_PATHS = key("ambiguous_paths", Kind::Word(AmbiguousPaths::VARIANTS), None);
-}
+    key("ambiguous_paths", Kind::Word(AmbiguousPaths::VARIANTS), None);
+};

@@ -7,7 +7,7 @@ pub(crate) mod read;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use strum::{EnumString, IntoStaticStr, VariantNames};
+use strum::{EnumMessage, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 use crate::address::Address;
 
@@ -123,19 +123,31 @@ pub enum At {
     Name(String, u16),
 }
 
-/// How a backend is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames, IntoStaticStr)]
+/// How a backend is chosen. The comments of the variants are their text in the reference.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    EnumMessage,
+    EnumString,
+    VariantArray,
+    VariantNames,
+    IntoStaticStr,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Balance {
-    /// In turn, by weight.
+    /// each in turn, by weight
     RoundRobin,
-    /// The one with the fewest active requests for its weight.
+    /// the one with the fewest active requests for its weight
     LeastConnections,
-    /// By the path, so that each has its own part of the content (rendezvous hashing).
+    /// by a hash of the path (rendezvous hashing), so that each backend serves a fixed part of the content, and keeps
+    /// most of it when another one fails
     Carp,
-    /// The first that is up, in the order of the file.
+    /// the first that is up, in the order of the file
     Static,
-    /// The less busy of two random ones.
+    /// the less busy of two random ones
     RandomTwo,
 }
 

@@ -114,9 +114,10 @@ impl Upstreams {
 }
 
 fn known(section: &Section<'_>, names: &mut Vec<(String, Range<usize>)>) -> Known {
-    let default = (!section.has("protocol")).then_some(Protocol::Http);
-    let protocol = section.word("protocol").or(default);
-    let upstream = upstream(section, protocol.unwrap_or(Protocol::Http), names);
+    let default = section.default_word("protocol");
+    let protocol = section.word("protocol");
+    let protocol = protocol.or((!section.has("protocol")).then_some(default));
+    let upstream = upstream(section, protocol.unwrap_or(default), names);
     Known {
         upstream,
         protocol,
@@ -159,13 +160,13 @@ fn upstream(
         check: section
             .has("check")
             .then(|| check(&section.child("check"), protocol)),
-        buffer_requests: section.boolean("buffer_requests").unwrap_or(false),
+        buffer_requests: section.boolean_or_default("buffer_requests"),
         forwarded: section.word_or_default("forwarded"),
         proxy_protocol,
         secret: secret(section, protocol),
         sendfile_roots: section.folders("sendfile_roots"),
         temporary_roots: section.folders("temporary_roots"),
-        keep_until_sent: section.word_or("temporary_removal", |_| None) == Some("sent"),
+        keep_until_sent: keep_until_sent(section),
         reproxy: Vec::new(),
         resolve_interval: section.duration("resolve_interval"),
     }
@@ -225,7 +226,7 @@ fn balance(section: &Section<'_>) -> Balance {
     let unlisted = |word: &str| (word == "sqf").then_some("least-connections");
     let word = section.word_or("balance", unlisted);
     let balance = word.and_then(|word| word.parse().ok());
-    balance.unwrap_or(Balance::RoundRobin)
+    balance.unwrap_or_else(|| section.default_word("balance"))
 }
 
 fn sticky(section: &Section<'_>) -> Option<Sticky> {
@@ -250,6 +251,11 @@ fn keep_alive(section: &Section<'_>, protocol: Protocol, connections: usize) -> 
         return 0;
     }
     section.count("keep_alive").min(connections)
+}
+
+fn keep_until_sent(section: &Section<'_>) -> bool {
+    let given = section.word_or("temporary_removal", |_| None);
+    given.unwrap_or(section.default("temporary_removal")) == "sent"
 }
 
 fn check(section: &Section<'_>, protocol: Protocol) -> Check {

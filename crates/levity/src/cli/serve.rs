@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::{EXIT_CONFIG, EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams};
 use levity_config::address::{self, Address, AddressError, PORT_USUAL};
-use levity_config::{Config, LocationOptions, OwnNames, Proxying, Site, Symlinks};
+use levity_config::{Config, LocationOptions, OwnNames, Site, Symlinks};
 use levity_disk::engine::NAMES;
 
 // A comment of documentation would become the text of `--help`.
@@ -187,9 +187,7 @@ fn site(what: &Path) -> Result<Site, String> {
         return Err("it is neither a folder nor a file".to_owned());
     };
     Ok(Site {
-        hosts: Vec::new(),
         root: Some(root),
-        proxying: Proxying::default(),
         options: LocationOptions {
             listing: only.is_none(),
             // A file that is named on the command line is served wherever its link leads.
@@ -200,7 +198,7 @@ fn site(what: &Path) -> Result<Site, String> {
             ..LocationOptions::default()
         },
         only,
-        routes: Vec::new(),
+        ..Site::default()
     })
 }
 

@@ -1,0 +1,153 @@
+//! The keys that sites and routes have in common: a route inherits those that it does not give.
+
+use levity_disk::Direct;
+use levity_wire::encoding::Coding;
+use strum::{EnumString, VariantNames};
+use toml::de::DeTable;
+
+use crate::reader::Reader;
+use crate::schema::{Key, Kind, Schema, documented, key, table, without_defaults};
+use crate::section::Section;
+
+/// Makes the struct, its defaults, the keys of sites and routes and their reference from one list.
+macro_rules! options {
+    ($($(#[doc = $doc:literal])+
+       $name:ident: $type:ty = $read:path, $kind:expr, $default:literal;)+) => {
+        /// Keys that sites and routes have in common, with the values that apply there.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct LocationOptions {
+            $($(#[doc = $doc])+ pub $name: $type,)+
+            /// How files are read.
+            pub disk: LocationDisk,
+        }
+
+        /// As keys of a site.
+        pub(crate) const KEYS: &[Key] = documented! {$(
+            $(#[doc = $doc])+
+            key(stringify!($name), $kind, Some($default));
+        )+};
+
+        impl LocationOptions {
+            /// The values that `section` gives, and those of `above` for the others.
+            fn take(section: &Section<'_>, above: Option<&Self>, disk: LocationDisk) -> Self {
+                Self {
+                    $($name: own_or_above(
+                        $read(section, stringify!($name)),
+                        above.map(|above| &above.$name),
+                    ),)+
+                    disk,
+                }
+            }
+        }
+    };
+}
+
+options! {
+    /// Whether a folder without an index file is answered with a list of its contents.
+    listing: bool = Section::boolean, Kind::Boolean, "false";
+    /// Names of index files; the first one that exists in a folder is served. An empty list turns index files off.
+    index: Vec<String> = file_names, Kind::Names, "[\"index.html\"]";
+    /// Codings in which a compressed variant may lie beside a file, in order of preference: `"zstd"` is NAME.zst,
+    /// `"br"` NAME.br, `"gzip"` NAME.gz. A variant is sent to clients that accept its coding, unless it was modified
+    /// in an earlier second than the file. The file itself must exist.
+    precompressed: Vec<Coding> = codings, Kind::Names, "[]";
+    /// Symbolic links that are followed: only those that stay beneath the root, or all.
+    symlinks: Symlinks = Section::word, Kind::Word(Symlinks::VARIANTS), "beneath";
+    /// Whether responses have a `Server-Timing` header with the time of each step, which browsers show. Every client
+    /// can then find out what was in memory.
+    server_timing: bool = Section::boolean, Kind::Boolean, "false";
+}
+
+/// As keys of a route, whose default is the value of the site.
+pub(crate) const INHERITED_KEYS: [Key; KEYS.len()] = without_defaults(KEYS);
+
+/// Which symbolic links are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Symlinks {
+    /// Those that stay beneath the root.
+    Beneath,
+    /// Every one.
+    Follow,
+}
+
+/// `[site.disk]` and `[site.route.disk]`: how files are read there. `None` is the value of `[disk]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LocationDisk {
+    /// The name of an engine of [`levity_disk`], or `auto`.
+    pub engine: Option<String>,
+    /// Bytes per read, a multiple of 4096.
+    pub chunk_bytes: Option<usize>,
+    /// Whether reads go past the page cache.
+    pub direct: Option<Direct>,
+}
+
+impl LocationDisk {
+    fn or(self, above: &Self) -> Self {
+        Self {
+            engine: self.engine.or_else(|| above.engine.clone()),
+            chunk_bytes: self.chunk_bytes.or(above.chunk_bytes),
+            direct: self.direct.or(above.direct),
+        }
+    }
+}
+
+impl Default for LocationOptions {
+    /// The defaults of the keys.
+    fn default() -> Self {
+        const SCHEMA: Schema = Schema(&[table("", KEYS)]);
+        let lines = KEYS
+            .iter()
+            .filter_map(|key| Some(format!("{} = {}\n", key.name, key.written_default()?)));
+        let text: String = lines.collect();
+        let (document, _) = DeTable::parse_recoverable(&text);
+        let reader = Reader::new(&text, None, SCHEMA);
+        let section = Section::root(&reader, document.get_ref());
+        Self::take(&section, None, LocationDisk::default())
+    }
+}
+
+/// Reads the keys of a site or route. `disk` is its table of that name. A key that is absent or wrong has its value
+/// from `above`: the options of the site around a route, or the defaults.
+pub(crate) fn read(
+    section: &Section<'_>,
+    disk: LocationDisk,
+    above: &LocationOptions,
+) -> LocationOptions {
+    LocationOptions::take(section, Some(above), disk.or(&above.disk))
+}
+
+fn own_or_above<T: Clone>(own: Option<T>, above: Option<&T>) -> T {
+    own.or_else(|| above.cloned())
+        .expect("the default of each key is valid")
+}
+
+fn file_names(section: &Section<'_>, name: &str) -> Option<Vec<String>> {
+    let mut files = Vec::new();
+    for given in section.names(name)? {
+        let text = given.text;
+        if matches!(text, "" | "." | "..") || text.contains(['/', '\0']) {
+            given.refuse(format!("`{text}` is not a file name"));
+        }
+        files.push(text.to_owned());
+    }
+    Some(files)
+}
+
+fn codings(section: &Section<'_>, name: &str) -> Option<Vec<Coding>> {
+    let mut codings = Vec::new();
+    for given in section.names(name)? {
+        let text = given.text;
+        let Some(coding) = Coding::ALL.into_iter().find(|coding| coding.name() == text) else {
+            let names = Coding::ALL.map(|coding| format!("\"{}\"", coding.name()));
+            let help = format!("one of {}", names.join(", "));
+            given.refuse_with(format!("`{text}` is not a coding"), help);
+            continue;
+        };
+        if codings.contains(&coding) {
+            given.refuse(format!("`{text}` is given twice"));
+        }
+        codings.push(coding);
+    }
+    Some(codings)
+}
