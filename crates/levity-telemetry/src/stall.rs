@@ -247,6 +247,14 @@ fn with_watch(act: impl FnOnce(&Watch)) {
     WATCH.with(|watch| watch.get().map(act));
 }
 
+/// The time at which the current poll of the calling task began, for use as the present time: it costs no look at
+/// the clock. Outside of a timed poll it is read from the clock.
+pub fn poll_start() -> Instant {
+    WATCH
+        .with(|watch| watch.get().and_then(|watch| watch.began.get()))
+        .unwrap_or_else(Instant::now)
+}
+
 /// The watch over this thread's polls.
 #[derive(Debug)]
 pub struct Watch {
@@ -271,14 +279,6 @@ impl Watch {
                 began: Cell::new(None),
             });
         });
-    }
-
-    /// When the poll began that the calling task is in, and now where none is timed: what lies between two
-    /// polls may be hours. Saves a look at the clock.
-    pub fn poll_began() -> Instant {
-        WATCH
-            .with(|watch| watch.get().and_then(|watch| watch.began.get()))
-            .unwrap_or_else(Instant::now)
     }
 
     /// To be called each time the loop has waited for events, through `on_thread_unpark` of the
@@ -597,12 +597,12 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_has_one_beginning_and_what_comes_after_has_none() {
+    fn the_start_of_a_poll_is_fixed_until_it_ends() {
         Watch::install(Arc::new(PollStats::new(0)));
         let polling = async {
-            let began = Watch::poll_began();
+            let began = poll_start();
             spin(ms(1));
-            assert_eq!(Watch::poll_began(), began);
+            assert_eq!(poll_start(), began);
             began
         };
         let mut task = Box::pin(Watched::new(1, polling));
@@ -613,7 +613,7 @@ mod tests {
             panic!("it waits for nothing");
         };
         let after = Instant::now();
-        assert!(began < after && Watch::poll_began() >= after);
+        assert!(began < after && poll_start() >= after);
     }
 
     #[test]

@@ -59,7 +59,7 @@ async fn requests(mut conn: Rc<Conn>, has_proxy_header: bool) {
 /// expires at once, so only bytes that have arrived already count.
 fn set_first_timeout(conn: &Conn) {
     let header_timeout = conn.worker.service().config.limits.header_timeout;
-    let now = conn.since();
+    let now = conn.quiet_since();
     let draining = conn.worker.is_draining();
     conn.timer()
         .set_idle(if draining { now } else { now + header_timeout });

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use strum::IntoStaticStr;
 
-use crate::stall::Watch;
+use crate::stall;
 use crate::stats::upstream::{BackendCells, UpstreamCells};
 
 /// Which side of the gateway failed.
@@ -51,7 +51,7 @@ pub struct UpstreamTrace {
 
 impl UpstreamTrace {
     pub(crate) fn new(cells: Arc<UpstreamCells>) -> Self {
-        let now = Watch::poll_began();
+        let now = stall::poll_start();
         Self {
             cells,
             backend: None,
@@ -67,7 +67,7 @@ impl UpstreamTrace {
 
     /// An attempt begins: the request has a connection slot at `backend`, for which it has waited since `asked`.
     pub fn placed(&mut self, asked: Instant, backend: Arc<BackendCells>) {
-        let now = Watch::poll_began();
+        let now = stall::poll_start();
         self.queue += now - asked;
         self.attempt_began = now;
         self.attempts += 1;
@@ -83,13 +83,13 @@ impl UpstreamTrace {
     pub fn connected(&mut self, is_reused: bool) {
         self.is_reused = is_reused;
         if !is_reused {
-            self.connect = Some(Watch::poll_began() - self.attempt_began);
+            self.connect = Some(stall::poll_start() - self.attempt_began);
         }
     }
 
     /// The header of a response has arrived.
     pub fn answered(&mut self) {
-        let first_byte = Watch::poll_began() - self.attempt_began;
+        let first_byte = stall::poll_start() - self.attempt_began;
         self.first_byte = Some(first_byte);
         self.cells.answered_in(first_byte);
         if let Some(backend) = &self.backend {

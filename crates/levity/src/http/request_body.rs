@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use levity_config::Limits;
 use levity_net::{Peer, Timer, Turn};
-use levity_telemetry::stall::Watch;
+use levity_telemetry::stall;
 use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 
@@ -278,7 +278,7 @@ impl RequestBody {
     pub fn poll_half_closed(&self, context: &mut Context<'_>) -> bool {
         let timer = self.timer();
         if !timer.is_set() {
-            timer.set(Watch::poll_began() + self.half_closed_timeout);
+            timer.set(stall::poll_start() + self.half_closed_timeout);
         }
         timer.poll_expired(context)
     }

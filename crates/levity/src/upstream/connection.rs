@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use levity_config::upstream::Protocol;
 use levity_net::Transport;
-use levity_telemetry::stall::Watch;
+use levity_telemetry::stall;
 use tokio::time;
 
 use super::backend::Backend;
@@ -90,7 +90,7 @@ impl Connection {
     /// Whether the backend still responds after an idle time, for protocols with a ping. Waits for the
     /// response, at most `timeout`.
     pub async fn is_alive(&mut self, timeout: Duration) -> bool {
-        let quiet = Watch::poll_began().saturating_duration_since(self.idle_since);
+        let quiet = stall::poll_start().saturating_duration_since(self.idle_since);
         let Some(ping) = self.codec.ping(quiet) else {
             return true;
         };

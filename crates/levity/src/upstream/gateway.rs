@@ -16,7 +16,7 @@ use std::task::Poll;
 
 use levity_config::upstream::{Balance, Protocol};
 use levity_net::proxy_header;
-use levity_telemetry::stall::Watch;
+use levity_telemetry::stall;
 use levity_telemetry::step::Step;
 use levity_telemetry::trace::{Side, Trace, UpstreamTrace};
 use levity_wire::http1::Method;
@@ -164,7 +164,7 @@ impl Gateway<'_> {
         let mut last = None;
         let settings = &proxy.upstream.settings;
         for tries in 0..=settings.retries {
-            let queued_at = Watch::poll_began();
+            let queued_at = stall::poll_start();
             let slot = async { pool.slot(&slot_request).await.map_err(Failure::of_slot) };
             let lease = match (self.while_client_waits(Wait::Slot, slot).await, last.take()) {
                 (Ok(lease), _) => lease,
@@ -180,7 +180,7 @@ impl Gateway<'_> {
             let mut failure = match self.attempt(&mut outgoing, lease, upload, trace).await {
                 Ok((mut head, response)) => {
                     trace.answered();
-                    if proxy.upstream.succeeded(&backend, Watch::poll_began()) {
+                    if proxy.upstream.succeeded(&backend, stall::poll_start()) {
                         pool.serve_queue();
                     }
                     rewrite(&mut head, proxy, &backend);
@@ -195,13 +195,13 @@ impl Gateway<'_> {
             };
             // Two failures do not count against the backend: a reused connection that ends is normal, and a
             // backend may refuse to wait for a client that sends its body slowly.
-            let had_ended = trace.is_reused() && failure.is_end_of_connection();
-            if failure.side == Side::Backend && !had_ended && upload.is_received() {
+            let was_stale = trace.is_reused() && failure.is_end_of_connection();
+            if failure.side == Side::Backend && !was_stale && upload.is_received() {
                 let reason = format_args!("{}", failure.reason);
-                let now = Watch::poll_began();
+                let now = stall::poll_start();
                 proxy.upstream.failed(&backend, now, reason);
             }
-            if !had_ended {
+            if !was_stale {
                 slot_request.tried.push(backend.id);
             }
             let is_last = tries == settings.retries || !pool.has_untried(&slot_request);

@@ -24,7 +24,7 @@ use super::failure_reports::FailureReports;
 use super::sticky::Affinity;
 use levity_config::upstream::Balance;
 use levity_telemetry::diagnostics;
-use levity_telemetry::stall::Watch;
+use levity_telemetry::stall;
 use levity_telemetry::stats::WorkerStats;
 use levity_telemetry::stats::upstream::{BackendCells, UpstreamCells};
 use levity_telemetry::trace::Side;
@@ -307,7 +307,7 @@ impl Pool {
 
     /// Takes a free slot; `None` when all are in use.
     fn take(self: &Rc<Self>, request: &SlotRequest) -> Result<Option<Lease>, NoSlot> {
-        let now = Watch::poll_began();
+        let now = stall::poll_start();
         let backends = self.seen.borrow();
         let members = self.members.borrow();
         let mut usable = self.usable.borrow_mut();
@@ -547,7 +547,7 @@ impl Lease {
     /// in use never exceed the limit together.
     pub fn keep(mut self) {
         if let Some(connection) = &mut self.connection {
-            connection.idle_since = Watch::poll_began();
+            connection.idle_since = stall::poll_start();
         }
         self.put_back();
     }
@@ -570,7 +570,7 @@ impl Drop for Lease {
         busy.set(busy.get() - 1);
         self.member.cells.in_use.down(1);
         if self.begun == Begun::Trial {
-            self.member.backend.end_trial(Watch::poll_began());
+            self.member.backend.end_trial(stall::poll_start());
         }
         self.pool.serve_queue();
     }

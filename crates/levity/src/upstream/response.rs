@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use levity_net::TURN_BYTES_MAX;
-use levity_telemetry::stall::Watch;
+use levity_telemetry::stall;
 use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 use tokio::task;
@@ -70,7 +70,8 @@ pub struct UpstreamResponse {
     extent: Extent,
     /// Bytes of the body to pass on.
     data: Vec<u8>,
-    ended: Option<Trailers>,
+    /// `Some` once the response has ended.
+    trailers: Option<Trailers>,
     /// Why the backend has refused the request.
     declined: Option<&'static str>,
     stderr: Stderr,
@@ -160,7 +161,7 @@ impl UpstreamResponse {
             head: None,
             extent: Extent::Unknown,
             data: Vec::new(),
-            ended: None,
+            trailers: None,
             declined: None,
             stderr: Stderr::default(),
         }))
@@ -187,7 +188,7 @@ impl UpstreamResponse {
     }
 
     fn has_trailers(&self) -> bool {
-        self.ended
+        self.trailers
             .as_ref()
             .is_some_and(|trailers| !trailers.is_empty())
     }
@@ -228,7 +229,7 @@ impl UpstreamResponse {
 
     /// The length of the body in bytes, if it is announced or if the whole body has arrived.
     pub fn length(&self, announced: Option<u64>) -> Option<u64> {
-        let is_whole = self.ended.is_some() && !self.has_trailers();
+        let is_whole = self.trailers.is_some() && !self.has_trailers();
         announced.or(is_whole.then_some(self.data.len() as u64))
     }
 
@@ -248,7 +249,7 @@ impl UpstreamResponse {
             }
             match self.holds_body {
                 true => Poll::Ready(Ok(BeforeBody::ExpectTimeout)),
-                false => Poll::Ready(Err(self.timed_out())),
+                false => Poll::Ready(Err(self.timeout_failure())),
             }
         })
         .await;
@@ -270,15 +271,15 @@ impl UpstreamResponse {
         context: &mut Context<'_>,
     ) -> Result<bool, Failure> {
         let client = self.client();
-        let had_ended = client.input_ended();
+        let input_had_ended = client.input_ended();
         client.watch(context).map_err(Failure::of_client)?;
-        if moved || !client.timer().is_set() || client.input_ended() != had_ended {
+        if moved || !client.timer().is_set() || client.input_ended() != input_had_ended {
             let timeout = timeout(self);
             let timeout = match self.is_shortened(timeout) {
                 true => client.half_closed_timeout(),
                 false => timeout,
             };
-            client.timer().set(Watch::poll_began() + timeout);
+            client.timer().set(stall::poll_start() + timeout);
         }
         Ok(client.timer().poll_expired(context))
     }
@@ -286,7 +287,7 @@ impl UpstreamResponse {
     /// Waits for more of the body, or its end, and sends the rest of the request.
     fn poll_body(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let moved = self.poll_transfer(context)?;
-        if !self.data.is_empty() || self.ended.is_some() {
+        if !self.data.is_empty() || self.trailers.is_some() {
             return Poll::Ready(Ok(()));
         }
         let idle_timeout = |response: &Self| response.endpoint.upstream().settings.idle_timeout;
@@ -329,7 +330,7 @@ impl UpstreamResponse {
         backend_reads && is_incomplete && self.outbox_sent == self.outbox.len()
     }
 
-    fn timed_out(&self) -> Failure {
+    fn timeout_failure(&self) -> Failure {
         if self.is_shortened(self.header_timeout()) {
             return Failure::of_half_closed();
         }
@@ -449,7 +450,7 @@ impl UpstreamResponse {
             interim_count,
             head,
             data,
-            ended,
+            trailers,
             declined,
             stderr,
             ..
@@ -468,7 +469,7 @@ impl UpstreamResponse {
             }
             Event::Stderr(text) => stderr.log(endpoint.upstream(), text),
             Event::Declined(reason) => *declined = Some(reason),
-            Event::End(trailers) => *ended = Some(trailers),
+            Event::End(fields) => *trailers = Some(fields),
         };
         let mut scratch = worker.bulk.borrow_mut();
         let read = lease
@@ -489,7 +490,7 @@ impl UpstreamResponse {
             self.begun = false;
             return Err(Failure::of_refusal(reason));
         }
-        if self.ended.is_some() {
+        if self.trailers.is_some() {
             self.release_lease();
         }
         Ok(Some(count))
@@ -521,17 +522,17 @@ impl UpstreamResponse {
 
 impl BodyStream for UpstreamResponse {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Piece, StreamError>> {
-        if self.data.is_empty() && self.ended.is_none() {
+        if self.data.is_empty() && self.trailers.is_none() {
             let more = ready!(self.poll_body(context));
             self.client().timer().clear();
             more.map_err(|failure| self.reported(failure) as StreamError)?;
         }
         let bytes = mem::take(&mut self.data);
         Poll::Ready(Ok(match bytes.is_empty() {
-            true => Piece::End(self.ended.take().unwrap_or_default()),
+            true => Piece::End(self.trailers.take().unwrap_or_default()),
             false => Piece::Data {
                 bytes,
-                is_last: self.ended.is_some() && !self.has_trailers(),
+                is_last: self.trailers.is_some() && !self.has_trailers(),
             },
         }))
     }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use levity_net::{Peer, Timer, Transport, Turn};
-use levity_telemetry::stall::Watch;
+use levity_telemetry::stall;
 use levity_wire::http1::{Framing, Reject, RequestHead, Trailers, Version};
 use rustix::net::SendFlags;
 use tokio::sync::OwnedSemaphorePermit;
@@ -63,7 +63,7 @@ pub struct Conn {
     failed_lookups: Cell<FailedLookups>,
     timer: Rc<Timer>,
     /// When the last response ended; before that, when the connection was accepted.
-    since: Cell<Instant>,
+    quiet_since: Cell<Instant>,
     /// No request has been read from the connection.
     is_new: Cell<bool>,
     /// When the first byte of the current request arrived.
@@ -97,7 +97,7 @@ impl Conn {
             input_ended: Cell::new(false),
             failed_lookups: Cell::default(),
             timer,
-            since: Cell::new(Instant::now()),
+            quiet_since: Cell::new(Instant::now()),
             is_new: Cell::new(true),
             request_start: Cell::new(None),
             turn: Turn::default(),
@@ -182,13 +182,13 @@ impl Conn {
     }
 
     /// When the last response ended; before that, when the connection was accepted.
-    pub fn since(&self) -> Instant {
-        self.since.get()
+    pub fn quiet_since(&self) -> Instant {
+        self.quiet_since.get()
     }
 
     /// Ends the current request; its response has ended at `now`.
     pub fn response_ended(&self, now: Instant) {
-        self.since.set(now);
+        self.quiet_since.set(now);
         // Drops the state of the request body, so that an idle connection holds no trailers.
         self.incoming.replace(Incoming::default());
     }
@@ -197,7 +197,7 @@ impl Conn {
     /// before it if that was in the same poll.
     pub(super) fn mark_first_byte(&self) {
         if self.request_start.get().is_none() {
-            let arrived = Watch::poll_began().max(self.since.get());
+            let arrived = stall::poll_start().max(self.quiet_since.get());
             self.request_start.set(Some(arrived));
         }
     }
@@ -213,7 +213,7 @@ impl Conn {
         let is_new = self.is_new.replace(false);
         Arrival {
             first_byte,
-            waited: is_new.then(|| first_byte - self.since.get()),
+            waited: is_new.then(|| first_byte - self.quiet_since.get()),
         }
     }
 
@@ -231,9 +231,9 @@ impl Conn {
             true => LINGER_PAUSE_MAX,
             false => LINGER_TIME_MAX,
         };
-        let end = Watch::poll_began() + time_max;
+        let end = stall::poll_start() + time_max;
         loop {
-            let now = Watch::poll_began();
+            let now = stall::poll_start();
             self.timer.set(end.min(now + LINGER_PAUSE_MAX));
             let read =
                 poll_fn(|context| self.poll_input(context, &mut self.worker.inbound.borrow_mut()));

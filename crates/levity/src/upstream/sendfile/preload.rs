@@ -39,7 +39,7 @@ use crate::upstream::codec::head::Head;
 use crate::worker::Worker;
 use levity_config::Etag;
 use levity_telemetry::diagnostics;
-use levity_telemetry::stall::Watch;
+use levity_telemetry::stall;
 use levity_telemetry::trace::Trace;
 
 /// The maximum size of a key. Content with a longer key is not stored.
@@ -48,7 +48,7 @@ const KEY_BYTES_MAX: usize = 8 * 1024;
 /// The response to `request`, if it was preloaded for its client.
 pub fn response(request: &Request, client: &Client, proxy: &Proxy) -> Option<Response> {
     let store = proxy.preloads.as_ref()?;
-    let now = Watch::poll_began();
+    let now = stall::poll_start();
     let is_read = matches!(request.head.method, Method::Get | Method::Head) && !request.has_body();
     if !is_read || store.is_empty(now) || is_of_another_site(request) {
         return None;
