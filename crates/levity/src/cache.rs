@@ -32,8 +32,8 @@ const MISSING_BYTES_MAX: u64 = 1024 * 1024;
 /// The overhead of a missing name in bytes.
 const MISSING_BYTES: u64 = 64;
 
-/// The share of the cached descriptors, as a divisor, that may be directories without an index.
-const DIRECTORIES_PART: usize = 32;
+/// One in this many cached descriptors may be a directory without an index.
+const DIRECTORIES_DIVISOR: usize = 32;
 
 /// Entries that were not confirmed for this long are dropped, and their files closed.
 const ENTRY_AGE_MAX: Duration = Duration::from_secs(30);
@@ -150,8 +150,8 @@ impl CacheSlot {
 pub struct EntryRef {
     /// The entry.
     pub entry: Arc<Entry>,
-    /// The page cache held the bytes that were last read of the file, so probing it is worthwhile even while
-    /// the disk is busy.
+    /// The page cache held the bytes that were last read of the file. So it is probed even while the disk is
+    /// busy.
     pub warm: Cell<bool>,
 }
 
@@ -206,24 +206,25 @@ impl Weighter<Key, Instant> for MissingWeight {
 
 /// The cache that all workers share. Only event loops take its shard locks, for one lookup each, and never
 /// hold them across a system call or an await.
-pub struct Shared {
+pub struct SharedCache {
     entries_by_key: sync::Cache<Key, (Arc<EntryVariants>, Instant), Weight>,
-    absent: sync::Cache<Key, Instant, MissingWeight>,
-    directories: sync::Cache<Key, (Arc<OpenFile>, Instant)>,
+    missing_names: sync::Cache<Key, Instant, MissingWeight>,
+    /// Directories without an index.
+    missing_indexes: sync::Cache<Key, (Arc<OpenFile>, Instant)>,
     weight: Weight,
     /// The size of each worker's own cache.
     own_bytes_max: u64,
-    born: Instant,
-    /// The last removal of expired entries, in seconds since `born`.
-    expired_s: AtomicU64,
+    start: Instant,
+    /// When expired entries were last removed, in seconds since `start`.
+    last_expiry_s: AtomicU64,
 }
 
-impl Shared {
+impl SharedCache {
     /// Holds at most `bytes_max` of content. Together with the caches of `workers` it keeps about
     /// `descriptors_max` files open; up to a quarter of them are in workers' own caches only.
     pub fn new(bytes_max: usize, descriptors_max: usize, workers: usize) -> Self {
         let bytes_max = bytes_max as u64;
-        let directories_max = (descriptors_max / DIRECTORIES_PART).max(1);
+        let directories_max = (descriptors_max / DIRECTORIES_DIVISOR).max(1);
         let descriptors_max = descriptors_max.saturating_sub(directories_max).max(1);
         let own_descriptors = (descriptors_max / 4 / workers).max(1) as u64;
         let shared_descriptors = (descriptors_max - descriptors_max / 4).max(1) as u64;
@@ -233,22 +234,22 @@ impl Shared {
         let items = (bytes_max / 4096).max(64) as usize;
         Self {
             entries_by_key: sync::Cache::with_weighter(items, bytes_max, weight.clone()),
-            absent: sync::Cache::with_weighter(1024, MISSING_BYTES_MAX, MissingWeight),
-            directories: sync::Cache::new(directories_max),
+            missing_names: sync::Cache::with_weighter(1024, MISSING_BYTES_MAX, MissingWeight),
+            missing_indexes: sync::Cache::new(directories_max),
             own_bytes_max: WORKER_BYTES_MAX.min(own_descriptors * weight.descriptor_bytes),
             weight,
-            born: Instant::now(),
-            expired_s: AtomicU64::new(0),
+            start: Instant::now(),
+            last_expiry_s: AtomicU64::new(0),
         }
     }
 
-    /// Whether expired entries should be removed now. True for one caller per interval.
-    fn is_due(&self, now: Instant) -> bool {
-        let now_s = now.saturating_duration_since(self.born).as_secs();
-        let last_s = self.expired_s.load(Ordering::Relaxed);
+    /// Claims the removal of expired entries. True for one caller per interval.
+    fn claim_expiry(&self, now: Instant) -> bool {
+        let now_s = now.saturating_duration_since(self.start).as_secs();
+        let last_s = self.last_expiry_s.load(Ordering::Relaxed);
         now_s >= last_s + EXPIRY_INTERVAL.as_secs()
             && self
-                .expired_s
+                .last_expiry_s
                 .compare_exchange(last_s, now_s, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
     }
@@ -257,17 +258,17 @@ impl Shared {
 /// One worker's view: its own cache, then the shared one.
 pub struct Cache {
     own: RefCell<unsync::Cache<Key, Rc<CacheSlot>, Weight>>,
-    expired: Cell<Instant>,
-    shared: Arc<Shared>,
+    last_expiry: Cell<Instant>,
+    shared: Arc<SharedCache>,
 }
 
 impl Cache {
     /// An empty view.
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<SharedCache>) -> Self {
         let own = unsync::Cache::with_weighter(1024, shared.own_bytes_max, shared.weight.clone());
         Self {
             own: RefCell::new(own),
-            expired: Cell::new(Instant::now()),
+            last_expiry: Cell::new(Instant::now()),
             shared,
         }
     }
@@ -278,19 +279,20 @@ impl Cache {
     pub fn expire(&self, now: Instant, ttl: Duration) {
         let age_max = ENTRY_AGE_MAX.max(ttl);
         let is_young = |checked: Instant| now.saturating_duration_since(checked) < age_max;
-        if now.saturating_duration_since(self.expired.get()) >= EXPIRY_INTERVAL {
-            self.expired.set(now);
+        if now.saturating_duration_since(self.last_expiry.get()) >= EXPIRY_INTERVAL {
+            self.last_expiry.set(now);
             let mut own = self.own.borrow_mut();
             own.retain(|_, slot| is_young(slot.checked));
         }
-        if self.shared.is_due(now) {
+        if self.shared.claim_expiry(now) {
             let shared = &self.shared;
             shared
                 .entries_by_key
                 .retain(|_, (_, checked)| is_young(*checked));
-            shared.absent.retain(|_, checked| is_young(*checked));
-            let directories = &shared.directories;
-            directories.retain(|_, (_, checked)| is_young(*checked));
+            shared.missing_names.retain(|_, checked| is_young(*checked));
+            shared
+                .missing_indexes
+                .retain(|_, (_, checked)| is_young(*checked));
         }
     }
 
@@ -298,8 +300,8 @@ impl Cache {
     pub fn clear(&self) {
         self.own.borrow_mut().clear();
         self.shared.entries_by_key.clear();
-        self.shared.absent.clear();
-        self.shared.directories.clear();
+        self.shared.missing_names.clear();
+        self.shared.missing_indexes.clear();
     }
 
     /// The entry to send for `selection`, if the files were checked less than `ttl` before `now`.
@@ -330,10 +332,10 @@ impl Cache {
             return None;
         }
         let is_fresh = |checked: Instant| now.saturating_duration_since(checked) < ttl;
-        if self.shared.absent.get(key).is_some_and(is_fresh) {
+        if self.shared.missing_names.get(key).is_some_and(is_fresh) {
             return Some(Missing::Name);
         }
-        let (directory, checked) = self.shared.directories.get(key)?;
+        let (directory, checked) = self.shared.missing_indexes.get(key)?;
         is_fresh(checked).then_some(Missing::Index(directory))
     }
 
@@ -341,9 +343,11 @@ impl Cache {
     pub fn keep_missing(&self, key: &[u8], missing: Missing, checked: Instant) {
         let shared = &self.shared;
         match missing {
-            Missing::Name => shared.absent.insert(key.into(), checked),
+            Missing::Name => shared.missing_names.insert(key.into(), checked),
             Missing::Index(directory) => {
-                shared.directories.insert(key.into(), (directory, checked));
+                shared
+                    .missing_indexes
+                    .insert(key.into(), (directory, checked));
             }
         }
     }
@@ -491,7 +495,7 @@ mod tests {
     }
 
     fn cache() -> Cache {
-        Cache::new(Arc::new(Shared::new(1 << 20, 64, 1)))
+        Cache::new(Arc::new(SharedCache::new(1 << 20, 64, 1)))
     }
 
     #[test]
@@ -536,7 +540,7 @@ mod tests {
         let index = cache.missing(b"directory", now, SECOND);
         assert!(matches!(index, Some(Missing::Index(_))));
         cache.expire(now + 2 * ENTRY_AGE_MAX, SECOND);
-        assert!(cache.shared.directories.is_empty() && cache.shared.absent.is_empty());
+        assert!(cache.shared.missing_indexes.is_empty() && cache.shared.missing_names.is_empty());
     }
 
     /// The memory for missing names is bounded, and separate from that of files.
@@ -548,8 +552,8 @@ mod tests {
             cache.keep_missing(&number.to_le_bytes(), Missing::Name, now);
         }
         assert!(cache.fresh(b"key", PLAIN, now, SECOND).is_some());
-        assert!(cache.shared.absent.weight() <= MISSING_BYTES_MAX);
-        assert!(cache.shared.absent.len() > 1000);
+        assert!(cache.shared.missing_names.weight() <= MISSING_BYTES_MAX);
+        assert!(cache.shared.missing_names.len() > 1000);
     }
 
     #[test]
@@ -578,6 +582,8 @@ mod tests {
             cache.keep_missing(&key, Missing::Index(directory.clone()), now);
         }
         let entries_by_key = cache.own.borrow().len() + cache.shared.entries_by_key.len();
-        assert!(entries_by_key * (1 + Coding::ALL.len()) + cache.shared.directories.len() <= 64);
+        assert!(
+            entries_by_key * (1 + Coding::ALL.len()) + cache.shared.missing_indexes.len() <= 64
+        );
     }
 }

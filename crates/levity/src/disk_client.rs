@@ -83,26 +83,27 @@ impl Drop for ReadAhead {
 pub struct DiskClient<'a> {
     worker: &'a Worker,
     service: &'a Arc<Service>,
-    stream: u64,
+    /// The number of the connection, between which the disk is shared fairly.
+    connection: u64,
     read_options: ReadOptions,
     timeout: Duration,
     /// The size of a read in bytes, if configured.
     pub chunk_bytes: Option<usize>,
-    /// Lookups on this connection that found nothing; limited by `absent_trips_max`.
+    /// Lookups on this connection that found nothing.
     failed_lookups: &'a Cell<FailedLookups>,
-    /// The limit of such lookups per second.
-    absent_trips_max: u32,
+    /// The limit of such lookups: `limits.absent_trips`.
+    failed_lookups_per_second: u32,
     /// The trace of the request.
     pub trace: &'a mut Trace,
 }
 
 impl<'a> DiskClient<'a> {
-    /// For a request with this trace on the connection `stream`, with the configuration `service`. Each
-    /// operation may take `limits.io_timeout`.
+    /// For a request with this trace on the connection with the number `connection`, with the configuration
+    /// `service`. Each operation may take `limits.io_timeout`.
     pub fn new(
         worker: &'a Worker,
         service: &'a Arc<Service>,
-        stream: u64,
+        connection: u64,
         failed_lookups: &'a Cell<FailedLookups>,
         trace: &'a mut Trace,
     ) -> Self {
@@ -110,12 +111,12 @@ impl<'a> DiskClient<'a> {
         Self {
             worker,
             service,
-            stream,
+            connection,
             read_options: ReadOptions::default(),
             timeout: config.limits.io_timeout,
             chunk_bytes: None,
             failed_lookups,
-            absent_trips_max: config.limits.absent_trips as u32,
+            failed_lookups_per_second: config.limits.absent_trips as u32,
             trace,
         }
     }
@@ -172,7 +173,7 @@ impl<'a> DiskClient<'a> {
         if let Some(wait) = self
             .failed_lookups
             .get()
-            .wait(Instant::now(), self.absent_trips_max)
+            .wait(Instant::now(), self.failed_lookups_per_second)
         {
             self.worker.stats.absence_waits.add(1);
             time::sleep(wait).await;
@@ -199,7 +200,7 @@ impl<'a> DiskClient<'a> {
     /// Counts a trip for a name that does not exist.
     pub fn add_failed_lookup(&mut self) {
         let mut failed_lookups = self.failed_lookups.get();
-        failed_lookups.add(Instant::now(), self.absent_trips_max);
+        failed_lookups.add(Instant::now(), self.failed_lookups_per_second);
         self.failed_lookups.set(failed_lookups);
     }
 
@@ -328,7 +329,7 @@ impl<'a> DiskClient<'a> {
         self.worker.disk.submit(Job {
             op,
             class,
-            stream: self.stream,
+            stream: self.connection,
             options: self.read_options,
             reply,
         });

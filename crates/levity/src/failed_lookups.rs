@@ -1,8 +1,8 @@
 //! The limit of failed lookups per connection.
 //!
 //! A missing name that is not in the kernel's cache costs a disk trip, and a client can request a new one
-//! each time. After `limits.absent_trips` such trips within a second, the next trip of a connection waits, so
-//! that it keeps to that rate. It is delayed and not refused: the next name may exist, and the connection may
+//! each time. After `limits.absent_trips` failed lookups within a second, the next trip of a connection waits,
+//! so that it keeps to that rate. It is delayed and not refused: the next name may exist, and the connection may
 //! belong to a proxy with many clients.
 
 use std::time::{Duration, Instant};
@@ -12,16 +12,16 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The failed lookups of a connection, by the generic cell rate algorithm.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FailedLookups {
-    /// When the full allowance of one second is available again. Each failed trip uses 1/`per_second` of a
+    /// When the full allowance of one second is available again. Each failed lookup uses 1/`per_second` of a
     /// second of it.
     full_at: Option<Instant>,
 }
 
 impl FailedLookups {
-    /// Adds a failed trip at `now`.
+    /// Adds a failed lookup at `now`.
     pub fn add(&mut self, now: Instant, per_second: u32) {
-        let since = self.full_at.map_or(now, |full_at| full_at.max(now));
-        self.full_at = Some(since + SECOND / per_second);
+        let full_at = self.full_at.map_or(now, |full_at| full_at.max(now));
+        self.full_at = Some(full_at + SECOND / per_second);
     }
 
     /// The delay before the next trip; `None` when there is none.

@@ -188,8 +188,9 @@ struct Search<'a> {
     first: Option<First>,
 }
 
-/// A file or variant that is to become an entry.
-struct Candidate {
+/// An open file or variant, from which an entry is made.
+struct VariantFile {
+    /// `None` for the file itself.
     coding: Option<Coding>,
     file: Arc<OpenFile>,
     /// Its entry in the cache, if that is still valid.
@@ -201,8 +202,7 @@ struct Chosen {
     entry: Arc<Entry>,
     /// Bytes that were read already, with their offset.
     ready: Option<(u64, Ready)>,
-    /// The entry may be cached.
-    keep: bool,
+    may_cache: bool,
 }
 
 impl Search<'_> {
@@ -297,7 +297,7 @@ impl Search<'_> {
                 Ok(opened) if opened.file.meta().kind != Kind::Directory => {
                     return Ok((name, opened));
                 }
-                Err(error) if !is_absent(&error) => return Err(error),
+                Err(error) if !is_not_found(&error) => return Err(error),
                 _ => {}
             }
         }
@@ -369,31 +369,31 @@ impl Search<'_> {
         let mut entries = Vec::with_capacity(1);
         let mut chosen = None;
         let mut read = Some((first, stable));
-        let candidates = self.candidates(file, variants, varies);
-        let can_be_watched = |candidate: &Candidate| candidate.file.can_be_watched();
-        let can_be_watched = candidates.iter().all(can_be_watched);
-        for candidate in candidates {
-            let form = form(candidate.coding);
-            if candidate.coding == selected
+        let files = self.variant_files(file, variants, varies);
+        let can_be_watched = |variant: &VariantFile| variant.file.can_be_watched();
+        let can_be_watched = files.iter().all(can_be_watched);
+        for variant in files {
+            let form = form(variant.coding);
+            if variant.coding == selected
                 && let Some((first, stable)) = read.take()
             {
-                let made = self.chosen(form, candidate, first, stable, disk).await?;
+                let made = self.chosen(form, variant, first, stable, disk).await?;
                 entries.push(made.entry.clone());
                 chosen = Some(made);
             } else {
-                entries.push(unread(form, candidate));
+                entries.push(unread(form, variant));
             }
         }
         let chosen = chosen.expect("the selected variant exists");
         let variants = Arc::new(EntryVariants {
             file: entries.remove(0),
             variants: entries,
-            watched: match chosen.keep && can_be_watched {
+            watched: match chosen.may_cache && can_be_watched {
                 true => self.watched(name),
                 false => None,
             },
         });
-        let slot = match chosen.keep {
+        let slot = match chosen.may_cache {
             true => self.worker.cache.keep(self.key, variants, self.now),
             false => CacheSlot::new(variants, self.now),
         };
@@ -404,30 +404,30 @@ impl Search<'_> {
     }
 
     /// The file first, then its variants that exist.
-    fn candidates(
+    fn variant_files(
         &self,
         file: Arc<OpenFile>,
         variants: Vec<Option<Arc<OpenFile>>>,
         varies: bool,
-    ) -> Vec<Candidate> {
+    ) -> Vec<VariantFile> {
         let stale = self.worker.cache.stale(self.key);
-        let candidate = |coding, file: Arc<OpenFile>| {
+        let variant_file = |coding, file: Arc<OpenFile>| {
             let cached = stale.as_ref().and_then(|variants| variants.entry(coding));
             let meta = file.meta();
             let is_valid = |entry: &&Arc<Entry>| {
                 entry.strong && entry.varies == varies && entry.meta.same_version(&meta)
             };
-            Candidate {
+            VariantFile {
                 coding,
                 cached: cached.filter(is_valid).cloned(),
                 file,
             }
         };
-        let mut candidates = vec![candidate(None, file)];
+        let mut files = vec![variant_file(None, file)];
         let variants = self.codings.all.iter().zip(variants);
         let existing = variants.filter_map(|(&coding, file)| Some((coding, file?)));
-        candidates.extend(existing.map(|(coding, file)| candidate(Some(coding), file)));
-        candidates
+        files.extend(existing.map(|(coding, file)| variant_file(Some(coding), file)));
+        files
     }
 
     /// Makes the selected entry. `first` holds bytes of it; `stable` is whether the file stayed the same
@@ -435,12 +435,12 @@ impl Search<'_> {
     async fn chosen(
         &self,
         form: entry::Form<'_>,
-        candidate: Candidate,
+        variant: VariantFile,
         first: Option<Ready>,
         stable: bool,
         disk: &mut DiskClient<'_>,
     ) -> io::Result<Chosen> {
-        let Candidate { file, cached, .. } = candidate;
+        let VariantFile { file, cached, .. } = variant;
         let meta = file.meta();
         let needs_body = self.first.is_some();
         let offset = self.first.map(|first| first.offset);
@@ -450,7 +450,7 @@ impl Search<'_> {
             return Ok(Chosen {
                 entry,
                 ready: offset.zip(first.filter(|_| of_entry)),
-                keep: true,
+                may_cache: true,
             });
         }
         if needs_body && meta.size <= BODY_BYTES_MAX {
@@ -461,7 +461,7 @@ impl Search<'_> {
         Ok(Chosen {
             entry: Arc::new(entry::entry(form, meta, settled, content)),
             ready: offset.zip(first),
-            keep: true,
+            may_cache: true,
         })
     }
 
@@ -488,7 +488,7 @@ impl Search<'_> {
             return Ok(Chosen {
                 entry: Arc::new(entry),
                 ready: stable.then_some((0, ready)),
-                keep: false,
+                may_cache: false,
             });
         }
         let bytes = ready.into_bytes(self.worker.disk.budget())?;
@@ -497,7 +497,7 @@ impl Search<'_> {
         Ok(Chosen {
             entry: Arc::new(entry::entry(form, meta, true, content)),
             ready: None,
-            keep: true,
+            may_cache: true,
         })
     }
 
@@ -525,8 +525,8 @@ impl Search<'_> {
 }
 
 /// The entry of a file or variant that is not selected.
-fn unread(form: entry::Form<'_>, candidate: Candidate) -> Arc<Entry> {
-    let Candidate { file, cached, .. } = candidate;
+fn unread(form: entry::Form<'_>, variant: VariantFile) -> Arc<Entry> {
+    let VariantFile { file, cached, .. } = variant;
     cached.unwrap_or_else(|| {
         let meta = file.meta();
         let content = Content::File(file);
@@ -534,7 +534,7 @@ fn unread(form: entry::Form<'_>, candidate: Candidate) -> Arc<Entry> {
     })
 }
 
-fn is_absent(error: &io::Error) -> bool {
+fn is_not_found(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
 }
 

@@ -30,7 +30,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::{self, JoinHandle, LocalSet};
 use tokio::time;
 
-use crate::cache::Shared;
+use crate::cache::SharedCache;
 use crate::entry::TICK;
 use crate::http::h1::conn::Conn;
 use crate::route::Service;
@@ -77,7 +77,7 @@ impl Rig {
         let worker = Rc::new(Worker::new(WorkerParts {
             service: Arc::new(service),
             disk,
-            cache: Arc::new(Shared::new(1 << 20, 16, 1)),
+            cache: Arc::new(SharedCache::new(1 << 20, 16, 1)),
             watcher: None,
             stats: Arc::new(WorkerStats::new(0)),
             log: None,

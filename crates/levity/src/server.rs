@@ -31,7 +31,7 @@ use tokio::task::{self, JoinHandle};
 use tokio::time;
 
 use crate::admin;
-use crate::cache::Shared;
+use crate::cache::SharedCache;
 use crate::cli::Plan;
 use crate::event_loop::{self, Message, Parts};
 use crate::introduce::{Introduction, log_some};
@@ -275,7 +275,7 @@ impl Server {
         let disk = start_disk(&config.disk, &descriptors)?;
         let service = Service::new(config.clone(), &disk, descriptors.kept_max, None)?;
         let service = Arc::new(service);
-        let cache = Shared::new(config.disk.cache_bytes, descriptors.cached_max, count);
+        let cache = SharedCache::new(config.disk.cache_bytes, descriptors.cached_max, count);
         let cache = Arc::new(cache);
         let watcher = start_watcher(config.disk.watch)?;
         let unwritten = Arc::default();

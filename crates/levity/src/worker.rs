@@ -17,7 +17,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task;
 use tokio::time;
 
-use crate::cache::{Cache, Shared};
+use crate::cache::{Cache, SharedCache};
 use crate::http::request::Request;
 use crate::route::Service;
 use crate::upstream::failure_reports::FailureReports;
@@ -42,7 +42,7 @@ pub struct WorkerParts {
     /// The disk, shared with the other workers.
     pub disk: Arc<Disk>,
     /// The shared cache.
-    pub cache: Arc<Shared>,
+    pub cache: Arc<SharedCache>,
     /// The source of change notifications for files, if any.
     pub watcher: Option<Arc<Watcher>>,
     /// The worker's counters.
