@@ -29,7 +29,7 @@ pub struct Stats {
     pub canceled: u64,
     /// Jobs refused because a queue or the memory was full.
     pub full: u64,
-    /// Jobs that joined another one instead of being done.
+    /// Jobs that joined another one, so that they cost no operation.
     pub coalesced: u64,
     /// Jobs answered with an error because their device was dead.
     pub dead: u64,

@@ -311,7 +311,7 @@ impl Watch {
     }
 }
 
-/// A poll that runs; ends also when the task panics.
+/// A poll that runs; ends even if the task panics.
 struct Polling<'a> {
     watch: &'a Watch,
     began: Instant,

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// Writes all of `bytes`. Blocks, also where the descriptor is non-blocking: a parent process may hand down such
+/// Writes all of `bytes`. Blocks, even if the descriptor is non-blocking: a parent process may hand down such
 /// a standard output or error.
 ///
 /// # Errors

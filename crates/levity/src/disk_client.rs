@@ -304,7 +304,7 @@ impl<'a> DiskClient<'a> {
     ) {
         let read_start = submitted + completion.queued;
         let trip = DiskTrip {
-            asked: requested,
+            requested,
             read_start,
             read_end: read_start + completion.service,
             bytes: bytes_read(completion),

@@ -63,7 +63,7 @@ pub(super) fn begin(work: WorkItem, pass_on: impl FnOnce(AsyncRead)) {
         Ok(opening) => opening,
         Err(error) => return ticket.finish(Err(error)),
     };
-    match opening.within(open.first, &mut ticket) {
+    match opening.first_range(open.first, &mut ticket) {
         None => ticket.finish(Ok(opening.unread())),
         Some((offset, len)) => {
             let target = Target::Opening(Box::new(opening));
@@ -135,7 +135,7 @@ impl AsyncRead {
             Some((fd.as_raw_fd(), filled))
         });
         if direct.is_none() && self.is_direct() {
-            self.refused();
+            self.direct_refused();
         }
         match direct {
             Some((fd, filled)) => Request {
@@ -193,7 +193,7 @@ impl AsyncRead {
     pub(super) fn failed(&mut self, errno: Errno) -> Next {
         match errno {
             Errno::INVAL if self.is_direct() => {
-                self.refused();
+                self.direct_refused();
                 Next::ReadOn
             }
             Errno::AGAIN | Errno::INTR | Errno::OPNOTSUPP => Next::Fill,
@@ -201,8 +201,8 @@ impl AsyncRead {
         }
     }
 
-    /// Continues through the page cache.
-    fn refused(&mut self) {
+    /// Continues through the page cache, because the kernel refused to read past it.
+    fn direct_refused(&mut self) {
         self.file.get().direct_refused();
         self.ticket.direct_refused();
         self.filled = None;
@@ -220,7 +220,7 @@ impl AsyncRead {
         {
             match read::fill_blocks(fd, &mut self.buffer, self.offset, filled) {
                 Ok(()) => {}
-                Err(Errno::INVAL) => self.refused(),
+                Err(Errno::INVAL) => self.direct_refused(),
                 Err(errno) => return Err(errno.into()),
             }
         }

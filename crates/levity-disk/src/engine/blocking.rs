@@ -32,7 +32,7 @@ pub(super) fn perform_with(
     match op {
         Op::Open(open) => {
             let opening = Opening::start(&open, ticket.devices())?;
-            let Some((offset, len)) = opening.within(open.first, ticket) else {
+            let Some((offset, len)) = opening.first_range(open.first, ticket) else {
                 return Ok(opening.unread());
             };
             match read_bytes(opening.chosen(), offset, len, ticket)? {
@@ -136,7 +136,11 @@ impl Opening {
 
     /// Offset and length of the bytes to read: `first`, cut at the end of the file. Reserves more memory in
     /// `ticket` if all of the file is read.
-    pub(super) fn within(&self, first: Option<First>, ticket: &mut Ticket) -> Option<(u64, usize)> {
+    pub(super) fn first_range(
+        &self,
+        first: Option<First>,
+        ticket: &mut Ticket,
+    ) -> Option<(u64, usize)> {
         let meta = self.chosen().meta;
         let First {
             offset,

@@ -75,7 +75,7 @@ impl CommandQueue {
         })
     }
 
-    /// Sends `work` to the owner if it is a read, else to the pool. The pool passes the read of an open on to the
+    /// Sends `work` to the owner if it is a read, otherwise to the pool. The pool passes the read of an open on to the
     /// owner.
     fn submit(self: &Arc<Self>, work: WorkItem) {
         match work.op() {

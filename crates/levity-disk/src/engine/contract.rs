@@ -22,7 +22,7 @@ pub trait Engine: Send + Sync {
     ///
     /// Every item is finished once ([`Ticket::finish`](super::Ticket::finish)), on a thread of the engine
     /// (within this call if the engine blocks), and with no lock held. An engine continues short reads, and
-    /// repeats calls that failed with EINTR or EAGAIN, until the bytes asked for or the end of the file are
+    /// repeats calls that failed with EINTR or EAGAIN, until the requested bytes or the end of the file are
     /// reached: [`Done::Read`](crate::Done::Read) holds fewer bytes only at the end of the file. It checks
     /// the size again after the last byte, so that no bytes are handed over that a truncation has cut off.
     /// Any other errno is passed on unchanged, and bytes read before it are dropped.

@@ -34,7 +34,7 @@ use crate::memory::Buffer;
 use crate::syscall::last_errno;
 use crate::thread::DiskThread;
 
-/// Bound on the threads of the C library: more than the disks of one process have jobs.
+/// The maximum of threads of the C library: more than the disks of one process have jobs.
 #[cfg(target_env = "gnu")]
 const HELPERS_MAX: libc::c_int = 16_384;
 
@@ -245,9 +245,9 @@ struct Owner {
     wake: Wake,
     /// Reads that wait for the bound on requests, in order.
     waiting: VecDeque<QueuedRead>,
-    /// Reads that wait for their file, by its descriptor. There is a line, possibly empty, while a request of the
+    /// Reads that wait for their file, by its descriptor. There is a queue, possibly empty, while a request of the
     /// file is in progress. The reads hold the file, so its descriptor is not reused.
-    lines: HashMap<RawFd, VecDeque<QueuedRead>>,
+    queues_by_fd: HashMap<RawFd, VecDeque<QueuedRead>>,
     in_progress: Vec<InProgress>,
     reads_max: usize,
     stop: bool,
@@ -263,7 +263,7 @@ impl Owner {
             commands: Arc::clone(&commands),
             wake: Wake::new(wake),
             waiting: VecDeque::new(),
-            lines: HashMap::new(),
+            queues_by_fd: HashMap::new(),
             in_progress: Vec::new(),
             reads_max: context.jobs_max,
             stop: false,
@@ -307,10 +307,10 @@ impl Owner {
             && let Some(waiting) = self.waiting.pop_front()
         {
             let fd = waiting.file().as_fd().as_raw_fd();
-            if let Some(line) = self.lines.get_mut(&fd) {
-                line.push_back(waiting);
+            if let Some(queue) = self.queues_by_fd.get_mut(&fd) {
+                queue.push_back(waiting);
             } else if let Some(read) = waiting.begin(Buffer::for_blocks) {
-                self.lines.insert(fd, VecDeque::new());
+                self.queues_by_fd.insert(fd, VecDeque::new());
                 self.submit(read, Control::new());
             }
         }
@@ -380,13 +380,13 @@ impl Owner {
         }
     }
 
-    /// Ends the requests of a read: the next read in line for its file gets its turn.
+    /// Ends the requests of a read: the next read that queues for its file may start.
     fn end(&mut self, read: &AsyncRead, control: Control) {
         // SAFETY: never submitted, or reaped; the copy in `in_progress` is gone.
         unsafe { control.free() };
-        let line = self.lines.remove(&read.file().as_fd().as_raw_fd());
-        // In their order: the first starts, and the others form a line again.
-        for waiting in line.into_iter().flatten().rev() {
+        let queue = self.queues_by_fd.remove(&read.file().as_fd().as_raw_fd());
+        // In their order: the first starts, and the others queue again.
+        for waiting in queue.into_iter().flatten().rev() {
             self.waiting.push_front(waiting);
         }
     }

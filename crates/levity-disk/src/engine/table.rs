@@ -151,7 +151,7 @@ pub(crate) struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// The choice for one of [`NAMES`] or an alias. Tries whether the engine can run here. May block.
+    /// The choice for one of [`NAMES`] or an alias. Checks whether the engine can run here. May block.
     pub(crate) fn of(setting: &str) -> Result<Choice<'_>, StartError> {
         if setting == AUTO {
             return Ok(automatic());

@@ -88,7 +88,7 @@ impl Drop for DeferredFd {
     }
 }
 
-/// Closes `fd`, a file on `device`: on a closing thread if a [`Closer`] exists, else at once. Takes no lock.
+/// Closes `fd`, a file on `device`: on a closing thread if a [`Closer`] exists, otherwise at once. Takes no lock.
 pub(crate) fn close(device: u64, fd: OwnedFd) {
     if QUEUE.users.load(Ordering::Relaxed) == 0 {
         return drop(fd);

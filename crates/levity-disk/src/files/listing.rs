@@ -38,7 +38,7 @@ pub struct Listing {
     names: Vec<u8>,
     /// Length in bytes, kind and metadata of each name.
     entries: Vec<(usize, Kind, Option<Meta>)>,
-    /// The directory has more entries than were asked for.
+    /// The directory has more entries than were requested.
     pub truncated: bool,
 }
 
@@ -70,7 +70,7 @@ impl Listing {
 /// but the directory's.
 ///
 /// # Errors
-/// ENOTDIR for anything but a directory; else the errors of `openat` and `getdents64`. A name that is removed
+/// ENOTDIR for anything but a directory; otherwise the errors of `openat` and `getdents64`. A name that is removed
 /// while the directory is read is left out.
 pub(crate) fn list(directory: &OpenFile, entries_max: usize) -> io::Result<Listing> {
     let location = directory.location.as_ref().ok_or(Errno::NOTDIR)?;

@@ -149,7 +149,7 @@ impl OpenFile {
         self.fd.as_fd()
     }
 
-    /// Turns off the kernel's readahead for a large file: a read then fetches exactly the bytes it asks for.
+    /// Turns off the kernel's readahead for a large file: a read then fetches exactly the requested bytes.
     pub(crate) fn disable_kernel_readahead(&self) {
         if self.meta.size > READAHEAD_BYTES_MAX
             && !self.has_random_advice.swap(true, Ordering::Relaxed)

@@ -27,7 +27,7 @@ pub fn accept_variant<F: Borrow<OpenFile>>(
     }
 }
 
-/// Whether an error means that a name cannot be read, also at the next attempt: it is absent, or may not be
+/// Whether an error means that a name cannot be read, even at the next attempt: it is absent, or may not be
 /// opened. Errors of the disk or because of too many open files are transient.
 fn is_out_of_reach(error: &io::Error) -> bool {
     const FINAL: &[Errno] = &[

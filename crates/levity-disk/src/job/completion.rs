@@ -46,7 +46,7 @@ impl Completion {
 pub enum Done {
     /// Outcome of [`Op::Open`](crate::Op::Open).
     Opened(Opened),
-    /// Outcome of [`Op::Read`](crate::Op::Read). Fewer bytes than asked for mean that the file ends there,
+    /// Outcome of [`Op::Read`](crate::Op::Read). Fewer bytes than requested mean that the file ends there,
     /// or ended there after the read: bytes that a truncation has cut off are never handed over as the
     /// zeroes that the kernel puts in their place. Only [`Ready::PageCache`], which has not been read yet,
     /// cannot promise that.
@@ -76,8 +76,8 @@ pub struct Opened {
     /// ([`Meta::may_stand_in_for`](crate::Meta::may_stand_in_for)). All are `None` when `file` is not a
     /// regular file.
     pub variants: Vec<Option<Arc<OpenFile>>>,
-    /// The bytes asked for: of the first preferred variant that exists, else of `file`. `None` when no bytes
-    /// were asked for, or when it is not a regular file.
+    /// The bytes requested: of the first preferred variant that exists, otherwise of `file`. `None` when no bytes
+    /// were requested, or when it is not a regular file.
     pub first: Option<Ready>,
     /// Whether `fstat` before and after the read agreed: the bytes are of one version, as far as the
     /// resolution of the file system's clock can tell. Also true when nothing has been read: `first` is `None`

@@ -30,7 +30,7 @@ pub enum Op {
         entries_max: usize,
     },
     /// Creates a file without a name, to be written and read. The kernel frees it when its last descriptor
-    /// is closed, also if the process crashes.
+    /// is closed, even if the process crashes.
     Create {
         /// Where.
         spool: Arc<Spool>,

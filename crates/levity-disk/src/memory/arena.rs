@@ -141,7 +141,7 @@ fn refuse_huge_pages(mapping: &Block) -> Result<(), Errno> {
     }
 }
 
-/// Tries whether an arena works here.
+/// Checks whether an arena works here.
 pub(crate) fn probe() -> io::Result<()> {
     let memory = memory_file(ALIGNMENT)?;
     let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -24,7 +24,7 @@ pub struct Buffer {
     /// another buffer.
     skip: usize,
     len: usize,
-    /// Number of bytes that were asked for; the memory may be larger.
+    /// Number of bytes that were requested; the memory may be larger.
     limit: usize,
     memory: Memory,
 }

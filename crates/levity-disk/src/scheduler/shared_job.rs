@@ -1,9 +1,8 @@
 //! One operation, however many jobs ask for it.
 //!
-//! A job that a device queue accepts becomes a [`SharedJob`]. Another job that asks for the same (bytes
-//! that a read in progress covers, an open of the same path) joins it instead of being done: it costs no
-//! slot, no thread and no memory, and the disk sees one read. When the operation is done, all are answered,
-//! with the same bytes. If it is given up because the device is dead, those of class `Later` are submitted
+//! A job that a device queue accepts becomes a [`SharedJob`]. Another job with the same purpose (bytes that a
+//! read in progress covers, an open of the same path) joins it: it costs no slot, no thread and no memory, and
+//! the disk sees one read. When the operation is done, all jobs are answered, with the same bytes. If it is given up because the device is dead, those of class `Later` are submitted
 //! again: the first becomes a new operation, which the others join.
 //!
 //! Operations that change something (creation, writing, removal) are done for each job, and so are opens
@@ -25,7 +24,7 @@ use crate::job::{
 };
 use crate::thread::lock;
 
-/// An operation of one device, waiting or with the engine, and the jobs that it is done for.
+/// An operation of one device, queued or in flight, and the jobs that wait for it.
 pub(super) struct SharedJob {
     pub(super) op: Op,
     /// The device whose queue it is in.
@@ -45,7 +44,7 @@ pub(super) struct SharedJob {
 
 struct State {
     /// When the engine received it.
-    started: Option<Instant>,
+    started_at: Option<Instant>,
     /// `None` once all have been answered.
     waiters: Option<Waiters>,
 }
@@ -80,7 +79,7 @@ impl SharedJob {
             submitted_at,
             delivered: AtomicUsize::new(0),
             state: Mutex::new(State {
-                started: None,
+                started_at: None,
                 waiters: Some(waiters),
             }),
         })
@@ -132,7 +131,7 @@ impl SharedJob {
             return Err(pending);
         }
         let mut state = lock(&self.state);
-        let fits = match (state.started, &self.op) {
+        let fits = match (state.started_at, &self.op) {
             (None, _) => pending.job.class >= self.class,
             // A second check would wait where this one waits.
             (Some(_), Op::Read { .. } | Op::CheckRoot { .. }) => true,
@@ -170,14 +169,14 @@ impl SharedJob {
     }
 
     pub(super) fn started(&self, now: Instant) {
-        lock(&self.state).started = Some(now);
+        lock(&self.state).started_at = Some(now);
     }
 
-    /// How long the engine has had it by `now`.
+    /// The time from its start to `now`.
     pub(super) fn latency(&self, now: Instant) -> Duration {
-        let started = lock(&self.state).started;
-        started.map_or(Duration::ZERO, |started| {
-            now.saturating_duration_since(started)
+        let started_at = lock(&self.state).started_at;
+        started_at.map_or(Duration::ZERO, |started_at| {
+            now.saturating_duration_since(started_at)
         })
     }
 
@@ -186,8 +185,8 @@ impl SharedJob {
         self.delivered.load(Ordering::Relaxed)
     }
 
-    /// Takes out the jobs of class `First` that have waited for `age`: their device is dead.
-    /// The outcome then goes to the others.
+    /// Takes out the jobs of class `First` that have waited for `age`, because their device is dead. The other
+    /// jobs still wait for the outcome.
     pub(super) fn give_up(&self, now: Instant, age: Duration) -> Vec<Box<dyn Reply>> {
         let is_old = |submitted_at: Instant| now.saturating_duration_since(submitted_at) >= age;
         let mut state = lock(&self.state);
@@ -198,15 +197,15 @@ impl SharedJob {
         if self.class == Class::First && is_old(self.submitted_at) {
             given_up.extend(waiters.first.take());
         }
-        let urgent = |joined: &mut PendingJob| {
+        let is_overdue = |joined: &mut PendingJob| {
             joined.job.class == Class::First && is_old(joined.submitted_at)
         };
-        let joined = waiters.joined.extract_if(.., urgent);
+        let joined = waiters.joined.extract_if(.., is_overdue);
         given_up.extend(joined.map(|joined| joined.job.reply));
         given_up
     }
 
-    /// Whether anyone still waits.
+    /// Whether any job still waits for it.
     pub(super) fn is_awaited(&self) -> bool {
         let state = lock(&self.state);
         state.waiters.as_ref().is_some_and(Waiters::is_awaited)
@@ -298,7 +297,7 @@ fn record_access(shared: &Completion, pending: &PendingJob, policy: &DirectPolic
 fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Completion> {
     let result = match &mut completion.result {
         Err(error) if is_dead(error) && joined.job.class == Class::Later => return None,
-        Err(error) => Err(same(error)),
+        Err(error) => Err(copy_of(error)),
         Ok(Done::Read(ready, now)) => {
             let (
                 Op::Read { offset, .. },
@@ -331,7 +330,7 @@ fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Co
             unreachable!("only reads, opens and checks of roots cover anything")
         }
     };
-    // A job that joined late has waited for less than the disk took; its completion carries the time that the disk took.
+    // A job that joined late may have waited for less than the disk took. It gets the whole service time.
     Some(Completion {
         result,
         queued: joined
@@ -344,7 +343,7 @@ fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Co
 }
 
 /// A copy of an error, with its mark if it has one.
-fn same(error: &io::Error) -> io::Error {
+fn copy_of(error: &io::Error) -> io::Error {
     if is_dead(error) {
         return Refusal::Dead.into();
     }

@@ -263,7 +263,7 @@ mod tests {
         trace.keep_chunks();
         trace.disk_waited("threads", Duration::from_micros(2_990));
         let trip = DiskTrip {
-            asked: at(10),
+            requested: at(10),
             read_start: at(200),
             read_end: at(3_000),
             bytes: 512,

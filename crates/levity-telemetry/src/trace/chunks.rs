@@ -20,8 +20,8 @@ pub(crate) struct Chunk {
 /// A completed disk trip.
 #[derive(Debug, Clone, Copy)]
 pub struct DiskTrip {
-    /// When the request asked for it.
-    pub asked: Instant,
+    /// When the request submitted it.
+    pub requested: Instant,
     /// When a thread of the engine, or the kernel, started on it.
     pub read_start: Instant,
     /// When the engine was done with it.
@@ -52,7 +52,7 @@ impl Chunks {
 
     /// Adds a trip; returns the index of its chunk.
     pub(super) fn read(&mut self, trip: &DiskTrip) -> Option<usize> {
-        let moments = [trip.asked, trip.read_start, trip.read_end];
+        let moments = [trip.requested, trip.read_start, trip.read_end];
         self.add(Chunk {
             disk: Some(moments.map(|moment| self.us(moment))),
             write: None,
@@ -95,9 +95,9 @@ mod tests {
     use super::*;
 
     fn trip(arrived: Instant, ms: [u64; 3]) -> DiskTrip {
-        let [asked, read_start, read_end] = ms.map(|ms| arrived + Duration::from_millis(ms));
+        let [requested, read_start, read_end] = ms.map(|ms| arrived + Duration::from_millis(ms));
         DiskTrip {
-            asked,
+            requested,
             read_start,
             read_end,
             bytes: 4096,

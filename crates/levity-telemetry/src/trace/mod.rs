@@ -164,7 +164,7 @@ impl Trace {
         self.upstream.insert(UpstreamTrace::new(cells))
     }
 
-    /// The upstream that was asked last, if any.
+    /// The upstream that was used last, if any.
     pub fn upstream(&self) -> Option<&UpstreamTrace> {
         self.upstream.as_ref()
     }
@@ -224,8 +224,8 @@ mod tests {
     fn what_a_trip_took_before_it_was_waited_for_is_not_counted() {
         let arrived = Instant::now();
         let at = |ms| arrived + MS * ms;
-        let trip = |asked, read_start, read_end, bytes| DiskTrip {
-            asked: at(asked),
+        let trip = |requested, read_start, read_end, bytes| DiskTrip {
+            requested: at(requested),
             read_start: at(read_start),
             read_end: at(read_end),
             bytes,
@@ -234,7 +234,7 @@ mod tests {
         trace.disk_completed(&trip(0, 2, 5, 0), at(0));
         assert_eq!((trace.disk.queue, trace.disk.read), (2 * MS, 3 * MS));
         assert_eq!(trace.last_read().time, Duration::ZERO);
-        // Read ahead: asked for at 5, waited for from 8 on.
+        // Read ahead: requested at 5, waited for from 8 on.
         trace.keep_chunks();
         trace.disk_completed(&trip(5, 6, 9, 10), at(8));
         assert_eq!((trace.disk.queue, trace.disk.read), (2 * MS, 4 * MS));

@@ -34,7 +34,7 @@ pub struct UpstreamTrace {
     cells: Arc<UpstreamCells>,
     /// The backend of the last attempt.
     backend: Option<Arc<BackendCells>>,
-    attempt_began: Instant,
+    attempt_start: Instant,
     /// Requests that were sent, or would have been if there had been a connection.
     pub(crate) attempts: u32,
     /// The connection of the last attempt had carried a request before.
@@ -55,7 +55,7 @@ impl UpstreamTrace {
         Self {
             cells,
             backend: None,
-            attempt_began: now,
+            attempt_start: now,
             attempts: 0,
             is_reused: false,
             queue: Duration::ZERO,
@@ -65,11 +65,11 @@ impl UpstreamTrace {
         }
     }
 
-    /// An attempt begins: the request has a connection slot at `backend`, for which it has waited since `asked`.
-    pub fn placed(&mut self, asked: Instant, backend: Arc<BackendCells>) {
+    /// An attempt begins: the request has a connection slot at `backend`, which it has waited for since `queued_at`.
+    pub fn placed(&mut self, queued_at: Instant, backend: Arc<BackendCells>) {
         let now = stall::poll_start();
-        self.queue += now - asked;
-        self.attempt_began = now;
+        self.queue += now - queued_at;
+        self.attempt_start = now;
         self.attempts += 1;
         self.connect = None;
         self.is_reused = false;
@@ -83,13 +83,13 @@ impl UpstreamTrace {
     pub fn connected(&mut self, is_reused: bool) {
         self.is_reused = is_reused;
         if !is_reused {
-            self.connect = Some(stall::poll_start() - self.attempt_began);
+            self.connect = Some(stall::poll_start() - self.attempt_start);
         }
     }
 
     /// The header of a response has arrived.
     pub fn answered(&mut self) {
-        let first_byte = stall::poll_start() - self.attempt_began;
+        let first_byte = stall::poll_start() - self.attempt_start;
         self.first_byte = Some(first_byte);
         self.cells.answered_in(first_byte);
         if let Some(backend) = &self.backend {
