@@ -1,4 +1,4 @@
-//! Deadlines of connections, kept by one sweep per worker.
+//! Deadlines of connections. One sweep per worker, `sweep` of its `worker.rs`, fires the timers.
 //!
 //! A timer of the runtime per connection would have to be set and cleared on every request. Here that is one
 //! store. The sweep checks all connections a few times per second instead, in parts, because each may be a cache

@@ -1,4 +1,4 @@
-//! The chunked transfer coding (RFC 9112, 7.1).
+//! Decoder of the chunked transfer coding (RFC 9112, 7.1); the encoder is in `write.rs`.
 
 use super::line::{is_control, is_token_byte};
 use super::{Reject, Trailers};

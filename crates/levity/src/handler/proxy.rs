@@ -198,7 +198,7 @@ impl<'a> Handling<'a> {
         if self.failed_side().is_none() {
             let reason = format_args!("it answered {} to X-Reproxy-URL", response.status);
             let mut failure = Failure::of_backend(response.status, "other", reason);
-            failure.tried_again = true;
+            failure.retried = true;
             let pool = self.worker.pools.of(&proxy.upstream);
             pool.report(&failure, None);
         }

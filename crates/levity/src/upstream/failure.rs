@@ -43,7 +43,7 @@ pub struct Failure {
     /// A byte of the response has arrived.
     pub response_begun: bool,
     /// Another attempt follows, so the client does not see this failure.
-    pub tried_again: bool,
+    pub retried: bool,
 }
 
 impl Failure {
@@ -57,13 +57,13 @@ impl Failure {
             end: End::Error,
             is_untouched: false,
             response_begun: false,
-            tried_again: false,
+            retried: false,
         }
     }
 
     /// Whether the request may be sent to another backend: no backend has acted on it or it is idempotent
     /// (RFC 9110, 9.2.2), and no byte of a response has arrived.
-    pub fn may_be_tried_again(&self, request: &Request) -> bool {
+    pub fn may_retry(&self, request: &Request) -> bool {
         let is_idempotent = matches!(
             request.head.method,
             Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete
@@ -216,7 +216,7 @@ impl Failure {
 
     /// The result for the client, as the end of a [line](Self::line).
     pub fn outcome(&self) -> String {
-        match self.tried_again {
+        match self.retried {
             true => "; tried again".to_owned(),
             false => format!(" ({})", self.status),
         }

@@ -163,7 +163,7 @@ impl Gateway<'_> {
         let mut slot_request = slot_request(request, proxy);
         let mut last = None;
         let settings = &proxy.upstream.settings;
-        for tries in 0..=settings.retries {
+        for retries in 0..=settings.retries {
             let queued_at = stall::poll_start();
             let slot = async { pool.slot(&slot_request).await.map_err(Failure::of_slot) };
             let lease = match (self.while_client_waits(Wait::Slot, slot).await, last.take()) {
@@ -204,12 +204,11 @@ impl Gateway<'_> {
             if !was_stale {
                 slot_request.tried.push(backend.id);
             }
-            let is_last = tries == settings.retries || !pool.has_untried(&slot_request);
-            let again = !is_last && failure.may_be_tried_again(request) && upload.rewind();
-            failure.tried_again = again;
+            let is_last = retries == settings.retries || !pool.has_untried(&slot_request);
+            failure.retried = !is_last && failure.may_retry(request) && upload.rewind();
             trace.attempt_failed(failure.kind);
             pool.report(&failure, Some(&backend));
-            if !again {
+            if !failure.retried {
                 return Err(failure);
             }
             last = Some(failure);

@@ -1,4 +1,4 @@
-//! The chunked body of a response (RFC 9112, 7.1).
+//! Writes the chunked body of a response (RFC 9112, 7.1).
 
 use std::num::NonZeroUsize;
 
