@@ -245,8 +245,12 @@ fn record(
 ) {
     let arrived = trace.arrived();
     let duration = sent.ended - arrived;
+    let ttfb = sent.first_byte.map_or(duration, |at| at - arrived);
+    let stats = &worker.stats;
+    stats.request(sent.status, sent.source, duration, ttfb, trace);
+    stats.sent_bytes.add(sent.bytes);
     let header = |name| request.and_then(|request| request.header(name));
-    worker.finished(&Record {
+    worker.log_request(|| Record {
         peer,
         via: stream.peer().socket_ip(),
         arrived: worker.wall_time(arrived),
@@ -257,7 +261,7 @@ fn record(
         status: sent.status,
         bytes: sent.bytes,
         duration,
-        ttfb: sent.first_byte.map_or(duration, |at| at - arrived),
+        ttfb,
         source: sent.source,
         end: sent.end,
         referer: header("referer").unwrap_or(b""),

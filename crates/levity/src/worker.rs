@@ -223,12 +223,10 @@ impl Worker {
         }
     }
 
-    /// Counts and logs a finished request.
-    pub fn finished(&self, record: &Record<'_>) {
-        self.stats.request(record);
-        self.stats.sent_bytes.add(record.bytes);
+    /// Logs a finished request, if there is an access log.
+    pub fn log_request<'r>(&self, record: impl FnOnce() -> Record<'r>) {
         if let Some(log) = self.log.borrow_mut().as_mut() {
-            log.record(record);
+            log.record(&record());
         }
     }
 

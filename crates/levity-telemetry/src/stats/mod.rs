@@ -119,7 +119,7 @@ impl fmt::Debug for Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access_log::{End, Record, Source, samples};
+    use crate::access_log::{End, Source, samples};
     use crate::step::Step;
     use crate::trace::Trace;
     use levity_disk::stats::{DeviceStats, EngineStats, Histogram};
@@ -127,14 +127,9 @@ mod tests {
     use std::time::{Duration, Instant};
     use upstream::BackendState;
 
-    fn record(trace: &Trace, status: u16, source: Source) -> Record<'_> {
-        Record {
-            status,
-            duration: Duration::from_millis(3),
-            source,
-            trace,
-            ..samples::record()
-        }
+    fn request(worker: &WorkerStats, trace: &Trace, status: u16, source: Source) {
+        let ttfb = samples::record().ttfb;
+        worker.request(status, source, Duration::from_millis(3), ttfb, trace);
     }
 
     fn trace() -> Trace {
@@ -223,11 +218,11 @@ mod tests {
             worker.read_ahead(Ahead::Unused);
             worker.copied_bytes.add(100);
             worker.log_dropped.set(4);
-            worker.request(&record(&trace, 200, Source::Memory));
+            request(worker, &trace, 200, Source::Memory);
             worker.polls.run_queue_waited(Duration::from_millis(1_500));
         }
-        workers[1].request(&record(&trace, 404, Source::None));
-        workers[1].request(&record(&trace, 7, Source::None));
+        request(&workers[1], &trace, 404, Source::None);
+        request(&workers[1], &trace, 7, Source::None);
         workers[1].polls.stalled(Duration::from_millis(3));
         workers[1].polls.stalled(Duration::from_millis(2));
         workers[1].polls.hog.observe(Duration::from_millis(6));

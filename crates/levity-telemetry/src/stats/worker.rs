@@ -1,14 +1,16 @@
 //! The counters of one worker.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 use super::upstream::Register;
-use crate::access_log::{End, Record, Source};
+use crate::access_log::{End, Source};
 use crate::cells::{Counter, Fourfold, Histogram};
 use crate::stall::PollStats;
 use crate::step::Step;
+use crate::trace::Trace;
 
 /// Upper bounds for times of requests, in microseconds: 50 us to 60 s.
 const REQUEST_BOUNDS_US: &[u64] = &[
@@ -114,14 +116,22 @@ impl WorkerStats {
         self.reads_ahead[outcome as usize].add(1);
     }
 
-    /// A request is finished.
-    pub fn request(&self, record: &Record) {
-        self.status(record.status).add(1);
-        self.sources[record.source as usize].add(1);
-        self.duration.observe(record.duration);
-        self.ttfb.observe(record.ttfb);
-        self.io_wait.observe(record.trace.disk.waited);
-        let times = record.trace.times();
+    /// A request was answered with `status` and a body from `source`: `duration` after its first byte, and the first
+    /// byte of the response `ttfb` after it.
+    pub fn request(
+        &self,
+        status: u16,
+        source: Source,
+        duration: Duration,
+        ttfb: Duration,
+        trace: &Trace,
+    ) {
+        self.status(status).add(1);
+        self.sources[source as usize].add(1);
+        self.duration.observe(duration);
+        self.ttfb.observe(ttfb);
+        self.io_wait.observe(trace.disk.waited);
+        let times = trace.times();
         for (times, nanos) in self.steps.iter().zip(times.as_nanos()) {
             if *nanos > 0 {
                 times.observe(*nanos);

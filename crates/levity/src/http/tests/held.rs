@@ -246,7 +246,12 @@ impl Held {
     fn conclude<S: ResponseSink>(&self, sink: &S, end: End) {
         self.events.waiting.borrow_mut()[self.index] = None;
         let (worker, log) = (sink.worker(), &self.log);
-        worker.finished(&Record {
+        let trace = Trace::new(log.arrived, None);
+        let (duration, ttfb) = (log.arrived.elapsed(), log.first_byte - log.arrived);
+        let stats = &worker.stats;
+        stats.request(200, Source::None, duration, ttfb, &trace);
+        stats.sent_bytes.add(self.bytes);
+        worker.log_request(|| Record {
             peer: sink.peer().ip(),
             via: sink.peer().socket_ip(),
             arrived: worker.wall_time(log.arrived),
@@ -256,13 +261,13 @@ impl Held {
             version: sink.version(),
             status: 200,
             bytes: self.bytes,
-            duration: log.arrived.elapsed(),
-            ttfb: log.first_byte - log.arrived,
+            duration,
+            ttfb,
             source: Source::None,
             end,
             referer: log.text(2),
             user_agent: log.text(3),
-            trace: &Trace::new(log.arrived, None),
+            trace: &trace,
         });
     }
 }
