@@ -56,27 +56,27 @@ struct Arguments {
 enum Command {
     /// Serve a folder or a single file, without configuration
     Serve {
-        /// What to serve
+        /// The folder or file
         #[arg(value_name = "DIR", default_value = ".")]
         what: PathBuf,
-        /// A host name to answer to, besides localhost and IP addresses; may be repeated. Without it any
-        /// name will do where others than this machine can connect
+        /// A further host name to answer to, besides localhost and IP addresses; may be repeated. Without it,
+        /// every name is answered if other machines can connect
         #[arg(long, value_name = "NAME", value_parser = levity_config::host)]
         host: Vec<String>,
-        /// The port, where `--listen` names none; without `--listen` that of 127.0.0.1
+        /// The port of each `--listen` without one; without `--listen`, the port of 127.0.0.1
         #[arg(short, long, value_name = "PORT")]
         port: Option<u16>,
         #[command(flatten)]
         flags: Flags,
     },
-    /// Serve what a configuration file says
+    /// Serve the sites of a configuration file
     Run {
         #[command(flatten)]
         file: ConfigFile,
         #[command(flatten)]
         flags: Flags,
     },
-    /// Show everything that is wrong with a configuration file
+    /// Report every error in a configuration file
     Check {
         #[command(flatten)]
         file: ConfigFile,
@@ -84,9 +84,9 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show what a running server does, each second; q or Ctrl-C ends it
+    /// Show the figures of a running server every second; q or Ctrl-C quits
     Top {
-        /// Its admin listener: ADDRESS:PORT or unix:PATH [default: 127.0.0.1:9180]
+        /// The address of its admin listener: ADDRESS:PORT or unix:PATH [default: 127.0.0.1:9180]
         #[arg(value_name = "ADDR", value_parser = top::admin_address)]
         address: Option<Address>,
         /// Take the address from this configuration file
@@ -97,16 +97,16 @@ enum Command {
             conflicts_with = "address"
         )]
         config: Option<PathBuf>,
-        /// Print one frame without colour and end; so it is when standard output is no terminal
+        /// Print one frame without colour and exit; the default if standard output is no terminal
         #[arg(long)]
         once: bool,
     },
-    /// Tell from a JSON access log where the time of its requests went
+    /// Analyse a JSON access log: where the time of requests was spent
     Timing {
-        /// The log; - is standard input. `format = "json"` and `timing = "chunk"` under [log] make one
+        /// The log; - is standard input. `format = "json"` and `timing = "chunk"` under [log] write it
         #[arg(value_name = "LOG")]
         log: PathBuf,
-        /// Draw every wait, read and write over time into a picture
+        /// Write a picture of every wait, read and write over time
         #[arg(long, value_name = "FILE")]
         svg: Option<PathBuf>,
         /// Print JSON
@@ -121,7 +121,7 @@ struct ConfigFile {
     /// The configuration file
     #[arg(value_name = "FILE", required_unless_present = "config")]
     file: Option<PathBuf>,
-    /// The same as an option
+    /// The configuration file, as an option
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
 }

@@ -15,16 +15,16 @@ use levity_disk::engine::NAMES;
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
 pub(super) struct Flags {
-    /// Where clients connect: PORT, :PORT, ADDRESS, ADDRESS:PORT, [IPv6]:PORT or unix:PATH; may be repeated.
-    /// Without it 127.0.0.1:8080, or what the file of `levity run` says
+    /// The address for clients: PORT, :PORT, ADDRESS, ADDRESS:PORT, [IPv6]:PORT or unix:PATH; may be repeated.
+    /// Default: 127.0.0.1:8080, or the listeners in the file of `levity run`
     #[arg(long, value_name = "ADDR", value_parser = listen_on)]
     listen: Vec<ListenOn>,
     #[arg(long, value_name = "NAME", value_parser = levity_config::engine, help = engine_help())]
     engine: Option<&'static str>,
-    /// Number of event loops. Without it one per core, or what the file of `levity run` says
+    /// The number of event loops. Default: one per core, or the number in the file of `levity run`
     #[arg(long, value_name = "N", value_parser = levity_config::workers)]
     workers: Option<usize>,
-    /// Say at the start what reads files, and what each file system can do
+    /// Report the disk engines and the abilities of each file system at the start
     #[arg(short, long)]
     verbose: bool,
     #[arg(long, hide = true)]
@@ -32,7 +32,7 @@ pub(super) struct Flags {
 }
 
 fn engine_help() -> String {
-    format!("The engine that reads files: {}", NAMES.join(", "))
+    format!("The disk engine: {}", NAMES.join(", "))
 }
 
 /// A value of `--listen`.
@@ -314,8 +314,8 @@ mod tests {
     #[test]
     fn serve_has_no_file() {
         let help = levity(&["serve", "--help"]).out;
-        assert!(help.contains("Without it one per core, or what the file of `levity run` says"));
-        assert!(!help.contains("Without it what"), "{help}");
+        assert!(help.contains("Default: one per core, or the number in the file of `levity run`"));
+        assert!(!help.contains("<FILE>"), "{help}");
     }
 
     #[test]
