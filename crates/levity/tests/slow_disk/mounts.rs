@@ -198,7 +198,7 @@ fn an_outage_is_two_lines() {
     assert_only_the_mount_is_dead(&server, names);
     let place = mount.root().join("slow").display().to_string();
     let began = server.says(&format!("the file system at {place} (fuse"));
-    assert!(began.contains("does not answer"), "{began}");
+    assert!(began.contains("does not respond"), "{began}");
     drop(frozen);
     wait_until("it answers again", || server.get("/inside").status == 200);
     let ended = server.says("responds again after ");
@@ -207,7 +207,7 @@ fn an_outage_is_two_lines() {
         .filter_map(|word| word.parse::<usize>().ok());
     assert!(refused.max() >= Some(WAITING), "{ended}");
     let text = server.stderr();
-    assert_eq!(text.matches("does not answer").count(), 1, "{text}");
+    assert_eq!(text.matches("does not respond").count(), 1, "{text}");
     assert_eq!(text.matches("cannot serve").count(), 0, "{text}");
 }
 
