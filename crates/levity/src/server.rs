@@ -388,7 +388,7 @@ impl Server {
         }
     }
 
-    /// Drains until all connections have ended, a second signal arrives, or `limits.drain_timeout` has
+    /// Drains until all connections have ended and receipts are sent, a second signal arrives, or `limits.drain_timeout` has
     /// passed.
     async fn end(&mut self, signals: &mut Signals) {
         self.leave_addresses();

@@ -246,12 +246,11 @@ impl Worker {
 
     /// Runs a task that outlives its connection, and for which [`drain`](Worker::drain) waits.
     pub fn spawn_background(self: &Rc<Self>, future: impl Future<Output = ()> + 'static) {
-        let worker = self.clone();
-        worker.background_tasks.update(|tasks| tasks + 1);
+        self.background_tasks.update(|tasks| tasks + 1);
+        let running = BackgroundTask(self.clone());
         task::spawn_local(async move {
             future.await;
-            worker.background_tasks.update(|tasks| tasks - 1);
-            worker.work_ended.notify_one();
+            drop(running);
         });
     }
 
@@ -300,6 +299,16 @@ impl Worker {
             log.flush();
             self.stats.log_dropped.set(log.dropped());
         }
+    }
+}
+
+/// A background task that has not ended. Dropped also when the task panics.
+struct BackgroundTask(Rc<Worker>);
+
+impl Drop for BackgroundTask {
+    fn drop(&mut self) {
+        self.0.background_tasks.update(|tasks| tasks - 1);
+        self.0.work_ended.notify_one();
     }
 }
 

@@ -253,6 +253,8 @@ broken
             ("nfs4", true),
             ("fuse.sshfs", true),
             ("cifs", true),
+            ("virtiofs", true),
+            ("fuseblk", false),
             ("tmpfs", false),
             ("ext4", false),
             ("overlay", false),

@@ -156,9 +156,11 @@ fn describe(magic: u32) -> (String, Type) {
 }
 
 /// Whether a file system of this type, as in `mount`, is remote: `nfs4` and `fuse.sshfs` begin with a name of the table.
+/// `fuseblk` is a file system on a local disk.
 pub(super) fn is_remote(name: &str) -> bool {
     let is_it = |known: &str, kind| kind == Type::Remote && name.starts_with(known);
-    TYPES.iter().any(|(_, known, kind)| is_it(known, *kind))
+    name == "virtiofs"
+        || (name != "fuseblk" && TYPES.iter().any(|(_, known, kind)| is_it(known, *kind)))
 }
 
 /// Whether `preadv2(RWF_NOWAIT)` works, and why.

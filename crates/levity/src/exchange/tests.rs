@@ -278,7 +278,6 @@ fn a_client_may_disconnect_within_a_request() {
     rig.assert_idle();
 }
 
-/// The future of each request is moved to the heap. State that few requests need belongs in a box of its own.
 /// Empty lines are dropped between requests (RFC 9112, 2.2), but not within a body.
 #[test]
 fn empty_lines_may_be_a_body() {

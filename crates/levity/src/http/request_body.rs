@@ -102,8 +102,8 @@ pub trait ClientStream {
     fn end_output(&self);
 }
 
-/// The maximum of bytes of an unused body that are read and dropped in one poll.
-const DROPPED_BYTES_MAX: usize = 64 * 1024;
+/// The maximum of reads per poll from a body that is dropped.
+const DROPPED_READS_MAX: usize = 2;
 
 /// A handle on the body of a request and on the client that sends it.
 #[derive(Clone)]
@@ -217,17 +217,18 @@ impl RequestBody {
     /// only after it.
     fn drop_received(&self, context: &mut Context<'_>) -> Result<(), RequestError> {
         let mut dropped = Vec::new();
-        while self.stream.body_remaining() != Some(0) && dropped.len() < DROPPED_BYTES_MAX {
+        for _ in 0..DROPPED_READS_MAX {
+            if self.stream.body_remaining() == Some(0) {
+                return Ok(());
+            }
             match self.stream.poll_body(context, &mut dropped) {
-                Poll::Ready(Ok(())) => {}
-                // Malformed or too large: the connection closes after the response.
-                Poll::Ready(Err(RequestError::Refused(_))) | Poll::Pending => return Ok(()),
+                // A malformed or too large body never ends: the connection closes after the response.
+                Poll::Ready(Ok(()) | Err(RequestError::Refused(_))) => dropped.clear(),
                 Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => return Ok(()),
             }
         }
-        if dropped.len() >= DROPPED_BYTES_MAX {
-            context.waker().wake_by_ref();
-        }
+        context.waker().wake_by_ref();
         Ok(())
     }
 

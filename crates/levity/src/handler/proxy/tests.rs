@@ -132,6 +132,35 @@ fn a_client_may_disconnect_within_an_unread_body() {
     apps.rig.assert_idle();
 }
 
+/// Where it ends is not known, so what follows is no request.
+#[test]
+fn nothing_follows_a_malformed_body_that_nobody_wants() {
+    let apps = Apps::new();
+    apps.rig.run(async {
+        let mut client = apps.rig.client(4096);
+        let post = "POST /app HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        client.send(post).await;
+        let (mut app, _) = apps.app.asked().await;
+        app.send("HTTP/1.1 200 OK\r\nX-Accel-Redirect: /other\r\nContent-Length: 0\r\n\r\n")
+            .await;
+        let (mut other, _) = apps.other.asked().await;
+        client.send("zz\r\n").await;
+        settle().await;
+        client.send(format!("0\r\n\r\n{GET}")).await;
+        settle().await;
+        other.send(OTHER).await;
+        let responses = client.rest().await;
+        assert_eq!(responses.matches("HTTP/1.1 ").count(), 1, "{responses}");
+        assert!(
+            responses.contains("\r\nConnection: close\r\n"),
+            "{responses}"
+        );
+        assert_eq!(apps.app.waiting(), 0);
+        client.close().await;
+    });
+    apps.rig.assert_idle();
+}
+
 /// A body goes to the first application alone.
 #[test]
 fn a_body_is_not_sent_twice() {

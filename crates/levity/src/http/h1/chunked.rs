@@ -45,6 +45,7 @@ impl ChunkedBody {
         let Self::InChunk { len, written } = *self else {
             return None;
         };
+        debug_assert!(data.len() <= len.get(), "the rest of the chunk's data");
         let size = ChunkSize::of(len);
         let size_bytes = size.as_bytes().len();
         let end = if is_last { LAST_CHUNK } else { CHUNK_END };

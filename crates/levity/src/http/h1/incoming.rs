@@ -15,6 +15,8 @@ enum Remaining {
     Nothing,
     Length(u64),
     Chunks(Box<Chunked>),
+    /// The body was refused. Its end is not known, so nothing else can be read from the connection.
+    Refused(Reject),
 }
 
 impl Default for Incoming {
@@ -60,12 +62,12 @@ impl Incoming {
         self.bytes == 0
     }
 
-    /// Bytes not decoded yet; `None` when the body is chunked.
+    /// Bytes not decoded yet; `None` when the body is chunked, and after an error.
     pub(super) fn remaining(&self) -> Option<u64> {
         match self.remaining {
             Remaining::Nothing => Some(0),
             Remaining::Length(bytes) => Some(bytes),
-            Remaining::Chunks(_) => None,
+            Remaining::Chunks(_) | Remaining::Refused(_) => None,
         }
     }
 
@@ -78,11 +80,20 @@ impl Incoming {
     /// bytes consumed.
     ///
     /// # Errors
-    /// 400 for malformed chunks, 413 when the body exceeds its limit.
+    /// 400 for malformed chunks, 413 when the body exceeds its limit; the same at each further call.
     pub(super) fn take(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<usize, Reject> {
+        let taken = self.decode(input, out);
+        if let Err(reject) = taken {
+            self.remaining = Remaining::Refused(reject);
+        }
+        taken
+    }
+
+    fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<usize, Reject> {
         let before = out.len();
         let consumed = match &mut self.remaining {
             Remaining::Nothing => 0,
+            Remaining::Refused(reject) => return Err(*reject),
             Remaining::Length(length) => {
                 let consumed_max = usize::try_from(*length).unwrap_or(usize::MAX);
                 let consumed = input.len().min(consumed_max);
@@ -114,3 +125,23 @@ const TOO_LARGE: Reject = Reject {
     status: 413,
     reason: "the request's body is larger than `body_bytes` allows",
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_body_has_no_end() {
+        let too_long = "8\r\n12345678\r\n0\r\n\r\nGET / HTTP/1.1\r\n";
+        for first in [too_long, "zz\r\n"] {
+            let mut body = Incoming::new(Framing::Chunked);
+            body.limit(4).expect("no length is announced");
+            let mut out = Vec::new();
+            for input in [first, "0\r\n\r\n"] {
+                assert!(body.take(input.as_bytes(), &mut out).is_err());
+                assert!(!body.is_complete());
+                assert_eq!(body.remaining(), None);
+            }
+        }
+    }
+}

@@ -218,7 +218,7 @@ pub async fn send<S: ResponseSink>(
     };
     match &outcome {
         Err(SendError::Unreadable(error)) => report_unreadable(sink.worker(), request, error),
-        // Not logged before the first byte: a new lookup follows.
+        // Not logged before the first byte: a new lookup or an error response follows.
         Err(SendError::Rewritten) if sender.is_committed() => {
             let path = String::from_utf8_lossy(&request.path);
             diagnostics::log(format_args!(

@@ -1,6 +1,7 @@
 //! Sends content that is received meanwhile, and the bytes of a tunnel after an upgrade.
 
 use std::future::poll_fn;
+use std::mem;
 use std::task::Poll;
 use std::time::Instant;
 
@@ -37,17 +38,31 @@ impl<S: ResponseSink> Sender<'_, S> {
         stream: &mut dyn BodyStream,
         trace: &mut Trace,
     ) -> Result<Piece, SendError> {
-        let first = poll_fn(|context| Poll::Ready(stream.poll_piece(context))).await;
-        let piece = match first {
-            Poll::Ready(piece) => piece,
-            Poll::Pending => {
+        let is_header_sent = self.has_header && self.header.is_none();
+        let mut waits = false;
+        let piece = poll_fn(|context| match stream.poll_piece(context) {
+            Poll::Ready(piece) => Poll::Ready(Some(piece)),
+            Poll::Pending if is_header_sent => {
+                if !mem::replace(&mut waits, true) {
+                    trace.enter(Step::Upstream);
+                }
+                Poll::Pending
+            }
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await;
+        let piece = match piece {
+            Some(piece) => piece,
+            None => {
                 self.send_header().await?;
+                waits = true;
                 trace.enter(Step::Upstream);
-                let piece = poll_fn(|context| stream.poll_piece(context)).await;
-                trace.enter(Step::Send);
-                piece
+                poll_fn(|context| stream.poll_piece(context)).await
             }
         };
+        if waits {
+            trace.enter(Step::Send);
+        }
         piece.map_err(SendError::Source)
     }
 
