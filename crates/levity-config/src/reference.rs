@@ -10,7 +10,7 @@ const INTRODUCTION: &str = "\
 
 Written from the source by `LEVITY_WRITE_DOCS=1 cargo test -p levity-config --test reference`: change it there.
 
-`levity run -c FILE` reads a [TOML](https://toml.io) file, `levity check -c FILE` reports all errors in one.
+`levity run -c FILE` reads a [TOML](https://toml.io) file, `levity check -c FILE` reports all errors at once.
 Complete files are in [`examples/`](examples). The smallest one:
 
 ```toml
@@ -22,7 +22,7 @@ root = \"/srv/www\"
 - Durations are `\"500ms\"`, `\"30s\"`, `\"2m\"`, `\"1h\"`, `\"1d\"`. Sizes are `\"16KiB\"`, `\"1MiB\"` (1024), `\"512KB\"`, `\"1GB\"`
   (1000), `\"1B\"`, or a number of bytes.
 - Relative paths are relative to the folder of the file.
-- SIGHUP reads the file again. A file with errors changes nothing.
+- SIGHUP reads the file again. A file with errors, or one that changes a key that needs a restart, changes nothing.
 ";
 
 /// The text of `docs/configuration.md`.

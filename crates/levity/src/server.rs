@@ -453,15 +453,22 @@ impl Server {
 
     fn swap(&mut self, service: Service) -> io::Result<()> {
         let (config, old) = (&service.config, &self.service.config);
-        if config.server.workers != old.server.workers || !same_disk(&config.disk, &old.disk) {
-            return Err(io::Error::other(
-                "server.workers, and [disk] except entry_ttl, chunk, direct and spool, change with a restart only",
-            ));
-        }
-        if config.limits.connections != old.limits.connections {
-            return Err(io::Error::other(
-                "limits.connections changes with a restart only",
-            ));
+        let changed = [
+            (
+                config.server.workers != old.server.workers,
+                "server.workers changed",
+            ),
+            (
+                config.limits.connections != old.limits.connections,
+                "limits.connections changed",
+            ),
+            (
+                !same_disk(&config.disk, &old.disk),
+                "a key of [disk] other than entry_ttl, chunk, direct and spool changed",
+            ),
+        ];
+        if let Some((_, what)) = changed.iter().find(|(is_changed, _)| *is_changed) {
+            return Err(io::Error::other(format!("{what}, which needs a restart")));
         }
         let addresses = config.listen.iter().map(|listen| &listen.address);
         let mut bound = addresses

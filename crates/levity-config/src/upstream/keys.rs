@@ -110,7 +110,8 @@ pub(crate) const CHECK: &[Key] = documented! {
 pub(crate) const PROXYING: &[Key] = documented! {
     /// Name of the `[[upstream]]` that answers.
     key("proxy", Kind::Text("a name"), None);
-    /// Who answers, in this order: `"file"`, which passes a request on when there is no such file, and `"proxy"`.
+    /// What answers, in this order: `"file"`, which passes a request on when there is no such file, and `"proxy"`. Other
+    /// methods than GET and HEAD, and folders without an index file, count as no such file: there are no listings.
     /// Without `try` the upstream answers everything, where there is one. `["file"]` serves files only, whatever
     /// `proxy` says.
     key("try", Kind::Names, None);
