@@ -7,6 +7,9 @@ use crate::rig::{Backend, Client, Rig, message, settle};
 const GET: &str = "GET /app HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 const OTHER: &str = "HTTP/1.1 200 OK\r\nX-Other: yes\r\nContent-Length: 11\r\n\r\nhello world";
 
+/// A response that reroutes its request to `/other`, on a connection that stays open.
+const TO_OTHER: &str = "HTTP/1.1 200 OK\r\nX-Accel-Redirect: /other\r\nContent-Length: 0\r\n\r\n";
+
 /// An application at `/app`, another one at the internal `/other`, files at the internal `/files`. It may name the other
 /// one and a third.
 struct Apps {
@@ -117,8 +120,7 @@ fn a_client_may_disconnect_within_an_unread_body() {
             let post = "POST /app HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345";
             client.send(post).await;
             let (mut app, _) = apps.app.asked().await;
-            app.send("HTTP/1.1 200 OK\r\nX-Accel-Redirect: /other\r\nContent-Length: 0\r\n\r\n")
-                .await;
+            app.send(TO_OTHER).await;
             let (mut other, _) = apps.other.asked().await;
             if !leaves {
                 other.send(OTHER).await;
@@ -141,8 +143,7 @@ fn nothing_follows_a_malformed_body_that_nobody_wants() {
         let post = "POST /app HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
         client.send(post).await;
         let (mut app, _) = apps.app.asked().await;
-        app.send("HTTP/1.1 200 OK\r\nX-Accel-Redirect: /other\r\nContent-Length: 0\r\n\r\n")
-            .await;
+        app.send(TO_OTHER).await;
         let (mut other, _) = apps.other.asked().await;
         client.send("zz\r\n").await;
         settle().await;
@@ -173,8 +174,7 @@ fn a_body_is_not_sent_twice() {
         client.send("body").await;
         let (mut app, _) = apps.app.asked().await;
         app.until("body").await;
-        app.send("HTTP/1.1 200 OK\r\nX-Accel-Redirect: /other\r\nContent-Length: 0\r\n\r\n")
-            .await;
+        app.send(TO_OTHER).await;
         let (mut other, head) = apps.other.asked().await;
         assert!(head.starts_with("GET /other HTTP/1.1\r\n"), "{head}");
         assert!(!head.contains("Content-Length"), "{head}");
