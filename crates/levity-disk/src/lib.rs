@@ -19,6 +19,7 @@ pub mod engine;
 mod files;
 mod job;
 pub mod memory;
+mod pipe;
 mod scheduler;
 mod settings;
 pub mod stats;
@@ -37,6 +38,7 @@ pub use job::{
     Ready, Reply, Variants, is_dead, is_full,
 };
 pub use memory::{Budget, Buffer};
+pub use pipe::Pipe;
 pub use scheduler::{Outage, Stage};
 pub use settings::Settings;
 pub use stats::Stats;

@@ -1,0 +1,196 @@
+//! Pipes that move bytes between descriptors without a copy through user space.
+//!
+//! A pipe holds references to pages of the kernel. It never blocks, but `splice` waits for the descriptor at the other
+//! side: sockets have to be non-blocking, and files in memory.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::io::retry_on_intr;
+use rustix::pipe::{PipeFlags, SpliceFlags};
+
+/// A non-blocking pipe, with the number of bytes in it.
+///
+/// `WouldBlock` says that either side cannot continue. The caller can tell them apart: it fills only an empty pipe,
+/// and drains only one that is not.
+#[derive(Debug)]
+pub struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+    capacity: usize,
+    len: usize,
+}
+
+impl Pipe {
+    /// An empty pipe for up to `capacity` bytes. It has the size that the kernel gives by default if this user may
+    /// not have more (`/proc/sys/fs/pipe-max-size`, `pipe-user-pages-soft`).
+    ///
+    /// # Errors
+    /// The errors of `pipe2`; `EMFILE` when descriptors are exhausted.
+    pub fn new(capacity: usize) -> io::Result<Self> {
+        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let capacity = rustix::pipe::fcntl_setpipe_size(&write, capacity)
+            .or_else(|_| rustix::pipe::fcntl_getpipe_size(&write))?;
+        Ok(Self {
+            read,
+            write,
+            capacity,
+            len: 0,
+        })
+    }
+
+    /// The maximum of bytes. Fewer have room when pages are filled in part.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The number of bytes in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Moves up to `len` bytes from `from` to the end of the pipe; `offset` is that in a file, and `None` for a socket.
+    /// Returns the number of bytes; zero at the end of `from`.
+    ///
+    /// # Errors
+    /// The errors of `splice`; `WouldBlock` when the pipe is full or nothing has arrived.
+    pub fn fill(
+        &mut self,
+        from: BorrowedFd<'_>,
+        offset: Option<u64>,
+        len: usize,
+    ) -> io::Result<usize> {
+        let (to, flags) = (&self.write, SpliceFlags::NONBLOCK);
+        let moved = retry_on_intr(|| {
+            rustix::pipe::splice(from, { offset }.as_mut(), to, None, len, flags)
+        })?;
+        self.len += moved;
+        Ok(moved)
+    }
+
+    /// Moves up to `len` bytes from the start of the pipe to the socket `to`. `has_more` is whether bytes follow soon:
+    /// then the kernel may wait for them before it sends an incomplete segment (`MSG_MORE`).
+    ///
+    /// # Errors
+    /// The errors of `splice`; `WouldBlock` when the send buffer is full or the pipe is empty.
+    pub fn drain(&mut self, to: BorrowedFd<'_>, len: usize, has_more: bool) -> io::Result<usize> {
+        let mut flags = SpliceFlags::NONBLOCK;
+        flags.set(SpliceFlags::MORE, has_more);
+        let drain = || rustix::pipe::splice(&self.read, None, to, None, len, flags);
+        let moved = retry_on_intr(drain)?;
+        self.len -= moved;
+        Ok(moved)
+    }
+
+    /// Appends up to the first `len` bytes of this pipe to `other`, as references to the same pages; they stay in
+    /// this pipe too. Returns the number of bytes.
+    ///
+    /// # Errors
+    /// The errors of `tee`; `WouldBlock` when `other` is full or this pipe is empty.
+    pub fn tee(&self, other: &mut Self, len: usize) -> io::Result<usize> {
+        let tee = || rustix::pipe::tee(&self.read, &other.write, len, SpliceFlags::NONBLOCK);
+        let copied = retry_on_intr(tee)?;
+        other.len += copied;
+        Ok(copied)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    const CAPACITY: usize = 128 * 1024;
+
+    fn sockets() -> (UnixStream, UnixStream) {
+        let (near, far) = UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        (near, far)
+    }
+
+    #[test]
+    fn bytes_pass_from_socket_to_socket() {
+        let (from, mut source) = sockets();
+        let (to, mut sink) = sockets();
+        let mut pipe = Pipe::new(CAPACITY).unwrap();
+        source.write_all(b"some bytes").unwrap();
+        assert_eq!(pipe.fill(from.as_fd(), None, 4).unwrap(), 4);
+        assert_eq!(pipe.fill(from.as_fd(), None, CAPACITY).unwrap(), 6);
+        assert_eq!(pipe.len(), 10);
+        assert_eq!(pipe.drain(to.as_fd(), 7, true).unwrap(), 7);
+        assert!(!pipe.is_empty());
+        assert_eq!(pipe.drain(to.as_fd(), CAPACITY, false).unwrap(), 3);
+        assert!(pipe.is_empty());
+        let mut received = [0; 10];
+        sink.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"some bytes");
+    }
+
+    #[test]
+    fn nothing_blocks_and_the_end_is_zero_bytes() {
+        let (from, source) = sockets();
+        let (to, _sink) = sockets();
+        let mut pipe = Pipe::new(CAPACITY).unwrap();
+        let nothing = pipe.fill(from.as_fd(), None, 1).unwrap_err();
+        assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+        let empty = pipe.drain(to.as_fd(), 1, false).unwrap_err();
+        assert_eq!(empty.kind(), ErrorKind::WouldBlock);
+        drop(source);
+        assert_eq!(pipe.fill(from.as_fd(), None, 1).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_full_send_buffer_keeps_the_rest_in_the_pipe() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; CAPACITY]).unwrap();
+        let (to, _sink) = sockets();
+        let mut pipe = Pipe::new(CAPACITY).unwrap();
+        let mut moved = 0;
+        let full = loop {
+            if pipe.is_empty() {
+                assert!(pipe.fill(file.as_fd(), Some(0), CAPACITY).unwrap() > 0);
+            }
+            match pipe.drain(to.as_fd(), CAPACITY, false) {
+                Ok(count) => moved += count,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full.kind(), ErrorKind::WouldBlock);
+        assert!(moved > 0 && !pipe.is_empty());
+    }
+
+    #[test]
+    fn a_tee_leaves_the_bytes_where_they_are() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        let (to, mut sink) = sockets();
+        let mut one = Pipe::new(CAPACITY).unwrap();
+        let mut other = Pipe::new(CAPACITY).unwrap();
+        assert_eq!(one.fill(file.as_fd(), Some(2), 8).unwrap(), 8);
+        assert_eq!(one.tee(&mut other, 5).unwrap(), 5);
+        assert_eq!((one.len(), other.len()), (8, 5));
+        assert_eq!(other.drain(to.as_fd(), CAPACITY, false).unwrap(), 5);
+        assert_eq!(one.drain(to.as_fd(), CAPACITY, false).unwrap(), 8);
+        let mut received = [0; 13];
+        sink.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"2345623456789");
+    }
+
+    #[test]
+    fn a_size_that_is_refused_leaves_the_default() {
+        assert_eq!(Pipe::new(CAPACITY).unwrap().capacity(), CAPACITY);
+        let default = Pipe::new(usize::MAX).unwrap();
+        assert!(default.capacity() > 0);
+    }
+}
