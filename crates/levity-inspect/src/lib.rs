@@ -10,3 +10,6 @@ mod printable;
 pub mod svg;
 pub mod timing;
 pub mod top;
+
+/// From this share of the time on, in percent, waiting for a processor is worth a remark.
+const RUN_QUEUE_WAIT_PERCENT_MIN: f64 = 10.0;

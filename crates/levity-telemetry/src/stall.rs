@@ -39,6 +39,7 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(25);
 /// The watchdog names a poll that has run for longer.
 const REPORT_MIN: Duration = Duration::from_millis(50);
 /// The watchdog reads the run queue wait once in this many looks: about every second.
+/// A shorter interval would make the share jump from one reading to the next.
 const RUN_QUEUE_LOOKS: u32 = 40;
 
 impl Step {
@@ -128,7 +129,12 @@ pub struct PollStats {
     /// Time within polls in which other threads had the processor.
     pub preempted: Histogram,
     run_queue_wait_ns: Counter,
+    /// [`PERCENT_UNKNOWN`] before two readings.
+    run_queue_wait_percent: AtomicU8,
 }
+
+/// No reading, or one only.
+const PERCENT_UNKNOWN: u8 = u8::MAX;
 
 impl PollStats {
     /// Counters at 0, for the worker with this number, counted from 0.
@@ -140,6 +146,7 @@ impl PollStats {
             hog: Histogram::new(POLL_BOUNDS_US),
             preempted: Histogram::new(POLL_BOUNDS_US),
             run_queue_wait_ns: Counter::default(),
+            run_queue_wait_percent: AtomicU8::new(PERCENT_UNKNOWN),
         }
     }
 
@@ -150,8 +157,16 @@ impl PollStats {
             .set(self.stall_max_ns.get().max(time.as_nanos() as u64));
     }
 
-    /// Sets the time that the worker's thread has waited for a processor since its start.
-    pub(crate) fn run_queue_waited(&self, time: Duration) {
+    /// Sets the time that the worker's thread has waited for a processor since its start. `elapsed` is the time
+    /// since the last call, `None` at the first.
+    pub(crate) fn run_queue_waited(&self, time: Duration, elapsed: Option<Duration>) {
+        if let Some(elapsed) = elapsed.filter(|elapsed| !elapsed.is_zero()) {
+            let waited = time.saturating_sub(self.run_queue_wait());
+            let percent = waited.as_secs_f64() / elapsed.as_secs_f64() * 100.0;
+            let percent = percent.round().min(100.0) as u8;
+            self.run_queue_wait_percent
+                .store(percent, Ordering::Relaxed);
+        }
         self.run_queue_wait_ns.set(time.as_nanos() as u64);
     }
 
@@ -163,6 +178,13 @@ impl PollStats {
     /// Time that the thread has waited for a processor since its start.
     pub fn run_queue_wait(&self) -> Duration {
         Duration::from_nanos(self.run_queue_wait_ns.get())
+    }
+
+    /// The share of the last interval of about a second in which the thread waited for a processor, in percent.
+    /// `None` in the first seconds, and where the kernel has no scheduler statistics.
+    pub fn run_queue_wait_percent(&self) -> Option<u8> {
+        let percent = self.run_queue_wait_percent.load(Ordering::Relaxed);
+        (percent != PERCENT_UNKNOWN).then_some(percent)
     }
 }
 
@@ -409,6 +431,8 @@ struct Looks {
     workers: Vec<Arc<PollStats>>,
     /// Per worker, the beginning of the poll reported last.
     reported_ns: Vec<u64>,
+    /// Per worker, when its run queue wait was read last.
+    waits_read: Vec<Option<Instant>>,
     count: u32,
 }
 
@@ -416,6 +440,7 @@ impl Looks {
     fn new(workers: Vec<Arc<PollStats>>) -> Self {
         Self {
             reported_ns: vec![0; workers.len()],
+            waits_read: vec![None; workers.len()],
             workers,
             count: 0,
         }
@@ -425,7 +450,7 @@ impl Looks {
         while stopped.recv_timeout(WATCH_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             self.look(clock_ns(Instant::now()), &mut report);
             if self.count.is_multiple_of(RUN_QUEUE_LOOKS) {
-                self.read_run_queue_wait();
+                self.read_run_queue_waits();
             }
             self.count = self.count.wrapping_add(1);
         }
@@ -451,14 +476,16 @@ impl Looks {
         }
     }
 
-    /// A kernel without scheduler statistics leaves the figure at 0.
-    fn read_run_queue_wait(&self) {
-        for worker in &self.workers {
+    /// A kernel without scheduler statistics leaves the time at 0 and the share unknown.
+    fn read_run_queue_waits(&mut self) {
+        for (worker, read) in self.workers.iter().zip(&mut self.waits_read) {
             let thread = worker.pulse.thread.load(Ordering::Relaxed);
             if thread != 0
                 && let Ok(wait) = usage::run_queue_wait(thread)
             {
-                worker.run_queue_waited(wait);
+                let now = Instant::now();
+                let elapsed = read.replace(now).map(|before| now - before);
+                worker.run_queue_waited(wait, elapsed);
             }
         }
     }
@@ -685,8 +712,27 @@ mod tests {
         Watch::install(polls.clone());
         let waited = || usage::run_queue_wait(usage::thread_id()).expect("schedstat");
         let before = waited();
-        Looks::new(vec![polls.clone()]).read_run_queue_wait();
+        let mut looks = Looks::new(vec![polls.clone()]);
+        looks.read_run_queue_waits();
         assert!((before..=waited()).contains(&polls.run_queue_wait()));
+        assert_eq!(polls.run_queue_wait_percent(), None);
+        looks.read_run_queue_waits();
+        assert!(polls.run_queue_wait_percent().is_some());
+    }
+
+    #[test]
+    fn the_share_is_that_of_the_last_interval() {
+        let polls = PollStats::new(0);
+        let percent_after = |wait, elapsed: Option<u64>| {
+            polls.run_queue_waited(ms(wait), elapsed.map(ms));
+            polls.run_queue_wait_percent()
+        };
+        assert_eq!(percent_after(5_000, None), None);
+        assert_eq!(percent_after(5_120, Some(1_000)), Some(12));
+        assert_eq!(percent_after(5_120, Some(1_000)), Some(0));
+        // The time is read a little before the clock.
+        assert_eq!(percent_after(6_130, Some(1_000)), Some(100));
+        assert_eq!(polls.run_queue_wait(), ms(6_130));
     }
 
     #[test]

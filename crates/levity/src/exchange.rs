@@ -266,6 +266,7 @@ fn record(
         end: sent.end,
         referer: header("referer").unwrap_or(b""),
         user_agent: header("user-agent").unwrap_or(b""),
+        run_queue_wait_percent: stats.polls.run_queue_wait_percent(),
         trace,
     });
 }

@@ -42,6 +42,8 @@ pub(super) struct Request {
     pub(super) engine: String,
     /// `None` when no upstream was asked.
     pub(super) upstream: Option<Upstream>,
+    /// How much of the second before its end the loop waited for a processor; `None` if the log does not say.
+    pub(super) run_queue_wait_percent: Option<f64>,
     pub(super) timing: Option<Timing>,
     pub(super) chunks: Vec<Chunk>,
     pub(super) chunks_omitted: u64,
@@ -173,6 +175,7 @@ fn request(line: &[u8]) -> Result<Request, LineError> {
         source: name(&value["src"]).ok_or(LineError::Key("src"))?,
         engine: name(&value["engine"]).unwrap_or_default(),
         upstream: upstream(&value["upstream"])?,
+        run_queue_wait_percent: percent(&value, "run_queue_wait_percent")?,
         timing: timing(&value)?,
         chunks: chunks(&value["chunks_us"])?,
         chunks_omitted: count(&value["chunks_omitted"]).unwrap_or(0),
@@ -208,6 +211,16 @@ fn time(value: &Value) -> Option<f64> {
 fn seconds_in_us(value: &Value, key: &'static str) -> Result<f64, LineError> {
     let us = value[key].as_f64().map(|seconds| seconds * 1e6);
     us.and_then(time_us).ok_or(LineError::Key(key))
+}
+
+/// `None` when the key is absent or null.
+fn percent(value: &Value, key: &'static str) -> Result<Option<f64>, LineError> {
+    if value[key].is_null() {
+        return Ok(None);
+    }
+    let percent = value[key].as_f64();
+    let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
+    percent.map(Some).ok_or(LineError::Key(key))
 }
 
 fn upstream(object: &Value) -> Result<Option<Upstream>, LineError> {
@@ -355,6 +368,25 @@ mod tests {
             r#"{"queue":0,"ttfb":"x"}"#,
         ] {
             assert_eq!(of(odd).err(), Some(LineError::Key("upstream")), "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_a_percentage_or_unknown() {
+        let of = |json: &str| {
+            request(format!("{{\"time\":\"1970-01-01T00:00:01.000000Z\",\"dur\":0,\"ttfb\":0,\"io_wait\":0,\"bytes\":0,\"src\":\"-\"{json}}}").as_bytes())
+        };
+        for (json, percent) in [
+            ("", None),
+            (",\"run_queue_wait_percent\":null", None),
+            (",\"run_queue_wait_percent\":12", Some(12.0)),
+        ] {
+            assert_eq!(of(json).expect(json).run_queue_wait_percent, percent);
+        }
+        for odd in ["-1", "101", "\"12\"", "1e300"] {
+            let json = format!(",\"run_queue_wait_percent\":{odd}");
+            let error = of(&json).expect_err(odd);
+            assert_eq!(error, LineError::Key("run_queue_wait_percent"));
         }
     }
 

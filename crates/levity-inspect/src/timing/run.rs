@@ -81,6 +81,28 @@ pub(super) struct SourceTotals {
     pub(super) duration_us: f64,
 }
 
+/// The waits of the loops for a processor, as the lines report them.
+#[derive(Debug, Default)]
+pub(super) struct RunQueueWait {
+    lines: u64,
+    percent_sum: f64,
+    percent_max: f64,
+}
+
+impl RunQueueWait {
+    fn add(&mut self, percent: f64) {
+        self.lines += 1;
+        self.percent_sum += percent;
+        self.percent_max = self.percent_max.max(percent);
+    }
+
+    /// The mean of all requests and the greatest value, in percent. `None` if no line has one.
+    pub(super) fn mean_and_max(&self) -> Option<(f64, f64)> {
+        let mean = self.percent_sum / self.lines as f64;
+        (self.lines > 0).then_some((mean, self.percent_max))
+    }
+}
+
 /// The totals of a log.
 #[derive(Debug, Default)]
 pub(super) struct Run {
@@ -107,6 +129,7 @@ pub(super) struct Run {
     /// Requests with `chunks_us`.
     pub(super) chunked: u64,
     pub(super) chunks_omitted: u64,
+    pub(super) run_queue_wait: RunQueueWait,
     /// By `src` and `engine`.
     pub(super) sources: BTreeMap<(String, String), SourceTotals>,
     pub(super) queue_sample: Sample,
@@ -149,6 +172,9 @@ impl Run {
             }
         }
         self.add_source(request);
+        if let Some(percent) = request.run_queue_wait_percent {
+            self.run_queue_wait.add(percent);
+        }
         if let Some(timing) = &request.timing {
             self.timed += 1;
             self.add_timing(request, timing);

@@ -69,6 +69,12 @@ pub(super) fn text(run: &Run) -> String {
             "\n{omitted} chunks were not logged: a line has room for so many only"
         );
     }
+    if let Some((mean, max)) = run.run_queue_wait.mean_and_max() {
+        let _ = writeln!(
+            out,
+            "\nThe event loops waited for a processor {mean:.0} % of the time, at most {max:.0} % of one second."
+        );
+    }
     let _ = writeln!(out, "\n{}", wrapped(&verdict(run).sentence));
     out
 }
@@ -201,6 +207,8 @@ pub(super) fn json(run: &Run, skipped: &SkippedLines) -> Value {
             "reads_per_s": level.per_second(),
         })
     });
+    let run_queue_wait = run.run_queue_wait.mean_and_max();
+    let run_queue_wait = run_queue_wait.map(|(mean, max)| json!({ "mean": mean, "max": max }));
     let bad = skipped
         .errors
         .iter()
@@ -213,6 +221,7 @@ pub(super) fn json(run: &Run, skipped: &SkippedLines) -> Value {
         "sources": sources.collect::<Vec<_>>(),
         "readers": levels.collect::<Vec<_>>(),
         "chunks_omitted": run.chunks_omitted,
+        "run_queue_wait_percent": run_queue_wait,
         "dominant": { "part": part.into_str(), "share": share, "sentence": sentence },
         "bad_lines": { "count": skipped.count, "first": bad.collect::<Vec<_>>() },
     })

@@ -121,6 +121,25 @@ fn absurd_numbers_do_no_harm() {
 }
 
 #[test]
+fn the_wait_for_a_processor_is_shown() {
+    let of = |percent: u8| {
+        let key = format!("\"trips\":1,\"run_queue_wait_percent\":{percent}");
+        LINE.replace("\"trips\":1", &key)
+    };
+    let log = format!("{LINE}{}{}", of(3), of(30));
+    let (out, _) = timing(&log, false).unwrap();
+    let line =
+        "The event loops waited for a processor 16 % of the time, at most 30 % of one second.\n";
+    assert!(out.contains(line), "{out}");
+    let (out, _) = timing(&log, true).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let expected = serde_json::json!({ "mean": 16.5, "max": 30.0 });
+    assert_eq!(value["run_queue_wait_percent"], expected);
+    let (out, _) = timing(LINE, true).unwrap();
+    assert!(out.contains("\"run_queue_wait_percent\":null"), "{out}");
+}
+
+#[test]
 fn a_log_without_timing_gives_what_it_has() {
     let (before, rest) = LINE.split_once(",\"timing_us\"").unwrap();
     assert!(rest.contains("trips"));

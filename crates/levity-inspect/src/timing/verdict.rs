@@ -6,6 +6,7 @@ use super::concurrency::{self, Level};
 use super::lines::UPSTREAM_STEP;
 use super::run::Run;
 use super::units::{number, time};
+use crate::RUN_QUEUE_WAIT_PERCENT_MIN;
 
 /// A part of the time of a request, under its value in JSON. The parts of one log do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
@@ -25,6 +26,8 @@ pub(super) enum Part {
     Upstream,
     /// Everything else.
     Server,
+    /// As `Handover` or `Server`, while the loops waited for a processor.
+    Processor,
 }
 
 /// The largest part.
@@ -39,13 +42,29 @@ pub(super) struct Verdict {
 
 pub(super) fn verdict(run: &Run) -> Verdict {
     let total = run.requests.total_us().max(1e-3);
-    let (part, us) = largest_part(run);
+    let (largest, us) = largest_part(run);
     let share = (us / total).min(1.0);
+    let wait = long_run_queue_wait(run);
+    let part = match (largest, wait) {
+        // Some of this time is the wait for a processor, or follows from it.
+        (Part::Handover | Part::Server, Some(_)) => Part::Processor,
+        _ => largest,
+    };
+    let mut sentence = sentence(run, part, share);
+    if let Some(wait) = wait.filter(|_| part != Part::Processor) {
+        sentence += &format!(" Also, {}", too_few_processors(wait));
+    }
     Verdict {
         part,
         share,
-        sentence: sentence(run, part, share),
+        sentence,
     }
+}
+
+/// The share of the time in which the loops waited for a processor, in percent, if it is worth a remark.
+fn long_run_queue_wait(run: &Run) -> Option<f64> {
+    let (mean, _) = run.run_queue_wait.mean_and_max()?;
+    (mean >= RUN_QUEUE_WAIT_PERCENT_MIN).then_some(mean)
 }
 
 /// The largest part and its time in microseconds.
@@ -114,9 +133,22 @@ fn sentence(run: &Run, part: Part, share: f64) -> String {
         ),
         (Part::Server, _) => format!(
             "Neither disk nor clients dominate: {percent:.0} % of the time went into the steps of the server, or into waiting for \
-             a turn on a loop or for a processor. Look at the steps above, and at levity_loop_hog_seconds."
+             a turn on a loop. Look at the steps above, and at levity_loop_hog_seconds."
+        ),
+        (Part::Processor, _) => format!(
+            "Neither disk nor clients dominate: {percent:.0} % of the time went into the steps of the server and into waiting \
+             for a loop, and {}",
+            too_few_processors(long_run_queue_wait(run).unwrap_or_default())
         ),
     }
+}
+
+fn too_few_processors(wait: f64) -> String {
+    format!(
+        "the event loops waited for a processor {wait:.0} % of the time. There are too few for what runs on them, or a CPU quota \
+         is used up. If `nr_throttled` in the `cpu.stat` of the control group grows, raise its quota (`cpu.max`, `CPUQuota=`). \
+         If other programs use the processors, move or stop them. Otherwise add processors."
+    )
 }
 
 fn per_trip(run: &Run, us: f64) -> f64 {
@@ -276,6 +308,56 @@ mod tests {
                 ..Request::default()
             });
             assert_eq!(verdict(&run).part, part);
+        }
+    }
+
+    /// A request of 1 ms, all of it in `write`, at the disk or in the steps of the server.
+    fn run_of(write: f64, read: f64, handover: f64, wait_percents: &[f64]) -> Run {
+        let mut run = Run::default();
+        for percent in wait_percents {
+            run.add(&Request {
+                duration_us: 1_000.0,
+                io_wait_us: read + handover,
+                run_queue_wait_percent: Some(*percent),
+                timing: Some(Timing {
+                    write,
+                    read,
+                    trips: 1,
+                    ..Timing::default()
+                }),
+                ..Request::default()
+            });
+        }
+        run
+    }
+
+    #[test]
+    fn loops_without_a_processor_are_the_cause_of_what_the_server_takes() {
+        for (handover, wait_percents, part) in [
+            (0.0, [5.0, 14.0], Part::Server),
+            (0.0, [5.0, 15.0], Part::Processor),
+            (900.0, [5.0, 14.0], Part::Handover),
+            (900.0, [5.0, 15.0], Part::Processor),
+        ] {
+            let verdict = verdict(&run_of(0.0, 0.0, handover, &wait_percents));
+            assert_eq!(verdict.part, part);
+            let has_remedy = verdict
+                .sentence
+                .contains("10 % of the time. There are too few")
+                && verdict.sentence.contains("CPU quota");
+            assert_eq!(has_remedy, part == Part::Processor, "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn loops_without_a_processor_are_a_remark_on_other_verdicts() {
+        for (write, read, part) in [(900.0, 0.0, Part::Write), (0.0, 900.0, Part::Read)] {
+            let few = verdict(&run_of(write, read, 0.0, &[9.0]));
+            let many = verdict(&run_of(write, read, 0.0, &[9.0, 51.0]));
+            assert_eq!((few.part, many.part), (part, part));
+            assert!(!few.sentence.contains("processor"), "{few:?}");
+            let remark = " Also, the event loops waited for a processor 30 % of the time.";
+            assert!(many.sentence.contains(remark), "{many:?}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::units::{bytes, bytes_per_second, number, per_second, percent, text, time};
+use crate::RUN_QUEUE_WAIT_PERCENT_MIN;
 use crate::printable::is_printable;
 
 /// Files that are shown of each list.
@@ -222,10 +223,13 @@ impl View<'_> {
                 text(&worker["stall_count"]),
                 time(&worker["stall_max_seconds"]),
                 text(&worker["hog_count"]),
-                percent(of("run_queue_wait_seconds")),
+                percent(&worker["run_queue_wait_percent"]),
             ]
         };
-        let is_bad = |worker: &Value| self.rate_of_worker(worker, "stall_count") > Some(0.0);
+        let is_bad = |worker: &Value| {
+            self.rate_of_worker(worker, "stall_count") > Some(0.0)
+                || number(&worker["run_queue_wait_percent"]) >= RUN_QUEUE_WAIT_PERCENT_MIN
+        };
         table(headings, 1, list(&self.now["workers"]), row, is_bad)
     }
 
@@ -402,7 +406,7 @@ mod tests {
                             "queue_p99_seconds": 0.0005, "read_bytes_per_second": 3e6 } }],
             "workers": [{ "worker": 0, "open": 3, "busy": 1, "requests": requests, "sent_bytes": 0,
                 "stall_count": 0, "stall_max_seconds": 0.0, "hog_count": 0,
-                "run_queue_wait_seconds": time / 10.0 }],
+                "run_queue_wait_percent": 9 }],
             "files": { "seconds": 61.5,
                 "by_requests": [{ "file": "h/a\u{1b}[2J\u{202e}", "requests": 12 }],
                 "by_bytes": [{ "file": "h/b", "sent_bytes": 1536 }] },
@@ -430,7 +434,7 @@ mod tests {
             "app       10.0.0.2:80  ejected 7.5 s backup: refused     0/8     0      0/s       9       0/s      0 B/s\n",
             "app: 2 of 10 wait for a connection, 0 were refused one\n",
             "/srv   ext4       4   16/16    31 s  5.0 ms    -    500 us  2.9 MiB/s\n",
-            "10 %\n",
+            "9 %\n",
             "      12  h/a[2J\n",
             " 1.5 KiB  h/b\n",
         ] {
@@ -451,6 +455,23 @@ mod tests {
             (of("/srv"), of("worker"), of("h/a")),
             (Style::Bad, Style::Strong, Style::Plain)
         );
+    }
+
+    #[test]
+    fn a_loop_that_waits_for_a_processor_is_shown() {
+        for (percent, shown, style) in [
+            (json!(9), "9 %", Style::Plain),
+            (json!(10), "10 %", Style::Bad),
+            (json!(null), "-", Style::Plain),
+        ] {
+            let mut now = status(10.0, 100);
+            now["workers"][0]["run_queue_wait_percent"] = percent;
+            let lines = frame(&now, None, "");
+            let row = lines.iter().position(|line| line.text.contains("cpu wait"));
+            let row = &lines[row.expect("headings") + 1];
+            assert!(row.text.ends_with(&format!(" {shown}")), "{}", row.text);
+            assert_eq!(row.style, style, "{}", row.text);
+        }
     }
 
     #[test]

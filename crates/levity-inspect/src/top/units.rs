@@ -36,9 +36,9 @@ pub(super) fn bytes_per_second(rate: Option<f64>) -> String {
     }
 }
 
-pub(super) fn percent(rate: Option<f64>) -> String {
-    match rate {
-        Some(rate) => format!("{:.0} %", rate * 100.0),
+pub(super) fn percent(value: &Value) -> String {
+    match value.as_f64() {
+        Some(percent) => format!("{percent:.0} %"),
         None => "-".to_owned(),
     }
 }

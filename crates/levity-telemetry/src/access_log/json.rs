@@ -44,6 +44,13 @@ pub(super) fn line(
     }
     if has_timing {
         timing_us(out, record.trace);
+        match record.run_queue_wait_percent {
+            Some(percent) => push_number(out, "run_queue_wait_percent", percent.into()),
+            None => push_null(out, "run_queue_wait_percent"),
+        }
+        if let Some(chunks) = &record.trace.chunks {
+            chunks_us(out, chunks);
+        }
     }
     out.extend_from_slice(b"}\n");
 }
@@ -100,9 +107,6 @@ fn timing_us(out: &mut Vec<u8>, trace: &Trace) {
     match disk.engine {
         Some(engine) => push_text(out, "engine", engine.as_bytes()),
         None => push_null(out, "engine"),
-    }
-    if let Some(chunks) = &trace.chunks {
-        chunks_us(out, chunks);
     }
 }
 
@@ -283,12 +287,12 @@ mod tests {
             of(trace),
             ":\"curl/8.14.1\",\"timing_us\":{\"parse\":2.045,\"queue\":190.000,\
              \"read\":2800.000,\"write\":120.000},\"trips\":1,\"engine\":\"threads\",\
-             \"chunks_us\":[[10,200,3000,3050,3070,500],[null,null,null,3100,3200,7]],\"chunks_omitted\":0}\n"
+             \"run_queue_wait_percent\":12,\"chunks_us\":[[10,200,3000,3050,3070,500],[null,null,null,3100,3200,7]],\"chunks_omitted\":0}\n"
         );
         assert_eq!(
             of(Trace::new(arrived, None)),
             ":\"curl/8.14.1\",\"timing_us\":{\"queue\":0.000,\"read\":0.000,\"write\":0.000},\
-             \"trips\":0,\"engine\":null}\n"
+             \"trips\":0,\"engine\":null,\"run_queue_wait_percent\":12}\n"
         );
     }
 
@@ -332,6 +336,7 @@ mod tests {
             upstream.failed(Side::Backend, "connection_refused");
         });
         let by_proxy = Record {
+            run_queue_wait_percent: None,
             via: None,
             ..with(trace)
         };

@@ -85,6 +85,8 @@ pub struct Record<'a> {
     pub referer: &'a [u8],
     /// The `User-Agent` header.
     pub user_agent: &'a [u8],
+    /// The share of the last second in which the loop waited for a processor, in percent; `None` if unknown.
+    pub run_queue_wait_percent: Option<u8>,
     /// Its times, disk trips and upstream attempts.
     pub trace: &'a Trace,
 }
@@ -113,6 +115,7 @@ pub(crate) mod samples {
             end: End::Complete,
             referer: b"",
             user_agent: b"curl/8.14.1",
+            run_queue_wait_percent: Some(12),
             trace: leak(Trace::new(Instant::now(), None)),
         }
     }

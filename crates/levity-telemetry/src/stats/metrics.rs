@@ -484,7 +484,7 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// hypervisor steals time. Not a fault of the server.
     Histogram("levity_loop_preempted_seconds", "seconds", WorkerHistogram(|worker| &worker.polls.preempted));
     /// Time that a worker's thread was ready to run and waited for a processor, from /proc/self/task/*/schedstat;
-    /// read about every second.
+    /// read about every second. Includes the time in which a CPU quota throttles the control group.
     ///
     /// As levity_loop_preempted_seconds. A rate of 0.1 means that a tenth of the time was spent waiting for a
     /// processor.

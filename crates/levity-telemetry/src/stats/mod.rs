@@ -219,7 +219,9 @@ mod tests {
             worker.copied_bytes.add(100);
             worker.log_dropped.set(4);
             request(worker, &trace, 200, Source::Memory);
-            worker.polls.run_queue_waited(Duration::from_millis(1_500));
+            worker
+                .polls
+                .run_queue_waited(Duration::from_millis(1_500), None);
         }
         request(&workers[1], &trace, 404, Source::None);
         request(&workers[1], &trace, 7, Source::None);

@@ -306,6 +306,7 @@ fn worker(worker: &WorkerStats) -> Value {
         "hog_seconds": seconds(hog.sum),
         "preempted_seconds": seconds(preempted.sum),
         "run_queue_wait_seconds": seconds(polls.run_queue_wait()),
+        "run_queue_wait_percent": polls.run_queue_wait_percent(),
     })
 }
 

@@ -487,6 +487,12 @@ fn top_prints_one_frame() {
     for _ in 0..3 {
         server.get("/often").assert_status(200);
     }
+    wait_until("each loop has been watched for a second", || {
+        let workers = &json(&server)["workers"];
+        [0, 1]
+            .iter()
+            .all(|at| workers[at]["run_queue_wait_percent"].is_u64())
+    });
     let address = format!("unix:{}", server.own("admin").display());
     let ran = top(&address);
     assert_eq!((ran.status, ran.stderr.as_str()), (0, ""));

@@ -267,6 +267,7 @@ impl Held {
             end,
             referer: log.text(2),
             user_agent: log.text(3),
+            run_queue_wait_percent: stats.polls.run_queue_wait_percent(),
             trace: &trace,
         });
     }
