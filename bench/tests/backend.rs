@@ -39,6 +39,7 @@ impl Backend {
             paths: vec![path.into(); requests],
             body_bytes: None,
             missing_ok: false,
+            discard: false,
         };
         let mut client = Client::connect(target, connections).unwrap();
         let mut plan = EachOnce::new(requests);

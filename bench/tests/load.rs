@@ -67,6 +67,7 @@ fn target(address: SocketAddr, paths: &[&str]) -> Target {
         paths: paths.iter().map(|&path| path.to_owned()).collect(),
         body_bytes: Some(5),
         missing_ok: false,
+        discard: false,
     }
 }
 
@@ -92,6 +93,22 @@ fn every_path_is_asked_for_once() {
     assert_eq!(
         (report.requests, report.body_bytes, report.errors),
         (5, 25, 0)
+    );
+}
+
+#[test]
+fn discarded_bodies_are_counted() {
+    const BYTES: usize = 3_000_000;
+    let address = serve(|_| ok(&"x".repeat(BYTES)));
+    let mut target = target(address, &["/"; 4]);
+    (target.discard, target.body_bytes) = (true, Some(BYTES as u64));
+    let report = Client::connect(target, 2)
+        .unwrap()
+        .run(&mut *once(4), NO_WARM_UP, AMPLE)
+        .unwrap();
+    assert_eq!(
+        (report.requests, report.body_bytes, report.errors),
+        (4, 4 * BYTES as u64, 0)
     );
 }
 

@@ -7,6 +7,8 @@ use crate::failure::{Context, Failure, Result};
 use levity_inspect::histogram::Histogram;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::net::{RecvFlags, recv};
+use rustix::time::{ClockId, clock_gettime};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,6 +23,8 @@ use std::time::{Duration, Instant};
 const EVENTS_MAX: usize = 256;
 /// The maximum of body bytes read from one connection before the next has its turn.
 const READ_BYTES: usize = 64 * 1024;
+/// The same for bytes that are discarded.
+const DISCARD_BYTES: usize = 1 << 20;
 
 /// The requests, and the expected response.
 pub struct Target {
@@ -38,6 +42,8 @@ pub struct Target {
     pub body_bytes: Option<u64>,
     /// Whether 404 counts as success too.
     pub missing_ok: bool,
+    /// Whether the kernel discards bodies instead of copying them. Only for TCP.
+    pub discard: bool,
 }
 
 impl Target {
@@ -93,6 +99,19 @@ struct Connection {
     pending: Option<Request>,
 }
 
+impl Connection {
+    /// Discarded bytes are counted and the buffer is left as it is (`MSG_TRUNC`, tcp(7)).
+    fn read(&mut self, buffer: &mut [u8], discards: bool) -> std::io::Result<usize> {
+        if discards {
+            let (_, read) = recv(&self.stream, buffer, RecvFlags::TRUNC)?;
+            Ok(read)
+        } else {
+            let end = buffer.len().min(READ_BYTES);
+            self.stream.read(&mut buffer[..end])
+        }
+    }
+}
+
 #[derive(Default)]
 struct Tally {
     requests: u64,
@@ -118,11 +137,18 @@ impl Client {
                 .iter()
                 .map(|path| target.render(path))
                 .collect(),
+            scratch: vec![
+                0;
+                if target.discard {
+                    DISCARD_BYTES
+                } else {
+                    READ_BYTES
+                }
+            ],
             target,
             epoll,
             connections: Vec::with_capacity(count),
             idle: (0..count).collect(),
-            scratch: vec![0; READ_BYTES],
             tally: Tally::default(),
         };
         for index in 0..count {
@@ -145,11 +171,14 @@ impl Client {
     ) -> Result<Report> {
         self.follow(plan, Instant::now() + warm_up)?;
         self.tally = Tally::default();
-        let started = Instant::now();
+        let (started, cpu_before) = (Instant::now(), cpu_time());
         self.follow(plan, started + duration)?;
         let ended = Instant::now();
         self.count_unfinished(plan, ended);
-        Ok(self.tally.report(ended - started))
+        Ok(Report {
+            cpu_seconds: (cpu_time() - cpu_before).as_secs_f64(),
+            ..self.tally.report(ended - started)
+        })
     }
 
     /// Sends nothing more and waits for the pending responses, at most `at_most`: a server that still processes old
@@ -223,7 +252,8 @@ impl Client {
 
     fn receive(&mut self, index: usize) -> Result<()> {
         let connection = &mut self.connections[index];
-        let read = match connection.stream.read(&mut self.scratch) {
+        let discards = self.target.discard && connection.decoder.only_counts();
+        let read = match connection.read(&mut self.scratch, discards) {
             Ok(0) if connection.pending.is_none() => return self.reopen(index),
             Ok(0) => return self.fail(index, "connection closed before the end of the response"),
             Ok(read) => read,
@@ -318,6 +348,12 @@ impl Client {
     }
 }
 
+/// CPU time of this process so far.
+fn cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(now).unwrap_or_default()
+}
+
 /// Why a response is not the expected one.
 fn complaint(target: &Target, response: Response) -> Option<String> {
     if target.missing_ok && response.status == 404 {
@@ -357,6 +393,7 @@ impl Tally {
             seconds: elapsed.as_secs_f64(),
             body_bytes: self.body_bytes,
             wire_bytes: self.wire_bytes,
+            cpu_seconds: 0.0,
             errors: self.errors,
             first_error: self.first_error.clone(),
             failed: self.failed.clone(),

@@ -56,6 +56,10 @@ pub struct Load {
     /// Count 404 as success too.
     #[arg(long)]
     pub missing_ok: bool,
+    /// Let the kernel discard bodies instead of copying them (TCP only), so that the load generator does not bound the
+    /// throughput of large files.
+    #[arg(long, conflicts_with = "socket")]
+    pub discard: bool,
     /// End with the measurement, without waiting for pending responses.
     #[arg(long)]
     pub abandon: bool,
@@ -82,6 +86,7 @@ impl Load {
             rate: None,
             body_bytes: None,
             missing_ok: false,
+            discard: false,
             abandon: false,
             hold: false,
         }
@@ -122,6 +127,7 @@ impl Load {
             paths: self.paths()?,
             body_bytes: self.body_bytes,
             missing_ok: self.missing_ok,
+            discard: self.discard,
         })
     }
 
@@ -172,6 +178,7 @@ impl Load {
             (self.repeat, "--repeat"),
             (self.numbered, "--numbered"),
             (self.missing_ok, "--missing-ok"),
+            (self.discard, "--discard"),
             (self.abandon, "--abandon"),
             (self.hold, "--hold"),
         ];

@@ -25,6 +25,10 @@ pub struct Report {
     /// run. 0 for a walker.
     #[serde(default)]
     pub wire_bytes: u64,
+    /// CPU time of the load generator in the measured time. It includes the work on packets that the kernel does for the
+    /// server while it handles the client's acknowledgements. 0 for a walker.
+    #[serde(default)]
+    pub cpu_seconds: f64,
     /// Requests that failed: wrong status, wrong length, a broken connection.
     pub errors: u64,
     /// The message of the first failure.
@@ -59,6 +63,12 @@ impl Report {
     #[must_use]
     pub fn wire_bytes_per_second(&self) -> f64 {
         per_second(self.wire_bytes, self.seconds)
+    }
+
+    /// CPU seconds of the load generator per second.
+    #[must_use]
+    pub fn processors(&self) -> f64 {
+        self.cpu_seconds / self.seconds.max(f64::MIN_POSITIVE)
     }
 
     /// Body bytes per second.

@@ -62,6 +62,12 @@ impl Decoder {
         }
     }
 
+    /// Whether only the number of the next bytes matters: those of a body with Content-Length.
+    #[must_use]
+    pub fn only_counts(&self) -> bool {
+        matches!(self.body, Some(Body::Sized { .. }))
+    }
+
     /// Parses the bytes of a read. Returns the response once its last byte has arrived.
     ///
     /// # Errors
