@@ -14,6 +14,37 @@ enum Hierarchy {
     Two(PathBuf),
 }
 
+/// CPU time of a group. The kernel counts the total; it only samples, at each timer tick, which part of it was spent
+/// in user space.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuUsage {
+    /// In user space and in the kernel.
+    pub total: Duration,
+    /// In user space.
+    pub user: Duration,
+    /// In the kernel.
+    pub system: Duration,
+}
+
+impl CpuUsage {
+    /// The growth since `before`: the exact total, divided as the samples are.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let total = self.total.saturating_sub(before.total);
+        let [user, system] = [
+            self.user.saturating_sub(before.user),
+            self.system.saturating_sub(before.system),
+        ];
+        let share = user.as_secs_f64() / (user + system).as_secs_f64().max(f64::MIN_POSITIVE);
+        let user = total.mul_f64(share);
+        Self {
+            total,
+            user,
+            system: total.saturating_sub(user),
+        }
+    }
+}
+
 /// A control group with a memory limit. Dropping it kills its processes and removes it.
 pub struct Group {
     hierarchy: Hierarchy,
@@ -52,17 +83,24 @@ impl Group {
     /// # Errors
     /// The group has been removed.
     pub fn cpu_time(&self) -> Result<Duration> {
+        Ok(self.cpu_usage()?.total)
+    }
+
+    /// The same, divided into user space and kernel.
+    ///
+    /// # Errors
+    /// The group has been removed.
+    pub fn cpu_usage(&self) -> Result<CpuUsage> {
         match &self.hierarchy {
-            Hierarchy::One { cpu, .. } => Ok(Duration::from_nanos(number(&read(
-                &cpu.join("cpuacct.usage"),
-            )?)?)),
-            Hierarchy::Two(path) => {
-                let stat = read(&path.join("cpu.stat"))?;
-                let usage = stat
-                    .lines()
-                    .find_map(|line| line.strip_prefix("usage_usec "));
-                Ok(Duration::from_micros(number(usage.unwrap_or_default())?))
+            Hierarchy::One { cpu, .. } => {
+                let of = |file: &str| Ok(Duration::from_nanos(number(&read(&cpu.join(file))?)?));
+                Ok(CpuUsage {
+                    total: of("cpuacct.usage")?,
+                    user: of("cpuacct.usage_user")?,
+                    system: of("cpuacct.usage_sys")?,
+                })
             }
+            Hierarchy::Two(path) => usage_of_version_two(&read(&path.join("cpu.stat"))?),
         }
     }
 
@@ -143,6 +181,18 @@ impl Hierarchy {
     }
 }
 
+fn usage_of_version_two(stat: &str) -> Result<CpuUsage> {
+    let of = |name: &str| {
+        let value = stat.lines().find_map(|line| line.strip_prefix(name));
+        Ok(Duration::from_micros(number(value.unwrap_or_default())?))
+    };
+    Ok(CpuUsage {
+        total: of("usage_usec ")?,
+        user: of("user_usec ")?,
+        system: of("system_usec ")?,
+    })
+}
+
 fn version_one(line: &str, controller: &str) -> Option<PathBuf> {
     let mut fields = line.split(' ');
     let path = fields.nth(1)?;
@@ -184,5 +234,24 @@ mod tests {
             Some("/sys/fs/cgroup".into())
         );
         assert_eq!(version_two(line), None);
+    }
+
+    #[test]
+    fn samples_divide_the_exact_total() {
+        let usage = |total, user, system| CpuUsage {
+            total: Duration::from_millis(total),
+            user: Duration::from_millis(user),
+            system: Duration::from_millis(system),
+        };
+        let since = usage(1000, 120, 460).since(&usage(200, 20, 160));
+        assert_eq!(since, usage(800, 200, 600));
+        assert_eq!(usage(5, 4, 4).since(&usage(5, 4, 4)), usage(0, 0, 0));
+    }
+
+    #[test]
+    fn reads_the_statistics_of_version_two() {
+        let usage = usage_of_version_two("usage_usec 30\nuser_usec 10\nsystem_usec 20\n").unwrap();
+        assert_eq!(usage.total, usage.user + usage.system);
+        assert!(usage_of_version_two("nr_periods 0\n").is_err());
     }
 }

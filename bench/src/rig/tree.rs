@@ -1,13 +1,19 @@
 //! The document tree: a few hot files, and sets of cold files of equal size.
 
 use crate::failure::{Context, Result};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// The sizes of the hot files.
 pub const HOT_BYTES: [usize; 3] = [1024, 4096, 16384];
 /// The sizes of hot files that no server caches as a whole in its own memory.
 pub const HOT_LARGE_BYTES: [usize; 3] = [65_536, 1 << 20, 4 << 20];
+/// The sizes of hot files that take more than one write.
+pub const HOT_STREAM_BYTES: [usize; 3] = [100_000, 1_000_000, 100_000_000];
+/// The age of a hot file when it is written: a server may distrust a cached file that has changed just now.
+const HOT_AGE: Duration = Duration::from_secs(3600);
 /// Files per directory: few, so that a cold open also reads a directory and an inode.
 const FILES_PER_DIRECTORY: usize = 32;
 
@@ -61,18 +67,42 @@ pub const LONG_STREAMS: ColdSet = ColdSet {
 /// The files of workloads that do not use [`COLD_SETS`]: 4.5 GB.
 pub const MIXED_SETS: [ColdSet; 5] = [TINY, BLOCKS, MEGABYTES, STREAMS, LONG_STREAMS];
 
-/// Writes `hot/SIZE.bin` for each hot size.
+/// Writes `hot/SIZE.bin` for each hot size, unless it exists.
 ///
 /// # Errors
 /// The directory cannot be written.
 pub fn write_hot(docroot: &Path) -> Result<()> {
     let dir = docroot.join("hot");
     fs::create_dir_all(&dir).context(|| format!("create {}", dir.display()))?;
-    for bytes in HOT_BYTES.into_iter().chain(HOT_LARGE_BYTES) {
+    let sizes = [HOT_BYTES, HOT_LARGE_BYTES, HOT_STREAM_BYTES];
+    for bytes in sizes.into_iter().flatten() {
         let path = dir.join(format!("{bytes}.bin"));
-        fs::write(&path, noise(bytes)).context(|| format!("write {}", path.display()))?;
+        let exists = fs::metadata(&path).is_ok_and(|file| file.len() == bytes as u64);
+        if !exists {
+            write_settled(&path, &noise(bytes)).context(|| format!("write {}", path.display()))?;
+        }
     }
     Ok(())
+}
+
+/// Writes a file to the disk and gives it an old modification time.
+fn write_settled(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(content)?;
+    file.set_modified(SystemTime::now() - HOT_AGE)?;
+    file.sync_all()
+}
+
+/// Reads a hot file into the page cache.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn read_hot(docroot: &Path, bytes: usize) -> Result<()> {
+    let path = docroot.join(format!("hot/{bytes}.bin"));
+    File::open(&path)
+        .and_then(|mut file| std::io::copy(&mut file, &mut std::io::sink()))
+        .context(|| format!("read {}", path.display()))
+        .map(drop)
 }
 
 impl ColdSet {
