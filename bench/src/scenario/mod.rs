@@ -1,6 +1,8 @@
 //! The workloads. Each measures the rows on the rig and returns an outcome.
 
 mod cold;
+pub mod cores;
+mod cost;
 pub mod hot;
 pub mod huc;
 pub mod idle;
@@ -13,6 +15,7 @@ mod proxied;
 pub mod w1;
 pub mod w13;
 pub mod w14;
+pub mod w2;
 pub mod w3;
 pub mod w4;
 pub mod w5;
@@ -42,6 +45,8 @@ pub enum Scenario {
     Huc,
     /// CPU time and system calls of a request for a small hot file.
     W1,
+    /// CPU time of a megabyte of a large hot file.
+    W2,
     /// Cold files, each once, compared with the walker.
     W3,
     /// Cold files of 4 KB and 1 MB for a thousand connections, with one worker and with two.
@@ -62,6 +67,8 @@ pub enum Scenario {
     W14,
     /// Throughput of files in memory, each engine compared with the baseline.
     Hot,
+    /// CPU time of a request for a small hot file, with two workers and with one.
+    Cores,
     /// Memory of idle connections.
     Idle,
     /// CPU time and system calls of a small proxied response.
@@ -93,6 +100,9 @@ pub struct Run {
     /// Passes over all rows, interleaved.
     #[arg(long, default_value_t = 3)]
     pub passes: usize,
+    /// Connections of w1 and w2; by default all steps of the workload.
+    #[arg(long, value_delimiter = ',')]
+    pub connections: Vec<usize>,
     /// Requests per second of the open loop.
     #[arg(long, default_value_t = 2000)]
     pub rate: u32,
@@ -155,6 +165,15 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// The requested numbers of connections, or those of the workload.
+    fn connections_or<'a>(&'a self, of_workload: &'a [usize]) -> &'a [usize] {
+        if self.connections.is_empty() {
+            of_workload
+        } else {
+            &self.connections
+        }
     }
 
     /// The spindles of a real disk cannot be chosen.
@@ -226,6 +245,7 @@ impl Run {
         match scenario {
             Scenario::Huc => huc::run(rig, rows, self),
             Scenario::W1 => w1::run(rig, &unfilled, self),
+            Scenario::W2 => w2::run(rig, &unfilled, self),
             Scenario::W3 => w3::run(rig, rows, self),
             Scenario::W4 => w4::run(rig, &unfilled, self),
             Scenario::W5 => w5::run(rig, &unfilled, self),
@@ -236,6 +256,7 @@ impl Run {
             Scenario::W13 => w13::run(rig, &unfilled, self),
             Scenario::W14 => w14::run(rig, &unfilled, self),
             Scenario::Hot => hot::run(rig, &unfilled, self),
+            Scenario::Cores => cores::run(rig, &unfilled, self),
             Scenario::Idle => idle::run(rig, &unfilled),
             Scenario::P1 => p1::run(rig, rows, self),
             Scenario::P2 => p2::run(rig, rows, self),
@@ -312,6 +333,7 @@ impl Scenario {
 
     fn sets(self) -> &'static [ColdSet] {
         match self {
+            Self::W1 | Self::W2 | Self::Cores => &[],
             Self::P1 | Self::P2 | Self::P3 | Self::P4 => &[],
             Self::W4 | Self::W5 | Self::W6 | Self::W7 | Self::W8 | Self::W13 => &MIXED_SETS,
             _ => &COLD_SETS,
