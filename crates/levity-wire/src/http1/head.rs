@@ -177,7 +177,11 @@ pub struct HeaderSpan {
 
 /// The header lines of a message, in the order they were sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Headers(Vec<HeaderSpan>);
+pub struct Headers {
+    lines: Vec<HeaderSpan>,
+    /// The lengths of the names, each as a bit: most look-ups are for headers that a message does not have.
+    name_lengths: u32,
+}
 
 impl Headers {
     /// The value of the first line with this lower-case name.
@@ -192,28 +196,40 @@ impl Headers {
         name: &str,
     ) -> impl DoubleEndedIterator<Item = &'a [u8]> {
         let name = name.as_bytes();
+        let lines = match self.name_lengths & length_bit(name.len()) {
+            0 => &[],
+            _ => &self.lines[..],
+        };
         let same = move |header: &&HeaderSpan| header.name.of(bytes).eq_ignore_ascii_case(name);
-        let values = self.0.iter().filter(same);
+        let values = lines.iter().filter(same);
         values.map(|header| header.value.of(bytes))
     }
 
     pub(crate) fn push(&mut self, header: HeaderSpan) {
-        self.0.push(header);
+        self.name_lengths |= length_bit(header.name.len());
+        self.lines.push(header);
     }
 
     /// An empty list that reuses the allocation.
     pub(crate) fn emptied(&mut self) -> Self {
-        let mut lines = std::mem::take(&mut self.0);
+        let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
-        Self(lines)
+        Self {
+            lines,
+            name_lengths: 0,
+        }
     }
+}
+
+fn length_bit(length: usize) -> u32 {
+    1 << length.min(31)
 }
 
 impl Deref for Headers {
     type Target = [HeaderSpan];
 
     fn deref(&self) -> &[HeaderSpan] {
-        &self.0
+        &self.lines
     }
 }
 

@@ -1,8 +1,6 @@
 //! Header lines and the limit on the header size, shared by requests and responses (RFC 9112, 5).
 
-use memchr::memchr;
-
-use super::line::{Lines, is_token, trim_end, trim_start};
+use super::line::{Lines, token_len, trim_end, trim_start};
 use super::{HeaderSpan, Headers, Limits, Reject, Span};
 
 const HEADER_TOO_LONG: Reject = Reject::new(431, "header line too long");
@@ -54,19 +52,23 @@ pub(super) fn read_headers(
 #[inline(always)]
 pub(crate) fn header_line(bytes: &[u8], line: Span) -> Result<HeaderSpan, Reject> {
     let text = line.of(bytes);
-    if matches!(text[0], b' ' | b'\t') {
-        return Err(Reject::bad("folded header line"));
-    }
-    let name_end = memchr(b':', text).ok_or(Reject::bad("header line without a colon"))?;
-    if !is_token(&text[..name_end]) {
-        return Err(Reject::bad(
-            "bad header name, or white space before its colon",
-        ));
+    let name_end = token_len(text);
+    if name_end == 0 || text.get(name_end) != Some(&b':') {
+        return Err(without_name(text));
     }
     let value_start = text.len() - trim_start(&text[name_end + 1..]).len();
     let value_len = trim_end(&text[value_start..]).len();
     Ok(HeaderSpan {
         name: line.part(0, name_end),
         value: line.part(value_start, value_start + value_len),
+    })
+}
+
+/// Why a line does not start with a name and a colon.
+fn without_name(line: &[u8]) -> Reject {
+    Reject::bad(match line {
+        [b' ' | b'\t', ..] => "folded header line",
+        _ if !line.contains(&b':') => "header line without a colon",
+        _ => "bad header name, or white space before its colon",
     })
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
 use super::Reject;
+use super::line::alphanumeric_or;
 use crate::decimal;
 
 /// Longest host name, RFC 1035, 2.3.4.
@@ -68,9 +69,9 @@ fn name_len(host: &[u8]) -> Option<usize> {
     let mut label_bytes = 0;
     for (at, &byte) in host.iter().enumerate() {
         match byte {
+            _ if is_name_byte(byte) => label_bytes += 1,
             b'.' if label_bytes > 0 => label_bytes = 0,
             b':' => return (1..=NAME_BYTES_MAX).contains(&at).then_some(at),
-            _ if is_name_byte(byte) => label_bytes += 1,
             _ => return None,
         }
     }
@@ -81,7 +82,8 @@ fn name_len(host: &[u8]) -> Option<usize> {
 
 /// A byte of a label: `unreserved` and `sub-delims` of RFC 3986, 2.
 fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-_~!$&'()*+,;=".contains(&byte)
+    static NAME: [bool; 256] = alphanumeric_or(b"-_~!$&'()*+,;=");
+    NAME[byte as usize]
 }
 
 /// RFC 3986, 3.2.3 allows an empty port.

@@ -3,7 +3,7 @@
 use memchr::{memchr, memchr2};
 
 use super::header::{read_headers, within_bound};
-use super::line::{Lines, is_token, list};
+use super::line::{Lines, list, token_len};
 use super::{
     HeaderSpan, Limits, Method, Reject, RequestHead, Span, Target, Version, framing, host,
 };
@@ -115,9 +115,12 @@ fn first_line(lines: &mut Lines, limits: &Limits) -> Result<Option<Span>, Reject
 
 fn request_line(bytes: &[u8], line: Span, head: &mut RequestHead) -> Result<(), Reject> {
     let text = line.of(bytes);
-    let method_end = memchr(b' ', text).ok_or(Reject::bad("request line without a target"))?;
-    if !is_token(&text[..method_end]) {
-        return Err(Reject::bad("bad method"));
+    let method_end = token_len(text);
+    if method_end == 0 || text.get(method_end) != Some(&b' ') {
+        return Err(Reject::bad(match text.contains(&b' ') {
+            true => "bad method",
+            false => "request line without a target",
+        }));
     }
     head.method_span = line.part(0, method_end);
     head.method = Method::of(&text[..method_end]);
@@ -144,11 +147,10 @@ fn version(text: &[u8]) -> Result<Version, Reject> {
 /// clients do send them. `#` is rejected: parsers disagree whether the path ends there.
 fn target(bytes: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
     let text = head.target_span.of(bytes);
-    if text.contains(&b'\t') {
-        return Err(Reject::bad("white space in the request target"));
-    }
-    if text.contains(&b'#') {
-        return Err(Reject::bad("fragment in the request target"));
+    match text.iter().find(|byte| matches!(byte, b'\t' | b'#')) {
+        Some(b'\t') => return Err(Reject::bad("white space in the request target")),
+        Some(_) => return Err(Reject::bad("fragment in the request target")),
+        None => {}
     }
     match text {
         _ if head.method == Method::Connect => authority_form(text, head),
