@@ -149,6 +149,12 @@ pub struct Log {
 }
 
 impl Log {
+    /// Whether lines contain the time of each step.
+    #[must_use]
+    pub fn logs_steps(&self) -> bool {
+        self.timing != LogTiming::Off && self.access != AccessLog::Off
+    }
+
     /// Whether lines contain the times of each chunk.
     #[must_use]
     pub fn logs_chunks(&self) -> bool {

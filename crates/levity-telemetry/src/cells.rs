@@ -79,9 +79,11 @@ impl Histogram {
     /// Counts one duration. For its one writer.
     pub fn observe(&self, value: Duration) {
         let nanos = u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
-        let bucket = self
-            .bounds_us
-            .partition_point(|bound| bound * 1_000 < nanos);
+        // From the lowest bound, because most values are small.
+        let mut bounds = self.bounds_us.iter();
+        let bucket = bounds
+            .position(|bound| nanos <= bound * 1_000)
+            .unwrap_or(self.bounds_us.len());
         self.counts[bucket].add(1);
         self.sum_ns.add(nanos);
     }

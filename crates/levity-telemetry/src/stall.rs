@@ -79,10 +79,10 @@ impl Pulse {
         self.worker
     }
 
-    fn begin(&self, began: Instant, task: u64, step: Step) {
+    fn begin(&self, began_ns: u64, task: u64, step: Step) {
         self.task.store(task, Ordering::Relaxed);
         self.step.store(step as u8, Ordering::Relaxed);
-        self.began_ns.store(clock_ns(began), Ordering::Release);
+        self.began_ns.store(began_ns, Ordering::Release);
     }
 
     fn end(&self) {
@@ -204,7 +204,8 @@ fn clock_ns(at: Instant) -> u64 {
 /// The kernel's usage figures of this thread at one moment.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
-    at: Instant,
+    /// In nanoseconds of [`clock_ns`].
+    at_ns: u64,
     cpu: Duration,
     voluntary_switches: u64,
 }
@@ -212,9 +213,8 @@ struct Sample {
 impl Sample {
     fn take() -> Self {
         let usage = usage::thread();
-        let at = Instant::now();
         Self {
-            at,
+            at_ns: clock_ns(Instant::now()),
             cpu: usage.cpu,
             voluntary_switches: usage.voluntary_switches,
         }
@@ -234,11 +234,8 @@ struct Verdict {
 impl Verdict {
     fn of(wall: Duration, before: &Sample, after: &Sample) -> Self {
         let cpu = after.cpu.saturating_sub(before.cpu);
-        let away = after
-            .at
-            .saturating_duration_since(before.at)
-            .saturating_sub(cpu)
-            .min(wall);
+        let between = Duration::from_nanos(after.at_ns.saturating_sub(before.at_ns));
+        let away = between.saturating_sub(cpu).min(wall);
         let slept = after.voluntary_switches > before.voluntary_switches;
         Self {
             slept,
@@ -277,6 +274,15 @@ pub fn poll_start() -> Instant {
         .unwrap_or_else(Instant::now)
 }
 
+/// Whether the caller is the first to ask since the loop waited for events, or for 50 ms if it has not waited since.
+/// Always so on a thread without a watch.
+pub fn is_first_of_turn() -> bool {
+    WATCH.with(|watch| {
+        let watch = watch.get();
+        watch.is_none_or(|watch| watch.is_turn_new.replace(false))
+    })
+}
+
 /// The watch over this thread's polls.
 #[derive(Debug)]
 pub struct Watch {
@@ -284,6 +290,8 @@ pub struct Watch {
     base: RefCell<Sample>,
     /// When the poll that runs began.
     began: Cell<Option<Instant>>,
+    /// No task has asked yet whether it is the first of the turn.
+    is_turn_new: Cell<bool>,
 }
 
 impl Watch {
@@ -299,6 +307,7 @@ impl Watch {
                 polls,
                 base: RefCell::new(Sample::take()),
                 began: Cell::new(None),
+                is_turn_new: Cell::new(true),
             });
         });
     }
@@ -306,18 +315,23 @@ impl Watch {
     /// To be called each time the loop has waited for events, through `on_thread_unpark` of the
     /// runtime's builder: sleeping there is no stall.
     pub fn turn_begins() {
-        with_watch(|watch| {
-            watch.base.replace(Sample::take());
-        });
+        with_watch(Self::take_base);
+    }
+
+    fn take_base(&self) {
+        self.base.replace(Sample::take());
+        self.is_turn_new.set(true);
     }
 
     fn poll_begins(&self, task: u64, step: Step) -> Polling<'_> {
         let began = Instant::now();
-        if began.saturating_duration_since(self.base.borrow().at) > BASE_AGE_MAX {
-            self.base.replace(Sample::take());
+        let began_ns = clock_ns(began);
+        let base_age_ns = began_ns.saturating_sub(self.base.borrow().at_ns);
+        if Duration::from_nanos(base_age_ns) > BASE_AGE_MAX {
+            self.take_base();
         }
         self.began.set(Some(began));
-        self.polls.pulse.begin(began, task, step);
+        self.polls.pulse.begin(began_ns, task, step);
         Polling { watch: self, began }
     }
 
@@ -496,15 +510,12 @@ mod tests {
     use super::*;
 
     fn at(wall_ms: u64, cpu_ms: u64, voluntary_switches: u64) -> Sample {
-        let at = *EPOCH.get_or_init(Instant::now) + Duration::from_millis(wall_ms);
         Sample {
-            at,
+            at_ns: wall_ms * 1_000_000,
             cpu: Duration::from_millis(cpu_ms),
             voluntary_switches,
         }
     }
-
-    static EPOCH: OnceLock<Instant> = OnceLock::new();
 
     fn ms(count: u64) -> Duration {
         Duration::from_millis(count)
@@ -644,6 +655,15 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_has_one_first() {
+        assert!(is_first_of_turn() && is_first_of_turn(), "no watch");
+        Watch::install(Arc::new(PollStats::new(0)));
+        assert!(is_first_of_turn() && !is_first_of_turn());
+        Watch::turn_begins();
+        assert!(is_first_of_turn() && !is_first_of_turn());
+    }
+
+    #[test]
     fn a_task_keeps_its_step_from_poll_to_poll() {
         let polls = Arc::new(PollStats::new(0));
         Watch::install(polls.clone());
@@ -683,7 +703,7 @@ mod tests {
     fn the_watchdog_names_a_long_poll_once() {
         let polls = Arc::new(PollStats::new(3));
         let began = Instant::now();
-        polls.pulse.begin(began, 17, Step::Resolve);
+        polls.pulse.begin(clock_ns(began), 17, Step::Resolve);
         let mut looks = Looks::new(vec![polls.clone()]);
         let mut said = Vec::new();
         for after in [10, 49, 61, 90, 400] {
@@ -696,7 +716,7 @@ mod tests {
         assert_eq!(said, [expected]);
 
         let again = began + ms(500);
-        polls.pulse.begin(again, 18, Step::Send);
+        polls.pulse.begin(clock_ns(again), 18, Step::Send);
         looks.look(clock_ns(again + ms(70)), |line| said.push(line.to_string()));
         polls.pulse.end();
         looks.look(clock_ns(again + ms(170)), |line| {

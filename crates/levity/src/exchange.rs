@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use levity_telemetry::access_log::{End, Record};
+use levity_telemetry::stall;
 use levity_telemetry::step::Step;
 use levity_telemetry::trace::Trace;
 use levity_wire::http1::{Method, Target};
@@ -51,12 +52,15 @@ pub async fn exchange<S: ResponseSink + 'static>(
 ) -> Exchanged {
     // The trace is large. It is built in place, because moving it would be a copy per request.
     let mut trace = Trace::new(arrival.first_byte, arrival.waited);
-    trace.enter(Step::Route);
     let sink: &S = stream;
     sink.timer().clear();
     let worker = sink.worker();
     worker.stats.begun.add(1);
     let service = worker.service();
+    if service.times_each_step || stall::is_first_of_turn() {
+        trace.time_each_step();
+    }
+    trace.enter(Step::Route);
     if service.config.log.logs_chunks() {
         trace.keep_chunks();
     }

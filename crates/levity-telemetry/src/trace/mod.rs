@@ -80,9 +80,15 @@ impl Trace {
         self.has_server_timing = is_wanted;
     }
 
+    /// Times each step from now on. Otherwise the time of a poll counts for the step in which the poll ends, and
+    /// a step that begins and ends within one poll has no time.
+    pub fn time_each_step(&mut self) {
+        self.steps.time_each_step();
+    }
+
     /// Ends the current step and begins `step`, here and for the watchdog.
     pub fn enter(&mut self, step: Step) {
-        self.enter_at(step, Instant::now());
+        self.steps.enter(step);
         step.enter();
     }
 
@@ -100,7 +106,8 @@ impl Trace {
         self.steps.arrived()
     }
 
-    /// When the current step began, or the last one ended. Saves a look at the clock.
+    /// When the current step began, or the last one ended; the start of that poll unless each step is timed. Saves a
+    /// look at the clock.
     pub fn step_began(&self) -> Instant {
         self.steps.step_began()
     }

@@ -1,9 +1,11 @@
 //! The time that one request spent in each step, on the monotonic clock.
 //!
-//! A step ends where the next begins, so one look at the clock serves both.
+//! A step ends where the next begins, so one look at the clock serves both. A look costs more than most steps take:
+//! unless each step is timed, the start of the poll serves, and only steps that end in a later poll have a time.
 
 use std::time::{Duration, Instant};
 
+use crate::stall;
 use crate::step::Step;
 
 /// The time of each step. A step that was taken twice has the sum.
@@ -42,6 +44,7 @@ pub(super) struct Stopwatch {
     began: Instant,
     /// The times of the steps that have ended.
     times: Times,
+    times_each_step: bool,
 }
 
 impl Stopwatch {
@@ -57,7 +60,26 @@ impl Stopwatch {
             step: Step::Parse,
             began: arrived,
             times,
+            times_each_step: false,
         }
+    }
+
+    /// Reads the clock at the end of each step from now on.
+    pub(super) fn time_each_step(&mut self) {
+        self.times_each_step = true;
+    }
+
+    /// Ends the current step and begins `step`. Unless each step is timed, a step that ends in the poll in which it
+    /// began leaves its time to the next.
+    pub(super) fn enter(&mut self, step: Step) {
+        if self.times_each_step {
+            return self.mark(step, Instant::now());
+        }
+        let now = stall::poll_start();
+        if now > self.began {
+            self.mark(step, now);
+        }
+        self.step = step;
     }
 
     /// Ends the current step at `now`, and begins `step`.
@@ -101,6 +123,32 @@ mod tests {
         assert_eq!(total, end - arrived);
         let taken: Vec<_> = times.iter().map(|(step, _)| step.label()).collect();
         assert_eq!(taken, ["parse", "route", "resolve", "filter", "send"]);
+    }
+
+    #[test]
+    fn a_step_within_a_poll_leaves_its_time_to_the_next() {
+        let started = Instant::now();
+        // Outside of a poll, `poll_start` is the present time.
+        let ended = started + Duration::from_secs(60);
+        let mut steps = Stopwatch::new(ended, None);
+        steps.enter(Step::Route);
+        steps.enter(Step::Resolve);
+        assert_eq!(*steps.times(), Times::default());
+        steps.began = started;
+        steps.enter(Step::Send);
+        steps.enter(Step::Idle);
+        let taken: Vec<_> = steps.times().iter().map(|(step, _)| step).collect();
+        assert_eq!(taken, [Step::Resolve, Step::Send]);
+    }
+
+    #[test]
+    fn each_step_is_timed_on_request() {
+        let mut steps = Stopwatch::new(Instant::now(), None);
+        steps.time_each_step();
+        steps.enter(Step::Send);
+        steps.enter(Step::Idle);
+        let taken: Vec<_> = steps.times().iter().map(|(step, _)| step).collect();
+        assert_eq!(taken, [Step::Parse, Step::Send]);
     }
 
     #[test]

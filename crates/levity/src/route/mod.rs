@@ -45,6 +45,8 @@ pub struct Service {
     /// Suffixes of host names with their leading dot.
     by_suffix: Vec<(String, usize)>,
     default_site: Option<usize>,
+    /// Every request is timed step by step, because the log or Server-Timing may need it.
+    pub times_each_step: bool,
 }
 
 impl Service {
@@ -64,6 +66,8 @@ impl Service {
         let upstreams = upstream::make(&config.upstreams, old_upstreams)?;
         let preloads = compile::preloads(&config, kept_files_max, old);
         let (sites, live_roots) = compile::sites(&config, &upstreams, preloads.as_ref(), disk)?;
+        let times_each_step = config.log.logs_steps()
+            || (sites.iter().flat_map(Site::locations)).any(|location| location.server_timing);
         let mut service = Self {
             wire_limits: compile::wire_limits(&config.limits),
             spool: compile::spool(&config, disk)?,
@@ -74,6 +78,7 @@ impl Service {
             by_host: HashMap::new(),
             by_suffix: Vec::new(),
             default_site: None,
+            times_each_step,
             config,
         };
         for (number, site) in service.config.sites.iter().enumerate() {
