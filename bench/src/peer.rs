@@ -7,7 +7,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::load::command::Load;
 use crate::metrics::Metrics;
 use crate::rig::Rig;
-use crate::rig::cgroup::Group;
+use crate::rig::cgroup::{Group, Limits};
 use crate::rig::confine;
 use crate::rig::slow_disk::create_dir_for_nobody;
 use crate::rig::tree::ColdSet;
@@ -46,6 +46,8 @@ pub struct Row {
     program: Program,
     template: &'static str,
     workers: usize,
+    /// A quota of CPU time, in CPU seconds per second.
+    processors_max: Option<f64>,
     /// Additional lines of Levity's configuration; empty for a peer.
     settings: String,
     /// Additional placeholders of the template, with their values.
@@ -79,6 +81,7 @@ impl Row {
             program,
             template,
             workers: 1,
+            processors_max: None,
             settings: String::new(),
             blanks: Vec::new(),
         })
@@ -96,6 +99,7 @@ impl Row {
             program,
             template: LEVITY,
             workers: 1,
+            processors_max: None,
             settings: String::new(),
             blanks: Vec::new(),
         }
@@ -108,6 +112,21 @@ impl Row {
             workers,
             ..self.clone()
         }
+    }
+
+    /// The same with a quota of CPU time, in CPU seconds per second.
+    #[must_use]
+    pub fn with_processors_max(&self, processors: f64) -> Self {
+        Self {
+            processors_max: Some(processors),
+            ..self.clone()
+        }
+    }
+
+    /// Whether it has a quota of CPU time.
+    #[must_use]
+    pub fn has_quota(&self) -> bool {
+        self.processors_max.is_some()
     }
 
     /// The same with this read size in bytes, which is configurable only in Levity.
@@ -211,7 +230,11 @@ impl Server {
         let configuration = dir.join("configuration");
         let text = fill_in(row, &dir, &rig.docroot, address, admin);
         fs::write(&configuration, text).context(|| format!("write {}", configuration.display()))?;
-        let group = Group::create(rig.journal(), "server", rig.memory_bytes_max())?;
+        let limits = Limits {
+            memory_bytes_max: rig.memory_mib() << 20,
+            processors_max: row.processors_max,
+        };
+        let group = Group::create(rig.journal(), "server", limits)?;
         let log = dir.join("output.log");
         let output = File::create(&log).context(|| format!("create {}", log.display()))?;
         let errors = output

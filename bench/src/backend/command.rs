@@ -3,7 +3,7 @@
 use super::Protocol;
 use crate::failure::{Context, Failure, Result};
 use crate::rig::Rig;
-use crate::rig::cgroup::Group;
+use crate::rig::cgroup::{Group, Limits};
 use crate::rig::confine;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,10 @@ use std::time::{Duration, Instant};
 /// The time-out of the start.
 const START_MAX: Duration = Duration::from_secs(10);
 /// Temporary files count as memory of the process that writes them.
-const MEMORY_BYTES_MAX: u64 = 4 << 30;
+const LIMITS: Limits = Limits {
+    memory_bytes_max: 4 << 30,
+    processors_max: None,
+};
 
 /// The protocol, the socket and the behaviour of the application.
 #[derive(Clone, Debug, clap::Args)]
@@ -125,7 +128,7 @@ impl RunningBackend {
     /// It does not start.
     pub fn start(rig: &Rig, socket: &Path, command_line: Vec<String>) -> Result<Self> {
         let name = socket.file_stem().unwrap_or_default().to_string_lossy();
-        let group = Group::create(rig.journal(), &format!("backend-{name}"), MEMORY_BYTES_MAX)?;
+        let group = Group::create(rig.journal(), &format!("backend-{name}"), LIMITS)?;
         let cpu = rig.load_cpu();
         // A socket file that an earlier process left would be mistaken for the new socket.
         let _ = std::fs::remove_file(socket);

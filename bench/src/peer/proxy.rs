@@ -82,6 +82,7 @@ impl Row {
             program,
             template: "",
             workers: 1,
+            processors_max: None,
             settings: String::new(),
             blanks: Vec::new(),
         })

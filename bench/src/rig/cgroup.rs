@@ -1,5 +1,5 @@
-//! A control group for the server: a bound on its memory, page cache included, and a meter of its
-//! CPU time that counts every thread the kernel runs for it.
+//! A control group for the server: a bound on its memory, page cache included, and on its CPU time, and a meter of
+//! its CPU time that counts every thread the kernel runs for it.
 
 use super::journal::{Guard, Journal, Step};
 use crate::failure::{Context, Failure, Result};
@@ -10,8 +10,24 @@ use std::time::Duration;
 
 /// The mount points of the controllers: one for each in version 1, one for all in version 2.
 enum Hierarchy {
-    One { memory: PathBuf, cpu: PathBuf },
+    One {
+        memory: PathBuf,
+        accounting: PathBuf,
+        quota: PathBuf,
+    },
     Two(PathBuf),
+}
+
+/// The period of a quota of CPU time, the kernel's default.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// The limits of a group.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Memory with page cache.
+    pub memory_bytes_max: u64,
+    /// CPU seconds per second; None for no limit.
+    pub processors_max: Option<f64>,
 }
 
 /// CPU time of a group. The kernel counts the total; it only samples, at each timer tick, which part of it was spent
@@ -45,18 +61,18 @@ impl CpuUsage {
     }
 }
 
-/// A control group with a memory limit. Dropping it kills its processes and removes it.
+/// A control group with limits. Dropping it kills its processes and removes it.
 pub struct Group {
     hierarchy: Hierarchy,
     _guards: Vec<Guard>,
 }
 
 impl Group {
-    /// Makes `levity-bench-PID-NAME` with a limit of `memory_bytes_max`.
+    /// Makes `levity-bench-PID-NAME`.
     ///
     /// # Errors
-    /// Not root, or the kernel has no memory controller.
-    pub fn create(journal: &Rc<Journal>, name: &str, memory_bytes_max: u64) -> Result<Self> {
+    /// Not root, or the kernel lacks a controller.
+    pub fn create(journal: &Rc<Journal>, name: &str, limits: Limits) -> Result<Self> {
         let hierarchy =
             Hierarchy::find()?.child(&format!("levity-bench-{}-{name}", std::process::id()));
         let mut guards = Vec::new();
@@ -64,8 +80,9 @@ impl Group {
             guards.push(journal.note(Step::RemoveGroup(path.clone()))?);
             fs::create_dir(&path).context(|| format!("create {}", path.display()))?;
         }
-        let (file, limit) = hierarchy.memory_limit(memory_bytes_max);
-        fs::write(&file, limit).context(|| format!("write {}", file.display()))?;
+        for (file, limit) in hierarchy.settings(limits) {
+            fs::write(&file, limit).context(|| format!("write {}", file.display()))?;
+        }
         Ok(Self {
             hierarchy,
             _guards: guards,
@@ -92,8 +109,12 @@ impl Group {
     /// The group has been removed.
     pub fn cpu_usage(&self) -> Result<CpuUsage> {
         match &self.hierarchy {
-            Hierarchy::One { cpu, .. } => {
-                let of = |file: &str| Ok(Duration::from_nanos(number(&read(&cpu.join(file))?)?));
+            Hierarchy::One { accounting, .. } => {
+                let of = |file: &str| {
+                    Ok(Duration::from_nanos(number(&read(
+                        &accounting.join(file),
+                    )?)?))
+                };
                 Ok(CpuUsage {
                     total: of("cpuacct.usage")?,
                     user: of("cpuacct.usage_user")?,
@@ -136,8 +157,16 @@ impl Hierarchy {
     fn find() -> Result<Self> {
         let mounts = read(Path::new("/proc/self/mounts"))?;
         let controller = |name: &str| mounts.lines().find_map(|line| version_one(line, name));
-        if let (Some(memory), Some(cpu)) = (controller("memory"), controller("cpuacct")) {
-            return Ok(Self::One { memory, cpu });
+        if let (Some(memory), Some(accounting), Some(quota)) = (
+            controller("memory"),
+            controller("cpuacct"),
+            controller("cpu"),
+        ) {
+            return Ok(Self::One {
+                memory,
+                accounting,
+                quota,
+            });
         }
         let unified = mounts
             .lines()
@@ -150,9 +179,14 @@ impl Hierarchy {
 
     fn child(&self, name: &str) -> Self {
         match self {
-            Self::One { memory, cpu } => Self::One {
+            Self::One {
+                memory,
+                accounting,
+                quota,
+            } => Self::One {
                 memory: memory.join(name),
-                cpu: cpu.join(name),
+                accounting: accounting.join(name),
+                quota: quota.join(name),
             },
             Self::Two(path) => Self::Two(path.join(name)),
         }
@@ -160,7 +194,16 @@ impl Hierarchy {
 
     fn paths(&self) -> Vec<PathBuf> {
         match self {
-            Self::One { memory, cpu } => vec![memory.clone(), cpu.clone()],
+            Self::One {
+                memory,
+                accounting,
+                quota,
+            } => {
+                let mut paths = vec![memory.clone(), accounting.clone(), quota.clone()];
+                // The controllers may share a mount point.
+                paths.dedup();
+                paths
+            }
             Self::Two(path) => vec![path.clone()],
         }
     }
@@ -172,12 +215,33 @@ impl Hierarchy {
         }
     }
 
-    fn memory_limit(&self, bytes: u64) -> (PathBuf, String) {
-        let file = match self {
-            Self::One { memory, .. } => memory.join("memory.limit_in_bytes"),
-            Self::Two(path) => path.join("memory.max"),
-        };
-        (file, bytes.to_string())
+    /// The files to write, and their contents.
+    fn settings(&self, limits: Limits) -> Vec<(PathBuf, String)> {
+        let memory = limits.memory_bytes_max.to_string();
+        let period = PERIOD.as_micros();
+        let quota = limits
+            .processors_max
+            .map(|processors| PERIOD.mul_f64(processors).as_micros());
+        match self {
+            Self::One {
+                memory: path,
+                quota: cpu,
+                ..
+            } => {
+                let mut settings = vec![(path.join("memory.limit_in_bytes"), memory)];
+                if let Some(quota) = quota {
+                    settings.push((cpu.join("cpu.cfs_period_us"), period.to_string()));
+                    settings.push((cpu.join("cpu.cfs_quota_us"), quota.to_string()));
+                }
+                settings
+            }
+            Self::Two(path) => {
+                let mut settings = vec![(path.join("memory.max"), memory)];
+                settings
+                    .extend(quota.map(|quota| (path.join("cpu.max"), format!("{quota} {period}"))));
+                settings
+            }
+        }
     }
 }
 
@@ -234,6 +298,28 @@ mod tests {
             Some("/sys/fs/cgroup".into())
         );
         assert_eq!(version_two(line), None);
+    }
+
+    #[test]
+    fn a_quota_is_a_part_of_its_period() {
+        let limits = Limits {
+            memory_bytes_max: 7,
+            processors_max: Some(1.5),
+        };
+        let two = Hierarchy::Two("/g".into());
+        let cpu = (PathBuf::from("/g/cpu.max"), "150000 100000".to_owned());
+        assert_eq!(
+            two.settings(limits),
+            [("/g/memory.max".into(), "7".into()), cpu]
+        );
+        let one = Hierarchy::One {
+            memory: "/m".into(),
+            accounting: "/c".into(),
+            quota: "/c".into(),
+        };
+        assert_eq!(one.paths(), [PathBuf::from("/m"), "/c".into()]);
+        let quota = (PathBuf::from("/c/cpu.cfs_quota_us"), "150000".to_owned());
+        assert!(one.settings(limits).contains(&quota));
     }
 
     #[test]
