@@ -59,7 +59,7 @@ impl Machine {
             read_ahead_kb: rig.device.queue_setting("read_ahead_kb"),
             scheduler: rig.device.queue_setting("scheduler"),
             calibration: rig.calibration.clone(),
-            server_memory_mib: rig.setup.memory_mib,
+            server_memory_mib: rig.memory_mib(),
             load_average,
             placement: placement(rig),
         }

@@ -112,9 +112,9 @@ fn levity_bench(release: &Path, words: &[&str]) -> Command {
 
 /// Whether the run has every row: only then it may replace the picture in the documentation.
 fn is_whole_table(words: &[&str]) -> bool {
-    let has_picture = words.contains(&"huc") || words.contains(&"all");
+    let has_picture = words.contains(&"picture") || words.contains(&"all");
     has_picture
-        && !["--engines", "--peers", "--picture"]
+        && !["--engines", "--peers", "--picture", "--quick"]
             .iter()
             .any(|option| has_option(words, option))
 }
@@ -132,8 +132,9 @@ mod tests {
 
     #[test]
     fn only_a_run_with_all_rows_replaces_the_picture() {
-        assert!(is_whole_table(&["huc", "--seconds", "2"]));
-        assert!(!is_whole_table(&["huc", "--peers=lighttpd"]));
+        assert!(is_whole_table(&["picture", "--seconds", "2"]));
+        assert!(!is_whole_table(&["picture", "--peers=lighttpd"]));
+        assert!(!is_whole_table(&["huc"]));
         assert!(!is_whole_table(&["w1"]));
     }
 }

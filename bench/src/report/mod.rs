@@ -2,6 +2,7 @@
 
 pub mod bar;
 pub mod curve;
+pub mod kept;
 pub mod picture;
 pub mod spread;
 pub mod table;

@@ -23,6 +23,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tree::ColdSet;
 
+/// The server's memory limit unless the command line or the workload has another.
+const MEMORY_MIB: u64 = 512;
+
 /// The disk of the cold files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -50,9 +53,9 @@ pub struct Setup {
     /// Concurrent reads of the emulated disk; with several numbers, one run for each.
     #[arg(long, value_delimiter = ',', default_value = "2")]
     pub spindles: Vec<u32>,
-    /// The memory limit of the server including its page cache, in MiB.
-    #[arg(long, default_value_t = 512)]
-    pub memory_mib: u64,
+    /// The memory limit of the server including its page cache, in MiB; by default 512, or 256 for huc-n.
+    #[arg(long)]
+    pub memory_mib: Option<u64>,
     /// Let the scheduler place server and load; by default they are pinned to CPU 0 and CPU 1.
     #[arg(long)]
     pub unpinned: bool,
@@ -134,10 +137,10 @@ impl Rig {
         cpus(&self.setup).1
     }
 
-    /// The server's memory limit in bytes, including its page cache.
+    /// The server's memory limit in MiB, including its page cache.
     #[must_use]
-    pub fn memory_bytes_max(&self) -> u64 {
-        self.setup.memory_mib << 20
+    pub fn memory_mib(&self) -> u64 {
+        self.setup.memory_mib.unwrap_or(MEMORY_MIB)
     }
 
     /// A copy of this program, as [`Rig::copy_of`].

@@ -39,6 +39,12 @@ pub const COLD_SETS: [ColdSet; 2] = [
     },
 ];
 
+/// Enough files for a few seconds of a fast disk.
+pub const FAST_SETS: [ColdSet; 1] = [ColdSet {
+    files: 39_000,
+    bytes: 102_400,
+}];
+
 /// Files whose metadata costs more than their content.
 pub const TINY: ColdSet = ColdSet {
     files: 100_000,

@@ -47,11 +47,11 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
         "server",
         "file bytes",
         "CPU us/request, one worker",
-        "two workers",
+        "CPU us/request, two",
         "two / one",
         "speed-up by CPU time",
         "req/s, one worker",
-        "two workers",
+        "req/s, two",
         "bar",
     ]);
     let mut all = Vec::new();

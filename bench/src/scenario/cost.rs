@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// Longer than it takes to connect all clients and to fill the buffers of their sockets.
-const WARM_UP: Duration = Duration::from_millis(300);
+pub const WARM_UP: Duration = Duration::from_millis(300);
 
 /// A load, and the CPU time that the server's control group used for it, helper threads included.
 #[derive(Serialize)]
@@ -17,9 +17,9 @@ pub struct Cost {
     /// The report of the clients.
     pub report: Report,
     /// CPU seconds per second.
-    processors: f64,
+    pub processors: f64,
     /// The part of it in user space.
-    user: f64,
+    pub user: f64,
 }
 
 impl Cost {

@@ -4,6 +4,7 @@
 //! which costs CPU time and memory bandwidth but blocks no event loop; and while the server itself sends cold files to a
 //! hundred clients. For a server whose event loop never waits for the disk the last two are the same.
 
+use super::hot_and_cold::{CLOSED_CONNECTIONS, COLD_CLIENTS, Loads, Loop, OPEN_CONNECTIONS};
 use super::{Measured, Run, interleaved, to_json};
 use crate::failure::Result;
 use crate::load::Report;
@@ -11,7 +12,7 @@ use crate::load::command::Load;
 use crate::peer::{Row, Server};
 use crate::report::Outcome;
 use crate::report::bar::{is_above, is_below, verdict};
-use crate::report::picture::{self, Pair};
+use crate::report::kept::{self, Kept, Panel};
 use crate::report::spread::Spread;
 use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
@@ -19,13 +20,7 @@ use crate::rig::device::Activity;
 use crate::rig::tree::COLD_SETS;
 use crate::walk::Walk;
 use serde::Serialize;
-use std::path::PathBuf;
 
-const HOT_PATH: &str = "/hot/4096.bin";
-const HOT_BYTES: u64 = 4096;
-const CLOSED_CONNECTIONS: usize = 4;
-const OPEN_CONNECTIONS: usize = 32;
-const COLD_CLIENTS: usize = 100;
 /// Seconds of cold load before the hot measurement.
 const WARM_UP: f64 = 0.5;
 
@@ -63,40 +58,41 @@ pub struct Pass {
     loop_stall_seconds: Option<f64>,
 }
 
-#[derive(Clone, Copy)]
-enum Loop {
-    Closed,
-    Open,
-}
-
-/// Runs the workload.
+/// Runs the workload. The panel is its part of the picture for both disks.
 ///
 /// # Errors
 /// The rig or a server fails.
-pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
+pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<(Outcome, Panel)> {
     let measured = interleaved(rows, run.passes, |row, pass| {
-        Bench { rig, run, pass }.measure(row)
+        let set = COLD_SETS[0];
+        let loads = Loads {
+            rig,
+            run,
+            pass,
+            set,
+        };
+        Bench { loads }.measure(row)
     })?;
-    Ok(Outcome {
+    let panel = panel(rig, &measured);
+    let outcome = Outcome {
         name: "huc".into(),
         caption: caption(run),
         table: table(rows, &measured),
-        picture: Some(picture(&measured)),
+        picture: Some(kept::svg(std::slice::from_ref(&panel))),
         passes: to_json(&measured)?,
-    })
+    };
+    Ok((outcome, panel))
 }
 
 struct Bench<'a> {
-    rig: &'a Rig,
-    run: &'a Run,
-    pass: u64,
+    loads: Loads<'a>,
 }
 
 impl Bench<'_> {
     fn measure(&self, row: &Row) -> Result<Pass> {
-        let server = Server::start(self.rig, row)?;
+        let server = Server::start(self.loads.rig, row)?;
         if row.is_filled() {
-            server.fill_cache_of_open_files(self.rig, &COLD_SETS[0])?;
+            server.fill_cache_of_open_files(self.loads.rig, &self.loads.set)?;
         }
         let before = server.metrics()?;
         let alone = Hot {
@@ -123,35 +119,25 @@ impl Bench<'_> {
     }
 
     fn hot(&self, server: &Server, kind: Loop) -> Load {
-        let mut load = Load::new(
-            server.address,
-            HOT_PATH,
-            CLOSED_CONNECTIONS,
-            self.run.seconds,
-        );
+        let mut load = self.loads.hot(server, kind);
         load.warm_up = WARM_UP;
-        load.body_bytes = Some(HOT_BYTES);
-        if let Loop::Open = kind {
-            load.connections = OPEN_CONNECTIONS;
-            load.rate = Some(self.run.rate);
-        }
         load
     }
 
     fn alone(&self, server: &Server, kind: Loop) -> Result<Report> {
-        self.hot(server, kind).measure(self.rig.load_cpu())
+        self.hot(server, kind).measure(self.loads.rig.load_cpu())
     }
 
     fn under_cold(&self, server: &Server, kind: Loop) -> Result<(Report, Cold)> {
-        let mut load = Load::new(server.address, "", COLD_CLIENTS, self.run.seconds + WARM_UP);
-        load.list = Some(self.cold_list(kind)?);
-        load.body_bytes = Some(COLD_SETS[0].bytes as u64);
-        self.cool_down(server)?;
-        let before = self.rig.device.sample()?;
-        let mut cold = load.start(self.rig.load_cpu())?;
-        let mut hot = self.hot(server, kind).start(self.rig.load_cpu())?;
+        let rig = self.loads.rig;
+        let mut cold = self.loads.cold(server, kind)?;
+        cold.seconds += WARM_UP;
+        self.loads.cool_down(server)?;
+        let before = rig.device.sample()?;
+        let mut cold = cold.start(rig.load_cpu())?;
+        let mut hot = self.hot(server, kind).start(rig.load_cpu())?;
         let (hot_report, report) = (hot.report()?, cold.report()?);
-        let device = self.rig.device.activity_since(&before)?;
+        let device = rig.device.activity_since(&before)?;
         cold.drained()?;
         hot.drained()?;
         Ok((hot_report, Cold { report, device }))
@@ -159,32 +145,15 @@ impl Bench<'_> {
 
     /// The same files at the same rate, read by another process.
     fn beside_reader(&self, server: &Server, kind: Loop, cold: &Cold) -> Result<Report> {
-        let walk = Walk {
-            root: self.rig.docroot.clone(),
-            list: self.cold_list(kind)?,
-            threads: 64,
-            seconds: self.run.seconds + WARM_UP,
-            rate: Some(cold.report.requests_per_second().max(1.0)),
-            missing_ok: false,
-        };
-        self.cool_down(server)?;
-        let reader = walk.start(self.rig.load_cpu())?;
+        let rig = self.loads.rig;
+        let mut walk = Walk::new(&rig.docroot, &self.loads.cold_list(kind)?);
+        walk.seconds = self.loads.run.seconds + WARM_UP;
+        walk.rate = Some(cold.report.requests_per_second().max(1.0));
+        self.loads.cool_down(server)?;
+        let reader = walk.start(rig.load_cpu())?;
         let hot = self.alone(server, kind)?;
         reader.report()?;
         Ok(hot)
-    }
-
-    /// Nothing cached but the hot file.
-    fn cool_down(&self, server: &Server) -> Result<()> {
-        self.rig.drop_caches()?;
-        let mut touch = Load::new(server.address, HOT_PATH, 1, 0.01);
-        touch.body_bytes = Some(HOT_BYTES);
-        touch.measure(self.rig.load_cpu()).map(drop)
-    }
-
-    fn cold_list(&self, kind: Loop) -> Result<PathBuf> {
-        let seed = self.pass * 2 + kind as u64;
-        self.rig.list(&COLD_SETS[0], seed, COLD_SETS[0].files)
     }
 }
 
@@ -309,24 +278,23 @@ impl Pass {
     }
 }
 
-fn picture(measured: &[Measured<Pass>]) -> String {
-    let pair = |row: &Measured<Pass>| {
+fn panel(rig: &Rig, measured: &[Measured<Pass>]) -> Panel {
+    let kept = |row: &Measured<Pass>| {
         let figures = Figures::of(row);
-        Pair {
-            name: row.server.clone(),
-            limit: figures.beside_reader.median,
-            measured: figures.under_cold.median,
+        Kept {
+            server: row.server.clone(),
+            share: figures.kept.median,
+            p99_us: figures.p99_under_cold.median,
         }
     };
-    let pairs: Vec<Pair> = measured.iter().map(pair).collect();
-    picture::svg(
-        "Requests per second for a 4 KB file in memory, while others wait for the disk (log scale)",
-        [
-            "hot file, while another process reads the slow disk",
-            "hot file, while 100 clients fetch cold files from the same server",
-        ],
-        &pairs,
-    )
+    let speed = rig.calibration.iter().map(|at| at.reads_per_second);
+    Panel {
+        disk: match speed.reduce(f64::max) {
+            Some(reads) => format!("slow disk, {} reads/s", number(reads)),
+            None => "the machine's disk".into(),
+        },
+        rows: measured.iter().map(kept).collect(),
+    }
 }
 
 #[cfg(test)]

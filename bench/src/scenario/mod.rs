@@ -4,7 +4,9 @@ mod cold;
 pub mod cores;
 mod cost;
 pub mod hot;
+mod hot_and_cold;
 pub mod huc;
+pub mod huc_n;
 pub mod idle;
 pub mod p1;
 pub mod p2;
@@ -30,19 +32,25 @@ use crate::machine::{self, Machine};
 use crate::peer::proxy::PROXIES;
 use crate::peer::{PEERS, Row, Server, engines_of};
 use crate::report::Outcome;
+use crate::report::kept::{self, Panel};
 use crate::report::spread::Spread;
-use crate::rig::tree::{COLD_SETS, ColdSet, MIXED_SETS};
+use crate::rig::tree::{COLD_SETS, ColdSet, FAST_SETS, MIXED_SETS};
 use crate::rig::{Disk, Rig, Setup};
 use clap::ValueEnum;
 use serde::Serialize;
 use std::fs;
 use std::path::PathBuf;
 
+/// The server's memory limit in huc-n: small, so that a fast disk fills it within the warm-up.
+const HUC_N_MEMORY_MIB: u64 = 256;
+
 /// A workload by its name in `benchmarks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scenario {
     /// Hot under cold: small hot files while a hundred clients fetch cold ones.
     Huc,
+    /// The same on the machine's disk, also with a quota of CPU time.
+    HucN,
     /// CPU time and system calls of a request for a small hot file.
     W1,
     /// CPU time of a megabyte of a large hot file.
@@ -81,6 +89,8 @@ pub enum Scenario {
     P4,
     /// Cold files with an application that opens them first.
     P5,
+    /// huc and huc-n, and one picture of both.
+    Picture,
     /// All of them.
     All,
 }
@@ -121,7 +131,7 @@ pub struct Run {
     /// The directory of the results.
     #[arg(long, default_value = "bench/results")]
     pub results: PathBuf,
-    /// The file for a copy of the picture of HUC.
+    /// The file for the picture of huc and huc-n.
     #[arg(long)]
     pub picture: Option<PathBuf>,
     /// The settings of the rig.
@@ -150,10 +160,14 @@ impl Run {
             (run.seconds, run.passes) = (0.5, 1);
         }
         let load_average = machine::load_average();
-        for sets in [&COLD_SETS[..], &MIXED_SETS[..], &[]] {
-            // Workloads without cold files need no slow disk.
-            if sets.is_empty() {
+        let mut panels = Vec::new();
+        for sets in [&COLD_SETS[..], &MIXED_SETS[..], &FAST_SETS[..], &[]] {
+            run.setup.memory_mib = self.setup.memory_mib;
+            if !may_be_slow(sets) {
                 run.setup.disk = Disk::Native;
+            }
+            if sets == FAST_SETS {
+                run.setup.memory_mib.get_or_insert(HUC_N_MEMORY_MIB);
             }
             let mut scenarios = run.scenario.each_on(sets);
             // A workload that was requested by its name reports why it cannot run.
@@ -161,10 +175,10 @@ impl Run {
             scenarios.retain(|scenario| !(skips_freezes && *scenario == Scenario::W9));
             for &spindles in run.spindles().iter().filter(|_| !scenarios.is_empty()) {
                 let rig = Rig::set_up(run.setup.clone(), sets, spindles)?;
-                run.on(&rig, &scenarios, load_average.clone())?;
+                run.on(&rig, &scenarios, load_average.clone(), &mut panels)?;
             }
         }
-        Ok(())
+        self.draw(&panels)
     }
 
     /// The requested numbers of connections, or those of the workload.
@@ -184,7 +198,13 @@ impl Run {
         }
     }
 
-    fn on(&self, rig: &Rig, scenarios: &[Scenario], load_average: String) -> Result<()> {
+    fn on(
+        &self,
+        rig: &Rig,
+        scenarios: &[Scenario],
+        load_average: String,
+        panels: &mut Vec<Panel>,
+    ) -> Result<()> {
         let machine = Machine::of(rig, load_average);
         eprintln!("levity-bench: {}", machine.sentence());
         let (proxied, served): (Vec<_>, Vec<_>) = scenarios
@@ -192,10 +212,10 @@ impl Run {
             .copied()
             .partition(|scenario| scenario.is_proxied());
         if !served.is_empty() {
-            self.each(rig, &served, self.rows(rig)?, &machine)?;
+            self.each(rig, &served, self.rows(rig)?, &machine, panels)?;
         }
         if !proxied.is_empty() {
-            self.each(rig, &proxied, self.proxies(rig)?, &machine)?;
+            self.each(rig, &proxied, self.proxies(rig)?, &machine, panels)?;
         }
         Ok(())
     }
@@ -206,6 +226,7 @@ impl Run {
         scenarios: &[Scenario],
         rows: Vec<Row>,
         machine: &Machine,
+        panels: &mut Vec<Panel>,
     ) -> Result<()> {
         let (rows, left_out) = startable(rig, rows)?;
         let options = Options {
@@ -215,7 +236,7 @@ impl Run {
             left_out,
         };
         for &scenario in scenarios {
-            let mut outcome = self.outcome(scenario, rig, &rows)?;
+            let mut outcome = self.outcome(scenario, rig, &rows, panels)?;
             for server in &options.left_out {
                 outcome.caption.push_str(&format!("\n\nLeft out: {server}"));
             }
@@ -224,26 +245,36 @@ impl Run {
                     .caption
                     .push_str("\n\nA quick look: too short to mean much.");
             }
-            if !scenario.sets().is_empty() {
+            if may_be_slow(scenario.sets()) {
                 let variant = variant(self.setup.disk, rig.spindles);
                 outcome.name.push_str(&variant);
             }
             println!("{}", outcome.markdown(machine));
             outcome.write(&self.results, machine, &to_json(&options)?)?;
-            self.copy_picture(scenario, &outcome)?;
         }
         Ok(())
     }
 
-    fn outcome(&self, scenario: Scenario, rig: &Rig, rows: &[Row]) -> Result<Outcome> {
+    fn outcome(
+        &self,
+        scenario: Scenario,
+        rig: &Rig,
+        rows: &[Row],
+        panels: &mut Vec<Panel>,
+    ) -> Result<Outcome> {
         // If a filled cache of open files makes no difference, the rows would be the same.
         let unfilled: Vec<Row> = rows
             .iter()
             .filter(|row| !row.is_filled())
             .cloned()
             .collect();
+        let with_panel = |(outcome, panel)| {
+            panels.push(panel);
+            outcome
+        };
         match scenario {
-            Scenario::Huc => huc::run(rig, rows, self),
+            Scenario::Huc => huc::run(rig, rows, self).map(with_panel),
+            Scenario::HucN => huc_n::run(rig, &unfilled, self).map(with_panel),
             Scenario::W1 => w1::run(rig, &unfilled, self),
             Scenario::W2 => w2::run(rig, &unfilled, self),
             Scenario::W3 => w3::run(rig, rows, self),
@@ -263,7 +294,7 @@ impl Run {
             Scenario::P3 => p3::run(rig, rows, self),
             Scenario::P4 => p4::run(rig, rows, self),
             Scenario::P5 => p5::run(rig, rows, self),
-            Scenario::All => Err(Failure::new("not a single workload")),
+            Scenario::Picture | Scenario::All => Err(Failure::new("not a single workload")),
         }
     }
 
@@ -303,14 +334,13 @@ impl Run {
         Ok(rows.iter().map(|row| row.before(&upstream)).collect())
     }
 
-    fn copy_picture(&self, scenario: Scenario, outcome: &Outcome) -> Result<()> {
-        let (Some(path), Some(svg)) = (&self.picture, &outcome.picture) else {
-            return Ok(());
-        };
-        if scenario != Scenario::Huc {
-            return Ok(());
+    /// The picture of one run of huc and one of huc-n.
+    fn draw(&self, panels: &[Panel]) -> Result<()> {
+        match (&self.picture, panels) {
+            (Some(path), [_, _]) => fs::write(path, kept::svg(&kept::main_rows(panels)))
+                .context(|| format!("write {}", path.display())),
+            _ => Ok(()),
         }
-        fs::write(path, svg).context(|| format!("write {}", path.display()))
     }
 }
 
@@ -319,11 +349,19 @@ impl Scenario {
     fn each_on(self, sets: &[ColdSet]) -> Vec<Self> {
         let all = Self::value_variants()
             .iter()
-            .filter(|scenario| **scenario != Self::All);
+            .filter(|scenario| !matches!(scenario, Self::Picture | Self::All));
         all.copied()
-            .filter(|scenario| self == Self::All || self == *scenario)
+            .filter(|scenario| self.includes(*scenario))
             .filter(|scenario| scenario.sets() == sets)
             .collect()
+    }
+
+    fn includes(self, scenario: Self) -> bool {
+        match self {
+            Self::All => true,
+            Self::Picture => matches!(scenario, Self::Huc | Self::HucN),
+            _ => self == scenario,
+        }
     }
 
     /// Whether servers are compared as proxies.
@@ -333,12 +371,19 @@ impl Scenario {
 
     fn sets(self) -> &'static [ColdSet] {
         match self {
+            Self::HucN => &FAST_SETS,
             Self::W1 | Self::W2 | Self::Cores => &[],
             Self::P1 | Self::P2 | Self::P3 | Self::P4 => &[],
             Self::W4 | Self::W5 | Self::W6 | Self::W7 | Self::W8 | Self::W13 => &MIXED_SETS,
             _ => &COLD_SETS,
         }
     }
+}
+
+/// Whether the disk of these files can be chosen. Workloads without cold files and those for a fast disk have the
+/// machine's.
+fn may_be_slow(sets: &[ColdSet]) -> bool {
+    !sets.is_empty() && *sets != FAST_SETS
 }
 
 /// The suffix of the names of results; empty for the usual disk.
@@ -448,9 +493,12 @@ mod tests {
 
     #[test]
     fn all_workloads_are_run_once_each() {
-        let all = [&COLD_SETS[..], &MIXED_SETS[..], &[]].map(|sets| Scenario::All.each_on(sets));
+        let sets = [&COLD_SETS[..], &MIXED_SETS[..], &FAST_SETS[..], &[]];
+        let all = sets.map(|sets| Scenario::All.each_on(sets));
         let count = all.iter().map(Vec::len).sum::<usize>();
-        assert_eq!(count, Scenario::value_variants().len() - 1);
+        assert_eq!(count, Scenario::value_variants().len() - 2);
+        let pictured = sets.map(|sets| Scenario::Picture.each_on(sets));
+        assert_eq!(pictured.concat(), [Scenario::Huc, Scenario::HucN]);
         assert!(all[0].contains(&Scenario::Huc) && all[1].contains(&Scenario::W5));
         assert_eq!(Scenario::W5.each_on(&MIXED_SETS), [Scenario::W5]);
         assert_eq!(Scenario::W5.each_on(&COLD_SETS), []);

@@ -181,7 +181,9 @@ fn caption(rig: &Rig, run: &Run) -> String {
          same disk. Bars: {SLOWDOWN_MAX}, and no hot file from the disk (Levity's own count: hot requests answered neither from \
          its memory nor from the page cache). Median of {} interleaved passes of {} s (lowest to \
          highest).",
-        rig.setup.memory_mib, run.passes, run.seconds
+        rig.memory_mib(),
+        run.passes,
+        run.seconds
     )
 }
 
