@@ -121,6 +121,23 @@ impl MemoryStream {
         ready_or_wait(read, &mut incoming.reader, context)
     }
 
+    /// As [`Transport::poll_append`](crate::Transport::poll_append).
+    pub fn poll_append(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        let len = buffer.len();
+        buffer.resize(buffer.capacity(), 0);
+        let read = self.poll_read(context, &mut buffer[len..]);
+        let count = match &read {
+            Poll::Ready(Ok(count)) => *count,
+            _ => 0,
+        };
+        buffer.truncate(len + count);
+        read
+    }
+
     /// As [`Transport::try_read`](crate::Transport::try_read).
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.directions()[1 - self.outgoing].read(buffer)

@@ -8,7 +8,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::{RecvFlags, recv};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -52,6 +54,33 @@ impl Transport {
         };
         ready!(read)?;
         Poll::Ready(Ok(buffer.filled().len()))
+    }
+
+    /// Reads into the spare capacity of `buffer`, of which there must be some; zero bytes mean that the peer sends no
+    /// more. Saves the copy from scratch memory, or the clearing of memory that is about to be overwritten.
+    pub fn poll_append(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let socket = match self {
+                Self::Tcp(tcp) => {
+                    ready!(tcp.poll_read_ready(context))?;
+                    Socket::Tcp(tcp)
+                }
+                Self::Unix(unix) => {
+                    ready!(unix.poll_read_ready(context))?;
+                    Socket::Unix(unix)
+                }
+                #[cfg(any(test, feature = "test-support"))]
+                Self::Memory(memory) => return memory.poll_append(context, buffer),
+            };
+            match socket.append(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return Poll::Ready(read),
+            }
+        }
     }
 
     /// Waits for bytes and reads them into `buffer`; zero bytes mean that the peer sends no more.
@@ -211,6 +240,75 @@ impl Socket<'_> {
         match self {
             Self::Tcp(tcp) => tcp.try_io(Interest::WRITABLE, || call(tcp.as_fd())),
             Self::Unix(unix) => unix.try_io(Interest::WRITABLE, || call(unix.as_fd())),
+        }
+    }
+
+    /// Reads into the spare capacity of `buffer`.
+    fn append(self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        let room = buffer.capacity() - buffer.len();
+        let mut read = None;
+        let outcome = self.try_take(|socket| {
+            let count = recv(socket, spare_capacity(buffer), RecvFlags::empty())?.0;
+            read = Some(count);
+            match (1..room).contains(&count) {
+                // The socket is empty. That is what `WouldBlock` tells the runtime, and saves the call that says so.
+                true => Err(io::ErrorKind::WouldBlock.into()),
+                false => Ok(count),
+            }
+        });
+        read.map_or(outcome, Ok)
+    }
+
+    /// Runs one system call that moves bytes from the socket, unless the socket is known to be empty.
+    fn try_take<T>(self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+        match self {
+            Self::Tcp(tcp) => tcp.try_io(Interest::READABLE, || call(tcp.as_fd())),
+            Self::Unix(unix) => unix.try_io(Interest::READABLE, || call(unix.as_fd())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sockets() -> (Transport, Transport) {
+        let (one, other) = UnixStream::pair().unwrap();
+        (Transport::Unix(one), Transport::Unix(other))
+    }
+
+    async fn append(transport: &mut Transport, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        poll_fn(|context| transport.poll_append(context, buffer)).await
+    }
+
+    #[tokio::test]
+    async fn bytes_are_appended_as_far_as_there_is_room() {
+        for (mut near, mut far) in [sockets(), Transport::memory(100)] {
+            far.write_all(b"some bytes").await.unwrap();
+            let mut buffer = Vec::with_capacity(8);
+            buffer.push(b'_');
+            let room = buffer.capacity() - 1;
+            assert_eq!(append(&mut near, &mut buffer).await.unwrap(), room);
+            buffer.reserve_exact(100);
+            assert_eq!(append(&mut near, &mut buffer).await.unwrap(), 10 - room);
+            assert_eq!(buffer, b"_some bytes");
+            drop(far);
+            assert_eq!(append(&mut near, &mut buffer).await.unwrap(), 0);
+        }
+    }
+
+    /// A read that has emptied the socket lets the next one wait for an event.
+    #[tokio::test]
+    async fn a_read_after_a_short_one_waits_for_bytes() {
+        for (mut near, mut far) in [sockets(), Transport::memory(100)] {
+            let mut buffer = Vec::with_capacity(100);
+            for round in 1..=3 {
+                let (read, written) =
+                    tokio::join!(append(&mut near, &mut buffer), far.write_all(b"bytes"));
+                written.unwrap();
+                assert_eq!(read.unwrap(), 5);
+                assert_eq!(buffer.len(), 5 * round);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use levity_disk::{Disk, Watcher};
-use levity_net::{SWEEP_INTERVAL, Timers};
+use levity_net::{SWEEP_INTERVAL, TURN_BYTES_MAX, Timers};
 use levity_telemetry::access_log::{Log, Record};
 use levity_telemetry::diagnostics;
 use levity_telemetry::popular::Popular;
@@ -71,8 +71,10 @@ pub struct Worker {
     pub timers: Timers,
     /// The buffer for reads from clients and for joining small writes; borrowed within one poll.
     pub inbound: RefCell<Box<[u8]>>,
-    /// The buffer for reads of body bytes from a socket; borrowed within one poll.
+    /// The buffer for reads of request bodies and of tunnels; borrowed within one poll.
     pub bulk: RefCell<Box<[u8]>>,
+    /// The buffer for reads of responses from backends; borrowed within one poll.
+    pub backend_bytes: RefCell<Box<[u8]>>,
     /// The buffer between the page cache and clients; borrowed within one poll.
     pub outbound: RefCell<Vec<u8>>,
     /// A buffer for a piece of a body from a backend.
@@ -134,6 +136,7 @@ impl Worker {
             timers: Timers::default(),
             inbound: RefCell::new(vec![0; INBOUND_BYTES].into_boxed_slice()),
             bulk: RefCell::new(vec![0; BULK_BYTES].into_boxed_slice()),
+            backend_bytes: RefCell::new(vec![0; TURN_BYTES_MAX].into_boxed_slice()),
             outbound: RefCell::default(),
             piece: Cell::default(),
             head: Cell::default(),

@@ -56,11 +56,16 @@ pub trait OwnedBytes: AsRef<[u8]> + fmt::Debug {}
 
 /// A body that is received while it is sent.
 pub trait BodyStream: fmt::Debug {
-    /// Returns the next piece once it has been received.
+    /// Returns the next piece once it has been received. It should have at most `bytes_max` bytes, because it takes
+    /// memory until the client has received it.
     ///
     /// # Errors
     /// The failure of the source.
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Piece, StreamError>>;
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes_max: usize,
+    ) -> Poll<Result<Piece, StreamError>>;
 
     /// Continues to forward the request body while the client does not take the last piece: a client may read nothing
     /// before it has sent its whole request.

@@ -71,15 +71,42 @@ impl Connection {
             Ok(count) => count,
             Err(error) => return Poll::Ready((0, Err(Failure::of_connection(&error)))),
         };
-        let outcome = match count {
-            0 => self.codec.closed(event),
-            _ => self.codec.decode(&scratch[..count], event),
+        Poll::Ready((count, self.decode(&scratch[..count], event)))
+    }
+
+    /// Like [`Connection::poll_events`], for [plain bytes](Codec::plain_bytes): reads them into the spare capacity of
+    /// `data`, which is empty, instead of passing them to `event`.
+    pub fn poll_plain(
+        &mut self,
+        context: &mut Context<'_>,
+        data: &mut Vec<u8>,
+        event: &mut dyn FnMut(Event<'_>),
+    ) -> Poll<(usize, Result<(), Failure>)> {
+        let count = match ready!(self.transport.poll_append(context, data)) {
+            Ok(count) => count,
+            Err(error) => return Poll::Ready((0, Err(Failure::of_connection(&error)))),
         };
-        let outcome = outcome.map_err(|reject| match count {
-            0 => Failure::of_backend(502, "http_response_incomplete", reject.reason),
-            _ => Failure::of_invalid_response(reject),
+        let mut body_bytes = 0;
+        let outcome = self.decode(data, &mut |decoded| match decoded {
+            Event::Data(bytes) => body_bytes += bytes.len(),
+            other => event(other),
         });
+        // Bytes after the end of the body.
+        data.truncate(body_bytes);
         Poll::Ready((count, outcome))
+    }
+
+    /// Decodes received `bytes`; none mean that the connection has ended.
+    fn decode(&mut self, bytes: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<(), Failure> {
+        match bytes.len() {
+            0 => self.codec.closed(event).map_err(|reject| {
+                Failure::of_backend(502, "http_response_incomplete", reject.reason)
+            }),
+            _ => self
+                .codec
+                .decode(bytes, event)
+                .map_err(Failure::of_invalid_response),
+        }
     }
 
     /// Whether it can be used after an idle time of less than `age_max`.

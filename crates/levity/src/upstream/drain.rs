@@ -72,7 +72,7 @@ impl Drain {
                 Event::Stderr(text) => stderr.log(upstream, text),
                 Event::Interim(_) | Event::Head(_) | Event::Data(_) | Event::Declined(_) => {}
             };
-            let mut scratch = self.worker.bulk.borrow_mut();
+            let mut scratch = self.worker.backend_bytes.borrow_mut();
             let connection = self.lease.connection();
             let (count, outcome) =
                 ready!(connection.poll_events(context, &mut scratch, &mut event));

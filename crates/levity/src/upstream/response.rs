@@ -70,6 +70,8 @@ pub struct UpstreamResponse {
     extent: Extent,
     /// Bytes of the body to pass on.
     data: Vec<u8>,
+    /// The maximum of bytes that are read at once, at most [`TURN_BYTES_MAX`].
+    piece_bytes_max: usize,
     /// `Some` once the response has ended.
     trailers: Option<Trailers>,
     /// Why the backend has refused the request.
@@ -161,6 +163,7 @@ impl UpstreamResponse {
             head: None,
             extent: Extent::Unknown,
             data: Vec::new(),
+            piece_bytes_max: TURN_BYTES_MAX,
             trailers: None,
             declined: None,
             stderr: Stderr::default(),
@@ -450,6 +453,7 @@ impl UpstreamResponse {
             interim_count,
             head,
             data,
+            piece_bytes_max,
             trailers,
             declined,
             stderr,
@@ -471,17 +475,34 @@ impl UpstreamResponse {
             Event::Declined(reason) => *declined = Some(reason),
             Event::End(fields) => *trailers = Some(fields),
         };
-        let mut scratch = worker.bulk.borrow_mut();
-        let read = lease
-            .connection()
-            .poll_events(context, &mut scratch, &mut event);
-        drop(scratch);
+        let mut piece = Vec::new();
+        let connection = lease.connection();
+        let read = match connection.codec.plain_bytes() {
+            0 => {
+                let scratch = &mut worker.backend_bytes.borrow_mut()[..*piece_bytes_max];
+                connection.poll_events(context, scratch, &mut event)
+            }
+            left => {
+                piece = buffer_for(left, *piece_bytes_max, worker);
+                connection.poll_plain(context, &mut piece, &mut event)
+            }
+        };
+        match piece.is_empty() {
+            true => worker.return_piece(piece),
+            false => *data = piece,
+        }
         let Poll::Ready((count, outcome)) = read else {
             return Ok(None);
         };
         self.begun |= count > 0;
         lease.member().cells.received_bytes.add(count as u64);
         outcome?;
+        self.received()?;
+        Ok(Some(count))
+    }
+
+    /// Handles what the last read has changed.
+    fn received(&mut self) -> Result<(), Failure> {
         if self.interim_count > INTERIM_MAX {
             return Err(Failure::of_invalid_response(TOO_MANY_INTERIM));
         }
@@ -493,7 +514,7 @@ impl UpstreamResponse {
         if self.trailers.is_some() {
             self.release_lease();
         }
-        Ok(Some(count))
+        Ok(())
     }
 
     /// Releases the slot once the response is complete, even if the client has not received all of it.
@@ -520,8 +541,22 @@ impl UpstreamResponse {
     }
 }
 
+/// A buffer for a read of up to `bytes_max` of the `left` bytes of a body. It has room for one more than these, because
+/// a read that does not fill its buffer saves the one that finds the socket empty.
+fn buffer_for(left: u64, bytes_max: usize, worker: &Worker) -> Vec<u8> {
+    let mut buffer = worker.take_piece();
+    let with_one_more = usize::try_from(left.saturating_add(1)).unwrap_or(bytes_max);
+    buffer.reserve(with_one_more.min(bytes_max));
+    buffer
+}
+
 impl BodyStream for UpstreamResponse {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Piece, StreamError>> {
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes_max: usize,
+    ) -> Poll<Result<Piece, StreamError>> {
+        self.piece_bytes_max = bytes_max.min(TURN_BYTES_MAX);
         if self.data.is_empty() && self.trailers.is_none() {
             let more = ready!(self.poll_body(context));
             self.client().timer().clear();

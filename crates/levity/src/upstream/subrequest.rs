@@ -281,7 +281,7 @@ impl Transfer {
             request,
             ..
         } = self;
-        let mut scratch = worker.bulk.borrow_mut();
+        let mut scratch = worker.backend_bytes.borrow_mut();
         let mut event = |event: Event<'_>| response.event(upstream, event);
         let read = lease
             .connection()

@@ -48,6 +48,8 @@ const APPEND_INTERVAL: Duration = Duration::from_millis(10);
 pub(super) struct Pace {
     /// The size of the next read from the page cache: about what the client takes at once.
     window_bytes: usize,
+    /// The maximum size of the next piece of a stream: about what the client takes at once.
+    pub(super) piece_bytes: usize,
     /// The size of the next chunk from an engine.
     chunk_bytes: usize,
     /// The time that the disk took for the last chunk from an engine.
@@ -60,6 +62,7 @@ impl Pace {
     pub(super) fn new() -> Self {
         Self {
             window_bytes: FIRST_BYTES,
+            piece_bytes: TURN_BYTES_MAX,
             chunk_bytes: FIRST_BYTES,
             read_time: Duration::ZERO,
             send_time: None,
@@ -73,6 +76,15 @@ impl Pace {
             true => sent.next_power_of_two().max(WINDOW_BYTES_MIN),
             false => self.next_chunk_bytes(),
         };
+    }
+
+    /// Limits the next piece of a stream after the client took `sent` of `bytes` at once.
+    pub(super) fn adapt_piece(&mut self, sent: usize, bytes: usize) {
+        let next = match sent < bytes {
+            true => sent * 2,
+            false => self.piece_bytes.max(bytes * 2),
+        };
+        self.piece_bytes = next.clamp(WINDOW_BYTES_MIN, TURN_BYTES_MAX);
     }
 
     /// The size of the next chunk for a client that keeps up: twice the last one. For a slow disk it is the maximum at

@@ -328,6 +328,7 @@ mod tests {
         fn poll_piece(
             &mut self,
             _: &mut std::task::Context<'_>,
+            _: usize,
         ) -> std::task::Poll<Result<Piece, crate::http::response::StreamError>> {
             std::task::Poll::Ready(Ok(match self.0.pop_front() {
                 Some(piece) => Piece::Data {

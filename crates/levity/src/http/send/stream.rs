@@ -39,8 +39,9 @@ impl<S: ResponseSink> Sender<'_, S> {
         trace: &mut Trace,
     ) -> Result<Piece, SendError> {
         let is_header_sent = self.has_header && self.header.is_none();
+        let bytes_max = self.pace.piece_bytes;
         let mut waits = false;
-        let piece = poll_fn(|context| match stream.poll_piece(context) {
+        let piece = poll_fn(|context| match stream.poll_piece(context, bytes_max) {
             Poll::Ready(piece) => Poll::Ready(Some(piece)),
             Poll::Pending if is_header_sent => {
                 if !mem::replace(&mut waits, true) {
@@ -57,7 +58,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                 self.send_header().await?;
                 waits = true;
                 trace.enter(Step::Upstream);
-                poll_fn(|context| stream.poll_piece(context)).await
+                poll_fn(|context| stream.poll_piece(context, bytes_max)).await
             }
         };
         if waits {
@@ -102,6 +103,9 @@ impl<S: ResponseSink> Sender<'_, S> {
                 sent.map_err(disconnected)
             })
             .await?;
+            if sent == 0 {
+                self.pace.adapt_piece(progress.body_bytes, data.len());
+            }
             sent += progress.body_bytes;
             self.count_sent(progress.bytes, progress.body_bytes).await;
             if progress.is_complete {

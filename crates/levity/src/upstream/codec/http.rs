@@ -158,6 +158,15 @@ impl Http {
         Ok(())
     }
 
+    /// See [`Codec::plain_bytes`](super::Codec::plain_bytes).
+    pub fn plain_bytes(&self) -> u64 {
+        match self.reading {
+            Reading::Length(left) => left,
+            Reading::UntilClose => u64::MAX,
+            Reading::Head | Reading::Chunks(_) | Reading::Done => 0,
+        }
+    }
+
     /// See [`Codec::closed`](super::Codec::closed).
     pub fn closed(&mut self, event: &mut dyn FnMut(Event<'_>)) -> Result<(), Reject> {
         self.reusable = false;

@@ -134,6 +134,15 @@ impl Codec {
         }
     }
 
+    /// How many of the next bytes [`Codec::decode`] passes on as one piece of the body, as they are. Zero where it
+    /// takes the body out of frames.
+    pub fn plain_bytes(&self) -> u64 {
+        match self {
+            Self::Http(http) => http.plain_bytes(),
+            Self::Fastcgi(_) | Self::Scgi(_) | Self::Ajp13(_) => 0,
+        }
+    }
+
     /// Handles the end of the connection, which may be the end of the response.
     ///
     /// # Errors

@@ -410,6 +410,27 @@ fn surplus_bytes_are_no_response() {
 }
 
 #[test]
+fn surplus_bytes_after_a_large_body_are_no_response() {
+    const BODY_BYTES: usize = 1_000_000;
+    let backend = Scripted::tcp(|conn| {
+        while conn.read_request().is_some() {
+            conn.send(format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n"
+            ));
+            conn.send(vec![b'x'; BODY_BYTES - 1000]);
+            // Together, so that the surplus has arrived when the body is complete.
+            conn.send(vec![b'x'; 1010]);
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").workers(1).start();
+    let mut client = server.client();
+    for _ in 0..5 {
+        assert_same(&client.get("/").body, &vec![b'x'; BODY_BYTES]);
+    }
+    assert_eq!(backend.connections(), 5);
+}
+
+#[test]
 fn a_response_on_an_idle_connection_is_dropped() {
     let (told, hears) = mpsc::channel();
     let told = Mutex::new(told);
