@@ -100,7 +100,6 @@ fn measure(rig: &Rig, row: &Row, bytes: usize, pass: u64, seconds: f64) -> Resul
 
 fn cells(row: &Row, measured: &Measured<Pass>, bytes: usize) -> Vec<String> {
     let ratio = measured.spread(Pass::ratio);
-    let is_missed = is_above(ratio.median, 2.0 / SPEED_UP_MIN);
     vec![
         measured.server.clone(),
         bytes.to_string(),
@@ -119,9 +118,26 @@ fn cells(row: &Row, measured: &Measured<Pass>, bytes: usize) -> Vec<String> {
             .spread(|pass| pass.two.report.requests_per_second())
             .show(number),
         if row.is_levity() {
-            verdict(&[(is_missed, "speed-up")], measured.total(Pass::errors))
+            bar(ratio.median, measured.total(Pass::errors))
         } else {
             "-".into()
         },
     ]
+}
+
+fn bar(ratio: f64, errors: u64) -> String {
+    let is_missed = is_above(ratio, 2.0 / SPEED_UP_MIN);
+    verdict(&[(is_missed, "speed-up")], errors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_workers_may_cost_a_twentieth_more() {
+        assert_eq!(bar(1.05, 0), "pass");
+        assert_eq!(bar(1.06, 0), "missed: speed-up");
+        assert_eq!(bar(0.9, 2), "missed: 2 errors");
+    }
 }
