@@ -5,17 +5,23 @@
 //! differs by a factor of ten between disks, and attributes such as `rotational` are often wrong. So the depth
 //! is doubled on trial. It is kept if the throughput rises, and restored if only the latency does.
 //!
+//! The throughput is the number of completed jobs, weighted by bytes. Little's law (jobs in flight / mean latency) spreads
+//! more on a disk that serves the nearest request first, and is too high there: the slowest jobs of a window are missing.
+//!
 //! Latency alone is no reason to reduce the depth: queued jobs wait for each other even on a disk that gains
 //! throughput from a deeper queue. So a lower depth is a trial too, kept only if the throughput stays the
 //! same. Both trials are repeated from time to time, because disks and workloads change.
 //!
 //! The time is passed by the caller.
 
+#[cfg(test)]
+mod simulation;
+
 use std::array;
 use std::time::{Duration, Instant};
 
 /// The depth before the first trial.
-pub(super) const DEPTH_START: usize = 4;
+pub(super) const DEPTH_START: usize = 8;
 
 /// The largest depth. Beyond it even a disk with many heads gains little.
 pub(crate) const DEPTH_MAX: usize = 32;
@@ -49,11 +55,15 @@ const JOB_BYTES: f64 = 65_536.0;
 /// A rate above the baseline by more than this factor is a gain and not chance.
 const GAIN_FACTOR: f64 = 1.04;
 
+/// The first climb continues above this factor. The rates of its windows spread by 5 to 10 %. A climb that ends
+/// too early costs throughput until the next trial; one that goes too far costs latency until a lower depth is tried.
+const CLIMB_FACTOR: f64 = 0.9;
+
 /// A rate of at least this factor of the baseline counts as unchanged.
 const LOSS_FACTOR: f64 = 0.98;
 
 /// A median latency above this many times the best one is long.
-const LONG_LATENCY_FACTOR: u32 = 3;
+const LONG_LATENCY_FACTOR: u32 = 2;
 
 /// The best latency is raised by 1/4096 per window, because a disk may have become slower.
 const BEST_LATENCY_DECAY: u32 = 4096;
@@ -213,7 +223,7 @@ impl Search {
                     _ => depth,
                 }
             }
-            Some(Trial::Raised { from }) if rate > self.baseline_rate * GAIN_FACTOR => {
+            Some(Trial::Raised { from }) if rate > self.baseline_rate * self.raise_factor() => {
                 debug_assert!(from < depth);
                 self.baseline_rate = rate;
                 match depth < max {
@@ -228,6 +238,14 @@ impl Search {
             }
             Some(Trial::Lowered { .. }) if is_slow => self.lower(depth),
             Some(Trial::Lowered { .. }) => self.end_trial(depth),
+        }
+    }
+
+    /// The factor of the baseline above which a raised depth is kept.
+    fn raise_factor(&self) -> f64 {
+        match self.first_climb {
+            true => CLIMB_FACTOR,
+            false => GAIN_FACTOR,
         }
     }
 

@@ -442,7 +442,7 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// throughput.
     ///
     /// With `disk.depth = "auto"` the throughput of the device rises with the number of operations in flight: a RAID,
-    /// an SSD, or a network. At 4, no operation has ever waited for the device.
+    /// an SSD, or a network. At 8, no operation has waited for the device for long.
     Gauge("levity_disk_depth", "operations", Device(|device| device.depth as u64));
     /// 1 while the device has completed nothing for `disk.dead_after`, although operations are in flight.
     ///
