@@ -63,24 +63,41 @@ impl Transport {
         context: &mut Context<'_>,
         buffer: &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
+        #[cfg(any(test, feature = "test-support"))]
+        if let Self::Memory(memory) = self {
+            return memory.poll_append(context, buffer);
+        }
         loop {
-            let socket = match self {
-                Self::Tcp(tcp) => {
-                    ready!(tcp.poll_read_ready(context))?;
-                    Socket::Tcp(tcp)
-                }
-                Self::Unix(unix) => {
-                    ready!(unix.poll_read_ready(context))?;
-                    Socket::Unix(unix)
-                }
-                #[cfg(any(test, feature = "test-support"))]
-                Self::Memory(memory) => return memory.poll_append(context, buffer),
-            };
-            match socket.append(buffer) {
+            match ready!(self.poll_readable(context))?.append(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return Poll::Ready(read),
             }
         }
+    }
+
+    /// Waits for bytes and runs `call`, a system call that moves some of them from the socket; its `WouldBlock` must
+    /// come from the socket alone, see [`Socket::try_move`]. Panics without a [socket](Transport::socket).
+    pub fn poll_take<T>(
+        &self,
+        context: &mut Context<'_>,
+        mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        loop {
+            match ready!(self.poll_readable(context))?.try_take(&mut call) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                taken => return Poll::Ready(taken),
+            }
+        }
+    }
+
+    /// The socket, once a read is likely to find bytes.
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<Socket<'_>>> {
+        let socket = self.socket().expect("only sockets are waited for");
+        match socket {
+            Socket::Tcp(tcp) => ready!(tcp.poll_read_ready(context))?,
+            Socket::Unix(unix) => ready!(unix.poll_read_ready(context))?,
+        }
+        Poll::Ready(Ok(socket))
     }
 
     /// Waits for bytes and reads them into `buffer`; zero bytes mean that the peer sends no more.

@@ -24,6 +24,7 @@ pub mod http;
 mod introduce;
 
 mod limit;
+pub mod pipes;
 pub mod resolve;
 pub mod respond;
 #[cfg(test)]

@@ -83,6 +83,7 @@ impl Rig {
             log: None,
             connections_max: CONNECTIONS_MAX,
             workers: 1,
+            pipes_max: 2,
         }));
         drop(entered);
         Self {

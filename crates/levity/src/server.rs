@@ -50,6 +50,10 @@ const DIRECT_DESCRIPTORS_MAX: u64 = 1024;
 /// The maximum of files that handlers keep open between requests; reduced by the limit of the process.
 const KEPT_DESCRIPTORS_MAX: u64 = 1024;
 
+/// The maximum of pipes for bodies, of all workers together; reduced by the limit of the process. They have half of the
+/// pages that the kernel grants the pipes of a user by default (`/proc/sys/fs/pipe-user-pages-soft`).
+const PIPES_MAX: u64 = 128;
+
 /// The maximum of descriptors that `"auto"` uses. The kernel's table has 8 bytes per descriptor, and some
 /// containers allow 10^9.
 const DESCRIPTORS_MAX: u64 = 1 << 20;
@@ -178,6 +182,8 @@ struct Descriptors {
     direct_max: usize,
     /// The maximum of files that handlers keep open between requests.
     kept_max: usize,
+    /// The maximum of pipes for bodies, each with two descriptors.
+    pipes_max: usize,
     connections_max: usize,
 }
 
@@ -186,7 +192,7 @@ struct Descriptors {
 /// event loop for 20 ms.
 fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
     let files = descriptors.cached_max + descriptors.direct_max + descriptors.kept_max;
-    let needed = 2 * descriptors.connections_max + files;
+    let needed = 2 * (descriptors.connections_max + descriptors.pipes_max) + files;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let last = (needed as u64 + OWN_DESCRIPTORS)
         .min(limit)
@@ -209,11 +215,14 @@ impl Descriptors {
         let cached = CACHED_DESCRIPTORS_MAX.min(files / 4);
         let direct = DIRECT_DESCRIPTORS_MAX.min(files / 16);
         let kept = KEPT_DESCRIPTORS_MAX.min(files / 32);
-        let connections = files.saturating_sub(cached + direct + kept + OWN_DESCRIPTORS) / 2;
+        let pipes = PIPES_MAX.min(files / 64);
+        let others = cached + direct + kept + 2 * pipes + OWN_DESCRIPTORS;
+        let connections = files.saturating_sub(others) / 2;
         Self {
             cached_max: cached as usize,
             direct_max: direct as usize,
             kept_max: kept as usize,
+            pipes_max: pipes as usize,
             connections_max: configured.unwrap_or(connections.max(16) as usize),
         }
     }
@@ -243,6 +252,15 @@ struct Server {
 fn worker_stats(workers: usize) -> Vec<Arc<WorkerStats>> {
     let stats = (0..workers).map(WorkerStats::new);
     stats.map(Arc::new).collect()
+}
+
+fn shared_cache(
+    settings: &levity_config::Disk,
+    descriptors: &Descriptors,
+    workers: usize,
+) -> Arc<SharedCache> {
+    let (bytes_max, files_max) = (settings.cache_bytes, descriptors.cached_max);
+    Arc::new(SharedCache::new(bytes_max, files_max, workers))
 }
 
 fn bind_all(config: &Config, workers: usize) -> io::Result<Vec<Bound>> {
@@ -275,8 +293,7 @@ impl Server {
         let disk = start_disk(&config.disk, &descriptors)?;
         let service = Service::new(config.clone(), &disk, descriptors.kept_max, None)?;
         let service = Arc::new(service);
-        let cache = SharedCache::new(config.disk.cache_bytes, descriptors.cached_max, count);
-        let cache = Arc::new(cache);
+        let cache = shared_cache(&config.disk, &descriptors, count);
         let watcher = start_watcher(config.disk.watch)?;
         let unwritten = Arc::default();
         let log = log_writer(&config.log, &unwritten)?;
@@ -306,6 +323,7 @@ impl Server {
                     log: log.as_ref().map(Writer::log),
                     connections_max,
                     workers: count,
+                    pipes_max: descriptors.pipes_max / count,
                 },
                 listen: take_sockets(&mut bound),
                 messages,

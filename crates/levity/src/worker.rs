@@ -19,6 +19,7 @@ use tokio::time;
 
 use crate::cache::{Cache, SharedCache};
 use crate::http::request::Request;
+use crate::pipes::Pipes;
 use crate::route::Service;
 use crate::upstream::failure_reports::FailureReports;
 use crate::upstream::pool::Pools;
@@ -53,6 +54,8 @@ pub struct WorkerParts {
     pub connections_max: usize,
     /// The number of workers.
     pub workers: usize,
+    /// The maximum of pipes for bodies.
+    pub pipes_max: usize,
 }
 
 /// The state of an event loop. Only its own tasks use it.
@@ -77,6 +80,8 @@ pub struct Worker {
     pub backend_bytes: RefCell<Box<[u8]>>,
     /// The buffer between the page cache and clients; borrowed within one poll.
     pub outbound: RefCell<Vec<u8>>,
+    /// Pipes for bodies that nobody has to read.
+    pub pipes: Rc<Pipes>,
     /// A buffer for a piece of a body from a backend.
     piece: Cell<Vec<u8>>,
     /// A buffer for a response header.
@@ -138,6 +143,7 @@ impl Worker {
             bulk: RefCell::new(vec![0; BULK_BYTES].into_boxed_slice()),
             backend_bytes: RefCell::new(vec![0; TURN_BYTES_MAX].into_boxed_slice()),
             outbound: RefCell::default(),
+            pipes: Pipes::new(parts.pipes_max),
             piece: Cell::default(),
             head: Cell::default(),
             service: RefCell::new(Rc::new(parts.service)),

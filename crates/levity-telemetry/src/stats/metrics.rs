@@ -406,6 +406,11 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// Small files enter the cache. When it grows with every request for the same files, `disk.cache_bytes` is too
     /// small for them.
     Counter("levity_body_copied_bytes_total", "bytes", Total(|worker| &worker.copied_bytes));
+    /// Body bytes that went from the socket of a backend to that of a client without a copy into our memory (`splice`):
+    /// HTTP over TCP on both sides, without chunks and body filters, and at least 128 KiB to come.
+    ///
+    /// It grows with large responses. None at all: pipes are refused (`/proc/sys/fs/pipe-user-pages-soft`, open files).
+    Counter("levity_body_spliced_bytes_total", "bytes", Total(|worker| &worker.spliced_bytes));
     /// Reads past the page cache: of large files that only one client has requested, or where `direct = "always"`.
     /// levity_disk_reads_total includes them.
     ///

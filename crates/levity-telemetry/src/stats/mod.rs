@@ -217,6 +217,7 @@ mod tests {
             worker.reads_cached.add(1);
             worker.read_ahead(Ahead::Unused);
             worker.copied_bytes.add(100);
+            worker.spliced_bytes.add(50);
             worker.log_dropped.set(4);
             request(worker, &trace, 200, Source::Memory);
             worker
@@ -335,6 +336,7 @@ mod tests {
             "levity_disk_reads_total{engine=\"threads\",how=\"async\"} 5",
             "levity_reads_ahead_total{outcome=\"unused\"} 2",
             "levity_body_copied_bytes_total 200",
+            "levity_body_spliced_bytes_total 100",
             "levity_disk_direct_reads_total{engine=\"threads\"} 1",
             "levity_disk_writes_total{engine=\"threads\"} 7",
             "levity_disk_written_bytes_total{engine=\"threads\"} 4321",

@@ -63,6 +63,8 @@ pub struct WorkerStats {
     reads_ahead: [Counter; Ahead::COUNT],
     /// Bytes of bodies copied from one place in our memory to another.
     pub copied_bytes: Counter,
+    /// Bytes of bodies that passed from a backend's socket to a client's through a pipe.
+    pub spliced_bytes: Counter,
     /// Requests delayed because of `limits.absent_trips`: their connections look up too many absent names.
     pub absence_waits: Counter,
     /// Calls of `sendfile` on the loop that slept, because pages were not in memory.
@@ -94,6 +96,7 @@ impl WorkerStats {
             reads_cached: Counter::default(),
             reads_ahead: Default::default(),
             copied_bytes: Counter::default(),
+            spliced_bytes: Counter::default(),
             absence_waits: Counter::default(),
             sendfile_waits: Counter::default(),
             log_dropped: Counter::default(),

@@ -19,6 +19,7 @@ use super::file_version::Version;
 use super::filter::BodyFilter;
 use crate::cache::EntryRef;
 use crate::disk_client::DiskClient;
+use crate::pipes::PipeLease;
 
 /// The content of a response.
 #[derive(Debug)]
@@ -56,15 +57,14 @@ pub trait OwnedBytes: AsRef<[u8]> + fmt::Debug {}
 
 /// A body that is received while it is sent.
 pub trait BodyStream: fmt::Debug {
-    /// Returns the next piece once it has been received. It should have at most `bytes_max` bytes, because it takes
-    /// memory until the client has received it.
+    /// Returns the next piece once it has been received.
     ///
     /// # Errors
     /// The failure of the source.
     fn poll_piece(
         &mut self,
         context: &mut Context<'_>,
-        bytes_max: usize,
+        limits: PieceLimits,
     ) -> Poll<Result<Piece, StreamError>>;
 
     /// Continues to forward the request body while the client does not take the last piece: a client may read nothing
@@ -78,6 +78,16 @@ pub trait BodyStream: fmt::Debug {
     fn discard(self: Box<Self>);
 }
 
+/// The limits of the next piece of a [`BodyStream`].
+#[derive(Debug, Clone, Copy)]
+pub struct PieceLimits {
+    /// The maximum of bytes in memory, at most [`TURN_BYTES_MAX`](levity_net::TURN_BYTES_MAX): they take it until the
+    /// client has received them.
+    pub bytes_max: usize,
+    /// It may be [`Piece::Spliced`].
+    pub may_splice: bool,
+}
+
 /// A piece of a [`BodyStream`].
 #[derive(Debug)]
 pub enum Piece {
@@ -88,6 +98,8 @@ pub enum Piece {
         /// The body ends with these bytes, without trailers.
         is_last: bool,
     },
+    /// At least one byte of content that nobody has read.
+    Spliced(PipeLease),
     /// The end of the body, with its trailers.
     End(Trailers),
 }

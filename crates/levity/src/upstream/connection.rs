@@ -2,10 +2,12 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use levity_config::upstream::Protocol;
+use levity_disk::Pipe;
 use levity_net::Transport;
 use levity_telemetry::stall;
 use tokio::time;
@@ -94,6 +96,26 @@ impl Connection {
         // Bytes after the end of the body.
         data.truncate(body_bytes);
         Poll::Ready((count, outcome))
+    }
+
+    /// Like [`Connection::poll_plain`], into `pipe`, which is empty. Panics if the transport has no socket.
+    pub fn poll_fill(
+        &mut self,
+        context: &mut Context<'_>,
+        pipe: &mut Pipe,
+        event: &mut dyn FnMut(Event<'_>),
+    ) -> Poll<(usize, Result<(), Failure>)> {
+        let left = usize::try_from(self.codec.plain_bytes()).unwrap_or(usize::MAX);
+        let len = left.min(pipe.capacity());
+        let fill = |socket: BorrowedFd<'_>| pipe.fill(socket, None, len);
+        Poll::Ready(match ready!(self.transport.poll_take(context, fill)) {
+            Ok(0) => (0, self.decode(&[], event)),
+            Ok(count) => {
+                self.codec.skip(count as u64, event);
+                (count, Ok(()))
+            }
+            Err(error) => (0, Err(Failure::of_connection(&error))),
+        })
     }
 
     /// Decodes received `bytes`; none mean that the connection has ended.

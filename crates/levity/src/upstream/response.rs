@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use levity_net::TURN_BYTES_MAX;
+use levity_net::{TURN_BYTES_MAX, Transport};
 use levity_telemetry::stall;
 use levity_wire::Reject;
 use levity_wire::http1::Trailers;
@@ -25,7 +25,8 @@ use super::upload::Upload;
 use super::upstream_request::UpstreamRequest;
 use crate::http::request::RequestError;
 use crate::http::request_body::RequestBody;
-use crate::http::response::{BodyStream, Piece, StreamError};
+use crate::http::response::{BodyStream, Piece, PieceLimits, StreamError};
+use crate::pipes::PipeLease;
 use crate::worker::Worker;
 
 /// The size of most request headers, in bytes.
@@ -34,6 +35,10 @@ const HEAD_BYTES: usize = 1024;
 /// The time for a backend to respond to `Expect: 100-continue` (RFC 9110, 10.1.1). After it, the client gets
 /// 100 from this server.
 const EXPECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The rest of a body from which it passes through a pipe, in bytes. Below, two copies cost about as much: with 16
+/// connections over TCP 491 to 451 us per MB for 64 KiB, 362 to 287 for 128 KiB, 296 to 189 for 512 KiB (Linux 6.18).
+const SPLICE_BYTES_MIN: u64 = 128 * 1024;
 
 /// The maximum of interim responses per request. An application that sends 102 every second has a minute.
 const INTERIM_MAX: usize = 64;
@@ -70,8 +75,10 @@ pub struct UpstreamResponse {
     extent: Extent,
     /// Bytes of the body to pass on.
     data: Vec<u8>,
-    /// The maximum of bytes that are read at once, at most [`TURN_BYTES_MAX`].
-    piece_bytes_max: usize,
+    /// Further bytes of the body, in place of `data`.
+    spliced: Option<PipeLease>,
+    /// The limits of the next piece.
+    limits: PieceLimits,
     /// `Some` once the response has ended.
     trailers: Option<Trailers>,
     /// Why the backend has refused the request.
@@ -163,7 +170,11 @@ impl UpstreamResponse {
             head: None,
             extent: Extent::Unknown,
             data: Vec::new(),
-            piece_bytes_max: TURN_BYTES_MAX,
+            spliced: None,
+            limits: PieceLimits {
+                bytes_max: TURN_BYTES_MAX,
+                may_splice: false,
+            },
             trailers: None,
             declined: None,
             stderr: Stderr::default(),
@@ -290,7 +301,7 @@ impl UpstreamResponse {
     /// Waits for more of the body, or its end, and sends the rest of the request.
     fn poll_body(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let moved = self.poll_transfer(context)?;
-        if !self.data.is_empty() || self.trailers.is_some() {
+        if self.has_body() || self.trailers.is_some() {
             return Poll::Ready(Ok(()));
         }
         let idle_timeout = |response: &Self| response.endpoint.upstream().settings.idle_timeout;
@@ -371,7 +382,12 @@ impl UpstreamResponse {
 
     /// Whether something for the client has arrived.
     fn has_event(&self) -> bool {
-        self.head.is_some() || !self.interim.is_empty() || !self.data.is_empty()
+        self.head.is_some() || !self.interim.is_empty() || self.has_body()
+    }
+
+    /// Whether bytes of the body have arrived.
+    fn has_body(&self) -> bool {
+        !self.data.is_empty() || self.spliced.is_some()
     }
 
     fn poll_send(&mut self, context: &mut Context<'_>) -> Result<bool, Failure> {
@@ -443,6 +459,9 @@ impl UpstreamResponse {
 
     /// Reads once, and returns the number of bytes; `None` when nothing can be read.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Result<Option<usize>, Failure> {
+        if let Some(pipe) = self.pipe() {
+            return self.poll_splice(pipe, context);
+        }
         let Some(lease) = &mut self.lease else {
             return Ok(None);
         };
@@ -453,7 +472,7 @@ impl UpstreamResponse {
             interim_count,
             head,
             data,
-            piece_bytes_max,
+            limits,
             trailers,
             declined,
             stderr,
@@ -479,11 +498,11 @@ impl UpstreamResponse {
         let connection = lease.connection();
         let read = match connection.codec.plain_bytes() {
             0 => {
-                let scratch = &mut worker.backend_bytes.borrow_mut()[..*piece_bytes_max];
+                let scratch = &mut worker.backend_bytes.borrow_mut()[..limits.bytes_max];
                 connection.poll_events(context, scratch, &mut event)
             }
             left => {
-                piece = buffer_for(left, *piece_bytes_max, worker);
+                piece = buffer_for(left, limits.bytes_max, worker);
                 connection.poll_plain(context, &mut piece, &mut event)
             }
         };
@@ -497,6 +516,41 @@ impl UpstreamResponse {
         self.begun |= count > 0;
         lease.member().cells.received_bytes.add(count as u64);
         outcome?;
+        self.received()?;
+        Ok(Some(count))
+    }
+
+    /// A pipe for the next bytes of the body, if they may pass through one.
+    fn pipe(&mut self) -> Option<PipeLease> {
+        let connection = self.lease.as_mut()?.connection();
+        // From a Unix socket a splice costs more than two copies: 366 to 252 us per MB (Linux 6.18).
+        let is_worthwhile = matches!(connection.transport, Transport::Tcp(_))
+            && connection.codec.plain_bytes() >= SPLICE_BYTES_MIN;
+        let may_splice = self.limits.may_splice && is_worthwhile;
+        may_splice.then(|| self.worker.pipes.take()).flatten()
+    }
+
+    /// Like [`UpstreamResponse::poll_receive`], into `pipe`.
+    fn poll_splice(
+        &mut self,
+        mut pipe: PipeLease,
+        context: &mut Context<'_>,
+    ) -> Result<Option<usize>, Failure> {
+        let (Some(lease), trailers) = (&mut self.lease, &mut self.trailers) else {
+            return Ok(None);
+        };
+        let mut event = |event: Event<'_>| {
+            if let Event::End(fields) = event {
+                *trailers = Some(fields);
+            }
+        };
+        let filled = lease.connection().poll_fill(context, &mut pipe, &mut event);
+        let Poll::Ready((count, outcome)) = filled else {
+            return Ok(None);
+        };
+        lease.member().cells.received_bytes.add(count as u64);
+        outcome?;
+        self.spliced = Some(pipe).filter(|pipe| !pipe.is_empty());
         self.received()?;
         Ok(Some(count))
     }
@@ -554,21 +608,22 @@ impl BodyStream for UpstreamResponse {
     fn poll_piece(
         &mut self,
         context: &mut Context<'_>,
-        bytes_max: usize,
+        limits: PieceLimits,
     ) -> Poll<Result<Piece, StreamError>> {
-        self.piece_bytes_max = bytes_max.min(TURN_BYTES_MAX);
-        if self.data.is_empty() && self.trailers.is_none() {
+        self.limits = limits;
+        if !self.has_body() && self.trailers.is_none() {
             let more = ready!(self.poll_body(context));
             self.client().timer().clear();
             more.map_err(|failure| self.reported(failure) as StreamError)?;
         }
+        let is_last = self.trailers.is_some() && !self.has_trailers();
         let bytes = mem::take(&mut self.data);
-        Poll::Ready(Ok(match bytes.is_empty() {
-            true => Piece::End(self.trailers.take().unwrap_or_default()),
-            false => Piece::Data {
-                bytes,
-                is_last: self.trailers.is_some() && !self.has_trailers(),
-            },
+        if !bytes.is_empty() {
+            return Poll::Ready(Ok(Piece::Data { bytes, is_last }));
+        }
+        Poll::Ready(Ok(match self.spliced.take() {
+            Some(pipe) => Piece::Spliced(pipe),
+            None => Piece::End(self.trailers.take().unwrap_or_default()),
         }))
     }
 

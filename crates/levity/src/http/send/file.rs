@@ -433,7 +433,7 @@ impl<S: ResponseSink> Sender<'_, S> {
     }
 
     /// Sends the rest of the header with `MSG_MORE`, so that body bytes share its packet.
-    async fn send_header_with_more(&mut self) -> Result<(), SendError> {
+    pub(super) async fn send_header_with_more(&mut self) -> Result<(), SendError> {
         self.encode_header();
         while self.header.is_some() {
             match self.sink.try_send_header(&mut self.header) {

@@ -144,8 +144,9 @@ impl<S: ResponseSink> Sender<'_, S> {
         trace: &mut Trace,
     ) -> Result<Trailers, SendError> {
         loop {
-            match self.next_piece(stream, trace).await? {
+            match self.next_piece(stream, false, trace).await? {
                 Piece::End(trailers) => return Ok(trailers),
+                Piece::Spliced(_) => unreachable!("filters need the bytes"),
                 Piece::Data { bytes, .. } => {
                     let out = run_filters(filters, &bytes, BodyFilter::flush);
                     self.sink.worker().return_piece(bytes);
@@ -328,7 +329,7 @@ mod tests {
         fn poll_piece(
             &mut self,
             _: &mut std::task::Context<'_>,
-            _: usize,
+            _: crate::http::response::PieceLimits,
         ) -> std::task::Poll<Result<Piece, crate::http::response::StreamError>> {
             std::task::Poll::Ready(Ok(match self.0.pop_front() {
                 Some(piece) => Piece::Data {

@@ -1,15 +1,19 @@
 //! Sends content that is received meanwhile, and the bytes of a tunnel after an upgrade.
 
 use std::future::poll_fn;
+use std::io;
 use std::mem;
+use std::os::fd::BorrowedFd;
 use std::task::Poll;
 use std::time::Instant;
 
+use levity_disk::Pipe;
 use levity_telemetry::step::Step;
 use levity_telemetry::trace::Trace;
 
-use super::{ResponseSink, SendError, Sender, disconnected, with_send_timeout};
-use crate::http::response::{BodyStream, Piece, Upgrade};
+use super::{Framing, ResponseSink, SendError, Sender, disconnected, with_send_timeout};
+use crate::http::response::{BodyStream, Piece, PieceLimits, Upgrade};
+use crate::pipes::PipeLease;
 
 impl<S: ResponseSink> Sender<'_, S> {
     /// Sends each piece of `stream` as it is received.
@@ -18,14 +22,18 @@ impl<S: ResponseSink> Sender<'_, S> {
         stream: &mut dyn BodyStream,
         trace: &mut Trace,
     ) -> Result<(), SendError> {
+        // Chunks and frames have to be written between the bytes.
+        let is_plain = matches!(self.framing, Framing::ByLength | Framing::ByClosing);
+        let may_splice = is_plain && self.sink.has_socket();
         loop {
-            match self.next_piece(stream, trace).await? {
+            match self.next_piece(stream, may_splice, trace).await? {
                 Piece::Data { bytes, is_last } => {
                     self.send_piece(Some(&mut *stream), &bytes, is_last, trace)
                         .await?;
                     // Returned before the next wait, so that an idle stream holds no memory.
                     self.sink.worker().return_piece(bytes);
                 }
+                Piece::Spliced(pipe) => self.send_spliced(stream, pipe, trace).await?,
                 Piece::End(trailers) => return self.finish(&trailers).await,
             }
         }
@@ -36,12 +44,16 @@ impl<S: ResponseSink> Sender<'_, S> {
     pub(super) async fn next_piece(
         &mut self,
         stream: &mut dyn BodyStream,
+        may_splice: bool,
         trace: &mut Trace,
     ) -> Result<Piece, SendError> {
         let is_header_sent = self.has_header && self.header.is_none();
-        let bytes_max = self.pace.piece_bytes;
+        let limits = PieceLimits {
+            bytes_max: self.pace.piece_bytes,
+            may_splice,
+        };
         let mut waits = false;
-        let piece = poll_fn(|context| match stream.poll_piece(context, bytes_max) {
+        let piece = poll_fn(|context| match stream.poll_piece(context, limits) {
             Poll::Ready(piece) => Poll::Ready(Some(piece)),
             Poll::Pending if is_header_sent => {
                 if !mem::replace(&mut waits, true) {
@@ -58,7 +70,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                 self.send_header().await?;
                 waits = true;
                 trace.enter(Step::Upstream);
-                poll_fn(|context| stream.poll_piece(context, bytes_max)).await
+                poll_fn(|context| stream.poll_piece(context, limits)).await
             }
         };
         if waits {
@@ -78,11 +90,61 @@ impl<S: ResponseSink> Sender<'_, S> {
     ) -> Result<(), SendError> {
         let (from, bytes_before) = (Instant::now(), self.body_bytes);
         let sent = self.send_all(stream, data, is_last).await;
+        self.wrote_piece(from, bytes_before, &sent, trace);
+        sent
+    }
+
+    /// Sends the bytes in `pipe` in the same way.
+    async fn send_spliced(
+        &mut self,
+        stream: &mut dyn BodyStream,
+        mut pipe: PipeLease,
+        trace: &mut Trace,
+    ) -> Result<(), SendError> {
+        let (from, bytes_before) = (Instant::now(), self.body_bytes);
+        let sent = self.drain_pipe(stream, &mut pipe).await;
+        let spliced_bytes = self.body_bytes - bytes_before;
+        self.sink.worker().stats.spliced_bytes.add(spliced_bytes);
+        self.wrote_piece(from, bytes_before, &sent, trace);
+        sent
+    }
+
+    fn wrote_piece(
+        &self,
+        from: Instant,
+        bytes_before: u64,
+        sent: &Result<(), SendError>,
+        trace: &mut Trace,
+    ) {
         // The wait before a failure counts too.
         let to = self.last_byte.filter(|_| sent.is_ok());
         let to = to.unwrap_or_else(Instant::now);
         trace.wrote(None, from, to, self.body_bytes - bytes_before);
-        sent
+    }
+
+    async fn drain_pipe(
+        &mut self,
+        stream: &mut dyn BodyStream,
+        pipe: &mut Pipe,
+    ) -> Result<(), SendError> {
+        self.send_header_with_more().await?;
+        while !pipe.is_empty() {
+            // Without `MSG_MORE`: the backend may be silent for long.
+            let drain = |socket: BorrowedFd<'_>| pipe.drain(socket, pipe.len(), false);
+            match self.sink.try_move(drain) {
+                Ok(moved) => self.count_sent(moved, moved).await,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let sink = self.sink;
+                    with_send_timeout(sink, |context| {
+                        stream.poll_upload(context).map_err(SendError::Source)?;
+                        sink.poll_write_ready(context).map_err(disconnected)
+                    })
+                    .await?;
+                }
+                Err(_) => return Err(SendError::Gone),
+            }
+        }
+        Ok(())
     }
 
     async fn send_all(

@@ -127,10 +127,7 @@ impl Http {
                         .len()
                         .min(usize::try_from(*left).unwrap_or(usize::MAX));
                     event(Event::Data(&input[..len]));
-                    *left -= len as u64;
-                    if *left == 0 {
-                        self.end(event);
-                    }
+                    self.skip(len as u64, event);
                     len
                 }
                 Reading::Chunks(chunked) => {
@@ -164,6 +161,16 @@ impl Http {
             Reading::Length(left) => left,
             Reading::UntilClose => u64::MAX,
             Reading::Head | Reading::Chunks(_) | Reading::Done => 0,
+        }
+    }
+
+    /// See [`Codec::skip`](super::Codec::skip).
+    pub fn skip(&mut self, bytes: u64, event: &mut dyn FnMut(Event<'_>)) {
+        if let Reading::Length(left) = &mut self.reading {
+            *left -= bytes;
+            if *left == 0 {
+                self.end(event);
+            }
         }
     }
 

@@ -143,6 +143,14 @@ impl Codec {
         }
     }
 
+    /// Counts some of the [plain bytes](Codec::plain_bytes), which the caller has taken from the connection unread. The
+    /// only event is the end of the response.
+    pub fn skip(&mut self, bytes: u64, event: &mut dyn FnMut(Event<'_>)) {
+        if let Self::Http(http) = self {
+            http.skip(bytes, event);
+        }
+    }
+
     /// Handles the end of the connection, which may be the end of the response.
     ///
     /// # Errors

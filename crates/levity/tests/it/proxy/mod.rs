@@ -8,6 +8,7 @@ mod messages;
 mod misbehaving;
 mod outages;
 mod pool;
+mod spliced;
 mod stress;
 mod tunnels;
 
